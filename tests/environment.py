@@ -1,0 +1,14 @@
+"""Loaded before Django's settings: the tests have a data directory of their own, and no services."""
+
+import atexit
+import os
+import shutil
+import tempfile
+
+DATA_DIR = tempfile.mkdtemp(prefix="trainops-tests-")
+atexit.register(shutil.rmtree, DATA_DIR, ignore_errors=True)
+
+os.environ["TRAINOPS_DATA_DIR"] = DATA_DIR
+for name in ("TRAINOPS_BROKER_URL", "TRAINOPS_CHECKPOINT_STORAGE", "TRAINOPS_SECRET_KEY"):
+    os.environ.pop(name, None)
+os.environ["TRAINOPS_RECIPES"] = "tests.recipes.scripted:RECIPE"

@@ -1,0 +1,57 @@
+"""The one Celery application. Messages are wake-ups: losing or repeating them is harmless."""
+
+import os
+
+from celery import Celery
+from django.conf import settings
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "trainops.settings")
+
+SLOTS = int(os.environ.get("TRAINOPS_WORKER_SLOTS") or 1)
+QUEUES = [q.strip() for q in os.environ.get("TRAINOPS_WORKER_QUEUES", "").split(",") if q.strip()]
+
+app = Celery("trainops")
+app.conf.update(
+    broker_url=settings.BROKER_URL,
+    # The row is the truth: a message is acknowledged early, fetched one by one, never delayed,
+    # and has no result. Late acknowledgement would start a second copy after visibility_timeout.
+    task_ignore_result=True,
+    task_acks_late=False,
+    task_store_errors_even_if_ignored=False,
+    task_publish_retry=False,
+    worker_prefetch_multiplier=1,
+    worker_disable_prefetch=True,
+    # Threads: each supervises one child process. Prefork never tells a task about SIGTERM.
+    worker_pool="threads",
+    worker_concurrency=SLOTS + 2,  # the sweep and a wake-up never wait behind a long operation
+    worker_hijack_root_logger=False,
+    worker_send_task_events=False,
+    broker_connection_max_retries=None,
+    broker_connection_retry_on_startup=True,
+    broker_transport_options={
+        "socket_connect_timeout": 3,
+        "health_check_interval": 5,
+        # A unix socket cannot be half open and knows no TCP keepalive.
+        **({} if "socket://" in settings.BROKER_URL else {"socket_keepalive": True}),
+        "socket_timeout": 10,
+    },
+    task_serializer="json",
+    accept_content=["json"],
+    timezone="UTC",
+    beat_scheduler="django_celery_beat.schedulers:DatabaseScheduler",
+    beat_max_loop_interval=5,
+    beat_schedule={
+        "sweep": {
+            "task": "trainops.sweep",
+            "schedule": settings.THRESHOLDS.orphan_check_interval_seconds,
+            # A sweep that nobody fetched before the next one is due is of no use to anyone.
+            "options": {"expires": settings.THRESHOLDS.orphan_check_interval_seconds},
+        },
+        "clean-up": {
+            "task": "trainops.clean_up",
+            "schedule": settings.THRESHOLDS.cleanup_interval_hours * 3600,
+            "options": {"expires": settings.THRESHOLDS.cleanup_interval_hours * 3600},
+        },
+    },
+)
+app.autodiscover_tasks(["apps.operations"])

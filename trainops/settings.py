@@ -1,0 +1,198 @@
+"""One settings module for every stack; the embedded one is the default."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import dj_database_url
+
+from trainops.secret_key import secret_key
+from trainops.thresholds import Thresholds
+
+ROOT = Path(__file__).resolve().parent.parent
+DATA_DIR = Path(os.environ.get("TRAINOPS_DATA_DIR") or ROOT / "var").resolve()
+THRESHOLDS = Thresholds()
+
+SECRET_KEY = secret_key(DATA_DIR)
+DEBUG = os.environ.get("TRAINOPS_DEBUG", "") == "1"
+ALLOWED_HOSTS = (
+    os.environ.get("TRAINOPS_ALLOWED_HOSTS") or "localhost,127.0.0.1,[::1],testserver"
+).split(",")
+CSRF_TRUSTED_ORIGINS = [o for o in os.environ.get("TRAINOPS_TRUSTED_ORIGINS", "").split(",") if o]
+
+INSTALLED_APPS = [
+    "unfold",
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.staticfiles",
+    "django.contrib.humanize",
+    "rest_framework",
+    "knox",
+    "django_filters",
+    "drf_spectacular",
+    "django_celery_beat",
+    "trainops.http",
+    "apps.datasets",
+    "apps.checkpoints",
+    "apps.operations",
+    "apps.workers",
+    "apps.dashboard",
+]
+MIDDLEWARE = [
+    "trainops.http.middleware.ApiEnvelopeMiddleware",
+    "django.middleware.security.SecurityMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+]
+ROOT_URLCONF = "trainops.urls"
+WSGI_APPLICATION = "trainops.wsgi.application"
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [ROOT / "templates"],
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ],
+        },
+    }
+]
+
+DATABASE_URL = os.environ.get("TRAINOPS_DATABASE_URL") or f"sqlite:///{DATA_DIR}/trainops.sqlite3"
+DATABASES: dict[str, Any] = {"default": dj_database_url.parse(DATABASE_URL)}
+if DATABASES["default"]["ENGINE"].endswith("sqlite3"):
+    # WAL alone still fails with "database is locked" when a reader turns writer; IMMEDIATE takes
+    # the write lock at BEGIN, where the timeout applies.
+    DATABASES["default"]["OPTIONS"] = {
+        "timeout": 20,
+        "transaction_mode": "IMMEDIATE",
+        "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;",
+    }
+    # A file in tests, too: a database in memory would hide every race.
+    DATABASES["default"]["TEST"] = {"NAME": DATA_DIR / "test.sqlite3"}
+else:
+    DATABASES["default"]["CONN_HEALTH_CHECKS"] = True
+    DATABASES["default"]["CONN_MAX_AGE"] = 60
+    DATABASES["default"]["OPTIONS"] = {
+        "connect_timeout": 3,
+        "tcp_user_timeout": 5000,
+        "keepalives_idle": 5,
+        "keepalives_interval": 2,
+        "keepalives_count": 3,
+        # A process that is frozen in the middle of a transaction must not keep its locks for ever.
+        "options": "-c statement_timeout=15000 -c lock_timeout=5000"
+        " -c idle_in_transaction_session_timeout=10000",
+    }
+# Its own token table is replaced by ours (KNOX_TOKEN_MODEL), but its migrations would still make it.
+MIGRATION_MODULES = {"knox": None}
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+
+BROKER_URL = (
+    os.environ.get("TRAINOPS_BROKER_URL") or f"redis+socket://{DATA_DIR}/redis.sock?virtual_host=0"
+)
+
+DISPATCH_IS_ON = True  # messages to the broker; tests without one switch them off
+KNOX_TOKEN_MODEL = "access.Token"  # noqa: S105 - a model's name
+
+CHECKPOINT_ROOT = Path(os.environ.get("TRAINOPS_CHECKPOINT_STORAGE") or DATA_DIR / "checkpoints")
+STORAGES = {
+    "default": {
+        "BACKEND": "django.core.files.storage.FileSystemStorage",
+        "OPTIONS": {"location": DATA_DIR / "files"},
+    },
+    "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"},
+    "checkpoints": {
+        "BACKEND": "django.core.files.storage.FileSystemStorage",
+        "OPTIONS": {"location": CHECKPOINT_ROOT},
+    },
+    "datasets": {
+        "BACKEND": "django.core.files.storage.FileSystemStorage",
+        "OPTIONS": {"location": DATA_DIR / "datasets"},
+    },
+}
+
+STATIC_URL = "/static/"
+STATICFILES_DIRS = [ROOT / "static"]
+WHITENOISE_USE_FINDERS = True  # no collectstatic step: the same command works everywhere
+WHITENOISE_AUTOREFRESH = DEBUG
+
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": f"django.contrib.auth.password_validation.{name}"}
+    for name in ("MinimumLengthValidator", "CommonPasswordValidator", "NumericPasswordValidator")
+]
+LOGIN_URL = "/login/"
+LOGIN_REDIRECT_URL = "/"
+LOGOUT_REDIRECT_URL = "/login/"
+SESSION_COOKIE_HTTPONLY = True
+SESSION_COOKIE_SAMESITE = "Lax"
+X_FRAME_OPTIONS = "DENY"
+SECURE_CONTENT_TYPE_NOSNIFF = True
+
+LANGUAGE_CODE = "en"
+TIME_ZONE = os.environ.get("TRAINOPS_TIME_ZONE") or "UTC"
+USE_TZ = True
+USE_I18N = False
+
+DATA_UPLOAD_MAX_MEMORY_SIZE = 4 * 1024**2
+FILE_UPLOAD_MAX_MEMORY_SIZE = 4 * 1024**2
+
+REST_FRAMEWORK = {
+    "DEFAULT_AUTHENTICATION_CLASSES": [
+        "trainops.http.authentication.TokenAuthentication",
+        "rest_framework.authentication.SessionAuthentication",
+    ],
+    "DEFAULT_PERMISSION_CLASSES": ["trainops.http.permissions.RolePermission"],
+    "DEFAULT_RENDERER_CLASSES": ["trainops.http.envelope.EnvelopeRenderer"],
+    "DEFAULT_PARSER_CLASSES": ["trainops.http.parsers.JSONParser"],
+    "DEFAULT_THROTTLE_RATES": {"password": "10/min"},
+    "DEFAULT_METADATA_CLASS": None,
+    "URL_FORMAT_OVERRIDE": None,
+    "DEFAULT_PAGINATION_CLASS": "trainops.http.pagination.NewestFirst",
+    "DEFAULT_FILTER_BACKENDS": ["django_filters.rest_framework.DjangoFilterBackend"],
+    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "EXCEPTION_HANDLER": "trainops.http.errors.exception_handler",
+    "PAGE_SIZE": 50,
+}
+REST_KNOX = {"TOKEN_TTL": None, "AUTH_HEADER_PREFIX": "Bearer"}  # knox's own: tokens of 10 hours
+SPECTACULAR_SETTINGS = {
+    "TITLE": "trainops",
+    "DESCRIPTION": "Submit, watch, stop and resume long machine-learning operations.",
+    "VERSION": "1",
+    "SERVE_INCLUDE_SCHEMA": False,
+    "SERVE_PERMISSIONS": ["trainops.http.permissions.IsViewer"],
+    "POSTPROCESSING_HOOKS": [
+        "drf_spectacular.hooks.postprocess_schema_enums",
+        "trainops.http.schema.describe_envelope",
+    ],
+    "SCHEMA_PATH_PREFIX": "/api/v1",
+    "COMPONENT_SPLIT_REQUEST": True,
+}
+
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {
+        "line": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s", "datefmt": "%H:%M:%S"}
+    },
+    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "root": {"handlers": ["console"], "level": os.environ.get("TRAINOPS_LOG_LEVEL") or "INFO"},
+}
+
+UNFOLD = {
+    "SITE_TITLE": "trainops",
+    "SITE_HEADER": "trainops",
+    "SITE_URL": "/",
+    "SHOW_HISTORY": False,
+    "SHOW_VIEW_ON_SITE": True,
+}

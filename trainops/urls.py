@@ -1,0 +1,16 @@
+from django.contrib import admin
+from django.urls import include, path
+
+urlpatterns = [
+    path("admin/", admin.site.urls),
+    path("api/", include("trainops.http.urls")),
+    path("api/v1/", include("apps.datasets.urls")),
+    path("api/v1/", include("apps.checkpoints.urls")),
+    path("api/v1/", include("apps.operations.urls")),
+    path("api/v1/", include("apps.workers.urls")),
+    path("", include("apps.dashboard.urls")),
+]
+handler400 = "trainops.http.handlers.bad_request"
+handler403 = "trainops.http.handlers.permission_denied"
+handler404 = "trainops.http.handlers.not_found"
+handler500 = "trainops.http.handlers.server_error"
