@@ -1,0 +1,65 @@
+"""Views that fail in every way a view can, behind the real middleware."""
+
+from django.core.exceptions import PermissionDenied
+from django.core.exceptions import ValidationError as DjangoValidationError
+from django.db import OperationalError
+from django.http import Http404, HttpResponse
+from django.urls import include, path
+from rest_framework.exceptions import Throttled
+from rest_framework.permissions import AllowAny
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from trainops.engines.errors import ConfigError
+from trainops.errors import Refusal
+
+ERRORS = {
+    "refusal": lambda: Refusal("NOPE", "No.", {"why": "because"}, status=409),
+    "config": lambda: ConfigError({"lr": "-1 is not positive", "epochs": "0 is below 1"}),
+    "django": lambda: DjangoValidationError({"name": ["too long"]}),
+    "missing": lambda: Http404("gone"),
+    "denied": lambda: PermissionDenied("not yours"),
+    "throttled": lambda: Throttled(wait=7),
+    "database": lambda: OperationalError("server closed the connection"),
+    "bug": lambda: ZeroDivisionError("division by zero"),
+}
+
+
+class FailingView(APIView):
+    permission_classes = (AllowAny,)
+
+    def get(self, request, error):
+        raise ERRORS[error]()
+
+
+class EchoView(APIView):
+    permission_classes = (AllowAny,)
+
+    def post(self, request):
+        return Response(request.data)
+
+
+class EmptyView(APIView):
+    permission_classes = (AllowAny,)
+
+    def get(self, request):
+        return Response(status=204)
+
+
+def plain(request):
+    raise ZeroDivisionError
+
+
+urlpatterns = [
+    path("api/v1/fail/<str:error>", FailingView.as_view()),
+    path("api/v1/echo", EchoView.as_view()),
+    path("api/v1/empty", EmptyView.as_view()),
+    path("api/v1/plain", plain),
+    path("page", lambda request: HttpResponse("a page")),
+    path("page/bug", plain),
+    path("api/", include("trainops.http.urls")),
+]
+handler400 = "trainops.http.handlers.bad_request"
+handler403 = "trainops.http.handlers.permission_denied"
+handler404 = "trainops.http.handlers.not_found"
+handler500 = "trainops.http.handlers.server_error"

@@ -1,0 +1,29 @@
+"""The one exception that a door answers with: a request that cannot be met, and why."""
+
+from collections.abc import Mapping
+from typing import Any
+
+
+class Refusal(Exception):
+    """A request that the rules refuse; whoever asked can read why and what to do instead.
+
+    `code` is for programs (UPPER_SNAKE_CASE, stable), `message` for people, `details` is JSON-safe
+    (problems of single fields stand under `fields`: name → what was given and what is allowed),
+    `status` is the HTTP status.
+    """
+
+    def __init__(
+        self,
+        code: str,
+        message: str,
+        details: Mapping[str, Any] | None = None,
+        status: int = 400,
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.details = dict(details or {})
+        self.status = status
+
+    def __str__(self) -> str:
+        return self.message

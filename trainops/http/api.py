@@ -1,0 +1,134 @@
+"""Tokens, and who one is."""
+
+from datetime import timedelta
+from typing import Any
+
+from django.contrib.auth import authenticate
+from django.contrib.auth.models import AbstractBaseUser
+from django.utils import timezone
+from drf_spectacular.utils import extend_schema
+from rest_framework.authentication import BasicAuthentication, SessionAuthentication
+from rest_framework.exceptions import AuthenticationFailed, NotAuthenticated
+from rest_framework.permissions import AllowAny, IsAuthenticated
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.throttling import ScopedRateThrottle
+from rest_framework.views import APIView
+
+from trainops.errors import Refusal
+from trainops.http.authentication import TokenAuthentication
+from trainops.http.models import Token, TokenScope
+from trainops.http.permissions import is_worker_token
+from trainops.http.roles import Role, has_role, role_of
+from trainops.http.serializers import (
+    MeSerializer,
+    MessageSerializer,
+    NewTokenSerializer,
+    TokenRequestSerializer,
+    TokenSerializer,
+)
+
+
+class PasswordThrottle(ScopedRateThrottle):
+    """Slows down guessing: counts only requests that bring a password, by address."""
+
+    scope_attr = "password_throttle_scope"
+
+    def allow_request(self, request: Request, view: APIView) -> bool:
+        by_token = isinstance(request.auth, Token)
+        if request.method != "POST" or by_token or request.user.is_authenticated:
+            return True
+        return super().allow_request(request, view)
+
+
+class TokensView(APIView):
+    """The caller's own tokens."""
+
+    authentication_classes = (TokenAuthentication, SessionAuthentication, BasicAuthentication)
+    permission_classes = (AllowAny,)  # POST may bring a password in its body instead
+    throttle_classes = (PasswordThrottle,)
+    password_throttle_scope = "password"  # noqa: S105 - the name of a rate
+
+    @extend_schema(
+        operation_id="tokens_create",
+        request=TokenRequestSerializer,
+        responses={201: NewTokenSerializer},
+    )
+    def post(self, request: Request) -> Response:
+        serializer = TokenRequestSerializer(data=request.data)
+        serializer.is_valid(raise_exception=True)
+        wanted = serializer.validated_data
+        user = _who(request, wanted)
+        if wanted["scope"] == TokenScope.WORKER and not has_role(user, Role.ADMIN):
+            raise Refusal("PERMISSION_DENIED", "Only an admin makes worker tokens.", status=403)
+        token, secret = Token.objects.create(
+            user, expiry=_lifetime(wanted), name=wanted["name"], scope=wanted["scope"]
+        )
+        token.token = secret
+        body = NewTokenSerializer(token, context={"request": request}).data
+        return Response(body, status=201)
+
+    @extend_schema(operation_id="tokens_list", responses=TokenSerializer(many=True))
+    def get(self, request: Request) -> Response:
+        rows = _own(request)
+        return Response(TokenSerializer(rows, many=True, context={"request": request}).data)
+
+
+class TokenView(APIView):
+    permission_classes = (IsAuthenticated,)
+
+    @extend_schema(operation_id="tokens_revoke", responses=MessageSerializer)
+    def delete(self, request: Request, token_id: str) -> Response:
+        """Revoke one of the caller's tokens, or `current`: the one of this request."""
+        if token_id == "current" and isinstance(request.auth, Token):  # noqa: S105 - a word
+            token_id = request.auth.public_id
+        deleted, _ = _own(request).filter(public_id=token_id).delete()
+        if not deleted:
+            message = f"You have no token {token_id[:40]!r}."
+            raise Refusal("TOKEN_NOT_FOUND", message, {"token_id": token_id[:40]}, status=404)
+        return Response({"message": f"Token {token_id} is revoked."})
+
+
+class MeView(APIView):
+    permission_classes = (IsAuthenticated,)
+
+    @extend_schema(operation_id="me", responses=MeSerializer)
+    def get(self, request: Request) -> Response:
+        user: Any = request.user
+        role = role_of(user)
+        return Response(
+            {
+                "username": user.get_username(),
+                "email": user.email,
+                "role": role.value if role else None,
+                "is_superuser": user.is_superuser,
+                "token_id": request.auth.public_id if isinstance(request.auth, Token) else None,
+            }
+        )
+
+
+def _who(request: Request, wanted: dict[str, Any]) -> AbstractBaseUser:
+    if "username" in wanted:
+        user = authenticate(
+            request._request, username=wanted["username"], password=wanted["password"]
+        )
+        if user is None:
+            raise AuthenticationFailed("Unknown username or wrong password.")
+        return user
+    if not request.user.is_authenticated:
+        raise NotAuthenticated("Sign in, or send username and password in the body.")
+    if is_worker_token(request):
+        raise Refusal("PERMISSION_DENIED", "A worker token makes no tokens.", status=403)
+    return request.user
+
+
+def _own(request: Request) -> Any:
+    if not request.user.is_authenticated:
+        raise NotAuthenticated
+    own = Token.objects.filter(user=request.user)
+    return own.filter(pk=request.auth.pk) if is_worker_token(request) else own
+
+
+def _lifetime(wanted: dict[str, Any]) -> timedelta | None:
+    expires_at = wanted["expires_at"]
+    return None if expires_at is None else expires_at - timezone.now()

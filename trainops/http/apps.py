@@ -1,0 +1,17 @@
+from django.apps import AppConfig
+from django.db.models.signals import post_migrate
+
+
+class AccessConfig(AppConfig):
+    name = "trainops.http"
+    label = "access"
+    verbose_name = "Access"
+    default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        from trainops.http import schema_extensions  # noqa: F401, PLC0415 - registers itself
+        from trainops.http.roles import ensure_roles  # noqa: PLC0415 - needs the apps
+
+        post_migrate.connect(
+            lambda **_: ensure_roles(), sender=self, dispatch_uid="access.ensure_roles", weak=False
+        )

@@ -1,0 +1,32 @@
+"""How a request proves who sends it: a token in the header, or the session of a browser."""
+
+from typing import Any
+
+from knox.auth import TokenAuthentication as KnoxAuthentication
+from rest_framework.authentication import get_authorization_header
+from rest_framework.exceptions import AuthenticationFailed
+from rest_framework.request import Request
+
+BEARER, TOKEN = b"bearer", b"token"
+
+
+class TokenAuthentication(KnoxAuthentication):  # type: ignore[misc] # knox is not typed
+    """`Authorization: Bearer <token>`; the word `Token`, common with Django, works too."""
+
+    def authenticate(self, request: Request) -> tuple[Any, Any] | None:
+        scheme, _, token = get_authorization_header(request).partition(b" ")
+        if scheme.lower() not in (BEARER, TOKEN):
+            return None
+        if not token or b" " in token.strip():
+            raise AuthenticationFailed("Write the header as 'Authorization: Bearer <token>'.")
+        user, auth = self.authenticate_credentials(token.strip())
+        return user, auth
+
+    def authenticate_credentials(self, token: bytes) -> tuple[Any, Any]:
+        if not token.isascii() or b"\x00" in token:
+            raise AuthenticationFailed("Invalid token.")
+        user, auth = super().authenticate_credentials(token)
+        return user, auth
+
+    def authenticate_header(self, request: Request) -> str:
+        return "Bearer"

@@ -1,0 +1,39 @@
+"""Django's error handlers: the envelope under /api/, the usual pages elsewhere.
+
+Name them in the root urlconf: `handler404 = "trainops.http.handlers.not_found"` and so on.
+"""
+
+import secrets
+
+from django.http import HttpRequest, HttpResponseBase
+from django.views import defaults
+
+from trainops.http.envelope import Failure, answer
+from trainops.http.middleware import internal_error, is_api
+
+
+def bad_request(request: HttpRequest, exception: Exception) -> HttpResponseBase:
+    if is_api(request):
+        message = "The request could not be understood: check its host, headers and body."
+        return answer(Failure("BAD_REQUEST", message, {}), 400)
+    return defaults.bad_request(request, exception)
+
+
+def permission_denied(request: HttpRequest, exception: Exception) -> HttpResponseBase:
+    if is_api(request):
+        message = str(exception) or "This is not allowed."
+        return answer(Failure("PERMISSION_DENIED", message, {}), 403)
+    return defaults.permission_denied(request, exception)
+
+
+def not_found(request: HttpRequest, exception: Exception) -> HttpResponseBase:
+    if is_api(request):
+        message = f"There is nothing at {request.path}. The API is described at /api/schema/."
+        return answer(Failure("NOT_FOUND", message, {"path": request.path}), 404)
+    return defaults.page_not_found(request, exception)
+
+
+def server_error(request: HttpRequest) -> HttpResponseBase:
+    if is_api(request):
+        return internal_error(secrets.token_hex(4))
+    return defaults.server_error(request)

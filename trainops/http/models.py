@@ -1,0 +1,37 @@
+"""API tokens: what a program shows instead of a password."""
+
+import secrets
+
+from django.db import models
+from knox.models import AbstractAuthToken
+
+
+def new_token_id() -> str:
+    return f"tok_{secrets.token_hex(8)}"
+
+
+class TokenScope(models.TextChoices):
+    USER = "user", "Acts for its owner"
+    WORKER = "worker", "Worker endpoints only"
+
+
+class Token(AbstractAuthToken):  # type: ignore[misc] # knox is not typed
+    """A token's digest; the token itself is shown once, when it is made.
+
+    `public_id` names it in the API, so that no part of the secret ever has to.
+    """
+
+    public_id = models.CharField(max_length=20, unique=True, editable=False, default=new_token_id)
+    name = models.CharField(max_length=100, blank=True, default="")
+    scope = models.CharField(max_length=10, choices=TokenScope.choices, default=TokenScope.USER)
+
+    class Meta:
+        ordering = ("-created", "-public_id")
+        constraints = [
+            models.CheckConstraint(
+                name="token_scope_known", condition=models.Q(scope__in=TokenScope.values)
+            )
+        ]
+
+    def __str__(self) -> str:
+        return self.name or self.public_id

@@ -1,0 +1,78 @@
+"""Who may call what. A view says the role it needs; the default goes by the method."""
+
+from typing import TYPE_CHECKING, ClassVar
+
+from rest_framework.permissions import SAFE_METHODS, BasePermission
+from rest_framework.request import Request
+
+from trainops.http.models import Token, TokenScope
+from trainops.http.roles import Role, has_role, role_of
+
+if (
+    TYPE_CHECKING
+):  # importing it here would be a circle: it reads the settings that name this module
+    from rest_framework.views import APIView
+
+
+def is_worker_token(request: Request) -> bool:
+    return isinstance(request.auth, Token) and request.auth.scope == TokenScope.WORKER
+
+
+class RolePermission(BasePermission):
+    """Signed in, with at least `reading` for safe methods and `writing` for all others."""
+
+    reading: ClassVar[Role] = Role.VIEWER
+    writing: ClassVar[Role] = Role.OPERATOR
+    message: str = ""
+
+    def has_permission(self, request: Request, view: "APIView") -> bool:
+        if not request.user.is_authenticated:
+            return False  # the framework answers 401
+        needed = self.reading if request.method in SAFE_METHODS else self.writing
+        if is_worker_token(request):
+            self.message = "This token is for worker endpoints only."
+            return False
+        self.message = _explain(role_of(request.user), needed)
+        return has_role(request.user, needed)
+
+
+class IsViewer(RolePermission):
+    writing = Role.VIEWER
+
+
+class IsOperator(RolePermission):
+    reading = Role.OPERATOR
+
+
+class IsAdmin(RolePermission):
+    reading = Role.ADMIN
+    writing = Role.ADMIN
+
+
+class IsWorker(BasePermission):
+    """A token of the scope `worker`, or an admin (who may stand in for one)."""
+
+    message = "Worker endpoints need a token of the scope 'worker' (or an admin)."
+
+    def has_permission(self, request: Request, view: "APIView") -> bool:
+        return is_worker_token(request) or has_role(request.user, Role.ADMIN)
+
+
+class WorkersWriteViewersRead(BasePermission):
+    """For the worker registry: everyone with a role reads it, workers write it."""
+
+    message = IsWorker.message
+
+    def has_permission(self, request: Request, view: "APIView") -> bool:
+        if request.method in SAFE_METHODS and has_role(request.user, Role.VIEWER):
+            return True
+        return IsWorker().has_permission(request, view)
+
+
+def _explain(role: Role | None, needed: Role) -> str:
+    if role is None:
+        return (
+            "Your account has no role yet. "
+            f"Ask an admin to add you to one of the groups: {', '.join(Role)}."
+        )
+    return f"This needs the role {needed.value}; your account has the role {role.value}."

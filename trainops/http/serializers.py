@@ -1,0 +1,100 @@
+"""What goes in and out of the token endpoints, and the strictness that all bodies share."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.utils import timezone
+from rest_framework import serializers
+
+from trainops.http.models import Token, TokenScope
+
+
+class StrictSerializer(serializers.Serializer[Any]):
+    """Refuses fields that it does not know, and names those it does: a typo is never ignored."""
+
+    def to_internal_value(self, data: Any) -> Any:
+        if isinstance(data, Mapping):
+            known = [name for name, field in self.fields.items() if not field.read_only]
+            if unknown := [str(name) for name in data if name not in known]:
+                allowed = ", ".join(known) or "none"
+                raise serializers.ValidationError(
+                    {name[:60]: f"unknown field; allowed: {allowed}" for name in unknown}
+                )
+        return super().to_internal_value(data)
+
+
+class TokenRequestSerializer(StrictSerializer):
+    """Who is not signed in adds `username` and `password`."""
+
+    username = serializers.CharField(max_length=150, required=False)
+    password = serializers.CharField(
+        max_length=1000, required=False, trim_whitespace=False, style={"input_type": "password"}
+    )
+    name = serializers.CharField(
+        max_length=100, required=False, default="", allow_blank=True, help_text="For people."
+    )
+    scope = serializers.ChoiceField(
+        choices=TokenScope.choices,
+        default=TokenScope.USER.value,
+        error_messages={
+            "invalid_choice": f"{{input!r}} is not a scope; allowed: {', '.join(TokenScope.values)}"
+        },
+    )
+    expires_at = serializers.DateTimeField(
+        required=False, allow_null=True, default=None, help_text="Without it: until revoked."
+    )
+
+    def validate_expires_at(self, value: Any) -> Any:
+        if value is not None and value <= timezone.now():
+            raise serializers.ValidationError(f"{value.isoformat()} is in the past")
+        return value
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        if ("username" in attrs) != ("password" in attrs):
+            missing = "password" if "username" in attrs else "username"
+            raise serializers.ValidationError(
+                {missing: "username and password are given together or not at all"}
+            )
+        return attrs
+
+
+class TokenSerializer(serializers.ModelSerializer[Token]):
+    token_id = serializers.CharField(source="public_id", read_only=True)
+    created_at = serializers.DateTimeField(source="created", read_only=True)
+    expires_at = serializers.DateTimeField(source="expiry", read_only=True, allow_null=True)
+    is_current = serializers.SerializerMethodField(help_text="The token of this very request.")
+
+    class Meta:
+        model = Token
+        fields = ["token_id", "name", "scope", "created_at", "expires_at", "is_current"]
+        read_only_fields = fields
+
+    def get_is_current(self, token: Token) -> bool:
+        auth = self.context["request"].auth
+        return isinstance(auth, Token) and auth.pk == token.pk
+
+
+class NewTokenSerializer(TokenSerializer):
+    token = serializers.CharField(read_only=True, help_text="Shown this once.")
+
+    class Meta(TokenSerializer.Meta):
+        fields = ["token", *TokenSerializer.Meta.fields]
+        read_only_fields = fields
+
+
+class MessageSerializer(serializers.Serializer[Any]):
+    """What a deletion answers with."""
+
+    message = serializers.CharField(read_only=True)
+
+
+class MeSerializer(serializers.Serializer[Any]):
+    username = serializers.CharField(read_only=True)
+    email = serializers.CharField(read_only=True)
+    role = serializers.ChoiceField(
+        choices=["viewer", "operator", "admin"], read_only=True, allow_null=True
+    )
+    is_superuser = serializers.BooleanField(read_only=True)
+    token_id = serializers.CharField(
+        read_only=True, allow_null=True, help_text="Null for a browser's session."
+    )

@@ -1,0 +1,13 @@
+"""Stands under /api/."""
+
+from django.urls import path
+from drf_spectacular.views import SpectacularAPIView
+
+from trainops.http.api import MeView, TokensView, TokenView
+
+urlpatterns = [
+    path("schema/", SpectacularAPIView.as_view(), name="api-schema"),
+    path("v1/me", MeView.as_view(), name="api-me"),
+    path("v1/tokens", TokensView.as_view(), name="api-tokens"),
+    path("v1/tokens/<str:token_id>", TokenView.as_view(), name="api-token"),
+]
