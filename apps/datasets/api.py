@@ -1,0 +1,142 @@
+"""The doors for datasets: upload, list, look, delete."""
+
+from typing import Any, cast
+
+from django.conf import settings
+from django.contrib.auth.models import User
+from django.db.models import QuerySet
+from django.urls import reverse
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework.exceptions import ValidationError
+from rest_framework.generics import GenericAPIView
+from rest_framework.parsers import MultiPartParser
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from apps.datasets import services
+from apps.datasets.models import Dataset
+from apps.datasets.serializers import (
+    DatasetSerializer,
+    DatasetSummarySerializer,
+    PreviewSerializer,
+    UploadSerializer,
+)
+from apps.datasets.tables.options import Options
+from trainops.errors import Refusal
+from trainops.http.pagination import NewestFirstCounted
+from trainops.http.roles import Role, has_role
+from trainops.http.serializers import MessageSerializer
+
+LIMIT_SCHEMA = {"type": "integer", "minimum": 1, "maximum": 50, "default": 50}
+FORM_BYTES = 1024**2  # what the other fields and the multipart frame may add to the file
+
+
+class DatasetsView(GenericAPIView[Dataset]):
+    queryset = Dataset.objects.all()
+    serializer_class = DatasetSummarySerializer
+    parser_classes = (MultiPartParser,)
+    pagination_class = NewestFirstCounted
+    filter_backends = ()
+    ordering_fields = ("name", "num_rows", "size_bytes")
+
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        """Refuse by the announced size: nothing of a body that is too large is read or stored."""
+        allowed = settings.THRESHOLDS.max_upload_bytes
+        announced = request.META.get("CONTENT_LENGTH") or "0"
+        if announced.isdigit() and int(announced) > allowed + FORM_BYTES:
+            raise services.too_large(allowed)
+        super().initial(request, *args, **kwargs)
+
+    @extend_schema(
+        operation_id="datasets_list",
+        responses=DatasetSummarySerializer(many=True),
+        parameters=[
+            OpenApiParameter("owner", OpenApiTypes.STR, description="Username."),
+            OpenApiParameter("search", OpenApiTypes.STR, description="Part of the name."),
+        ],
+    )
+    def get(self, request: Request) -> Response:
+        page = self.paginate_queryset(self._filtered(request))
+        return self.get_paginated_response(self.get_serializer(page, many=True).data)
+
+    @extend_schema(
+        operation_id="datasets_upload",
+        request={"multipart/form-data": UploadSerializer},
+        responses={201: DatasetSerializer, 200: DatasetSerializer},
+        description="Upload a table. 201 for a new one; 200 if the same table is there already.",
+    )
+    def post(self, request: Request) -> Response:
+        serializer = UploadSerializer(data=request.data)
+        serializer.is_valid(raise_exception=True)
+        given = serializer.validated_data
+        dataset, is_new = services.add_or_find_table(
+            given["file"],
+            filename=given["file"].name,
+            name=given["name"],
+            owner=cast(User, request.user),
+            options=Options(
+                encoding=given["encoding"],
+                delimiter=given["delimiter"],
+                columns=given.get("columns") or {},
+            ),
+        )
+        return Response(
+            DatasetSerializer(dataset).data,
+            status=201 if is_new else 200,
+            headers={"Location": reverse("api-dataset", args=[dataset.id])},
+        )
+
+    def _filtered(self, request: Request) -> QuerySet[Dataset]:
+        rows = Dataset.objects.select_related("owner").defer("columns", "preview")
+        allowed = ("owner", "search", "cursor", "limit", "ordering", "count")
+        if unknown := [name for name in request.query_params if name not in allowed]:
+            raise ValidationError(
+                {name[:60]: f"unknown filter; allowed: {', '.join(allowed)}" for name in unknown}
+            )
+        if owner := request.query_params.get("owner"):
+            rows = rows.filter(owner__username=owner)
+        if search := request.query_params.get("search"):
+            rows = rows.filter(name__icontains=search)
+        return rows
+
+
+class DatasetView(APIView):
+    @extend_schema(operation_id="datasets_get", responses=DatasetSerializer)
+    def get(self, request: Request, dataset_id: str) -> Response:
+        return Response(DatasetSerializer(services.get(dataset_id)).data)
+
+    @extend_schema(operation_id="datasets_delete", responses=MessageSerializer)
+    def delete(self, request: Request, dataset_id: str) -> Response:
+        """Refused while an unfinished operation needs it. Owners and admins only."""
+        dataset = services.get(dataset_id)
+        if dataset.owner_id != request.user.pk and not has_role(request.user, Role.ADMIN):
+            message = "Only its owner or an admin may delete this dataset."
+            raise Refusal("PERMISSION_DENIED", message, {"dataset_id": dataset.id}, status=403)
+        services.delete(dataset_id=dataset.id, actor=cast(User, request.user))
+        freed = (
+            f"Dataset {dataset.id} ({dataset.name}) is deleted; {dataset.size_bytes} bytes freed."
+        )
+        return Response({"message": freed})
+
+
+class DatasetPreviewView(APIView):
+    @extend_schema(
+        operation_id="datasets_preview",
+        responses=PreviewSerializer,
+        parameters=[OpenApiParameter("limit", LIMIT_SCHEMA, description="How many rows.")],
+    )
+    def get(self, request: Request, dataset_id: str) -> Response:
+        """The first rows, as they were read at the upload."""
+        limit = request.query_params.get("limit", "50")
+        if not (limit.isascii() and limit.isdigit() and 1 <= int(limit[:9]) <= 50):
+            raise ValidationError({"limit": f"{limit[:60]!r} is not a whole number from 1 to 50"})
+        dataset = services.get(dataset_id)
+        return Response(
+            {
+                "columns": [column["name"] for column in dataset.columns],
+                "rows": dataset.preview[: int(limit)],
+                "num_rows": dataset.num_rows,
+            }
+        )

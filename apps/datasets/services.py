@@ -1,0 +1,254 @@
+"""What can be done with datasets. Called by pages, API, commands and operations; keywords only."""
+
+import errno
+import json
+import logging
+import shutil
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import asdict
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from blake3 import blake3
+from django.conf import settings
+from django.db import IntegrityError, connection, transaction
+from django.utils import timezone
+
+from apps.datasets import storage, usage, validation
+from apps.datasets.errors import DatasetDamaged, DatasetError, DatasetInUse, DatasetNotFound
+from apps.datasets.models import Dataset
+from apps.datasets.tables.options import Options
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+
+logger = logging.getLogger(__name__)
+MAX_NAME_LENGTH = 200
+ID_DIGITS = 16
+INSERT_ATTEMPTS = 20
+
+
+class Readable(Protocol):
+    """An open binary file, or an upload as Django hands it over."""
+
+    def read(self, num_bytes: int, /) -> bytes: ...
+
+
+def add_table(
+    file: Readable,
+    *,
+    filename: str,
+    name: str = "",
+    owner: "User | None" = None,
+    columns: Mapping[str, str] | None = None,
+    encoding: str = "",
+    delimiter: str = "",
+) -> Dataset:
+    """Validate, normalise, describe and store a CSV or Parquet file; the same upload gives the same
+    row.
+
+    `columns` declares the types of some columns ({name: type}); a value that does not fit is an
+    error then. Raises DatasetError; nothing is stored then.
+    """
+    dataset, _ = add_or_find_table(
+        file,
+        filename=filename,
+        name=name,
+        owner=owner,
+        options=Options(encoding=encoding, delimiter=delimiter, columns=dict(columns or {})),
+    )
+    return dataset
+
+
+def add_or_find_table(
+    file: Readable,
+    *,
+    filename: str,
+    name: str = "",
+    owner: "User | None" = None,
+    options: Options | None = None,
+) -> tuple[Dataset, bool]:
+    """As add_table; the second value says whether the dataset is new."""
+    options = options or Options()
+    filename = _clean_filename(filename)
+    name = _clean_name(name) or Path(filename).stem or "table"
+    try:
+        with storage.workspace() as directory:
+            source, target = directory / "source", directory / "table.parquet"
+            source_digest = _receive(file, source, options)
+            if known := _known(source_digest):
+                return known, False
+            table = validation.normalise(source, target, options)
+            row = Dataset(
+                name=name,
+                filename=filename,
+                owner=owner,
+                source_digest=source_digest,
+                source_bytes=source.stat().st_size,
+                num_columns=len(table["columns"]),
+                **table,
+            )
+            return _commit(row, target)
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise validation.disk_full() from error
+        raise
+
+
+def get(dataset_id: str) -> Dataset:
+    """Raises DatasetNotFound."""
+    try:
+        return Dataset.objects.get(id=dataset_id)
+    except Dataset.DoesNotExist:
+        raise DatasetNotFound(dataset_id) from None
+
+
+def missing(dataset_ids: Iterable[str]) -> list[str]:
+    """Those of the ids that no dataset has.
+
+    Inside a transaction, the rows that are there stay locked until it ends: none can be deleted
+    between this question and the operation that relies on its answer.
+    """
+    wanted = list(dict.fromkeys(dataset_ids))
+    if not wanted:
+        return []
+    rows = Dataset.objects.filter(id__in=wanted)
+    if connection.in_atomic_block:
+        rows = rows.select_for_update()
+    present = set(rows.values_list("id", flat=True))
+    return [dataset_id for dataset_id in wanted if dataset_id not in present]
+
+
+def columns_of(dataset_ids: Iterable[str]) -> dict[str, list[dict[str, Any]]]:
+    """The described columns of each dataset that exists, by its id."""
+    rows = Dataset.objects.filter(id__in=list(dataset_ids))
+    return dict(rows.values_list("id", "columns"))
+
+
+def local_path(dataset_id: str) -> Path:
+    """The normalised Parquet file on this machine's disk, its digest verified.
+
+    Raises DatasetNotFound, or DatasetDamaged where the bytes are gone or altered.
+    """
+    digest = Dataset.objects.filter(id=dataset_id).values_list("digest", flat=True).first()
+    if digest is None:
+        raise DatasetNotFound(dataset_id)
+    try:
+        return storage.local_copy(digest)
+    except storage.Damaged as error:
+        raise DatasetDamaged(dataset_id, str(error)) from error
+
+
+def delete(*, dataset_id: str, actor: "User | None" = None) -> Dataset:
+    """Delete the row and its file; return what the row said. `actor` None is the house itself.
+
+    Raises DatasetNotFound, or DatasetInUse while an unfinished operation names it.
+    """
+    with transaction.atomic():
+        dataset = Dataset.objects.select_for_update().filter(id=dataset_id).first()
+        if dataset is None:
+            raise DatasetNotFound(dataset_id)
+        if users := usage.users_of(dataset_id):
+            raise DatasetInUse(dataset_id, users)
+        Dataset.objects.filter(id=dataset_id).delete()
+        # Before the commit: an upload of the same table waits for it, and then sees that
+        # the file is gone.
+        storage.remove(dataset.digest)
+    logger.info("Dataset %s was deleted by %s", dataset_id, actor or "the house")
+    return dataset
+
+
+def sweep_files() -> int:
+    """Remove files that no row owns and that are too old to be in the making; return how many."""
+    age = timedelta(seconds=settings.THRESHOLDS.unowned_file_age_seconds)
+    before = timezone.now() - age
+    removed = 0
+    for digest, changed_at in storage.stored():
+        if changed_at < before and not Dataset.objects.filter(digest=digest).exists():
+            storage.remove(digest)
+            removed += 1
+    for directory in (settings.DATA_DIR / "uploads").glob("upload-*"):
+        if directory.stat().st_mtime < before.timestamp():
+            shutil.rmtree(directory, ignore_errors=True)
+            removed += 1
+    return removed
+
+
+def _receive(file: Readable, path: Path, options: Options) -> str:
+    """Write the upload to `path`; return the digest of its bytes and of how they are to be read."""
+    hasher, size = blake3(), 0
+    allowed = settings.THRESHOLDS.max_upload_bytes
+    with path.open("wb") as copy:
+        for chunk in _chunks(file):
+            size += len(chunk)
+            if size > allowed:
+                raise too_large(allowed)
+            hasher.update(chunk)
+            copy.write(chunk)
+    hasher.update(json.dumps(asdict(options), sort_keys=True).encode())
+    return hasher.hexdigest()
+
+
+def too_large(allowed: int) -> DatasetError:
+    problem = f"The file is larger than {allowed} bytes, the most that may be uploaded."
+    return DatasetError(
+        {"file": problem}, "UPLOAD_TOO_LARGE", details={"allowed": allowed}, status=413
+    )
+
+
+def _chunks(file: Readable) -> Iterator[bytes]:
+    while chunk := file.read(storage.CHUNK):
+        yield chunk
+
+
+def _known(source_digest: str) -> Dataset | None:
+    """The dataset that came of the same upload, if its bytes are still there."""
+    for dataset in Dataset.objects.filter(source_digest=source_digest):
+        if storage.exists(dataset.digest):
+            return dataset
+    return None
+
+
+def _commit(row: Dataset, target: Path) -> tuple[Dataset, bool]:
+    """First the bytes, then the row; whoever is second finds the first one's."""
+    row.digest = storage.digest_of(target)
+    row.id = f"ds_{row.digest[:ID_DIGITS]}"
+    row.size_bytes = target.stat().st_size
+    storage.put(target, row.digest)
+    for _ in range(INSERT_ATTEMPTS - 1):
+        with suppress(IntegrityError):  # it was there at the insert and deleted right after
+            return _insert(row, target)
+    return _insert(row, target)
+
+
+def _insert(row: Dataset, target: Path) -> tuple[Dataset, bool]:
+    fields = {f.name: getattr(row, f.name) for f in Dataset._meta.fields if f.name != "id"}
+    fields.pop("created_at")
+    with transaction.atomic():
+        # The lock waits for a deletion that is under way, which may have removed the file.
+        rows = Dataset.objects.select_for_update()
+        dataset, is_new = rows.get_or_create(id=row.id, defaults=fields)
+        if dataset.digest != row.digest:
+            problem = f"Another table already has the id {row.id}."
+            raise DatasetError({"file": problem}, "DATASET_ID_TAKEN", status=409)
+        if not storage.exists(row.digest):
+            storage.put(target, row.digest)
+    return dataset, is_new
+
+
+def _clean_filename(filename: str) -> str:
+    """The last part of a path of either kind of slash, without anything unprintable."""
+    last = filename.replace("\\", "/").rpartition("/")[2]
+    printable = "".join(c for c in unicodedata.normalize("NFC", last) if c.isprintable())
+    return printable.strip(". ")[-MAX_NAME_LENGTH:]
+
+
+def _clean_name(name: str) -> str:
+    cleaned = " ".join(name.split())
+    if len(cleaned) > MAX_NAME_LENGTH or not cleaned.isprintable():
+        problem = f"must be printable, at most {MAX_NAME_LENGTH} characters; got {cleaned[:40]!r}"
+        raise DatasetError({"name": problem}, "INVALID_NAME", details={"allowed": MAX_NAME_LENGTH})
+    return cleaned

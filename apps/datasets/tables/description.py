@@ -1,0 +1,100 @@
+"""What a table looks like, gathered while it streams by; JSON-safe, for people and forms."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+import pyarrow.compute as pc
+
+from apps.datasets.tables.columns import Column
+
+MAX_DISTINCT = 1000  # beyond it nobody counts, and `distinct` is null
+FEW = 50
+NUM_EXAMPLES = 5
+PREVIEW_ROWS, PREVIEW_CELLS, CELL_LENGTH = 50, 20_000, 200
+
+
+@dataclass(slots=True)
+class ColumnDescription:
+    column: Column
+    num_rows: int = 0
+    missing: int = 0
+    smallest: Any = None
+    largest: Any = None
+    values: dict[Any, None] = field(default_factory=dict)  # distinct ones, in order of appearance
+
+    def look(self, array: Any) -> None:
+        self.num_rows += len(array)
+        self.missing += array.null_count
+        if len(self.values) <= MAX_DISTINCT:
+            new = pc.unique(array.drop_null())[: MAX_DISTINCT + 1]
+            self.values |= dict.fromkeys(new.to_pylist())
+        if self.column.kind in ("integer", "number", "datetime"):
+            found = pc.min_max(array)
+            low, high = found["min"].as_py(), found["max"].as_py()
+            if low is not None:
+                self.smallest = low if self.smallest is None else min(self.smallest, low)
+                self.largest = high if self.largest is None else max(self.largest, high)
+
+    @property
+    def kind(self) -> str:
+        """Strings are categories while they repeat: few values, or each on average twice."""
+        if self.column.kind != "string":
+            return self.column.kind
+        distinct = len(self.values)
+        repeats = distinct <= MAX_DISTINCT and distinct * 2 <= self.num_rows
+        return "category" if distinct <= FEW or repeats else "text"
+
+    def to_json(self) -> dict[str, Any]:
+        distinct = len(self.values)
+        return {
+            "name": self.column.name,
+            "type": self.kind,
+            "missing": self.missing,
+            "distinct": distinct if distinct <= MAX_DISTINCT else None,
+            "min": cell(self.smallest),
+            "max": cell(self.largest),
+            "examples": [cell(value) for value in list(self.values)[:NUM_EXAMPLES]],
+            "note": self.column.note,
+        }
+
+
+class Description:
+    """Columns, rows and a preview of the first rows."""
+
+    def __init__(self, columns: Sequence[Column]) -> None:
+        self.columns = [ColumnDescription(column) for column in columns]
+        self.num_rows = 0
+        self.num_preview_rows = max(1, min(PREVIEW_ROWS, PREVIEW_CELLS // len(columns)))
+        self.preview: list[list[Any]] = []
+
+    def look(self, batch: Any) -> None:
+        self.num_rows += batch.num_rows
+        for column, array in zip(self.columns, batch.columns, strict=True):
+            column.look(array)
+        if (wanted := self.num_preview_rows - len(self.preview)) > 0:
+            head = batch.slice(0, wanted)
+            self.preview += _rows(head.columns)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "num_rows": self.num_rows,
+            "columns": [column.to_json() for column in self.columns],
+            "preview": self.preview,
+        }
+
+
+def cell(value: Any) -> Any:
+    """A value as JSON: dates in ISO 8601, long text cut. NUL stands in no database."""
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, str):
+        value = value.replace("\x00", "\ufffd")
+        return value if len(value) <= CELL_LENGTH else value[: CELL_LENGTH - 1] + "…"
+    return value
+
+
+def _rows(arrays: Iterable[Any]) -> list[list[Any]]:
+    lists = [[cell(value) for value in array.to_pylist()] for array in arrays]
+    return [list(row) for row in zip(*lists, strict=True)]
