@@ -1,0 +1,61 @@
+"""The row of a checkpoint: the moment it exists. Its bytes are in the checkpoint storage."""
+
+from django.db import models
+from django.db.models.functions import Now
+
+
+class CheckpointQuerySet(models.QuerySet["Checkpoint"]):
+    def healthy(self) -> "CheckpointQuerySet":
+        return self.filter(health=Checkpoint.Health.HEALTHY)
+
+    def newest_first(self) -> "CheckpointQuerySet":
+        """By position, then by attempt: what a resume tries, in this order."""
+        return self.order_by("-step", "-attempt", "-created_at")
+
+
+class Checkpoint(models.Model):
+    """The state of an operation at a safe point, committed."""
+
+    class Type(models.TextChoices):
+        PERIODIC = "periodic"
+        CANCELLATION = "cancellation"
+        FAILURE = "failure"
+        SHUTDOWN = "shutdown"
+        FINAL = "final"
+
+    class Health(models.TextChoices):
+        HEALTHY = "healthy"
+        CORRUPTED = "corrupted"
+
+    id = models.CharField(primary_key=True, max_length=64)
+    operation = models.ForeignKey(
+        "operations.Operation", models.CASCADE, related_name="checkpoints"
+    )
+    attempt = models.PositiveIntegerField()
+    type = models.CharField(max_length=12, choices=Type.choices)
+    created_at = models.DateTimeField(db_default=Now())
+    step = models.PositiveBigIntegerField()
+    state = models.JSONField(help_text="Small and queryable; losslessly encoded.")
+    artifacts_path = models.CharField(max_length=255, help_text="Directory in the storage.")
+    manifest = models.JSONField(help_text="name, size_bytes, blake3 of each file")
+    manifest_digest = models.CharField(max_length=64)
+    state_size_bytes = models.PositiveBigIntegerField()
+    artifacts_size_bytes = models.PositiveBigIntegerField()
+    metric = models.FloatField(null=True, blank=True)
+    is_best = models.BooleanField(default=False)
+    pinned = models.BooleanField(default=False)
+    health = models.CharField(max_length=9, choices=Health.choices, default=Health.HEALTHY)
+    problem = models.TextField(blank=True, help_text="What is missing or altered.")
+    format_version = models.PositiveIntegerField(default=1)
+
+    objects = CheckpointQuerySet.as_manager()
+
+    class Meta:
+        ordering = ["-created_at", "-id"]
+        indexes = [
+            models.Index(fields=["operation", "-step", "-attempt"], name="checkpoint_newest"),
+            models.Index(fields=["-created_at", "-id"], name="checkpoint_age"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.type} checkpoint at step {self.step}"

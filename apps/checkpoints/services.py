@@ -1,0 +1,180 @@
+"""Commit, choose, keep and delete checkpoints. The row is the commit point; files follow it."""
+
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from django.conf import settings
+from django.db import transaction
+from django.db.models import Q, QuerySet, Sum
+from django.db.models.functions import Now
+
+from apps.checkpoints import storage
+from apps.checkpoints.models import Checkpoint
+from trainops.engines.errors import CheckpointCorrupted
+from trainops.engines.manifest import verify
+
+
+@dataclass(frozen=True, slots=True)
+class Freed:
+    num_checkpoints: int = 0
+    num_unowned: int = 0
+    freed_bytes: int = 0
+
+    def __add__(self, other: "Freed") -> "Freed":
+        return Freed(
+            self.num_checkpoints + other.num_checkpoints,
+            self.num_unowned + other.num_unowned,
+            self.freed_bytes + other.freed_bytes,
+        )
+
+
+def commit(
+    *, operation_id: str, attempt: int, staged: Mapping[str, Any], better: str
+) -> Checkpoint:
+    """Insert the row of a staged checkpoint. Call inside the transaction that checks the fence.
+
+    `staged` is what the child reported of it (trainops.engines.child); `better` is "min" or "max".
+    """
+    artifacts = staged["artifacts"]
+    metric = staged["metric"]
+    checkpoint = Checkpoint(
+        id=f"{operation_id.removeprefix('op_')}-{staged['directory']}",
+        operation_id=operation_id,
+        attempt=attempt,
+        type=staged["type"],
+        step=staged["step"],
+        state=staged["state"],
+        artifacts_path=f"{operation_id}/{staged['directory']}",
+        manifest=artifacts,
+        manifest_digest=staged["digest"],
+        state_size_bytes=sum(a["size_bytes"] for a in artifacts if a["name"] == "state.json"),
+        artifacts_size_bytes=sum(a["size_bytes"] for a in artifacts),
+        metric=metric,
+        is_best=metric is not None and _is_best(operation_id, metric, better),
+    )
+    if checkpoint.is_best:
+        Checkpoint.objects.filter(operation_id=operation_id, is_best=True).update(is_best=False)
+    checkpoint.save(force_insert=True)
+    return checkpoint
+
+
+def _is_best(operation_id: str, metric: float, better: str) -> bool:
+    rivals = Checkpoint.objects.filter(operation_id=operation_id).healthy()
+    as_good = Q(metric__lte=metric) if better == "min" else Q(metric__gte=metric)
+    return not rivals.filter(as_good).exists()
+
+
+def retain(operation_id: str, *, keep_last: int, keep_best: int, better: str) -> Freed:
+    """Delete what the operation's policy lets go: never the newest, the best or a pinned one."""
+    healthy = Checkpoint.objects.filter(operation_id=operation_id).healthy()
+    # A failure checkpoint never displaces the last good one, so it does not use up a place.
+    newest = healthy.exclude(type=Checkpoint.Type.FAILURE).newest_first()[:keep_last]
+    order = "metric" if better == "min" else "-metric"
+    best = healthy.exclude(metric=None).order_by(order, "step")[:keep_best]
+    kept = {*newest.values_list("pk", flat=True), *best.values_list("pk", flat=True)}
+    newest_failure = healthy.filter(type=Checkpoint.Type.FAILURE).newest_first()[:1]
+    kept |= set(newest_failure.values_list("pk", flat=True))
+    return delete(
+        Checkpoint.objects.filter(operation_id=operation_id, pinned=False).exclude(pk__in=kept)
+    )
+
+
+def keep_only_the_result(operation_id: str) -> Freed:
+    """After success: the final checkpoint is the result; the ones to resume from may go."""
+    return delete(
+        Checkpoint.objects.filter(operation_id=operation_id, pinned=False).exclude(
+            type=Checkpoint.Type.FINAL
+        )
+    )
+
+
+def delete(checkpoints: QuerySet[Checkpoint]) -> Freed:
+    """Delete rows, then their files: a row never points to bytes that are gone."""
+    with transaction.atomic():
+        rows = list(checkpoints.values_list("pk", "artifacts_path", "artifacts_size_bytes"))
+        Checkpoint.objects.filter(pk__in=[pk for pk, _, _ in rows]).delete()
+        paths = [path for _, path, _ in rows]
+        transaction.on_commit(lambda: _remove_all(paths))
+    return Freed(num_checkpoints=len(rows), freed_bytes=sum(size for _, _, size in rows))
+
+
+def _remove_all(paths: Iterable[str]) -> None:
+    for path in paths:
+        storage.remove(path)
+
+
+def to_resume_from(operation_id: str, checkpoint_id: str = "") -> list[Checkpoint]:
+    """Return the healthy checkpoints to try, in this order: the chosen one, or the newest first."""
+    healthy = Checkpoint.objects.filter(operation_id=operation_id).healthy().newest_first()
+    if checkpoint_id:
+        chosen = healthy.filter(pk=checkpoint_id).first()
+        return [chosen] if chosen else []
+    return list(healthy)
+
+
+def check(checkpoint: Checkpoint) -> CheckpointCorrupted | None:
+    """Compare the bytes with the manifest; what is wrong marks the row, and is returned."""
+    try:
+        verify(storage.directory(checkpoint.artifacts_path), checkpoint.manifest_digest)
+    except CheckpointCorrupted as problem:
+        mark_corrupted(checkpoint.artifacts_path, str(problem))
+        return problem
+    return None
+
+
+def mark_corrupted(artifacts_path: str, problem: str) -> None:
+    Checkpoint.objects.filter(artifacts_path=artifacts_path).update(
+        health=Checkpoint.Health.CORRUPTED, problem=problem, is_best=False
+    )
+
+
+def pin(checkpoint_id: str, *, pinned: bool) -> bool:
+    return bool(Checkpoint.objects.filter(pk=checkpoint_id).update(pinned=pinned))
+
+
+def clean_up(*, older_than_days: float | None = None, dry_run: bool = False) -> Freed:
+    """Delete old checkpoints of operations that are not active, and files that no row owns.
+
+    A dry run changes nothing and returns what would go.
+    """
+    days = (
+        settings.THRESHOLDS.checkpoint_max_age_days if older_than_days is None else older_than_days
+    )
+    old = Checkpoint.objects.filter(
+        created_at__lt=Now() - timedelta(days=days),
+        pinned=False,
+        operation__state__in=["COMPLETED", "FAILED", "CANCELLED"],
+    ).exclude(type=Checkpoint.Type.FINAL)
+    removed = _would_free(old) if dry_run else delete(old)
+    return removed + sweep_unowned(dry_run=dry_run)
+
+
+def _would_free(checkpoints: QuerySet[Checkpoint]) -> Freed:
+    return Freed(num_checkpoints=checkpoints.count(), freed_bytes=total_bytes(checkpoints))
+
+
+def sweep_unowned(*, dry_run: bool = False) -> Freed:
+    """Remove directories that no row owns and that are too old to be still in the writing."""
+    limit = time.time() - settings.THRESHOLDS.unowned_file_age_seconds
+    owned = set(Checkpoint.objects.values_list("artifacts_path", flat=True))
+    num_unowned = freed_bytes = 0
+    for path in storage.stored():
+        artifacts_path = f"{path.parent.name}/{path.name}"
+        if artifacts_path in owned or _newest_change(path) > limit:
+            continue
+        freed_bytes += sum(file.stat().st_size for file in path.iterdir())
+        num_unowned += 1
+        if not dry_run:
+            storage.remove(artifacts_path)
+    return Freed(num_unowned=num_unowned, freed_bytes=freed_bytes)
+
+
+def _newest_change(path: Any) -> float:
+    return float(max(entry.stat().st_mtime for entry in (path, *path.iterdir())))
+
+
+def total_bytes(checkpoints: QuerySet[Checkpoint]) -> int:
+    return checkpoints.aggregate(total=Sum("artifacts_size_bytes"))["total"] or 0

@@ -1,0 +1,197 @@
+"""Children as the worker sees them: started in the nursery, spoken to by wire, verified gone."""
+
+import array
+import contextlib
+import json
+import logging
+import os
+import queue
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from trainops.engines.wire import Wire
+
+logger = logging.getLogger(__name__)
+ROOT = Path(__file__).resolve().parents[2]
+
+# What the nursery imports must not start threads: it forks. (torch sets its own number later.)
+ONE_THREAD = {
+    "OPENBLAS_NUM_THREADS": "1",
+    "ARROW_DEFAULT_MEMORY_POOL": "system",
+    "JE_ARROW_MALLOC_CONF": "background_thread:false",
+}
+
+
+class NoNursery(Exception):
+    """The process that forks children could not be started, or died."""
+
+
+@dataclass(slots=True)
+class Child:
+    """One attempt's process, leader of its own process group."""
+
+    pid: int
+    wire: Wire
+    output: int  # descriptor to read what it prints
+    _ended: "queue.SimpleQueue[int | None]" = field(default_factory=queue.SimpleQueue)
+    _exit: int | None = None
+    is_gone: bool = False
+
+    def kill(self) -> None:
+        """Kill its whole process group, now."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, signal.SIGKILL)
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for its end; True once it and its whole group are gone."""
+        if not self.is_gone:
+            with contextlib.suppress(queue.Empty):
+                self._exit = self._ended.get(timeout=seconds)
+                self.is_gone = _group_is_gone(self.pid, seconds=max(seconds, 1.0))
+        return self.is_gone
+
+    @property
+    def exit_code(self) -> int | None:
+        """As `subprocess` gives it (negative: a signal); None if the nursery died with it."""
+        return self._exit
+
+    def close(self) -> None:
+        self.wire.close()
+        os.close(self.output)
+
+
+def _group_is_gone(pid: int, *, seconds: float) -> bool:
+    """Verify by the kernel that no process of the group is left, killing stragglers."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        try:
+            os.killpg(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            return True
+        except PermissionError:
+            return True  # the number was given to somebody else's process: ours are gone
+        time.sleep(0.005)
+    return False
+
+
+class Nursery:
+    """Starts children; starts itself again when it died. Safe to use from many threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._line: socket.socket | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._unborn: Child | None = None  # asked for; named by the keeper as soon as it lives
+        self._births: queue.SimpleQueue[bool] = queue.SimpleQueue()
+        self._children: dict[int, Child] = {}
+        self._ready = threading.Event()
+        self._closed = False
+        # The kernel kills the nursery when the *thread* that started it ends, so one thread that
+        # lives as long as the worker starts it, and starts it again.
+        self._keeper = threading.Thread(target=self._keep, name="nursery", daemon=True)
+
+    def open(self) -> None:
+        """Begin to warm up; returns at once."""
+        self._keeper.start()
+
+    def start(self, key: str, *, warm_up_seconds: float = 120) -> Child:
+        """Fork a child; its first message is still to be sent to it.
+
+        Raises:
+            NoNursery: none could be started in time.
+        """
+        if not self._ready.wait(warm_up_seconds):
+            raise NoNursery(
+                "the process that starts children does not come up; see the worker's log"
+            )
+        ours, theirs = socket.socketpair()
+        reading, writing = os.pipe()
+        child = Child(0, Wire(ours), reading)
+        try:
+            with self._lock:
+                self._unborn = child
+                self._request(key, theirs.fileno(), writing)
+        except (OSError, queue.Empty, NoNursery) as error:
+            child.close()
+            raise NoNursery(f"no child could be started: {error!r}") from error
+        finally:
+            theirs.close()
+            os.close(writing)
+        return child
+
+    def _request(self, key: str, *descriptors: int) -> None:
+        if self._line is None:
+            raise NoNursery("it is not open")
+        fds = array.array("i", descriptors)
+        self._line.sendmsg(
+            [json.dumps({"key": key}).encode()], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fds)]
+        )
+        if not self._births.get(timeout=20):
+            raise NoNursery("it died while it was asked")
+
+    def close(self) -> None:
+        """End the nursery and with it every child."""
+        self._closed = True
+        with contextlib.suppress(OSError):
+            if self._line is not None:
+                self._line.shutdown(socket.SHUT_RDWR)
+        if self._process is not None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(5)
+
+    def _keep(self) -> None:
+        while not self._closed:
+            started_at = time.monotonic()
+            try:
+                self._run()
+            except OSError:
+                logger.exception("the nursery could not be started")
+            self._ready.clear()
+            self._mourn()
+            if not self._closed:
+                logger.error("the nursery died; starting it again")
+                time.sleep(max(0.0, 1.0 - (time.monotonic() - started_at)))
+
+    def _run(self) -> None:
+        ours, theirs = socket.socketpair()
+        environment = os.environ | ONE_THREAD | {"PYTHONUNBUFFERED": "1"}
+        self._process = subprocess.Popen(  # noqa: S603 - our own module
+            [sys.executable, "-m", "trainops.engines.nursery", str(os.getpid())],
+            stdin=theirs,
+            cwd=ROOT,
+            env=environment,
+            start_new_session=True,
+        )
+        theirs.close()
+        self._line = ours
+        with ours, ours.makefile("rb") as lines:
+            for line in lines:
+                self._hear(json.loads(line))
+        self._process.wait()
+
+    def _hear(self, message: dict[str, int]) -> None:
+        if "ready" in message:
+            self._ready.set()
+        elif "status" in message:
+            if child := self._children.pop(message["pid"], None):
+                child._ended.put(message["status"])
+        elif self._unborn is not None:
+            # Named and listed before anything else is read: its end may be the next line.
+            self._unborn.pid = message["pid"]
+            self._children[message["pid"]] = self._unborn
+            self._births.put(True)
+
+    def _mourn(self) -> None:
+        """The nursery is gone, and by PR_SET_PDEATHSIG every child with it."""
+        if self._lock.locked():  # somebody waits for a birth that will not be
+            self._births.put(False)
+        while self._children:
+            _, child = self._children.popitem()
+            child.kill()
+            child._ended.put(None)

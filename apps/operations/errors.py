@@ -1,0 +1,43 @@
+"""What the doors answer when a request cannot be granted; nothing has changed then."""
+
+from trainops.errors import Refusal
+
+
+class OperationNotFound(Refusal):
+    def __init__(self, operation_id: str) -> None:
+        super().__init__(
+            "OPERATION_NOT_FOUND",
+            f"There is no operation {operation_id[:64]!r}.",
+            {"operation_id": operation_id[:64]},
+            status=404,
+        )
+
+
+class CheckpointNotFound(Refusal):
+    def __init__(self, operation_id: str, checkpoint_id: str = "") -> None:
+        wanted = f"checkpoint {checkpoint_id[:64]!r}" if checkpoint_id else "a checkpoint"
+        super().__init__(
+            "CHECKPOINT_NOT_FOUND",
+            f"Operation {operation_id} does not have {wanted} to resume from.",
+            {
+                "operation_id": operation_id,
+                "possible_reasons": [
+                    "It completed, and its resume checkpoints were deleted.",
+                    "Its checkpoints expired and were cleaned up.",
+                    "It ended before its first checkpoint.",
+                ],
+            },
+            status=404,
+        )
+
+
+class NotAllowed(Refusal):
+    """The operation's state does not allow what was asked; status 409."""
+
+    def __init__(self, code: str, message: str, **details: object) -> None:
+        super().__init__(code, message, details, status=409)
+
+
+class Forbidden(Refusal):
+    def __init__(self, message: str) -> None:
+        super().__init__("PERMISSION_DENIED", message, {}, status=403)

@@ -1,0 +1,86 @@
+"""What this process holds right now: its slots, and the attempts it supervises."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from trainops.engines.wire import now
+
+
+@dataclass(slots=True)
+class Held:
+    """One attempt in this process; the house's threads write, its supervisor reads."""
+
+    operation_id: str
+    attempt: int
+    device: str  # what CUDA_VISIBLE_DEVICES is for it; empty: no GPU
+    renewed_at: float  # boot clock, from before the claim or the last renewal was sent
+    stop: str = ""  # Operation.Stop
+    must_be_gone_at: float | None = None  # boot clock: the worker is going
+    is_lost: bool = False  # the database said that another owns it, or none
+    child_seconds: float = 0.0
+
+
+@dataclass(slots=True)
+class Holding:
+    """The slots of a worker. One operation a slot, one device a slot where there are devices."""
+
+    slots: int = 1
+    devices: tuple[str, ...] = ()
+    gone_at: float | None = None  # boot clock; set when it is closed
+    _held: dict[tuple[str, int], Held] = field(default_factory=dict)
+    _taken: list[str] = field(default_factory=list)  # devices; "" without one
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @contextmanager
+    def slot(self) -> Iterator[str | None]:
+        """Take a free slot and yield its device ("" for none), or None when all are taken."""
+        device = self._take()
+        try:
+            yield device
+        finally:
+            if device is not None:
+                with self._lock:
+                    self._taken.remove(device)
+
+    def _take(self) -> str | None:
+        with self._lock:
+            if self.gone_at is not None or len(self._taken) >= self.slots:
+                return None
+            free = [device for device in self.devices if device not in self._taken]
+            device = free[0] if free else ""
+            self._taken.append(device)
+            return device
+
+    @property
+    def num_free(self) -> int:
+        with self._lock:
+            return self.slots - len(self._taken) if self.gone_at is None else 0
+
+    @contextmanager
+    def hold(self, held: Held) -> Iterator[Held]:
+        key = (held.operation_id, held.attempt)
+        with self._lock:
+            held.must_be_gone_at = self.gone_at  # claimed while the house was closing
+            self._held[key] = held
+        try:
+            yield held
+        finally:
+            with self._lock:
+                del self._held[key]
+
+    def all(self) -> list[Held]:
+        with self._lock:
+            return list(self._held.values())
+
+    def close(self, *, gone_in_seconds: float) -> None:
+        """Take nothing new, and have everything saved and gone by then."""
+        with self._lock:
+            self.gone_at = now() + gone_in_seconds
+            for held in self._held.values():
+                held.must_be_gone_at = self.gone_at
+
+
+# A worker process has one holding; `apps.workers.house` says how many slots and devices.
+HOLDING = Holding(slots=0)

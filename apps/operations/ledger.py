@@ -1,0 +1,186 @@
+"""What one attempt reports, written down in batches and under the fence."""
+
+import math
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from django.conf import settings
+from django.db import transaction
+from django.db.models import Sum
+from django.db.models.functions import Length, Now
+
+from apps.checkpoints import services as checkpoints
+from apps.checkpoints.models import Checkpoint
+from apps.operations.claims import Fenced
+from apps.operations.models import Attempt, LogChunk, MetricPoint, Operation
+
+FLUSH_SECONDS = 0.5
+MAX_POINTS = 50_000  # kept while the database is away; beyond it the child is not listened to
+RATE_SECONDS = 20.0
+
+
+@dataclass(slots=True)
+class Ledger:
+    operation: Operation
+    clock: Callable[[], float] = time.monotonic
+    fields: dict[str, Any] = field(default_factory=dict)
+    metrics: dict[str, float | str] = field(default_factory=dict)
+    points: list[MetricPoint] = field(default_factory=list)
+    text: list[str] = field(default_factory=list)
+    step: int = -1  # the newest that was reported
+    from_step: int = 0  # where the attempt began
+    _moved: bool = False
+    _rates: deque[tuple[float, int]] = field(default_factory=deque)
+    _flushed_at: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.metrics = dict(self.operation.metrics)
+
+    @property
+    def is_full(self) -> bool:
+        return len(self.points) > MAX_POINTS
+
+    def progress(self, message: Mapping[str, Any]) -> bool:
+        """Take in a report; True if the step moved."""
+        moved = message["step"] != self.step
+        self.step = message["step"]
+        self._moved |= moved
+        self.fields |= {key: message[key] for key in ("step", "total_steps", "place")}
+        self._rate(message["step"])
+        for step, at, values in message["points"]:
+            for name, value in values.items():
+                self._point(step, at, name, value)
+        return moved
+
+    def _point(self, step: int, at: float, name: str, value: float) -> None:
+        finite = math.isfinite(value)
+        self.metrics[name] = value if finite else str(value)
+        self.points.append(
+            MetricPoint(
+                operation_id=self.operation.pk,
+                attempt=self.operation.attempt,
+                name=name[:64],
+                step=step,
+                value=value if finite else None,
+                not_finite="" if finite else str(value),
+                at=datetime.fromtimestamp(at, UTC),
+            )
+        )
+
+    def _rate(self, step: int) -> None:
+        moment = self.clock()
+        self._rates.append((moment, step))
+        while moment - self._rates[0][0] > RATE_SECONDS and len(self._rates) > 2:
+            self._rates.popleft()
+        elapsed = moment - self._rates[0][0]
+        if elapsed > 0:
+            self.fields["steps_per_second"] = (step - self._rates[0][1]) / elapsed
+
+    def log(self, output: bytes) -> None:
+        # PostgreSQL's text cannot hold NUL; nobody can read it anyway.
+        self.text.append(
+            output.decode("utf-8", "replace").replace("\0", "\N{REPLACEMENT CHARACTER}")
+        )
+
+    @property
+    def is_due(self) -> bool:
+        waiting = self.fields or self.points or self.text
+        return bool(waiting) and self.clock() - self._flushed_at >= FLUSH_SECONDS
+
+    def flush(self) -> None:
+        """Write everything so far.
+
+        Raises:
+            Fenced: the attempt no longer owns the operation; nothing was written.
+            DatabaseError: nothing was written, and everything is kept for the next try.
+        """
+        self._flushed_at = self.clock()  # also when it fails: the next try is not at once
+        with transaction.atomic():
+            self._write()
+        self._written()
+
+    def restored(self, receipt: Mapping[str, Any], step: int, seconds: Mapping[str, float]) -> None:
+        """Write what a resume restored, and retire what older attempts measured after it."""
+        self.step = self.from_step = step
+        with transaction.atomic():
+            self._require_ownership(step=step, metrics=self.metrics)
+            self._attempt(receipt=receipt, from_step=step, to_step=step, timings=seconds)
+            MetricPoint.retire(self.operation.pk, by=self.operation.attempt, after_step=step)
+            if step:
+                how = "exactly" if receipt["exact"] else "not exactly"
+                self.operation.record(
+                    "RESTORED", actor=self.operation.worker_id, note=f"step {step}, {how}"
+                )
+
+    def commit(self, staged: Mapping[str, Any]) -> Checkpoint:
+        """Commit a staged checkpoint: what was said before it, its row, the fence, all or none.
+
+        Raises:
+            Fenced: the attempt no longer owns the operation; the staged files are nobody's.
+        """
+        better = self.operation.config.get("mode", "min")
+        with transaction.atomic():
+            self._write()
+            checkpoint = checkpoints.commit(
+                operation_id=self.operation.pk,
+                attempt=self.operation.attempt,
+                staged=staged,
+                better=better,
+            )
+            if staged["step"] > self.from_step:  # progress: the next crash starts afresh
+                Operation.objects.filter(pk=self.operation.pk).update(restarts_used=0)
+                self.operation.restarts_used = 0
+        self._written()
+        keep = self.operation.config["checkpoint"]
+        checkpoints.retain(
+            self.operation.pk,
+            keep_last=keep["keep_last"],
+            keep_best=keep["keep_best"],
+            better=better,
+        )
+        return checkpoint
+
+    def timing(self, **seconds: float) -> None:
+        attempt = self._row().first()
+        if attempt is not None:
+            self._attempt(timings=attempt.timings | seconds)
+
+    def _write(self) -> None:
+        moved = {"progressed_at": Now()} if self._moved else {}
+        self._require_ownership(metrics=self.metrics, **self.fields, **moved)
+        if "step" in self.fields:
+            self._attempt(to_step=self.fields["step"])
+        MetricPoint.objects.bulk_create(self.points, ignore_conflicts=True, batch_size=500)
+        if self.text:
+            self._write_log("".join(self.text))
+
+    def _written(self) -> None:
+        self.fields.clear()
+        self.points.clear()
+        self.text.clear()
+        self._moved = False
+        self._flushed_at = self.clock()
+
+    def _require_ownership(self, **fields: Any) -> None:
+        if not Operation.objects.owned(self.operation.pk, self.operation.attempt).update(**fields):
+            raise Fenced
+
+    def _row(self) -> Any:
+        return Attempt.objects.filter(operation_id=self.operation.pk, number=self.operation.attempt)
+
+    def _attempt(self, **fields: Any) -> None:
+        self._row().update(**fields)
+
+    def _write_log(self, text: str) -> None:
+        mine = {"operation_id": self.operation.pk, "attempt": self.operation.attempt}
+        LogChunk.objects.create(**mine, text=text)
+        chunks = LogChunk.objects.filter(**mine)
+        kept = chunks.aggregate(total=Sum(Length("text")))["total"] or 0
+        limit = settings.THRESHOLDS.log_bytes_per_attempt
+        while kept > limit and (oldest := chunks.order_by("id").first()):
+            kept -= len(oldest.text)
+            oldest.delete()

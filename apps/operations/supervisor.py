@@ -1,0 +1,308 @@
+"""Supervise one attempt: hand the child its work, write down what it reports, end it in time.
+
+Every write is under the fence. The first write that finds the attempt no longer owns the operation
+kills the child and touches nothing more.
+"""
+
+import logging
+import os
+import selectors
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from django.conf import settings
+from django.db import DatabaseError, connection
+
+from apps.checkpoints import services as checkpoints
+from apps.checkpoints import storage
+from apps.datasets import services as datasets
+from apps.operations import claims, ending
+from apps.operations.children import Child
+from apps.operations.ending import Cancelled, Completed, Ending, Interrupted, Superseded
+from apps.operations.holding import Held
+from apps.operations.ledger import Ledger
+from apps.operations.lifecycle import Reason, State
+from apps.operations.models import Attempt, Operation
+from trainops.engines.registry import ENGINES
+from trainops.engines.wire import Hangup, Message, now
+
+logger = logging.getLogger(__name__)
+TICK_SECONDS = 0.1
+EXIT_SECONDS = 5.0  # what a child gets between its last word and its end
+
+
+def supervise(operation: Operation, held: Held, child: Child) -> None:
+    """Run a claimed attempt to its end. When this returns, nothing of its process is left."""
+    supervision = Supervision(operation, held, child)
+    outcome: Ending = Superseded()
+    try:
+        outcome = supervision.run()
+    except Exception as error:  # not the job's: its code runs in another process
+        logger.exception("%s: attempt %s", operation.pk, operation.attempt)
+        outcome = Interrupted(Reason.HOUSE_ERROR, f"{type(error).__name__}: {error}")
+    finally:
+        child.kill()
+        while not child.wait(EXIT_SECONDS):
+            logger.error("process group %s does not go away", child.pid)
+        supervision.drain_output()
+        child.close()
+    supervision.conclude(outcome)
+
+
+class Supervision:
+    def __init__(self, operation: Operation, held: Held, child: Child) -> None:
+        self.operation, self.held, self.child = operation, held, child
+        self.limits = operation.config["limits"]
+        self.ledger = Ledger(operation)
+        self.memory = ending.MemoryWatch()
+        self.started_at = self.moved_at = time.monotonic()
+        self.granted_for = held.renewed_at
+        self.told: str = ""  # the directive that was sent
+        self.told_at = 0.0
+        self.is_out_of_time = False
+        self.staged: Message | None = None  # waits for its commit
+        self.ended: Message | None = None
+        self.verdict: Ending | None = None
+        self.first_step: int | None = None
+        self.selector = selectors.DefaultSelector()
+
+    def run(self) -> Ending:
+        """Listen, write, watch; until the child has ended or must."""
+        self.selector.register(self.child.wire, selectors.EVENT_READ)
+        self.selector.register(self.child.output, selectors.EVENT_READ)
+        with self.selector:
+            try:
+                self._start()
+                while self.verdict is None and self.ended is None:
+                    self._listen()
+                    with self._database_may_be_away():
+                        self._write()
+                    self._watch()
+            except Hangup:
+                pass  # it died, or was killed: how, its exit says
+            except claims.Fenced:
+                return Superseded()
+        if self.verdict is not None:
+            return self.verdict
+        self.child.wait(EXIT_SECONDS)
+        if self.ended is not None:
+            return ending.of_message(self.ended, is_out_of_time=self.is_out_of_time)
+        return ending.of_exit(self.child.exit_code, memory_ran_out=self.memory.ran_out())
+
+    def _start(self) -> None:
+        operation = self.operation
+        config = ENGINES[operation.kind].parse_config(operation.config)
+        dataset_ids = ENGINES[operation.kind].dataset_ids(config)
+        chosen = checkpoints.to_resume_from(operation.pk, operation.resume_from)
+        self.child.wire.send(
+            "start",
+            operation_kind=operation.kind,
+            config=operation.config,
+            inputs={name: str(datasets.local_path(name)) for name in dataset_ids},
+            directory=str(storage.operation_directory(operation.pk)),
+            identity={
+                "operation_id": operation.pk,
+                "attempt": operation.attempt,
+                "kind": operation.kind,
+                "config_hash": operation.config_hash,
+            },
+            candidates=[
+                {"path": str(storage.directory(c.artifacts_path)), "digest": c.manifest_digest}
+                for c in chosen
+            ],
+            environment={"CUDA_VISIBLE_DEVICES": self.held.device},
+            grant_until=self._deadline(),
+        )
+        Attempt.objects.filter(operation_id=operation.pk, number=operation.attempt).update(
+            pid=self.child.pid, device=self.held.device or "cpu"
+        )
+
+    def _deadline(self) -> float:
+        """A grant counts from before the renewal that it rests on was sent."""
+        return self.held.renewed_at + settings.THRESHOLDS.child_deadline_seconds
+
+    def _listen(self) -> None:
+        is_waiting = self.staged is not None or self.ledger.is_full  # for the database
+        if is_waiting:
+            time.sleep(TICK_SECONDS)  # what the child says meanwhile stays in the pipe
+        for key, _ in self.selector.select(0 if is_waiting else TICK_SECONDS):
+            if key.fileobj is not self.child.wire:
+                self._read_output()
+            elif not is_waiting:
+                for message in self.child.wire.read():
+                    self._hear(message)
+
+    def _read_output(self) -> None:
+        output = os.read(self.child.output, 1 << 16)
+        if output:
+            self.ledger.log(output)
+        else:
+            self.selector.unregister(self.child.output)
+
+    def drain_output(self) -> None:
+        """Take in what the child printed last: that is where the cause of its end stands."""
+        os.set_blocking(self.child.output, False)
+        try:
+            while output := os.read(self.child.output, 1 << 16):
+                self.ledger.log(output)
+        except BlockingIOError:
+            pass
+
+    def _hear(self, message: Message) -> None:
+        match message["kind"]:
+            case "progress":
+                self._progressed(message)
+            case "restored":
+                self._restored(message)
+            case "staged":
+                self.staged = message["checkpoint"]
+            case "ended":
+                self.ended = message
+            case "corrupted":
+                path = f"{self.operation.pk}/{message['directory']}"
+                checkpoints.mark_corrupted(path, message["error"])
+                self._record("CHECKPOINT_CORRUPTED", f"{message['error']}; trying an older one")
+            case "save_failed":
+                self._record("SAVE_FAILED", message["error"])
+
+    def _record(self, what: str, note: str) -> None:
+        self.operation.record(what, actor=self.operation.worker_id, note=note)
+
+    def _progressed(self, message: Message) -> None:
+        if self.ledger.progress(message):
+            self.moved_at = time.monotonic()
+        if self.first_step is not None and message["step"] > self.first_step:
+            self.first_step = None
+            self.ledger.timing(first_step=round(time.monotonic() - self.started_at, 4))
+
+    def _restored(self, message: Message) -> None:
+        self.first_step = message["step"]
+        seconds = {
+            "child": round(self.held.child_seconds, 4),
+            "restored": round(time.monotonic() - self.started_at, 4),
+        }
+        self.ledger.restored(message["receipt"], message["step"], seconds)
+
+    def _write(self) -> None:
+        """Write what is due. A commit that the database refuses for now is tried again."""
+        if self.staged is not None:
+            try:
+                self.ledger.commit(self.staged)
+            except claims.Fenced:
+                self.child.wire.send("refused")
+                raise
+            self.staged = None
+            self.child.wire.send("committed")
+        elif self.ledger.is_due:
+            self.ledger.flush()
+
+    @contextmanager
+    def _database_may_be_away(self) -> Iterator[None]:
+        """The attempt goes on within its lease; what could not be written is kept."""
+        try:
+            yield
+        except DatabaseError as error:
+            logger.warning("%s: could not write: %s", self.operation.pk, error)
+            connection.close()
+
+    def _watch(self) -> None:
+        """Hold the child to its lease, to what people and the house asked, and to its limits."""
+        held, limits = self.held, self.limits
+        if held.is_lost:
+            self.verdict = Superseded()
+        elif now() - held.renewed_at > settings.THRESHOLDS.fence_kill_seconds:
+            self.verdict = Interrupted(Reason.LEASE_LOST, "its lease could not be renewed in time")
+        elif held.stop == Operation.Stop.KILL:
+            self.verdict = Cancelled(Reason.KILLED_BY_PERSON, "killed; its last checkpoint stands")
+        elif self._is_overdue("CANCEL", limits["cancel_timeout_seconds"]):
+            self.verdict = Cancelled(
+                Reason.CANCEL_TIMEOUT,
+                f"no safe point within {limits['cancel_timeout_seconds']:g} s; "
+                "killed, its last checkpoint stands",
+            )
+        elif held.must_be_gone_at is not None and now() > held.must_be_gone_at:
+            self.verdict = Interrupted(
+                Reason.SHUTDOWN,
+                "no safe point before its worker had to go; its last checkpoint stands",
+            )
+        elif time.monotonic() - self.moved_at > limits["stall_timeout_seconds"]:
+            self.verdict = Interrupted(
+                Reason.STALLED, f"no progress for {limits['stall_timeout_seconds']:g} s"
+            )
+        else:
+            self._direct()
+
+    def _is_overdue(self, directive: str, seconds: float) -> bool:
+        return self.told == directive and time.monotonic() - self.told_at > seconds
+
+    def _direct(self) -> None:
+        if self.held.renewed_at > self.granted_for:
+            self.granted_for = self.held.renewed_at
+            self.child.wire.send("grant", until=self._deadline())
+        wish = self._wish()
+        if wish and wish != self.told:
+            self.told, self.told_at = wish, time.monotonic()
+            self.child.wire.send("stop", directive=wish)
+
+    def _wish(self) -> str:
+        if self.held.stop == Operation.Stop.CANCEL:
+            return "CANCEL"
+        longest = self.limits.get("max_duration_seconds")
+        if longest and time.monotonic() - self.started_at > longest:
+            self.is_out_of_time = True
+        return "PREEMPT" if self.is_out_of_time or self.held.must_be_gone_at else ""
+
+    def conclude(self, outcome: Ending) -> None:
+        """Write the end down, if it is still this attempt's to say; try until the lease is over."""
+        while not self.held.is_lost:
+            try:
+                self._conclude(outcome)
+            except claims.Fenced:
+                return
+            except DatabaseError as error:
+                logger.warning("%s: could not write its end: %s", self.operation.pk, error)
+                connection.close()
+                if now() - self.held.renewed_at > settings.THRESHOLDS.orphan_timeout_seconds:
+                    return  # the sweep decides
+                time.sleep(1.0)
+            else:
+                return
+
+    def _conclude(self, outcome: Ending) -> None:
+        if isinstance(outcome, Superseded):
+            return
+        self.ledger.flush()
+        match outcome:
+            case Completed(result=result):
+                self._complete(result)
+            case Cancelled(reason=reason, note=note):
+                claims.finish(
+                    self.operation, State.CANCELLED, outcome=Attempt.Outcome.CANCELLED,
+                    reason=reason, note=self._saved(note),
+                )  # fmt: skip
+            case Interrupted(reason=reason, note=note, error=error):
+                claims.restart_or_fail(
+                    self.operation, reason, actor=self.operation.worker_id, note=note,
+                    outcome=_OUTCOMES.get(reason, Attempt.Outcome.FAILED), error=error,
+                )  # fmt: skip
+
+    def _complete(self, result: Any) -> None:
+        claims.finish(
+            self.operation, State.COMPLETED, outcome=Attempt.Outcome.COMPLETED,
+            result=result, error=None, restarts_used=0,
+        )  # fmt: skip
+        if not self.operation.config["checkpoint"]["keep_after_success"]:
+            checkpoints.keep_only_the_result(self.operation.pk)
+
+    def _saved(self, note: str) -> str:
+        newest = next(iter(checkpoints.to_resume_from(self.operation.pk)), None)
+        return f"{note}; {f'saved: {newest}' if newest else 'nothing was saved'}"
+
+
+_OUTCOMES = {
+    Reason.SHUTDOWN: Attempt.Outcome.PREEMPTED,
+    Reason.LEASE_LOST: Attempt.Outcome.LOST,
+    Reason.WORKER_LOST: Attempt.Outcome.LOST,
+}

@@ -1,0 +1,93 @@
+"""What mends the world: functions on the database alone. Any number of them at once is harmless."""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+
+from django.conf import settings
+from django.db.models import ExpressionWrapper, F, Q, fields
+from django.db.models.functions import Now
+
+from apps.operations import claims
+from apps.operations.dispatch import dispatch
+from apps.operations.lifecycle import Reason
+from apps.operations.models import Attempt, Operation
+from trainops.engines.wire import now
+
+logger = logging.getLogger(__name__)
+LOST = "Operation was RUNNING but no worker claimed it"
+HINT_SECONDS = (5, 15, 60, 300)  # growing, so that a long queue does not flood the broker
+MAX_HINTS = 50
+
+
+class Watch:
+    """Whether this process has seen the database without a gap for as long as a lease lasts.
+
+    After an outage every lease in the database is old though every attempt is healthy: whoever
+    judges then would reap all of them at once.
+    """
+
+    def __init__(self, *, clock: Callable[[], float] = now) -> None:
+        self.clock = clock
+        self._since, self._seen_at = float("inf"), float("-inf")
+
+    def saw_the_database(self) -> None:
+        moment = self.clock()
+        longest_gap = 2.5 * settings.THRESHOLDS.health_check_interval_seconds
+        if moment - self._seen_at > longest_gap:
+            self._since = moment
+        self._seen_at = moment
+
+    def may_judge(self) -> bool:
+        return self.clock() - self._since >= settings.THRESHOLDS.orphan_timeout_seconds
+
+
+WATCH = Watch()  # of this worker process; its heartbeat tells it
+
+
+@dataclass(frozen=True, slots=True)
+class Swept:
+    num_lost: int
+    num_hinted: int
+
+
+def sweep(*, actor: str, num_hints: int = MAX_HINTS) -> Swept:
+    """Find what nobody works on, and what nobody was told of."""
+    num_lost = recover_lost(actor=actor) if WATCH.may_judge() else 0
+    return Swept(num_lost, send_hints(at_most=num_hints))
+
+
+def recover_lost(*, actor: str) -> int:
+    """Give operations whose lease has run out to their restart policy."""
+    num_lost = 0
+    for operation in Operation.objects.silent().iterator():
+        # The lease is part of the condition: a renewal that comes first wins.
+        silent = Operation.objects.silent().filter(pk=operation.pk, attempt=operation.attempt)
+        num_lost += claims.restart_or_fail(
+            operation,
+            Reason.WORKER_LOST,
+            owned=silent,
+            actor=actor,
+            note=LOST,
+            outcome=Attempt.Outcome.LOST,
+        )
+    return num_lost
+
+
+def send_hints(*, at_most: int = MAX_HINTS) -> int:
+    """Send the messages again that may have been lost, at growing intervals."""
+    age = ExpressionWrapper(Now() - F("hinted_at"), output_field=fields.DurationField())
+    due = Q(hinted_at=None, queued_at__lt=Now() - timedelta(seconds=HINT_SECONDS[0]))
+    for num_hints, seconds in enumerate(HINT_SECONDS):
+        is_last = num_hints == len(HINT_SECONDS) - 1
+        sent = Q(num_hints__gte=num_hints) if is_last else Q(num_hints=num_hints)
+        due |= sent & Q(age__gt=timedelta(seconds=seconds))
+    waiting = (
+        Operation.objects.due().annotate(age=age).filter(due).order_by("-priority", "queued_at")
+    )
+    ids = list(waiting.values_list("pk", flat=True)[:at_most])
+    Operation.objects.filter(pk__in=ids).update(hinted_at=Now(), num_hints=F("num_hints") + 1)
+    for operation_id in ids:
+        dispatch(operation_id)
+    return len(ids)

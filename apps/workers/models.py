@@ -1,0 +1,63 @@
+"""The registry's memory of workers. Status is derived from the heartbeat, never stored."""
+
+from datetime import timedelta
+
+from django.conf import settings
+from django.db import models
+from django.db.models import Case, ExpressionWrapper, F, Q, Value, When
+from django.db.models.functions import Now
+
+
+class WorkerQuerySet(models.QuerySet["Worker"]):
+    def with_status(self) -> "WorkerQuerySet":
+        """Annotate `status`, judged by the database's clock."""
+        limits = settings.THRESHOLDS
+        age = ExpressionWrapper(Now() - F("heartbeat_at"), output_field=models.DurationField())
+        return self.annotate(silence=age).annotate(
+            status=Case(
+                When(
+                    silence__gt=timedelta(seconds=limits.worker_gone_seconds),
+                    then=Value(Worker.Status.GONE),
+                ),
+                When(
+                    silence__gt=timedelta(seconds=limits.health_check_timeout_seconds),
+                    then=Value(Worker.Status.TEMPORARILY_UNAVAILABLE),
+                ),
+                When(is_draining=True, then=Value(Worker.Status.DRAINING)),
+                When(Q(num_running__gt=0), then=Value(Worker.Status.BUSY)),
+                default=Value(Worker.Status.AVAILABLE),
+                output_field=models.CharField(),
+            )
+        )
+
+
+class Worker(models.Model):
+    class Status(models.TextChoices):
+        AVAILABLE = "AVAILABLE"
+        BUSY = "BUSY"
+        DRAINING = "DRAINING"
+        TEMPORARILY_UNAVAILABLE = "TEMPORARILY_UNAVAILABLE"
+        GONE = "GONE"
+
+    worker_id = models.CharField(primary_key=True, max_length=120)
+    worker_type = models.CharField(max_length=32, default="celery")
+    endpoint_url = models.CharField(max_length=255, blank=True)
+    host = models.CharField(max_length=120, blank=True)
+    pid = models.PositiveIntegerField(null=True, blank=True)
+    kinds = models.JSONField(default=list)
+    slots = models.PositiveIntegerField(default=1)
+    num_running = models.PositiveIntegerField(default=0)
+    capabilities = models.JSONField(default=dict)
+    current_operation_id = models.CharField(max_length=64, blank=True)
+    is_draining = models.BooleanField(default=False)
+    registered_at = models.DateTimeField(db_default=Now())
+    heartbeat_at = models.DateTimeField(db_default=Now())
+    last_error = models.TextField(blank=True)
+
+    objects = WorkerQuerySet.as_manager()
+
+    class Meta:
+        ordering = ["worker_id"]
+
+    def __str__(self) -> str:
+        return self.worker_id

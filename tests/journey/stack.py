@@ -1,0 +1,154 @@
+"""The whole installation as a user has it: `python3 -m trainops up`, spoken to over HTTP."""
+
+import json
+import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psutil
+
+from tests.waiting import wait_until
+
+logging.getLogger("httpx").setLevel(logging.WARNING)  # a line for every look is no help
+ROOT = Path(__file__).resolve().parents[2]
+QUICK = {  # the protocol's timings, shortened in proportion
+    "HEALTH_CHECK_INTERVAL_SECONDS": "0.5",
+    "HEALTH_CHECK_TIMEOUT_SECONDS": "2",
+    "ORPHAN_TIMEOUT_SECONDS": "6",
+    "ORPHAN_CHECK_INTERVAL_SECONDS": "1",
+    "FENCE_KILL_SECONDS": "4",
+    "CHILD_DEADLINE_SECONDS": "5",
+    "CANCEL_POLL_SECONDS": "0.3",
+    "RESTART_DELAY_SECONDS": "0.5",
+}
+
+
+class Stack:
+    def __init__(self, data_dir: Path, port: int, process: "subprocess.Popen[bytes]") -> None:
+        self.data_dir, self.port, self.process = data_dir, port, process
+        self.url = f"http://127.0.0.1:{port}"
+        self.client = httpx.Client(base_url=f"{self.url}/api/v1/", timeout=30)
+
+    def sign_in(self) -> None:
+        told = self.data_dir / "cli.json"
+        wait_until(lambda: told.exists() and self._answers(), 90)
+        token = json.loads(told.read_text())["token"]
+        self.client.headers["Authorization"] = f"Bearer {token}"
+
+    def _answers(self) -> bool:
+        try:
+            return self.client.get("health").status_code == 200
+        except httpx.HTTPError:
+            return False
+
+    def get(self, path: str, **params: Any) -> Any:
+        return self._data(self.client.get(path, params=params))
+
+    def post(self, path: str, body: Any = None) -> Any:
+        return self._data(self.client.post(path, json=body or {}))
+
+    def _data(self, response: httpx.Response) -> Any:
+        assert response.is_success, response.text
+        return response.json()["data"]
+
+    def submit(self, **config: Any) -> str:
+        answer = self.post("operations", {"kind": "training", "config": config})
+        return str(answer["id"])
+
+    def wait(self, operation_id: str, *states: str, seconds: float = 90) -> Any:
+        def reached() -> Any:
+            operation = self.get(f"operations/{operation_id}")
+            return operation if operation["state"] in states else None
+
+        try:
+            return wait_until(reached, seconds)
+        except AssertionError:
+            raise AssertionError(self._story(operation_id)) from None
+
+    def _story(self, operation_id: str) -> str:
+        """Return all that is known of an operation that did not do what it should."""
+        parts = ("", "/events", "/attempts", "/logs")
+        return "\n".join(self.client.get(f"operations/{operation_id}{part}").text for part in parts)
+
+    def wait_step(self, operation_id: str, step: int) -> Any:
+        def reached() -> Any:
+            operation = self.get(f"operations/{operation_id}")
+            return operation if operation["step"] >= step else None
+
+        return wait_until(reached, 90)
+
+    def child_pid(self, operation_id: str) -> int:
+        def born() -> Any:
+            attempt = self.get(f"operations/{operation_id}/attempts")[0]
+            return attempt["pid"] if attempt["ended_at"] is None else None
+
+        return int(wait_until(born))
+
+    def artifacts(self, operation_id: str) -> dict[str, str]:
+        """Return the digest of every file of the result."""
+        files = self.get(f"operations/{operation_id}/artifacts")
+        return {file["name"]: file["blake3"] for file in files}
+
+    def curve(self, operation_id: str) -> list[tuple[str, int, float]]:
+        series = self.get(f"operations/{operation_id}/metrics", max_points=100_000)["series"]
+        return sorted(
+            (each["name"], step, value)
+            for each in series
+            if each["retired_by"] is None
+            for step, value in zip(each["steps"], each["values"], strict=True)
+        )
+
+    def processes(self, word: str) -> list[psutil.Process]:
+        """Return the living processes of this stack whose command line holds the word."""
+        family = psutil.Process(self.process.pid).children(recursive=True)
+        return [each for each in family if word in " ".join(_command(each))]
+
+    def stop(self) -> int:
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(60)
+
+
+def _command(process: psutil.Process) -> list[str]:
+    try:
+        return process.cmdline()
+    except psutil.Error:
+        return []
+
+
+@contextmanager
+def running(data_dir: Path, *, workers: int = 1, **environment: str) -> Iterator[Stack]:
+    """Yield a stack that has come up; on the way out it is stopped, and nothing is left of it."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    env = os.environ | {f"TRAINOPS_{name}": value for name, value in QUICK.items()} | environment
+    env.pop("DJANGO_SETTINGS_MODULE", None)
+    command = [sys.executable, "-m", "trainops", "up", "--no-install", "--port", str(port)]
+    command += ["--data-dir", str(data_dir), "--workers", str(workers)]
+    with (data_dir.parent / "up.log").open("wb") as log:
+        process = subprocess.Popen(command, cwd=ROOT, env=env, stdout=log, stderr=log)
+    stack = Stack(data_dir, port, process)
+    try:
+        stack.sign_in()
+        yield stack
+    except BaseException:
+        sys.stderr.write((data_dir.parent / "up.log").read_text()[-4000:])
+        raise
+    finally:
+        family = psutil.Process(process.pid).children(recursive=True)
+        stack.client.close()
+        try:
+            stack.stop()
+        finally:
+            _, left = psutil.wait_procs(family, timeout=10)
+            for each in left:
+                each.kill()
+        assert not left, f"left over: {left}"

@@ -1,0 +1,38 @@
+"""Rows as the real services make them, without a worker."""
+
+from typing import Any
+
+from apps.operations import claims, services
+from apps.operations.lifecycle import State
+from apps.operations.models import Operation, seconds_from_now
+
+CONFIG = {"recipe": "digits", "epochs": 2}
+
+
+def submitted(owner: Any = None, **config: Any) -> Operation:
+    return services.submit(kind="training", config=CONFIG | config, owner=owner)
+
+
+def claimed(owner: Any = None, worker_id: str = "worker-1", **config: Any) -> Operation:
+    submitted(owner, **config)
+    operation = claim(worker_id)
+    assert operation is not None
+    return operation
+
+
+def claim(worker_id: str = "worker-1") -> Operation | None:
+    return claims.claim(
+        worker_id=worker_id, host="host", kinds=["training"], queues=[""], has_gpu=False
+    )
+
+
+def in_state(state: State, owner: Any = None) -> Operation:
+    """Put a row into a state directly: what the tests of moves start from."""
+    operation = submitted(owner)
+    lease = seconds_from_now(60) if state is State.RUNNING else None
+    operation.row.update(state=state, lease_expires_at=lease)
+    return services.get(operation.pk)
+
+
+def forget_lease(operation: Operation) -> None:
+    operation.row.update(lease_expires_at=seconds_from_now(-1))

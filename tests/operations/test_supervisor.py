@@ -1,0 +1,303 @@
+"""Real children, forked from a real nursery, supervised in this process."""
+
+import os
+import threading
+import time
+
+import psutil
+import pytest
+from django.db import connection
+
+from apps.checkpoints.models import Checkpoint
+from apps.operations import services, work
+from apps.operations.children import Nursery
+from apps.operations.holding import Holding
+from apps.operations.lifecycle import Reason, State
+from apps.operations.models import Attempt, LogChunk, MetricPoint, Operation, seconds_from_now
+from tests.waiting import wait_until
+from trainops.engines.wire import now
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.database]
+
+
+@pytest.fixture(scope="module")
+def nursery():
+    nursery = Nursery()
+    nursery.open()
+    yield nursery
+    nursery.close()
+
+
+@pytest.fixture
+def house(nursery):
+    house = work.House()
+    house.worker_id = "worker-1"
+    house.holding = Holding(slots=1)
+    house.nursery = nursery
+    return house
+
+
+def submit(what="nothing", at=0, step_seconds=0.0, epochs=2, **config):
+    parameters = {"what": what, "at": at, "step_seconds": step_seconds}
+    given = {"recipe": "scripted", "parameters": parameters, "epochs": epochs, "batch_size": 16}
+    return services.submit(kind="training", config=given | config, owner=None)
+
+
+def run(house, operation):
+    """Run one attempt here and now; return the operation as it is afterwards."""
+    work._work_once(house)
+    return services.get(operation.pk)
+
+
+class Running:
+    """One attempt in a thread, and what the house's threads would do to it."""
+
+    def __init__(self, house, operation):
+        self.house, self.operation = house, operation
+        self.thread = threading.Thread(target=self._run)
+        self.thread.start()
+
+    def _run(self):
+        try:
+            work._work_once(self.house)
+        finally:
+            connection.close()
+
+    @property
+    def held(self):
+        return self.house.holding.all()[0]
+
+    @property
+    def pid(self):
+        return Attempt.objects.get(operation=self.operation, ended_at=None).pid
+
+    def until_step(self, step):
+        wait_until(lambda: services.get(self.operation.pk).step >= step)
+        return self
+
+    def ended(self):
+        self.thread.join(30)
+        assert not self.thread.is_alive()
+        return services.get(self.operation.pk)
+
+
+def test_it_runs_to_the_end_and_keeps_the_result(house):
+    operation = run(house, submit())
+    assert (operation.state, operation.step, operation.total_steps) == ("COMPLETED", 8, 8)
+    assert operation.result["final"]["epoch"] == 2
+    assert [c.type for c in Checkpoint.objects.all()] == ["final"]
+    attempt = Attempt.objects.get()
+    assert (attempt.outcome, attempt.from_step, attempt.to_step) == ("completed", 0, 8)
+    assert attempt.timings["first_step"] > 0
+    assert MetricPoint.objects.filter(name="val_loss").count() == 2
+
+
+def test_what_the_job_prints_is_kept(house):
+    run(house, submit("print", at=1))
+    log = "".join(LogChunk.objects.values_list("text", flat=True))
+    assert "a line from the job" in log
+    assert "a warning from the job" in log
+
+
+@pytest.mark.parametrize(
+    ("what", "reason", "state"),
+    [
+        ("raise", Reason.JOB_ERROR, State.FAILED),
+        ("nan", Reason.NON_FINITE_LOSS, State.FAILED),
+        ("memory", Reason.OUT_OF_MEMORY, State.RESUMING),
+        ("segfault", Reason.SEGMENTATION_FAULT, State.RESUMING),
+        ("kill", Reason.PROCESS_KILLED, State.RESUMING),
+        ("exit", Reason.HOUSE_ERROR, State.RESUMING),
+    ],
+)
+def test_every_way_to_end_badly_is_told_apart(house, what, reason, state):
+    operation = run(house, submit(what, at=3))
+    assert (operation.reason, operation.state) == (reason, state)
+    assert operation.error["code"] == reason
+    assert Attempt.objects.get().ended_at is not None
+
+
+def test_an_error_of_the_job_shows_where_it_was_raised(house):
+    operation = run(house, submit("raise", at=3))
+    assert operation.error["message"] == "ValueError: the data of this step is broken"
+    assert "scripted_model.py" in operation.error["traceback"]
+
+
+def test_a_failure_saves_the_last_safe_point(house):
+    run(house, submit("raise", at=3, step_seconds=0.3))
+    checkpoint = Checkpoint.objects.get()
+    assert (checkpoint.type, checkpoint.step) == ("failure", 2)
+
+
+def test_a_cancel_saves_where_it_stopped(house, person):
+    running = Running(house, submit(step_seconds=0.02, epochs=100)).until_step(3)
+    services.cancel(operation_id=running.operation.pk, actor=person)
+    running.held.stop = Operation.Stop.CANCEL
+    operation = running.ended()
+    assert (operation.state, operation.reason) == ("CANCELLED", Reason.CANCELLED_BY_PERSON)
+    checkpoint = Checkpoint.objects.get()
+    assert (checkpoint.type, checkpoint.step) == ("cancellation", operation.step)
+    assert f"step {checkpoint.step}" in operation.events.first().note
+
+
+def test_a_cancelled_operation_continues_to_the_identical_result(house, person):
+    whole = run(house, submit(epochs=20))
+    running = Running(house, submit(step_seconds=0.005, epochs=20)).until_step(10)
+    services.cancel(operation_id=running.operation.pk, actor=person)
+    running.held.stop = Operation.Stop.CANCEL
+    services.resume(operation_id=running.ended().pk, actor=person)
+
+    resumed = run(house, running.operation)
+
+    assert resumed.state == "COMPLETED"
+    assert weights(resumed) == weights(whole)
+    assert curve(resumed) == curve(whole)
+    assert resumed.attempts.first().receipt["exact"]
+
+
+def weights(operation):
+    manifest = operation.checkpoints.get(type="final").manifest
+    return {entry["name"]: entry["blake3"] for entry in manifest if entry["name"] != "state.json"}
+
+
+def curve(operation):
+    points = MetricPoint.objects.filter(operation=operation, retired_by=None)
+    return list(points.order_by("name", "step").values_list("name", "step", "value"))
+
+
+def test_a_kill_ends_it_at_once_and_the_last_checkpoint_stands(house, person):
+    operation = submit("hang", at=5, checkpoint={"every_steps": 2})
+    running = Running(house, operation).until_step(4)
+    running.held.stop = Operation.Stop.KILL
+    operation = running.ended()
+    assert (operation.state, operation.reason) == ("CANCELLED", Reason.KILLED_BY_PERSON)
+    assert Checkpoint.objects.first().step == 4
+
+
+def test_a_process_that_reaches_no_safe_point_is_killed_when_its_time_is_up(house):
+    operation = submit("hang", at=3, limits={"cancel_timeout_seconds": 0.3})
+    running = Running(house, operation).until_step(2)
+    running.held.stop = Operation.Stop.CANCEL
+    operation = running.ended()
+    assert (operation.state, operation.reason) == ("CANCELLED", Reason.CANCEL_TIMEOUT)
+
+
+def test_no_progress_is_a_stall(house):
+    operation = run(house, submit("hang", at=3, limits={"stall_timeout_seconds": 0.5}))
+    assert (operation.state, operation.reason) == ("RESUMING", Reason.STALLED)
+
+
+def test_the_time_limit_saves_and_fails(house):
+    limits = {"max_duration_seconds": 0.5}
+    operation = run(house, submit(step_seconds=0.02, epochs=1000, limits=limits))
+    assert (operation.state, operation.reason) == ("FAILED", Reason.TIME_LIMIT)
+    assert Checkpoint.objects.get().step == operation.step
+
+
+def test_a_shutdown_saves_and_hands_back_without_penalty(house):
+    running = Running(house, submit(step_seconds=0.02, epochs=100)).until_step(3)
+    house.holding.close(gone_in_seconds=10)
+    operation = running.ended()
+    assert (operation.state, operation.reason) == ("RESUMING", Reason.SHUTDOWN)
+    assert (operation.restarts_used, operation.not_before) == (0, None)
+    assert Checkpoint.objects.get().type == "shutdown"
+
+
+def test_a_worker_that_must_go_does_not_wait_for_a_job_that_hangs(house):
+    running = Running(house, submit("hang", at=3)).until_step(2)
+    house.holding.close(gone_in_seconds=0.2)
+    operation = running.ended()
+    assert (operation.state, operation.reason) == ("RESUMING", Reason.SHUTDOWN)
+
+
+def test_a_ghost_stops_itself_and_changes_nothing(house):
+    running = Running(house, submit(step_seconds=0.02, epochs=1000)).until_step(3)
+    pid = running.pid
+    operation = services.get(running.operation.pk)
+    operation.row.move(State.RESUMING, actor="sweep")
+    operation.row.move(
+        State.RUNNING,
+        actor="worker-2",
+        attempt=2,
+        worker_id="worker-2",
+        lease_expires_at=seconds_from_now(60),
+    )
+    before = services.get(operation.pk)
+
+    after = running.ended()
+
+    assert (after.state, after.attempt, after.worker_id) == ("RUNNING", 2, "worker-2")
+    assert (after.step, after.metrics) == (before.step, before.metrics)
+    assert not psutil.pid_exists(pid)
+    assert Checkpoint.objects.count() == 0
+
+
+def test_an_attempt_whose_lease_cannot_be_renewed_is_ended_by_its_supervisor(house, settings):
+    running = Running(house, submit("hang", at=3)).until_step(2)
+    running.held.renewed_at = now() - settings.THRESHOLDS.fence_kill_seconds - 1
+    operation = running.ended()
+    assert (operation.state, operation.reason) == ("RESUMING", Reason.LEASE_LOST)
+
+
+@pytest.mark.parametrize("what", ["hang", "hold_gil"])
+def test_a_child_that_is_granted_no_more_time_ends_itself(nursery, what):
+    """Also with the interpreter's lock held: the kernel's timer needs nothing of Python."""
+    child = start(nursery, what, grant_seconds=1.5)
+    began = time.monotonic()
+    assert child.wait(10)
+    assert time.monotonic() - began < 5
+    child.close()
+
+
+@pytest.mark.parametrize("what", ["hang", "nothing"])
+def test_a_child_whose_supervisor_hangs_up_ends_itself(nursery, what):
+    child = start(nursery, what, grant_seconds=60)
+    child.wire.close()
+    assert child.wait(10)
+
+
+def test_children_die_with_the_nursery_even_with_the_lock_held():
+    nursery = Nursery()
+    nursery.open()
+    child = start(nursery, "hold_gil", grant_seconds=60)
+    nursery._closed = True
+    nursery._process.kill()
+    wait_until(lambda: not psutil.pid_exists(child.pid) or is_zombie(child.pid))
+    child.close()
+
+
+def test_nothing_of_the_process_group_is_left(house):
+    running = Running(house, submit("ignore_and_fork", at=3)).until_step(2)
+    pid = running.pid
+    wait_until(lambda: len(psutil.Process(pid).children()) == 1)
+    sleeper = psutil.Process(pid).children()[0].pid
+    running.held.stop = Operation.Stop.KILL
+    running.ended()
+    assert not psutil.pid_exists(pid)
+    assert not psutil.pid_exists(sleeper) or is_zombie(sleeper)
+
+
+def is_zombie(pid):
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
+def start(nursery, what, grant_seconds):
+    """Start a child by hand and wait until it is where it misbehaves."""
+    operation = submit(what, at=2, epochs=100_000)
+    child = nursery.start("test:1")
+    child.wire.send(
+        "start",
+        operation_kind="training",
+        config=operation.config,
+        inputs={},
+        directory=os.path.join(os.environ["TRAINOPS_DATA_DIR"], operation.pk),
+        identity={"operation_id": operation.pk, "attempt": 1},
+        candidates=[],
+        environment={"CUDA_VISIBLE_DEVICES": ""},
+        grant_until=now() + grant_seconds,
+    )
+    next(iter(child.wire.read()))
+    return child

@@ -1,0 +1,91 @@
+import pytest
+
+from apps.operations import claims, services, sweeps
+from apps.operations.lifecycle import Reason, State
+from apps.operations.models import Attempt, seconds_from_now
+from tests.operations import rows
+
+pytestmark = [pytest.mark.django_db, pytest.mark.database]
+
+
+@pytest.fixture
+def sent(monkeypatch):
+    messages = []
+    monkeypatch.setattr(sweeps, "dispatch", messages.append)
+    return messages
+
+
+def test_a_silent_worker_loses_its_operation_with_the_message_that_people_know():
+    operation = rows.claimed()
+    rows.forget_lease(operation)
+
+    assert sweeps.recover_lost(actor="beat") == 1
+
+    operation.refresh_from_db()
+    assert (operation.state, operation.reason) == (State.RESUMING, Reason.WORKER_LOST)
+    assert operation.events.first().note == "Operation was RUNNING but no worker claimed it"
+    assert Attempt.objects.get().outcome == Attempt.Outcome.LOST
+
+
+def test_a_second_sweep_finds_nothing_more():
+    rows.forget_lease(rows.claimed())
+    assert (sweeps.recover_lost(actor="beat"), sweeps.recover_lost(actor="worker-2")) == (1, 0)
+
+
+def test_a_renewal_that_comes_first_wins(monkeypatch):
+    operation = rows.claimed()
+    rows.forget_lease(operation)
+    decide = claims.restart_or_fail
+
+    def renewed_meanwhile(*arguments, **named):
+        claims.renew("worker-1", [(operation.pk, 1)])
+        return decide(*arguments, **named)
+
+    monkeypatch.setattr(claims, "restart_or_fail", renewed_meanwhile)
+    assert sweeps.recover_lost(actor="beat") == 0
+    assert services.get(operation.pk).state == State.RUNNING
+
+
+def test_under_the_policy_never_it_fails_and_stays_resumable():
+    operation = rows.claimed(restart={"policy": "never"})
+    rows.forget_lease(operation)
+    sweeps.recover_lost(actor="beat")
+    operation.refresh_from_db()
+    assert (operation.state, operation.reason) == (State.FAILED, Reason.WORKER_LOST)
+
+
+def test_finished_operations_are_never_touched():
+    for state in (State.COMPLETED, State.CANCELLED, State.FAILED):
+        rows.in_state(state).row.update(lease_expires_at=seconds_from_now(-99))
+    assert sweeps.recover_lost(actor="beat") == 0
+
+
+def test_leases_are_judged_only_after_a_lease_of_seeing_the_database():
+    moment = 1000.0
+    watch = sweeps.Watch(clock=lambda: moment)
+    assert not watch.may_judge()
+    watch.saw_the_database()
+    for _ in range(6):
+        assert not watch.may_judge()
+        moment += 10
+        watch.saw_the_database()
+    assert watch.may_judge()
+    moment += 300  # the database was away
+    watch.saw_the_database()
+    assert not watch.may_judge()
+
+
+def test_a_lost_message_is_sent_again_at_growing_intervals(sent):
+    operation = rows.submitted()
+    assert sweeps.send_hints() == 0  # the first message may still be on its way
+    operation.row.update(queued_at=seconds_from_now(-6))
+    assert (sweeps.send_hints(), sweeps.send_hints()) == (1, 0)
+    operation.row.update(hinted_at=seconds_from_now(-16))
+    assert (sweeps.send_hints(), sweeps.send_hints()) == (1, 0)
+    assert sent == [operation.pk] * 2
+
+
+def test_a_restart_that_is_not_due_is_not_sent(sent):
+    operation = rows.submitted()
+    operation.row.update(queued_at=seconds_from_now(-99), not_before=seconds_from_now(60))
+    assert sweeps.send_hints() == 0

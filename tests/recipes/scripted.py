@@ -1,0 +1,28 @@
+"""A recipe that misbehaves on request: what a supervisor has to live with."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from trainops.engines.config import Strict
+from trainops.engines.recipes import Recipe
+
+
+class ScriptedParameters(Strict):
+    step_seconds: float = Field(0.0, ge=0)
+    at: int = Field(0, ge=0, description="The training step of this process that misbehaves")
+    what: Literal[
+        "nothing", "raise", "nan", "segfault", "kill", "exit", "memory", "hang", "hold_gil",
+        "ignore_and_fork", "print",
+    ] = "nothing"  # fmt: skip
+
+
+RECIPE = Recipe(
+    name="scripted",
+    kind="training",
+    label="Scripted",
+    description="Misbehaves on request",
+    parameters="tests.recipes.scripted:ScriptedParameters",
+    build="tests.recipes.scripted_model:build",
+    example={"recipe": "scripted"},
+)

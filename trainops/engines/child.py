@@ -1,0 +1,241 @@
+"""The process of one attempt: it computes, and answers to its supervisor over the wire.
+
+It has no database, no credentials and no way to decide how the operation ends. Four things end it
+when its supervisor is gone: the kernel (PR_SET_PDEATHSIG), the end of the wire, the supervisor's
+own kill, and a timer of the kernel that only a grant moves on, which fires even while the
+interpreter is stuck in foreign code.
+"""
+
+import os
+import queue
+import select
+import signal
+import socket
+import sys
+import threading
+import time
+import traceback
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from trainops.engines import errors, reproducibility
+from trainops.engines.checkpoint import Candidate, Checkpoint, CheckpointPolicy, CheckpointStore
+from trainops.engines.job import Progress
+from trainops.engines.receipt import Receipt
+from trainops.engines.registry import ENGINES
+from trainops.engines.runner import Directive, Failed, Outcome, Stopped, Succeeded, run
+from trainops.engines.wire import Hangup, Message, Wire, now
+
+REPORT_SECONDS = 0.25  # how often progress goes over the wire, whatever the length of a step
+LISTEN_SECONDS = 0.5
+MAX_POINTS = 2000  # of metrics kept back between two reports
+
+
+def main(descriptor: int) -> int:
+    """Run the attempt that arrives on this end of the wire; return the exit code."""
+    wire = Wire(socket.socket(fileno=descriptor))
+    start = _first_message(wire)
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    line = _Line(wire, grant_until=start["grant_until"])
+    signal.signal(signal.SIGTERM, lambda *_: line.stop(Directive.PREEMPT))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    line.listen()
+    try:
+        outcome = _run(start, line)
+    except errors.LeaseLost:
+        return 0  # somebody else owns the operation: touch nothing, say nothing
+    except Exception as error:  # noqa: BLE001 - the one place where an attempt's endings are told
+        line.ended("house_error", error)
+        return 0
+    line.told(outcome)
+    return 0
+
+
+def _first_message(wire: Wire) -> Message:
+    while True:
+        for message in wire.read():
+            return message
+
+
+def _run(start: Message, line: "_Line") -> Outcome:
+    os.environ.update(start["environment"])
+    engine = ENGINES[start["operation_kind"]]
+    config = engine.parse_config(start["config"])
+    reproducibility.set_determinism(config.deterministic, config.threads)
+    inputs = {name: Path(path) for name, path in start["inputs"].items()}
+    store = CheckpointStore(
+        Path(start["directory"]),
+        identity=start["identity"],
+        candidates=[Candidate(Path(c["path"]), c["digest"]) for c in start["candidates"]],
+    )
+    policy = CheckpointPolicy(
+        every_steps=config.checkpoint.every_steps,
+        every_seconds=config.checkpoint.every_seconds,
+    )
+    return run(
+        lambda: engine.make_job(config, inputs),
+        seed=config.seed,
+        store=store,
+        policy=policy,
+        supervisor=line,
+    )
+
+
+class _Line:
+    """The loop's supervisor, as seen from inside the child."""
+
+    def __init__(
+        self, wire: Wire, *, grant_until: float, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.wire = wire
+        self.clock = clock
+        self.directive = Directive.PROCEED
+        self.points: deque[tuple[int, float, dict[str, float]]] = deque()
+        self.answers: queue.SimpleQueue[bool] = queue.SimpleQueue()
+        self._next_report = 0.0
+        self._last: Progress | None = None
+        self._sent: Progress | None = None
+        self._sending = threading.Lock()
+        self._granted(grant_until)
+
+    # What the loop calls.
+
+    def report(self, progress: Progress) -> Directive:
+        self._last = progress
+        if progress.metrics:
+            self.points.append((progress.step, time.time(), dict(progress.metrics)))
+        if self.clock() >= self._next_report or len(self.points) > MAX_POINTS:
+            self._report()
+        return self.directive
+
+    def restored(self, receipt: Receipt) -> None:
+        self._send("restored", receipt=receipt.to_json(), step=receipt.step)
+
+    def corrupted(self, candidate: Candidate, error: errors.CheckpointCorrupted) -> None:
+        self._send("corrupted", directory=candidate.path.name, error=str(error))
+
+    def checkpointed(self, checkpoint: Checkpoint) -> None:
+        self._report()
+        self._send("staged", checkpoint=_staged(checkpoint))
+        if not self.answers.get():
+            raise errors.LeaseLost
+
+    def save_failed(self, error: errors.SaveFailed) -> None:
+        self._send("save_failed", error=str(error))
+
+    # What the end of the attempt calls.
+
+    def told(self, outcome: Outcome) -> None:
+        self._report()
+        match outcome:
+            case Succeeded(result=result):
+                self._send("ended", how="succeeded", result=dict(result))
+            case Stopped(directive=directive):
+                self._send("ended", how="stopped", directive=directive.name)
+            case Failed(error=error):
+                self.ended("failed", error)
+
+    def ended(self, how: str, error: BaseException) -> None:
+        trace = "".join(traceback.format_exception(error))
+        self._send(
+            "ended", how=how, code=_code(error, how), message=f"{type(error).__name__}: {error}",
+            traceback=trace[-20_000:],
+        )  # fmt: skip
+
+    # What the listening thread does.
+
+    def listen(self) -> None:
+        threading.Thread(target=self._listen, name="wire", daemon=True).start()
+
+    def stop(self, directive: Directive) -> None:
+        self.directive = directive
+
+    def _listen(self) -> None:
+        while True:
+            if now() > self._until:  # the machine slept, or the supervisor is frozen
+                _end_everything()
+            if not select.select([self.wire], [], [], LISTEN_SECONDS)[0]:
+                self._report()  # a long step must not keep back what was said before it
+                continue
+            try:
+                for message in self.wire.read():
+                    self._hear(message)
+            except Hangup:
+                _end_everything()
+
+    def _hear(self, message: Message) -> None:
+        match message["kind"]:
+            case "grant":
+                self._granted(message["until"])
+            case "stop":
+                self.stop(Directive[message["directive"]])
+            case "committed":
+                self.answers.put(True)
+            case "refused":
+                self.answers.put(False)
+
+    def _granted(self, until: float) -> None:
+        """Take the time that was granted; the timer's default action ends the process."""
+        self._until = until
+        signal.setitimer(signal.ITIMER_REAL, max(0.001, until - now()))
+
+    def _report(self) -> None:
+        """Send what is new. Both threads come here; the lock keeps the order of things."""
+        self._next_report = self.clock() + REPORT_SECONDS
+        with self._sending:
+            progress = self._last
+            if progress is None or (progress is self._sent and not self.points):
+                return
+            self._sent = progress
+            points = [self.points.popleft() for _ in range(len(self.points))]
+            self._speak(
+                "progress", step=progress.step, total_steps=progress.total_steps,
+                place=progress.place, points=points,
+            )  # fmt: skip
+
+    def _send(self, kind: str, **fields: Any) -> None:
+        with self._sending:
+            self._speak(kind, **fields)
+
+    def _speak(self, kind: str, **fields: Any) -> None:
+        try:
+            self.wire.send(kind, **fields)
+        except Hangup:
+            _end_everything()
+
+
+def _end_everything() -> None:
+    """Nobody is there to answer to: end this process and all that it started."""
+    os.killpg(0, signal.SIGKILL)
+
+
+def _staged(checkpoint: Checkpoint) -> dict[str, Any]:
+    return {
+        "directory": checkpoint.path.name,
+        "type": str(checkpoint.type),
+        "step": checkpoint.step,
+        "digest": checkpoint.digest,
+        "artifacts": [
+            {"name": a.name, "size_bytes": a.size_bytes, "blake3": a.blake3}
+            for a in checkpoint.artifacts
+        ],
+        "state": checkpoint.state,
+        "metric": checkpoint.metric,
+    }
+
+
+def _code(error: BaseException, how: str) -> str:
+    """Return the reason that people treat differently: my bug, my data, the machine."""
+    if isinstance(error, errors.NonFiniteLoss):
+        return "NON_FINITE_LOSS"
+    if isinstance(error, errors.InputError | errors.ConfigError):
+        return "INPUT_ERROR"
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        return "OUT_OF_MEMORY"
+    if isinstance(error, errors.AllCheckpointsCorrupted):
+        return "CHECKPOINT_CORRUPTED"
+    if isinstance(error, errors.SaveFailed):
+        return "STORAGE_ERROR"
+    return "HOUSE_ERROR" if how == "house_error" else "JOB_ERROR"

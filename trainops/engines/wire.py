@@ -1,0 +1,73 @@
+"""The messages between a supervisor and its child: one JSON object a line, over a socket pair.
+
+supervisor → child: start, grant, stop, committed, refused
+child → supervisor: restored, corrupted, progress, staged, save_failed, ended
+
+The order on the wire is the order of things: whatever was sent before `staged` is durable before
+the checkpoint is.
+"""
+
+import json
+import socket
+import time
+from collections.abc import Iterator
+from typing import Any
+
+MAX_MESSAGE_BYTES = 64 * 1024**2  # a child that says more in one line is not to be believed
+
+Message = dict[str, Any]
+
+
+def now() -> float:
+    """Seconds on the clock of deadlines: it goes on while the machine sleeps."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+class Hangup(Exception):
+    """The other side has closed its end, or died."""
+
+
+class Wire:
+    """One end of the line. One thread sends and one receives at a time."""
+
+    def __init__(self, end: socket.socket) -> None:
+        self._end = end
+        self._received = bytearray()
+
+    def fileno(self) -> int:
+        return self._end.fileno()
+
+    def send(self, kind: str, **fields: Any) -> None:
+        """Send one message; blocks while the other side's buffer is full.
+
+        Raises:
+            Hangup: nobody is there to hear it.
+        """
+        line = json.dumps({"kind": kind, **fields}, separators=(",", ":")).encode() + b"\n"
+        try:
+            self._end.sendall(line)
+        except OSError as error:
+            raise Hangup from error
+
+    def read(self) -> Iterator[Message]:
+        """Yield the messages that one read from the socket completed.
+
+        Raises:
+            Hangup: at the end of the line.
+        """
+        try:
+            some = self._end.recv(1 << 16)
+        except OSError as error:
+            raise Hangup from error
+        if not some:
+            raise Hangup
+        self._received += some
+        if len(self._received) > MAX_MESSAGE_BYTES:
+            raise Hangup(f"a message of more than {MAX_MESSAGE_BYTES} bytes")
+        *lines, rest = self._received.split(b"\n")
+        self._received = bytearray(rest)
+        for line in lines:
+            yield json.loads(line)
+
+    def close(self) -> None:
+        self._end.close()
