@@ -1,0 +1,18 @@
+#!/bin/sh
+# Secrets may come as files: for every variable NAME_FILE that holds a path, NAME is set to the
+# file's content. Then the command takes this shell's place, so that signals reach it.
+set -eu
+
+for name in TRAINOPS_SECRET_KEY TRAINOPS_DATABASE_URL TRAINOPS_BROKER_URL \
+    TRAINOPS_ADMIN_PASSWORD PGPASSWORD AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY; do
+    eval "path=\${${name}_FILE:-}"
+    if [ -n "$path" ]; then
+        if [ ! -r "$path" ]; then
+            echo "${name}_FILE: $path cannot be read by user $(id -u)" >&2
+            exit 2
+        fi
+        export "$name=$(cat "$path")"
+    fi
+done
+
+exec "$@"

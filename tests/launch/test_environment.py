@@ -1,0 +1,160 @@
+"""The environment: what is installed, when it is installed again, and what is pinned."""
+
+import json
+import re
+from importlib.metadata import distribution
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.version import Version
+
+from trainops.launch import environment
+from trainops.launch.refusal import CannotStart
+
+ROOT = Path(__file__).resolve().parents[2]
+PYPROJECT = """
+[project]
+name = "sample"
+version = "1"
+dependencies = ["one>=1", "two"]
+[project.optional-dependencies]
+test = ["three"]
+"""
+
+
+def normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def constraints() -> dict[str, str]:
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    pins = [line.partition("==") for line in lines if line and not line.startswith("#")]
+    return {normal(name): version for name, _, version in pins}
+
+
+@pytest.fixture
+def project(tmp_path):
+    (tmp_path / "pyproject.toml").write_text(PYPROJECT)
+    (tmp_path / "constraints.txt").write_text("one==1\n")
+    (tmp_path / ".venv" / "bin").mkdir(parents=True)
+    (tmp_path / ".venv" / "bin" / "python").touch()
+    return tmp_path
+
+
+def stamp(project: Path, extras: list[str]) -> None:
+    content = {"digest": environment.digest(project), "extras": extras}
+    (project / ".venv" / "trainops-stamp.json").write_text(json.dumps(content))
+
+
+def installed_for(requirements: list[str]) -> set[str]:
+    """Every distribution that is here because one of these asks for it, directly or not."""
+    found: set[str] = set()
+    waiting = [(Requirement(text), "") for text in requirements]
+    seen: set[tuple[str, frozenset[str]]] = set()
+    while waiting:
+        wanted, extra = waiting.pop()
+        key = (normal(wanted.name), frozenset(wanted.extras))
+        is_wanted = wanted.marker is None or wanted.marker.evaluate({"extra": extra})
+        if not is_wanted or key in seen:
+            continue
+        seen.add(key)
+        found.add(key[0])
+        for text in distribution(wanted.name).requires or []:
+            waiting += [(Requirement(text), each) for each in ("", *wanted.extras)]
+    return found
+
+
+def test_everything_that_the_project_installs_is_pinned_to_the_installed_version():
+    pins = constraints()
+    wanted = installed_for(environment.requirements(ROOT, ["test"]))
+    assert len(wanted) > 100  # dependencies of dependencies were followed
+    # The local suffix of torch says which build it is, not which version.
+    versions = {name: Version(distribution(name).version).public for name in wanted}
+    assert versions == {name: pins.get(name, "no pin") for name in wanted}
+
+
+def test_constraints_are_exact_versions_from_no_particular_place():
+    for line in (ROOT / "constraints.txt").read_text().splitlines():
+        assert not line or line.startswith("#") or re.fullmatch(r"[\w.-]+==[\w.]+", line), line
+    assert constraints()["torch"] == "2.13.0"
+
+
+def test_every_requirement_of_the_project_is_pinned_to_a_version_that_it_allows():
+    pins = constraints()
+    for text in environment.requirements(ROOT, ["test"]):
+        requirement = Requirement(text)
+        assert requirement.specifier.contains(pins[normal(requirement.name)]), text
+
+
+def test_requirements_are_those_of_the_project_and_of_the_extras(project):
+    assert environment.requirements(project, []) == ["one>=1", "two"]
+    assert environment.requirements(project, ["test"]) == ["one>=1", "two", "three"]
+    with pytest.raises(CannotStart, match="no extra dev"):
+        environment.requirements(project, ["dev"])
+
+
+def test_a_matching_stamp_spares_the_installation(project):
+    stamp(project, ["test"])
+    venv = project / ".venv"
+    assert environment.is_current(project, venv, [])
+    assert environment.is_current(project, venv, ["test"])
+    environment.ensure(project / "log", extras=["test"], root=project, venv=venv)
+    assert not (project / "log").exists()
+
+
+@pytest.mark.parametrize("name", ["pyproject.toml", "constraints.txt"])
+def test_a_change_of_either_file_asks_for_an_installation(project, name):
+    stamp(project, [])
+    with (project / name).open("a") as file:
+        file.write("# changed\n")
+    assert not environment.is_current(project, project / ".venv", [])
+
+
+def test_a_missing_extra_a_torn_stamp_or_a_lost_interpreter_ask_for_an_installation(project):
+    venv = project / ".venv"
+    stamp(project, [])
+    assert not environment.is_current(project, venv, ["test"])
+    (venv / "bin" / "python").unlink()
+    assert not environment.is_current(project, venv, [])
+    (venv / "bin" / "python").touch()
+    (venv / "trainops-stamp.json").write_text('{"digest": ')
+    assert not environment.is_current(project, venv, [])
+
+
+def test_a_failed_installation_shows_its_last_lines_and_leaves_no_stamp(project):
+    venv = project / ".venv"
+    (venv / "bin" / "python").write_text(
+        "#!/bin/sh\necho Collecting one\necho 'OSError: [Errno 28] No space left on device'\nexit 1"
+    )
+    (venv / "bin" / "python").chmod(0o755)
+    with pytest.raises(CannotStart) as failure:
+        environment.ensure(project / "log", root=project, venv=venv)
+    message = str(failure.value)
+    assert "  | OSError: [Errno 28] No space left on device" in message
+    assert message.endswith("free some space and run the same command again.")
+    assert not (venv / "trainops-stamp.json").exists()
+
+
+def test_an_installation_is_stamped_and_keeps_the_extras_of_the_one_before(project, capsys):
+    venv = project / ".venv"
+    (venv / "bin" / "python").write_text('#!/bin/sh\nprintf "%s " "$@" > "$0.called"\n')
+    (venv / "bin" / "python").chmod(0o755)
+    stamp(project, ["test"])
+    (project / "constraints.txt").write_text("one==2\n")
+    environment.ensure(project / "log", root=project, venv=venv)
+    called = (venv / "bin" / "python.called").read_text()
+    assert f"-c {project / 'constraints.txt'} one>=1 two three" in called
+    assert environment.is_current(project, venv, ["test"])
+    assert capsys.readouterr().out.count("\n") == 2  # one when it starts, one when it ends
+
+
+def test_the_progress_of_pip_is_one_phrase(tmp_path):
+    log = tmp_path / "install.log"
+    log.write_text("")
+    assert environment._progress(log) == "looking …"
+    log.write_text("Collecting one>=1 (from x)\nCollecting two\n")
+    assert environment._progress(log) == "2 found, two …"
+    with log.open("a") as file:
+        file.write("Installing collected packages: one, two, three\n")
+    assert environment._progress(log) == "installing 3 packages …"

@@ -1,0 +1,92 @@
+"""What `up` does to the database before anything starts."""
+
+import json
+import stat
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import Group, User
+from django.db import connection
+from django.db.migrations.recorder import MigrationRecorder
+
+from trainops.http.models import Token
+from trainops.launch.prepare import prepare
+from trainops.launch.refusal import CannotStart
+
+URL = "http://127.0.0.1:8123"
+pytestmark = [pytest.mark.django_db, pytest.mark.database]
+
+
+@pytest.fixture(autouse=True)
+def data_dir(tmp_path, monkeypatch):
+    monkeypatch.setenv("TRAINOPS_DATA_DIR", str(tmp_path))
+    monkeypatch.delenv("TRAINOPS_ADMIN_PASSWORD", raising=False)
+    return tmp_path
+
+
+def remembered(data_dir) -> Any:
+    return json.loads((data_dir / "cli.json").read_text())
+
+
+def test_the_first_start_makes_an_admin_whose_password_is_told_once():
+    first = prepare()
+    assert first.admin == "admin"
+    assert User.objects.get(username="admin").check_password(first.password)
+    assert set(Group.objects.values_list("name", flat=True)) >= {"viewer", "operator", "admin"}
+    second = prepare()
+    assert (second.admin, second.password, second.migrated) == ("admin", "", 0)
+
+
+def test_a_superuser_that_is_there_already_stays_the_only_one():
+    User.objects.create_superuser("ada", password="x")
+    assert prepare().admin == "ada"
+    assert User.objects.count() == 1
+
+
+def test_a_person_called_admin_is_not_made_a_superuser():
+    User.objects.create_user("admin")
+    assert prepare().admin == "admin2"
+    assert not User.objects.get(username="admin").is_superuser
+
+
+def test_a_given_password_is_used_and_not_told(monkeypatch):
+    monkeypatch.setenv("TRAINOPS_ADMIN_PASSWORD", "from a secret file")
+    assert prepare().password == ""
+    assert User.objects.get(username="admin").check_password("from a secret file")
+
+
+def test_the_command_line_gets_a_token_that_it_keeps(data_dir):
+    prepare(url=URL)
+    first = remembered(data_dir)
+    assert first["url"] == URL
+    assert stat.S_IMODE((data_dir / "cli.json").stat().st_mode) == 0o600
+    prepare(url="http://127.0.0.1:9000")
+    assert remembered(data_dir) == {"url": "http://127.0.0.1:9000", "token": first["token"]}
+    Token.objects.all().delete()
+    prepare(url=URL)
+    assert remembered(data_dir)["token"] != first["token"]
+    assert Token.objects.count() == 1
+
+
+def test_a_log_in_to_another_server_is_left_alone(data_dir):
+    elsewhere = {"url": "https://train.example.org", "token": "theirs"}
+    (data_dir / "cli.json").write_text(json.dumps(elsewhere))
+    prepare(url=URL)
+    assert remembered(data_dir) == elsewhere
+
+
+def test_a_database_of_a_newer_version_is_refused_before_it_is_touched():
+    MigrationRecorder(connection).record_applied("operations", "0999_from_the_future")
+    with pytest.raises(CannotStart, match=r"newer trainops \(it has operations.0999_from"):
+        prepare()
+    assert not User.objects.exists()
+
+
+def test_the_demo_is_an_operation_of_the_admin():
+    from apps.operations.models import Operation
+
+    done = prepare(demo=True)
+    operation = Operation.objects.get(pk=done.demo)
+    assert operation.owner is not None
+    assert operation.owner.username == "admin"
+    assert operation.kind == "training"

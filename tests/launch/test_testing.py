@@ -1,0 +1,77 @@
+"""The one test command, with commands that cost nothing in place of the tools."""
+
+import sys
+
+import pytest
+
+from trainops.launch import environment, servers, testing
+from trainops.launch.refusal import CannotStart
+from trainops.launch.testing import Step
+
+
+def python(code: str) -> list[str]:
+    return [sys.executable, "-S", "-c", code]
+
+
+@pytest.fixture
+def steps(monkeypatch):
+    """What would be run, without running it; the environment counts as made."""
+    ran: list[Step] = []
+    monkeypatch.setattr(environment, "ensure", lambda *_, **__: None)
+    monkeypatch.setattr(testing, "_run", lambda step: ran.append(step) or True)
+    return ran
+
+
+def test_each_check_is_named_and_timed_and_its_failure_seen(capfd):
+    assert testing._run(Step("fine", python("print('hello')")))
+    assert not testing._run(Step("broken", python("raise SystemExit(3)")))
+    said = capfd.readouterr().out
+    assert "── fine\nhello\n── fine: passed in 0." in said
+    assert "── broken: FAILED (exit code 3) in 0." in said
+
+
+def test_every_check_runs_even_when_one_fails(steps, monkeypatch, capsys):
+    monkeypatch.setenv("TRAINOPS_TEST_DATABASE_URL", "postgresql://there/mine")
+    monkeypatch.setattr(testing, "_run", lambda step: steps.append(step) or step.name != "mypy")
+    assert testing.test([]) == 1
+    assert [step.name for step in steps] == [
+        "ruff check",
+        "ruff format",
+        "mypy",
+        "import-linter",
+        "migrations",
+        "pytest on PostgreSQL",
+        "pytest",
+    ]
+    assert capsys.readouterr().out == "Failed: mypy\n"
+
+
+def test_the_second_database_gets_the_marked_tests_only(steps, monkeypatch):
+    monkeypatch.setenv("TRAINOPS_TEST_DATABASE_URL", "postgresql://there/mine")
+    assert testing.test(["--quick", "--", "-k", "claim"]) == 0
+    on_postgres, on_sqlite = steps[-2:]
+    assert on_postgres.env == {"TRAINOPS_DATABASE_URL": "postgresql://there/mine"}
+    assert on_postgres.command[-3:] == [f"database and {testing.QUICK}", "-k", "claim"]
+    assert on_sqlite.command[-3:] == [testing.QUICK, "-k", "claim"]
+    assert on_postgres.may_be_empty
+    assert not on_sqlite.may_be_empty
+
+
+def test_no_test_at_all_is_a_failure_unless_a_person_selected(capfd):
+    empty = python("raise SystemExit(5)")
+    assert not testing._run(Step("pytest", empty))
+    assert testing._run(Step("pytest", empty, may_be_empty=True))
+    capfd.readouterr()
+
+
+def test_a_missing_database_is_said_here_and_a_failure_in_ci(steps, monkeypatch, capsys):
+    def none() -> None:
+        raise CannotStart("No PostgreSQL was found")
+
+    monkeypatch.setattr(servers, "postgres_server", none)
+    monkeypatch.delenv("CI", raising=False)
+    assert testing.test([]) == 0
+    assert "left out: No PostgreSQL was found" in capsys.readouterr().out
+    monkeypatch.setenv("CI", "true")
+    with pytest.raises(CannotStart):
+        testing.test([])

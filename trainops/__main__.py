@@ -1,0 +1,34 @@
+"""`python3 -m trainops COMMAND`: the one door of the product.
+
+Any Python 3 must be able to read this file, so that an old one is told so in a sentence instead of
+by a SyntaxError: no match, no walrus, no new type syntax outside quotes.
+"""
+
+import os
+import shutil
+import sys
+
+OLDEST = (3, 11)
+NEWER = ("python3.14", "python3.13", "python3.12", "python3.11")
+
+
+def complaint(version: "tuple[int, ...]", system: str) -> str:
+    """Why this interpreter cannot run trainops, in one line; empty where it can."""
+    if system == "nt":
+        return "trainops runs on Linux and macOS; on Windows use WSL."
+    if version[:2] >= OLDEST:
+        return ""
+    found = [name for name in NEWER if shutil.which(name)]
+    remedy = f"Try: {found[0]} -m trainops up" if found else "Install a newer Python first."
+    return f"trainops needs Python 3.11 or newer; this is {version[0]}.{version[1]}. {remedy}"
+
+
+if __name__ == "__main__":
+    problem = complaint(tuple(sys.version_info[:3]), os.name)
+    if problem:
+        sys.stderr.write(problem + "\n")
+        sys.exit(2)
+
+    from trainops.launch.commands import main
+
+    sys.exit(main(sys.argv[1:]))

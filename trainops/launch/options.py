@@ -1,0 +1,95 @@
+"""What `up` can be told on its command line."""
+
+import argparse
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from trainops.launch.environment import ROOT
+
+EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 - recognised here, never a default
+LOCAL_NAMES = ("localhost", "127.0.0.1", "[::1]")
+
+DESCRIPTION = """\
+Start trainops on this machine: everything it needs is installed below .venv the first time, and
+everything it writes is below one data directory. Ctrl-C stops it; running operations are saved
+first and go on at the next start.
+"""
+EPILOG = """\
+TRAINOPS_DATABASE_URL and TRAINOPS_BROKER_URL replace the embedded database and the embedded Redis.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    host: str
+    port: int
+    data_dir: Path
+    workers: int
+    demo: bool
+    install: bool
+    postgres: bool
+
+    @property
+    def connect_host(self) -> str:
+        """Where this machine reaches the web server."""
+        if self.host == "::":
+            return "::1"
+        return "127.0.0.1" if self.host in EVERYWHERE else self.host
+
+    @property
+    def url(self) -> str:
+        host = self.connect_host
+        return f"http://{f'[{host}]' if ':' in host else host}:{self.port}"
+
+    @property
+    def log_dir(self) -> Path:
+        return self.data_dir / "log"
+
+
+def parse(arguments: Sequence[str]) -> Options:
+    """Exits with 2 and the usage on a bad argument, with 0 after --help."""
+    found = _parser().parse_args(arguments)
+    return Options(
+        host=found.host,
+        port=found.port,
+        data_dir=found.data_dir.expanduser().resolve(),
+        workers=found.workers,
+        demo=found.demo,
+        install=not found.no_install,
+        postgres=found.postgres,
+    )
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python3 -m trainops up",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("--host", default="127.0.0.1", help="address to listen on; 0.0.0.0 for the network")
+    add("--port", type=_port, default=8000, help="port to listen on (default: 8000)")
+    default = Path(os.environ.get("TRAINOPS_DATA_DIR") or ROOT / "var")
+    add("--data-dir", type=Path, default=default, help="where everything is kept (default: var)")
+    add("--workers", type=_count, default=1, metavar="N", help="worker processes (default: 1)")
+    add("--demo", action="store_true", help="also submit an example operation")
+    add("--postgres", action="store_true", help="an embedded PostgreSQL in place of SQLite")
+    add("--no-install", action="store_true", help="use the packages that are there")
+    return parser
+
+
+def _port(text: str) -> int:
+    number = int(text)
+    if not 1 <= number <= 65535:
+        raise argparse.ArgumentTypeError(f"{number} is not a port (1 to 65535)")
+    return number
+
+
+def _count(text: str) -> int:
+    number = int(text)
+    if not 0 <= number <= 64:
+        raise argparse.ArgumentTypeError(f"{number} is not a number of workers (0 to 64)")
+    return number

@@ -1,0 +1,175 @@
+"""What must be in the database before the programs start. Run as a process of its own:
+
+    python -m trainops.launch.prepare [--url URL] [--demo] [--json]
+
+Migrates, makes the roles and the first admin, writes the command line's token, submits the example.
+A process of its own, because `up` stays small and single-threaded and never imports Django.
+"""
+
+import argparse
+import json
+import os
+import secrets
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from importlib import import_module
+from itertools import count
+from typing import TYPE_CHECKING
+
+import django
+from django.core.management import call_command
+from django.db import DatabaseError, connection
+from django.db.migrations.executor import MigrationExecutor
+from pydantic import ValidationError
+
+from trainops.cli import server as command_line
+from trainops.launch.refusal import CannotStart
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+
+DEMO_RECIPE = "digits"
+OUR_APPS = ("apps.", "trainops.")
+
+
+@dataclass(slots=True)
+class Prepared:
+    """What was done, for the box that `up` prints. The password is known only now."""
+
+    migrated: int = 0
+    admin: str = ""
+    password: str = ""
+    demo: str = ""
+
+
+def prepare(*, url: str = "", demo: bool = False) -> Prepared:
+    """Bring the database up to date. Raises CannotStart when a newer program has changed it."""
+    done = Prepared(migrated=_migrate())
+    from trainops.http.roles import ensure_roles  # noqa: PLC0415 - models need django.setup()
+
+    ensure_roles()
+    admin = _first_admin(done)
+    if url:
+        _write_token(admin, url)
+    if demo:
+        done.demo = _submit_example(admin)
+    return done
+
+
+def _migrate() -> int:
+    """Apply what is missing; returns how many migrations that was."""
+    executor = MigrationExecutor(connection)
+    _refuse_newer(executor)
+    plan = executor.migration_plan(executor.loader.graph.leaf_nodes())
+    if plan:
+        call_command("migrate", interactive=False, verbosity=0)
+    return len(plan)
+
+
+def _refuse_newer(executor: MigrationExecutor) -> None:
+    ours = {
+        config.label
+        for config in django.apps.apps.get_app_configs()
+        if config.name.startswith(OUR_APPS)
+    }
+    known = set(executor.loader.disk_migrations or ()) | set(executor.loader.replacements)
+    applied = {key for key in executor.loader.applied_migrations or () if key[0] in ours}
+    if unknown := sorted(applied - known):
+        label, name = unknown[0]
+        raise CannotStart(
+            f"The database was changed by a newer trainops (it has {label}.{name}). "
+            "Update trainops, or use another database."
+        )
+
+
+def _first_admin(done: Prepared) -> "User":
+    """The first superuser there is, or a new one with a random password."""
+    from django.contrib.auth.models import User  # noqa: PLC0415 - see prepare()
+
+    if existing := User.objects.filter(is_superuser=True, is_active=True).order_by("pk").first():
+        done.admin = existing.username
+        return existing
+    names = ("admin" if n == 1 else f"admin{n}" for n in count(1))
+    done.admin = next(n for n in names if not User.objects.filter(username=n).exists())
+    given = os.environ.get("TRAINOPS_ADMIN_PASSWORD")
+    password = given or secrets.token_urlsafe(12)
+    done.password = "" if given else password
+    return User.objects.create_superuser(done.admin, password=password)
+
+
+def _write_token(admin: "User", url: str) -> None:
+    """Let the command line of this machine work at once; a person's own log-in is left alone."""
+    from knox.crypto import hash_token  # noqa: PLC0415 - see prepare()
+
+    from trainops.http.models import Token  # noqa: PLC0415 - see prepare()
+
+    found = _remembered()
+    if found.url and found.url != url and not found.is_local:
+        return
+    if found.token and Token.objects.filter(digest=hash_token(found.token)).exists():
+        token = found.token
+    else:
+        _, token = Token.objects.create(user=admin, expiry=None, name="command line, made by up")
+    if (found.url, found.token) != (url, token):
+        command_line.remember(command_line.Server(url, token))
+
+
+def _remembered() -> command_line.Server:
+    try:
+        found = json.loads(command_line.cli_file().read_text())
+        return command_line.Server(str(found["url"]), str(found["token"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return command_line.Server("")
+
+
+def _submit_example(admin: "User") -> str:
+    """Submit the example of a built-in recipe; returns the operation's id."""
+    from trainops.engines.recipes import recipes  # noqa: PLC0415 - only for --demo
+
+    # By name, as settings and urls do it: what assembles the apps stands outside their layers.
+    services = import_module("apps.operations.services")
+    recipe = recipes()[DEMO_RECIPE]
+    operation = services.submit(
+        kind=recipe.kind, name="demo: " + recipe.label, config=recipe.example, owner=admin
+    )
+    return str(operation.pk)
+
+
+def _arguments(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m trainops.launch.prepare")
+    parser.add_argument("--url", default="", help="write the command line's token for this URL")
+    parser.add_argument("--demo", action="store_true", help="submit an example operation")
+    parser.add_argument("--json", action="store_true", help="answer in JSON on standard output")
+    return parser.parse_args(arguments)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Exit codes: 0 done, 2 refused (one line on standard error)."""
+    options = _arguments(arguments)
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "trainops.settings")
+    try:
+        django.setup()
+        done = prepare(url=options.url, demo=options.demo)
+    except ValidationError as error:  # of the settings
+        return _refuse("; ".join(e["msg"].removeprefix("Value error, ") for e in error.errors()))
+    except DatabaseError as error:
+        return _refuse(f"The database cannot be used: {str(error).strip().splitlines()[0]}")
+    except CannotStart as error:
+        return _refuse(str(error))
+    if options.json:
+        print(json.dumps(asdict(done)))
+    else:
+        print(f"{done.migrated} migrations applied; the admin is {done.admin}.")
+        if done.password:
+            print(f"Its password, shown this once: {done.password}")
+    return 0
+
+
+def _refuse(message: str) -> int:
+    print(message, file=sys.stderr)
+    return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

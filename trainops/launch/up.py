@@ -1,0 +1,124 @@
+"""`python3 -m trainops up`: from a fresh clone to a running installation."""
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from trainops.launch import checks, data_directory, environment, options, stack
+from trainops.launch.options import Options
+from trainops.launch.refusal import CannotStart
+from trainops.launch.supervise import Supervisor
+
+PREPARE = (sys.executable, "-m", "trainops.launch.prepare", "--json")
+
+
+def up(arguments: Sequence[str]) -> int:
+    """Run until stopped. Returns the exit code; raises CannotStart before anything runs."""
+    chosen = options.parse(arguments)
+    _check(chosen)
+    if chosen.install:
+        environment.ensure(chosen.log_dir)
+    if environment.python().exists() and not environment.is_active():
+        environment.enter(["up", *arguments])
+    if not environment.is_usable():
+        raise CannotStart("The packages are not installed; run it once without --no-install.")
+    with data_directory.owned(chosen.data_dir, chosen.url):
+        return _run(chosen)
+
+
+def _check(chosen: Options) -> None:
+    """Say what is in the way now, not after minutes of installing."""
+    checks.require_writable(chosen.data_dir)
+    data_directory.require_not_newer(chosen.data_dir)
+    with data_directory.owned(chosen.data_dir, chosen.url):
+        checks.require_port(chosen.host, chosen.port)
+        checks.require_space(chosen.data_dir, checks.RUN_BYTES, "to run")
+
+
+def _run(chosen: Options) -> int:
+    built = stack.build(chosen)
+    prepared: dict[str, Any] = {}
+    say(None, "Starting …")
+    supervisor = Supervisor(
+        built.programs,
+        chosen.log_dir,
+        say,
+        after={
+            stack.STORES: lambda: prepared.update(_prepare(chosen, built.env)),
+            stack.SCHEDULING: lambda: print(welcome(chosen, prepared), flush=True),
+        },
+    )
+    code = supervisor.run()
+    how = "Killed; nothing was saved." if code else "Stopped."
+    say(None, f"{how} Operations that were running go on at the next start.")
+    return code
+
+
+def _prepare(chosen: Options, env: Mapping[str, str]) -> dict[str, Any]:
+    """Migrate and so on, in a process of its own."""
+    command = [*PREPARE, "--url", chosen.url, *(["--demo"] if chosen.demo else [])]
+    done = subprocess.run(
+        command,
+        env=env,
+        cwd=environment.ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        start_new_session=True,  # Ctrl-C is heard after it, by the supervisor
+    )
+    (chosen.log_dir / "prepare.log").write_text(done.stderr)
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or ["no output"])[-1]
+        where = "" if done.returncode == 2 else f" (more in {chosen.log_dir / 'prepare.log'})"
+        raise CannotStart(last + where)
+    data_directory.write_version(chosen.data_dir, _program_version())
+    answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    if answer["migrated"]:
+        say(None, f"Database brought up to date ({answer['migrated']} migrations).")
+    return answer
+
+
+def _program_version() -> str:
+    return str(environment.project(environment.ROOT)["version"])
+
+
+def say(program: str | None, text: str) -> None:
+    """One line for the person at the terminal, if there still is one."""
+    line = f"{program:>9} | {text}" if program else text
+    try:
+        print(line[: shutil.get_terminal_size((400, 0)).columns * 3], flush=True)
+    except OSError:  # the terminal was closed; stopping in order matters more
+        return
+
+
+def welcome(chosen: Options, prepared: Mapping[str, Any]) -> str:
+    """The box that says where it is, who may come in, and what to try first."""
+    rows = [("Open", chosen.url), ("Sign in as", prepared["admin"])]
+    if prepared["password"]:
+        rows.append(("Password", f"{prepared['password']}   (shown this once)"))
+    rows += [("Data", str(chosen.data_dir)), ("Logs", str(chosen.log_dir)), ("Stop", "Ctrl-C")]
+    if prepared["demo"]:
+        rows.append(("Demo", f"{chosen.url}/operations/{prepared['demo']}/"))
+    lines = [f"{label:<11}{value}" for label, value in rows]
+    lines += ["", "First things to try, in another terminal:"]
+    lines += [f"  {command}" for command in _first_commands(chosen, prepared)]
+    width = max(map(len, lines))
+    framed = [f"│ {line:<{width}} │" for line in lines]
+    title = " trainops is running "
+    top = f"╭─{title}{'─' * (width + 1 - len(title))}╮"
+    return "\n".join(["", top, *framed, f"╰{'─' * (width + 2)}╯", ""])
+
+
+def _first_commands(chosen: Options, prepared: Mapping[str, Any]) -> list[str]:
+    command = "python3 -m trainops"
+    first = []
+    if chosen.data_dir != environment.ROOT / "var":
+        first.append(f"export TRAINOPS_DATA_DIR={chosen.data_dir}")
+    if prepared["demo"]:
+        demo = prepared["demo"]
+        return [*first, f"{command} logs -f {demo}", f"{command} cancel {demo}",
+                f"{command} resume {demo}"]  # fmt: skip
+    return [*first, f"{command} recipes", f"{command} ls", f"{command} --help"]
