@@ -1,0 +1,78 @@
+"""The arrows point one way, and the tool that says so would notice if one did not."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PLANTED = [
+    ("direction", "apps/checkpoints/services.py", "from apps.operations import services"),
+    ("apps", "apps/novelties/__init__.py", ""),
+    ("operations", "apps/operations/models.py", "from apps.operations import services"),
+    ("engines", "trainops/engines/wire.py", "from trainops.engines import runner"),
+    ("engines-alone", "trainops/engines/runner.py", "import django.conf"),
+    ("torch", "apps/operations/services.py", "from trainops.engines import runner"),
+    ("command-line", "trainops/cli/out.py", "import django"),
+]
+
+
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory):
+    root = tmp_path_factory.mktemp("copy")
+    for name in ("apps", "trainops"):
+        ignored = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(ROOT / name, root / name, ignore=ignored)
+    shutil.copy(ROOT / "pyproject.toml", root)
+    return root
+
+
+def lint(root, contract):
+    command = [Path(sys.executable).with_name("lint-imports"), "--contract", contract]
+    command += ["--cache-dir", root / ".cache"]
+    env = os.environ | {"PYTHONPATH": str(root)}
+    return subprocess.run(command, cwd=root, env=env, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("contract", "path", "line"), PLANTED)
+def test_a_planted_violation_breaks_the_contract(copy, contract, path, line):
+    assert lint(copy, contract).returncode == 0
+    file = copy / path
+    before = file.read_text() if file.exists() else None
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(f"{before or ''}\n{line}\n")
+    try:
+        assert lint(copy, contract).returncode == 1
+    finally:
+        if before is None:
+            shutil.rmtree(file.parent)
+        else:
+            file.write_text(before)
+
+
+@pytest.mark.parametrize(
+    "modules",
+    [
+        "trainops.engines.runner, trainops.engines.training.job, trainops.engines.child",
+        "trainops.engines.nursery",
+    ],
+)
+def test_engines_import_without_django(modules):
+    code = f"import sys, {modules}; sys.exit('django' in sys.modules or 'celery' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
+
+
+@pytest.mark.parametrize("process", ["trainops.wsgi", "trainops.celery"])
+def test_web_worker_and_beat_import_without_torch(process):
+    code = (
+        f"import sys, {process}, django; django.setup();"
+        "import apps.operations.api.operations, apps.dashboard.urls, apps.operations.tasks;"
+        "sys.exit('torch' in sys.modules)"
+    )
+    env = os.environ | {"DJANGO_SETTINGS_MODULE": "trainops.settings"}
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=env, check=False)
+    assert done.returncode == 0
