@@ -183,7 +183,8 @@ class _Line:
 
     def _report(self) -> None:
         """Send what is new. Both threads come here; the lock keeps the order of things."""
-        self._next_report = self.clock() + REPORT_SECONDS
+        # The first report says where it starts; the first step is reported at once, too.
+        self._next_report = 0.0 if self._sent is None else self.clock() + REPORT_SECONDS
         with self._sending:
             progress = self._last
             if progress is None or (progress is self._sent and not self.points):

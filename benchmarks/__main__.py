@@ -1,0 +1,32 @@
+"""`python3 -m trainops bench [NAME …]`: measure, print a table, write JSON."""
+
+import argparse
+import json
+from importlib import import_module
+from pathlib import Path
+
+NAMES = {
+    "loop": "what the loop costs per step",
+    "start": "from submitting to the first step, part by part",
+    "memory": "what the web process, beat and a worker keep in memory",
+    "lists": "the list API with 100,000 operations",
+}
+RESULTS = Path(__file__).parent / "results"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        prog="python3 -m trainops bench",
+        description="Measure the speed of trainops.",
+        epilog="; ".join(f"{name}: {what}" for name, what in NAMES.items()),
+    )
+    parser.add_argument("names", nargs="*", choices=[*NAMES, []], help="all, if none is given")
+    RESULTS.mkdir(exist_ok=True)
+    for name in parser.parse_args().names or NAMES:
+        print(f"\n== {name}: {NAMES[name]}\n", flush=True)
+        figures = import_module(f"benchmarks.{name}").main()
+        (RESULTS / f"{name}.json").write_text(json.dumps(figures, indent=2, default=str) + "\n")
+
+
+if __name__ == "__main__":
+    main()
