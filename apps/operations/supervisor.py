@@ -18,7 +18,7 @@ from django.db import DatabaseError, connection
 from apps.checkpoints import services as checkpoints
 from apps.checkpoints import storage
 from apps.datasets import services as datasets
-from apps.operations import claims, ending
+from apps.operations import adoption, claims, ending
 from apps.operations.children import Child
 from apps.operations.ending import Cancelled, Completed, Ending, Interrupted, Superseded
 from apps.operations.holding import Held
@@ -30,6 +30,7 @@ from trainops.engines.wire import Hangup, Message, now
 
 logger = logging.getLogger(__name__)
 TICK_SECONDS = 0.1
+SAVE_AFTER = 0.75  # of the time after which an attempt that cannot renew its lease is ended
 EXIT_SECONDS = 5.0  # what a child gets between its last word and its end
 
 
@@ -48,6 +49,7 @@ def supervise(operation: Operation, held: Held, child: Child) -> None:
             logger.error("process group %s does not go away", child.pid)
         supervision.drain_output()
         child.close()
+    supervision.leave_behind(outcome)
     supervision.conclude(outcome)
 
 
@@ -95,6 +97,8 @@ class Supervision:
         operation = self.operation
         config = ENGINES[operation.kind].parse_config(operation.config)
         dataset_ids = ENGINES[operation.kind].dataset_ids(config)
+        if not operation.resume_from:
+            adoption.adopt(self.ledger)
         chosen = checkpoints.to_resume_from(operation.pk, operation.resume_from)
         self.child.wire.send(
             "start",
@@ -118,6 +122,11 @@ class Supervision:
         Attempt.objects.filter(operation_id=operation.pk, number=operation.attempt).update(
             pid=self.child.pid, device=self.held.device or "cpu"
         )
+
+    def leave_behind(self, outcome: Ending) -> None:
+        """A staged checkpoint that the database did not take is the next owner's."""
+        if self.staged is not None and not isinstance(outcome, Superseded):
+            adoption.leave_behind(self.ledger, self.staged)
 
     def _deadline(self) -> float:
         """A grant counts from before the renewal that it rests on was sent."""
@@ -249,6 +258,8 @@ class Supervision:
     def _wish(self) -> str:
         if self.held.stop == Operation.Stop.CANCEL:
             return "CANCEL"
+        if now() - self.held.renewed_at > SAVE_AFTER * settings.THRESHOLDS.fence_kill_seconds:
+            return "PREEMPT"  # the database is away: what is staged now, the next owner adopts
         longest = self.limits.get("max_duration_seconds")
         if longest and time.monotonic() - self.started_at > longest:
             self.is_out_of_time = True

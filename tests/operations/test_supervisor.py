@@ -1,17 +1,18 @@
 """Real children, forked from a real nursery, supervised in this process."""
 
-import os
 import threading
 import time
 
 import psutil
 import pytest
-from django.db import connection
+from django.db import OperationalError, connection
 
+from apps.checkpoints import storage
 from apps.checkpoints.models import Checkpoint
-from apps.operations import services, work
+from apps.operations import services, sweeps, work
 from apps.operations.children import Nursery
 from apps.operations.holding import Holding
+from apps.operations.ledger import Ledger
 from apps.operations.lifecycle import Reason, State
 from apps.operations.models import Attempt, LogChunk, MetricPoint, Operation, seconds_from_now
 from tests.waiting import wait_until
@@ -293,7 +294,7 @@ def start(nursery, what, grant_seconds):
         operation_kind="training",
         config=operation.config,
         inputs={},
-        directory=os.path.join(os.environ["TRAINOPS_DATA_DIR"], operation.pk),
+        directory=str(storage.operation_directory(operation.pk)),
         identity={"operation_id": operation.pk, "attempt": 1},
         candidates=[],
         environment={"CUDA_VISIBLE_DEVICES": ""},
@@ -301,3 +302,36 @@ def start(nursery, what, grant_seconds):
     )
     next(iter(child.wire.read()))
     return child
+
+
+def test_what_an_absent_database_could_not_commit_is_adopted_by_the_next_owner(
+    house, monkeypatch, settings
+):
+    whole = run(house, submit(epochs=20))
+    running = Running(house, submit(step_seconds=0.01, epochs=20)).until_step(10)
+    held = running.held
+
+    write = Ledger._write
+    monkeypatch.setattr(Ledger, "_write", away)
+    held.renewed_at = now() - 0.8 * settings.THRESHOLDS.fence_kill_seconds
+    directory = storage.operation_directory(running.operation.pk)
+    wait_until(lambda: list(directory.glob("*-shutdown/manifest.json")))
+    held.renewed_at = now() - settings.THRESHOLDS.orphan_timeout_seconds - 1
+    lost = running.ended()
+    assert (lost.state, Checkpoint.objects.filter(operation=lost).count()) == ("RUNNING", 0)
+
+    monkeypatch.setattr(Ledger, "_write", write)
+    lost.row.update(lease_expires_at=seconds_from_now(-1))
+    sweeps.recover_lost(actor="beat")
+    lost.row.update(not_before=None)
+    resumed = run(house, lost)
+
+    assert resumed.state == "COMPLETED"
+    first, second = resumed.attempts.order_by("number")
+    assert second.from_step >= 10
+    assert (weights(resumed), curve(resumed)) == (weights(whole), curve(whole))
+    assert resumed.events.filter(what="ADOPTED").exists()
+
+
+def away(ledger):
+    raise OperationalError("the database is away")

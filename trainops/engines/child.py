@@ -6,6 +6,7 @@ own kill, and a timer of the kernel that only a grant moves on, which fires even
 interpreter is stuck in foreign code.
 """
 
+import math
 import os
 import queue
 import select
@@ -20,7 +21,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from trainops.engines import errors, reproducibility
+from trainops.engines import errors, lossless, reproducibility
 from trainops.engines.checkpoint import Candidate, Checkpoint, CheckpointPolicy, CheckpointStore
 from trainops.engines.job import Progress
 from trainops.engines.receipt import Receipt
@@ -131,7 +132,7 @@ class _Line:
         self._report()
         match outcome:
             case Succeeded(result=result):
-                self._send("ended", how="succeeded", result=dict(result))
+                self._send("ended", how="succeeded", result=lossless.encode(dict(result)))
             case Stopped(directive=directive):
                 self._send("ended", how="stopped", directive=directive.name)
             case Failed(error=error):
@@ -213,6 +214,7 @@ def _end_everything() -> None:
 
 
 def _staged(checkpoint: Checkpoint) -> dict[str, Any]:
+    metric = checkpoint.metric
     return {
         "directory": checkpoint.path.name,
         "type": str(checkpoint.type),
@@ -222,8 +224,8 @@ def _staged(checkpoint: Checkpoint) -> dict[str, Any]:
             {"name": a.name, "size_bytes": a.size_bytes, "blake3": a.blake3}
             for a in checkpoint.artifacts
         ],
-        "state": checkpoint.state,
-        "metric": checkpoint.metric,
+        "state": lossless.encode(dict(checkpoint.state)),
+        "metric": metric if metric is not None and math.isfinite(metric) else None,
     }
 
 

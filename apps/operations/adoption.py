@@ -1,0 +1,87 @@
+"""A checkpoint whose commit the database could not take, left for the operation's next owner.
+
+The supervisor that gives up writes beside the staged files what was to be committed with them: the
+row, and the metric points that a resume from there would never measure again. The next attempt
+verifies the bytes and commits all of it under its own fence, so nothing is computed twice.
+"""
+
+import logging
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from apps.checkpoints import services as checkpoints
+from apps.checkpoints import storage
+from apps.checkpoints.models import Checkpoint
+from apps.operations.ledger import Ledger
+from apps.operations.models import MetricPoint, Operation
+from trainops.engines import durable, lossless
+from trainops.engines.errors import CheckpointCorrupted
+from trainops.engines.manifest import verify
+
+logger = logging.getLogger(__name__)
+WILL = "unsettled.json"
+
+
+def leave_behind(ledger: Ledger, staged: dict[str, Any]) -> None:
+    """Write down, beside the staged files, what the database did not take."""
+    directory = storage.operation_directory(ledger.operation.pk) / staged["directory"]
+    points = [
+        [each.name, each.step, each.value, each.not_finite, each.at.timestamp()]
+        for each in ledger.points
+    ]
+    content = lossless.dumps({"staged": lossless.encode(staged), "points": points})
+    durable.write_whole(directory / WILL, content.encode())
+    logger.warning("%s: step %s is left for the next owner", ledger.operation.pk, staged["step"])
+
+
+def adopt(ledger: Ledger) -> Checkpoint | None:
+    """Commit what the attempt before this one left behind, if it is whole and newer.
+
+    Raises:
+        Fenced: this attempt no longer owns the operation.
+    """
+    for directory, will in _wills(ledger.operation):
+        staged = lossless.decode(will["staged"])
+        if not _is_newer(ledger.operation, staged["step"]):
+            continue
+        try:
+            verify(directory, staged["digest"])
+        except CheckpointCorrupted as error:
+            logger.warning("%s: not adopted: %s", ledger.operation.pk, error)
+            continue
+        ledger.points = [_point(ledger.operation, values) for values in will["points"]]
+        checkpoint = ledger.commit(staged)
+        ledger.operation.record(
+            "ADOPTED",
+            actor=ledger.operation.worker_id,
+            note=f"the {checkpoint}, which the attempt before could not commit",
+        )
+        return checkpoint
+    return None
+
+
+def _wills(operation: Operation) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """Yield what the last attempt left. Only its: an older one may have gone another way."""
+    mine = storage.operation_directory(operation.pk).glob(f"a{operation.attempt - 1:04d}-*/{WILL}")
+    for path in sorted(mine, reverse=True):
+        yield path.parent, lossless.loads(path.read_bytes())
+
+
+def _is_newer(operation: Operation, step: int) -> bool:
+    newest = checkpoints.to_resume_from(operation.pk)
+    return not newest or step > newest[0].step
+
+
+def _point(operation: Operation, values: list[Any]) -> MetricPoint:
+    name, step, value, not_finite, at = values
+    return MetricPoint(
+        operation_id=operation.pk,
+        attempt=operation.attempt - 1,  # who measured it
+        name=name,
+        step=step,
+        value=value,
+        not_finite=not_finite,
+        at=datetime.fromtimestamp(at, UTC),
+    )
