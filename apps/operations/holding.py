@@ -29,6 +29,7 @@ class Holding:
     slots: int = 1
     devices: tuple[str, ...] = ()
     gone_at: float | None = None  # boot clock; set when it is closed
+    is_draining: bool = False  # a person asked: what runs goes on, nothing new is taken
     _held: dict[tuple[str, int], Held] = field(default_factory=dict)
     _taken: list[str] = field(default_factory=list)  # devices; "" without one
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -46,7 +47,7 @@ class Holding:
 
     def _take(self) -> str | None:
         with self._lock:
-            if self.gone_at is not None or len(self._taken) >= self.slots:
+            if not self._is_open or len(self._taken) >= self.slots:
                 return None
             free = [device for device in self.devices if device not in self._taken]
             device = free[0] if free else ""
@@ -56,7 +57,11 @@ class Holding:
     @property
     def num_free(self) -> int:
         with self._lock:
-            return self.slots - len(self._taken) if self.gone_at is None else 0
+            return self.slots - len(self._taken) if self._is_open else 0
+
+    @property
+    def _is_open(self) -> bool:
+        return self.gone_at is None and not self.is_draining
 
     @contextmanager
     def hold(self, held: Held) -> Iterator[Held]:

@@ -108,8 +108,12 @@ class Keeper:
 
     def _say_alive(self, running: list[str]) -> None:
         house = self.house
-        alive = {"num_running": len(running), "current_operation_id": running[0] if running else ""}
-        if registry.heartbeat(worker_id=house.worker_id, **alive):
+        current = running[0] if running else ""
+        standing = registry.heartbeat(
+            worker_id=house.worker_id, num_running=len(running), current_operation_id=current
+        )
+        if standing is not None:
+            house.holding.is_draining = standing.is_draining
             return
         registry.register(
             worker_id=house.worker_id,
@@ -120,7 +124,8 @@ class Keeper:
             slots=house.holding.slots,
             capabilities=capabilities(),
             is_draining=self.closing.is_set(),
-            **alive,
+            num_running=len(running),
+            current_operation_id=current,
         )
 
     def _hear_wishes(self) -> None:

@@ -33,7 +33,7 @@ def main() -> None:
     _prctl(PR_SET_CHILD_SUBREAPER, 1)  # orphans of a child come to us, and are reaped
     for name in WARM:
         importlib.import_module(name)
-    threads = os.listdir("/proc/self/task")
+    threads = list(Path("/proc/self/task").iterdir())
     if len(threads) > 1:  # one of them could hold a lock that its forked copy waits for in vain
         raise SystemExit(f"the nursery must not fork with {len(threads)} threads")
     gc.collect()

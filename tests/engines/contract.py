@@ -1,0 +1,265 @@
+"""The resumable-job contract, as functions that any engine's tests can call.
+
+The promise: however often a job was stopped or killed and resumed, its final checkpoint has the
+bytes, and its curve the points, of an undisturbed run. Equal, never close.
+"""
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import torch
+
+from trainops.engines.checkpoint import (
+    Candidate,
+    Checkpoint,
+    CheckpointPolicy,
+    CheckpointStore,
+    CheckpointType,
+)
+from trainops.engines.errors import CheckpointCorrupted, SaveFailed
+from trainops.engines.job import Progress
+from trainops.engines.receipt import Receipt
+from trainops.engines.registry import ENGINES
+from trainops.engines.runner import Directive, Outcome, Succeeded, run
+
+Curve = dict[int, dict[str, float]]
+
+
+class MachineDied(Exception):
+    """Stands in for kill -9."""
+
+
+@dataclass
+class ScriptedSupervisor:
+    """Says `directive` once the job reaches step `at`, or dies there; remembers what it heard."""
+
+    at: int | None = None
+    directive: Directive = Directive.PREEMPT
+    dies: bool = False
+    progress: list[Progress] = field(default_factory=list)
+    checkpoints: list[Checkpoint] = field(default_factory=list)
+    receipts: list[Receipt] = field(default_factory=list)
+    bad: list[tuple[Candidate, CheckpointCorrupted]] = field(default_factory=list)
+    failed_saves: list[SaveFailed] = field(default_factory=list)
+
+    def restored(self, receipt: Receipt) -> None:
+        self.receipts.append(receipt)
+
+    def corrupted(self, candidate: Candidate, error: CheckpointCorrupted) -> None:
+        self.bad.append((candidate, error))
+
+    def report(self, progress: Progress) -> Directive:
+        if self.dies and progress.step == self.at:
+            raise MachineDied
+        self.progress.append(progress)
+        return self.directive if progress.step == self.at else Directive.PROCEED
+
+    def checkpointed(self, checkpoint: Checkpoint) -> None:
+        self.checkpoints.append(checkpoint)
+
+    def save_failed(self, error: SaveFailed) -> None:
+        self.failed_saves.append(error)
+
+    @property
+    def curve(self) -> Curve:
+        return {each.step: dict(each.metrics) for each in self.progress if each.metrics}
+
+
+@dataclass(frozen=True)
+class Case:
+    """One config of one kind that the contract is tried on; `stops` are telling places to stop."""
+
+    kind: str
+    name: str
+    config: Mapping[str, Any]
+    stops: Sequence[int]
+    table: Callable[[], pa.Table] | None = None
+
+    def __str__(self) -> str:
+        return f"{self.kind}-{self.name}"
+
+    def inputs(self, root: Path) -> dict[str, Path]:
+        if self.table is None:
+            return {}
+        path = root / "table.parquet"
+        root.mkdir(parents=True, exist_ok=True)
+        pq.write_table(self.table(), path)
+        return {DATASET: path}
+
+
+def attempt(
+    case: Case,
+    root: Path,
+    supervisor: ScriptedSupervisor | None = None,
+    *,
+    resume: Sequence[Checkpoint] = (),
+    every_steps: int | None = None,
+    number: int = 1,
+    **changes: Any,
+) -> Outcome:
+    """Run one attempt in a process whose random streams are anything but fresh."""
+    make_dirty()
+    engine = ENGINES[case.kind]
+    config = engine.parse_config({"seed": 7, **case.config, **changes})
+    return run(
+        engine.job_factory(config, case.inputs(root)),
+        seed=config.seed,
+        store=CheckpointStore(
+            root,
+            identity={"operation_id": "op", "attempt": number, "kind": case.kind},
+            candidates=[Candidate(each.path, each.digest) for each in resume],
+        ),
+        policy=CheckpointPolicy(every_steps=every_steps, every_seconds=1e9),
+        supervisor=supervisor or ScriptedSupervisor(),
+    )
+
+
+def undisturbed(case: Case, root: Path) -> ScriptedSupervisor:
+    """Return what the supervisor of a run heard that nobody touched."""
+    supervisor = ScriptedSupervisor()
+    outcome = attempt(case, root / "undisturbed", supervisor)
+    assert isinstance(outcome, Succeeded), outcome
+    return supervisor
+
+
+def require_same_end(expected: ScriptedSupervisor, attempts: Sequence[ScriptedSupervisor]) -> None:
+    """The last attempt's final checkpoint and all attempts' points are those expected."""
+    assert bytes_of(attempts[-1].checkpoints[-1]) == bytes_of(expected.checkpoints[-1])
+    assert merged_curve(attempts) == expected.curve
+
+
+def bytes_of(checkpoint: Checkpoint) -> dict[str, str]:
+    """Return the digest of every file of a final checkpoint."""
+    assert checkpoint.type is CheckpointType.FINAL
+    return {artifact.name: artifact.blake3 for artifact in checkpoint.artifacts}
+
+
+def merged_curve(attempts: Sequence[ScriptedSupervisor]) -> Curve:
+    """Return all points; steps that were done twice must have recorded the same."""
+    merged: Curve = {}
+    for each in attempts:
+        for step, metrics in each.curve.items():
+            assert merged.setdefault(step, metrics) == metrics, step
+    return merged
+
+
+def require_stop_changes_nothing(
+    case: Case, root: Path, expected: ScriptedSupervisor, stops: Sequence[int]
+) -> None:
+    """Stop at each of these steps in turn, each time in a new attempt, then run to the end."""
+    attempts: list[ScriptedSupervisor] = []
+    saved: list[Checkpoint] = []
+    for number, at in enumerate([*stops, None], start=1):
+        supervisor = ScriptedSupervisor(at=at)
+        attempt(case, root, supervisor, resume=saved, number=number)
+        saved = [*reversed(supervisor.checkpoints), *saved]
+        attempts.append(supervisor)
+        assert all(receipt.exact for receipt in supervisor.receipts)
+    require_same_end(expected, attempts)
+
+
+def require_death_changes_nothing(
+    case: Case, root: Path, expected: ScriptedSupervisor, at: int, every_steps: int
+) -> None:
+    """Die at this step without a goodbye; the next attempt starts from the last checkpoint."""
+    first, second = ScriptedSupervisor(at=at, dies=True), ScriptedSupervisor()
+    try:
+        attempt(case, root, first, every_steps=every_steps)
+    except MachineDied:
+        pass
+    else:
+        raise AssertionError(f"nobody died at step {at}")
+    attempt(case, root, second, resume=first.checkpoints[::-1], every_steps=every_steps, number=2)
+    assert second.progress[0].step == (at - 1) // every_steps * every_steps
+    require_same_end(expected, [first, second])
+
+
+def make_dirty() -> None:
+    """Leave every global stream somewhere nobody knows."""
+    random.seed()
+    np.random.seed()  # noqa: NPY002
+    torch.seed()
+
+
+DATASET = "ds_0123456789abcdef"
+
+
+def small_table() -> pa.Table:
+    """Return 40 rows with every type of column, and holes in all of them."""
+    rows = range(40)
+    return pa.table(
+        {
+            "size": pa.array([None if i % 7 == 3 else float(i % 11) for i in rows]),
+            "floor": pa.array([i % 5 for i in rows], pa.int64()),
+            "is_new": pa.array([None if i == 9 else i % 3 == 0 for i in rows]),
+            "sold_on": pa.array([i * 86_400_000_000 for i in rows], pa.timestamp("us")),
+            "town": pa.array([None if i % 13 == 5 else "ABCD"[i % 4] for i in rows]),
+            "price": pa.array([100.0 + 30 * (i % 11) - 7 * (i % 5) for i in rows]),
+        }
+    )
+
+
+TOY = {"recipe": "toy", "batch_size": 8, "epochs": 3, "log_every_steps": 5}
+CASES = [
+    Case(  # 38 examples, 5 batches and 3 steps in an epoch
+        "training",
+        "accumulation-cosine",
+        {**TOY, "epochs": 4, "gradient_accumulation": 2, "scheduler": "cosine",
+         "learning_rate": 0.05, "max_grad_norm": 0.5, "early_stopping_patience": 3},
+        stops=(0, 1, 2, 3, 4, 6, 8, 11),
+    ),
+    Case(
+        "training",
+        "early-stopping",
+        {**TOY, "epochs": 30, "optimizer": "sgd", "learning_rate": 0.5, "scheduler": "onecycle",
+         "early_stopping_patience": 2, "monitor": "val_accuracy", "mode": "max"},
+        stops=(1, 2, 7, 20),
+    ),
+    Case(
+        "training",
+        "warmup",
+        {**TOY, "optimizer": "adamw", "weight_decay": 0.1, "scheduler": "warmup_cosine"},
+        stops=(1, 7, 15),
+    ),
+    Case(
+        "training",
+        "step-drops",
+        {**TOY, "optimizer": "sgd", "scheduler": "step", "scheduler_step_epochs": 1},
+        stops=(1, 7, 15),
+    ),
+    Case(
+        "training",
+        "two-optimizers",
+        {**TOY, "parameters": {"two_optimizers": True, "remember": True}},
+        stops=(1, 7),
+    ),
+    Case(
+        "training",
+        "digits",
+        {"recipe": "digits", "parameters": {"channels": 2, "hidden": 8}, "batch_size": 500,
+         "epochs": 2},
+        stops=(1, 3, 4),
+    ),
+    Case(
+        "training",
+        "tabular-regression",
+        {"recipe": "tabular", "parameters": {"dataset": DATASET, "target": "price",
+         "hidden_sizes": [4]}, "batch_size": 8, "epochs": 2},
+        stops=(1, 4, 6),
+        table=small_table,
+    ),
+    Case(
+        "training",
+        "tabular-classification",
+        {"recipe": "tabular", "parameters": {"dataset": DATASET, "target": "town",
+         "hidden_sizes": []}, "batch_size": 8, "epochs": 3},
+        stops=(1, 6),
+        table=small_table,
+    ),
+]  # fmt: skip

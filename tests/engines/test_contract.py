@@ -1,0 +1,155 @@
+"""Any engine, stopped anywhere, ends bit for bit where an undisturbed run ends."""
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.engines.contract import (
+    CASES,
+    ScriptedSupervisor,
+    attempt,
+    require_death_changes_nothing,
+    require_same_end,
+    require_stop_changes_nothing,
+    undisturbed,
+)
+from trainops.engines.manifest import verify
+from trainops.engines.registry import ENGINES
+from trainops.engines.runner import Directive, Stopped, Succeeded
+
+every_case = pytest.mark.parametrize("case", CASES, ids=str)
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """Undisturbed runs, each made once."""
+    known = {}
+
+    def undisturbed_run(case):
+        if str(case) not in known:
+            known[str(case)] = undisturbed(case, tmp_path_factory.mktemp("whole"))
+        return known[str(case)]
+
+    return undisturbed_run
+
+
+def test_every_engine_is_under_contract():
+    assert {case.kind for case in CASES} == ENGINES.keys()
+
+
+@every_case
+def test_stopping_changes_nothing(case, tmp_path, runs):
+    for at in case.stops:
+        require_stop_changes_nothing(case, tmp_path / str(at), runs(case), [at])
+
+
+@every_case
+def test_stopping_again_and_again_changes_nothing(case, tmp_path, runs):
+    require_stop_changes_nothing(case, tmp_path, runs(case), case.stops)
+
+
+@every_case
+def test_a_death_loses_only_the_steps_since_the_last_checkpoint(case, tmp_path, runs):
+    at = case.stops[-1] if case.stops[-1] > 2 else 3
+    require_death_changes_nothing(case, tmp_path, runs(case), at, every_steps=2)
+
+
+@every_case
+def test_saving_more_often_changes_nothing(case, tmp_path, runs):
+    supervisor = ScriptedSupervisor()
+    attempt(case, tmp_path, supervisor, every_steps=1)
+    steps = [checkpoint.step for checkpoint in supervisor.checkpoints]
+    assert steps == list(range(1, steps[-1] + 1))
+    require_same_end(runs(case), [supervisor])
+
+
+@every_case
+def test_two_resumes_from_one_checkpoint_are_twins(case, tmp_path, runs):
+    first = ScriptedSupervisor(at=case.stops[1])
+    attempt(case, tmp_path, first)
+    for number in (2, 3):
+        twin = ScriptedSupervisor()
+        attempt(case, tmp_path, twin, resume=first.checkpoints, number=number)
+        require_same_end(runs(case), [first, twin])
+
+
+@every_case
+def test_a_cancel_on_the_last_step_is_too_late(case, tmp_path, runs):
+    last = runs(case).progress[-1].step
+    supervisor = ScriptedSupervisor(at=last, directive=Directive.CANCEL)
+    assert isinstance(attempt(case, tmp_path, supervisor), Succeeded)
+    require_same_end(runs(case), [supervisor])
+
+
+def test_the_early_stopping_case_does_stop_early(runs):
+    case = next(case for case in CASES if case.name == "early-stopping")
+    progress = runs(case).progress
+    assert progress[-1].step == progress[-1].total_steps < progress[0].total_steps
+
+
+@pytest.mark.slow
+@every_case
+def test_stopping_at_every_single_step_changes_nothing(case, tmp_path, runs):
+    for at in range(runs(case).progress[-1].step):
+        require_stop_changes_nothing(case, tmp_path / str(at), runs(case), [at])
+
+
+@pytest.mark.slow
+@every_case
+@pytest.mark.parametrize("every_steps", [2, 3])
+def test_dying_at_every_single_step_changes_nothing(case, every_steps, tmp_path, runs):
+    for at in range(1, runs(case).progress[-1].step + 1):
+        require_death_changes_nothing(case, tmp_path / str(at), runs(case), at, every_steps)
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from tests.engines.contract import CASES, ScriptedSupervisor, attempt
+from trainops.engines import reproducibility
+
+class Killed(ScriptedSupervisor):
+    def report(self, progress):
+        if progress.step == 8:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().report(progress)
+    def checkpointed(self, checkpoint):
+        print(checkpoint.path, flush=True)
+
+reproducibility.set_determinism(True, 1)
+attempt(CASES[0], Path(sys.argv[1]), Killed(), every_steps=3)
+"""
+
+
+def test_a_process_that_is_killed_is_continued_by_another(tmp_path, runs):
+    process = subprocess.run(
+        [sys.executable, "-c", KILLED, tmp_path], capture_output=True, text=True, check=False
+    )
+    assert process.returncode == -signal.SIGKILL, process.stderr
+    saved = [verify(Path(line)) for line in process.stdout.split()]
+    assert [checkpoint.step for checkpoint in saved] == [3, 6]
+    heir = ScriptedSupervisor()
+    attempt(CASES[0], tmp_path, heir, resume=saved[::-1], number=2)
+    assert heir.progress[0].step == 6
+    whole = runs(CASES[0])
+    assert heir.curve == {step: point for step, point in whole.curve.items() if step > 6}
+    require_same_end(whole, [whole, heir])
+
+
+def test_a_stopped_run_says_so_and_its_receipt_names_what_came_back(tmp_path):
+    first, second = ScriptedSupervisor(at=4, directive=Directive.CANCEL), ScriptedSupervisor()
+    assert attempt(CASES[0], tmp_path, first) == Stopped(Directive.CANCEL)
+    attempt(CASES[0], tmp_path, second, resume=first.checkpoints, number=2)
+    receipt = second.receipts[0]
+    assert receipt.exact and receipt.step == 4 and "cancellation" in receipt.checkpoint
+    parts = {item.part: item for item in receipt.items}
+    assert {"model", "optimizer", "scheduler", "best_model", "random: python", "random: numpy",
+            "random: torch cpu", "data position", "torch version", "device type", "threads"} <= (
+        parts.keys()
+    )  # fmt: skip
+    assert parts["data position"].note == "step 4, epoch 2 of 4"
+    assert json.loads(json.dumps(receipt.to_json()))["exact"] is True

@@ -1,0 +1,60 @@
+"""The contract notices every piece of state that a restore leaves out."""
+
+from fnmatch import fnmatchcase
+
+import pytest
+
+from tests.engines.contract import CASES
+from tests.engines.mutation import Mutations
+
+# Pieces that a restore could leave out, and why that is right. Those called constant are checked
+# to be the same in a new job, at every stop and at the end: there is nothing to bring back.
+CONSTANT = {
+    "optimizer.*.param_groups.*": "set by the config; where a schedule moves one, it is noticed",
+    "scheduler.*": "set by the config; what counts steps is noticed",
+    "state.learning_rate": "in cases without a schedule",
+    "state.*_accuracy": "in cases that measure none",
+    "state.recipe": "set by the config",
+    "constants*": "measured on the same rows; that they are used is tested in test_training",
+    "state.epochs_without_improvement": "in cases where every epoch was the best",
+    "random*": "streams that the case does not draw from",
+}
+RECOMPUTED = {
+    "scheduler.*._last_lr": "what the last step set, for people who ask; the next writes it anew",
+}
+# Steps in the middle of an epoch, where no sum, counter or moment is zero; at an epoch's end, where
+# the metric is known; and, where there is one, after an epoch that was not the best.
+STOPS = {
+    "accumulation-cosine": (4, 9),
+    "early-stopping": (7, 20),
+    "warmup": (7, 10),
+    "step-drops": (7, 10),
+    "two-optimizers": (7, 10),
+    "digits": (2, 3),
+    "tabular-regression": (3, 4),
+    "tabular-classification": (3, 8),
+}
+QUICK = "accumulation-cosine"
+
+
+def cases():
+    for case in CASES:
+        marks = () if case.name == QUICK else pytest.mark.slow
+        yield pytest.param(case, id=str(case), marks=marks)
+
+
+@pytest.mark.parametrize("case", list(cases()))
+def test_every_piece_of_state_is_needed(case, tmp_path):
+    mutations = Mutations(case, tmp_path, STOPS[case.name])
+    for step, state in mutations.states.items():
+        assert mutations.keeps_contract(step, state), "nothing was left out"
+    for piece in mutations.pieces():
+        name = ".".join(map(str, piece))
+        if mutations.is_noticed(piece) or is_listed(name, RECOMPUTED):
+            continue
+        assert is_listed(name, CONSTANT), f"leaving out {name} goes unnoticed"
+        assert mutations.is_constant(piece), f"{name} changes, but leaving it out goes unnoticed"
+
+
+def is_listed(name, patterns):
+    return any(fnmatchcase(name, pattern) for pattern in patterns)

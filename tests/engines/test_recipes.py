@@ -1,0 +1,98 @@
+import subprocess
+import sys
+
+import pytest
+
+from trainops.engines.errors import ConfigError, RecipeError
+from trainops.engines.recipes import load, recipes
+from trainops.engines.registry import ENGINES
+
+
+def test_built_in_recipes_and_those_of_others_are_found():
+    assert {"digits", "tabular", "toy"} <= recipes("training").keys()
+    assert recipes("backtest") == {}
+    assert recipes()["toy"].label == "Toy"
+
+
+@pytest.mark.parametrize("recipe", ["digits", "tabular", "toy"])
+def test_every_example_is_a_config_that_works(recipe):
+    found = recipes()[recipe]
+    config = ENGINES[found.kind].parse_config(found.example)
+    assert config.recipe == recipe
+    assert found.json_schema()["additionalProperties"] is False
+    assert callable(found.builder())
+
+
+def test_the_form_is_told_which_field_is_a_dataset():
+    schema = recipes()["tabular"].json_schema()
+    assert schema["properties"]["dataset"]["format"] == "dataset"
+
+
+@pytest.mark.parametrize(
+    ("named", "says"),
+    [
+        ("tests.engines.toy:DIGITS_AGAIN", "two recipes are named 'digits'"),
+        ("tests.engines.toy:NOT_A_RECIPE", "is a str, not a Recipe"),
+        ("tests.engines.toy:NOWHERE", "cannot be loaded"),
+        ("tests.engines.nowhere:RECIPE", "cannot be loaded"),
+        ("nonsense", "cannot be loaded"),
+        (":", "cannot be loaded"),
+    ],
+)
+def test_a_registration_that_cannot_be_is_refused(named, says, monkeypatch):
+    monkeypatch.setenv("TRAINOPS_RECIPES", named)
+    with pytest.raises(RecipeError, match=says):
+        recipes()
+
+
+def test_one_recipe_may_be_named_twice(monkeypatch):
+    monkeypatch.setenv("TRAINOPS_RECIPES", "tests.engines.toy:RECIPE, tests.engines.toy:RECIPE,")
+    assert "toy" in recipes()
+
+
+def test_an_installed_package_can_bring_recipes(tmp_path, monkeypatch):
+    metadata = tmp_path / "wines-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: wines\nVersion: 1.0\n")
+    (metadata / "entry_points.txt").write_text("[trainops.recipes]\nwine = wines:RECIPE\n")
+    (tmp_path / "wines.py").write_text(
+        "from dataclasses import replace\n"
+        "from tests.engines.toy import RECIPE as TOY\n"
+        "RECIPE = replace(TOY, name='wine')\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("TRAINOPS_RECIPES", " ")  # not looked up with this value before
+    assert "wine" in recipes("training")
+
+
+def test_a_recipe_that_is_gone_is_a_config_error(monkeypatch):
+    config = ENGINES["training"].parse_config({"recipe": "toy"})
+    monkeypatch.setenv("TRAINOPS_RECIPES", "")
+    with pytest.raises(ConfigError, match="no such recipe"):
+        config.find_recipe()
+
+
+def test_loading_says_what_could_not_be_loaded():
+    with pytest.raises(RecipeError, match="'json:nothing' cannot be loaded"):
+        load("json:nothing")
+
+
+LIGHT = """
+import sys
+import trainops.engines.errors, trainops.engines.job, trainops.engines.lossless
+import trainops.engines.manifest, trainops.engines.receipt, trainops.engines.policy
+from trainops.engines.recipes import recipes
+from trainops.engines.registry import ENGINES
+for recipe in recipes().values():
+    recipe.json_schema()
+    config = ENGINES[recipe.kind].parse_config(recipe.example)
+    ENGINES[recipe.kind].dataset_ids(config)
+    config.check_columns({})
+ENGINES["training"].json_schema()
+heavy = {"torch", "numpy", "pandas", "pyarrow", "sklearn", "django", "celery"} & sys.modules.keys()
+assert not heavy, heavy
+"""
+
+
+def test_the_web_process_can_validate_without_torch():
+    subprocess.run([sys.executable, "-c", LIGHT], check=True)

@@ -1,0 +1,87 @@
+import math
+from enum import IntEnum
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from trainops.engines.errors import UnfreezableState
+from trainops.engines.snapshot import SafePoint, all_finite, freeze
+
+
+def test_a_frozen_state_does_not_follow_the_training():
+    model = nn.Linear(2, 2)
+    frozen = freeze({"model": model.state_dict(), "history": (history := [1.0])})
+    before = model.weight.detach().clone()
+    with torch.no_grad():
+        model.weight += 1
+    history.append(2.0)
+    assert torch.equal(frozen["model"]["weight"], before)
+    assert frozen["history"] == [1.0]
+    assert not frozen["model"]["weight"].requires_grad
+
+
+def test_buffers_are_reused_where_they_fit_and_only_there():
+    first = freeze({"a": torch.ones(3), "b": torch.ones(2), "c": [torch.ones(1)]})
+    buffers = {key: first[key] for key in "ab"} | {"c": first["c"][0]}
+    second = freeze({"a": torch.zeros(3), "b": torch.zeros(4), "c": [torch.zeros(1)]}, into=first)
+    assert second["a"] is buffers["a"] and second["c"][0] is buffers["c"]
+    assert second["b"] is not buffers["b"]
+    assert second["a"].tolist() == [0, 0, 0] and second["b"].tolist() == [0, 0, 0, 0]
+    other_type = freeze({"a": torch.zeros(3, dtype=torch.int64)}, into=second)
+    assert other_type["a"].dtype == torch.int64
+
+
+def test_layout_survives():
+    image = torch.randn(1, 3, 4, 4).to(memory_format=torch.channels_last)
+    assert freeze({"image": image})["image"].stride() == image.stride()
+
+
+def test_tied_tensors_do_not_share_a_buffer():
+    shared = torch.ones(2)
+    frozen = freeze({"a": shared, "b": shared})
+    assert frozen["a"] is not frozen["b"]
+    assert frozen["a"].data_ptr() != frozen["b"].data_ptr()
+
+
+class Color(IntEnum):
+    RED = 1
+
+
+@pytest.mark.parametrize(
+    ("value", "place"),
+    [
+        ({"a": [1, {"b": np.float64(1)}]}, r"state\.a\[1\]\.b is a numpy\.float64"),
+        ({"a": np.zeros(2)}, r"state\.a is a numpy\.ndarray"),
+        ({"a": Color.RED}, r"state\.a is a .*Color"),
+        ({"a": lambda: 1}, r"state\.a is a builtins\.function"),
+        ({"a": {1, 2}}, r"state\.a is a builtins\.set"),
+        ({"a": {(1, 2): 3}}, r"state\.a has the key \(1, 2\)"),
+    ],
+)
+def test_what_cannot_be_frozen_is_named_with_its_place(value, place):
+    with pytest.raises(UnfreezableState, match=place):
+        freeze(value)
+
+
+def test_finiteness():
+    assert all_finite({"a": [torch.ones(2), torch.ones(2, dtype=torch.int64)], "b": math.nan})
+    assert not all_finite({"a": (torch.tensor([1.0, math.inf]),)})
+    assert not all_finite([torch.tensor(math.nan, dtype=torch.bfloat16)])
+
+
+def test_an_error_while_capturing_leaves_the_earlier_safe_point():
+    safe_point = SafePoint(clock=lambda: 0.0, share=0.5)
+    safe_point.take(3, lambda: {"a": torch.ones(1)})
+    with pytest.raises(ZeroDivisionError):
+        safe_point.take(4, lambda: 1 / 0)
+    assert (safe_point.step, safe_point.state["a"].item()) == (3, 1.0)
+
+
+def test_an_error_while_overwriting_leaves_none():
+    safe_point = SafePoint(clock=lambda: 0.0, share=0.5)
+    safe_point.take(3, lambda: {"a": torch.ones(1)})
+    with pytest.raises(UnfreezableState):
+        safe_point.take(4, lambda: {"a": torch.zeros(1), "b": object()})
+    assert safe_point.step is None

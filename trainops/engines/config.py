@@ -1,0 +1,159 @@
+"""How a configuration is read: strictly, with errors a person can act on."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from typing import Annotated, Any, Literal, Self, get_args
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationError,
+    WithJsonSchema,
+)
+from pydantic_core import ErrorDetails
+
+from trainops.engines.errors import ConfigError
+
+
+class IsDataset:
+    """Marks a field that names an uploaded dataset."""
+
+
+DATASET_ID_PATTERN = r"^ds_[0-9a-f]{16}$"
+DatasetId = Annotated[
+    str,
+    StringConstraints(pattern=DATASET_ID_PATTERN),
+    WithJsonSchema({"type": "string", "format": "dataset", "pattern": DATASET_ID_PATTERN}),
+    IsDataset(),
+]
+
+
+class Strict(BaseModel):
+    """A frozen model that refuses unknown fields, wrong types, NaN and infinities."""
+
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, strict=True, allow_inf_nan=False, validate_default=True
+    )
+
+    @classmethod
+    def parse(cls, raw: Mapping[str, Any]) -> Self:
+        """Return the validated model. Raises ConfigError, which names every wrong field."""
+        if not isinstance(raw, Mapping):
+            raise ConfigError({"": f"got {_shown(raw)}; must be an object of named fields"})
+        try:
+            return cls.model_validate(dict(raw))
+        except ValidationError as error:
+            raise ConfigError(dict(_explain(cls, each) for each in error.errors())) from error
+
+    def dataset_ids(self) -> list[str]:
+        """Return the ids of the uploaded datasets that this model names."""
+        return list(dict.fromkeys(_dataset_ids(self)))
+
+    def check_columns(
+        self, columns: Mapping[str, Sequence[Mapping[str, Any]]]
+    ) -> Mapping[str, str]:
+        """Return what does not fit the datasets, by field; empty where all is well.
+
+        `columns` holds for each dataset id its described columns ({"name", "type", ...}). What
+        only the rows can tell is found when the job reads them.
+        """
+        return {}
+
+
+class CheckpointConfig(Strict):
+    """When checkpoints are taken, and which of them are kept."""
+
+    every_steps: int | None = Field(None, ge=1, description="A checkpoint after so many steps")
+    every_seconds: float = Field(300.0, gt=0, description="A checkpoint after so many seconds")
+    keep_last: int = Field(2, ge=1, le=1000, description="The newest ones that are kept")
+    keep_best: int = Field(1, ge=0, le=1000, description="The best ones that are kept")
+    keep_after_success: bool = Field(False, description="Keep them when the operation completed")
+
+
+class RestartConfig(Strict):
+    """What the house does by itself when an attempt is lost."""
+
+    policy: Literal["never", "on_worker_loss", "on_failure"] = "on_worker_loss"
+    max_restarts: int = Field(3, ge=0, le=100, description="Without progress in between")
+
+
+class LimitsConfig(Strict):
+    """How long things may take before the house steps in; all in seconds."""
+
+    cancel_timeout_seconds: float = Field(60.0, gt=0)
+    stall_timeout_seconds: float = Field(1800.0, gt=0)
+    max_duration_seconds: float | None = Field(None, gt=0)
+
+
+class OperationConfig(Strict):
+    """What every kind of operation can be told."""
+
+    seed: int = Field(0, ge=0, le=2**63 - 1, description="Where every random number starts")
+    device: Literal["auto", "cpu", "cuda"] = Field(
+        "auto", description="auto: a GPU if there is one"
+    )
+    threads: int = Field(
+        2, ge=1, le=256, description="CPU threads; another number, other last bits"
+    )
+    deterministic: bool = Field(True, description="Only algorithms that repeat bit for bit")
+    checkpoint: CheckpointConfig = CheckpointConfig()
+    restart: RestartConfig = RestartConfig()
+    limits: LimitsConfig = LimitsConfig()
+
+    def code(self) -> Sequence[str]:
+        """Return what else must be imported before the job is made ("package.module:name")."""
+        return ()
+
+
+def _dataset_ids(model: BaseModel) -> Iterator[str]:
+    for name, field in type(model).model_fields.items():
+        value = getattr(model, name)
+        if isinstance(value, BaseModel):
+            yield from _dataset_ids(value)
+        elif _is_dataset(field.annotation, field.metadata):
+            yield from [value] if isinstance(value, str) else value or []
+
+
+def _is_dataset(annotation: Any, metadata: Sequence[Any] = ()) -> bool:
+    marks = [*metadata, *getattr(annotation, "__metadata__", ())]
+    return any(isinstance(mark, IsDataset) for mark in marks) or any(
+        _is_dataset(part) for part in get_args(annotation)
+    )
+
+
+def _explain(cls: type[BaseModel], error: ErrorDetails) -> tuple[str, str]:
+    """Return (dotted path, what was given and what is allowed)."""
+    path = ".".join(map(str, error["loc"]))
+    if error["type"] == "extra_forbidden":
+        return path, _unknown(cls, error["loc"])
+    if error["type"] == "missing":
+        return path, "nothing was given; it is required"
+    allowed = error["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
+    return path, f"got {_shown(error['input'])}; {allowed}"
+
+
+def _unknown(cls: type[BaseModel], loc: tuple[int | str, ...]) -> str:
+    owner = _model_at(cls, loc[:-1])
+    if owner is None:
+        return "there is no such field"
+    near = get_close_matches(str(loc[-1]), owner.model_fields, n=1)
+    hint = f" (did you mean {near[0]}?)" if near else ""
+    return f"there is no such field{hint}; allowed: {', '.join(owner.model_fields)}"
+
+
+def _model_at(cls: type[BaseModel], loc: Sequence[int | str]) -> type[BaseModel] | None:
+    owner = cls
+    for name in loc:
+        field = owner.model_fields.get(str(name))
+        nested = field and field.annotation
+        if not (isinstance(nested, type) and issubclass(nested, BaseModel)):
+            return None
+        owner = nested
+    return owner
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."

@@ -1,0 +1,91 @@
+"""What can go wrong in an attempt, by whose fault it is."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+
+class FieldErrors(ValueError):
+    """`errors` maps a field's dotted path to what was given there and what is allowed."""
+
+    def __init__(self, errors: Mapping[str, str]) -> None:
+        super().__init__("; ".join(f"{field}: {problem}" for field, problem in errors.items()))
+        self.errors = dict(errors)
+
+
+class ConfigError(FieldErrors):
+    """The configuration is wrong in itself; found before anything is created."""
+
+
+class InputError(FieldErrors):
+    """The configuration does not fit the data it names; found when the data is read."""
+
+
+class RecipeError(Exception):
+    """A recipe cannot be registered: it is named twice, cannot be imported, or is no recipe."""
+
+
+class NonFiniteLoss(ArithmeticError):
+    """The loss or its gradient became NaN or infinite; the weights before it are still good."""
+
+    def __init__(self, step: int, value: float, what: str = "loss") -> None:
+        super().__init__(f"the {what} became {value} in step {step}")
+        self.step = step
+        self.value = value
+
+
+class IncompatibleState(ValueError):
+    """The saved state is whole, but belongs to a job of another shape. Nothing was changed."""
+
+
+class UnfreezableState(TypeError):
+    """A job's state holds something that is neither a tensor nor a plain value."""
+
+
+class Machinery(Exception):
+    """Not the job's fault: it ends the attempt, never the operation."""
+
+
+class LeaseLost(Machinery):
+    """This attempt no longer owns the operation; whatever it says from now on is refused."""
+
+
+class SaveFailed(Machinery):
+    """A checkpoint could not be written. What was written of it has been removed."""
+
+    def __init__(self, step: int, reason: str) -> None:
+        super().__init__(f"the checkpoint of step {step} could not be saved: {reason}")
+        self.step = step
+        self.reason = reason
+
+
+class CheckpointCorrupted(Machinery):
+    """The bytes on disk are not the bytes that the manifest promised."""
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        missing: Sequence[str] = (),
+        altered: Sequence[str] = (),
+        reason: str = "",
+    ) -> None:
+        findings = [
+            f"missing: {', '.join(missing)}" if missing else "",
+            f"altered: {', '.join(altered)}" if altered else "",
+            reason,
+        ]
+        super().__init__(
+            f"checkpoint {path.name} is corrupted ({'; '.join(filter(None, findings))})"
+        )
+        self.path = path
+        self.missing = list(missing)
+        self.altered = list(altered)
+        self.reason = reason
+
+
+class AllCheckpointsCorrupted(Machinery):
+    """No checkpoint of the operation can be trusted; starting over would lose work unasked."""
+
+    def __init__(self, errors: Sequence[CheckpointCorrupted]) -> None:
+        super().__init__("no healthy checkpoint is left: " + "; ".join(map(str, errors)))
+        self.errors = list(errors)

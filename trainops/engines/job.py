@@ -1,0 +1,73 @@
+"""What a resumable job is. Everything trainops runs is one."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol, TypeAlias, runtime_checkable
+
+Metrics: TypeAlias = Mapping[str, float]
+StateDict: TypeAlias = dict[str, Any]
+
+
+class ResumableJob(Protocol):
+    """Work that advances in whole steps and can be frozen between any two of them.
+
+    The promise: load_state_dict(state_dict()) into a newly made job, and every later step is
+    bit for bit what it would have been.
+    """
+
+    unit: ClassVar[str]  # what one step is called on screen: "step", "bar", "client epoch"
+
+    @property
+    def step(self) -> int:
+        """Steps completed so far."""
+
+    @property
+    def total_steps(self) -> int:
+        """Steps there are; may shrink while the job runs (early stopping)."""
+
+    @property
+    def place(self) -> str:
+        """Where the job is, for people: "epoch 3 of 20"."""
+
+    def advance(self) -> Metrics:
+        """Go to the next safe point.
+
+        Returns the points to record at this step, empty on most: a function of the step alone,
+        so that the curve is the same however often the run was stopped.
+        """
+
+    def state_dict(self) -> StateDict:
+        """Return the whole state as parts by name.
+
+        Part "state" is small: plain JSON values. Its "metric", where it has one, is what
+        checkpoints are compared by. Every other part may hold tensors, dicts, lists, tuples and
+        plain values, and may alias live tensors: whoever keeps it copies it.
+        """
+
+    def load_state_dict(self, state: StateDict) -> None:
+        """Take over a state. Validates all of it before it changes anything.
+
+        Raises IncompatibleState.
+        """
+
+    def result(self) -> Mapping[str, Any]:
+        """Return the JSON-safe outcome; asked for after the last step."""
+
+
+@runtime_checkable
+class Paced(Protocol):
+    """A job that counts its checkpoints in something larger than a step, as training in epochs."""
+
+    @property
+    def checkpoint_steps(self) -> int:
+        """A checkpoint is due after this many steps, or sooner if the policy says so."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a job is, and the points it recorded at this step."""
+
+    step: int
+    total_steps: int
+    place: str
+    metrics: Metrics

@@ -1,0 +1,37 @@
+"""When a checkpoint is due."""
+
+import math
+import time
+from collections.abc import Callable
+
+
+class CheckpointPolicy:
+    """When a checkpoint is due: after so many steps or seconds, whichever comes first.
+
+    Both are counted from the start of the attempt or from the last checkpoint.
+    """
+
+    def __init__(
+        self,
+        *,
+        every_steps: int | None = None,
+        every_seconds: float = 300.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.every_steps = every_steps
+        self.every_seconds = every_seconds
+        self._clock = clock
+        self._due_step = self._due_at = math.inf
+        self.saved(0)
+
+    def is_due(self, step: int) -> bool:
+        return step >= self._due_step or self._clock() >= self._due_at
+
+    def saved(self, step: int) -> None:
+        """Count from here: at the attempt's start, after a checkpoint, after a failed one."""
+        self._due_step = math.inf if self.every_steps is None else step + self.every_steps
+        self._due_at = self._clock() + self.every_seconds
+
+    def at_least_every(self, steps: int) -> None:
+        """Take a job's own pace into account, where it is the quicker one."""
+        self.every_steps = min(steps, self.every_steps or steps)

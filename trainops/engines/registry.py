@@ -1,0 +1,68 @@
+"""The engines there are. Adding one is a folder and a line here."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, cast
+
+from trainops.engines.config import OperationConfig
+from trainops.engines.job import ResumableJob
+from trainops.engines.recipes import load
+
+SEED_ALL = "trainops.engines.reproducibility:seed_all"  # a string: it imports torch
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """One kind of operation; its parts are named by strings and loaded when asked for."""
+
+    label: str
+    description: str
+    unit: str  # what one step is called, before any job exists
+    config: str  # imports no torch, so the web process can validate with it
+    job: str  # imports torch; only the attempt's own process loads it
+
+    def parse_config(self, raw: Mapping[str, Any]) -> OperationConfig:
+        """Return the validated config, defaults filled in. Raises ConfigError."""
+        return self._config_class().parse(raw)
+
+    def json_schema(self) -> dict[str, Any]:
+        """Return the JSON Schema of the config, for forms and documentation."""
+        return self._config_class().model_json_schema()
+
+    def dataset_ids(self, config: OperationConfig) -> list[str]:
+        """Return the ids of the datasets that make_job will want as inputs."""
+        return config.dataset_ids()
+
+    def make_job(
+        self, config: OperationConfig, inputs: Mapping[str, Path] | None = None
+    ) -> ResumableJob:
+        """Make the job from freshly seeded random streams: its weights are drawn here.
+
+        `inputs` maps each dataset id to its normalised Parquet file. Raises InputError.
+        """
+        for path in (self.job, *config.code()):
+            load(path)
+        load(SEED_ALL)(config.seed)  # once all is imported: importing draws numbers, but only once
+        return cast(ResumableJob, load(self.job)(config, inputs or {}))
+
+    def job_factory(
+        self, config: OperationConfig, inputs: Mapping[str, Path] | None = None
+    ) -> Callable[[], ResumableJob]:
+        """Return make_job as the loop wants it: called where the job's errors are expected."""
+        return partial(self.make_job, config, inputs)
+
+    def _config_class(self) -> type[OperationConfig]:
+        return cast(type[OperationConfig], load(self.config))
+
+
+ENGINES = {
+    "training": Engine(
+        label="Training",
+        description="A neural network learns from examples, one optimizer step after another",
+        unit="step",
+        config="trainops.engines.training.config:TrainingConfig",
+        job="trainops.engines.training.job:TrainingJob",
+    ),
+}

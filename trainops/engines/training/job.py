@@ -1,0 +1,193 @@
+"""Supervised training: one step is one update of the weights."""
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from trainops.engines.errors import ConfigError, IncompatibleState, NonFiniteLoss
+from trainops.engines.job import Metrics, StateDict
+from trainops.engines.training.averages import Averages
+from trainops.engines.training.config import TrainingConfig
+from trainops.engines.training.data import order
+from trainops.engines.training.learner import Learner
+from trainops.engines.training.record import Record
+from trainops.engines.training.shapes import require_same_shape
+
+
+class TrainingJob:
+    """A recipe in training.
+
+    A step takes gradient_accumulation batches (fewer at the end of an epoch) and moves the weights
+    once; the step that ends an epoch also validates. Safe points lie where the weights have just
+    moved, so no gradient is ever half gathered in a state.
+    """
+
+    unit: ClassVar[str] = "step"
+
+    def __init__(self, config: TrainingConfig, inputs: Mapping[str, Path]) -> None:
+        self.config = config
+        self.inputs = inputs
+        self.device = choose_device(config.device)
+        self.learner = Learner(config, inputs, self.device, constants={})
+        self.record = Record(config, self.learner.route)
+        self.epoch_means = self.learner.new_averages()
+        self.logged_loss = Averages(["loss"], self.device)  # since the last logged point
+        self.best_model: dict[str, Tensor] | None = None
+        self._order: tuple[int, Tensor] | None = None  # of an epoch; a function of its number
+
+    @property
+    def step(self) -> int:
+        return self.record.cursor.optimizer_steps
+
+    @property
+    def total_steps(self) -> int:
+        return self.record.total_steps
+
+    @property
+    def place(self) -> str:
+        return self.record.place
+
+    @property
+    def checkpoint_steps(self) -> int:
+        return self.config.checkpoint.every_epochs * self.learner.route.steps_per_epoch
+
+    def advance(self) -> Metrics:
+        batches = self.learner.route.batches(self._epoch_order(), self.record.cursor.next_batch)
+        sums = self.learner.learn(batches, self.step + 1)
+        num_samples = sum(map(len, batches))
+        self.epoch_means.add(sums, num_samples)
+        self.logged_loss.add(sums[:1], num_samples)
+        is_epoch_done = self.record.step_done(len(batches), num_samples)
+        metrics: dict[str, float] = {}
+        if is_epoch_done or self.step % self.config.log_every_steps == 0:
+            metrics = self._log()
+        if is_epoch_done:
+            metrics |= self._finish_epoch()
+        return metrics
+
+    def state_dict(self) -> StateDict:
+        self._check_finite()
+        learned = self.learner.state_dict()
+        if not self.learner.schedulers:
+            del learned["scheduler"]
+        return {
+            "state": {
+                **self.record.to_state(self.learner.learning_rate),
+                "logged_loss": self.logged_loss.state_dict(),
+                "epoch_means": self.epoch_means.state_dict(),
+            },
+            **learned,
+            **({"best_model": self.best_model} if self.best_model is not None else {}),
+            **({"constants": constants} if (constants := self._constants()) else {}),
+        }
+
+    def load_state_dict(self, state: StateDict) -> None:
+        state = {"scheduler": [], "constants": {}, **state}
+        if missing := {"state", "model", "optimizer"} - state.keys():
+            raise IncompatibleState(f"the state lacks {', '.join(sorted(missing))}")
+        plain, constants = state["state"], state["constants"]
+        learner = self.learner
+        if constants != self._constants():  # what was measured then holds, not what is measured now
+            learner = Learner(self.config, self.inputs, self.device, constants)
+        learner.check(state)
+        learning_rate = state["optimizer"][0]["param_groups"][0]["lr"]
+        record = Record(self.config, learner.route).from_state(plain, learning_rate)
+        _check_best_model(record, state)
+        logged_loss, epoch_means = Averages(["loss"], self.device), learner.new_averages()
+        try:
+            logged_loss.load_state_dict(plain["logged_loss"])
+            epoch_means.load_state_dict(plain["epoch_means"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise IncompatibleState(f"the running means cannot be read: {error!r}") from error
+        learner.load_state_dict(state)
+        self.learner, self.record, self._order = learner, record, None
+        self.logged_loss, self.epoch_means = logged_loss, epoch_means
+        self.best_model = _copy(state["best_model"]) if "best_model" in state else None
+
+    def result(self) -> Mapping[str, Any]:
+        best = self.record.best
+        return {
+            "recipe": self.config.recipe,
+            "final": dict(self.record.history[-1]),
+            "best": {
+                "metric": self.config.monitor,
+                "mode": self.config.mode,
+                "value": best.metric,
+                "epoch": best.epochs,
+            },
+            "epochs": self.record.cursor.epoch,
+            "steps": self.step,
+            "samples_seen": self.record.cursor.samples_seen,
+            "stopped_early": self.record.is_stopped_early,
+            "parameters": sum(each.numel() for each in self.learner.model.parameters()),
+            "artifacts": [f"{part}.pt" for part in self.state_dict() if part != "state"],
+            "details": dict(self.learner.ingredients.description),
+        }
+
+    def _epoch_order(self) -> Tensor:
+        epoch = self.record.cursor.epoch
+        if self._order is None or self._order[0] != epoch:
+            num_examples = self.learner.route.num_examples
+            self._order = epoch, order(self.config.seed, epoch, num_examples)
+        return self._order[1]
+
+    def _log(self) -> dict[str, float]:
+        """Return the loss since the last logged point, and start a new mean."""
+        self._check_finite()
+        metrics = self.learner.in_units(self.logged_loss.means(), "train")
+        self.logged_loss.reset()
+        return metrics
+
+    def _finish_epoch(self) -> dict[str, float]:
+        """Validate, keep the best model, write the epoch's line; return the points to record."""
+        trained = self.learner.in_units(self.epoch_means.means(), "train")
+        self.epoch_means.reset()
+        validated = self.learner.validate()
+        rate = {"learning_rate": self.learner.learning_rate}
+        if self.record.epoch_done(trained | validated | rate):
+            self.best_model = _copy(self.learner.model.state_dict())
+        del trained["train_loss"]  # the curve has the loss since the last point instead
+        return trained | validated | rate | {"epoch": float(self.record.cursor.epoch)}
+
+    def _check_finite(self) -> None:
+        """Raise NonFiniteLoss if any loss since the last logged point was not finite."""
+        if self.device.type == "cpu" or not self.logged_loss.count:
+            return  # on the CPU every loss was looked at before the weights moved
+        mean = self.logged_loss.means()["loss"]
+        if not math.isfinite(mean):
+            raise NonFiniteLoss(self.step, mean)
+
+    def _constants(self) -> dict[str, Any]:
+        return dict(self.learner.ingredients.constants)
+
+
+def choose_device(name: str) -> torch.device:
+    """Return the device that "auto", "cpu" or "cuda" stands for. Raises ConfigError."""
+    if name == "cuda" and not torch.cuda.is_available():
+        raise ConfigError(
+            {"device": "got 'cuda'; this machine has no usable GPU; allowed: auto, cpu"}
+        )
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    return torch.device(name)
+
+
+def _copy(weights: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the weights as they are now, on the CPU: an alias would follow the training."""
+    return {
+        name: each.detach().to("cpu", copy=True) if isinstance(each, Tensor) else each
+        for name, each in weights.items()
+    }
+
+
+def _check_best_model(record: Record, state: StateDict) -> None:
+    if ("best_model" in state) != (record.best.metric is not None):
+        raise IncompatibleState(
+            "the best model is there without its metric, or the other way round"
+        )
+    if "best_model" in state:
+        require_same_shape(state["model"], state["best_model"], "best_model")

@@ -1,0 +1,164 @@
+"""What learns: the model with its optimizers and schedules, and the examples it learns from."""
+
+import copy
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
+
+from trainops.engines.errors import InputError, NonFiniteLoss
+from trainops.engines.job import StateDict
+from trainops.engines.training.averages import Averages
+from trainops.engines.training.config import TrainingConfig
+from trainops.engines.training.data import Route
+from trainops.engines.training.ingredients import Context, Examples, Ingredients
+from trainops.engines.training.optimization import make_optimizers, make_schedulers
+from trainops.engines.training.shapes import require_same_optimizers, require_same_shape
+
+
+class Learner:
+    """One model in training, and everything about it but the place in the data."""
+
+    def __init__(
+        self,
+        config: TrainingConfig,
+        inputs: Mapping[str, Path],
+        device: torch.device,
+        constants: Mapping[str, Any],
+    ) -> None:
+        self.config = config
+        self.device = device
+        self.ingredients = _build(config, Context(config.seed, inputs, constants))
+        self.model = self.ingredients.model.to(device)
+        self.train = self.ingredients.train.to(device)
+        validation = self.ingredients.validation
+        self.validation = validation.to(device) if validation else None
+        self.route = Route(len(self.train), config.batch_size, config.gradient_accumulation)
+        self.optimizers = self._make_optimizers()
+        self.schedulers = self._make_schedulers()
+
+    @property
+    def learning_rate(self) -> float:
+        return float(self.optimizers[0].param_groups[0]["lr"])
+
+    def new_averages(self) -> Averages:
+        return Averages(["loss", *self.ingredients.measures], self.device)
+
+    def learn(self, batches: tuple[Tensor, ...], step: int) -> list[Tensor]:
+        """Move the weights once, by the mean loss over all the batches.
+
+        Returns the sums of the loss and of each measure over their examples, measured as they
+        were trained. Raises NonFiniteLoss before the weights move (on CUDA, which would have to
+        be waited for, the sums tell later).
+        """
+        num_samples = sum(map(len, batches))
+        for optimizer in self.optimizers:
+            optimizer.zero_grad()
+        sums = []
+        for indices in batches:
+            loss, *measured = self._measure(self.train, indices)
+            if self.device.type == "cpu" and not math.isfinite(value := loss.item()):
+                raise NonFiniteLoss(step, value / len(indices))
+            (loss / num_samples).backward()
+            sums.append(torch.stack([each.detach().double() for each in (loss, *measured)]))
+        self._clip(step)
+        for optimizer in self.optimizers:
+            optimizer.step()
+        for scheduler in self.schedulers:
+            scheduler.step()
+        return list(torch.stack(sums).sum(dim=0))
+
+    def validate(self) -> dict[str, float]:
+        """Return the mean loss and measures over the validation examples, named "val_...".
+
+        Draws no random numbers: layers that would are switched off.
+        """
+        if self.validation is None:
+            return {}
+        averages = self.new_averages()
+        self.model.eval()
+        with torch.no_grad():
+            for indices in torch.arange(len(self.validation)).split(self.config.batch_size):
+                averages.add(self._measure(self.validation, indices), len(indices))
+        self.model.train()
+        return self.in_units(averages.means(), "val")
+
+    def in_units(self, means: Mapping[str, float], prefix: str) -> dict[str, float]:
+        """Return the means under their public names, the loss in the units people read."""
+        factors = {"loss": self.ingredients.loss_factor}
+        return {f"{prefix}_{name}": mean * factors.get(name, 1.0) for name, mean in means.items()}
+
+    def state_dict(self) -> StateDict:
+        return {
+            "model": self.model.state_dict(),
+            "optimizer": [optimizer.state_dict() for optimizer in self.optimizers],
+            "scheduler": [scheduler.state_dict() for scheduler in self.schedulers],
+        }
+
+    def check(self, state: StateDict) -> None:
+        """Raise IncompatibleState unless load_state_dict would take all of it."""
+        own = self.state_dict()
+        require_same_shape(own["model"], state["model"], "model")
+        require_same_shape(own["scheduler"], state["scheduler"], "scheduler")
+        require_same_optimizers(self.optimizers, state["optimizer"])
+
+    def load_state_dict(self, state: StateDict) -> None:
+        """Take over what `check` has accepted."""
+        self.model.load_state_dict(state["model"])
+        for optimizer, saved in zip(self.optimizers, state["optimizer"], strict=True):
+            optimizer.load_state_dict(saved)
+        for scheduler, saved in zip(self.schedulers, state["scheduler"], strict=True):
+            scheduler.load_state_dict(copy.deepcopy(saved))
+
+    def _make_optimizers(self) -> list[Optimizer]:
+        if self.ingredients.optimizers:
+            return list(self.ingredients.optimizers(self.model))
+        return make_optimizers(self.config, self.model)
+
+    def _make_schedulers(self) -> list[LRScheduler]:
+        epoch_steps = self.route.steps_per_epoch
+        total_steps = self.config.epochs * epoch_steps
+        if self.ingredients.schedulers:
+            return list(self.ingredients.schedulers(self.optimizers, total_steps))
+        return make_schedulers(
+            self.config, self.optimizers, total_steps=total_steps, epoch_steps=epoch_steps
+        )
+
+    def _measure(self, examples: Examples, indices: Tensor) -> list[Tensor]:
+        """Return the summed loss and the summed measures over these examples."""
+        inputs, targets = examples.batch(indices.to(self.device))
+        outputs = self.model(*inputs)
+        loss = self.ingredients.loss(outputs, targets) * len(indices)
+        with torch.no_grad():
+            measures = self.ingredients.measures.values()
+            return [loss, *(measure(outputs, targets).sum() for measure in measures)]
+
+    def _clip(self, step: int) -> None:
+        if self.config.max_grad_norm is None:
+            return
+        norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.config.max_grad_norm)
+        if self.device.type == "cpu" and not math.isfinite(norm.item()):
+            raise NonFiniteLoss(step, norm.item(), "gradient")
+
+
+def _build(config: TrainingConfig, context: Context) -> Ingredients:
+    recipe = config.find_recipe()
+    parameters = recipe.parse_parameters(config.parameters)
+    ingredients: Ingredients = recipe.builder()(parameters, context)
+    if not isinstance(ingredients, Ingredients):
+        raise TypeError(f"{recipe.build} returned {type(ingredients).__name__}, not Ingredients")
+    if not len(ingredients.train):
+        raise InputError({"recipe": f"{recipe.name} has no training examples"})
+    measured = ["loss", *ingredients.measures]
+    available = [f"train_{name}" for name in measured]
+    if ingredients.validation is not None:
+        available += [f"val_{name}" for name in measured]
+    if config.monitor not in available:
+        allowed = ", ".join(available)
+        raise InputError({"monitor": f"got {config.monitor!r}; {recipe.name} measures {allowed}"})
+    return ingredients
