@@ -1,0 +1,89 @@
+import pytest
+import yaml
+
+from apps.datasets.models import Dataset
+from apps.operations.models import Operation
+from apps.workers.models import Worker
+from trainops.cli.catalogue import allowed
+from trainops.cli.problems import ExitCode
+
+
+def test_the_recipes_are_listed(cli):
+    shown = cli("recipes").stdout
+    assert "digits" in shown and "tabular" in shown
+    assert {"digits", "tabular"} <= {each["name"] for each in cli("recipes", "-o", "json").json}
+
+
+def test_a_recipe_is_shown_with_its_parameters_and_a_file_to_start_from(cli):
+    shown = cli("recipes", "tabular").stdout
+    assert "target" in shown and "required" in shown
+    assert "kind: training" in shown
+    assert cli("recipes", "tabular", "-o", "json").json["json_schema"]["properties"]["target"]
+
+
+def test_the_file_to_start_from_is_taken_by_run(cli, tmp_path):
+    text = cli("recipes", "digits", "--example").stdout
+    assert yaml.safe_load(text)["config"]["recipe"] == "digits"
+    path = tmp_path / "mine.yaml"
+    path.write_text(text)
+    assert cli("run", path).exit_code == ExitCode.OK
+    assert Operation.objects.get().recipe == "digits"
+
+
+def test_an_unknown_recipe_is_not_found_and_the_known_are_named(cli):
+    ran = cli("recipes", "nothing")
+    assert ran.exit_code == ExitCode.NOT_FOUND
+    assert "digits" in ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("schema", "text"),
+    [
+        ({"type": "integer", "minimum": 1, "maximum": 256}, "integer ≥ 1 ≤ 256"),
+        ({"type": "number", "exclusiveMinimum": 0}, "number > 0"),
+        ({"enum": ["sgd", "adam"]}, "sgd | adam"),
+        ({"anyOf": [{"type": "integer"}, {"type": "null"}]}, "integer or nothing"),
+        ({"type": "array", "items": {"type": "string"}}, "list of string"),
+        ({"type": "string", "format": "dataset"}, "dataset"),
+        ({}, "anything"),
+    ],
+)
+def test_a_schema_is_told_in_words(schema, text):
+    assert allowed(schema) == text
+
+
+def test_an_uploaded_table_gives_its_id_and_what_was_found_in_it(cli, tmp_path, settings):
+    settings.STORAGES = settings.STORAGES | {
+        "datasets": {
+            "BACKEND": "django.core.files.storage.FileSystemStorage",
+            "OPTIONS": {"location": tmp_path / "datasets"},
+        }
+    }
+    path = tmp_path / "wine.csv"
+    path.write_text("alcohol,colour\n12.5,red\n13.1,white\n,red\n")
+    ran = cli("upload", path, "--name", "Wine")
+    dataset = Dataset.objects.get()
+    assert ran.exit_code == ExitCode.OK, ran.stderr
+    assert ran.stdout == f"{dataset.id}\n"
+    assert "Wine: 3 rows, 2 columns" in ran.stderr
+    assert "alcohol: number, 1 missing" in ran.stderr
+    assert f"--set parameters.dataset={dataset.id}" in ran.stderr
+    assert cli("upload", path, "-o", "json").json["id"] == dataset.id  # the same table again
+
+
+def test_a_table_that_cannot_be_read_is_told(cli, tmp_path):
+    empty = tmp_path / "empty.csv"
+    empty.write_text("")
+    assert cli("upload", empty).exit_code == ExitCode.USAGE
+    gone = cli("upload", tmp_path / "gone.csv")
+    assert gone.exit_code == ExitCode.USAGE
+    assert "gone.csv: No such file" in gone.stderr
+    assert not Dataset.objects.exists()
+
+
+def test_workers_are_listed_with_what_they_do(cli):
+    assert "No worker has registered" in cli("workers").stderr
+    Worker.objects.create(worker_id="box:1", kinds=["training"], slots=2, num_running=1)
+    shown = cli("workers").stdout
+    assert "box:1" in shown and "BUSY" in shown
+    assert cli("workers", "-o", "json").json[0]["slots"] == 2

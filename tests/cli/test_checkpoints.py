@@ -1,0 +1,63 @@
+import pytest
+
+from apps.checkpoints.models import Checkpoint
+from apps.operations.lifecycle import State
+from tests.api.saved import damage, saved
+from tests.operations.rows import in_state
+from trainops.cli.problems import ExitCode
+
+
+@pytest.fixture
+def operation(ana):
+    return in_state(State.CANCELLED, ana)
+
+
+def test_they_are_listed_with_type_and_size(cli, operation):
+    older, newer = saved(operation, step=10), saved(operation, step=20, type="periodic")
+    shown = cli("checkpoints", "ls", operation.pk[-6:]).stdout
+    assert older.pk in shown and newer.pk in shown
+    assert "periodic" in shown and "76.8 kB" in shown and "healthy" in shown
+    rows = cli("checkpoints", "ls", "-o", "json").json
+    assert {row["checkpoint_id"] for row in rows} == {older.pk, newer.pk}
+    assert cli("checkpoints", "ls", "--older-than-days", 1, "-o", "json").json == []
+
+
+def test_verify_reads_every_byte(cli, operation):
+    checkpoint = saved(operation)
+    ran = cli("checkpoints", "verify", checkpoint.pk)
+    assert (ran.exit_code, ran.stdout) == (ExitCode.OK, "healthy\n")
+    damage(checkpoint)
+    ran = cli("checkpoints", "verify", checkpoint.pk)
+    assert (ran.exit_code, ran.stdout) == (ExitCode.FAILED, "corrupted\n")
+    assert "altered: model.pt" in ran.stderr
+
+
+def test_a_resume_from_altered_bytes_is_a_conflict_and_changes_nothing(cli, operation):
+    damage(saved(operation))
+    ran = cli("resume", operation.pk)
+    assert ran.exit_code == ExitCode.CONFLICT
+    operation.refresh_from_db()
+    assert operation.state == State.CANCELLED
+
+
+def test_pin_and_unpin(cli, operation):
+    checkpoint = saved(operation)
+    assert cli("checkpoints", "pin", checkpoint.pk).exit_code == ExitCode.OK
+    assert Checkpoint.objects.get().pinned
+    assert "pinned" in cli("checkpoints", "ls").stdout
+    assert cli("checkpoints", "unpin", checkpoint.pk, "-o", "json").json["pinned"] is False
+    assert not Checkpoint.objects.get().pinned
+
+
+def test_rm_deletes_one(cli, operation):
+    kept, gone = saved(operation, step=10), saved(operation, step=20)
+    assert cli("checkpoints", "rm", gone.pk).exit_code == ExitCode.USAGE
+    assert cli("checkpoints", "rm", gone.pk, "--yes").exit_code == ExitCode.OK
+    assert Checkpoint.objects.get().pk == kept.pk
+
+
+@pytest.mark.parametrize("typed", ["", "zzz", "../x", "training_20200101_000000_abcdef-a1"])
+def test_an_unknown_one_is_not_found(cli, operation, typed):
+    for command in ("verify", "pin", "rm"):
+        extra = ["--yes"] if command == "rm" else []
+        assert cli("checkpoints", command, typed, *extra).exit_code == ExitCode.NOT_FOUND

@@ -1,0 +1,101 @@
+"""What the documents say is what the code does, as far as a test can tell."""
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from django.urls import URLPattern, URLResolver, get_resolver
+from pydantic import BaseModel
+
+from tests.cli.conftest import ROOT
+from trainops.cli.app import build
+from trainops.engines.training.config import TrainingConfig
+from trainops.launch.commands import HELP
+from trainops.thresholds import Thresholds
+
+README = (ROOT / "README.md").read_text()
+DOCUMENTS = [
+    *(ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CHANGELOG.md")),
+    *(ROOT / "docs").rglob("*.md"),
+]
+LAUNCHER = {"up", "test", "bench", "install"}
+
+
+@pytest.mark.parametrize("name", Thresholds.model_fields)
+def test_the_readme_names_each_threshold_with_its_default(name):
+    default = Thresholds.model_fields[name].default
+    assert f"| `TRAINOPS_{name.upper()}` | {default} |" in README
+
+
+@pytest.mark.parametrize("name", Thresholds.model_fields)
+def test_a_threshold_has_an_effect(name):
+    sources = [*(ROOT / "trainops").rglob("*.py"), *(ROOT / "apps").rglob("*.py")]
+    assert any(name in path.read_text() for path in sources if path.name != "thresholds.py")
+
+
+@pytest.mark.parametrize("name", ["wine.py", "wine_model.py"])
+def test_the_recipe_in_the_readme_is_the_one_that_is_tested(name):
+    assert (ROOT / "examples" / "recipes" / name).read_text() in README
+
+
+def fields(model: type[BaseModel], path: str = "") -> Iterator[tuple[str, object]]:
+    for name, field in model.model_fields.items():
+        inner = field.annotation
+        if isinstance(inner, type) and issubclass(inner, BaseModel):
+            yield from fields(inner, f"{path}{name}.")
+        else:
+            yield f"{path}{name}", field.default
+
+
+@pytest.mark.parametrize(("name", "default"), list(fields(TrainingConfig)))
+def test_each_field_of_a_config_is_documented_with_its_default(name, default):
+    row = re.search(rf"^\| `{re.escape(name)}` \| (.*?) \|", CONFIGURATION, re.MULTILINE)
+    assert row, name
+    if isinstance(default, int | float):
+        assert row[1] == (str(default).lower() if isinstance(default, bool) else f"{default:g}")
+    elif default is None or isinstance(default, str):
+        assert row[1] == (default or "none")
+
+
+CONFIGURATION = (ROOT / "docs" / "configuration.md").read_text()
+
+
+def addresses(patterns: list[URLPattern | URLResolver], before: str = "") -> Iterator[str]:
+    for each in patterns:
+        address = before + str(each.pattern)
+        if isinstance(each, URLResolver):
+            yield from addresses(each.url_patterns, address)
+        elif address.startswith("api/v1/"):
+            yield "/" + re.sub(r"<\w+:(\w+)>", r"{\1}", address)
+
+
+def test_the_page_on_the_api_names_every_address_and_no_other():
+    text = (ROOT / "docs" / "api.md").read_text()
+    documented = set(re.findall(r"(?:GET|POST|DELETE)`?,? ?`?(/api/v1/[^` ]*)`", text))
+    documented |= set(re.findall(r"`(?:GET|POST|DELETE) (/api/v1/[^` ]*)`", text))
+    assert documented == set(addresses(get_resolver().url_patterns))
+
+
+def commands() -> set[str]:
+    app = build()
+    return {each.name for each in app.registered_commands if each.name} | {
+        group.name for group in app.registered_groups if group.name
+    }
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_documents_show_only_commands_that_exist(path):
+    shown = set(re.findall(r"python3 -m trainops ([a-z-]+)", path.read_text()))
+    assert shown <= commands() | LAUNCHER
+
+
+def test_the_readme_and_the_help_of_the_door_name_every_command():
+    for name in commands():
+        assert re.search(rf"`{name}\b|, `{name}\b", README), name
+        assert re.search(rf"^  (.*, )?{name}\b", HELP, re.MULTILINE), name
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_links_between_documents_lead_somewhere(path):
+    for target in re.findall(r"(?<!!)\[[^\]]*\]\(([^)#]+)", path.read_text()):
+        assert target.startswith("http") or (path.parent / target).exists(), target

@@ -1,0 +1,232 @@
+import io
+
+import pytest
+from rich.console import Console
+
+from apps.operations.lifecycle import State
+from apps.operations.models import LogChunk, Operation
+from tests.api.saved import saved
+from tests.operations.rows import in_state, submitted
+from trainops.cli import looks
+from trainops.cli.out import Out
+from trainops.cli.problems import ExitCode
+
+
+def test_run_prints_the_id_and_the_commands_that_come_next(cli, wish, environment):
+    ran = cli("run", wish)
+    operation = Operation.objects.get()
+    assert ran.exit_code == ExitCode.OK
+    assert ran.stdout == f"{operation.pk}\n"
+    assert f"follow  python3 -m trainops watch {operation.pk}\n" in ran.stderr
+    assert f"cancel  python3 -m trainops cancel {operation.pk}\n" in ran.stderr
+    assert f"page    {environment['TRAINOPS_URL']}/operations/{operation.pk}/\n" in ran.stderr
+    assert operation.config["epochs"] == 2
+    assert operation.owner.username == "ana"
+
+
+def test_run_takes_changes_from_the_command_line(cli, wish):
+    ran = cli(
+        "run", wish, "--set", "epochs=5", "--set", "parameters.dropout=0.5", "--name", "Other",
+        "--tag", "one", "--tag", "two", "-o", "json",
+    )  # fmt: skip
+    assert ran.json["name"] == "Other"
+    assert ran.json["tags"] == ["one", "two"]
+    assert ran.json["config"]["epochs"] == 5
+    assert ran.json["config"]["parameters"]["dropout"] == 0.5
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (
+            ["--set", "epoch=5"],
+            "--set epoch=5: epoch: there is no such field (did you mean epochs?)",
+        ),
+        (["--set", "epochs=0"], "--set epochs=0: epochs: got 0"),
+        (["--set", "recipe=no"], "--set recipe=no: recipe: got 'no'; there is no such recipe"),
+        (["--set", "parameters.x=1"], "--set parameters.x=1: parameters.x: there is no such field"),
+        (["--kind", "cooking"], "wish.yaml:1: kind: 'cooking' is not a kind"),
+        (["--set", "epochs"], "--set epochs: write it as PATH=VALUE"),
+    ],
+)
+def test_a_bad_config_is_told_with_its_place_and_nothing_is_created(cli, wish, arguments, told):
+    ran = cli("run", wish, *arguments)
+    assert ran.exit_code == ExitCode.USAGE
+    assert told in ran.stderr
+    assert ran.stdout == ""
+    assert not Operation.objects.exists()
+
+
+def test_a_wrong_field_of_the_file_is_told_with_its_line(cli, wish):
+    wish.write_text(wish.read_text().replace("epochs: 2", "epochs: many"))
+    ran = cli("run", wish)
+    assert ran.exit_code == ExitCode.USAGE
+    assert "wish.yaml:5: epochs: got 'many'" in ran.stderr
+
+
+def test_ls_shows_the_newest_first_and_says_that_there_are_more(cli, ana):
+    ids = [submitted(ana).pk for _ in range(3)]
+    ran = cli("ls", "--limit", 2)
+    assert [line.split()[0] for line in ran.stdout.splitlines()[1:]] == [*reversed(ids)][:2]
+    assert "--limit 10" in ran.stderr
+
+
+def test_ls_filters(cli, ana, django_user_model):
+    mine, other = submitted(ana), submitted(django_user_model.objects.create_user("ben"))
+    cancelled = in_state(State.CANCELLED, ana)
+    for arguments, found in [
+        (["--mine"], {mine.pk, cancelled.pk}),
+        (["--state", "cancelled"], {cancelled.pk}),
+        (["--search", other.pk], {other.pk}),
+        (["--resumable"], set()),
+        (["--kind", "training"], {mine.pk, other.pk, cancelled.pk}),
+    ]:
+        ran = cli("ls", *arguments, "-o", "json")
+        assert {row["id"] for row in ran.json} == found, arguments
+
+
+def test_an_unknown_state_is_a_usage_error_that_names_those_there_are(cli):
+    ran = cli("ls", "--state", "sleeping")
+    assert ran.exit_code == ExitCode.USAGE
+    assert "RUNNING" in ran.stderr
+
+
+def test_an_empty_list_says_what_to_do(cli):
+    ran = cli("ls")
+    assert (ran.exit_code, ran.stdout) == (ExitCode.OK, "")
+    assert "run examples/digits.yaml" in ran.stderr
+    assert cli("ls", "-o", "json").json == []
+
+
+def test_show_tells_how_it_stands_and_what_can_be_done(cli, ana):
+    operation = in_state(State.RUNNING, ana)
+    operation.row.update(
+        step=30,
+        total_steps=60,
+        place="epoch 2 of 4",
+        metrics={"val_loss": 0.25},
+        steps_per_second=2,
+    )
+    shown = cli("show", operation.pk).stdout
+    for piece in ("RUNNING", "50 % · epoch 2 of 4", "15 s", "val_loss 0.25", "cancel, kill"):
+        assert piece in shown
+    assert cli("show", operation.pk, "-o", "json").json["percent"] == 50
+
+
+def test_an_id_may_be_shortened_to_what_fits_one(cli, ana):
+    operation, other = submitted(ana), submitted(ana)
+    assert cli("show", operation.pk[-6:], "-o", "json").json["id"] == operation.pk
+    assert cli("show", other.pk[:-1], "-o", "json").json["id"] == other.pk
+    both = cli("show", "op_training")
+    assert both.exit_code == ExitCode.USAGE
+    assert operation.pk in both.stderr and other.pk in both.stderr
+
+
+@pytest.mark.parametrize("typed", ["zzz", "op_training_20200101_000000_abcdef", "../../x", "%", ""])
+def test_an_id_that_fits_none_is_not_found(cli, ana, typed):
+    submitted(ana)
+    for command in ("show", "watch", "logs", "cancel", "resume", "rm"):
+        assert cli(command, typed).exit_code == ExitCode.NOT_FOUND, command
+
+
+def test_what_waits_is_cancelled_at_once(cli, ana):
+    operation = submitted(ana)
+    ran = cli("cancel", operation.pk)
+    assert ran.exit_code == ExitCode.OK
+    assert ran.stdout.startswith("CANCELLED")
+    operation.refresh_from_db()
+    assert operation.state == State.CANCELLED
+
+
+def test_events_tell_who_did_what_and_why(cli, ana):
+    operation = submitted(ana)
+    cli("cancel", operation.pk)
+    shown = cli("events", operation.pk).stdout
+    assert "SUBMITTED" in shown and "it was waiting" in shown
+    assert {row["actor"] for row in cli("events", operation.pk, "-o", "json").json} == {"ana"}
+
+
+def test_a_second_cancel_is_a_conflict(cli, ana):
+    operation = in_state(State.RUNNING, ana)
+    assert cli("cancel", operation.pk).exit_code == ExitCode.OK
+    again = cli("cancel", operation.pk)
+    assert again.exit_code == ExitCode.CONFLICT
+    assert "already asked" in again.stderr
+    now = cli("cancel", operation.pk, "--now", "-o", "json")
+    assert now.json["stop_requested"] == "kill"
+
+
+def test_resume_says_from_where(cli, ana):
+    operation = in_state(State.CANCELLED, ana)
+    saved(operation, step=30, epoch=2)
+    ran = cli("resume", operation.pk)
+    assert ran.exit_code == ExitCode.OK, ran.stderr
+    assert ran.stdout == "Training resumed from epoch 2\n"
+    assert f"watch {operation.pk}" in ran.stderr
+    assert cli("resume", operation.pk).exit_code == ExitCode.CONFLICT
+
+
+def test_a_resume_without_a_checkpoint_is_not_found_and_says_why(cli, ana):
+    ran = cli("resume", in_state(State.FAILED, ana).pk)
+    assert ran.exit_code == ExitCode.NOT_FOUND
+    assert "Perhaps: It ended before its first checkpoint." in ran.stderr
+
+
+def test_rm_asks_and_without_anybody_to_ask_it_does_nothing(cli, ana):
+    operation = in_state(State.FAILED, ana)
+    ran = cli("rm", operation.pk)
+    assert ran.exit_code == ExitCode.USAGE
+    assert "--yes" in ran.stderr
+    assert Operation.objects.exists()
+    assert cli("rm", operation.pk, "--yes").exit_code == ExitCode.OK
+    assert not Operation.objects.exists()
+
+
+def test_rm_of_what_runs_is_a_conflict(cli, ana):
+    assert cli("rm", in_state(State.RUNNING, ana).pk, "-y").exit_code == ExitCode.CONFLICT
+
+
+def test_what_belongs_to_somebody_else_is_refused(cli, django_user_model):
+    ran = cli("cancel", submitted(django_user_model.objects.create_user("ben")).pk)
+    assert ran.exit_code == ExitCode.FAILED
+    assert "belongs to ben" in ran.stderr
+
+
+def test_logs_are_printed_as_they_were_written(cli, ana):
+    operation = submitted(ana)
+    for attempt, text in ((1, "one\n"), (1, "tw"), (2, "o\nthree\n")):
+        LogChunk.objects.create(operation=operation, attempt=attempt, text=text)
+    assert cli("logs", operation.pk).stdout == "one\ntwo\nthree\n"
+    assert cli("logs", operation.pk, "--attempt", 2).stdout == "o\nthree\n"
+    assert [chunk["text"] for chunk in cli("logs", operation.pk, "-o", "json").json] == [
+        "one\n", "tw", "o\nthree\n",
+    ]  # fmt: skip
+
+
+def test_a_long_log_is_printed_whole(cli, ana):
+    operation = submitted(ana)
+    LogChunk.objects.bulk_create(
+        LogChunk(operation=operation, attempt=1, text=f"{number}\n" * 1000) for number in range(200)
+    )
+    assert len(cli("logs", operation.pk).stdout.splitlines()) == 200_000
+
+
+def test_names_cannot_play_tricks_on_a_terminal(cli, ana):
+    operation = submitted(ana)
+    operation.row.update(name="\x1b[2J[red]evil\x07")
+    for command in (["ls"], ["show", operation.pk]):
+        shown = cli(*command).stdout
+        assert "\x1b" not in shown and "\x07" not in shown
+        assert "[red]evil" in shown
+
+
+def test_a_narrow_terminal_shows_whole_ids_and_fewer_columns():
+    screen = io.StringIO()
+    out = Out()
+    out.stdout = Console(file=screen, width=60)
+    row = ["op_training_20241213_143022_abc123", looks.cell("name " * 20), "FAILED", "1 h ago"]
+    columns = ["ID", "NAME", "STATE", "CREATED"]
+    out.table(columns, [row], narrow=columns[:3], elastic="NAME")
+    header, line = screen.getvalue().splitlines()
+    assert row[0] in line and "FAILED" in line and "…" in line
+    assert "CREATED" not in header
