@@ -1,4 +1,4 @@
-"""Loaded before Django's settings: the tests have a data directory of their own, and no services."""
+"""Loaded before Django's settings: a data directory of the tests' own, and no services."""
 
 import atexit
 import os

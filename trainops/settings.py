@@ -94,7 +94,7 @@ else:
         "options": "-c statement_timeout=15000 -c lock_timeout=5000"
         " -c idle_in_transaction_session_timeout=10000",
     }
-# Its own token table is replaced by ours (KNOX_TOKEN_MODEL), but its migrations would still make it.
+# Ours replaces its token table (KNOX_TOKEN_MODEL), but its migrations would still make it.
 MIGRATION_MODULES = {"knox": None}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 

@@ -46,8 +46,8 @@ class Ledger:
 
     def progress(self, message: Mapping[str, Any]) -> bool:
         """Take in a report; True if the step moved."""
-        moved = message["step"] != self.step
-        self.step = message["step"]
+        step: int = message["step"]
+        moved, self.step = step != self.step, step
         self._moved |= moved
         self.fields |= {key: message[key] for key in ("step", "total_steps", "place")}
         self._rate(message["step"])

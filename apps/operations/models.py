@@ -147,9 +147,9 @@ class Operation(models.Model):
         ordering = ["-created_at", "-id"]
         indexes = [
             models.Index(fields=["-created_at", "-id"], name="operation_newest"),
-            models.Index(fields=["kind", "-created_at"], name="operation_kind"),
-            models.Index(fields=["owner", "-created_at"], name="operation_owner"),
-            models.Index(fields=["state", "-created_at"], name="operation_state"),
+            models.Index(fields=["kind", "-created_at", "-id"], name="operation_kind"),
+            models.Index(fields=["owner", "-created_at", "-id"], name="operation_owner"),
+            models.Index(fields=["state", "-created_at", "-id"], name="operation_state"),
             models.Index(
                 fields=["-priority", "queued_at"],
                 condition=Q(state__in=["PENDING", "RESUMING"]),
@@ -311,7 +311,8 @@ class MetricPoint(models.Model):
     A resume from step N retires the points of older attempts after N: they stay, drawn dashed.
     """
 
-    operation = models.ForeignKey(Operation, models.CASCADE, related_name="points")
+    # Without an index of its own: the one below serves it, and what came since, too.
+    operation = models.ForeignKey(Operation, models.CASCADE, related_name="points", db_index=False)
     attempt = models.PositiveIntegerField()
     name = models.CharField(max_length=64)
     step = models.PositiveBigIntegerField()
@@ -322,6 +323,7 @@ class MetricPoint(models.Model):
 
     class Meta:
         ordering = ["step", "attempt"]
+        indexes = [models.Index(fields=["operation", "id"], name="points_since")]
         constraints = [
             models.UniqueConstraint(
                 fields=["operation", "name", "step", "attempt"], name="one_point_per_step"

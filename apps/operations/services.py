@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from django.conf import settings
 from django.db import IntegrityError, transaction
 from django.db.models.functions import Now
 from django.utils import timezone
@@ -60,7 +61,7 @@ def submit(
     if kind not in ENGINES:
         raise ConfigError({"kind": f"{kind!r} is not a kind; there are: {', '.join(ENGINES)}"})
     engine = ENGINES[kind]
-    parsed = engine.parse_config(config)
+    parsed = engine.parse_config(_with_house_defaults(kind, config))
     dataset_ids = engine.dataset_ids(parsed)
     validated = parsed.model_dump(mode="json")
     try:
@@ -268,7 +269,7 @@ def delete_checkpoints(
 
 
 def new_id(kind: str) -> str:
-    """Return e.g. op_training_20241213_143022_abc123: sortable, readable, safe in paths and URLs."""
+    """Return e.g. op_training_20241213_143022_abc123: sortable, and safe in paths and URLs."""
     return f"op_{kind}_{timezone.now():%Y%m%d_%H%M%S}_{secrets.token_hex(3)}"
 
 
@@ -290,6 +291,18 @@ def position(checkpoint: Checkpoint, operation: Operation) -> str:
 
 def _by_key(owner: "User | None", key: str) -> Operation | None:
     return Operation.objects.filter(owner=owner, idempotency_key=key).first() if key else None
+
+
+def _with_house_defaults(kind: str, config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Fill in how often this installation saves, where the person did not say."""
+    given = config.get("checkpoint", {})
+    if not isinstance(given, Mapping):
+        return config  # the config's own validation says what is wrong
+    limits = settings.THRESHOLDS
+    house: dict[str, Any] = {"every_seconds": limits.checkpoint_time_interval_seconds}
+    if kind == "training":
+        house["every_epochs"] = limits.training_epoch_interval
+    return {**config, "checkpoint": {**house, **given}}
 
 
 def _check_datasets(dataset_ids: Sequence[str], config: OperationConfig) -> None:

@@ -120,7 +120,7 @@ class Supervision:
             grant_until=self._deadline(),
         )
         Attempt.objects.filter(operation_id=operation.pk, number=operation.attempt).update(
-            pid=self.child.pid, device=self.held.device or "cpu"
+            pid=self.child.pid, device=self.held.device
         )
 
     def leave_behind(self, outcome: Ending) -> None:

@@ -25,4 +25,6 @@ def sweep() -> None:
 @app.task(name="trainops.clean_up")
 def clean_up() -> None:
     """Remove old checkpoints and files that no row owns."""
-    logger.info("clean-up: %s, %d files of datasets", checkpoints.clean_up(), datasets.sweep_files())
+    logger.info(
+        "clean-up: %s, %d files of datasets", checkpoints.clean_up(), datasets.sweep_files()
+    )

@@ -43,9 +43,11 @@ class Keeper:
         house.holding.devices = visible_devices()
         house.nursery = Nursery()
         house.nursery.open()
-        self._duty(self.limits.health_check_interval_seconds, self._keep_leases, "leases")
-        self._duty(self.limits.cancel_poll_seconds, self._hear_wishes, "wishes")
-        self._duty(self.limits.orphan_check_interval_seconds, self._sweep, "sweep")
+        limits = self.limits
+        self._duty(limits.reregistration_check_interval_seconds, self._be_registered, "registry")
+        self._duty(limits.health_check_interval_seconds, self._keep_leases, "leases")
+        self._duty(limits.cancel_poll_seconds, self._hear_wishes, "wishes")
+        self._duty(limits.orphan_check_interval_seconds, self._sweep, "sweep")
 
     def close(self) -> None:
         """Take nothing new; have every operation saved and handed back in time. Returns at once."""
@@ -107,14 +109,20 @@ class Keeper:
         sweeps.WATCH.saw_the_database()
 
     def _say_alive(self, running: list[str]) -> None:
-        house = self.house
-        current = running[0] if running else ""
         standing = registry.heartbeat(
-            worker_id=house.worker_id, num_running=len(running), current_operation_id=current
+            worker_id=self.house.worker_id,
+            num_running=len(running),
+            current_operation_id=running[0] if running else "",
         )
         if standing is not None:
-            house.holding.is_draining = standing.is_draining
+            self.house.holding.is_draining = standing.is_draining
+
+    def _be_registered(self) -> None:
+        """Register at the start, and again when the row has vanished (a database restored)."""
+        house = self.house
+        if registry.is_known(worker_id=house.worker_id):
             return
+        running = [each.operation_id for each in house.holding.all()]
         registry.register(
             worker_id=house.worker_id,
             worker_type="celery",
@@ -125,7 +133,7 @@ class Keeper:
             capabilities=capabilities(),
             is_draining=self.closing.is_set(),
             num_running=len(running),
-            current_operation_id=current,
+            current_operation_id=running[0] if running else "",
         )
 
     def _hear_wishes(self) -> None:

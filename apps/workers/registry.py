@@ -89,6 +89,10 @@ def register(
     return get(worker_id)
 
 
+def is_known(*, worker_id: str) -> bool:
+    return Worker.objects.filter(pk=worker_id).exists()
+
+
 def get(worker_id: str) -> Worker:
     """Return the worker with its `status`. Raises WorkerNotFound."""
     worker = Worker.objects.with_status().filter(pk=worker_id).first()

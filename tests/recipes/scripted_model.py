@@ -43,7 +43,7 @@ class Scripted(nn.Module):
         return outputs
 
 
-def misbehave(what: str, outputs: torch.Tensor) -> torch.Tensor:
+def misbehave(what: str, outputs: torch.Tensor) -> torch.Tensor:  # noqa: C901 - a list
     match what:
         case "raise":
             raise ValueError("the data of this step is broken")
@@ -60,7 +60,9 @@ def misbehave(what: str, outputs: torch.Tensor) -> torch.Tensor:
         case "hang":
             time.sleep(3600)
         case "hold_gil":
-            ctypes.PyDLL(None).sleep(3600)  # as a stuck extension would, with the interpreter's lock
+            ctypes.PyDLL(None).sleep(
+                3600
+            )  # as a stuck extension would, with the interpreter's lock
         case "ignore_and_fork":
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
             subprocess.Popen(["sleep", "3600"])

@@ -23,7 +23,7 @@ RECIPE = Recipe(
     build="trainops.engines.training.recipes.digits_model:build",
     example={
         "recipe": "digits",
-        "epochs": 60,  # long enough to watch, cancel and resume
+        "epochs": 150,  # some 20 seconds: long enough to watch, cancel and resume
         "threads": 1,  # so small a network gains nothing from two, and waits where cores are busy
         "batch_size": 64,
         "learning_rate": 2e-3,

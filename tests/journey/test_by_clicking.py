@@ -1,0 +1,64 @@
+"""A person with a mouse: submit, watch, cancel, resume. Real browser, worker and training."""
+
+import os
+import re
+
+import pytest
+from playwright.sync_api import expect, sync_playwright
+
+from tests.browser.conftest import ARGUMENTS
+from tests.journey.stack import running
+
+pytestmark = [pytest.mark.journey, pytest.mark.browser, pytest.mark.slow]
+PASSWORD = "a long pass phrase"
+
+
+@pytest.fixture
+def stack(tmp_path):
+    with running(tmp_path / "var", TRAINOPS_ADMIN_PASSWORD=PASSWORD) as stack:
+        yield stack
+
+
+@pytest.fixture
+def page(stack):
+    expect.set_options(timeout=60_000)
+    with sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path="/usr/bin/chromium", args=ARGUMENTS)
+        page = browser.new_page(base_url=stack.url)
+        page.goto("/login/")
+        page.fill("input[name=username]", "admin")
+        page.fill("input[name=password]", PASSWORD)
+        page.get_by_test_id("sign-in").click()
+        yield page
+        if directory := os.environ.get("TRAINOPS_TEST_SCREENSHOTS"):
+            page.screenshot(path=f"{directory}/by-clicking.png", full_page=True)
+        browser.close()
+
+
+def test_submit_watch_cancel_resume(page, stack):
+    page.get_by_test_id("new-operation").click()
+    page.get_by_text("Handwritten digits").first.click()
+    page.get_by_label("Epochs", exact=True).fill("120")
+    page.get_by_test_id("submit").click()
+
+    page.wait_for_url(re.compile(r"/operations/op_training_"))
+    operation_id = page.url.rstrip("/").rsplit("/", 1)[1]
+    expect(page.get_by_test_id("state")).to_have_text(re.compile("Running"))
+    expect(page.get_by_test_id("place")).to_contain_text(re.compile(r"epoch ([4-9]|\d\d)"))
+
+    page.get_by_test_id("cancel").click()
+    page.get_by_test_id("confirm-cancel").click()
+    expect(page.get_by_test_id("state")).to_have_text(re.compile("Cancelled"))
+
+    page.get_by_test_id("resume").click()
+    page.get_by_test_id("confirm-resume").click()
+    expect(page.get_by_test_id("state")).to_have_text(re.compile("Completed"))
+
+    page.get_by_test_id("tab-receipt").click()
+    expect(page.get_by_test_id("receipt")).to_contain_text(re.compile("exact", re.IGNORECASE))
+    disturbed = stack.get(f"operations/{operation_id}")
+    assert disturbed["attempt"] == 2
+    undisturbed = stack.submit(**disturbed["config_given"])
+    stack.wait(undisturbed, "COMPLETED")
+    assert stack.artifacts(operation_id) == stack.artifacts(undisturbed)
+    assert stack.curve(operation_id) == stack.curve(undisturbed)
