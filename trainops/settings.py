@@ -44,6 +44,7 @@ INSTALLED_APPS = [
 MIDDLEWARE = [
     "trainops.http.middleware.ApiEnvelopeMiddleware",
     "django.middleware.security.SecurityMiddleware",
+    "apps.dashboard.csp.ContentSecurityPolicyMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
@@ -195,4 +196,5 @@ UNFOLD = {
     "SITE_URL": "/",
     "SHOW_HISTORY": False,
     "SHOW_VIEW_ON_SITE": True,
+    "SIDEBAR": {"show_search": True, "navigation": "trainops.backoffice.navigation"},
 }

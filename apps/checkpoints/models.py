@@ -1,7 +1,8 @@
 """The row of a checkpoint: the moment it exists. Its bytes are in the checkpoint storage."""
 
 from django.db import models
-from django.db.models.functions import Now
+
+from trainops.clock import DatabaseNow
 
 
 class CheckpointQuerySet(models.QuerySet["Checkpoint"]):
@@ -33,7 +34,7 @@ class Checkpoint(models.Model):
     )
     attempt = models.PositiveIntegerField()
     type = models.CharField(max_length=12, choices=Type.choices)
-    created_at = models.DateTimeField(db_default=Now())
+    created_at = models.DateTimeField(db_default=DatabaseNow())
     step = models.PositiveBigIntegerField()
     state = models.JSONField(help_text="Small and queryable; losslessly encoded.")
     artifacts_path = models.CharField(max_length=255, help_text="Directory in the storage.")

@@ -9,10 +9,10 @@ from typing import Any
 from django.conf import settings
 from django.db import transaction
 from django.db.models import Q, QuerySet, Sum
-from django.db.models.functions import Now
 
 from apps.checkpoints import storage
 from apps.checkpoints.models import Checkpoint
+from trainops.clock import DatabaseNow
 from trainops.engines.errors import CheckpointCorrupted
 from trainops.engines.manifest import verify
 
@@ -144,7 +144,7 @@ def clean_up(*, older_than_days: float | None = None, dry_run: bool = False) -> 
         settings.THRESHOLDS.checkpoint_max_age_days if older_than_days is None else older_than_days
     )
     old = Checkpoint.objects.filter(
-        created_at__lt=Now() - timedelta(days=days),
+        created_at__lt=DatabaseNow() - timedelta(days=days),
         pinned=False,
         operation__state__in=["COMPLETED", "FAILED", "CANCELLED"],
     ).exclude(type=Checkpoint.Type.FINAL)

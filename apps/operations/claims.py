@@ -10,11 +10,11 @@ from typing import Any
 from django.conf import settings
 from django.db import connection, transaction
 from django.db.models import F
-from django.db.models.functions import Now
 
 from apps.operations import restarts
 from apps.operations.lifecycle import Reason, State
 from apps.operations.models import Attempt, Operation, OperationQuerySet, seconds_from_now
+from trainops.clock import DatabaseNow
 
 
 class Fenced(Exception):
@@ -50,7 +50,7 @@ def _take(candidate: Operation, worker_id: str, host: str) -> bool:
         attempt=F("attempt") + 1,  # fences off the previous worker
         worker_id=worker_id,
         lease_expires_at=seconds_from_now(settings.THRESHOLDS.orphan_timeout_seconds),
-        progressed_at=Now(),
+        progressed_at=DatabaseNow(),
         not_before=None,
         steps_per_second=None,
         num_hints=0,
@@ -169,4 +169,4 @@ def close_attempt(
 ) -> None:
     Attempt.objects.filter(
         operation_id=operation.pk, number=operation.attempt, ended_at=None
-    ).update(ended_at=Now(), outcome=outcome, reason=reason, note=note)
+    ).update(ended_at=DatabaseNow(), outcome=outcome, reason=reason, note=note)

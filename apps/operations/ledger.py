@@ -11,12 +11,13 @@ from typing import Any
 from django.conf import settings
 from django.db import transaction
 from django.db.models import Sum
-from django.db.models.functions import Length, Now
+from django.db.models.functions import Length
 
 from apps.checkpoints import services as checkpoints
 from apps.checkpoints.models import Checkpoint
 from apps.operations.claims import Fenced
 from apps.operations.models import Attempt, LogChunk, MetricPoint, Operation
+from trainops.clock import DatabaseNow
 
 FLUSH_SECONDS = 0.5
 MAX_POINTS = 50_000  # kept while the database is away; beyond it the child is not listened to
@@ -150,7 +151,7 @@ class Ledger:
             self._attempt(timings=attempt.timings | seconds)
 
     def _write(self) -> None:
-        moved = {"progressed_at": Now()} if self._moved else {}
+        moved = {"progressed_at": DatabaseNow()} if self._moved else {}
         self._require_ownership(metrics=self.metrics, **self.fields, **moved)
         if "step" in self.fields:
             self._attempt(to_step=self.fields["step"])

@@ -6,7 +6,7 @@ from typing import Any, Self
 from django.conf import settings
 from django.db import models, transaction
 from django.db.models import Q
-from django.db.models.functions import Coalesce, Now
+from django.db.models.functions import Coalesce
 
 from apps.operations.lifecycle import (
     ACTIVE,
@@ -16,12 +16,13 @@ from apps.operations.lifecycle import (
     State,
     sources_of,
 )
+from trainops.clock import DatabaseNow
 
 
 def seconds_from_now(seconds: float) -> Any:
     """Return an expression for a moment on the database's clock, the only one that is trusted."""
     return models.ExpressionWrapper(
-        Now() + timedelta(seconds=seconds), output_field=models.DateTimeField()
+        DatabaseNow() + timedelta(seconds=seconds), output_field=models.DateTimeField()
     )
 
 
@@ -35,14 +36,14 @@ class OperationQuerySet(models.QuerySet["Operation"]):
 
     def due(self) -> Self:
         """Waiting, and not held back by a pause before a restart."""
-        return self.waiting().filter(Q(not_before=None) | Q(not_before__lte=Now()))
+        return self.waiting().filter(Q(not_before=None) | Q(not_before__lte=DatabaseNow()))
 
     def active(self) -> Self:
         return self.filter(state__in=ACTIVE)
 
     def silent(self) -> Self:
         """RUNNING, but the lease has run out: no worker claims it."""
-        return self.filter(state=State.RUNNING, lease_expires_at__lt=Now())
+        return self.filter(state=State.RUNNING, lease_expires_at__lt=DatabaseNow())
 
     def move(self, to: State, *, actor: str, note: str = "", **fields: Any) -> bool:
         """Move the one operation in this queryset to `to`, with its event; False if it may not.
@@ -64,17 +65,21 @@ class OperationQuerySet(models.QuerySet["Operation"]):
 def _stamps(to: State) -> dict[str, Any]:
     """Return the timestamps that belong to a state, so that no caller can forget one."""
     if to is State.RUNNING:
-        return {"started_at": Coalesce("started_at", Now()), "finished_at": None, "reason": ""}
+        return {
+            "started_at": Coalesce("started_at", DatabaseNow()),
+            "finished_at": None,
+            "reason": "",
+        }
     if to in FINISHED:
         return {
-            "finished_at": Now(),
+            "finished_at": DatabaseNow(),
             "lease_expires_at": None,
             "worker_id": "",
             "not_before": None,
             "stop_requested": "",
         }
     return {
-        "queued_at": Now(),
+        "queued_at": DatabaseNow(),
         "finished_at": None,
         "lease_expires_at": None,
         "worker_id": "",
@@ -133,8 +138,8 @@ class Operation(models.Model):
     progressed_at = models.DateTimeField(null=True, blank=True)
     metrics = models.JSONField(default=dict, blank=True, help_text="The newest value of each.")
 
-    created_at = models.DateTimeField(db_default=Now())
-    queued_at = models.DateTimeField(db_default=Now())
+    created_at = models.DateTimeField(db_default=DatabaseNow())
+    queued_at = models.DateTimeField(db_default=DatabaseNow())
     started_at = models.DateTimeField(null=True, blank=True)
     finished_at = models.DateTimeField(null=True, blank=True)
 
@@ -267,7 +272,7 @@ class Attempt(models.Model):
     host = models.CharField(max_length=120, blank=True)
     pid = models.PositiveIntegerField(null=True, blank=True)
     device = models.CharField(max_length=64, blank=True)
-    started_at = models.DateTimeField(db_default=Now())
+    started_at = models.DateTimeField(db_default=DatabaseNow())
     ended_at = models.DateTimeField(null=True, blank=True)
     outcome = models.CharField(max_length=10, choices=Outcome.choices, default=Outcome.RUNNING)
     reason = models.CharField(max_length=24, choices=Reason.choices, blank=True)
@@ -291,7 +296,7 @@ class Event(models.Model):
     """One thing that happened to an operation: what, when, by whom, why. Never changed."""
 
     operation = models.ForeignKey(Operation, models.CASCADE, related_name="events")
-    at = models.DateTimeField(db_default=Now())
+    at = models.DateTimeField(db_default=DatabaseNow())
     what = models.CharField(max_length=32)
     actor = models.CharField(max_length=150, help_text="A person, a worker, beat.")
     note = models.TextField(blank=True)
@@ -346,7 +351,7 @@ class LogChunk(models.Model):
 
     operation = models.ForeignKey(Operation, models.CASCADE, related_name="log_chunks")
     attempt = models.PositiveIntegerField()
-    at = models.DateTimeField(db_default=Now())
+    at = models.DateTimeField(db_default=DatabaseNow())
     text = models.TextField()
 
     class Meta:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
 from django.db import IntegrityError, transaction
-from django.db.models.functions import Now
 from django.utils import timezone
 
 from apps.checkpoints import services as checkpoints
@@ -20,6 +19,7 @@ from apps.operations.dispatch import dispatch
 from apps.operations.errors import CheckpointNotFound, NotAllowed, OperationNotFound
 from apps.operations.lifecycle import ACTIVE, RESUMABLE, WAITING, Reason, State
 from apps.operations.models import DatasetUse, Operation, Tag
+from trainops.clock import DatabaseNow
 from trainops.engines.config import OperationConfig
 from trainops.engines.errors import ConfigError
 from trainops.engines.registry import ENGINES
@@ -124,7 +124,9 @@ def _stop(operation_id: str, actor: "User", how: Operation.Stop, reason: Reason)
             asked = asked.filter(stop_requested="")
         else:
             asked = asked.exclude(stop_requested=Operation.Stop.KILL)
-        if asked.update(stop_requested=how, stop_requested_at=Now(), stop_requested_by=name):
+        if asked.update(
+            stop_requested=how, stop_requested_at=DatabaseNow(), stop_requested_by=name
+        ):
             operation.record(f"{how.upper()}_REQUESTED", actor=name)
             return get(operation_id)
     raise _cannot_stop(get(operation_id), how)
@@ -156,23 +158,27 @@ def resume(*, operation_id: str, actor: "User", checkpoint_id: str = "") -> Resu
     _require_resumable(operation)
     checkpoint, skipped = _first_healthy(operation, checkpoint_id)
     note = f"from the {checkpoint}" + "".join(f"; {problem}" for problem in skipped)
-    moved = operation.row.filter(state__in=RESUMABLE).move(
-        State.RESUMING,
-        actor=_name(actor),
-        note=note,
-        reason=Reason.NONE,
-        error=None,
-        not_before=None,
-        restarts_used=0,
-        resume_from=checkpoint_id,
-        step=checkpoint.step,
-    )
-    if not moved:
-        _require_resumable(get(operation_id))
-        raise NotAllowed(
-            "OPERATION_NOT_RESUMABLE", "Somebody else changed it meanwhile; look again."
+    with transaction.atomic():
+        moved = operation.row.filter(state__in=RESUMABLE).move(
+            State.RESUMING,
+            actor=_name(actor),
+            note=note,
+            reason=Reason.NONE,
+            error=None,
+            not_before=None,
+            restarts_used=0,
+            resume_from=checkpoint_id,
+            step=checkpoint.step,
         )
-    transaction.on_commit(partial(dispatch, operation_id))
+        if not moved:
+            _require_resumable(get(operation_id))
+            raise NotAllowed(
+                "OPERATION_NOT_RESUMABLE", "Somebody else changed it meanwhile; look again."
+            )
+        # Deleting locks the same row: it was before, and is seen here, or it is refused.
+        if not Checkpoint.objects.filter(pk=checkpoint.pk).exists():
+            raise CheckpointNotFound(operation_id, checkpoint_id)
+        transaction.on_commit(partial(dispatch, operation_id))
     return Resumption(
         get(operation_id),
         checkpoint,
@@ -247,24 +253,28 @@ def delete_checkpoints(
     *, operation_id: str, actor: "User", checkpoint_id: str = ""
 ) -> checkpoints.Freed:
     """Delete one checkpoint of an operation, or all; refused while it runs."""
-    operation = get(operation_id)
-    if operation.state in ACTIVE:
-        raise NotAllowed(
-            "OPERATION_ACTIVE",
-            f"It is {operation.state}: its checkpoints are in use.",
-            current_status=operation.state,
+    with transaction.atomic():
+        # The lock makes a resume wait: it finds its checkpoint gone, or this finds it resumed.
+        operation = Operation.objects.select_for_update().filter(pk=operation_id).first()
+        if operation is None:
+            raise OperationNotFound(operation_id)
+        if operation.state in ACTIVE:
+            raise NotAllowed(
+                "OPERATION_ACTIVE",
+                f"It is {operation.state}: its checkpoints are in use.",
+                current_status=operation.state,
+            )
+        chosen = Checkpoint.objects.filter(operation_id=operation_id)
+        if checkpoint_id:
+            chosen = chosen.filter(pk=checkpoint_id)
+            if not chosen.exists():
+                raise CheckpointNotFound(operation_id, checkpoint_id)
+        freed = checkpoints.delete(chosen)
+        operation.record(
+            "CHECKPOINTS_DELETED",
+            actor=_name(actor),
+            note=f"{freed.num_checkpoints} checkpoints, {freed.freed_bytes} bytes",
         )
-    chosen = Checkpoint.objects.filter(operation_id=operation_id)
-    if checkpoint_id:
-        chosen = chosen.filter(pk=checkpoint_id)
-        if not chosen.exists():
-            raise CheckpointNotFound(operation_id, checkpoint_id)
-    freed = checkpoints.delete(chosen)
-    operation.record(
-        "CHECKPOINTS_DELETED",
-        actor=_name(actor),
-        note=f"{freed.num_checkpoints} checkpoints, {freed.freed_bytes} bytes",
-    )
     return freed
 
 

@@ -7,12 +7,12 @@ from datetime import timedelta
 
 from django.conf import settings
 from django.db.models import ExpressionWrapper, F, Q, fields
-from django.db.models.functions import Now
 
 from apps.operations import claims
 from apps.operations.dispatch import dispatch
 from apps.operations.lifecycle import Reason
 from apps.operations.models import Attempt, Operation
+from trainops.clock import DatabaseNow
 from trainops.engines.wire import now
 
 logger = logging.getLogger(__name__)
@@ -77,8 +77,8 @@ def recover_lost(*, actor: str) -> int:
 
 def send_hints(*, at_most: int = MAX_HINTS) -> int:
     """Send the messages again that may have been lost, at growing intervals."""
-    age = ExpressionWrapper(Now() - F("hinted_at"), output_field=fields.DurationField())
-    due = Q(hinted_at=None, queued_at__lt=Now() - timedelta(seconds=HINT_SECONDS[0]))
+    age = ExpressionWrapper(DatabaseNow() - F("hinted_at"), output_field=fields.DurationField())
+    due = Q(hinted_at=None, queued_at__lt=DatabaseNow() - timedelta(seconds=HINT_SECONDS[0]))
     for num_hints, seconds in enumerate(HINT_SECONDS):
         is_last = num_hints == len(HINT_SECONDS) - 1
         sent = Q(num_hints__gte=num_hints) if is_last else Q(num_hints=num_hints)
@@ -87,7 +87,9 @@ def send_hints(*, at_most: int = MAX_HINTS) -> int:
         Operation.objects.due().annotate(age=age).filter(due).order_by("-priority", "queued_at")
     )
     ids = list(waiting.values_list("pk", flat=True)[:at_most])
-    Operation.objects.filter(pk__in=ids).update(hinted_at=Now(), num_hints=F("num_hints") + 1)
+    Operation.objects.filter(pk__in=ids).update(
+        hinted_at=DatabaseNow(), num_hints=F("num_hints") + 1
+    )
     for operation_id in ids:
         dispatch(operation_id)
     return len(ids)

@@ -9,7 +9,7 @@ from django.http.response import HttpResponseBase
 
 from apps.workers import registry
 from apps.workers.models import Worker
-from trainops.backoffice import LooksOnlyAdmin, button, column
+from trainops.backoffice import LooksOnlyAdmin, button, column, id_in
 from trainops.http.roles import Role, has_role
 
 COLOURS = {
@@ -70,10 +70,10 @@ class WorkerAdmin(LooksOnlyAdmin):
         self, request: HttpRequest, object_id: str, *, is_draining: bool
     ) -> HttpResponseBase:
         def done() -> str:
-            registry.drain(worker_id=object_id, is_draining=is_draining)
-            return f"{object_id} {'is draining' if is_draining else 'takes work again'}."
+            registry.drain(worker_id=id_in(object_id), is_draining=is_draining)
+            return f"{id_in(object_id)} {'is draining' if is_draining else 'takes work again'}."
 
-        return self.carried_out(request, self.address_of(object_id), done)
+        return self.carried_out(request, self.address_of(id_in(object_id)), done)
 
     def has_drain_permission(self, request: HttpRequest, object_id: Any = None) -> bool:
         return _may(request, object_id, is_draining=False)
@@ -83,5 +83,5 @@ class WorkerAdmin(LooksOnlyAdmin):
 
 
 def _may(request: HttpRequest, object_id: Any, *, is_draining: bool) -> bool:
-    known = Worker.objects.filter(pk=str(object_id), is_draining=is_draining)
+    known = Worker.objects.filter(pk=id_in(object_id), is_draining=is_draining)
     return has_role(request.user, Role.ADMIN) and known.exists()

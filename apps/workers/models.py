@@ -5,14 +5,17 @@ from datetime import timedelta
 from django.conf import settings
 from django.db import models
 from django.db.models import Case, ExpressionWrapper, F, Q, Value, When
-from django.db.models.functions import Now
+
+from trainops.clock import DatabaseNow
 
 
 class WorkerQuerySet(models.QuerySet["Worker"]):
     def with_status(self) -> "WorkerQuerySet":
         """Annotate `status`, judged by the database's clock."""
         limits = settings.THRESHOLDS
-        age = ExpressionWrapper(Now() - F("heartbeat_at"), output_field=models.DurationField())
+        age = ExpressionWrapper(
+            DatabaseNow() - F("heartbeat_at"), output_field=models.DurationField()
+        )
         return self.annotate(silence=age).annotate(
             status=Case(
                 When(
@@ -50,8 +53,8 @@ class Worker(models.Model):
     capabilities = models.JSONField(default=dict)
     current_operation_id = models.CharField(max_length=64, blank=True)
     is_draining = models.BooleanField(default=False)
-    registered_at = models.DateTimeField(db_default=Now())
-    heartbeat_at = models.DateTimeField(db_default=Now())
+    registered_at = models.DateTimeField(db_default=DatabaseNow())
+    heartbeat_at = models.DateTimeField(db_default=DatabaseNow())
     last_error = models.TextField(blank=True)
 
     objects = WorkerQuerySet.as_manager()

@@ -12,12 +12,12 @@ from typing import Any
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models.functions import Now
 
 from apps.operations import claims
 from apps.operations.lifecycle import Reason, State
 from apps.operations.models import Attempt, Operation, seconds_from_now
 from apps.workers.models import Worker
+from trainops.clock import DatabaseNow
 from trainops.errors import Refusal
 
 logger = logging.getLogger(__name__)
@@ -80,7 +80,7 @@ def register(
         "capabilities": dict(capabilities or {}),
         "num_running": num_running,
         "current_operation_id": current_operation_id,
-        "heartbeat_at": Now(),
+        "heartbeat_at": DatabaseNow(),
         **({"is_draining": True} if is_draining else {}),
     }
     _, is_new = Worker.objects.update_or_create(worker_id=worker_id, defaults=told)
@@ -110,7 +110,9 @@ def heartbeat(
     """
     known = Worker.objects.filter(pk=worker_id)
     if not known.update(
-        heartbeat_at=Now(), num_running=num_running, current_operation_id=current_operation_id
+        heartbeat_at=DatabaseNow(),
+        num_running=num_running,
+        current_operation_id=current_operation_id,
     ):
         return None
     is_draining = known.values_list("is_draining", flat=True).first()

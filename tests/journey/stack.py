@@ -124,7 +124,7 @@ def _command(process: psutil.Process) -> list[str]:
 
 
 @contextmanager
-def running(data_dir: Path, *, workers: int = 1, **environment: str) -> Iterator[Stack]:
+def running(data_dir: Path, *options: str, workers: int = 1, **environment: str) -> Iterator[Stack]:
     """Yield a stack that has come up; on the way out it is stopped, and nothing is left of it."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -132,7 +132,7 @@ def running(data_dir: Path, *, workers: int = 1, **environment: str) -> Iterator
     env = os.environ | {f"TRAINOPS_{name}": value for name, value in QUICK.items()} | environment
     env.pop("DJANGO_SETTINGS_MODULE", None)
     command = [sys.executable, "-m", "trainops", "up", "--no-install", "--port", str(port)]
-    command += ["--data-dir", str(data_dir), "--workers", str(workers)]
+    command += ["--data-dir", str(data_dir), "--workers", str(workers), *options]
     with (data_dir.parent / "up.log").open("wb") as log:
         process = subprocess.Popen(command, cwd=ROOT, env=env, stdout=log, stderr=log)
     stack = Stack(data_dir, port, process)

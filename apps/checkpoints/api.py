@@ -1,0 +1,82 @@
+"""The doors for the store as a whole: what there is, and cleaning up.
+
+What changes one operation's checkpoints asks that operation first; those doors are in
+`apps.operations.api.checkpoints`.
+"""
+
+from datetime import timedelta
+from typing import Any
+
+from django.db.models import Q
+from drf_spectacular.utils import extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from apps.checkpoints import services
+from apps.checkpoints.models import Checkpoint
+from apps.checkpoints.serializers import (
+    CheckpointQuery,
+    CheckpointSerializer,
+    CleanUpRequestSerializer,
+    CleanUpSerializer,
+    described,
+    rows_of,
+)
+from trainops.clock import DatabaseNow
+from trainops.http.asking import body_of, query_of
+from trainops.http.pagination import NewestFirstCounted
+from trainops.http.permissions import IsAdmin
+
+
+class CheckpointsView(APIView):
+    pagination_class = NewestFirstCounted
+    ordering_fields = ("step", "artifacts_size_bytes")
+
+    @extend_schema(
+        operation_id="checkpoints_list",
+        parameters=[CheckpointQuery],
+        responses=CheckpointSerializer(many=True),
+    )
+    def get(self, request: Request) -> Response:
+        """A page of checkpoints, newest first, and how many there are."""
+        query = query_of(request, CheckpointQuery, is_paged=True)
+        rows = rows_of(Checkpoint.objects.filter(_wanted(query)))
+        paginator = NewestFirstCounted()
+        page = paginator.paginate_queryset(rows, request, self)
+        return paginator.get_paginated_response([described(row) for row in page])
+
+
+class CleanUpView(APIView):
+    permission_classes = (IsAdmin,)
+
+    @extend_schema(
+        operation_id="checkpoints_cleanup",
+        request=CleanUpRequestSerializer,
+        responses=CleanUpSerializer,
+    )
+    def post(self, request: Request) -> Response:
+        """Delete old checkpoints of operations that are not active, and files nobody owns."""
+        wanted = body_of(request, CleanUpRequestSerializer)
+        freed = services.clean_up(**wanted)
+        verb = "Would delete" if wanted["dry_run"] else "Deleted"
+        return Response(
+            {
+                "message": f"{verb} {freed.num_checkpoints} checkpoints and {freed.num_unowned} "
+                f"unowned directories: {freed.freed_bytes} bytes.",
+                "dry_run": wanted["dry_run"],
+                "num_checkpoints": freed.num_checkpoints,
+                "num_unowned": freed.num_unowned,
+                "freed_bytes": freed.freed_bytes,
+            }
+        )
+
+
+def _wanted(query: dict[str, Any]) -> Q:
+    wanted = Q()
+    for name in ("operation_id", "type", "health", "pinned"):
+        if query.get(name) is not None:
+            wanted &= Q(**{name: query[name]})
+    if (days := query.get("older_than_days")) is not None:
+        wanted &= Q(created_at__lt=DatabaseNow() - timedelta(days=days))
+    return wanted

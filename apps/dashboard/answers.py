@@ -1,0 +1,41 @@
+"""What a button gets back: a line for a toast where a script asked, else the page again."""
+
+from collections.abc import Sequence
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
+from django.utils.http import url_has_allowed_host_and_scheme
+
+from apps.dashboard.gate import is_fetch
+from trainops.errors import Refusal
+
+LEVELS = {"success": messages.SUCCESS, "warning": messages.WARNING, "error": messages.ERROR}
+
+
+def say(
+    request: HttpRequest,
+    message: str,
+    *,
+    level: str = "success",
+    details: Sequence[str] = (),
+    to: str = "/",
+    status: int = 200,
+    leave: bool = False,
+) -> HttpResponse:
+    """Answer a POST. `leave`: the page that asked is gone or must change, so go to `to`."""
+    if is_fetch(request) and not leave:
+        body = {"level": level, "message": message, "details": list(details)}
+        return JsonResponse(body, status=status)
+    messages.add_message(request, LEVELS[level], " ".join([message, *details]))
+    if is_fetch(request):
+        return JsonResponse({"go": _safe(request, to)})
+    return HttpResponseRedirect(_safe(request, to))
+
+
+def refuse(request: HttpRequest, refusal: Refusal, *, to: str = "/") -> HttpResponse:
+    return say(request, refusal.message, level="error", to=to, status=refusal.status)
+
+
+def _safe(request: HttpRequest, to: str) -> str:
+    is_ours = url_has_allowed_host_and_scheme(to, allowed_hosts={request.get_host()})
+    return to if is_ours else "/"

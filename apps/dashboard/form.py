@@ -1,0 +1,144 @@
+"""The form of a new operation: a recipe's fields with their texts, and what they mean."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from django.http import QueryDict
+
+from apps.dashboard.fields import COLUMN, COLUMNS, NOTHING, Field, at, fields_of, put
+from apps.datasets.models import Dataset
+from trainops.engines.recipes import Recipe, recipes
+from trainops.engines.registry import ENGINES
+
+PARAMETERS = "parameters."
+PREFIX = "config."  # of the inputs' names, apart from the operation's own (name, tags, priority)
+ALWAYS_BASIC = ("epochs", "batch_size", "learning_rate")
+HIDDEN = ("recipe", "parameters")  # the recipe is chosen above; its parameters are the fields
+
+
+@dataclass
+class Form:
+    """A recipe's form. Made from a config (an example, a clone) or from what was posted."""
+
+    recipe: Recipe
+    config: Mapping[str, Any]
+    posted: QueryDict | None = None
+    errors: Mapping[str, str] | None = None
+
+    @cached_property
+    def datasets(self) -> list[Dataset]:
+        needs_one = any(field.kind == "dataset" for field in self._blank)
+        columns = ("id", "name", "num_rows", "columns")
+        return list(Dataset.objects.only(*columns)[:200]) if needs_one else []
+
+    @cached_property
+    def fields(self) -> list[Field]:
+        return [self._filled(field) for field in self._blank]
+
+    @property
+    def parameters(self) -> list[Field]:
+        return [field for field in self.fields if field.path.startswith(PARAMETERS)]
+
+    @property
+    def basic(self) -> list[Field]:
+        """What is shown at once: plain fields first, then those of groups."""
+        own = (f for f in self.fields if f.is_basic and not f.path.startswith(PARAMETERS))
+        return sorted(own, key=lambda field: bool(field.group))
+
+    @property
+    def advanced(self) -> dict[str, list[Field]]:
+        """The folded fields by group, in the order of the schema."""
+        groups: dict[str, list[Field]] = {}
+        for field in self.fields:
+            if not field.is_basic and not field.path.startswith(PARAMETERS):
+                groups.setdefault(field.group or "Training", []).append(field)
+        return groups
+
+    @property
+    def has_advanced_errors(self) -> bool:
+        return any(field.error for fields in self.advanced.values() for field in fields)
+
+    @property
+    def unplaced_errors(self) -> dict[str, str]:
+        """Problems that no field shows; they stand above the form."""
+        shown = {field.path for field in self.fields} | {"name", "tags", "priority"}
+        return {path: why for path, why in (self.errors or {}).items() if path not in shown}
+
+    @property
+    def columns(self) -> list[Mapping[str, Any]]:
+        """The columns of the chosen dataset."""
+        chosen = {field.text for field in self.fields if field.kind == "dataset"}
+        found = (dataset.columns for dataset in self.datasets if dataset.pk in chosen)
+        return next(found, [])
+
+    def to_config(self) -> dict[str, Any]:
+        """Return what was posted, without what is the default anyway."""
+        config: dict[str, Any] = {"recipe": self.recipe.name}
+        for field in self._blank:
+            value = field.value(self._given(field))
+            if value is not NOTHING and value != field.default:
+                put(config, field.path, value)
+        return config
+
+    @cached_property
+    def _blank(self) -> list[Field]:
+        engine = fields_of(ENGINES[self.recipe.kind].json_schema())
+        shown = [field for field in engine if field.path not in HIDDEN]
+        parameters = fields_of(self.recipe.json_schema(), PARAMETERS)
+        return [self._placed(field) for field in (*parameters, *shown)]
+
+    def _placed(self, field: Field) -> Field:
+        """Mark what is shown at once: what the recipe's example sets, and the usual three."""
+        is_basic = field.path in ALWAYS_BASIC or at(self.recipe.example, field.path) is not NOTHING
+        if is_basic and field.group:  # it stands apart from its group, so it says whose it is
+            label = f"{field.group}: {field.label.lower()}"
+            return replace(field, is_basic=True, label=label)
+        return replace(field, is_basic=is_basic)
+
+    def _filled(self, field: Field) -> Field:
+        error = (self.errors or {}).get(field.path) or self._inner_error(field)
+        if self.posted is not None:
+            return replace(field, text=_as_typed(field, self._given(field)), error=error)
+        value = at(self.config, field.path)
+        filled = field.with_value(field.default if value is NOTHING else value)
+        if field.kind == "dataset" and filled.text not in {d.pk for d in self.datasets}:
+            return replace(filled, text="")
+        if field.kind in (COLUMN, COLUMNS) and not self._knows_dataset():
+            return replace(filled, text=[] if field.kind == COLUMNS else "")
+        return replace(filled, text=_joined(filled), error=error)
+
+    def _knows_dataset(self) -> bool:
+        chosen = at(self.config, f"{PARAMETERS}dataset")
+        return any(dataset.pk == chosen for dataset in self.datasets)
+
+    def _inner_error(self, field: Field) -> str:
+        """A problem of one element of a list is a problem of the list."""
+        inner = (
+            f"{path.removeprefix(field.path + '.')}: {why}"
+            for path, why in (self.errors or {}).items()
+            if path.startswith(f"{field.path}.")
+        )
+        return "; ".join(inner)
+
+    def _given(self, field: Field) -> list[str]:
+        return self.posted.getlist(PREFIX + field.path) if self.posted is not None else []
+
+
+def _joined(field: Field) -> Any:
+    return ", ".join(field.text) if field.kind == "list" and field.text else field.text
+
+
+def _as_typed(field: Field, given: Sequence[str]) -> Any:
+    if field.kind == "switch":
+        return bool(given)
+    if field.kind == COLUMNS:
+        return list(given)
+    return given[0] if given else ""
+
+
+def choose(name: str) -> Recipe | None:
+    """Return the recipe of that name, else the first one there is."""
+    known = recipes()
+    return known.get(name) or next(iter(known.values()), None)

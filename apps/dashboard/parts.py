@@ -1,0 +1,285 @@
+"""The operation page, in parts that are drawn alike at first and whenever they change."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
+
+from django.db.models import Max, Min
+from django.template.loader import render_to_string
+from django.utils import timezone
+from django.utils.safestring import SafeString
+
+from apps.checkpoints.models import Checkpoint
+from apps.dashboard import standing, words
+from apps.dashboard.rows import digest, heartbeat_at
+from apps.operations import access, services
+from apps.operations.lifecycle import Reason, State
+from apps.operations.models import Attempt, Event, MetricPoint, Operation
+
+MAX_EVENTS = 100
+LAST_LINES = 15
+CHECKPOINT_COLOURS = {
+    "periodic": "blue",
+    "final": "green",
+    "cancellation": "orange",
+    "failure": "red",
+    "shutdown": "azure",
+}
+OUTCOME_COLOURS = {
+    "running": "blue",
+    "completed": "green",
+    "cancelled": "orange",
+    "failed": "red",
+    "preempted": "azure",
+    "lost": "red",
+}
+PARTS = (
+    "header", "standing", "progress", "stats", "error",
+    "attempts", "checkpoints", "events", "files", "receipt",
+)  # fmt: skip
+
+
+@dataclass
+class Subject:
+    """An operation with what its page shows of it; each part is asked for once, if at all."""
+
+    operation: Operation
+    user: Any
+
+    @cached_property
+    def attempts(self) -> list[Attempt]:
+        return list(self.operation.attempts.all())
+
+    @cached_property
+    def checkpoints(self) -> list[Checkpoint]:
+        """Newest first, without their states where those are long."""
+        rows = Checkpoint.objects.filter(operation_id=self.operation.pk)
+        return list(rows.newest_first())
+
+    @cached_property
+    def events(self) -> list[Event]:
+        return list(self.operation.events.all()[: MAX_EVENTS + 1])
+
+    @cached_property
+    def newest(self) -> Checkpoint | None:
+        healthy = (c for c in self.checkpoints if c.health == Checkpoint.Health.HEALTHY)
+        return next(healthy, None)
+
+    @cached_property
+    def actions(self) -> list[str]:
+        self.operation.has_checkpoint = self.newest is not None  # type: ignore[attr-defined]
+        return access.allowed_actions(self.operation, self.user)
+
+    @property
+    def may_change(self) -> bool:
+        return access.may_change(self.operation.owner_id, self.user)
+
+    def position(self, checkpoint: Checkpoint) -> str:
+        return services.position(checkpoint, self.operation)
+
+
+def draw(subject: Subject) -> dict[str, tuple[SafeString, str]]:
+    """Return every part's HTML and its digest, by name."""
+    drawn = {}
+    for name in PARTS:
+        context = {"operation": subject.operation, "subject": subject, **CONTEXTS[name](subject)}
+        html = render_to_string(f"dashboard/operation/{name}.html", context)
+        drawn[name] = html, digest(html)
+    return drawn
+
+
+def _header(subject: Subject) -> Mapping[str, Any]:
+    return {
+        "actions": subject.actions,
+        "may_submit": access.may_create(subject.user),
+        "tags": list(subject.operation.tags.all()),
+        "kind": services.kind_label(subject.operation),
+    }
+
+
+def _standing(subject: Subject) -> Mapping[str, Any]:
+    return {"standing": standing.of(subject.operation, subject.newest)}
+
+
+def _progress(subject: Subject) -> Mapping[str, Any]:
+    operation = subject.operation
+    _, colour = words.badge(operation.state, operation.stop_requested)
+    is_running = operation.state == State.RUNNING
+    return {
+        "colour": colour,
+        "percent": min(100.0, operation.percent),
+        "eta": operation.eta_seconds,
+        "rate": words.rate(operation.steps_per_second, operation.unit) if is_running else "",
+        "heartbeat_at": heartbeat_at(operation.lease_expires_at) if is_running else None,
+        "marks": _marks(subject),
+        "legend": sorted({(c.type, CHECKPOINT_COLOURS[c.type]) for c in subject.checkpoints}),
+    }
+
+
+def _marks(subject: Subject) -> list[dict[str, Any]]:
+    """Return where on the line each checkpoint stands; labels that would touch are left out."""
+    total = subject.operation.total_steps or max((c.step for c in subject.checkpoints), default=1)
+    marks: list[dict[str, Any]] = []
+    labelled = -100.0
+    for checkpoint in reversed(subject.checkpoints):
+        # 1..99: a circle at the very end would be cut in half
+        x = 1 + 98 * min(1.0, checkpoint.step / max(1, total))
+        is_labelled = x - labelled >= 5
+        labelled = x if is_labelled else labelled
+        marks.append(
+            {
+                "x": f"{x:.2f}%",
+                "colour": CHECKPOINT_COLOURS[checkpoint.type],
+                "checkpoint": checkpoint,
+                "position": subject.position(checkpoint),
+                "label": subject.position(checkpoint).rpartition(" ")[2] if is_labelled else "",
+            }
+        )
+    return marks
+
+
+def _stats(subject: Subject) -> Mapping[str, Any]:
+    operation = subject.operation
+    monitor = operation.config.get("monitor", "")
+    spent, running_since = _time_spent(subject.attempts)
+    resumes = max(0, len(subject.attempts) - 1)
+    return {
+        "monitor": monitor,
+        "best": _best(operation, monitor),
+        "newest_loss": _newest_loss(operation.metrics),
+        "spent": spent,
+        "spent_from": running_since - timedelta(seconds=spent) if running_since else None,
+        "num_resumes": resumes,
+        "steps_again": _steps_again(subject.attempts),
+    }
+
+
+def _best(operation: Operation, monitor: str) -> Mapping[str, Any] | None:
+    points = MetricPoint.objects.filter(
+        operation_id=operation.pk, name=monitor, retired_by=None, value__isnull=False
+    )
+    extreme = Max("value") if operation.config.get("mode") == "max" else Min("value")
+    value = points.aggregate(best=extreme)["best"]
+    if value is None:
+        return None
+    return {"value": value, "step": points.filter(value=value).aggregate(at=Min("step"))["at"]}
+
+
+def _newest_loss(metrics: Mapping[str, Any]) -> tuple[str, Any] | None:
+    names = ["train_loss", *(name for name in metrics if "loss" in name), *metrics]
+    return next(((name, metrics[name]) for name in names if name in metrics), None)
+
+
+def _time_spent(attempts: Sequence[Attempt]) -> tuple[float, Any]:
+    """Return the seconds of all ended attempts, and since when one runs (or None)."""
+    ended = sum((a.ended_at - a.started_at).total_seconds() for a in attempts if a.ended_at)
+    running = (a.started_at for a in attempts if a.ended_at is None)
+    return ended, next(running, None)
+
+
+def _steps_again(attempts: Sequence[Attempt]) -> int:
+    """Return how many steps were run more than once, because they were not saved."""
+    oldest_first = sorted(attempts, key=lambda attempt: attempt.number)
+    pairs = pairwise(oldest_first)
+    return sum(max(0, a.to_step - b.from_step) for a, b in pairs if b.from_step is not None)
+
+
+def _error(subject: Subject) -> Mapping[str, Any]:
+    operation = subject.operation
+    if operation.state != State.FAILED:  # after a resume the mark of the crash goes away
+        return {"error": None}
+    chunks = operation.log_chunks.filter(attempt=operation.attempt).order_by("-id")[:5]
+    text = "".join(chunk.text for chunk in reversed(chunks))
+    return {
+        "error": operation.error or {"code": operation.reason, "message": ""},
+        "meaning": Reason(operation.reason).label,
+        "last_lines": "\n".join(text.splitlines()[-LAST_LINES:]),
+    }
+
+
+def _attempts(subject: Subject) -> Mapping[str, Any]:
+    return {
+        "attempts": [
+            {
+                "row": attempt,
+                "colour": OUTCOME_COLOURS[attempt.outcome],
+                "ended": Reason(attempt.reason).label or attempt.outcome,
+                "seconds": _seconds(attempt),
+                "timings": sorted(attempt.timings.items()),
+            }
+            for attempt in subject.attempts
+        ]
+    }
+
+
+def _seconds(attempt: Attempt) -> float | None:
+    if attempt.ended_at is None:
+        return None
+    return (attempt.ended_at - attempt.started_at).total_seconds()
+
+
+def _checkpoints(subject: Subject) -> Mapping[str, Any]:
+    return {
+        "checkpoints": [
+            {
+                "row": checkpoint,
+                "colour": CHECKPOINT_COLOURS[checkpoint.type],
+                "position": subject.position(checkpoint),
+            }
+            for checkpoint in subject.checkpoints
+        ],
+        "total_bytes": sum(c.artifacts_size_bytes for c in subject.checkpoints),
+        "may_resume": "resume" in subject.actions,
+        "may_delete": subject.may_change and subject.operation.is_finished,
+    }
+
+
+def _events(subject: Subject) -> Mapping[str, Any]:
+    return {"events": subject.events[:MAX_EVENTS], "has_more": len(subject.events) > MAX_EVENTS}
+
+
+def _files(subject: Subject) -> Mapping[str, Any]:
+    """The result's files where it completed, else those of the best and the newest checkpoint."""
+    wanted = [c for c in subject.checkpoints if c.type == Checkpoint.Type.FINAL] or [
+        c for c in subject.checkpoints if c.is_best or c == subject.newest
+    ]
+    return {
+        "sources": [(checkpoint, subject.position(checkpoint)) for checkpoint in wanted],
+        "result": subject.operation.result,
+    }
+
+
+def _receipt(subject: Subject) -> Mapping[str, Any]:
+    resumed = [a for a in subject.attempts if a.receipt and a.receipt.get("checkpoint")]
+    return {"receipts": [(attempt, _request(subject, attempt)) for attempt in resumed]}
+
+
+def _request(subject: Subject, attempt: Attempt) -> Event | None:
+    """Return who asked for an attempt, and why: the newest RESUMING before it started."""
+    asked = (e for e in subject.events if e.what == State.RESUMING and e.at <= attempt.started_at)
+    return next(asked, None)
+
+
+CONTEXTS = {
+    "header": _header,
+    "standing": _standing,
+    "progress": _progress,
+    "stats": _stats,
+    "error": _error,
+    "attempts": _attempts,
+    "checkpoints": _checkpoints,
+    "events": _events,
+    "files": _files,
+    "receipt": _receipt,
+}
+
+
+def is_settled(operation: Operation) -> bool:
+    """Whether nothing will change by itself any more, so that the page may stop asking."""
+    return operation.is_finished and (
+        operation.finished_at is None
+        or timezone.now() - operation.finished_at > timedelta(seconds=5)
+    )

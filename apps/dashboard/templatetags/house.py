@@ -1,0 +1,48 @@
+"""What every page shows of the house: the menu, with how much is going on."""
+
+from typing import Any, cast
+
+from django import template
+from django.core.cache import cache
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from apps.operations.models import Operation
+from apps.workers.models import Worker
+
+register = template.Library()
+COUNTS_KEY, COUNTS_SECONDS = "dashboard-house", 5
+BADGE = '<span class="badge bg-blue-lt ms-auto">{}<span class="visually-hidden"> {}</span></span>'
+
+
+@register.simple_tag
+def house_counts() -> dict[str, int]:
+    """Return how many operations are active and workers alive, a few seconds old at most."""
+    return cast(dict[str, int], cache.get_or_set(COUNTS_KEY, _count, COUNTS_SECONDS))
+
+
+def _count() -> dict[str, int]:
+    silent = (Worker.Status.GONE, Worker.Status.TEMPORARILY_UNAVAILABLE)
+    workers: Any = Worker.objects.with_status()
+    statuses = workers.values_list("status", flat=True)
+    num_alive = sum(status not in silent for status in statuses)
+    return {"active": Operation.objects.active().count(), "workers": num_alive}
+
+
+@register.simple_tag(takes_context=True)
+def nav_link(
+    context: Any, url: str, label: str, count: int | None = None, meaning: str = ""
+) -> SafeString:
+    path = context["request"].path if "request" in context else ""
+    is_here = path == url or (url != "/" and path.startswith(url))
+    is_here = is_here or (url == "/" and path.startswith("/operations/"))
+    badge = format_html(BADGE, count, meaning) if count else ""
+    return format_html(
+        '<li class="nav-item{}"><a class="nav-link" href="{}"{}>'
+        '<span class="nav-link-title">{}</span>{}</a></li>',
+        " active" if is_here else "",
+        url,
+        SafeString(' aria-current="page"') if is_here else "",
+        label,
+        badge,
+    )

@@ -1,0 +1,107 @@
+"""Sign in and out, one's password, one's API tokens."""
+
+from datetime import timedelta
+from typing import Any
+
+from django.contrib import messages
+from django.contrib.auth.forms import AuthenticationForm
+from django.contrib.auth.views import LoginView, PasswordChangeView
+from django.core.cache import cache
+from django.core.exceptions import ValidationError
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_POST
+
+from apps.dashboard.answers import say
+from apps.dashboard.gate import needs
+from trainops.http.models import Token, TokenScope
+from trainops.http.roles import Role, has_role, role_of
+
+MAX_FAILURES, FORGET_SECONDS = 10, 300
+MAX_NAME_LENGTH, MAX_DAYS = 100, 3650
+
+
+class SlowToGuess(AuthenticationForm):
+    """Refuses after several wrong passwords for one name from one address, for a few minutes."""
+
+    def clean(self) -> dict[str, Any]:
+        address = self.request.META.get("REMOTE_ADDR", "") if self.request else ""
+        key = f"sign-in:{hash((address, self.cleaned_data.get('username', '')))}"
+        if cache.get(key, 0) >= MAX_FAILURES:
+            raise ValidationError("Too many wrong passwords. Try again in five minutes.")
+        try:
+            return super().clean()
+        except ValidationError:
+            cache.add(key, 0, FORGET_SECONDS)
+            cache.incr(key)
+            raise
+
+
+class SignIn(LoginView):
+    template_name = "dashboard/account/login.html"
+    authentication_form = SlowToGuess
+    redirect_authenticated_user = True
+
+
+class ChangePassword(PasswordChangeView):
+    template_name = "dashboard/account/password.html"
+    success_url = "/account/"
+
+    def form_valid(self, form: Any) -> HttpResponse:
+        messages.success(self.request, "Your password is changed.")
+        return super().form_valid(form)
+
+
+@never_cache
+@needs()
+def account(request: HttpRequest) -> HttpResponse:
+    """Who one is, and one's tokens. A new token's secret is shown in the answer, once."""
+    errors: dict[str, str] = {}
+    secret = ""
+    if request.method == "POST":
+        errors, secret = _create_token(request)
+    context = {
+        "role": role_of(request.user),
+        "tokens": Token.objects.filter(user=_user(request)),
+        "secret": secret,
+        "errors": errors,
+        "given": request.POST if errors else {},
+        "scopes": TokenScope.choices if has_role(request.user, Role.ADMIN) else [],
+    }
+    status = 422 if errors else 200
+    return render(request, "dashboard/account/page.html", context, status=status)
+
+
+@require_POST
+@needs()
+def revoke(request: HttpRequest, token_id: str) -> HttpResponse:
+    deleted, _ = Token.objects.filter(user=_user(request), public_id=token_id).delete()
+    if not deleted:
+        return say(request, "That token is gone already.", level="warning", to="/account/")
+    return say(request, "The token is revoked: nothing can use it now.", to="/account/", leave=True)
+
+
+def _create_token(request: HttpRequest) -> tuple[dict[str, str], str]:
+    """Return (problems by field, the new token's secret)."""
+    name = request.POST.get("name", "").strip()
+    days = request.POST.get("days", "").strip()
+    scope = request.POST.get("scope", TokenScope.USER)
+    errors = {}
+    if not name or len(name) > MAX_NAME_LENGTH:
+        errors["name"] = f"Give it a name, at most {MAX_NAME_LENGTH} characters."
+    if days and not (days.isascii() and days.isdigit() and 1 <= int(days[:6]) <= MAX_DAYS):
+        errors["days"] = f"got {days[:20]!r}; must be from 1 to {MAX_DAYS}, or empty for no end"
+    if scope not in TokenScope.values:
+        errors["scope"] = f"got {scope[:20]!r}; must be one of {', '.join(TokenScope.values)}"
+    elif scope == TokenScope.WORKER and not has_role(request.user, Role.ADMIN):
+        errors["scope"] = "Only an admin makes worker tokens."
+    if errors:
+        return errors, ""
+    expiry = timedelta(days=int(days)) if days else None
+    _, secret = Token.objects.create(_user(request), expiry=expiry, name=name, scope=scope)
+    return {}, secret
+
+
+def _user(request: HttpRequest) -> Any:
+    return request.user

@@ -1,0 +1,95 @@
+"""Uploaded tables: list, upload, one, delete."""
+
+from typing import Any
+
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_POST
+
+from apps.dashboard.answers import refuse, say
+from apps.dashboard.gate import is_fetch, needs
+from apps.dashboard.words import plural, size
+from apps.datasets import services
+from apps.datasets.errors import DatasetError
+from apps.datasets.models import Dataset
+from apps.operations import access
+from trainops.errors import Refusal
+from trainops.http.roles import Role
+
+MAX_SHOWN = 200
+LIST_FIELDS = (
+    "id", "name", "filename", "format", "num_rows", "num_columns", "size_bytes", "created_at",
+    "owner__username",
+)  # fmt: skip
+
+
+@needs()
+def datasets(request: HttpRequest) -> HttpResponse:
+    return _list(request)
+
+
+@needs()
+def dataset(request: HttpRequest, dataset_id: str) -> HttpResponse:
+    found = Dataset.objects.select_related("owner").filter(pk=dataset_id).first()
+    if found is None:
+        raise Http404("There is no such dataset.")
+    context = {
+        "dataset": found,
+        "may_delete": access.may_change(found.owner_id, request.user),
+        "may_create": access.may_create(request.user),
+    }
+    return render(request, "dashboard/datasets/one.html", context)
+
+
+@require_POST
+@needs(Role.OPERATOR)
+def upload(request: HttpRequest) -> HttpResponse:
+    """Take a table; a script gets JSON (to choose it at once), a plain form its page."""
+    file = request.FILES.get("file")
+    name = request.POST.get("name", "")
+    try:
+        if file is None:
+            raise DatasetError({"file": "Choose a CSV or Parquet file."}, "NO_FILE")
+        added = services.add_table(file, filename=file.name or "", name=name, owner=_user(request))
+    except DatasetError as refusal:
+        if is_fetch(request):
+            body = {"level": "error", "message": refusal.message, "fields": refusal.errors}
+            return JsonResponse(body, status=refusal.status)
+        return _list(request, errors=refusal.errors, name=name, status=refusal.status)
+    if is_fetch(request):
+        label = f"{added.name} ({plural(added.num_rows, 'row')})"
+        return JsonResponse({"id": added.pk, "label": label})
+    rows = f"{plural(added.num_rows, 'row')}, {plural(added.num_columns, 'column')}"
+    to = f"/datasets/{added.pk}/"
+    return say(request, f"{added.name} is stored: {rows}.", to=to)
+
+
+@require_POST
+@needs(Role.OPERATOR)
+def delete(request: HttpRequest, dataset_id: str) -> HttpResponse:
+    to = f"/datasets/{dataset_id}/"
+    try:
+        found = services.get(dataset_id)
+        if not access.may_change(found.owner_id, request.user):
+            raise Refusal("PERMISSION_DENIED", "You may delete only your own datasets.", status=403)
+        gone = services.delete(dataset_id=dataset_id, actor=_user(request))
+    except Refusal as refusal:
+        return refuse(request, refusal, to=to)
+    message = f"{gone.name} is deleted; {size(gone.size_bytes)} are free."
+    return say(request, message, to="/datasets/", leave=True)
+
+
+def _list(
+    request: HttpRequest, *, errors: Any = None, name: str = "", status: int = 200
+) -> HttpResponse:
+    context = {
+        "datasets": Dataset.objects.values(*LIST_FIELDS)[:MAX_SHOWN],
+        "errors": errors or {},
+        "name": name,
+        "may_create": access.may_create(request.user),
+    }
+    return render(request, "dashboard/datasets/list.html", context, status=status)
+
+
+def _user(request: HttpRequest) -> Any:
+    return request.user

@@ -1,0 +1,104 @@
+"""The house: its workers, its checkpoints, its settings."""
+
+from typing import Any
+
+from django.conf import settings
+from django.db.models import F, Sum
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+
+from apps.checkpoints.models import Checkpoint
+from apps.dashboard import pages, parts
+from apps.dashboard.gate import is_fetch, needs
+from apps.operations import access
+from apps.operations.lifecycle import WAITING
+from apps.operations.models import Operation
+from apps.workers.models import Worker
+from trainops.thresholds import Thresholds
+
+PAGE_SIZE = 50
+WORKER_COLOURS = {
+    "AVAILABLE": "green",
+    "BUSY": "blue",
+    "DRAINING": "azure",
+    "TEMPORARILY_UNAVAILABLE": "orange",
+    "GONE": "secondary",
+}
+MEANING = {
+    "AVAILABLE": "waits for work",
+    "BUSY": "works",
+    "DRAINING": "finishes or saves what it runs, takes nothing new",
+    "TEMPORARILY_UNAVAILABLE": "has gone silent",
+    "GONE": "has been silent for long",
+}
+
+
+@needs()
+def workers(request: HttpRequest) -> HttpResponse:
+    """Every worker the registry knows, with what it runs; the part alone where a script asks."""
+    rows: Any = Worker.objects.with_status()
+    running: dict[str, list[Any]] = {}
+    for each in Operation.objects.filter(state="RUNNING").values("id", "name", "worker_id"):
+        running.setdefault(each["worker_id"], []).append(each)
+    context = {
+        "workers": [
+            {
+                "row": worker,
+                "colour": WORKER_COLOURS[worker.status],
+                "word": worker.status.replace("_", " ").capitalize(),
+                "meaning": MEANING[worker.status],
+                "running": running.get(worker.pk, []),
+                "gpus": worker.capabilities.get("gpus") or [],
+            }
+            for worker in rows
+        ],
+        "num_waiting": Operation.objects.filter(state__in=WAITING).count(),
+        "timeout": settings.THRESHOLDS.health_check_timeout_seconds,
+    }
+    template = "part" if is_fetch(request) else "page"
+    return render(request, f"dashboard/workers/{template}.html", context)
+
+
+@needs()
+def checkpoints(request: HttpRequest) -> HttpResponse:
+    """All checkpoints, newest first."""
+    found = Checkpoint.objects.values(
+        "id", "type", "step", "created_at", "artifacts_size_bytes", "health", "problem",
+        "pinned", "is_best", "metric", "operation_id",
+        operation_name=F("operation__name"), unit=F("operation__unit"),
+        epoch=F("state__epoch"), owner_id=F("operation__owner_id"),
+        operation_state=F("operation__state"),
+    )  # fmt: skip
+    page = pages.fetch(found, request.GET.get("cursor", ""), PAGE_SIZE)
+    mine = {row["id"] for row in page.rows if access.may_change(row["owner_id"], request.user)}
+    context = {
+        "page": page,
+        "mine": mine,
+        "colours": parts.CHECKPOINT_COLOURS,
+        "total_bytes": Checkpoint.objects.aggregate(total=Sum("artifacts_size_bytes"))["total"],
+        "max_age_days": settings.THRESHOLDS.checkpoint_max_age_days,
+    }
+    return render(request, "dashboard/checkpoints/list.html", context)
+
+
+@needs()
+def thresholds(request: HttpRequest) -> HttpResponse:
+    """Every number that an installation may change, and where its value comes from."""
+    rows = [
+        {
+            "name": name,
+            "environment": f"TRAINOPS_{name.upper()}",
+            "value": getattr(settings.THRESHOLDS, name),
+            "default": field.default,
+            "description": field.description,
+            "is_changed": getattr(settings.THRESHOLDS, name) != field.default,
+        }
+        for name, field in Thresholds.model_fields.items()
+    ]
+    return render(request, "dashboard/settings.html", {"rows": rows})
+
+
+@needs()
+def keys(request: HttpRequest) -> HttpResponse:
+    """The keyboard; the part alone for a dialog."""
+    return render(request, "dashboard/keys.html", {"is_fetch": is_fetch(request)})

@@ -1,0 +1,109 @@
+"""A new operation: choose a recipe, fill in its form, submit."""
+
+import secrets
+from typing import Any
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.shortcuts import render
+from django.views.decorators.http import require_POST
+
+from apps.dashboard import form
+from apps.dashboard.form import Form
+from apps.dashboard.gate import needs
+from apps.operations import services
+from apps.operations.models import Operation
+from trainops.engines.errors import ConfigError
+from trainops.engines.recipes import recipes
+from trainops.errors import Refusal
+from trainops.http.roles import Role
+
+OWN = ("name", "tags", "priority")
+
+
+@needs(Role.OPERATOR)
+def new(request: HttpRequest) -> HttpResponse:
+    if request.method == "POST":
+        return _submit(request)
+    source = Operation.objects.filter(pk=request.GET.get("from", "")).first()
+    if source is not None and source.recipe in recipes():
+        return _show(request, Form(recipes()[source.recipe], source.config), _of(source))
+    recipe = form.choose(request.GET.get("recipe", ""))
+    if recipe is None:
+        return render(request, "dashboard/new/no_recipe.html")
+    config = dict(recipe.example)
+    if dataset := request.GET.get("dataset"):
+        config["parameters"] = {**config.get("parameters", {}), "dataset": dataset}
+    return _show(request, Form(recipe, config), dict.fromkeys(OWN, ""))
+
+
+@require_POST
+@needs(Role.OPERATOR)
+def fields(request: HttpRequest) -> HttpResponse:
+    """The fields again, for another recipe or another dataset; nothing typed is lost."""
+    recipe = form.choose(request.POST.get("recipe", ""))
+    if recipe is None:
+        return HttpResponse(status=404)
+    is_same = request.POST.get("shown") == recipe.name
+    filled = Form(recipe, recipe.example, posted=request.POST if is_same else None)
+    return render(request, "dashboard/new/fields.html", {"form": filled})
+
+
+def _submit(request: HttpRequest) -> HttpResponse:
+    recipe = recipes().get(request.POST.get("recipe", ""))
+    if recipe is None:
+        messages.error(request, "That recipe is not there any more; choose another.")
+        return HttpResponseRedirect("/operations/new")
+    filled = Form(recipe, recipe.example, posted=request.POST)
+    own = {name: request.POST.get(name, "") for name in OWN}
+    try:
+        operation = services.submit(
+            kind=recipe.kind,
+            config=filled.to_config(),
+            owner=_owner(request),
+            name=own["name"],
+            tags=own["tags"].split(","),
+            priority=_priority(own["priority"]),
+            idempotency_key=request.POST.get("once", "")[:64],
+        )
+    except ConfigError as error:
+        filled.errors = dict(error.errors)
+        return _show(request, filled, own, status=422)
+    except Refusal as refusal:
+        filled.errors = refusal.details.get("fields") or {"": refusal.message}
+        return _show(request, filled, own, status=422)
+    messages.success(request, f"{operation.name} is submitted.")
+    return HttpResponseRedirect(operation.get_absolute_url())
+
+
+def _show(
+    request: HttpRequest, filled: Form, own: dict[str, Any], *, status: int = 200
+) -> HttpResponse:
+    context = {
+        "form": filled,
+        "own": own,
+        "own_errors": {name: (filled.errors or {}).get(name, "") for name in OWN},
+        "recipes": recipes().values(),
+        "num_errors": len(filled.errors or {}),
+        "once": request.POST.get("once") or secrets.token_hex(16),
+    }
+    return render(request, "dashboard/new/page.html", context, status=status)
+
+
+def _of(source: Operation) -> dict[str, Any]:
+    tags = source.tags.values_list("name", flat=True)
+    return {"name": source.name, "tags": ", ".join(tags), "priority": source.priority or ""}
+
+
+def _priority(text: str) -> int:
+    try:
+        priority = int(text or 0)
+    except ValueError:
+        raise ConfigError({"priority": f"got {text[:20]!r}; must be a whole number"}) from None
+    if not -100 <= priority <= 100:
+        raise ConfigError({"priority": f"got {priority}; must be from -100 to 100"})
+    return priority
+
+
+def _owner(request: HttpRequest) -> Any:
+    return request.user

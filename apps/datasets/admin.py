@@ -1,0 +1,68 @@
+"""Datasets in the admin: what was uploaded, and the button that deletes it."""
+
+from typing import Any, cast
+
+from django.contrib import admin
+from django.contrib.auth.models import User
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
+from django.template.defaultfilters import filesizeformat
+from unfold.enums import ActionVariant
+
+from apps.datasets import services
+from apps.datasets.models import Dataset
+from trainops.backoffice import LooksOnlyAdmin, button, column, id_in
+from trainops.http.roles import Role, has_role
+
+
+@admin.register(Dataset)
+class DatasetAdmin(LooksOnlyAdmin):
+    list_display = ("called", "format", "num_rows", "num_columns", "size", "owner", "created_at")
+    list_filter = ("format", "created_at")
+    list_select_related = ("owner",)
+    search_fields = ("id", "name", "filename")
+    ordering = ("-created_at", "-id")
+    actions_detail = ("remove",)
+    fieldsets = (
+        (None, {"fields": (("name", "owner"), ("id", "created_at"))}),
+        ("Table", {"fields": (("num_rows", "num_columns", "size"), "columns")}),
+        (
+            "Source",
+            {"fields": (("filename", "format"), ("encoding", "delimiter", "source_bytes"))},
+        ),
+        ("Content", {"fields": ("digest", "source_digest")}),
+    )
+
+    def get_queryset(self, request: HttpRequest) -> Any:
+        return super().get_queryset(request).defer("columns", "preview")
+
+    @column(description="Dataset", header=True, ordering="name")
+    def called(self, dataset: Dataset) -> tuple[str, str]:
+        return dataset.name, dataset.pk
+
+    @column(description="Size", ordering="size_bytes")
+    def size(self, dataset: Dataset) -> str:
+        return filesizeformat(dataset.size_bytes)
+
+    @button(
+        "Delete",
+        may="remove",
+        icon="delete",
+        question="Delete this dataset?",
+        consequence="Operations that name it can then be neither resumed nor repeated.",
+        submit="Delete the dataset",
+        variant=ActionVariant.DANGER,
+    )
+    def remove(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponseBase:
+        def removed() -> str:
+            services.delete(dataset_id=id_in(object_id), actor=cast(User, request.user))
+            return f"Deleted {id_in(object_id)}."
+
+        return self.carried_out(request, self.address_of_list(), removed)
+
+    def has_remove_permission(self, request: HttpRequest, object_id: Any = None) -> bool:
+        dataset = Dataset.objects.filter(pk=id_in(object_id)).only("owner_id").first()
+        if dataset is None:
+            return False
+        is_own = dataset.owner_id is not None and dataset.owner_id == request.user.pk
+        return has_role(request.user, Role.OPERATOR if is_own else Role.ADMIN)

@@ -1,0 +1,103 @@
+"""Who may do what with an operation, decided once: shown to clients, and enforced for all doors.
+
+A viewer reads. An operator creates, and stops, resumes and deletes what is their own. An admin may
+do everything. The state has its say, too: what it does not allow now is not offered.
+"""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any
+
+from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
+from django.db.models import Exists, OuterRef
+
+from apps.checkpoints.models import Checkpoint
+from apps.operations.errors import Forbidden
+from apps.operations.lifecycle import ACTIVE, RESUMABLE, State
+from apps.operations.models import Operation
+from trainops.http.roles import Role, has_role, role_of
+
+Person = AbstractBaseUser | AnonymousUser
+
+
+class Action(StrEnum):
+    CANCEL = "cancel"
+    KILL = "kill"
+    RESUME = "resume"
+    DELETE = "delete"
+
+
+def allowed_actions(operation: Operation | Mapping[str, Any], user: Person) -> list[str]:
+    """Return what `user` may do with the operation now, as the values of Action.
+
+    `operation` is a row, or its `values()`. Where `has_checkpoint` is annotated (see
+    `has_checkpoint`) nothing is asked of the database but the user's role, once a request.
+    """
+    if not may_change(_of(operation, "owner_id"), user):
+        return []
+    return [action.value for action in Action if _is_possible(action, operation)]
+
+
+def require(operation: Operation, user: Person, action: Action | str) -> None:
+    """Let `user` do this to the operation, as far as roles go; its state is the services' to judge.
+
+    Raises:
+        Forbidden: the role does not suffice, or the operation is somebody else's.
+    """
+    if may_change(operation.owner_id, user):
+        return
+    role = role_of(user)
+    if role is not None and role.includes(Role.OPERATOR):
+        owner = operation.owner.get_username() if operation.owner else "nobody any more"
+        raise Forbidden(
+            f"You may {action} only your own operations; this one belongs to {owner}. An admin may."
+        )
+    raise Forbidden(f"To {action} it takes the role operator; yours is {role or 'none'}.")
+
+
+def may_create(user: Person) -> bool:
+    return has_role(user, Role.OPERATOR)
+
+
+def may_change(owner_id: Any, user: Person) -> bool:
+    """An operator what is their own, an admin everything."""
+    if has_role(user, Role.ADMIN):
+        return True
+    return owner_id is not None and owner_id == user.pk and has_role(user, Role.OPERATOR)
+
+
+def has_checkpoint() -> Exists:
+    """Return the expression that says whether there is anything healthy to resume from."""
+    mine = Checkpoint.objects.filter(operation_id=OuterRef("pk"))
+    return Exists(mine.filter(health=Checkpoint.Health.HEALTHY))
+
+
+def is_resumable(operation: Operation | Mapping[str, Any]) -> bool:
+    """Whether it ended early and something healthy is left to resume from."""
+    return _of(operation, "state") in RESUMABLE and _is_saved(operation)
+
+
+def _is_possible(action: Action, operation: Operation | Mapping[str, Any]) -> bool:
+    state, stop = _of(operation, "state"), _of(operation, "stop_requested")
+    match action:
+        case Action.CANCEL:
+            return state in ACTIVE and not stop
+        case Action.KILL:  # what waits has nothing to kill: a cancel ends it at once
+            return bool(state == State.RUNNING and stop != Operation.Stop.KILL)
+        case Action.RESUME:
+            return is_resumable(operation)
+        case Action.DELETE:
+            return state not in ACTIVE
+
+
+def _is_saved(operation: Operation | Mapping[str, Any]) -> bool:
+    known = _of(operation, "has_checkpoint")
+    if known is None:
+        return Checkpoint.objects.filter(operation_id=_of(operation, "id")).healthy().exists()
+    return bool(known)
+
+
+def _of(operation: Operation | Mapping[str, Any], name: str) -> Any:
+    if isinstance(operation, Mapping):
+        return operation.get(name)
+    return getattr(operation, name, None)

@@ -1,0 +1,206 @@
+"""Operations in the admin: looked at closely; cancelled, killed, resumed, deleted by services."""
+
+from typing import Any, cast
+
+from django.contrib import admin
+from django.contrib.auth.models import User
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+from unfold.enums import ActionVariant
+
+from apps.operations import access, services
+from apps.operations.access import Action
+from apps.operations.admin.records import AttemptInline, EventInline
+from apps.operations.lifecycle import State
+from apps.operations.models import Operation
+from trainops.backoffice import LooksOnlyAdmin, button, column, id_in
+from trainops.engines.recipes import recipes
+from trainops.engines.registry import ENGINES
+
+COLOURS = {
+    State.PENDING: "info",
+    State.RUNNING: "primary",
+    State.RESUMING: "info",
+    State.COMPLETED: "success",
+    State.FAILED: "danger",
+    State.CANCELLED: "warning",
+}
+
+
+class KindFilter(admin.SimpleListFilter):
+    """Asks the registry which kinds there are; Django would ask every row."""
+
+    title = "kind"
+    parameter_name = "kind"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        return [(kind, engine.label) for kind, engine in ENGINES.items()]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Operation]) -> QuerySet[Operation]:
+        wanted = self.value()
+        return queryset.filter(**{self.parameter_name: wanted}) if wanted else queryset
+
+
+class RecipeFilter(KindFilter):
+    title = "recipe"
+    parameter_name = "recipe"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        return [(name, recipe.label) for name, recipe in sorted(recipes().items())]
+
+
+@admin.register(Operation)
+class OperationAdmin(LooksOnlyAdmin):
+    list_display = (
+        "called",
+        "shown_state",
+        "progress",
+        "kind",
+        "recipe",
+        "owner",
+        "worker_id",
+        "created_at",
+    )
+    list_filter = ("state", KindFilter, RecipeFilter, "reason", "created_at")
+    list_select_related = ("owner",)
+    search_fields = ("id", "name")
+    search_help_text = "Part of the id or of the name"
+    ordering = ("-created_at", "-id")
+    inlines = (AttemptInline, EventInline)
+    actions_detail = ("cancel", "resume", "kill", "remove")
+    fieldsets = (
+        (None, {"fields": (("name", "kind", "recipe"), ("shown_state", "reason"), "progress")}),
+        (
+            "Progress",
+            {"fields": (("step", "total_steps", "unit"), ("place", "steps_per_second"), "metrics")},
+        ),
+        (
+            "Who and when",
+            {
+                "fields": (
+                    ("owner", "priority", "queue"),
+                    ("created_at", "queued_at"),
+                    ("started_at", "finished_at"),
+                    ("stop_requested", "stop_requested_by", "stop_requested_at"),
+                )
+            },
+        ),
+        (
+            "Attempt",
+            {
+                "fields": (
+                    ("attempt", "worker_id", "lease_expires_at"),
+                    ("restarts_used", "not_before", "resume_from"),
+                )
+            },
+        ),
+        ("Outcome", {"classes": ("tab",), "fields": ("result", "error")}),
+        ("Config", {"classes": ("tab",), "fields": ("config", "config_given", "config_hash")}),
+    )
+
+    @column(description="Operation", header=True, ordering="name")
+    def called(self, operation: Operation) -> tuple[str, str]:
+        return operation.name, operation.pk
+
+    @column(description="State", label=COLOURS, ordering="state")
+    def shown_state(self, operation: Operation) -> str:
+        return operation.state
+
+    @column(description="Progress", ordering="step")
+    def progress(self, operation: Operation) -> SafeString:
+        return format_html(
+            '<span class="whitespace-nowrap"><progress max="100" value="{}"></progress> {}</span>',
+            f"{operation.percent:.1f}",
+            f"{operation.percent:.0f} %",
+        )
+
+    @button(
+        "Cancel",
+        may="cancel",
+        icon="stop_circle",
+        question="Cancel this operation?",
+        consequence="It saves a checkpoint at its next safe point, then stops; it can be resumed.",
+        submit="Cancel the operation",
+    )
+    def cancel(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponseBase:
+        def cancelled() -> str:
+            return _told(services.cancel(operation_id=id_in(object_id), actor=_person(request)))
+
+        return self.carried_out(request, self.address_of(id_in(object_id)), cancelled)
+
+    @button(
+        "Kill",
+        may="kill",
+        icon="dangerous",
+        question="Kill this operation?",
+        consequence="It stops now. The work since its last checkpoint is lost.",
+        submit="Kill the operation",
+        variant=ActionVariant.DANGER,
+    )
+    def kill(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponseBase:
+        def killed() -> str:
+            return _told(services.kill(operation_id=id_in(object_id), actor=_person(request)))
+
+        return self.carried_out(request, self.address_of(id_in(object_id)), killed)
+
+    @button(
+        "Resume",
+        may="resume",
+        icon="play_circle",
+        question="Resume this operation?",
+        consequence="Its newest checkpoint is verified, then the next free worker goes on from it.",
+        submit="Resume the operation",
+        variant=ActionVariant.PRIMARY,
+    )
+    def resume(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponseBase:
+        def resumed() -> str:
+            return services.resume(operation_id=id_in(object_id), actor=_person(request)).message
+
+        return self.carried_out(request, self.address_of(id_in(object_id)), resumed)
+
+    @button(
+        "Delete",
+        may="remove",
+        icon="delete",
+        question="Delete this operation?",
+        consequence="Its checkpoints, curves and logs are deleted with it. This cannot be undone.",
+        submit="Delete the operation",
+        variant=ActionVariant.DANGER,
+    )
+    def remove(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponseBase:
+        def removed() -> str:
+            freed = services.delete(operation_id=id_in(object_id), actor=_person(request))
+            return f"Deleted {id_in(object_id)} with {freed.num_checkpoints} checkpoints."
+
+        return self.carried_out(request, self.address_of_list(), removed)
+
+    def has_cancel_permission(self, request: HttpRequest, object_id: Any = None) -> bool:
+        return _may(Action.CANCEL, request, object_id)
+
+    def has_kill_permission(self, request: HttpRequest, object_id: Any = None) -> bool:
+        return _may(Action.KILL, request, object_id)
+
+    def has_resume_permission(self, request: HttpRequest, object_id: Any = None) -> bool:
+        return _may(Action.RESUME, request, object_id)
+
+    def has_remove_permission(self, request: HttpRequest, object_id: Any = None) -> bool:
+        return _may(Action.DELETE, request, object_id)
+
+
+def _may(wanted: Action, request: HttpRequest, object_id: Any) -> bool:
+    """The same rule as the API's: roles, ownership, state."""
+    operation = Operation.objects.filter(pk=id_in(object_id)).first()
+    return operation is not None and wanted in access.allowed_actions(operation, request.user)
+
+
+def _person(request: HttpRequest) -> User:
+    return cast(User, request.user)
+
+
+def _told(operation: Operation) -> str:
+    if operation.is_finished:
+        return f"{operation} is {operation.state}."
+    return f"{operation} was asked to stop; it does at its next safe point."

@@ -1,0 +1,75 @@
+"""The doors for an operation's files."""
+
+from django.http import StreamingHttpResponse
+from django.http.response import HttpResponseBase
+from django.urls import reverse
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiResponse, extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from apps.operations import artifacts, services
+from apps.operations.api.renderers import Bytes
+from apps.operations.errors import CheckpointNotFound
+from apps.operations.filters import ArtifactQuery
+from apps.operations.serializers import ArtifactSerializer
+from trainops.http.asking import query_of
+from trainops.http.envelope import EnvelopeRenderer, Page
+
+
+class ArtifactsView(APIView):
+    @extend_schema(
+        operation_id="operations_artifacts",
+        parameters=[ArtifactQuery],
+        responses=ArtifactSerializer(many=True),
+    )
+    def get(self, request: Request, operation_id: str) -> Response:
+        """The files of its final checkpoint, else of its best, else of its newest."""
+        query = query_of(request, ArtifactQuery)
+        services.get(operation_id)
+        checkpoint = artifacts.source(operation_id, query["checkpoint_id"])
+        if checkpoint is None:
+            return Response(Page([], 0))
+        rows = [
+            {
+                "name": each.name,
+                "size_bytes": each.size_bytes,
+                "blake3": each.blake3,
+                "checkpoint_id": checkpoint.pk,
+                "checkpoint_type": checkpoint.type,
+                "step": checkpoint.step,
+                "url": _address(operation_id, each.name, checkpoint.pk),
+            }
+            for each in artifacts.listed(checkpoint)
+        ]
+        return Response(Page(rows, len(rows)))
+
+
+class ArtifactView(APIView):
+    renderer_classes = (EnvelopeRenderer, Bytes)
+
+    @extend_schema(
+        operation_id="operations_artifact",
+        parameters=[ArtifactQuery],
+        responses={(200, "application/octet-stream"): OpenApiResponse(OpenApiTypes.BINARY)},
+    )
+    def get(self, request: Request, operation_id: str, name: str) -> HttpResponseBase:
+        """One file, verified against its digest before the first byte is sent."""
+        query = query_of(request, ArtifactQuery)
+        services.get(operation_id)
+        checkpoint = artifacts.source(operation_id, query["checkpoint_id"])
+        if checkpoint is None:
+            raise CheckpointNotFound(operation_id)
+        download = artifacts.download(checkpoint, name)
+        response = StreamingHttpResponse(download.chunks, content_type="application/octet-stream")
+        response["Content-Length"] = str(download.artifact.size_bytes)
+        response["Content-Disposition"] = f'attachment; filename="{download.artifact.name}"'
+        response["X-Content-Type-Options"] = "nosniff"
+        response["ETag"] = f'"{download.artifact.blake3}"'
+        return response
+
+
+def _address(operation_id: str, name: str, checkpoint_id: str) -> str:
+    path = reverse("api-operation-artifact", args=[operation_id, name])
+    return f"{path}?checkpoint_id={checkpoint_id}"

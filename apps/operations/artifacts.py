@@ -1,0 +1,105 @@
+"""The files that an operation leaves: which they are, and their bytes, verified on the way out."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+from apps.checkpoints import services as checkpoints
+from apps.checkpoints import storage
+from apps.checkpoints.models import Checkpoint
+from apps.operations.errors import CheckpointNotFound, NotAllowed
+from trainops.engines.errors import CheckpointCorrupted
+from trainops.engines.manifest import Artifact, open_verified
+from trainops.errors import Refusal
+
+CHUNK_BYTES = 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class Download:
+    artifact: Artifact
+    chunks: Iterator[bytes]
+
+
+class ArtifactNotFound(Refusal):
+    def __init__(self, operation_id: str, name: str, allowed: list[str]) -> None:
+        super().__init__(
+            "ARTIFACT_NOT_FOUND",
+            f"Operation {operation_id} has no file {name[:64]!r}.",
+            {"operation_id": operation_id, "given": name[:64], "allowed": allowed},
+            status=404,
+        )
+
+
+def source(operation_id: str, checkpoint_id: str = "") -> Checkpoint | None:
+    """Return the checkpoint whose files are the result: final, else best, else newest healthy.
+
+    Raises:
+        CheckpointNotFound: the one that was asked for is not there, or not healthy.
+    """
+    mine = Checkpoint.objects.filter(operation_id=operation_id).healthy()
+    if checkpoint_id:
+        chosen = mine.filter(pk=checkpoint_id).first()
+        if chosen is None:
+            raise CheckpointNotFound(operation_id, checkpoint_id)
+        return chosen
+    final = mine.filter(type=Checkpoint.Type.FINAL).newest_first().first()
+    return final or mine.filter(is_best=True).first() or mine.newest_first().first()
+
+
+def listed(checkpoint: Checkpoint) -> list[Artifact]:
+    return [_artifact(entry) for entry in checkpoint.manifest]
+
+
+def download(checkpoint: Checkpoint, name: str) -> Download:
+    """Open one file of a checkpoint. `name` is looked up in its manifest, never joined to a path.
+
+    The first bytes are sent only after all were hashed.
+
+    Raises:
+        ArtifactNotFound: the checkpoint has no such file.
+        NotAllowed: its bytes are not what was saved; the checkpoint is marked corrupted.
+    """
+    artifacts = {each.name: each for each in listed(checkpoint)}
+    if name not in artifacts:
+        raise ArtifactNotFound(checkpoint.operation_id, name, sorted(artifacts))
+    chunks = _chunks(checkpoint, artifacts[name])
+    try:
+        first = next(chunks, b"")
+    except CheckpointCorrupted as problem:
+        checkpoints.mark_corrupted(checkpoint.artifacts_path, str(problem))
+        raise NotAllowed(
+            "CHECKPOINT_CORRUPTED",
+            f"The bytes of {name} are not what was saved.",
+            missing_artifacts=problem.missing,
+            altered_artifacts=problem.altered,
+        ) from problem
+    return Download(artifacts[name], chain([first], chunks))
+
+
+def verified(checkpoint: Checkpoint) -> CheckpointCorrupted | None:
+    """Read every byte of a checkpoint; return what is wrong with it (it is marked then), or None.
+
+    Raises:
+        Refusal: the storage does not answer, which says nothing about the bytes.
+    """
+    try:
+        return checkpoints.check(checkpoint)
+    except OSError as error:
+        raise Refusal(
+            "STORAGE_UNAVAILABLE",
+            f"The storage did not answer: {error.strerror}. Nothing was changed.",
+            {"part": "storage"},
+            status=503,
+        ) from error
+
+
+def _chunks(checkpoint: Checkpoint, artifact: Artifact) -> Iterator[bytes]:
+    with open_verified(storage.directory(checkpoint.artifacts_path), artifact) as file:
+        while chunk := file.read(CHUNK_BYTES):
+            yield chunk
+
+
+def _artifact(entry: dict[str, Any]) -> Artifact:
+    return Artifact(entry["name"], entry["size_bytes"], entry["blake3"])

@@ -1,0 +1,61 @@
+"""Stands under /api/v1/."""
+
+from django.urls import path
+
+from apps.operations.api.artifacts import ArtifactsView, ArtifactView
+from apps.operations.api.catalogue import KindsView, RecipesView
+from apps.operations.api.checkpoints import (
+    CheckpointsOfView,
+    CheckpointView,
+    PinView,
+    UnpinView,
+    VerifyView,
+)
+from apps.operations.api.operations import (
+    CancelView,
+    KillView,
+    OperationsView,
+    OperationView,
+    ResumeView,
+)
+from apps.operations.api.readiness import HealthView, ReadyView
+from apps.operations.api.records import (
+    AttemptsView,
+    EventsView,
+    LiveView,
+    LogFileView,
+    LogsView,
+    MetricsView,
+)
+
+ONE = "operations/<str:operation_id>"
+CHECKPOINT = "checkpoints/<str:operation_id>/<str:checkpoint_id>"
+
+urlpatterns = [
+    path("operations", OperationsView.as_view(), name="api-operations"),
+    path(ONE, OperationView.as_view(), name="api-operation"),
+    path(f"{ONE}/cancel", CancelView.as_view(), name="api-operation-cancel"),
+    path(f"{ONE}/kill", KillView.as_view(), name="api-operation-kill"),
+    path(f"{ONE}/resume", ResumeView.as_view(), name="api-operation-resume"),
+    path(f"{ONE}/metrics", MetricsView.as_view(), name="api-operation-metrics"),
+    path(f"{ONE}/logs", LogsView.as_view(), name="api-operation-logs"),
+    path(f"{ONE}/logs.txt", LogFileView.as_view(), name="api-operation-log-file"),
+    path(f"{ONE}/events", EventsView.as_view(), name="api-operation-events"),
+    path(f"{ONE}/attempts", AttemptsView.as_view(), name="api-operation-attempts"),
+    path(f"{ONE}/live", LiveView.as_view(), name="api-operation-live"),
+    path(f"{ONE}/artifacts", ArtifactsView.as_view(), name="api-operation-artifacts"),
+    path(f"{ONE}/artifacts/<str:name>", ArtifactView.as_view(), name="api-operation-artifact"),
+    path(
+        "checkpoints/<str:operation_id>",
+        CheckpointsOfView.as_view(),
+        name="api-operation-checkpoints",
+    ),
+    path(CHECKPOINT, CheckpointView.as_view(), name="api-checkpoint"),
+    path(f"{CHECKPOINT}/pin", PinView.as_view(), name="api-checkpoint-pin"),
+    path(f"{CHECKPOINT}/unpin", UnpinView.as_view(), name="api-checkpoint-unpin"),
+    path(f"{CHECKPOINT}/verify", VerifyView.as_view(), name="api-checkpoint-verify"),
+    path("kinds", KindsView.as_view(), name="api-kinds"),
+    path("recipes", RecipesView.as_view(), name="api-recipes"),
+    path("health", HealthView.as_view(), name="api-health"),
+    path("ready", ReadyView.as_view(), name="api-ready"),
+]

@@ -1,0 +1,56 @@
+// The list, live: rows change where they stand, new ones wait behind a button.
+import { getJSON } from "./ask.js";
+import { tick } from "./clock.js";
+import { poll } from "./poll.js";
+import "./selection.js";
+
+const EVERY = 2000;
+
+function ask() {
+  const list = document.getElementById("list");
+  const rows = [...list.querySelectorAll("tr[data-id]")];
+  const query = new URLSearchParams({
+    rows: rows.map((row) => `${row.dataset.id}:${row.dataset.digest}`).join(","),
+    top: list.dataset.top,
+  });
+  const joint = list.dataset.live.includes("?") ? "&" : "?";
+  return getJSON(`${list.dataset.live}${joint}${query}`).then((answer) => {
+    // Another page or filter was chosen while this answer was under way: it is not about these rows.
+    if (list.isConnected) show(list, answer);
+  });
+}
+
+function show(list, answer) {
+  for (const row of list.querySelectorAll("tr[data-id]")) {
+    const news = answer.rows[row.dataset.id];
+    if (news) redraw(row, news);
+  }
+  for (const id of answer.gone) {
+    const row = list.querySelector(`tr[data-id="${CSS.escape(id)}"]`);
+    row?.classList.add("gone"); // it keeps its place, so that nothing moves under the cursor
+    row?.querySelectorAll("input, .cell-action a").forEach((each) => each.remove());
+  }
+  for (const [tab, count] of Object.entries(answer.counts)) {
+    const badge = document.querySelector(`[data-count="${tab}"]`);
+    if (badge) badge.textContent = count;
+  }
+  document.getElementById("summary").textContent = answer.summary;
+  const waiting = document.getElementById("new-ones");
+  waiting.hidden = answer.new === 0;
+  waiting.querySelector("[data-new]").textContent = answer.new > 99 ? "99+" : answer.new;
+}
+
+// The box in front stays: it may be ticked, or have the focus.
+function redraw(row, { html, digest }) {
+  const focused = row.contains(document.activeElement) && document.activeElement.dataset.focus;
+  const fresh = document.createElement("template");
+  fresh.innerHTML = html;
+  while (row.cells.length > 1) row.deleteCell(-1);
+  row.append(fresh.content);
+  row.dataset.digest = digest;
+  tick(row);
+  if (focused) row.querySelector(`[data-focus="${focused}"]`)?.focus({ preventScroll: true });
+}
+
+const polling = poll(ask, EVERY);
+document.addEventListener("acted", polling.now);

@@ -1,0 +1,39 @@
+// What every page has: ticking times, dialogs, toasts, keys, the theme's button.
+import "./clock.js";
+import "./dialogs.js";
+import "./keys.js";
+import { refresh } from "./refresh.js";
+import { adopt } from "./toasts.js";
+
+const THEMES = { auto: "follows the system", light: "light", dark: "dark" };
+
+function showTheme(button) {
+  const theme = window.trainopsTheme.chosen();
+  button.textContent = `Theme: ${theme}`;
+  button.setAttribute("aria-label", `Theme: ${THEMES[theme]}`);
+}
+
+const button = document.getElementById("theme");
+if (button) {
+  showTheme(button);
+  button.addEventListener("click", () => {
+    const names = Object.keys(THEMES);
+    const next = names[(names.indexOf(window.trainopsTheme.chosen()) + 1) % names.length];
+    window.trainopsTheme.choose(next);
+    showTheme(button);
+  });
+}
+
+adopt(document.getElementById("toasts"));
+document.querySelectorAll("[data-refresh]").forEach(refresh);
+document.querySelectorAll("[data-select]").forEach((input) => {
+  input.addEventListener("focus", () => input.select());
+});
+
+// htmx leaves out what says nothing, so that the address stays short.
+document.addEventListener("htmx:configRequest", ({ detail }) => {
+  if (detail.verb !== "get") return;
+  for (const [name, value] of [...detail.formData.entries()]) {
+    if (value === "") detail.formData.delete(name);
+  }
+});

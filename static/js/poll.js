@@ -1,0 +1,35 @@
+// Asks again and again: not while the tab is hidden, slower while the server does not answer.
+
+const SLOWEST = 30_000;
+
+// `ask` returns (a promise of) false to stop for good. Returns {now, stop}.
+export function poll(ask, every) {
+  let timer = 0, wait = every, isStopped = false, isAsking = false;
+
+  async function round() {
+    clearTimeout(timer);
+    if (isStopped || isAsking || document.hidden) return;
+    isAsking = true;
+    try {
+      isStopped = (await ask()) === false || isStopped;
+      wait = every;
+    } catch (error) {
+      wait = Math.min(SLOWEST, wait * 2);
+    } finally {
+      isAsking = false;
+    }
+    document.body.classList.toggle("is-offline", wait > every);
+    if (!isStopped) timer = setTimeout(round, wait);
+  }
+
+  document.addEventListener("visibilitychange", () => document.hidden || round());
+  timer = setTimeout(round, every);
+  return {
+    now: round,
+    stop: () => (isStopped = true),
+    start() {
+      isStopped = false;
+      return round();
+    },
+  };
+}

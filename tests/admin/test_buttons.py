@@ -1,0 +1,199 @@
+"""Buttons of the admin: a GET only asks, a POST does, and only for whom the rule allows it."""
+
+import re
+
+import pytest
+from django.contrib.admin.utils import quote
+from django.test import Client
+
+from apps.checkpoints.models import Checkpoint
+from apps.operations import services
+from apps.operations.lifecycle import State
+from apps.operations.models import Operation
+from apps.workers import registry
+from apps.workers.models import Worker
+from tests.api.saved import damage, saved
+from tests.operations.rows import in_state, submitted
+from trainops.http.models import Token
+
+SUBMITTED = {"_form_submitted": "on"}
+
+
+def operation_at(operation, button):
+    return f"/admin/operations/operation/{quote(operation.pk)}/{button}/"
+
+
+def checkpoint_at(checkpoint, button):
+    return f"/admin/checkpoints/checkpoint/{quote(checkpoint.pk)}/{button}/"
+
+
+def messages_of(client, response):
+    page = client.get(response["Location"] if "Location" in response else response["HX-Redirect"])
+    return " ".join(str(message) for message in page.context["messages"])
+
+
+STARTS = {
+    "cancel": State.PENDING,
+    "kill": State.RUNNING,
+    "resume": State.CANCELLED,
+    "remove": State.CANCELLED,
+}
+
+
+@pytest.fixture(params=STARTS)
+def button(request):
+    return request.param
+
+
+@pytest.fixture
+def operation(operator, button):
+    operation = in_state(STARTS[button], operator.user)
+    saved(operation)
+    return operation
+
+
+def changed(operation):
+    now = Operation.objects.filter(pk=operation.pk).first()
+    return now is None or (now.state, now.stop_requested) != (operation.state, "")
+
+
+def test_a_get_asks_and_does_nothing(operator, operation, button):
+    page = operator.get(operation_at(operation, button))
+    assert page.status_code == 200
+    assert b'method="post"' in page.content
+    assert b"operation?" in page.content
+    assert not changed(operation)
+
+
+def test_a_post_that_no_dialog_sent_does_nothing(operator, operation, button):
+    assert operator.post(operation_at(operation, button), {"x": "1"}).status_code == 200
+    assert not changed(operation)
+
+
+def test_a_post_does_it(operator, operation, button):
+    response = operator.post(operation_at(operation, button), SUBMITTED)
+    assert response.status_code == 302
+    assert changed(operation)
+    assert messages_of(operator, response)
+
+
+def test_strangers_neither_see_the_button_nor_may_post(viewer, colleague, operation, button):
+    for stranger in (viewer, colleague):
+        page = stranger.get(f"/admin/operations/operation/{quote(operation.pk)}/change/")
+        assert page.status_code == 200
+        assert operation_at(operation, button).encode() not in page.content
+        assert stranger.get(operation_at(operation, button)).status_code == 403
+        assert stranger.post(operation_at(operation, button), SUBMITTED).status_code == 403
+    assert not changed(operation)
+
+
+def test_the_owner_and_an_admin_see_the_button(operator, admin, operation, button):
+    for entitled in (operator, admin):
+        page = entitled.get(f"/admin/operations/operation/{quote(operation.pk)}/change/")
+        assert operation_at(operation, button).encode() in page.content
+
+
+def test_without_a_csrf_token_nothing_is_done(operator, operation, button):
+    strict = Client(enforce_csrf_checks=True)
+    strict.force_login(operator.user)
+    assert strict.post(operation_at(operation, button), SUBMITTED).status_code == 403
+    assert not changed(operation)
+
+
+def test_nobody_signed_in_is_sent_to_the_login(client, operation, button):
+    response = client.post(operation_at(operation, button), SUBMITTED)
+    assert (response.status_code, "login" in response["Location"]) == (302, True)
+    assert not changed(operation)
+
+
+def test_a_button_that_the_state_does_not_allow_is_not_there(operator):
+    operation = submitted(operator.user)
+    page = operator.get(f"/admin/operations/operation/{quote(operation.pk)}/change/")
+    assert operation_at(operation, "cancel").encode() in page.content
+    assert operation_at(operation, "resume").encode() not in page.content
+    assert operator.post(operation_at(operation, "resume"), SUBMITTED).status_code == 403
+
+
+def test_the_dialog_leads_on_when_htmx_posts_it(operator):
+    operation = submitted(operator.user)
+    response = operator.post(
+        operation_at(operation, "cancel"), SUBMITTED, headers={"HX-Request": "true"}
+    )
+    assert response["HX-Redirect"] == f"/admin/operations/operation/{quote(operation.pk)}/change/"
+    assert "is CANCELLED" in messages_of(operator, response)
+
+
+def test_a_refusal_is_told(operator):
+    operation = in_state(State.CANCELLED, operator.user)
+    damage(saved(operation))
+    response = operator.post(operation_at(operation, "resume"), SUBMITTED)
+    assert "not what was saved" in messages_of(operator, response)
+    operation.refresh_from_db()
+    assert operation.state == "CANCELLED"
+
+
+@pytest.fixture
+def checkpoint(operator):
+    return saved(in_state(State.CANCELLED, operator.user))
+
+
+@pytest.mark.parametrize("wanted", ["verify", "pin", "remove"])
+def test_a_checkpoints_buttons_ask_before_they_do(operator, viewer, checkpoint, wanted):
+    before = list(Checkpoint.objects.values())
+    assert operator.get(checkpoint_at(checkpoint, wanted)).status_code == 200
+    assert viewer.post(checkpoint_at(checkpoint, wanted), SUBMITTED).status_code == 403
+    assert list(Checkpoint.objects.values()) == before
+    assert operator.post(checkpoint_at(checkpoint, wanted), SUBMITTED).status_code == 302
+
+
+def test_checkpoints_are_pinned_unpinned_verified_and_deleted(operator, checkpoint):
+    def press(wanted):
+        response = operator.post(checkpoint_at(checkpoint, wanted), SUBMITTED)
+        return messages_of(operator, response)
+
+    assert "is pinned" in press("pin")
+    assert Checkpoint.objects.get().pinned
+    assert "no longer pinned" in press("unpin")
+    assert "is what was saved" in press("verify")
+    damage(checkpoint)
+    assert "altered: model.pt" in press("verify")
+    assert Checkpoint.objects.get().health == "corrupted"
+    assert "freed" in press("remove")
+    assert not Checkpoint.objects.exists()
+
+
+def test_checkpoints_of_others_and_those_in_use_stay(colleague, operator, checkpoint):
+    for wanted in ("pin", "remove"):
+        assert colleague.post(checkpoint_at(checkpoint, wanted), SUBMITTED).status_code == 403
+    checkpoint.operation.row.update(state="RESUMING")
+    assert operator.post(checkpoint_at(checkpoint, "remove"), SUBMITTED).status_code == 403
+    assert Checkpoint.objects.filter(pinned=False).exists()
+
+
+def test_workers_are_drained_by_admins(operator, admin):
+    registry.register(worker_id="w")
+    assert operator.post("/admin/workers/worker/w/drain/", SUBMITTED).status_code == 403
+    assert admin.post("/admin/workers/worker/w/drain/", SUBMITTED).status_code == 302
+    assert Worker.objects.get().is_draining
+    assert admin.post("/admin/workers/worker/w/undrain/", SUBMITTED).status_code == 302
+    assert not Worker.objects.get().is_draining
+
+
+def test_tokens_are_revoked_by_admins(operator, admin):
+    token, _ = Token.objects.create(operator.user)
+    address = f"/admin/access/token/{quote(token.pk)}/revoke/"
+    assert operator.post(address, SUBMITTED).status_code == 403
+    assert admin.post(address, SUBMITTED).status_code == 302
+    assert not Token.objects.exists()
+
+
+def test_the_lists_link_leads_to_the_page_with_its_buttons(operator, monkeypatch):
+    """Ids hold underscores, which the admin quotes in addresses: `_23` alone would read as `#`."""
+    monkeypatch.setattr(services, "new_id", lambda kind: f"op_{kind}_20260101_235959_23c965")
+    submitted(operator.user)
+    page = operator.get("/admin/operations/operation/").content.decode()
+    (address,) = set(re.findall(r'href="(/admin/operations/operation/[^"?]+/change/)', page))
+    buttons = re.findall(r'hx-get="([^"]+)"', operator.get(address).content.decode())
+    (cancel,) = [each for each in buttons if "/cancel/" in each]
+    assert operator.post(cancel, SUBMITTED)["Location"] == address
+    assert Operation.objects.get().state == "CANCELLED"

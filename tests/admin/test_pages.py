@@ -1,0 +1,129 @@
+"""The admin shows everything, changes nothing by forms, and stays quick."""
+
+import pytest
+from django.contrib import admin as django_admin
+from django.contrib.admin.utils import quote
+from django.contrib.auth.models import Group, User
+from django.urls import reverse
+from django.utils import timezone
+
+from apps.datasets.models import Dataset
+from apps.operations.lifecycle import State
+from apps.operations.models import LogChunk, MetricPoint, Operation
+from apps.workers import registry
+from tests.api.saved import saved
+from tests.operations.rows import claimed, in_state, submitted
+from trainops.backoffice import LooksOnly, navigation
+from trainops.http.models import Token
+
+OURS = ("operations", "checkpoints", "datasets", "workers", "access")
+MODELS = [model for model in django_admin.site._registry if model._meta.app_label in OURS]
+
+
+@pytest.fixture
+def rows(root):
+    """At least one row of every model."""
+    operation = claimed(root.user)
+    operation.tags.create(name="tag")
+    saved(in_state(State.CANCELLED, root.user))
+    registry.register(worker_id="w")
+    LogChunk.objects.create(operation=operation, attempt=1, text="<script>alert(1)</script>")
+    MetricPoint.objects.create(
+        operation=operation, attempt=1, name="loss", step=1, value=1.0, at=timezone.now()
+    )
+    Dataset.objects.create(
+        id="ds_0123456789abcdef", digest="a", source_digest="b", name="iris", format="csv",
+        num_rows=1, num_columns=1, columns=[], preview=[], source_bytes=1, size_bytes=1,
+    )  # fmt: skip
+    Token.objects.create(root.user)
+
+
+def page_of(model, kind, *args):
+    return reverse(
+        f"admin:{model._meta.app_label}_{model._meta.model_name}_{kind}",
+        args=[quote(each) for each in args],
+    )
+
+
+def test_every_model_has_a_page():
+    assert {model.__name__ for model in MODELS} == {
+        "Operation", "Attempt", "Event", "MetricPoint", "LogChunk", "Tag",
+        "Checkpoint", "Dataset", "Worker", "Token",
+    }  # fmt: skip
+    labels = {model._meta.app_label for model in django_admin.site._registry}
+    assert labels == {*OURS, "auth"}
+
+
+@pytest.mark.parametrize("model", MODELS, ids=lambda model: model.__name__)
+def test_lists_and_pages_render(root, rows, model):
+    page = root.get(page_of(model, "changelist"))
+    assert page.status_code == 200
+    assert b"<script>alert" not in page.content
+    row = model._default_manager.first()
+    assert root.get(page_of(model, "change", row.pk)).status_code == 200
+    search = root.get(page_of(model, "changelist"), {"q": "nothing like this"})
+    assert search.status_code == 200
+
+
+@pytest.mark.parametrize("model", MODELS, ids=lambda model: model.__name__)
+def test_no_form_adds_changes_or_deletes(root, rows, model):
+    row = model._default_manager.first()
+    before = list(model._default_manager.values())
+    assert root.get(page_of(model, "add")).status_code == 403
+    assert root.post(page_of(model, "delete", row.pk), {"post": "yes"}).status_code == 403
+    page = root.post(page_of(model, "change", row.pk), {"state": "COMPLETED", "name": "x"})
+    assert page.status_code == 403
+    root.post(
+        page_of(model, "changelist"),
+        {"action": "delete_selected", "_selected_action": [row.pk], "post": "yes"},
+    )
+    assert list(model._default_manager.values()) == before
+
+
+def test_who_has_no_role_sees_nothing(client, db):
+    user = User.objects.create_user("nobody", is_staff=True)
+    client.force_login(user)
+    submitted(user)
+    assert client.get("/admin/operations/operation/").status_code == 403
+    operator = User.objects.create_user("outside")
+    operator.groups.add(Group.objects.get_or_create(name="operator")[0])
+    client.force_login(operator)  # a role, but no staff account
+    assert client.get("/admin/operations/operation/").status_code == 302
+
+
+def test_viewers_see_no_tokens(viewer):
+    Token.objects.create(viewer.user)
+    assert viewer.get("/admin/access/token/").status_code == 403
+
+
+def test_every_button_asks_first_and_says_who_may():
+    """In unfold one without `dialog` is a GET link, and one without `permissions` is for all."""
+    buttons = 0
+    for model in MODELS:
+        page = django_admin.site._registry[model]
+        assert isinstance(page, LooksOnly)
+        assert not (page.actions_list or page.actions_row or page.actions_submit_line)
+        for name in page.actions_detail:
+            button = getattr(page, name)
+            assert button.allowed_permissions, name
+            assert button.dialog["form_submit_text"], name
+            buttons += 1
+    assert buttons == 12
+
+
+def test_a_list_costs_the_same_however_long_it_is(root, django_assert_max_num_queries):
+    template = submitted(root.user)
+    for number in range(60):
+        template.pk = f"op_training_20260101_000000_{number:06x}"
+        Operation.objects.bulk_create([template])
+    root.get("/admin/operations/operation/")
+    with django_assert_max_num_queries(7) as queries:
+        page = root.get("/admin/operations/operation/")
+    assert page.status_code == 200
+    assert not any("COUNT(" in query["sql"].upper() for query in queries.captured_queries)
+
+
+def test_the_sidebar_leads_to_every_page(root):
+    entries = [entry for group in navigation(None) for entry in group["items"]]
+    for entry in entries:
+        assert root.get(entry["link"]).status_code == 200, entry["title"]

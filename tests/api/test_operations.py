@@ -1,0 +1,218 @@
+"""Submitting, looking, stopping, resuming and deleting over HTTP."""
+
+import pytest
+
+from apps.operations.lifecycle import State
+from apps.operations.models import Event, Operation
+from tests.api.answers import data, error
+from tests.api.saved import damage, saved
+from tests.operations.rows import CONFIG, claim, in_state, submitted
+
+SUBMISSION = {"kind": "training", "config": CONFIG}
+
+
+def test_a_submission_is_accepted_and_says_where_it_is(operator):
+    response = operator.post("operations", SUBMISSION | {"name": "first", "tags": ["b", "a"]})
+    operation = data(response, 202)
+    assert response["Location"] == f"/api/v1/operations/{operation['id']}"
+    assert operation["id"].startswith("op_training_")
+    assert (operation["state"], operation["owner"]) == ("PENDING", "otto")
+    assert operation["tags"] == ["a", "b"]
+    assert operation["config"]["batch_size"] == 32  # defaults are filled in
+    assert operation["config_given"] == CONFIG
+    assert operation["allowed_actions"] == ["cancel"]
+    assert data(operator.client.get(response["Location"])) == operation
+
+
+def test_the_same_idempotency_key_answers_with_the_first_operation(operator, colleague):
+    first = data(operator.post("operations", SUBMISSION, headers={"Idempotency-Key": "k1"}), 202)
+    again = data(operator.post("operations", SUBMISSION, headers={"Idempotency-Key": "k1"}), 202)
+    others = data(colleague.post("operations", SUBMISSION, headers={"Idempotency-Key": "k1"}), 202)
+    assert first["id"] == again["id"] != others["id"]
+    assert Operation.objects.count() == 2
+
+
+def test_an_idempotency_key_is_not_used_for_something_else(operator):
+    operator.post("operations", SUBMISSION, headers={"Idempotency-Key": "k1"})
+    other = SUBMISSION | {"config": CONFIG | {"epochs": 3}}
+    refused = operator.post("operations", other, headers={"Idempotency-Key": "k1"})
+    assert "operation_id" in error(refused, 409, "IDEMPOTENCY_KEY_REUSED")["details"]
+    refused = operator.post("operations", other, headers={"Idempotency-Key": "a key"})
+    assert "Idempotency-Key" in error(refused, 400, "VALIDATION_ERROR")["details"]["fields"]
+
+
+BAD = {
+    "unknown kind": ({"kind": "cooking"}, "INVALID_CONFIG", "kind", "training"),
+    "no kind": ({"kind": None}, "VALIDATION_ERROR", "kind", "null"),
+    "unknown recipe": ({"config": {"recipe": "x"}}, "INVALID_CONFIG", "recipe", "digits"),
+    "no recipe": ({"config": {}}, "INVALID_CONFIG", "recipe", "required"),
+    "unknown setting": ({"config": CONFIG | {"epoch": 1}}, "INVALID_CONFIG", "epoch", "epochs"),
+    "unknown parameter": (
+        {"config": CONFIG | {"parameters": {"colour": 1}}},
+        "INVALID_CONFIG",
+        "parameters.colour",
+        "allowed",
+    ),
+    "out of range": ({"config": CONFIG | {"epochs": 0}}, "INVALID_CONFIG", "epochs", "got 0"),
+    "wrong type": ({"config": CONFIG | {"epochs": "two"}}, "INVALID_CONFIG", "epochs", "'two'"),
+    "config is a list": ({"config": [1]}, "VALIDATION_ERROR", "config", "list"),
+    "unknown field": ({"nmae": "x"}, "VALIDATION_ERROR", "nmae", "allowed: kind, config, name"),
+    "priority": ({"priority": 1000}, "VALIDATION_ERROR", "priority", "100"),
+    "long name": ({"name": "x" * 121}, "VALIDATION_ERROR", "name", "120"),
+    "tags": ({"tags": "x"}, "VALIDATION_ERROR", "tags", "list"),
+    "queue": ({"queue": "../x"}, "VALIDATION_ERROR", "queue", "allowed"),
+}
+
+
+@pytest.mark.parametrize(("wrong", "code", "field", "says"), BAD.values(), ids=BAD)
+def test_a_bad_submission_names_the_field_and_creates_nothing(operator, wrong, code, field, says):
+    problem = error(operator.post("operations", SUBMISSION | wrong), 400, code)
+    assert says in problem["details"]["fields"][field]
+    assert not Operation.objects.exists()
+
+
+def test_a_body_that_is_not_json_is_refused(operator):
+    for body in ("{", "[1]", '"text"', b"\xff"):
+        response = operator.post("operations", body)
+        assert response.status_code == 400, body
+        assert response.json()["success"] is False
+    response = operator.post("operations", "a=1", content_type="application/x-www-form-urlencoded")
+    details = error(response, 415, "UNSUPPORTED_MEDIA_TYPE")["details"]
+    assert details["allowed"] == ["application/json"]
+
+
+@pytest.mark.parametrize("path", ["", "/cancel", "/kill", "/resume"])
+def test_an_unknown_id_is_not_found_whatever_it_looks_like(operator, path):
+    for name in ("op_training_20260101_000000_abcdef", "x" * 300, "op_%C3%BC", "..%5C..%5Cetc"):
+        ask = operator.post if path else operator.get
+        error(ask(f"operations/{name}{path}"), 404, "OPERATION_NOT_FOUND")
+    for name in ("..%2F..%2Fetc%2Fpasswd", "%2e%2e/%2e%2e/x/y"):
+        assert error(operator.get(f"operations/{name}"), 404, "NOT_FOUND")
+
+
+def test_a_waiting_operation_is_cancelled_at_once_and_only_once(operator):
+    operation = submitted(operator.user)
+    cancelled = data(operator.post(f"operations/{operation.pk}/cancel"))
+    assert (cancelled["state"], cancelled["reason"]) == ("CANCELLED", "CANCELLED_BY_PERSON")
+    second = error(
+        operator.post(f"operations/{operation.pk}/cancel"), 409, "OPERATION_NOT_CANCELLABLE"
+    )
+    assert second["details"]["current_status"] == "CANCELLED"
+
+
+def test_a_running_operation_is_asked_to_stop_then_killed(operator):
+    operation = in_state(State.RUNNING, operator.user)
+    asked = data(operator.post(f"operations/{operation.pk}/cancel"), 202)
+    assert (asked["state"], asked["stop_requested"]) == ("RUNNING", "cancel")
+    assert (asked["stop_requested_by"], asked["allowed_actions"]) == ("otto", ["kill"])
+    error(operator.post(f"operations/{operation.pk}/cancel"), 409, "ALREADY_STOPPING")
+    assert data(operator.post(f"operations/{operation.pk}/kill"), 202)["stop_requested"] == "kill"
+
+
+def test_a_stop_takes_no_fields(operator):
+    operation = submitted(operator.user)
+    refused = operator.post(f"operations/{operation.pk}/cancel", {"now": True})
+    assert "now" in error(refused, 400, "VALIDATION_ERROR")["details"]["fields"]
+
+
+def test_a_resume_says_from_where(operator):
+    operation = in_state(State.CANCELLED, operator.user)
+    operation.row.update(total_steps=40, step=12)
+    checkpoint = saved(operation, step=10, epoch=29)
+    resumed = data(operator.post(f"operations/{operation.pk}/resume"))
+    source = resumed.pop("resumed_from")
+    assert resumed == {
+        "operation_id": operation.pk,
+        "status": "RESUMING",
+        "message": "Training resumed from epoch 29",
+    }
+    assert (source["checkpoint_id"], source["checkpoint_type"]) == (checkpoint.pk, "cancellation")
+    assert (source["epoch"], source["step"], source["progress_percent"]) == (29, 10, 25.0)
+
+
+def test_a_resume_while_it_runs_is_refused(operator):
+    operation = in_state(State.RUNNING, operator.user)
+    details = error(
+        operator.post(f"operations/{operation.pk}/resume"), 409, "OPERATION_NOT_RESUMABLE"
+    )["details"]
+    assert details["current_status"] == "RUNNING"
+    assert details["resumable_statuses"] == ["CANCELLED", "FAILED"]
+
+
+def test_a_resume_without_a_checkpoint_says_why_that_may_be(operator):
+    operation = in_state(State.FAILED, operator.user)
+    for body in (None, {"checkpoint_id": "../../etc"}):
+        refused = operator.post(f"operations/{operation.pk}/resume", body)
+        assert len(error(refused, 404, "CHECKPOINT_NOT_FOUND")["details"]["possible_reasons"]) == 3
+    operation.refresh_from_db()
+    assert operation.state == "FAILED"
+
+
+def test_an_altered_checkpoint_is_refused_and_nothing_is_lost(operator):
+    operation = in_state(State.FAILED, operator.user)
+    checkpoint = saved(operation)
+    damage(checkpoint)
+    details = error(
+        operator.post(f"operations/{operation.pk}/resume"), 409, "CHECKPOINT_CORRUPTED"
+    )["details"]
+    assert details["altered_artifacts"] == ["model.pt"]
+    assert Operation.objects.get().state == "FAILED"
+    checkpoint.refresh_from_db()
+    assert checkpoint.health == "corrupted"
+
+
+def test_a_delete_while_it_runs_is_refused(operator):
+    operation = in_state(State.RUNNING, operator.user)
+    details = error(operator.delete(f"operations/{operation.pk}"), 409, "OPERATION_ACTIVE")
+    assert details["details"]["current_status"] == "RUNNING"
+    assert Operation.objects.exists()
+
+
+def test_a_delete_takes_everything_and_says_what_was_freed(
+    operator, settings, django_capture_on_commit_callbacks
+):
+    operation = in_state(State.CANCELLED, operator.user)
+    checkpoint = saved(operation)
+    with django_capture_on_commit_callbacks(execute=True):
+        deleted = data(operator.delete(f"operations/{operation.pk}"))
+    assert deleted["freed_bytes"] == checkpoint.artifacts_size_bytes
+    assert not Operation.objects.exists()
+    assert not list(settings.CHECKPOINT_ROOT.rglob("*.pt"))
+    error(operator.delete(f"operations/{operation.pk}"), 404, "OPERATION_NOT_FOUND")
+
+
+@pytest.mark.parametrize("action", ["cancel", "kill", "resume", "delete"])
+def test_what_is_not_offered_is_refused_by_the_same_rule(
+    viewer, operator, colleague, admin, action
+):
+    start = State.RUNNING if action in ("cancel", "kill") else State.CANCELLED
+    operation = in_state(start, operator.user)
+    saved(operation)
+
+    def attempted(api):
+        path = f"operations/{operation.pk}"
+        return api.delete(path) if action == "delete" else api.post(f"{path}/{action}")
+
+    for stranger in (viewer, colleague):
+        offered = data(stranger.get(f"operations/{operation.pk}"))["allowed_actions"]
+        assert offered == []
+        error(attempted(stranger), 403, "PERMISSION_DENIED")
+    for entitled in (operator, admin):
+        assert action in data(entitled.get(f"operations/{operation.pk}"))["allowed_actions"]
+    assert attempted(admin).status_code in (200, 202)
+
+
+def test_a_viewer_creates_nothing_and_a_stranger_sees_nothing(viewer, client):
+    error(viewer.post("operations", SUBMISSION), 403, "PERMISSION_DENIED")
+    error(client.get("/api/v1/operations"), 401, "NOT_AUTHENTICATED")
+    assert not Operation.objects.exists()
+
+
+def test_every_request_of_a_person_is_an_event(operator):
+    operation = submitted(operator.user)
+    claim()
+    operator.post(f"operations/{operation.pk}/cancel")
+    events = data(operator.get(f"operations/{operation.pk}/events"))
+    assert [each["what"] for each in events] == ["CANCEL_REQUESTED", "RUNNING", "SUBMITTED"]
+    assert [each["actor"] for each in events] == ["otto", "worker-1", "otto"]
+    assert Event.objects.count() == 3

@@ -1,0 +1,72 @@
+"""Real Chromium against a real server. Whatever it complains about fails the test."""
+
+import os
+
+import pytest
+from django.core.cache import cache
+from django.test import Client
+from playwright.sync_api import Page, expect, sync_playwright
+
+from tests.pages import making
+
+ARGUMENTS = [
+    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync",
+]  # fmt: skip
+WIDE, NARROW = {"width": 1366, "height": 900}, {"width": 390, "height": 844}
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if "tests/browser/" in item.path.as_posix():
+            item.add_marker(pytest.mark.browser)
+
+
+def _is_complaint(said):
+    """A refusal (status 4xx) is an answer; the browser writes it to its console all the same."""
+    return said.type == "error" and "status of 4" not in said.text
+
+
+@pytest.fixture(scope="package")
+def chromium():
+    # The driver keeps an event loop in this thread; Django would refuse the database beside one.
+    os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "1"
+    expect.set_options(timeout=10_000)
+    with sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path="/usr/bin/chromium", args=ARGUMENTS)
+        yield browser
+        browser.close()
+    del os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"]
+
+
+@pytest.fixture
+def ana(transactional_db, settings, tmp_path):
+    settings.CHECKPOINT_ROOT = tmp_path / "checkpoints"
+    cache.clear()
+    return making.person("ana", "operator")
+
+
+@pytest.fixture
+def open_page(chromium, live_server, ana):
+    """Return a function that opens a page as ana: open_page("/workers/", width, colour scheme)."""
+    contexts, complaints = [], []
+    client = Client()
+    client.force_login(ana)
+    cookie = client.cookies["sessionid"].value
+
+    def open_page(path: str = "/", viewport=WIDE, scheme: str = "light") -> Page:
+        context = chromium.new_context(
+            viewport=viewport, color_scheme=scheme, base_url=live_server.url
+        )
+        contexts.append(context)
+        context.add_cookies([{"name": "sessionid", "value": cookie, "url": live_server.url}])
+        page = context.new_page()
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("console", lambda said: _is_complaint(said) and complaints.append(said.text))
+        page.goto(path)
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert not complaints

@@ -1,0 +1,129 @@
+"""Forms, sign-in, and every page in every width, in Chromium."""
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from apps.operations.models import Operation
+from tests.api.saved import saved
+from tests.browser.conftest import NARROW, WIDE
+from tests.pages import making
+
+CSV = "size,rooms,price\n" + "".join(f"{n},{n % 5},{n * 1000}\n" for n in range(1, 40))
+
+
+def test_signing_in_and_out(open_page, ana, live_server):
+    ana.set_password("correct horse")
+    ana.save()
+    page = open_page("/workers/")
+    page.context.clear_cookies()
+    page.goto("/workers/")
+    expect(page).to_have_url(re.compile(r"/login/\?next=/workers/$"))
+    page.get_by_label("Username").fill("ana")
+    page.get_by_label("Password").fill("correct horse")
+    page.get_by_test_id("sign-in").click()
+    expect(page).to_have_url(re.compile("/workers/$"))
+    page.get_by_test_id("sign-out").click()
+    expect(page).to_have_url(re.compile("/login/$"))
+
+
+def test_an_operation_is_submitted(open_page, ana):
+    page = open_page("/operations/new?recipe=digits")
+    page.get_by_label("Epochs", exact=True).fill("3")
+    page.locator("#f-name").fill("by hand")
+    page.get_by_test_id("submit").click()
+    expect(page.get_by_test_id("operation-name")).to_have_text("by hand")
+    expect(page.get_by_test_id("state")).to_have_text("Queued")
+    expect(page.get_by_test_id("toast")).to_contain_text("by hand is submitted")
+    assert Operation.objects.get().config["epochs"] == 3
+
+
+def test_errors_stand_beside_their_fields_and_nothing_is_lost(open_page, ana):
+    page = open_page("/operations/new?recipe=digits")
+    page.get_by_label("Batch size").fill("77")
+    epochs = page.get_by_label("Epochs", exact=True)
+    epochs.fill("many")
+    page.get_by_test_id("submit").click()
+    expect(page.get_by_test_id("form-errors")).to_contain_text("nothing was submitted")
+    expect(page.get_by_test_id("field-error")).to_contain_text("got 'many'")
+    expect(epochs).to_be_focused()
+    expect(epochs).to_have_value("many")
+    expect(page.get_by_label("Batch size")).to_have_value("77")
+    epochs.fill("2")
+    page.get_by_test_id("submit").click()
+    expect(page.get_by_test_id("state")).to_have_text("Queued")
+
+
+def test_a_table_is_uploaded_and_trained_on(open_page, ana, tmp_path):
+    file = tmp_path / "flats.csv"
+    file.write_text(CSV)
+    page = open_page("/operations/new?recipe=digits")
+    page.locator("#f-name").fill("prices")
+    page.get_by_text("Predicts a column of an uploaded table").click()
+    page.get_by_test_id("upload").set_input_files(file)
+    target = page.get_by_test_id("parameters.target")
+    expect(target).to_contain_text("price (integer)")
+    expect(page.get_by_test_id("dataset")).to_contain_text("flats (39 rows)")
+    target.select_option("price")
+    expect(page.locator("#f-name")).to_have_value("prices")
+    page.get_by_test_id("submit").click()
+    expect(page.get_by_test_id("state")).to_have_text("Queued")
+    assert Operation.objects.get().config["parameters"]["target"] == "price"
+
+
+def test_a_bad_upload_says_why(open_page, ana, tmp_path):
+    file = tmp_path / "bad.csv"
+    file.write_text("a,a\n1,2\n")
+    page = open_page("/operations/new?recipe=tabular")
+    page.get_by_test_id("upload").set_input_files(file)
+    expect(page.locator("[data-upload-state]")).to_have_class(re.compile("text-danger"))
+    expect(page.locator("[data-upload-state]")).to_contain_text("a")
+
+
+def test_a_clone_opens_filled_in(open_page, ana):
+    operation = making.operation(ana, "COMPLETED", name="first", tags=["night"])
+    page = open_page(f"/operations/{operation.pk}/")
+    page.get_by_test_id("submit-again").click()
+    expect(page.locator("#f-name")).to_have_value("first")
+    expect(page.locator("#f-tags")).to_have_value("night")
+    expect(page.get_by_label("Epochs", exact=True)).to_have_value("5")
+
+
+def test_a_token_is_made_and_revoked(open_page, ana):
+    page = open_page("/account/")
+    page.get_by_label("Name").fill("laptop")
+    page.get_by_test_id("create-token").click()
+    assert len(page.get_by_test_id("token-secret").input_value()) > 30
+    page.get_by_test_id("revoke").click()
+    page.get_by_test_id("confirm-yes").click()
+    expect(page.get_by_test_id("toast")).to_contain_text("revoked")
+    expect(page.get_by_test_id("token")).to_have_count(0)
+
+
+@pytest.mark.parametrize("viewport", [WIDE, NARROW], ids=["wide", "narrow"])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_page_fits_its_window(open_page, ana, viewport, scheme):
+    operation = making.operation(ana, "RUNNING", name="a rather long name " * 5)
+    making.attempt(operation)
+    making.curve(operation)
+    making.log(operation, "x" * 500)
+    saved(operation)
+    page = open_page("/", viewport, scheme)
+    paths = ["/", f"/operations/{operation.pk}/", "/operations/new", "/datasets/", "/checkpoints/",
+             "/workers/", "/settings/", "/account/", "/help/keys"]  # fmt: skip
+    for path in paths:
+        page.goto(path)
+        page.wait_for_timeout(200)
+        too_wide = page.evaluate("document.documentElement.scrollWidth - innerWidth")
+        assert too_wide <= 0, path
+
+
+def test_the_menu_opens_on_a_narrow_screen(open_page, ana):
+    page = open_page("/", NARROW)
+    link = page.locator("#menu").get_by_role("link", name="Datasets")
+    expect(link).to_be_hidden()
+    page.get_by_role("button", name="Menu").click()
+    expect(link).to_be_visible()
+    link.click()
+    expect(page).to_have_url(re.compile("/datasets/$"))

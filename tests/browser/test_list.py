@@ -1,0 +1,175 @@
+"""The list in Chromium: live without moving, filters in the address, keys, many at once."""
+
+import re
+
+from playwright.sync_api import expect
+
+from apps.operations.models import Operation
+from tests.api.saved import saved
+from tests.pages import making
+
+
+def row(page, operation):
+    return page.locator(f'tr[data-id="{operation.pk}"]')
+
+
+def arrive(page, path):
+    expect(page).to_have_url(re.compile(f"{path}$"))
+    page.wait_for_load_state()  # the scripts that know the keys are there
+
+
+def names(page):
+    return page.locator("tbody a.name").all_inner_texts()
+
+
+def test_a_row_changes_where_it_stands(open_page, ana):
+    operation = making.operation(ana, "RUNNING")
+    page = open_page()
+    page.evaluate("window.sameDocument = true")
+    row(page, operation).locator("a.name").focus()
+    operation.row.update(step=45, place="epoch 5 of 5")
+    expect(row(page, operation)).to_contain_text("90%")
+    expect(row(page, operation)).to_contain_text("epoch 5 of 5")
+    assert page.evaluate("window.sameDocument")
+    expect(row(page, operation).locator("a.name")).to_be_focused()
+
+
+def test_new_ones_wait_behind_a_button(open_page, ana):
+    making.operation(ana, "COMPLETED", name="old")
+    page = open_page()
+    making.operation(ana, name="new one")
+    making.operation(ana, name="newer one")
+    expect(page.get_by_test_id("new-ones")).to_contain_text("2 new")
+    assert names(page) == ["old"]
+    page.get_by_test_id("new-ones").click()
+    expect(page.locator("tbody tr")).to_have_count(3)
+    assert names(page) == ["newer one", "new one", "old"]
+
+
+def test_filters_are_in_the_address_and_survive_going_back(open_page, ana):
+    making.operation(ana, "RUNNING", name="runs")
+    making.operation(ana, "FAILED", name="broke", tags=["night"])
+    page = open_page()
+    page.get_by_test_id("tab-attention").click()
+    expect(page).to_have_url(re.compile(r"\?tab=attention$"))
+    expect(page.locator("tbody tr")).to_have_count(1)
+    page.get_by_test_id("search").fill("tag:day")
+    expect(page.get_by_test_id("empty")).to_contain_text("Nothing matches")
+    expect(page).to_have_url(re.compile(r"tab=attention&q=tag%3Aday$"))
+    page.get_by_test_id("search").fill("tag:night")
+    expect(page.locator("tbody tr")).to_have_count(1)
+    page.goto("/workers/")
+    page.go_back()
+    expect(page.get_by_test_id("search")).to_have_value("tag:night")
+    page.get_by_test_id("search").fill("")
+    page.get_by_test_id("tab-all").click()
+    expect(page.locator("tbody tr")).to_have_count(2)
+    page.get_by_test_id("owner").select_option("me")
+    expect(page).to_have_url(re.compile(r"\?owner=me$"))
+
+
+def test_the_right_rows_stay_live_after_a_filter(open_page, ana):
+    operation = making.operation(ana, "RUNNING")
+    page = open_page()
+    page.get_by_test_id("tab-active").click()
+    expect(page).to_have_url(re.compile("tab=active"))
+    operation.row.update(step=45)
+    expect(row(page, operation)).to_contain_text("90%")
+
+
+def test_many_at_once_say_what_is_skipped(open_page, ana):
+    running = making.operation(ana, "RUNNING", name="runs")
+    waiting = making.operation(ana, name="waits")
+    making.operation(ana, "COMPLETED", name="done")
+    page = open_page()
+    expect(page.get_by_test_id("selection")).to_be_hidden()
+    page.get_by_label("Select all on this page").check()
+    expect(page.get_by_test_id("selection")).to_contain_text("3 selected")
+    page.get_by_test_id("bulk-cancel").click()
+    dialog = page.locator("dialog[open]")
+    expect(dialog).to_contain_text("Cancel 2 of 3 operations?")
+    expect(page.get_by_test_id("skipped")).to_contain_text("done: it is completed")
+    page.get_by_test_id("confirm-cancel").click()
+    expect(page.get_by_test_id("toast")).to_contain_text("2 operations are being cancelled")
+    expect(row(page, waiting)).to_contain_text("Cancelled")
+    expect(row(page, running)).to_contain_text("Cancelling")
+    expect(page.get_by_test_id("selection")).to_be_hidden()
+
+
+def test_a_dialog_that_is_closed_does_nothing(open_page, ana):
+    operation = making.operation(ana)
+    page = open_page()
+    for close in ("Escape", None):
+        page.get_by_test_id("row-cancel").click()
+        expect(page.locator("dialog[open]")).to_be_visible()
+        if close:
+            page.keyboard.press(close)
+        else:
+            page.get_by_text("Keep as it is").click()
+        expect(page.locator("dialog[open]")).to_have_count(0)
+    assert Operation.objects.get(pk=operation.pk).state == "PENDING"
+
+
+def test_refusals_are_toasts(open_page, ana):
+    operation = making.operation(ana)
+    page = open_page()
+    page.get_by_test_id("row-cancel").click()
+    expect(page.get_by_test_id("confirm-cancel")).to_be_visible()
+    operation.row.update(state="COMPLETED")  # meanwhile
+    page.get_by_test_id("confirm-cancel").click()
+    expect(page.get_by_test_id("toast")).to_contain_text("only what waits or runs")
+
+
+def test_the_keyboard(open_page, ana):
+    failed = making.operation(ana, "FAILED", name="broke")
+    saved(failed)
+    running = making.operation(ana, "RUNNING", name="runs")
+    page = open_page()
+    press = page.keyboard.press
+    press("j")
+    expect(row(page, running)).to_have_class(re.compile("current"))
+    press("j")
+    press("x")
+    expect(row(page, failed).locator("input")).to_be_checked()
+    press("r")
+    expect(page.locator("dialog[open]")).to_contain_text("Resume “broke”?")
+    press("Escape")
+    press("k")
+    press("c")
+    expect(page.locator("dialog[open]")).to_contain_text("Cancel “runs”?")
+    press("Escape")
+    press("?")
+    expect(page.locator("dialog[open]")).to_contain_text("always asks")
+    press("Escape")
+    press("/")
+    expect(page.get_by_test_id("search")).to_be_focused()
+    page.keyboard.type("n")  # a letter here, not a key
+    expect(page.get_by_test_id("search")).to_have_value("n")
+    page.get_by_test_id("search").fill("")
+    page.locator("h1").click()
+    for keys, path in (("gw", "/workers/"), ("gc", "/checkpoints/"), ("gr", "/")):
+        for key in keys:
+            press(key)
+        arrive(page, path)
+    press("j")
+    press("Enter")
+    arrive(page, f"/operations/{running.pk}/")
+    press("n")
+    arrive(page, "/operations/new")
+
+
+def test_nothing_is_asked_while_the_tab_is_hidden(open_page, ana):
+    making.operation(ana, "RUNNING")
+    page = open_page()
+    asked = []
+    page.on("request", lambda request: "/live" in request.url and asked.append(request.url))
+    page.evaluate(
+        "Object.defineProperty(document, 'hidden', {get: () => true, configurable: true})"
+    )
+    page.wait_for_timeout(2500)  # one that was under way may still come
+    asked.clear()
+    page.wait_for_timeout(3000)
+    assert not asked
+    page.evaluate("delete document.hidden; document.dispatchEvent(new Event('visibilitychange'))")
+    page.wait_for_timeout(500)
+    assert asked

@@ -1,0 +1,228 @@
+"""The page of one operation in Chromium: live, with curves that can be looked at from all sides."""
+
+import re
+
+import pytest
+from django.utils import timezone
+from playwright.sync_api import expect
+
+from apps.checkpoints.models import Checkpoint
+from apps.operations.models import MetricPoint, Operation
+from tests.api.saved import saved
+from tests.pages import making
+
+# How many pixels of a canvas are drawn in a colour that is not grey (the axes are).
+COLOURED = """canvas => {
+  const {data} = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+  let coloured = 0;
+  for (let i = 0; i < data.length; i += 4) {
+    const [r, g, b, a] = data.slice(i, i + 4);
+    if (a > 60 && Math.max(r, g, b) - Math.min(r, g, b) > 60) coloured++;
+  }
+  return coloured;
+}"""
+PICTURE = "canvas => canvas.toDataURL()"
+
+
+@pytest.fixture
+def running(ana):
+    operation = making.operation(ana, "RUNNING", name="the star", steps_per_second=2.0)
+    making.attempt(operation)
+    making.curve(operation)
+    making.log(operation, "first line\n<script>window.hacked = 1</script>\n")
+    return operation
+
+
+def path(operation):
+    return f"/operations/{operation.pk}/"
+
+
+def canvas(page, chart):
+    return page.locator(f'[data-chart="{chart}"] canvas')
+
+
+def picture(page, chart="loss"):
+    return canvas(page, chart).evaluate(PICTURE)
+
+
+def until_changed(page, before, chart="loss"):
+    page.wait_for_function(
+        """([chart, before]) =>
+          document.querySelector(`[data-chart="${chart}"] canvas`)?.toDataURL() !== before""",
+        arg=[chart, before],
+    )
+
+
+def test_curves_have_pixels(open_page, running):
+    page = open_page(path(running))
+    for chart in ("loss", "accuracy"):
+        canvas(page, chart).scroll_into_view_if_needed()
+        assert canvas(page, chart).evaluate(COLOURED) > 150
+    label = canvas(page, "loss").get_attribute("aria-label")
+    assert "train_loss: 0.1 at step 20" in label and "val_loss: 0.125 at step 20" in label
+
+
+def test_new_points_place_and_log_arrive_by_themselves(open_page, running):
+    page = open_page(path(running))
+    page.evaluate("window.sameDocument = true")
+    canvas(page, "loss").wait_for()
+    before = picture(page)
+    running.row.update(step=40, place="epoch 4 of 5")
+    making.curve(running, first=21, last=40)
+    making.log(running, "second line\n")
+    expect(page.get_by_test_id("place")).to_contain_text("epoch 4 of 5")
+    expect(page.get_by_test_id("percent")).to_have_text("80%")
+    expect(page.get_by_test_id("log")).to_contain_text("second line")
+    until_changed(page, before)
+    assert page.evaluate("window.sameDocument") and not page.evaluate("window.hacked")
+
+
+def test_what_a_resume_took_back_is_dashed(open_page, running):
+    page = open_page(path(running))
+    canvas(page, "loss").wait_for()
+    before = picture(page)
+    running.row.update(attempt=2)
+    making.attempt(running, 2, from_step=10)
+    MetricPoint.retire(running.pk, by=2, after_step=10)
+    until_changed(page, before)
+    older = page.locator('[data-chart="loss"] .u-series', has_text="train_loss (older)")
+    expect(older).to_have_count(1)
+    expect(older).to_be_hidden()  # drawn, but no line of the legend
+    expect(page.locator("#dashed-note")).to_be_visible()
+
+
+def test_axis_log_scale_and_smoothing_are_in_the_address(open_page, running):
+    page = open_page(path(running))
+    canvas(page, "loss").wait_for()
+    for change, in_address in (
+        (lambda: page.get_by_test_id("x-axis").select_option("epoch"), "x=epoch"),
+        (lambda: page.get_by_test_id("x-axis").select_option("time"), "x=time"),
+        (lambda: page.locator('[data-chart="loss"] [data-log-scale]').check(), "log=loss"),
+        (lambda: page.get_by_test_id("smoothing").fill("0.8"), "smooth=0.8"),
+    ):
+        before = picture(page)
+        change()
+        until_changed(page, before)
+        expect(page).to_have_url(re.compile(re.escape(in_address)))
+    page.reload()
+    expect(page.get_by_test_id("x-axis")).to_have_value("time")
+    expect(page.locator('[data-chart="loss"] [data-log-scale]')).to_be_checked()
+
+
+def test_charts_are_made_when_they_are_seen(open_page, running):
+    names = [f"extra_{number}" for number in range(12)]
+    MetricPoint.objects.bulk_create(
+        MetricPoint(operation=running, attempt=1, name=name, step=step, value=step * 0.5,
+                    at=timezone.now())
+        for name in names for step in range(5)
+    )  # fmt: skip
+    page = open_page(path(running))
+    canvas(page, "loss").wait_for()
+    assert page.get_by_test_id("chart").count() == 14
+    assert page.locator("#charts canvas").count() < 14
+    page.locator('[data-chart="extra_9"]').scroll_into_view_if_needed()
+    expect(canvas(page, "extra_9")).to_be_visible()
+
+
+def test_the_theme_follows_is_switched_and_remembered(open_page, running):
+    page = open_page(path(running), scheme="dark")
+    html = page.locator("html")
+    expect(html).to_have_attribute("data-bs-theme", "dark")
+    canvas(page, "loss").wait_for()
+    dark = picture(page)
+    page.emulate_media(color_scheme="light")
+    expect(html).to_have_attribute("data-bs-theme", "light")
+    until_changed(page, dark)
+    page.get_by_test_id("theme").click()  # light, whatever the system says
+    page.get_by_test_id("theme").click()
+    expect(html).to_have_attribute("data-bs-theme", "dark")
+    page.reload()
+    expect(html).to_have_attribute("data-bs-theme", "dark")
+    expect(page.get_by_test_id("theme")).to_have_text("Theme: dark")
+
+
+def test_cancel_asks_then_says_what_happens(open_page, running):
+    page = open_page(path(running))
+    page.get_by_test_id("cancel").click()
+    expect(page.get_by_test_id("confirm-text")).to_contain_text("saves a checkpoint")
+    page.get_by_test_id("confirm-cancel").click()
+    expect(page.get_by_test_id("toast")).to_contain_text("next safe point")
+    expect(page.get_by_test_id("standing")).to_contain_text("ana asked to cancel it")
+    expect(page.get_by_test_id("cancel")).to_have_count(0)
+    expect(page.get_by_test_id("kill")).to_be_visible()
+
+
+def test_a_settled_page_rests_and_wakes_with_a_resume(open_page, ana):
+    operation = making.operation(ana, "CANCELLED", name="stopped")
+    older = saved(operation, step=5, epoch=0)
+    saved(operation, step=15)
+    page = open_page(path(operation))
+    asked = []
+    page.wait_for_timeout(1000)
+    page.on("request", lambda request: "/live" in request.url and asked.append(request.url))
+    page.wait_for_timeout(3500)
+    assert not asked
+    page.get_by_test_id("resume").click()
+    page.locator(f'input[value="{older.pk}"]').check()
+    page.get_by_test_id("confirm-resume").click()
+    expect(page.get_by_test_id("toast")).to_contain_text("Training resumed from epoch 0")
+    expect(page.get_by_test_id("state")).to_have_text("Resuming")
+    assert Operation.objects.get().resume_from == older.pk
+    operation.row.update(state="RUNNING", lease_expires_at=timezone.now(), place="epoch 1 of 5")
+    expect(page.get_by_test_id("place")).to_contain_text("epoch 1 of 5")
+
+
+def test_checkpoints_are_pinned_verified_and_deleted(open_page, ana):
+    operation = making.operation(ana, "CANCELLED")
+    saved(operation)
+    page = open_page(path(operation) + "#checkpoints")
+    line = page.get_by_test_id("checkpoint")
+    line.get_by_test_id("pin").click()
+    expect(line).to_contain_text("pinned")
+    line.get_by_test_id("verify").click()
+    expect(page.get_by_test_id("toast").last).to_contain_text("every byte as it was saved")
+    line.get_by_test_id("delete-checkpoint").click()
+    expect(page.get_by_test_id("confirm-text")).to_contain_text("it is the only one")
+    page.get_by_test_id("confirm-delete-checkpoint").click()
+    expect(page.locator("#pane-checkpoints")).to_contain_text("None was kept")
+    assert not Checkpoint.objects.exists()
+
+
+def test_a_deletion_leads_back_to_the_list(open_page, ana):
+    operation = making.operation(ana, "COMPLETED", name="old")
+    page = open_page(path(operation))
+    page.get_by_test_id("delete").click()
+    page.get_by_test_id("confirm-delete").click()
+    expect(page.get_by_test_id("toast")).to_contain_text("old is deleted")
+    expect(page.get_by_test_id("empty")).to_be_visible()
+
+
+def test_tabs_are_in_the_address(open_page, running):
+    page = open_page(path(running))
+    page.get_by_test_id("tab-config").click()
+    expect(page).to_have_url(re.compile("#config$"))
+    page.reload()
+    expect(page.get_by_test_id("config")).to_be_visible()
+    page.get_by_test_id("tab-config").focus()
+    page.keyboard.press("ArrowRight")
+    expect(page.locator("#pane-files")).to_be_visible()
+
+
+def test_the_log_follows_until_one_scrolls_up(open_page, running):
+    making.log(running, "line\n" * 200)
+    page = open_page(path(running))
+    log = page.get_by_test_id("log")
+    log.evaluate("log => (log.scrollTop = 0)")
+    expect(page.get_by_test_id("follow")).not_to_be_checked()
+    making.log(running, "the news\n")
+    expect(log).to_contain_text("the news")
+    assert log.evaluate("log => log.scrollTop") == 0
+    page.get_by_test_id("follow").check()
+    assert log.evaluate("log => log.scrollTop") > 100
+
+
+def test_the_log_is_downloaded(open_page, running):
+    page = open_page(path(running))
+    with page.expect_download() as download:
+        page.get_by_test_id("log-download").click()
+    assert "first line" in download.value.path().read_text()

@@ -1,0 +1,206 @@
+"""Buttons: they ask first, they act by POST only, and they say what came of it."""
+
+import pytest
+from django.test import Client
+
+from apps.checkpoints import storage
+from apps.checkpoints.models import Checkpoint
+from apps.operations.models import Operation
+from tests.api.saved import saved
+from tests.pages import making
+
+
+def asked(client, action, *operations, **query):
+    ids = [operation.pk for operation in operations]
+    response = client.get(f"/operations/confirm/{action}", {"id": ids, **query})
+    assert response.status_code == 200
+    return response.content.decode()
+
+
+def do(client, action, *operations, **data):
+    ids = [operation.pk for operation in operations]
+    return client.post(f"/operations/act/{action}", {"id": ids, **data})
+
+
+def state_of(operation):
+    return Operation.objects.get(pk=operation.pk).state
+
+
+class TestAsking:
+    def test_a_cancel_says_that_it_saves(self, fetch, ana):
+        text = asked(fetch, "cancel", making.operation(ana, "RUNNING"))
+        assert "saves a checkpoint at its next safe point" in text
+        assert "<html" not in text
+
+    def test_without_scripts_the_question_is_a_page(self, page, ana):
+        text = asked(page, "cancel", making.operation(ana, "RUNNING"))
+        assert "<html" in text and 'data-testid="confirm-cancel"' in text
+
+    def test_a_kill_says_what_is_lost(self, fetch, ana):
+        operation = making.operation(ana, "RUNNING")
+        assert "all its work is lost" in asked(fetch, "kill", operation)
+        saved(operation, step=15)
+        assert "5 steps since epoch 1" in asked(fetch, "kill", operation)
+
+    def test_a_deletion_says_what_it_frees(self, fetch, ana):
+        operation = making.operation(ana, "FAILED")
+        size = saved(operation).artifacts_size_bytes
+        text = asked(fetch, "delete", operation)
+        assert f"Frees {size / 1000:.3g} kB" in text and "no longer be resumed" in text
+
+    def test_a_resume_offers_its_checkpoints(self, fetch, ana):
+        operation = making.operation(ana, "FAILED")
+        older = saved(operation, step=5, epoch=0)
+        saved(operation, step=15)
+        text = asked(fetch, "resume", operation, checkpoint=older.pk)
+        assert "continues at epoch 1; 5 steps after it run again" in text
+        assert text.count('data-testid="choose-checkpoint"') == 2
+        assert f'value="{older.pk}" checked' in text
+
+    def test_many_at_once_say_which_are_skipped_and_why(self, fetch, ana, ben):
+        running = making.operation(ana, "RUNNING", name="mine")
+        done = making.operation(ana, "COMPLETED", name="done")
+        others = making.operation(ben, "RUNNING", name="bens")
+        text = asked(fetch, "cancel", running, done, others)
+        assert "Cancel 1 of 3 operations?" in text
+        assert "<strong>done</strong>: it is completed" in text
+        assert "<strong>bens</strong>: it belongs to ben" in text
+        assert text.count('name="id"') == 1
+
+    def test_where_nothing_can_be_done_there_is_no_button(self, fetch, ana):
+        text = asked(fetch, "resume", making.operation(ana, "FAILED"))
+        assert "no checkpoint to resume from" in text and "confirm-resume" not in text
+
+    def test_asking_changes_nothing(self, fetch, ana):
+        operation = making.operation(ana)
+        asked(fetch, "cancel", operation)
+        assert state_of(operation) == "PENDING"
+
+    def test_an_unknown_action_is_a_404(self, page):
+        assert page.get("/operations/confirm/explode").status_code == 404
+        assert page.post("/operations/act/explode").status_code == 404
+
+
+class TestActing:
+    def test_a_waiting_one_is_cancelled_at_once(self, fetch, ana):
+        operation = making.operation(ana)
+        answer = do(fetch, "cancel", operation).json()
+        assert answer["level"] == "success" and state_of(operation) == "CANCELLED"
+
+    def test_a_running_one_is_asked_to_stop(self, fetch, ana):
+        operation = making.operation(ana, "RUNNING")
+        assert "next safe point" in do(fetch, "cancel", operation).json()["message"]
+        assert Operation.objects.get(pk=operation.pk).stop_requested == "cancel"
+
+    def test_a_second_cancel_is_refused_with_the_reason(self, fetch, ana):
+        operation = making.operation(ana, "RUNNING")
+        do(fetch, "cancel", operation)
+        response = do(fetch, "cancel", operation)
+        assert response.status_code == 409 and "already asked" in response.json()["message"]
+
+    def test_a_resume_says_from_where(self, fetch, ana):
+        operation = making.operation(ana, "CANCELLED")
+        saved(operation)
+        answer = do(fetch, "resume", operation).json()
+        assert answer["message"] == "Training resumed from epoch 1."
+        assert state_of(operation) == "RESUMING"
+
+    def test_a_resume_from_a_chosen_checkpoint(self, fetch, ana):
+        operation = making.operation(ana, "CANCELLED")
+        older = saved(operation, step=5)
+        saved(operation, step=15)
+        do(fetch, "resume", operation, checkpoint=older.pk)
+        assert Operation.objects.get(pk=operation.pk).resume_from == older.pk
+
+    def test_a_deletion_goes_back_to_the_list(self, fetch, ana):
+        operation = making.operation(ana, "COMPLETED")
+        answer = do(fetch, "delete", operation, next=operation.get_absolute_url()).json()
+        assert answer == {"go": "/"}
+        assert not Operation.objects.filter(pk=operation.pk).exists()
+        assert "is deleted" in fetch.get("/").content.decode()
+
+    def test_what_can_be_done_is_done_and_the_rest_is_told(self, fetch, ana, ben):
+        mine, theirs = making.operation(ana), making.operation(ben, name="bens")
+        answer = do(fetch, "cancel", mine, theirs).json()
+        assert answer["level"] == "warning" and "bens" in answer["details"][0]
+        assert (state_of(mine), state_of(theirs)) == ("CANCELLED", "PENDING")
+
+    def test_without_scripts_one_returns_to_the_page(self, page, ana):
+        operation = making.operation(ana)
+        response = do(page, "cancel", operation, next=operation.get_absolute_url())
+        assert response.status_code == 302 and response.url == operation.get_absolute_url()
+
+    @pytest.mark.parametrize("to", ["https://evil.example/", "//evil.example", "javascript:x"])
+    def test_nobody_is_sent_elsewhere(self, page, ana, to):
+        assert do(page, "cancel", making.operation(ana), next=to).url == "/"
+
+    def test_get_does_nothing(self, page, ana):
+        operation = making.operation(ana)
+        assert page.get(f"/operations/act/cancel?id={operation.pk}").status_code == 405
+        assert state_of(operation) == "PENDING"
+
+    def test_viewers_are_refused(self, as_, vera, ana):
+        operation = making.operation(ana)
+        assert do(as_(vera), "cancel", operation).status_code == 403
+        assert state_of(operation) == "PENDING"
+
+    def test_others_are_refused(self, as_, ben, ana):
+        operation = making.operation(ana)
+        do(as_(ben), "cancel", operation)
+        assert state_of(operation) == "PENDING"
+
+    def test_an_admin_may(self, as_, ada, ana):
+        operation = making.operation(ana)
+        do(as_(ada), "cancel", operation)
+        assert state_of(operation) == "CANCELLED"
+
+    def test_a_form_from_elsewhere_is_refused(self, ana):
+        client = Client(enforce_csrf_checks=True)
+        client.force_login(ana)
+        operation = making.operation(ana)
+        response = do(client, "cancel", operation)
+        assert response.status_code == 403 and "The form has expired" in response.content.decode()
+        assert state_of(operation) == "PENDING"
+
+
+class TestCheckpoints:
+    @pytest.fixture
+    def checkpoint(self, ana):
+        return saved(making.operation(ana, "CANCELLED"))
+
+    def test_pinned_and_unpinned(self, fetch, checkpoint):
+        fetch.post(f"/checkpoints/{checkpoint.pk}/pin")
+        assert Checkpoint.objects.get().pinned
+        fetch.post(f"/checkpoints/{checkpoint.pk}/unpin")
+        assert not Checkpoint.objects.get().pinned
+
+    def test_verified(self, fetch, checkpoint):
+        answer = fetch.post(f"/checkpoints/{checkpoint.pk}/verify").json()
+        assert answer["level"] == "success" and "every byte" in answer["message"]
+
+    def test_an_altered_one_is_found_out(self, fetch, checkpoint):
+        path = storage.directory(checkpoint.artifacts_path) / "model.pt"
+        path.write_bytes(b"x" + path.read_bytes()[1:])
+        answer = fetch.post(f"/checkpoints/{checkpoint.pk}/verify").json()
+        assert answer["level"] == "error" and "model.pt" in answer["message"]
+        assert Checkpoint.objects.get().health == "corrupted"
+
+    def test_deleted_after_a_warning(self, fetch, checkpoint):
+        text = fetch.get(f"/checkpoints/{checkpoint.pk}/confirm-delete").content.decode()
+        assert "it is the only one" in text and Checkpoint.objects.exists()
+        fetch.post(f"/checkpoints/{checkpoint.pk}/delete")
+        assert not Checkpoint.objects.exists()
+
+    def test_kept_while_it_runs(self, fetch, ana):
+        checkpoint = saved(making.operation(ana, "RUNNING"))
+        assert fetch.post(f"/checkpoints/{checkpoint.pk}/delete").status_code == 409
+        assert Checkpoint.objects.exists()
+
+    def test_not_by_others(self, as_, ben, checkpoint):
+        as_(ben).post(f"/checkpoints/{checkpoint.pk}/delete")
+        as_(ben).post(f"/checkpoints/{checkpoint.pk}/pin")
+        assert Checkpoint.objects.filter(pinned=False).exists()
+
+    def test_a_gone_one_is_said_so(self, fetch, db):
+        assert fetch.post("/checkpoints/nothing/pin").status_code == 404
+        assert fetch.get("/checkpoints/nothing/confirm-delete").status_code == 404

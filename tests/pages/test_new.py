@@ -1,0 +1,211 @@
+"""The form of a new operation: generated, checked by the server, and nothing typed is lost."""
+
+import io
+
+import pytest
+
+from apps.dashboard import fields
+from apps.dashboard.fields import Field, fields_of
+from apps.dashboard.form import Form
+from apps.datasets import services as datasets
+from apps.operations.models import Operation
+from tests.pages import making
+from trainops.engines.recipes import recipes
+from trainops.engines.registry import ENGINES
+
+CSV = b"size,rooms,price\n" + b"".join(b"%d,%d,%d\n" % (n, n % 5, n * 1000) for n in range(1, 40))
+
+
+def posted(page, recipe="digits", **changes):
+    """Post the form as it is shown, with some fields changed."""
+    form = page.get(f"/operations/new?recipe={recipe}").context["form"]
+    data = {"recipe": recipe, "once": "x" * 8}
+    for field in form.fields:
+        if field.text is not False and field.text != "":
+            data[f"config.{field.path}"] = (
+                field.text if field.kind == "columns" else str(field.text)
+            )
+    return page.post("/operations/new", data | changes)
+
+
+@pytest.fixture
+def table(ana):
+    return datasets.add_table(io.BytesIO(CSV), filename="flats.csv", name="flats", owner=ana)
+
+
+def test_the_form_as_it_is_shown_is_the_recipes_example(page, settings):
+    response = posted(page)
+    operation = Operation.objects.get()
+    assert response.url == operation.get_absolute_url()
+    example = ENGINES["training"].parse_config(recipes()["digits"].example)
+    assert operation.config == example.model_dump(mode="json")
+
+
+def test_only_what_differs_from_the_defaults_is_written_down(page):
+    posted(page, **{"config.epochs": "7", "config.limits.max_duration_seconds": "60"})
+    given = Operation.objects.get().config_given
+    assert given["epochs"] == 7 and given["limits"] == {"max_duration_seconds": 60.0}
+    assert "seed" not in given and "momentum" not in given
+
+
+def test_its_own_fields_are_kept(page):
+    posted(page, name="tuned", tags=" b, a ,", priority="5")
+    operation = Operation.objects.get()
+    assert (operation.name, operation.priority) == ("tuned", 5)
+    assert [tag.name for tag in operation.tags.all()] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("name", "typed", "said"),
+    [
+        ("config.epochs", "many", "got &#x27;many&#x27;"),
+        ("config.epochs", "0", "greater than or equal to 1"),
+        ("config.epochs", "2.5", "got 2.5"),
+        ("config.learning_rate", "nan", "finite number"),
+        ("config.optimizer", "magic", "got &#x27;magic&#x27;"),
+        ("config.parameters.dropout", "1.5", "less than 1"),
+        ("config.checkpoint.every_seconds", "-1", "greater than 0"),
+        ("name", "x" * 200, "at most 120"),
+        ("tags", ",".join(f"t{n}" for n in range(30)), "at most 20 tags"),
+        ("priority", "high", "whole number"),
+    ],
+)
+def test_a_wrong_value_is_told_beside_its_field_and_stays(page, name, typed, said):
+    response = posted(page, **{"config.batch_size": "77", name: typed})
+    text = response.content.decode()
+    assert response.status_code == 422 and not Operation.objects.exists()
+    assert said in text and "nothing was submitted" in text
+    assert 'value="77"' in text  # what was right is not lost either
+    field = text.partition(f'name="{name}"')[2].partition("<div")[0]
+    assert 'aria-invalid="true"' in field and "invalid-feedback" in field
+
+
+def test_a_problem_among_the_folded_fields_opens_them(page):
+    text = posted(page, **{"config.seed": "x"}).content.decode()
+    assert '<details class="advanced" open' in text
+
+
+def test_the_same_form_sent_twice_makes_one_operation(page):
+    first, second = posted(page), posted(page)
+    assert first.url == second.url and Operation.objects.count() == 1
+
+
+def test_a_blank_required_field_is_named(page, db):
+    text = posted(page, "tabular").content.decode()
+    assert text.count("nothing was given; it is required") == 2
+
+
+def test_a_table_and_its_column_are_chosen(page, table):
+    shown = page.get(f"/operations/new?recipe=tabular&dataset={table.pk}").content.decode()
+    assert "price (integer)" in shown
+    dataset = {"config.parameters.dataset": table.pk, "config.parameters.target": "price"}
+    posted(page, "tabular", **dataset, **{"config.parameters.drop_columns": ["rooms"]})
+    parameters = Operation.objects.get().config["parameters"]
+    assert parameters["target"] == "price" and parameters["drop_columns"] == ["rooms"]
+
+
+def test_a_column_that_is_not_there_is_told(page, table):
+    dataset = {"config.parameters.dataset": table.pk, "config.parameters.target": "prize"}
+    text = posted(page, "tabular", **dataset).content.decode()
+    assert "its columns: size, rooms, price" in text
+
+
+def test_choosing_a_table_brings_its_columns_and_keeps_what_was_typed(page, table):
+    data = {"recipe": "tabular", "shown": "tabular", "config.parameters.dataset": table.pk}
+    text = page.post("/operations/new/fields", data | {"config.epochs": "99"}).content.decode()
+    assert "price (integer)" in text and 'value="99"' in text and "<html" not in text
+
+
+def test_another_recipe_starts_from_its_own_example(page):
+    data = {"recipe": "digits", "shown": "tabular", "config.epochs": "99"}
+    text = page.post("/operations/new/fields", data).content.decode()
+    assert 'value="99"' not in text and "config.parameters.channels" in text
+
+
+def test_a_clone_has_the_config_and_the_tags_of_its_source(page, ana):
+    posted(page, tags="a", name="first", **{"config.epochs": "7"})
+    source = Operation.objects.get()
+    shown = page.get(f"/operations/new?from={source.pk}")
+    text = shown.content.decode()
+    assert 'value="first"' in text and 'value="a"' in text
+    epochs = next(f for f in shown.context["form"].fields if f.path == "epochs")
+    assert epochs.text == "7"
+
+
+def test_what_is_typed_is_escaped(page):
+    evil = '"><script>alert(1)</script>'
+    text = posted(page, name=evil * 5, **{"config.epochs": evil}).content.decode()
+    assert "<script>alert" not in text
+
+
+def test_only_operators_submit(as_, vera):
+    viewer = as_(vera)
+    assert viewer.get("/operations/new").status_code == 403
+    assert viewer.post("/operations/new", {"recipe": "digits"}).status_code == 403
+    assert not Operation.objects.exists()
+
+
+def test_an_unknown_recipe_is_survived(page, ana):
+    assert page.get("/operations/new?recipe=magic").status_code == 200
+    assert page.post("/operations/new", {"recipe": "magic"}).url == "/operations/new"
+    operation = making.operation(ana)
+    operation.row.update(recipe="gone")
+    assert page.get(f"/operations/new?from={operation.pk}").status_code == 200
+
+
+SCHEMA = {
+    "$defs": {"Inner": {"properties": {"flag": {"type": "boolean", "default": True}}}},
+    "required": ["count"],
+    "properties": {
+        "count": {"type": "integer", "minimum": 1, "description": "How many"},
+        "limit": {"anyOf": [{"type": "number"}, {"type": "null"}], "default": None},
+        "mode": {"enum": ["min", "max"], "type": "string", "default": "min"},
+        "sizes": {"type": "array", "items": {"type": "integer"}, "default": [4]},
+        "extra": {"type": "object", "default": {}},
+        "inner": {"$ref": "#/$defs/Inner"},
+    },
+}
+
+
+class TestFields:
+    """Out of a JSON Schema."""
+
+    def test_every_leaf_becomes_a_field(self):
+        found = {field.path: field for field in fields_of(SCHEMA)}
+        kinds = {path: field.kind for path, field in found.items()}
+        assert kinds == {
+            "count": "integer", "limit": "number", "mode": "choice", "sizes": "list",
+            "extra": "json", "inner.flag": "switch",
+        }  # fmt: skip
+        assert found["count"].required and found["limit"].nullable
+        assert found["inner.flag"].group == "Inner"
+
+    @pytest.mark.parametrize(
+        ("kind", "element", "typed", "value"),
+        [
+            ("integer", "", "12", 12),
+            ("integer", "", "1,000", 1000),
+            ("integer", "", "1e3", 1000.0),
+            ("number", "", "1e-3", 0.001),
+            ("number", "", "abc", "abc"),
+            ("list", "integer", "1, 2,", [1, 2]),
+            ("list", "string", "a b, c", ["a b", "c"]),
+            ("json", "", '{"a": 1}', {"a": 1}),
+            ("json", "", "{broken", "{broken"),
+            ("text", "", " x ", "x"),
+            ("switch", "", "true", True),
+        ],
+    )
+    def test_texts_become_values(self, kind, element, typed, value):
+        field = Field(path="x", kind=kind, label="X", element=element)
+        assert field.value([typed]) == value
+
+    def test_a_blank_is_the_default_or_null(self):
+        assert Field(path="x", kind="integer", label="X").value([""]) is fields.NOTHING
+        assert Field(path="x", kind="integer", label="X", nullable=True).value([]) is None
+        assert Field(path="x", kind="switch", label="X").value([]) is False
+
+    def test_every_recipe_makes_a_form(self, db):
+        for recipe in recipes().values():
+            form = Form(recipe, recipe.example)
+            assert form.basic and form.advanced

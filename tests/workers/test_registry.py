@@ -1,0 +1,150 @@
+"""What workers tell the house: idempotent, and never believed further than the fence."""
+
+import threading
+from datetime import timedelta
+
+import pytest
+from django.db import connection
+from django.utils import timezone
+
+from apps.operations import claims, services, sweeps
+from apps.operations.lifecycle import State
+from apps.operations.models import Attempt, Event, Operation
+from apps.workers import registry
+from apps.workers.models import Worker
+from apps.workers.registry import Order, Standing, WorkerNotFound
+from tests.operations.rows import claim, claimed, forget_lease
+
+pytestmark = [pytest.mark.django_db, pytest.mark.database]
+
+
+def give_up(operation, policy="never"):
+    """What the orphan detector does after the lease has run out."""
+    forget_lease(operation)
+    operation.row.update(
+        config=operation.config | {"restart": {"policy": policy, "max_restarts": 3}}
+    )
+    assert sweeps.recover_lost(actor="beat") == 1
+    return services.get(operation.pk)
+
+
+def aged(worker_id, seconds):
+    moment = timezone.now() - timedelta(seconds=seconds)
+    Worker.objects.filter(pk=worker_id).update(heartbeat_at=moment)
+    return registry.get(worker_id).status
+
+
+def test_registering_is_idempotent():
+    first = registry.register(worker_id="w", host="a", kinds=["training"], slots=2)
+    again = registry.register(worker_id="w", host="b", kinds=["training"], slots=3)
+    assert Worker.objects.count() == 1
+    assert (again.host, again.slots, again.registered_at) == ("b", 3, first.registered_at)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_many_at_once_leave_one_row():
+    def register():
+        registry.register(worker_id="w")
+        connection.close()
+
+    threads = [threading.Thread(target=register) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert Worker.objects.count() == 1
+
+
+def test_the_status_follows_the_heartbeat():
+    registry.register(worker_id="w", slots=2)
+    assert registry.get("w").status == "AVAILABLE"
+    assert aged("w", 31) == "TEMPORARILY_UNAVAILABLE"
+    assert aged("w", 601) == "GONE"
+    assert registry.heartbeat(worker_id="w", num_running=1) == Standing(is_draining=False)
+    assert registry.get("w").status == "BUSY"
+
+
+def test_an_unknown_worker_is_asked_to_register():
+    assert registry.heartbeat(worker_id="w") is None
+    assert registry.deregister(worker_id="w") is False
+    with pytest.raises(WorkerNotFound):
+        registry.drain(worker_id="w")
+
+
+def test_draining_outlasts_a_new_registration():
+    registry.register(worker_id="w")
+    registry.drain(worker_id="w")
+    registry.register(worker_id="w")
+    assert registry.heartbeat(worker_id="w") == Standing(is_draining=True)
+    assert registry.get("w").status == "DRAINING"
+    assert registry.drain(worker_id="w", is_draining=False).status == "AVAILABLE"
+
+
+def test_deregistering_forgets_it():
+    registry.register(worker_id="w")
+    assert registry.deregister(worker_id="w") is True
+    assert not Worker.objects.exists()
+
+
+def test_what_it_owns_goes_on_with_a_new_lease():
+    operation = claimed(worker_id="w")
+    forget_lease(operation)
+    assert registry.sync(worker_id="w", running=[(operation.pk, 1)]) == [
+        Order(operation.pk, 1, "proceed")
+    ]
+    assert not Operation.objects.silent().exists()
+
+
+@pytest.mark.parametrize("policy", ["never", "on_worker_loss"])
+def test_what_was_given_up_too_early_goes_on(policy):
+    operation = give_up(claimed(worker_id="w"), policy)
+    assert operation.state == (State.FAILED if policy == "never" else State.RESUMING)
+    (order,) = registry.sync(worker_id="w", running=[(operation.pk, 1)])
+    assert order.directive == "proceed"
+    operation = services.get(operation.pk)
+    assert (operation.state, operation.worker_id, operation.attempt) == (State.RUNNING, "w", 1)
+    assert (operation.error, operation.finished_at, operation.not_before) == (None, None, None)
+    assert not Operation.objects.silent().exists()
+    attempt = Attempt.objects.get()
+    assert (attempt.outcome, attempt.ended_at, attempt.reason) == ("running", None, "")
+    event = Event.objects.first()
+    assert (event.what, event.actor, event.attempt) == ("RUNNING", "w", 1)
+    claims.finish(operation, State.COMPLETED, outcome=Attempt.Outcome.COMPLETED)  # it owns it
+
+
+def test_a_superseded_attempt_is_told_to_stop():
+    operation = give_up(claimed(worker_id="w"), "on_worker_loss")
+    operation.row.update(not_before=None)
+    assert claim("other") is not None
+    (order,) = registry.sync(worker_id="w", running=[(operation.pk, 1)])
+    assert (order.directive, order.reason) == ("stop", "SUPERSEDED")
+    assert services.get(operation.pk).worker_id == "other"
+
+
+def test_what_a_person_ended_is_not_revived(person):
+    operation = give_up(claimed(worker_id="w"), "on_worker_loss")
+    services.cancel(operation_id=operation.pk, actor=person)
+    (order,) = registry.sync(worker_id="w", running=[(operation.pk, 1)])
+    assert (order.directive, order.reason) == ("stop", "CANCELLED")
+    assert services.get(operation.pk).state == State.CANCELLED
+
+
+def test_another_worker_cannot_claim_to_run_it():
+    operation = give_up(claimed(worker_id="w"))
+    (order,) = registry.sync(worker_id="thief", running=[(operation.pk, 1)])
+    assert (order.directive, order.reason) == ("stop", "FAILED")
+    running = claimed(worker_id="w")
+    (order,) = registry.sync(worker_id="thief", running=[(running.pk, 1)])
+    assert (order.directive, order.reason) == ("stop", "SUPERSEDED")
+
+
+def test_an_unknown_operation_is_stopped():
+    (order,) = registry.sync(worker_id="w", running=[("op_training_x", 1)])
+    assert (order.directive, order.reason) == ("stop", "UNKNOWN_OPERATION")
+
+
+def test_wishes_of_people_come_with_it(person):
+    operation = claimed(worker_id="w")
+    services.cancel(operation_id=operation.pk, actor=person)
+    (order,) = registry.sync(worker_id="w", running=[(operation.pk, 1)])
+    assert order.directive == "cancel"

@@ -1,0 +1,17 @@
+"""The database's clock: the only one that every process agrees on."""
+
+from typing import Any
+
+from django.db.models.functions import Now
+
+
+class DatabaseNow(Now):
+    """The moment of the statement, written as Django writes every other moment.
+
+    SQLite compares moments as texts. Django's own Now() has three digits after the second there
+    and a parameter has six, so that a row would be both later and not later than itself.
+    """
+
+    def as_sqlite(self, compiler: Any, connection: Any, **extra: Any) -> Any:
+        template = "STRFTIME('%%%%Y-%%%%m-%%%%d %%%%H:%%%%M:%%%%f000', 'NOW')"
+        return self.as_sql(compiler, connection, template=template, **extra)

@@ -1,0 +1,82 @@
+"""People, roles and tokens in the admin; and nothing of the libraries that is ours to decide.
+
+Beat's schedule is code (trainops/celery.py) that is written into its tables at every start; a form
+for it would promise what the next start takes back.
+"""
+
+from typing import Any
+
+from django.apps import apps
+from django.contrib import admin
+from django.contrib.auth.admin import GroupAdmin as DjangoGroupAdmin
+from django.contrib.auth.admin import UserAdmin as DjangoUserAdmin
+from django.contrib.auth.models import Group, User
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
+from unfold.admin import ModelAdmin
+from unfold.enums import ActionVariant
+from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationForm
+
+from trainops.backoffice import LooksOnlyAdmin, button, id_in
+from trainops.http.models import Token
+from trainops.http.roles import Role, has_role
+
+for app in ("knox", "django_celery_beat"):
+    for model in apps.get_app_config(app).get_models():
+        if admin.site.is_registered(model):
+            admin.site.unregister(model)
+admin.site.unregister([User, Group])
+if admin.site.is_registered(Token):  # knox registers whatever is its token model
+    admin.site.unregister(Token)
+
+
+@admin.register(User)
+class UserAdmin(DjangoUserAdmin, ModelAdmin):  # type: ignore[type-arg] # at run time it takes none
+    """Roles are groups; `is_staff` opens the admin."""
+
+    form = UserChangeForm
+    add_form = UserCreationForm
+    change_password_form = AdminPasswordChangeForm
+    list_display = ("username", "email", "is_staff", "is_active", "last_login")
+    list_filter = ("groups", "is_staff", "is_superuser", "is_active")
+    compressed_fields = True
+
+
+@admin.register(Group)
+class GroupAdmin(DjangoGroupAdmin, ModelAdmin):
+    pass
+
+
+@admin.register(Token)
+class TokenAdmin(LooksOnlyAdmin):
+    """Tokens are made by their owners; an admin sees who has which, and revokes."""
+
+    list_display = ("public_id", "name", "user", "scope", "created", "expiry")
+    list_filter = ("scope",)
+    list_select_related = ("user",)
+    search_fields = ("public_id", "name", "user__username")
+    ordering = ("-created",)
+    fields = ("public_id", "name", "user", "scope", "created", "expiry")
+    actions_detail = ("revoke",)
+
+    def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return has_role(request.user, Role.ADMIN)
+
+    @button(
+        "Revoke",
+        may="revoke",
+        icon="key_off",
+        question="Revoke this token?",
+        consequence="Whatever uses it is refused from its next request on.",
+        submit="Revoke the token",
+        variant=ActionVariant.DANGER,
+    )
+    def revoke(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponseBase:
+        def revoked() -> str:
+            Token.objects.filter(pk=id_in(object_id)).delete()
+            return "The token is revoked."
+
+        return self.carried_out(request, self.address_of_list(), revoked)
+
+    def has_revoke_permission(self, request: HttpRequest, object_id: Any = None) -> bool:
+        return has_role(request.user, Role.ADMIN)
