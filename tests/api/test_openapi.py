@@ -27,6 +27,8 @@ from tests.operations.rows import in_state
 from trainops.http.models import Token
 from trainops.wsgi import application
 
+pytestmark = pytest.mark.slow
+
 LEFT_OUT = {"POST /api/v1/tokens", "POST /api/v1/datasets"}  # writes that have tests of their own
 CHECKS = [
     schemathesis.checks.not_a_server_error,

@@ -11,6 +11,8 @@ from tests.cli.conftest import ROOT
 from trainops.cli.app import build
 from trainops.cli.problems import ExitCode
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def cli(monkeypatch, tmp_path):

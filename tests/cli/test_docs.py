@@ -18,7 +18,7 @@ DOCUMENTS = [
     *(ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CHANGELOG.md")),
     *(ROOT / "docs").rglob("*.md"),
 ]
-LAUNCHER = {"up", "test", "bench", "install"}
+LAUNCHER = {"up", "test", "bench", "chaos", "install"}
 
 
 @pytest.mark.parametrize("name", Thresholds.model_fields)

@@ -15,6 +15,8 @@ from trainops.cli.out import Format
 from trainops.cli.problems import ExitCode, Problem, Unreachable
 from trainops.cli.session import Session
 
+pytestmark = pytest.mark.slow
+
 SECONDS = 20
 
 

@@ -17,6 +17,8 @@ from trainops.launch.program import Program, descendants
 from trainops.launch.supervise import Backoff, Supervisor
 from trainops.launch.tail import Tail
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[2]
 SOON = 8.0
 SLEEP = "import time; time.sleep(60)"

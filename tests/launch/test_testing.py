@@ -42,6 +42,7 @@ def test_every_check_runs_even_when_one_fails(steps, monkeypatch, capsys):
         "migrations",
         "pytest on PostgreSQL",
         "pytest",
+        "pytest, whole installations",
     ]
     assert capsys.readouterr().out == "Failed: mypy\n"
 

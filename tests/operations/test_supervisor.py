@@ -175,6 +175,7 @@ def test_a_kill_ends_it_at_once_and_the_last_checkpoint_stands(house, person):
     assert Checkpoint.objects.first().step == 4
 
 
+@pytest.mark.slow
 def test_a_process_that_reaches_no_safe_point_is_killed_when_its_time_is_up(house):
     operation = submit("hang", at=3, limits={"cancel_timeout_seconds": 0.3})
     running = Running(house, operation).until_step(2)
@@ -183,11 +184,13 @@ def test_a_process_that_reaches_no_safe_point_is_killed_when_its_time_is_up(hous
     assert (operation.state, operation.reason) == ("CANCELLED", Reason.CANCEL_TIMEOUT)
 
 
+@pytest.mark.slow
 def test_no_progress_is_a_stall(house):
     operation = run(house, submit("hang", at=3, limits={"stall_timeout_seconds": 0.5}))
     assert (operation.state, operation.reason) == ("RESUMING", Reason.STALLED)
 
 
+@pytest.mark.slow
 def test_the_time_limit_saves_and_fails(house):
     limits = {"max_duration_seconds": 0.5}
     operation = run(house, submit(step_seconds=0.02, epochs=1000, limits=limits))
@@ -204,6 +207,7 @@ def test_a_shutdown_saves_and_hands_back_without_penalty(house):
     assert Checkpoint.objects.get().type == "shutdown"
 
 
+@pytest.mark.slow
 def test_a_worker_that_must_go_does_not_wait_for_a_job_that_hangs(house):
     running = Running(house, submit("hang", at=3)).until_step(2)
     house.holding.close(gone_in_seconds=0.2)
@@ -241,6 +245,7 @@ def test_an_attempt_whose_lease_cannot_be_renewed_is_ended_by_its_supervisor(hou
 
 
 @pytest.mark.parametrize("what", ["hang", "hold_gil"])
+@pytest.mark.slow
 def test_a_child_that_is_granted_no_more_time_ends_itself(nursery, what):
     """Also with the interpreter's lock held: the kernel's timer needs nothing of Python."""
     child = start(nursery, what, grant_seconds=1.5)
@@ -257,6 +262,7 @@ def test_a_child_whose_supervisor_hangs_up_ends_itself(nursery, what):
     assert child.wait(10)
 
 
+@pytest.mark.slow
 def test_children_die_with_the_nursery_even_with_the_lock_held():
     nursery = Nursery()
     nursery.open()
@@ -267,6 +273,7 @@ def test_children_die_with_the_nursery_even_with_the_lock_held():
     child.close()
 
 
+@pytest.mark.slow
 def test_nothing_of_the_process_group_is_left(house):
     running = Running(house, submit("ignore_and_fork", at=3)).until_step(2)
     pid = running.pid

@@ -7,7 +7,7 @@ from importlib import import_module
 
 from trainops.launch import environment
 from trainops.launch.refusal import CannotStart
-from trainops.launch.testing import bench, test
+from trainops.launch.testing import bench, chaos, test
 from trainops.launch.up import up
 
 HELP = """\
@@ -19,6 +19,7 @@ Here
   up               install what is missing, start everything, print the address
   test             the same set-up, then every check and test of the project
   bench            measure the speed, print tables, write JSON
+  chaos            a storm of faults over an installation of its own, and what is true after it
   install          only the set-up
 
 With a running server
@@ -47,7 +48,7 @@ def install(arguments: Sequence[str]) -> int:
     return 0
 
 
-OURS = {"up": up, "test": test, "bench": bench, "install": install}
+OURS = {"up": up, "test": test, "bench": bench, "chaos": chaos, "install": install}
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -17,6 +17,7 @@ from trainops.launch import environment
 from trainops.launch.refusal import CannotStart
 
 QUICK = "not (slow or browser or journey)"
+HEAVY = "browser or journey"
 NO_TEST = 5  # pytest's exit code
 PYTHON = (sys.executable, "-m")
 IMPORT_LINTER = "from importlinter.cli import lint_imports_command as run; run()"
@@ -37,7 +38,7 @@ def test(arguments: Sequence[str]) -> int:
     chosen = _parser().parse_args(arguments)
     _enter(["test", *arguments])
     with ExitStack() as stack:
-        steps = [*_checks(), *_on_postgres(chosen, stack), _on_sqlite(chosen)]
+        steps = [*_checks(), *_on_postgres(chosen, stack), *_on_sqlite(chosen)]
         failed = [step.name for step in steps if not _run(step)]
     if failed:
         print(f"Failed: {', '.join(failed)}", flush=True)
@@ -48,6 +49,13 @@ def bench(arguments: Sequence[str]) -> int:
     """Measure: `benchmarks/` decides what, and what its arguments mean."""
     _enter(["bench", *arguments])
     command = [*PYTHON, "benchmarks", *arguments]
+    return subprocess.run(command, cwd=environment.ROOT, check=False).returncode
+
+
+def chaos(arguments: Sequence[str]) -> int:
+    """A storm of random faults over a whole installation of its own; see tests/faults."""
+    _enter(["chaos", *arguments])
+    command = [*PYTHON, "tests.faults", *arguments]
     return subprocess.run(command, cwd=environment.ROOT, check=False).returncode
 
 
@@ -79,9 +87,26 @@ def _checks() -> list[Step]:
     ]
 
 
-def _on_sqlite(chosen: argparse.Namespace) -> Step:
-    selection = ["-m", QUICK] if chosen.quick else []
-    return Step("pytest", [*PYTHON, "pytest", *selection, *chosen.pytest])
+def _on_sqlite(chosen: argparse.Namespace) -> list[Step]:
+    """What starts browsers and whole installations comes alone: it would disturb itself."""
+    # A person's own selection may hold nothing of the one or of the other part.
+    own = bool(chosen.pytest) and not chosen.quick
+    beside = QUICK if chosen.quick else f"not ({HEAVY})"
+    command = [
+        *PYTHON,
+        "pytest",
+        "-n",
+        str(os.cpu_count() or 1),
+        "--dist",
+        "loadfile",
+        "-m",
+        beside,
+    ]
+    steps = [Step("pytest", [*command, *chosen.pytest], may_be_empty=own)]
+    if not chosen.quick:
+        alone = [*PYTHON, "pytest", "-m", HEAVY, *chosen.pytest]
+        steps.append(Step("pytest, whole installations", alone, may_be_empty=own))
+    return steps
 
 
 def _on_postgres(chosen: argparse.Namespace, stack: ExitStack) -> list[Step]:

@@ -46,6 +46,8 @@ class ParquetSource:
             first_row += batch.num_rows
             if first_row - FIRST_ROW > self.limits.max_rows:
                 raise too_many_rows(first_row - FIRST_ROW, self.limits)
+        if (found := first_row - FIRST_ROW) != (said := self.file.metadata.num_rows):
+            raise _broken(f"its footer says {said} rows, and there are {found}")
 
     def _raw(self, names: list[str]) -> Iterator[Any]:
         rows = max(1024, min(65_536, 2**22 // len(names)))
