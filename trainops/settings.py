@@ -190,11 +190,18 @@ LOGGING = {
     "root": {"handlers": ["console"], "level": os.environ.get("TRAINOPS_LOG_LEVEL") or "INFO"},
 }
 
+# The pages' blue, in the shades that unfold asks for.
+ADMIN_BLUE = {
+    "50": "#eff6ff", "100": "#dbeafe", "200": "#bfdbfe", "300": "#93c5fd", "400": "#60a5fa",
+    "500": "#2b87ea", "600": "#066fd1", "700": "#0a5cb0", "800": "#1e40af", "900": "#1e3a8a",
+    "950": "#172554",
+}  # fmt: skip
 UNFOLD = {
     "SITE_TITLE": "trainops",
     "SITE_HEADER": "trainops",
     "SITE_URL": "/",
     "SHOW_HISTORY": False,
     "SHOW_VIEW_ON_SITE": True,
+    "COLORS": {"primary": ADMIN_BLUE},
     "SIDEBAR": {"show_search": True, "navigation": "trainops.backoffice.navigation"},
 }

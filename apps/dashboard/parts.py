@@ -208,7 +208,7 @@ def _attempts(subject: Subject) -> Mapping[str, Any]:
                 "colour": OUTCOME_COLOURS[attempt.outcome],
                 "ended": Reason(attempt.reason).label or attempt.outcome,
                 "seconds": _seconds(attempt),
-                "timings": sorted(attempt.timings.items()),
+                "first_step": _first_step_seconds(attempt),
             }
             for attempt in subject.attempts
         ]
@@ -283,3 +283,10 @@ def is_settled(operation: Operation) -> bool:
         operation.finished_at is None
         or timezone.now() - operation.finished_at > timedelta(seconds=5)
     )
+
+
+def _first_step_seconds(attempt: Attempt) -> float | None:
+    """Return the seconds from the claim to its first step, once it has done one."""
+    if "first_step" not in attempt.timings:
+        return None
+    return float(attempt.timings["child"] + attempt.timings["first_step"])
