@@ -107,7 +107,7 @@ class DatasetView(APIView):
     def get(self, request: Request, dataset_id: str) -> Response:
         return Response(DatasetSerializer(services.get(dataset_id)).data)
 
-    @extend_schema(operation_id="datasets_delete", responses=MessageSerializer)
+    @extend_schema(operation_id="datasets_delete", responses={200: MessageSerializer})
     def delete(self, request: Request, dataset_id: str) -> Response:
         """Refused while an unfinished operation needs it. Owners and admins only."""
         dataset = services.get(dataset_id)

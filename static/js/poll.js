@@ -2,14 +2,15 @@
 
 const SLOWEST = 30_000;
 
-// `ask` returns (a promise of) false to stop for good. Returns {now, stop}.
+// `ask` returns (a promise of) false to stop for good. Returns {now, stop, start}.
 export function poll(ask, every) {
-  let timer = 0, wait = every, isStopped = false, isAsking = false;
+  let timer = 0, wait = every, isStopped = false, isAsking = false, isAskedAgain = false;
 
   async function round() {
     clearTimeout(timer);
     if (isStopped || isAsking || document.hidden) return;
     isAsking = true;
+    isAskedAgain = false;
     try {
       isStopped = (await ask()) === false || isStopped;
       wait = every;
@@ -19,6 +20,11 @@ export function poll(ask, every) {
       isAsking = false;
     }
     document.body.classList.toggle("is-offline", wait > every);
+    if (isAskedAgain) {
+      isStopped = false; // what was answered is from before what was done meanwhile
+      round();
+      return;
+    }
     if (!isStopped) timer = setTimeout(round, wait);
   }
 
@@ -29,6 +35,7 @@ export function poll(ask, every) {
     stop: () => (isStopped = true),
     start() {
       isStopped = false;
+      isAskedAgain = isAsking;
       return round();
     },
   };

@@ -188,6 +188,28 @@ def test_checkpoints_are_pinned_verified_and_deleted(open_page, ana):
     assert not Checkpoint.objects.exists()
 
 
+def test_what_is_done_while_the_page_asks_is_seen_all_the_same(open_page, ana):
+    """A settled page stops asking: an answer from before an action must not be its last."""
+    operation = making.operation(ana, "CANCELLED")
+    saved(operation)
+    page = open_page("/")
+    held = []
+
+    def hold_the_first(route):
+        if held:
+            route.continue_()
+        else:
+            held.append((route, route.fetch()))  # answered now, delivered after the action
+
+    page.route("**/live?*", hold_the_first)
+    page.goto(path(operation) + "#checkpoints")
+    page.get_by_test_id("pin").click()
+    expect(page.get_by_test_id("toast")).to_be_visible()
+    route, answer = held[0]
+    route.fulfill(response=answer)
+    expect(page.get_by_test_id("checkpoint")).to_contain_text("pinned")
+
+
 def test_a_deletion_leads_back_to_the_list(open_page, ana):
     operation = making.operation(ana, "COMPLETED", name="old")
     page = open_page(path(operation))

@@ -77,7 +77,7 @@ class TokensView(APIView):
 class TokenView(APIView):
     permission_classes = (IsAuthenticated,)
 
-    @extend_schema(operation_id="tokens_revoke", responses=MessageSerializer)
+    @extend_schema(operation_id="tokens_revoke", responses={200: MessageSerializer})
     def delete(self, request: Request, token_id: str) -> Response:
         """Revoke one of the caller's tokens, or `current`: the one of this request."""
         if token_id == "current" and isinstance(request.auth, Token):  # noqa: S105 - a word
