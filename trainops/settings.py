@@ -6,12 +6,12 @@ from typing import Any
 
 import dj_database_url
 
+from trainops import thresholds
 from trainops.secret_key import secret_key
-from trainops.thresholds import Thresholds
 
 ROOT = Path(__file__).resolve().parent.parent
 DATA_DIR = Path(os.environ.get("TRAINOPS_DATA_DIR") or ROOT / "var").resolve()
-THRESHOLDS = Thresholds()
+THRESHOLDS = thresholds.read()
 
 SECRET_KEY = secret_key(DATA_DIR)
 DEBUG = os.environ.get("TRAINOPS_DEBUG", "") == "1"
@@ -128,6 +128,7 @@ STATICFILES_DIRS = [ROOT / "static"]
 WHITENOISE_USE_FINDERS = True  # no collectstatic step: the same command works everywhere
 WHITENOISE_AUTOREFRESH = DEBUG
 
+AUTHENTICATION_BACKENDS = ["trainops.http.guessing.SlowToGuess"]
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": f"django.contrib.auth.password_validation.{name}"}
     for name in ("MinimumLengthValidator", "CommonPasswordValidator", "NumericPasswordValidator")
@@ -157,6 +158,7 @@ REST_FRAMEWORK = {
     "DEFAULT_RENDERER_CLASSES": ["trainops.http.envelope.EnvelopeRenderer"],
     "DEFAULT_PARSER_CLASSES": ["trainops.http.parsers.JSONParser"],
     "DEFAULT_THROTTLE_RATES": {"password": "10/min"},
+    "NUM_PROXIES": 0,  # who asks is who is connected, whatever a header says
     "DEFAULT_METADATA_CLASS": None,
     "URL_FORMAT_OVERRIDE": None,
     "DEFAULT_PAGINATION_CLASS": "trainops.http.pagination.NewestFirst",
@@ -183,6 +185,11 @@ SPECTACULAR_SETTINGS = {
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
+    # A refused request is an answer, not an error of ours: no traceback for it.
+    "loggers": {
+        "django.security.DisallowedHost": {"level": "CRITICAL"},
+        "django.request": {"level": "ERROR"},
+    },
     "formatters": {
         "line": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s", "datefmt": "%H:%M:%S"}
     },

@@ -4,9 +4,9 @@ Each is read once, at start, from `TRAINOPS_<NAME>`; a value that contradicts an
 with the reason, before anything runs on it.
 """
 
-from typing import Self
+from typing import Any, Self
 
-from pydantic import Field, PositiveFloat, PositiveInt, model_validator
+from pydantic import Field, PositiveFloat, PositiveInt, ValidationError, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 CONTAINER_GRACE_SECONDS = 30  # docker/compose.yaml's stop_grace_period
@@ -78,13 +78,13 @@ class Thresholds(BaseSettings):
         for smaller, larger, factor, reason in _ORDER:
             if getattr(self, smaller) * factor > getattr(self, larger):
                 raise ValueError(
-                    f"{larger}={getattr(self, larger):g} must be at least "
-                    f"{factor:g} x {smaller} ({getattr(self, smaller):g}): {reason}"
+                    f"{_variable(larger)} is {getattr(self, larger):g}; it must be at least "
+                    f"{factor:g} x {_variable(smaller)} ({getattr(self, smaller):g}): {reason}"
                 )
         if self.shutdown_timeout_seconds >= CONTAINER_GRACE_SECONDS:
             raise ValueError(
-                f"shutdown_timeout_seconds={self.shutdown_timeout_seconds:g} must be below the "
-                f"grace period of containers ({CONTAINER_GRACE_SECONDS} s)"
+                f"{_variable('shutdown_timeout_seconds')} is {self.shutdown_timeout_seconds:g}; it "
+                f"must be below the grace period of containers ({CONTAINER_GRACE_SECONDS} s)"
             )
         return self
 
@@ -105,3 +105,26 @@ _ORDER = [
     ("restart_delay_seconds", "restart_delay_max_seconds", 1,
      "the longest pause cannot be below the first"),
 ]  # fmt: skip
+
+
+def read() -> Thresholds:
+    """Return the thresholds of this installation.
+
+    Raises:
+        ValueError: for every variable that is wrong, what it is and what it must be.
+    """
+    try:
+        return Thresholds()
+    except ValidationError as error:
+        raise ValueError("; ".join(_explain(each) for each in error.errors())) from None
+
+
+def _explain(error: Any) -> str:
+    told = str(error["msg"]).removeprefix("Value error, ").replace("Input should", "it must")
+    if not error["loc"]:
+        return told
+    return f"{_variable(error['loc'][0])} is {error['input']!r}; {told}"
+
+
+def _variable(name: str) -> str:
+    return f"TRAINOPS_{name.upper()}"

@@ -10,8 +10,12 @@ class CheckpointQuerySet(models.QuerySet["Checkpoint"]):
         return self.filter(health=Checkpoint.Health.HEALTHY)
 
     def newest_first(self) -> "CheckpointQuerySet":
-        """By position, then by attempt: what a resume tries, in this order."""
-        return self.order_by("-step", "-attempt", "-created_at")
+        """What a resume tries, in this order.
+
+        By attempt before position: a person who resumes from an older checkpoint leaves the
+        branch beyond it, however far that had come.
+        """
+        return self.order_by("-attempt", "-step", "-created_at")
 
 
 class Checkpoint(models.Model):
@@ -54,7 +58,7 @@ class Checkpoint(models.Model):
     class Meta:
         ordering = ["-created_at", "-id"]
         indexes = [
-            models.Index(fields=["operation", "-step", "-attempt"], name="checkpoint_newest"),
+            models.Index(fields=["operation", "-attempt", "-step"], name="checkpoint_newest"),
             models.Index(fields=["-created_at", "-id"], name="checkpoint_age"),
         ]
 

@@ -8,13 +8,15 @@ from typing import Any
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import Q, QuerySet, Sum
+from django.db.models import QuerySet, Sum
 
 from apps.checkpoints import storage
 from apps.checkpoints.models import Checkpoint
 from trainops.clock import DatabaseNow
 from trainops.engines.errors import CheckpointCorrupted
 from trainops.engines.manifest import verify
+
+WILL_AGES = 24  # how many times as long a will is kept as other files that no row owns
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,15 +33,13 @@ class Freed:
         )
 
 
-def commit(
-    *, operation_id: str, attempt: int, staged: Mapping[str, Any], better: str
-) -> Checkpoint:
+def commit(*, operation_id: str, attempt: int, staged: Mapping[str, Any]) -> Checkpoint:
     """Insert the row of a staged checkpoint. Call inside the transaction that checks the fence.
 
-    `staged` is what the child reported of it (trainops.engines.child); `better` is "min" or "max".
+    `staged` is what the child reported of it (trainops.engines.child). Where the same was
+    committed already (the answer to a COMMIT can be lost), nothing more happens.
     """
     artifacts = staged["artifacts"]
-    metric = staged["metric"]
     checkpoint = Checkpoint(
         id=f"{operation_id.removeprefix('op_')}-{staged['directory']}",
         operation_id=operation_id,
@@ -52,19 +52,28 @@ def commit(
         manifest_digest=staged["digest"],
         state_size_bytes=sum(a["size_bytes"] for a in artifacts if a["name"] == "state.json"),
         artifacts_size_bytes=sum(a["size_bytes"] for a in artifacts),
-        metric=metric,
-        is_best=metric is not None and _is_best(operation_id, metric, better),
+        metric=staged["metric"],
     )
-    if checkpoint.is_best:
-        Checkpoint.objects.filter(operation_id=operation_id, is_best=True).update(is_best=False)
+    known = Checkpoint.objects.filter(pk=checkpoint.pk, manifest_digest=staged["digest"]).first()
+    if known is not None:
+        return known
     checkpoint.save(force_insert=True)
+    _elect_best(operation_id)
+    checkpoint.refresh_from_db(fields=["is_best"])
     return checkpoint
 
 
-def _is_best(operation_id: str, metric: float, better: str) -> bool:
-    rivals = Checkpoint.objects.filter(operation_id=operation_id).healthy()
-    as_good = Q(metric__lte=metric) if better == "min" else Q(metric__gte=metric)
-    return not rivals.filter(as_good).exists()
+def _elect_best(operation_id: str) -> None:
+    """Mark the best healthy one by the operation's metric, and no other; the first of equals."""
+    mine = Checkpoint.objects.filter(operation_id=operation_id)
+    any_one = mine.select_related("operation").first()
+    if any_one is None:
+        return
+    order = "-metric" if any_one.operation.config.get("mode") == "max" else "metric"
+    best = mine.healthy().exclude(metric=None).order_by(order, "step").first()
+    mine.filter(is_best=True).exclude(pk=best and best.pk).update(is_best=False)
+    if best is not None:
+        mine.filter(pk=best.pk, is_best=False).update(is_best=True)
 
 
 def retain(operation_id: str, *, keep_last: int, keep_best: int, better: str) -> Freed:
@@ -94,11 +103,16 @@ def keep_only_the_result(operation_id: str) -> Freed:
 def delete(checkpoints: QuerySet[Checkpoint]) -> Freed:
     """Delete rows, then their files: a row never points to bytes that are gone."""
     with transaction.atomic():
-        rows = list(checkpoints.values_list("pk", "artifacts_path", "artifacts_size_bytes"))
-        Checkpoint.objects.filter(pk__in=[pk for pk, _, _ in rows]).delete()
-        paths = [path for _, path, _ in rows]
+        locked = checkpoints.order_by("pk").select_for_update(of=("self",))
+        rows = list(
+            locked.values_list("pk", "operation_id", "artifacts_path", "artifacts_size_bytes")
+        )
+        Checkpoint.objects.filter(pk__in=[row[0] for row in rows]).delete()
+        for operation_id in {row[1] for row in rows}:
+            _elect_best(operation_id)
+        paths = [row[2] for row in rows]
         transaction.on_commit(lambda: _remove_all(paths))
-    return Freed(num_checkpoints=len(rows), freed_bytes=sum(size for _, _, size in rows))
+    return Freed(num_checkpoints=len(rows), freed_bytes=sum(row[3] for row in rows))
 
 
 def _remove_all(paths: Iterable[str]) -> None:
@@ -127,8 +141,9 @@ def check(checkpoint: Checkpoint) -> CheckpointCorrupted | None:
 
 def mark_corrupted(artifacts_path: str, problem: str) -> None:
     Checkpoint.objects.filter(artifacts_path=artifacts_path).update(
-        health=Checkpoint.Health.CORRUPTED, problem=problem, is_best=False
+        health=Checkpoint.Health.CORRUPTED, problem=problem
     )
+    _elect_best(artifacts_path.partition("/")[0])
 
 
 def pin(checkpoint_id: str, *, pinned: bool) -> bool:
@@ -157,23 +172,28 @@ def _would_free(checkpoints: QuerySet[Checkpoint]) -> Freed:
 
 
 def sweep_unowned(*, dry_run: bool = False) -> Freed:
-    """Remove directories that no row owns and that are too old to be still in the writing."""
-    limit = time.time() - settings.THRESHOLDS.unowned_file_age_seconds
+    """Remove directories that no row owns and that are too old to be still in the writing.
+
+    What an attempt left for the next owner (`storage.WILL`) is given much longer.
+    """
+    age = settings.THRESHOLDS.unowned_file_age_seconds
     owned = set(Checkpoint.objects.values_list("artifacts_path", flat=True))
-    num_unowned = freed_bytes = 0
+    freed = Freed()
     for path in storage.stored():
         artifacts_path = f"{path.parent.name}/{path.name}"
-        if artifacts_path in owned or _newest_change(path) > limit:
+        if artifacts_path in owned:
             continue
-        freed_bytes += sum(file.stat().st_size for file in path.iterdir())
-        num_unowned += 1
+        try:
+            files = [file.stat() for file in (path, *path.iterdir())]
+            patience = WILL_AGES * age if (path / storage.WILL).exists() else age
+        except FileNotFoundError:
+            continue  # somebody else removes it just now
+        if max(file.st_mtime for file in files) > time.time() - patience:
+            continue
+        freed += Freed(num_unowned=1, freed_bytes=sum(file.st_size for file in files[1:]))
         if not dry_run:
             storage.remove(artifacts_path)
-    return Freed(num_unowned=num_unowned, freed_bytes=freed_bytes)
-
-
-def _newest_change(path: Any) -> float:
-    return float(max(entry.stat().st_mtime for entry in (path, *path.iterdir())))
+    return freed
 
 
 def total_bytes(checkpoints: QuerySet[Checkpoint]) -> int:

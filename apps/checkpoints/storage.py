@@ -6,6 +6,7 @@ from pathlib import Path
 
 from django.conf import settings
 
+WILL = "unsettled.json"  # beside staged files that an absent database could not commit
 _OPERATION_ID = re.compile(r"op_[a-z]+_\d{8}_\d{6}_[a-z0-9]+")
 _DIRECTORY = re.compile(r"a\d{4,}-s\d{10,}-[a-z]+(-\d+)?")
 

@@ -21,7 +21,6 @@ from trainops.engines.errors import CheckpointCorrupted
 from trainops.engines.manifest import verify
 
 logger = logging.getLogger(__name__)
-WILL = "unsettled.json"
 
 
 def leave_behind(ledger: Ledger, staged: dict[str, Any]) -> None:
@@ -32,7 +31,7 @@ def leave_behind(ledger: Ledger, staged: dict[str, Any]) -> None:
         for each in ledger.points
     ]
     content = lossless.dumps({"staged": lossless.encode(staged), "points": points})
-    durable.write_whole(directory / WILL, content.encode())
+    durable.write_whole(directory / storage.WILL, content.encode())
     logger.warning("%s: step %s is left for the next owner", ledger.operation.pk, staged["step"])
 
 
@@ -64,7 +63,9 @@ def adopt(ledger: Ledger) -> Checkpoint | None:
 
 def _wills(operation: Operation) -> Iterator[tuple[Path, dict[str, Any]]]:
     """Yield what the last attempt left. Only its: an older one may have gone another way."""
-    mine = storage.operation_directory(operation.pk).glob(f"a{operation.attempt - 1:04d}-*/{WILL}")
+    mine = storage.operation_directory(operation.pk).glob(
+        f"a{operation.attempt - 1:04d}-*/{storage.WILL}"
+    )
     for path in sorted(mine, reverse=True):
         yield path.parent, lossless.loads(path.read_bytes())
 

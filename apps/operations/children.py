@@ -14,11 +14,16 @@ import threading
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
+
+import psutil
 
 from trainops.engines.wire import Wire
 
 logger = logging.getLogger(__name__)
 ROOT = Path(__file__).resolve().parents[2]
+BIRTH_SECONDS = 20.0
+LONG_SECONDS = 5.0
 
 # What the nursery imports must not start threads: it forks. (torch sets its own number later.)
 ONE_THREAD = {
@@ -45,19 +50,37 @@ class Child:
     output: int  # descriptor to read what it prints
     _ended: "queue.SimpleQueue[int | None]" = field(default_factory=queue.SimpleQueue)
     _exit: int | None = None
+    _has_ended: bool = False
     is_gone: bool = False
 
     def kill(self) -> None:
         """Kill its whole process group, now."""
+        if self.pid <= 0:
+            return  # never born; 0 would be our own group
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)
 
+    def end(self) -> None:
+        """Kill it, as often as it takes, and wait until it and its whole group are gone.
+
+        A child that was born a moment ago does not lead a group yet: the first kill can miss it.
+        """
+        seconds = 0.05
+        self.kill()
+        while not self.wait(seconds):
+            self.kill()
+            if seconds >= LONG_SECONDS:
+                logger.error("process group %s does not go away", self.pid)
+            seconds = min(2 * seconds, LONG_SECONDS)
+
     def wait(self, seconds: float) -> bool:
         """Wait for its end; True once it and its whole group are gone."""
-        if not self.is_gone:
+        if not self._has_ended:
             with contextlib.suppress(queue.Empty):
                 self._exit = self._ended.get(timeout=seconds)
-                self.is_gone = _group_is_gone(self.pid, seconds=max(seconds, 1.0))
+                self._has_ended = True
+        if self._has_ended and not self.is_gone:
+            self.is_gone = _group_is_gone(self.pid, seconds=max(seconds, 1.0))
         return self.is_gone
 
     @property
@@ -81,7 +104,25 @@ def _group_is_gone(pid: int, *, seconds: float) -> bool:
         except PermissionError:
             return True  # the number was given to somebody else's process: ours are gone
         time.sleep(0.005)
+    return not _has_living_member(pid)
+
+
+def _has_living_member(group: int) -> bool:
+    """Whether anything of the group still is more than a zombie that nobody has reaped."""
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, ProcessLookupError):
+            if os.getpgid(process.pid) == group and process.status() != psutil.STATUS_ZOMBIE:
+                return True
     return False
+
+
+@dataclass(frozen=True, slots=True)
+class _Birth:
+    """A child that was asked for; the keeper names it as soon as it lives."""
+
+    key: str
+    child: Child
+    answer: "queue.SimpleQueue[bool]" = field(default_factory=queue.SimpleQueue)
 
 
 class Nursery:
@@ -91,8 +132,7 @@ class Nursery:
         self._lock = threading.Lock()
         self._line: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
-        self._unborn: Child | None = None  # asked for; named by the keeper as soon as it lives
-        self._births: queue.SimpleQueue[bool] = queue.SimpleQueue()
+        self._expected: _Birth | None = None
         self._children: dict[int, Child] = {}
         self._ready = threading.Event()
         self._closed = False
@@ -104,7 +144,12 @@ class Nursery:
         """Begin to warm up; returns at once."""
         self._keeper.start()
 
-    def start(self, key: str, *, warm_up_seconds: float = 120) -> Child:
+    @property
+    def is_ready(self) -> bool:
+        """Whether a child can be had at once."""
+        return self._ready.is_set()
+
+    def start(self, key: str, *, warm_up_seconds: float = 20) -> Child:
         """Fork a child; its first message is still to be sent to it.
 
         Raises:
@@ -119,8 +164,7 @@ class Nursery:
         child = Child(0, Wire(ours), reading)
         try:
             with self._lock:
-                self._unborn = child
-                self._request(key, theirs.fileno(), writing)
+                self._request(_Birth(key, child), theirs.fileno(), writing)
         except (OSError, queue.Empty, NoNursery) as error:
             child.close()
             raise NoNursery(f"no child could be started: {error!r}") from error
@@ -129,15 +173,20 @@ class Nursery:
             os.close(writing)
         return child
 
-    def _request(self, key: str, *descriptors: int) -> None:
+    def _request(self, birth: "_Birth", *descriptors: int) -> None:
         if self._line is None:
             raise NoNursery("it is not open")
         fds = array.array("i", descriptors)
-        self._line.sendmsg(
-            [json.dumps({"key": key}).encode()], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fds)]
-        )
-        if not self._births.get(timeout=20):
-            raise NoNursery("it died while it was asked")
+        self._expected = birth
+        try:
+            self._line.sendmsg(
+                [json.dumps({"key": birth.key}).encode()],
+                [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fds)],
+            )
+            if not birth.answer.get(timeout=BIRTH_SECONDS):
+                raise NoNursery("it died while it was asked")
+        finally:
+            self._expected = None
 
     def close(self) -> None:
         """End the nursery and with it every child."""
@@ -179,22 +228,25 @@ class Nursery:
                 self._hear(json.loads(line))
         self._process.wait()
 
-    def _hear(self, message: dict[str, int]) -> None:
+    def _hear(self, message: dict[str, Any]) -> None:
         if "ready" in message:
             self._ready.set()
         elif "status" in message:
             if child := self._children.pop(message["pid"], None):
                 child._ended.put(message["status"])
-        elif self._unborn is not None:
+        elif (birth := self._expected) is not None and birth.key == message["key"]:
             # Named and listed before anything else is read: its end may be the next line.
-            self._unborn.pid = message["pid"]
-            self._children[message["pid"]] = self._unborn
-            self._births.put(True)
+            birth.child.pid = message["pid"]
+            self._children[message["pid"]] = birth.child
+            birth.answer.put(True)
+        else:  # born too late: nobody waits for it any more
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(message["pid"], signal.SIGKILL)
 
     def _mourn(self) -> None:
         """The nursery is gone, and by PR_SET_PDEATHSIG every child with it."""
-        if self._lock.locked():  # somebody waits for a birth that will not be
-            self._births.put(False)
+        if (birth := self._expected) is not None:
+            birth.answer.put(False)
         while self._children:
             _, child = self._children.popitem()
             child.kill()

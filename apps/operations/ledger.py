@@ -1,5 +1,6 @@
 """What one attempt reports, written down in batches and under the fence."""
 
+import logging
 import math
 import time
 from collections import deque
@@ -9,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from django.conf import settings
-from django.db import transaction
+from django.db import DatabaseError, transaction
 from django.db.models import Sum
 from django.db.models.functions import Length
 
@@ -19,9 +20,11 @@ from apps.operations.claims import Fenced
 from apps.operations.models import Attempt, LogChunk, MetricPoint, Operation
 from trainops.clock import DatabaseNow
 
+logger = logging.getLogger(__name__)
 FLUSH_SECONDS = 0.5
 MAX_POINTS = 50_000  # kept while the database is away; beyond it the child is not listened to
 RATE_SECONDS = 20.0
+MAX_PLACE = 120  # characters of "epoch 3 of 20"
 
 
 @dataclass(slots=True)
@@ -32,6 +35,7 @@ class Ledger:
     metrics: dict[str, float | str] = field(default_factory=dict)
     points: list[MetricPoint] = field(default_factory=list)
     text: list[str] = field(default_factory=list)
+    timings: dict[str, float] = field(default_factory=dict)  # seconds, to the first step
     step: int = -1  # the newest that was reported
     from_step: int = 0  # where the attempt began
     _moved: bool = False
@@ -50,7 +54,8 @@ class Ledger:
         step: int = message["step"]
         moved, self.step = step != self.step, step
         self._moved |= moved
-        self.fields |= {key: message[key] for key in ("step", "total_steps", "place")}
+        self.fields |= {key: message[key] for key in ("step", "total_steps")}
+        self.fields["place"] = message["place"][:MAX_PLACE]
         self._rate(message["step"])
         for step, at, values in message["points"]:
             for name, value in values.items():
@@ -104,12 +109,12 @@ class Ledger:
             self._write()
         self._written()
 
-    def restored(self, receipt: Mapping[str, Any], step: int, seconds: Mapping[str, float]) -> None:
+    def restored(self, receipt: Mapping[str, Any], step: int) -> None:
         """Write what a resume restored, and retire what older attempts measured after it."""
         self.step = self.from_step = step
         with transaction.atomic():
             self._require_ownership(step=step, metrics=self.metrics)
-            self._attempt(receipt=receipt, from_step=step, to_step=step, timings=seconds)
+            self._attempt(receipt=receipt, from_step=step, to_step=step)
             MetricPoint.retire(self.operation.pk, by=self.operation.attempt, after_step=step)
             if step:
                 how = "exactly" if receipt["exact"] else "not exactly"
@@ -123,41 +128,49 @@ class Ledger:
         Raises:
             Fenced: the attempt no longer owns the operation; the staged files are nobody's.
         """
-        better = self.operation.config.get("mode", "min")
         with transaction.atomic():
             self._write()
             checkpoint = checkpoints.commit(
                 operation_id=self.operation.pk,
                 attempt=self.operation.attempt,
                 staged=staged,
-                better=better,
             )
+            # From here on the newest checkpoint is this branch's, not a chosen older one.
+            self._require_ownership(resume_from="")
             if staged["step"] > self.from_step:  # progress: the next crash starts afresh
-                Operation.objects.filter(pk=self.operation.pk).update(restarts_used=0)
+                self._require_ownership(restarts_used=0)
                 self.operation.restarts_used = 0
         self._written()
-        keep = self.operation.config["checkpoint"]
-        checkpoints.retain(
-            self.operation.pk,
-            keep_last=keep["keep_last"],
-            keep_best=keep["keep_best"],
-            better=better,
-        )
+        self._let_go()
         return checkpoint
 
-    def timing(self, **seconds: float) -> None:
-        attempt = self._row().first()
-        if attempt is not None:
-            self._attempt(timings=attempt.timings | seconds)
+    def _let_go(self) -> None:
+        """Delete what the policy no longer keeps; what fails here, the next commit mends."""
+        keep = self.operation.config["checkpoint"]
+        try:
+            checkpoints.retain(
+                self.operation.pk,
+                keep_last=keep["keep_last"],
+                keep_best=keep["keep_best"],
+                better=self.operation.config.get("mode", "min"),
+            )
+        except DatabaseError as error:
+            logger.warning("%s: retention is put off: %s", self.operation.pk, error)
 
     def _write(self) -> None:
         moved = {"progressed_at": DatabaseNow()} if self._moved else {}
         self._require_ownership(metrics=self.metrics, **self.fields, **moved)
         if "step" in self.fields:
             self._attempt(to_step=self.fields["step"])
+        if self.timings:
+            self._attempt(timings=self.timings)
         MetricPoint.objects.bulk_create(self.points, ignore_conflicts=True, batch_size=500)
         if self.text:
             self._write_log("".join(self.text))
+
+    def forget(self) -> None:
+        """Let go of what can never be written."""
+        self._written()
 
     def _written(self) -> None:
         self.fields.clear()

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
+from unicodedata import category
 
 from django.conf import settings
 from django.db import IntegrityError, transaction
@@ -129,7 +130,10 @@ def _stop(operation_id: str, actor: "User", how: Operation.Stop, reason: Reason)
         ):
             operation.record(f"{how.upper()}_REQUESTED", actor=name)
             return get(operation_id)
-    raise _cannot_stop(get(operation_id), how)
+    operation = get(operation_id)
+    if operation.state in WAITING:  # handed back between the two questions
+        return _stop(operation_id, actor, how, reason)
+    raise _cannot_stop(operation, how)
 
 
 def _cannot_stop(operation: Operation, how: Operation.Stop) -> NotAllowed:
@@ -328,11 +332,14 @@ def _check_datasets(dataset_ids: Sequence[str], config: OperationConfig) -> None
 def _clean_name(name: str) -> str:
     if len(name) > MAX_NAME_LENGTH:
         raise ConfigError({"name": f"has {len(name)} characters; at most {MAX_NAME_LENGTH}"})
+    if odd := {character for character in name if category(character) in ("Cc", "Cf", "Cs")}:
+        shown = ", ".join(sorted(f"U+{ord(each):04X}" for each in odd))
+        raise ConfigError({"name": f"holds characters that nobody sees ({shown}); leave them out"})
     return name.strip()
 
 
 def _clean_tags(tags: Iterable[str]) -> list[str]:
-    cleaned = sorted({tag.strip() for tag in tags if tag.strip()})
+    cleaned = sorted({_clean_name(tag) for tag in tags if tag.strip()})
     if len(cleaned) > MAX_TAGS or any(len(tag) > MAX_TAG_LENGTH for tag in cleaned):
         raise ConfigError({"tags": f"at most {MAX_TAGS} tags of {MAX_TAG_LENGTH} characters each"})
     return cleaned

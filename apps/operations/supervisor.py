@@ -8,22 +8,24 @@ import logging
 import os
 import selectors
 import time
+from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
+from contextlib import contextmanager, suppress
 
 from django.conf import settings
-from django.db import DatabaseError, connection
+from django.db import connection
 
 from apps.checkpoints import services as checkpoints
 from apps.checkpoints import storage
+from apps.checkpoints.models import Checkpoint
 from apps.datasets import services as datasets
 from apps.operations import adoption, claims, ending
 from apps.operations.children import Child
-from apps.operations.ending import Cancelled, Completed, Ending, Interrupted, Superseded
+from apps.operations.conclusion import AWAY, cleaned, conclude
+from apps.operations.ending import Cancelled, Ending, Interrupted, Superseded
 from apps.operations.holding import Held
 from apps.operations.ledger import Ledger
-from apps.operations.lifecycle import Reason, State
+from apps.operations.lifecycle import Reason
 from apps.operations.models import Attempt, Operation
 from trainops.engines.registry import ENGINES
 from trainops.engines.wire import Hangup, Message, now
@@ -44,13 +46,10 @@ def supervise(operation: Operation, held: Held, child: Child) -> None:
         logger.exception("%s: attempt %s", operation.pk, operation.attempt)
         outcome = Interrupted(Reason.HOUSE_ERROR, f"{type(error).__name__}: {error}")
     finally:
-        child.kill()
-        while not child.wait(EXIT_SECONDS):
-            logger.error("process group %s does not go away", child.pid)
-        supervision.drain_output()
-        child.close()
+        child.end()
+        supervision.close()
     supervision.leave_behind(outcome)
-    supervision.conclude(outcome)
+    conclude(supervision.ledger, held, outcome)
 
 
 class Supervision:
@@ -63,7 +62,8 @@ class Supervision:
         self.granted_for = held.renewed_at
         self.told: str = ""  # the directive that was sent
         self.told_at = 0.0
-        self.is_out_of_time = False
+        self.is_started = self.is_out_of_time = False
+        self.heard: deque[Message] = deque()  # not taken in yet: the database may be away
         self.staged: Message | None = None  # waits for its commit
         self.ended: Message | None = None
         self.verdict: Ending | None = None
@@ -76,14 +76,12 @@ class Supervision:
         self.selector.register(self.child.output, selectors.EVENT_READ)
         with self.selector:
             try:
-                self._start()
                 while self.verdict is None and self.ended is None:
-                    self._listen()
                     with self._database_may_be_away():
-                        self._write()
+                        self._work()
                     self._watch()
             except Hangup:
-                pass  # it died, or was killed: how, its exit says
+                self._hear_the_rest()  # it died, or was killed: how, its last word or its exit says
             except claims.Fenced:
                 return Superseded()
         if self.verdict is not None:
@@ -93,13 +91,32 @@ class Supervision:
             return ending.of_message(self.ended, is_out_of_time=self.is_out_of_time)
         return ending.of_exit(self.child.exit_code, memory_ran_out=self.memory.ran_out())
 
+    def _work(self) -> None:
+        """Start the child, hear it, write down what is due. Every part can be tried again."""
+        if not self.is_started:
+            self._start()
+            return
+        self._listen()
+        while self.heard and self.staged is None:
+            self._hear(self.heard[0])
+            self.heard.popleft()
+        self._write()
+
     def _start(self) -> None:
         operation = self.operation
         config = ENGINES[operation.kind].parse_config(operation.config)
         dataset_ids = ENGINES[operation.kind].dataset_ids(config)
         if not operation.resume_from:
             adoption.adopt(self.ledger)
-        chosen = checkpoints.to_resume_from(operation.pk, operation.resume_from)
+        candidates = checkpoints.to_resume_from(operation.pk, operation.resume_from)
+        if not candidates and self._has_lost_its_checkpoints():
+            # To start over would throw work away that nobody said may go.
+            note = "none of its checkpoints is whole any more"
+            self.verdict = Interrupted(Reason.CHECKPOINT_CORRUPTED, note)
+            return
+        Attempt.objects.filter(operation_id=operation.pk, number=operation.attempt).update(
+            pid=self.child.pid, device=self.held.device
+        )
         self.child.wire.send(
             "start",
             operation_kind=operation.kind,
@@ -114,19 +131,25 @@ class Supervision:
             },
             candidates=[
                 {"path": str(storage.directory(c.artifacts_path)), "digest": c.manifest_digest}
-                for c in chosen
+                for c in candidates
             ],
             environment={"CUDA_VISIBLE_DEVICES": self.held.device},
             grant_until=self._deadline(),
         )
-        Attempt.objects.filter(operation_id=operation.pk, number=operation.attempt).update(
-            pid=self.child.pid, device=self.held.device
-        )
+        self.is_started = True
+
+    def _has_lost_its_checkpoints(self) -> bool:
+        mine = Checkpoint.objects.filter(operation_id=self.operation.pk)
+        return bool(self.operation.resume_from) or mine.exists()
 
     def leave_behind(self, outcome: Ending) -> None:
         """A staged checkpoint that the database did not take is the next owner's."""
-        if self.staged is not None and not isinstance(outcome, Superseded):
+        if self.staged is None or isinstance(outcome, Superseded):
+            return
+        try:
             adoption.leave_behind(self.ledger, self.staged)
+        except OSError as error:
+            logger.warning("%s: nothing is left for the next owner: %s", self.operation.pk, error)
 
     def _deadline(self) -> float:
         """A grant counts from before the renewal that it rests on was sent."""
@@ -140,8 +163,16 @@ class Supervision:
             if key.fileobj is not self.child.wire:
                 self._read_output()
             elif not is_waiting:
-                for message in self.child.wire.read():
-                    self._hear(message)
+                self.heard += (cleaned(message) for message in self.child.wire.read())
+
+    def _hear_the_rest(self) -> None:
+        """After the line was cut: what was said before is still in it."""
+        with suppress(Hangup):
+            while True:
+                self.heard += (cleaned(message) for message in self.child.wire.read())
+        for message in self.heard:
+            with self._database_may_be_away():
+                self._hear(message)
 
     def _read_output(self) -> None:
         output = os.read(self.child.output, 1 << 16)
@@ -150,7 +181,7 @@ class Supervision:
         else:
             self.selector.unregister(self.child.output)
 
-    def drain_output(self) -> None:
+    def close(self) -> None:
         """Take in what the child printed last: that is where the cause of its end stands."""
         os.set_blocking(self.child.output, False)
         try:
@@ -158,6 +189,8 @@ class Supervision:
                 self.ledger.log(output)
         except BlockingIOError:
             pass
+        finally:
+            self.child.close()
 
     def _hear(self, message: Message) -> None:
         match message["kind"]:
@@ -184,15 +217,15 @@ class Supervision:
             self.moved_at = time.monotonic()
         if self.first_step is not None and message["step"] > self.first_step:
             self.first_step = None
-            self.ledger.timing(first_step=round(time.monotonic() - self.started_at, 4))
+            self.ledger.timings["first_step"] = round(time.monotonic() - self.started_at, 4)
 
     def _restored(self, message: Message) -> None:
-        self.first_step = message["step"]
-        seconds = {
+        self.ledger.timings = {
             "child": round(self.held.child_seconds, 4),
             "restored": round(time.monotonic() - self.started_at, 4),
         }
-        self.ledger.restored(message["receipt"], message["step"], seconds)
+        self.ledger.restored(message["receipt"], message["step"])
+        self.first_step = message["step"]
 
     def _write(self) -> None:
         """Write what is due. A commit that the database refuses for now is tried again."""
@@ -212,9 +245,10 @@ class Supervision:
         """The attempt goes on within its lease; what could not be written is kept."""
         try:
             yield
-        except DatabaseError as error:
+        except AWAY as error:
             logger.warning("%s: could not write: %s", self.operation.pk, error)
             connection.close()
+            time.sleep(TICK_SECONDS)
 
     def _watch(self) -> None:
         """Hold the child to its lease, to what people and the house asked, and to its limits."""
@@ -264,56 +298,3 @@ class Supervision:
         if longest and time.monotonic() - self.started_at > longest:
             self.is_out_of_time = True
         return "PREEMPT" if self.is_out_of_time or self.held.must_be_gone_at else ""
-
-    def conclude(self, outcome: Ending) -> None:
-        """Write the end down, if it is still this attempt's to say; try until the lease is over."""
-        while not self.held.is_lost:
-            try:
-                self._conclude(outcome)
-            except claims.Fenced:
-                return
-            except DatabaseError as error:
-                logger.warning("%s: could not write its end: %s", self.operation.pk, error)
-                connection.close()
-                if now() - self.held.renewed_at > settings.THRESHOLDS.orphan_timeout_seconds:
-                    return  # the sweep decides
-                time.sleep(1.0)
-            else:
-                return
-
-    def _conclude(self, outcome: Ending) -> None:
-        if isinstance(outcome, Superseded):
-            return
-        self.ledger.flush()
-        match outcome:
-            case Completed(result=result):
-                self._complete(result)
-            case Cancelled(reason=reason, note=note):
-                claims.finish(
-                    self.operation, State.CANCELLED, outcome=Attempt.Outcome.CANCELLED,
-                    reason=reason, note=self._saved(note),
-                )  # fmt: skip
-            case Interrupted(reason=reason, note=note, error=error):
-                claims.restart_or_fail(
-                    self.operation, reason, actor=self.operation.worker_id, note=note,
-                    outcome=_OUTCOMES.get(reason, Attempt.Outcome.FAILED), error=error,
-                )  # fmt: skip
-
-    def _complete(self, result: Any) -> None:
-        claims.finish(
-            self.operation, State.COMPLETED, outcome=Attempt.Outcome.COMPLETED,
-            result=result, error=None, restarts_used=0,
-        )  # fmt: skip
-        if not self.operation.config["checkpoint"]["keep_after_success"]:
-            checkpoints.keep_only_the_result(self.operation.pk)
-
-    def _saved(self, note: str) -> str:
-        newest = next(iter(checkpoints.to_resume_from(self.operation.pk)), None)
-        return f"{note}; {f'saved: {newest}' if newest else 'nothing was saved'}"
-
-
-_OUTCOMES = {
-    Reason.SHUTDOWN: Attempt.Outcome.PREEMPTED,
-    Reason.LEASE_LOST: Attempt.Outcome.LOST,
-    Reason.WORKER_LOST: Attempt.Outcome.LOST,
-}

@@ -34,13 +34,17 @@ class Watch:
 
     def saw_the_database(self) -> None:
         moment = self.clock()
-        longest_gap = 2.5 * settings.THRESHOLDS.health_check_interval_seconds
-        if moment - self._seen_at > longest_gap:
+        if self._is_gap(moment):
             self._since = moment
         self._seen_at = moment
 
     def may_judge(self) -> bool:
-        return self.clock() - self._since >= settings.THRESHOLDS.orphan_timeout_seconds
+        moment = self.clock()
+        has_seen_a_lease = moment - self._since >= settings.THRESHOLDS.orphan_timeout_seconds
+        return has_seen_a_lease and not self._is_gap(moment)
+
+    def _is_gap(self, moment: float) -> bool:
+        return moment - self._seen_at > 2.5 * settings.THRESHOLDS.health_check_interval_seconds
 
 
 WATCH = Watch()  # of this worker process; its heartbeat tells it
@@ -62,17 +66,24 @@ def recover_lost(*, actor: str) -> int:
     """Give operations whose lease has run out to their restart policy."""
     num_lost = 0
     for operation in Operation.objects.silent().iterator():
-        # The lease is part of the condition: a renewal that comes first wins.
-        silent = Operation.objects.silent().filter(pk=operation.pk, attempt=operation.attempt)
-        num_lost += claims.restart_or_fail(
-            operation,
-            Reason.WORKER_LOST,
-            owned=silent,
-            actor=actor,
-            note=LOST,
-            outcome=Attempt.Outcome.LOST,
-        )
+        try:
+            num_lost += _recover(operation, actor)
+        except Exception:  # one that cannot be read must not keep all others from being found
+            logger.exception("%s could not be recovered", operation.pk)
     return num_lost
+
+
+def _recover(operation: Operation, actor: str) -> bool:
+    # The lease is part of the condition: a renewal that comes first wins.
+    silent = Operation.objects.silent().filter(pk=operation.pk, attempt=operation.attempt)
+    return claims.restart_or_fail(
+        operation,
+        Reason.WORKER_LOST,
+        owned=silent,
+        actor=actor,
+        note=LOST,
+        outcome=Attempt.Outcome.LOST,
+    )
 
 
 def send_hints(*, at_most: int = MAX_HINTS) -> int:

@@ -56,6 +56,8 @@ def _connection_of_this_thread() -> Iterator[None]:
 
 
 def _work_once(house: House) -> bool:
+    if house.nursery is None or not house.nursery.is_ready:
+        return False  # what is claimed can be started at once
     with house.holding.slot() as device:
         if device is None:
             return False
@@ -70,19 +72,17 @@ def _work_once(house: House) -> bool:
         if operation is None:
             return False
         with house.holding.hold(Held(operation.pk, operation.attempt, device, sent_at)) as held:
-            _run(house, operation, held)
+            _run(house.nursery, operation, held)
     if Operation.objects.filter(pk=operation.pk, state=State.RESUMING, not_before=None).exists():
         dispatch(operation.pk)  # preempted: any other worker may go on at once
     return True
 
 
-def _run(house: House, operation: Operation, held: Held) -> None:
+def _run(nursery: Nursery, operation: Operation, held: Held) -> None:
     logger.info("%s: attempt %s begins", operation.pk, operation.attempt)
     try:
-        if house.nursery is None:
-            raise NoNursery("this process has none")
         began_at = time.monotonic()
-        child = house.nursery.start(f"{operation.pk}:{operation.attempt}")
+        child = nursery.start(f"{operation.pk}:{operation.attempt}")
         held.child_seconds = time.monotonic() - began_at
     except NoNursery as error:
         claims.restart_or_fail(

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 
 from django.conf import settings
-from django.db import DatabaseError, close_old_connections, connection
+from django.db import DatabaseError, InterfaceError, close_old_connections, connection
 
 from apps.operations import claims, sweeps
 from apps.operations.children import Nursery
@@ -33,6 +33,7 @@ class Keeper:
     def __init__(self, house: House = HOUSE) -> None:
         self.house = house
         self.closing = threading.Event()
+        self.has_left = threading.Event()
         self.limits = settings.THRESHOLDS
 
     def open(self, *, worker_id: str, slots: int, queues: list[str]) -> None:
@@ -68,6 +69,7 @@ class Keeper:
             time.sleep(0.05)
         if self.house.nursery is not None:
             self.house.nursery.close()
+        self.has_left.set()
         try:
             registry.deregister(worker_id=self.house.worker_id)
         except DatabaseError as error:
@@ -86,11 +88,14 @@ class Keeper:
     def _repeat(self, seconds: float, duty: Callable[[], None]) -> None:
         while True:
             began = time.monotonic()
-            close_old_connections()  # a connection that died is never used again
             try:
+                close_old_connections()  # a connection that died is never used again
                 duty()
-            except DatabaseError as error:
+            except (DatabaseError, InterfaceError) as error:
                 logger.warning("%s: the database did not answer: %s", duty.__name__, error)
+                connection.close()
+            except Exception:  # a worker without this duty would be worse than one bad round
+                logger.exception("%s", duty.__name__)
                 connection.close()
             time.sleep(max(0.05, seconds - (time.monotonic() - began)))
 
@@ -120,7 +125,8 @@ class Keeper:
     def _be_registered(self) -> None:
         """Register at the start, and again when the row has vanished (a database restored)."""
         house = self.house
-        if registry.is_known(worker_id=house.worker_id):
+        registry.forget_gone()
+        if self.has_left.is_set() or registry.is_known(worker_id=house.worker_id):
             return
         running = [each.operation_id for each in house.holding.all()]
         registry.register(
@@ -143,7 +149,9 @@ class Keeper:
         for operation_id, attempt, stop in wishes.values_list("pk", "attempt", "stop_requested"):
             if held[operation_id].attempt == attempt:
                 held[operation_id].stop = stop
-        if self.house.holding.num_free and Operation.objects.due().exists():
+        nursery = self.house.nursery
+        has_room = self.house.holding.num_free and nursery is not None and nursery.is_ready
+        if has_room and Operation.objects.due().exists():
             threading.Thread(target=work_until_idle, args=[self.house], daemon=True).start()
 
     def _sweep(self) -> None:

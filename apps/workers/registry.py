@@ -8,6 +8,7 @@ nobody claimed since, goes back to RUNNING.
 import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 from django.conf import settings
@@ -87,6 +88,12 @@ def register(
     if is_new:
         logger.info("worker %s registered: %s, %d slots", worker_id, host or endpoint_url, slots)
     return get(worker_id)
+
+
+def forget_gone() -> int:
+    """Delete the rows of workers that have been silent for a day; their history is in attempts."""
+    old = Worker.objects.filter(heartbeat_at__lt=DatabaseNow() - timedelta(days=1))
+    return old.delete()[0]
 
 
 def is_known(*, worker_id: str) -> bool:

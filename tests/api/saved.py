@@ -47,7 +47,6 @@ def saved(
     return services.commit(
         operation_id=operation.pk,
         attempt=attempt,
-        better="min",
         staged={
             "directory": directory,
             "type": type,

@@ -7,6 +7,7 @@ import psutil
 import pytest
 from django.db import OperationalError, connection
 
+from apps.checkpoints import services as checkpoints
 from apps.checkpoints import storage
 from apps.checkpoints.models import Checkpoint
 from apps.operations import services, sweeps, work
@@ -25,6 +26,7 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.database]
 def nursery():
     nursery = Nursery()
     nursery.open()
+    wait_until(lambda: nursery.is_ready, 60)
     yield nursery
     nursery.close()
 
@@ -266,6 +268,7 @@ def test_a_child_whose_supervisor_hangs_up_ends_itself(nursery, what):
 def test_children_die_with_the_nursery_even_with_the_lock_held():
     nursery = Nursery()
     nursery.open()
+    wait_until(lambda: nursery.is_ready, 60)
     child = start(nursery, "hold_gil", grant_seconds=60)
     nursery._closed = True
     nursery._process.kill()
@@ -342,3 +345,62 @@ def test_what_an_absent_database_could_not_commit_is_adopted_by_the_next_owner(
 
 def away(ledger):
     raise OperationalError("the database is away")
+
+
+def test_a_chosen_older_checkpoint_holds_until_its_branch_has_one_of_its_own(house, person):
+    """Else the next restart goes back to it again, and retention prefers the branch given up."""
+    keep = {"every_steps": 4, "keep_last": 2, "keep_best": 0}
+    operation = run(house, submit("raise", at=19, epochs=10, checkpoint=keep))
+    older = operation.checkpoints.filter(type="periodic").earliest("step")
+    assert (older.step, operation.state) == (12, "FAILED")
+
+    services.resume(operation_id=operation.pk, actor=person, checkpoint_id=older.pk)
+    again = run(house, operation)  # its 19th step of this process is step 31
+    assert again.attempts.get(number=2).from_step == 12
+    assert again.resume_from == ""
+    newest = again.checkpoints.newest_first().first()
+    assert (newest.attempt, newest.step > 12) == (2, True)
+
+    services.resume(operation_id=operation.pk, actor=person)
+    run(house, operation)
+    assert services.get(operation.pk).attempts.get(number=3).from_step == newest.step
+
+
+def test_with_every_checkpoint_gone_bad_it_does_not_start_over(house):
+    operation = run(house, submit("kill", at=9, epochs=10, checkpoint={"every_steps": 4}))
+    operation.checkpoints.update(health="corrupted")
+    operation.row.update(not_before=None)
+    operation = run(house, operation)
+    assert (operation.state, operation.reason) == ("FAILED", Reason.CHECKPOINT_CORRUPTED)
+
+
+def test_a_commit_whose_answer_was_lost_is_not_made_twice(house):
+    operation = run(house, submit())
+    row = Checkpoint.objects.get()
+    staged = {
+        "directory": row.artifacts_path.partition("/")[2],
+        "digest": row.manifest_digest,
+        "artifacts": row.manifest,
+        "state": row.state,
+        "step": row.step,
+        "type": row.type,
+        "metric": row.metric,
+    }
+    again = checkpoints.commit(operation_id=operation.pk, attempt=1, staged=staged)
+    assert (again.pk, Checkpoint.objects.count()) == (row.pk, 1)
+
+
+def test_words_that_no_database_can_hold_do_not_hide_how_it_ended(house):
+    operation = run(house, submit("odd_words", at=3))
+    assert (operation.state, operation.reason) == ("FAILED", Reason.JOB_ERROR)
+    assert "a file named" in operation.error["message"]
+
+
+def test_a_birth_that_comes_too_late_is_nobody_elses(nursery):
+    nursery._hear({"key": "somebody:1", "pid": 2**22 + 1})
+    child = nursery.start("test:2")
+    assert child.pid != 2**22 + 1
+    assert psutil.pid_exists(child.pid)
+    child.end()
+    assert not psutil.pid_exists(child.pid) or is_zombie(child.pid)
+    child.close()

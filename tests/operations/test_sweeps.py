@@ -71,6 +71,7 @@ def test_leases_are_judged_only_after_a_lease_of_seeing_the_database():
         watch.saw_the_database()
     assert watch.may_judge()
     moment += 300  # the database was away
+    assert not watch.may_judge()  # whoever asks first
     watch.saw_the_database()
     assert not watch.may_judge()
 

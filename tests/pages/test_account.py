@@ -34,7 +34,7 @@ def test_a_wrong_password_says_so_and_keeps_the_name(client, zoe):
 
 
 def test_guessing_is_slowed_down(client, zoe, monkeypatch):
-    monkeypatch.setattr("apps.dashboard.views.account.MAX_FAILURES", 2)
+    monkeypatch.setattr("trainops.http.guessing.MAX_FAILURES", 2)
     sign_in(client, "wrong")
     sign_in(client, "wrong")
     assert "Too many wrong passwords" in sign_in(client, "correct horse").content.decode()

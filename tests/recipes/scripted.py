@@ -13,7 +13,7 @@ class ScriptedParameters(Strict):
     at: int = Field(0, ge=0, description="The training step of this process that misbehaves")
     what: Literal[
         "nothing", "raise", "nan", "segfault", "kill", "exit", "memory", "hang", "hold_gil",
-        "ignore_and_fork", "print",
+        "ignore_and_fork", "print", "odd_words",
     ] = "nothing"  # fmt: skip
 
 

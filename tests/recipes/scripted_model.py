@@ -47,6 +47,8 @@ def misbehave(what: str, outputs: torch.Tensor) -> torch.Tensor:  # noqa: C901 -
     match what:
         case "raise":
             raise ValueError("the data of this step is broken")
+        case "odd_words":
+            raise FileNotFoundError("a file named \udcff and \0")
         case "nan":
             return outputs * float("nan")
         case "segfault":

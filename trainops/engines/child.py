@@ -17,7 +17,7 @@ import threading
 import time
 import traceback
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -44,13 +44,11 @@ def main(descriptor: int) -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     line.listen()
     try:
-        outcome = _run(start, line)
+        line.told(_run(start, line))
     except errors.LeaseLost:
         return 0  # somebody else owns the operation: touch nothing, say nothing
     except Exception as error:  # noqa: BLE001 - the one place where an attempt's endings are told
         line.ended("house_error", error)
-        return 0
-    line.told(outcome)
     return 0
 
 
@@ -106,7 +104,8 @@ class _Line:
     def report(self, progress: Progress) -> Directive:
         self._last = progress
         if progress.metrics:
-            self.points.append((progress.step, time.time(), dict(progress.metrics)))
+            values = {name: float(value) for name, value in progress.metrics.items()}
+            self.points.append((progress.step, time.time(), values))
         if self.clock() >= self._next_report or len(self.points) > MAX_POINTS:
             self._report()
         return self.directive
@@ -132,11 +131,19 @@ class _Line:
         self._report()
         match outcome:
             case Succeeded(result=result):
-                self._send("ended", how="succeeded", result=lossless.encode(dict(result)))
+                self._succeeded(result)
             case Stopped(directive=directive):
                 self._send("ended", how="stopped", directive=directive.name)
             case Failed(error=error):
                 self.ended("failed", error)
+
+    def _succeeded(self, result: Mapping[str, Any]) -> None:
+        try:
+            told = lossless.encode(dict(result))
+        except TypeError as error:  # the job's: its result is to be JSON-safe
+            self.ended("failed", error)
+        else:
+            self._send("ended", how="succeeded", result=told)
 
     def ended(self, how: str, error: BaseException) -> None:
         trace = "".join(traceback.format_exception(error))
@@ -158,7 +165,7 @@ class _Line:
             if now() > self._until:  # the machine slept, or the supervisor is frozen
                 _end_everything()
             if not select.select([self.wire], [], [], LISTEN_SECONDS)[0]:
-                self._report()  # a long step must not keep back what was said before it
+                self._report(wait=False)  # a long step must not keep back what was said before
                 continue
             try:
                 for message in self.wire.read():
@@ -182,11 +189,13 @@ class _Line:
         self._until = until
         signal.setitimer(signal.ITIMER_REAL, max(0.001, until - now()))
 
-    def _report(self) -> None:
+    def _report(self, *, wait: bool = True) -> None:
         """Send what is new. Both threads come here; the lock keeps the order of things."""
         # The first report says where it starts; the first step is reported at once, too.
         self._next_report = 0.0 if self._sent is None else self.clock() + REPORT_SECONDS
-        with self._sending:
+        if not self._sending.acquire(blocking=wait):
+            return  # the other thread is about to; grants must be heard meanwhile
+        try:
             progress = self._last
             if progress is None or (progress is self._sent and not self.points):
                 return
@@ -196,6 +205,8 @@ class _Line:
                 "progress", step=progress.step, total_steps=progress.total_steps,
                 place=progress.place, points=points,
             )  # fmt: skip
+        finally:
+            self._sending.release()
 
     def _send(self, kind: str, **fields: Any) -> None:
         with self._sending:

@@ -19,6 +19,7 @@ import selectors
 import signal
 import socket
 import sys
+import traceback
 from pathlib import Path
 
 # In this order: what follows imports what came before. The optimizer's first use imports dynamo.
@@ -112,6 +113,8 @@ class _Nursery:
                 Path("/proc/self/oom_score_adj").write_text("500")
             # Looked up here, since this module stays free of torch until it is warm.
             code = importlib.import_module("trainops.engines.child").main(wire)
+        except BaseException:  # noqa: BLE001 - into the attempt's log; the code tells the rest
+            traceback.print_exc()
         finally:
             with contextlib.suppress(Exception):
                 sys.stdout.flush()

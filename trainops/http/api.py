@@ -35,10 +35,8 @@ class PasswordThrottle(ScopedRateThrottle):
     scope_attr = "password_throttle_scope"
 
     def allow_request(self, request: Request, view: APIView) -> bool:
-        by_token = isinstance(request.auth, Token)
-        if request.method != "POST" or by_token or request.user.is_authenticated:
-            return True
-        return super().allow_request(request, view)
+        brings_a_password = isinstance(request.data, dict) and "username" in request.data
+        return super().allow_request(request, view) if brings_a_password else True
 
 
 class TokensView(APIView):

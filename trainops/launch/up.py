@@ -39,6 +39,7 @@ def _check(chosen: Options) -> None:
 
 
 def _run(chosen: Options) -> int:
+    _require_thresholds()
     built = stack.build(chosen)
     prepared: dict[str, Any] = {}
     say(None, "Starting …")
@@ -55,6 +56,16 @@ def _run(chosen: Options) -> int:
     how = "Killed; nothing was saved." if code else "Stopped."
     say(None, f"{how} Operations that were running go on at the next start.")
     return code
+
+
+def _require_thresholds() -> None:
+    # It needs pydantic, which is here only now.
+    from trainops import thresholds  # noqa: PLC0415
+
+    try:
+        thresholds.read()
+    except ValueError as problem:
+        raise CannotStart(str(problem)) from None
 
 
 def _prepare(chosen: Options, env: Mapping[str, str]) -> dict[str, Any]:

@@ -6,7 +6,6 @@ from typing import Any
 from django.contrib import messages
 from django.contrib.auth.forms import AuthenticationForm
 from django.contrib.auth.views import LoginView, PasswordChangeView
-from django.core.cache import cache
 from django.core.exceptions import ValidationError
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
@@ -15,32 +14,25 @@ from django.views.decorators.http import require_POST
 
 from apps.dashboard.answers import say
 from apps.dashboard.gate import needs
+from trainops.http.guessing import is_refused
 from trainops.http.models import Token, TokenScope
 from trainops.http.roles import Role, has_role, role_of
 
-MAX_FAILURES, FORGET_SECONDS = 10, 300
 MAX_NAME_LENGTH, MAX_DAYS = 100, 3650
 
 
-class SlowToGuess(AuthenticationForm):
-    """Refuses after several wrong passwords for one name from one address, for a few minutes."""
+class SignInForm(AuthenticationForm):
+    """Says so when passwords are refused because too many were wrong."""
 
     def clean(self) -> dict[str, Any]:
-        address = self.request.META.get("REMOTE_ADDR", "") if self.request else ""
-        key = f"sign-in:{hash((address, self.cleaned_data.get('username', '')))}"
-        if cache.get(key, 0) >= MAX_FAILURES:
+        if is_refused(self.request, self.cleaned_data.get("username")):
             raise ValidationError("Too many wrong passwords. Try again in five minutes.")
-        try:
-            return super().clean()
-        except ValidationError:
-            cache.add(key, 0, FORGET_SECONDS)
-            cache.incr(key)
-            raise
+        return super().clean()
 
 
 class SignIn(LoginView):
     template_name = "dashboard/account/login.html"
-    authentication_form = SlowToGuess
+    authentication_form = SignInForm
     redirect_authenticated_user = True
 
 

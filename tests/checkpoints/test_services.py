@@ -1,0 +1,102 @@
+import os
+import time
+
+import pytest
+
+from apps.checkpoints import services, storage
+from apps.checkpoints.models import Checkpoint
+from tests.operations import rows
+
+pytestmark = [pytest.mark.django_db, pytest.mark.database]
+
+
+def commit(operation, step, metric=None, kind="periodic", attempt=1):
+    directory = f"a{attempt:04d}-s{step:010d}-{kind}"
+    path = storage.operation_directory(operation.pk) / directory
+    path.mkdir(parents=True)
+    (path / "state.json").write_text("{}")
+    staged = {
+        "directory": directory, "digest": f"{step}", "artifacts": [], "state": {},
+        "step": step, "type": kind, "metric": metric,
+    }  # fmt: skip
+    return services.commit(operation_id=operation.pk, attempt=attempt, staged=staged)
+
+
+def best():
+    return [each.step for each in Checkpoint.objects.filter(is_best=True)]
+
+
+def kept():
+    return sorted(Checkpoint.objects.values_list("step", flat=True))
+
+
+@pytest.mark.parametrize(("mode", "expected"), [("min", [20]), ("max", [10])])
+def test_the_best_is_the_best_by_the_operations_own_metric(mode, expected):
+    operation = rows.submitted(mode=mode)
+    for step, metric in [(10, 0.3), (20, 0.1), (30, 0.2)]:
+        commit(operation, step, metric)
+    assert best() == expected
+
+
+def test_when_the_best_goes_bad_the_next_best_takes_its_place():
+    operation = rows.submitted()
+    for step, metric in [(10, 0.3), (20, 0.1), (30, 0.2)]:
+        last = commit(operation, step, metric)
+    services.mark_corrupted(Checkpoint.objects.get(step=20).artifacts_path, "altered")
+    assert best() == [30]
+    services.delete(Checkpoint.objects.filter(pk=last.pk))
+    assert best() == [10]
+
+
+def test_retention_keeps_the_newest_the_best_and_the_pinned():
+    operation = rows.submitted()
+    for step, metric in [(10, 0.5), (20, 0.1), (30, 0.4), (40, 0.3), (50, 0.2)]:
+        commit(operation, step, metric)
+    services.pin(Checkpoint.objects.get(step=10).pk, pinned=True)
+    services.retain(operation.pk, keep_last=2, keep_best=1, better="min")
+    assert kept() == [10, 20, 40, 50]
+
+
+def test_retention_prefers_the_branch_that_goes_on_to_one_that_was_left():
+    operation = rows.submitted()
+    for step in (100, 400, 500):
+        commit(operation, step)
+    for step in (200, 300):
+        commit(operation, step, attempt=2)
+    services.retain(operation.pk, keep_last=2, keep_best=0, better="min")
+    assert kept() == [200, 300]
+
+
+def test_a_failure_checkpoint_never_displaces_a_good_one():
+    operation = rows.submitted()
+    for step in (10, 20):
+        commit(operation, step)
+    commit(operation, 25, kind="failure")
+    services.retain(operation.pk, keep_last=2, keep_best=0, better="min")
+    assert kept() == [10, 20, 25]
+
+
+def test_files_without_a_row_go_by_age_and_ownership(settings):
+    operation = rows.submitted()
+    owned = commit(operation, 10)
+    unowned = storage.operation_directory(operation.pk) / "a0001-s0000000011-periodic"
+    young = storage.operation_directory(operation.pk) / "a0001-s0000000012-periodic"
+    for path in (unowned, young):
+        path.mkdir()
+        (path / "model.pt").write_bytes(b"x" * 10)
+    long_ago = time.time() - settings.THRESHOLDS.unowned_file_age_seconds - 1
+    for path in (unowned, unowned / "model.pt", storage.directory(owned.artifacts_path)):
+        os.utime(path, (long_ago, long_ago))
+
+    freed = services.sweep_unowned()
+
+    assert (freed.num_unowned, freed.freed_bytes) == (1, 10)
+    assert storage.directory(owned.artifacts_path).exists()
+    assert young.exists()
+    assert not unowned.exists()
+
+
+@pytest.mark.parametrize("name", ["../op_training_20240101_000000_abcdef", "op_x/../../etc", ""])
+def test_an_id_that_is_not_ours_never_becomes_a_path(name):
+    with pytest.raises(ValueError, match="not a"):
+        storage.operation_directory(name)
