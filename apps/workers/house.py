@@ -86,7 +86,7 @@ class Keeper:
         threading.Thread(target=self._repeat, args=[seconds, duty], name=name, daemon=True).start()
 
     def _repeat(self, seconds: float, duty: Callable[[], None]) -> None:
-        while True:
+        while not self.has_left.is_set():
             began = time.monotonic()
             try:
                 close_old_connections()  # a connection that died is never used again
@@ -97,7 +97,7 @@ class Keeper:
             except Exception:  # a worker without this duty would be worse than one bad round
                 logger.exception("%s", duty.__name__)
                 connection.close()
-            time.sleep(max(0.05, seconds - (time.monotonic() - began)))
+            self.has_left.wait(max(0.05, seconds - (time.monotonic() - began)))
 
     def _keep_leases(self) -> None:
         """Renew every lease in one UPDATE, and say that this worker is alive."""
