@@ -79,7 +79,8 @@ class Supervision:
                 while self.verdict is None and self.ended is None:
                     with self._database_may_be_away():
                         self._work()
-                    self._watch()
+                    if self.ended is None:  # what is done already cannot be stopped any more
+                        self._watch()
             except Hangup:
                 self._hear_the_rest()  # it died, or was killed: how, its last word or its exit says
             except claims.Fenced:
