@@ -10,6 +10,7 @@ from trainops.engines.recipes import Recipe
 
 class ScriptedParameters(Strict):
     step_seconds: float = Field(0.0, ge=0)
+    trace: str = Field("", description="A file that gets a line, the process, at every step")
     at: int = Field(0, ge=0, description="The training step of this process that misbehaves")
     what: Literal[
         "nothing", "raise", "nan", "segfault", "kill", "exit", "memory", "hang", "hold_gil",

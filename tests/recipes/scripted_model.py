@@ -4,6 +4,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import torch
 from torch import nn
@@ -37,6 +38,9 @@ class Scripted(nn.Module):
         if not self.training:
             return outputs
         self.num_steps += 1
+        if self.parameters_given.trace:
+            with Path(self.parameters_given.trace).open("a") as trace:
+                trace.write(f"{os.getpid()}\n")
         time.sleep(self.parameters_given.step_seconds)
         if self.num_steps == self.parameters_given.at:
             return misbehave(self.parameters_given.what, outputs)
