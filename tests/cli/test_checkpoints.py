@@ -25,11 +25,35 @@ def test_they_are_listed_with_type_and_size(cli, operation):
 def test_verify_reads_every_byte(cli, operation):
     checkpoint = saved(operation)
     ran = cli("checkpoints", "verify", checkpoint.pk)
-    assert (ran.exit_code, ran.stdout) == (ExitCode.OK, "healthy\n")
+    assert ran.exit_code == ExitCode.OK
+    assert ran.stdout.splitlines()[1].split()[:2] == [checkpoint.pk, "healthy"]
     damage(checkpoint)
     ran = cli("checkpoints", "verify", checkpoint.pk)
-    assert (ran.exit_code, ran.stdout) == (ExitCode.FAILED, "corrupted\n")
+    assert ran.exit_code == ExitCode.FAILED
+    assert ran.stdout.splitlines()[1].split()[:2] == [checkpoint.pk, "corrupted"]
     assert "altered: model.pt" in ran.stderr
+    assert cli("checkpoints", "verify", checkpoint.pk, "-o", "json").json["health"] == "corrupted"
+
+
+def test_verify_of_an_operation_looks_at_each_of_its_checkpoints(cli, operation):
+    ran = cli("checkpoints", "verify", operation.pk)
+    assert ran.exit_code == ExitCode.NOT_FOUND and "has no checkpoints" in ran.stderr
+    kept, damaged = saved(operation, step=10), saved(operation, step=20)
+    assert cli("checkpoints", "verify", operation.pk[-6:]).exit_code == ExitCode.OK
+    damage(damaged)
+    ran = cli("checkpoints", "verify", operation.pk, "-o", "json")
+    assert ran.exit_code == ExitCode.FAILED
+    assert {each["checkpoint_id"]: each["health"] for each in ran.json} == {
+        kept.pk: "healthy",
+        damaged.pk: "corrupted",
+    }
+
+
+def test_show_of_one_names_its_files_and_its_state(cli, operation):
+    checkpoint = saved(operation)
+    shown = cli("checkpoints", "show", checkpoint.pk).stdout
+    assert "model.pt" in shown and "BLAKE3" in shown and "epoch" in shown
+    assert cli("checkpoints", "show", checkpoint.pk, "-o", "json").json["step"] == checkpoint.step
 
 
 def test_a_resume_from_altered_bytes_is_a_conflict_and_changes_nothing(cli, operation):
@@ -58,6 +82,6 @@ def test_rm_deletes_one(cli, operation):
 
 @pytest.mark.parametrize("typed", ["", "zzz", "../x", "training_20200101_000000_abcdef-a1"])
 def test_an_unknown_one_is_not_found(cli, operation, typed):
-    for command in ("verify", "pin", "rm"):
+    for command in ("verify", "show", "pin", "rm"):
         extra = ["--yes"] if command == "rm" else []
         assert cli("checkpoints", command, typed, *extra).exit_code == ExitCode.NOT_FOUND

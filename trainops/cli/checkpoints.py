@@ -1,5 +1,9 @@
-"""Commands on checkpoints: list, verify, pin, delete."""
+"""Commands on checkpoints: list, look into, verify, compare, export, pin, delete."""
 
+import os
+from enum import StrEnum
+from importlib import import_module
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -11,15 +15,35 @@ from trainops.cli.references import operation_id
 from trainops.cli.session import Session, command
 
 CheckpointId = Annotated[str, typer.Argument(metavar="CHECKPOINT", show_default=False)]
+Place = Annotated[
+    str,
+    typer.Argument(
+        metavar="ID|PATH",
+        help="An operation, a checkpoint, or a path: a checkpoint's directory, or another tool's "
+        "file. Paths need no server.",
+        show_default=False,
+    ),
+]
+OnDisk = Annotated[Path, typer.Argument(metavar="PATH", show_default=False)]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+
+
+class Which(StrEnum):
+    """Which of a checkpoint's models."""
+
+    BEST = "best"
+    LAST = "last"
 
 
 def register(app: typer.Typer) -> None:
     """Add the group `checkpoints`."""
-    group = typer.Typer(no_args_is_help=True, help="List, verify, pin and delete checkpoints.")
+    group = typer.Typer(no_args_is_help=True, help="Saved work: look into it, verify, compare.")
     for name, function in (
         ("ls", ls),
+        ("show", show),
         ("verify", verify),
+        ("diff", diff),
+        ("weights", weights),
         ("pin", pin),
         ("unpin", unpin),
         ("rm", rm),
@@ -74,15 +98,78 @@ def _cells(row: dict[str, Any]) -> list[Any]:
     ]
 
 
-def verify(session: Session, checkpoint_id: CheckpointId) -> None:
-    """Compare every byte of a checkpoint with its manifest; exit code 1 if anything differs."""
-    answer = session.api.post(f"{_path(session, checkpoint_id)}/verify")
+def show(session: Session, reference: Place) -> None:
+    """Show a checkpoint's keys with types, shapes and bytes. Nothing in a file is executed."""
+    if path := _on_disk(reference):
+        _files().show(session, path)
+        return
+    checkpoint = session.api.get(_path(session, reference))
     if session.out.is_json:
-        session.out.json(answer)
+        session.out.json(checkpoint)
+        return
+    session.out.table(
+        ["FILE", "BYTES", "BLAKE3"],
+        (
+            [looks.cell(each["name"]), looks.cell(f"{each['size_bytes']:,}"), each["blake3"]]
+            for each in checkpoint["artifacts"]
+        ),
+        narrow=["FILE", "BYTES"],
+    )
+    session.out.table(
+        ["KEY", "VALUE"],
+        ([looks.cell(key), looks.words(value)] for key, value in checkpoint["state"].items()),
+        elastic="VALUE",
+    )
+
+
+def verify(session: Session, reference: Place) -> None:
+    """Read every byte and check all that can be checked; exit code 1 if anything is wrong."""
+    if path := _on_disk(reference):
+        _files().verify(session, path)
+        return
+    is_one = "-" in reference
+    checkpoint_ids = [reference] if is_one else _checkpoint_ids(session, reference)
+    answers = [session.api.post(f"{_path(session, each)}/verify") for each in checkpoint_ids]
+    if session.out.is_json:
+        session.out.json(answers[0] if is_one else answers)
     else:
-        session.out.text(looks.state(answer["health"]))
-    if answer["health"] != "healthy":
-        raise Problem(answer["message"])
+        session.out.table(
+            ["CHECKPOINT", "HEALTH", "WHAT"],
+            (
+                [
+                    looks.cell(answer["checkpoint_id"]),
+                    looks.state(answer["health"]),
+                    looks.words(answer["message"]),
+                ]
+                for answer in answers
+            ),
+            elastic="WHAT",
+        )
+    wrong = [answer["message"] for answer in answers if answer["health"] != "healthy"]
+    if wrong:
+        raise Problem("; ".join(wrong))
+
+
+def diff(session: Session, one: OnDisk, other: OnDisk) -> None:
+    """Say which keys only one of two checkpoints has, and by how much tensors differ.
+
+    Exit code 1 if anything does.
+    """
+    _files().diff(session, one, other)
+
+
+def weights(
+    session: Session,
+    path: OnDisk,
+    target: Annotated[
+        Path, typer.Option("--file", "-o", metavar="FILE.safetensors", help="Where to write.")
+    ],
+    which: Annotated[
+        Which | None, typer.Option(help="Else the best where there is one.", show_default=False)
+    ] = None,
+) -> None:
+    """Write one model of a checkpoint as safetensors, which other programs read."""
+    _files().weights(session, path, target, which and which.value)
 
 
 def pin(session: Session, checkpoint_id: CheckpointId) -> None:
@@ -123,3 +210,24 @@ def _path(session: Session, checkpoint_id: str) -> str:
             ExitCode.NOT_FOUND,
         )
     return f"checkpoints/op_{front.removeprefix('op_')}/{checkpoint_id}"
+
+
+def _checkpoint_ids(session: Session, reference: str) -> list[str]:
+    """Return the ids of all checkpoints of an operation. Raises Problem where there are none."""
+    found = operation_id(session.api, reference)
+    rows = session.api.rows("checkpoints", operation_id=found, limit=500).rows
+    if not rows:
+        raise Problem(f"{found} has no checkpoints.", ExitCode.NOT_FOUND)
+    return [row["checkpoint_id"] for row in rows]
+
+
+def _on_disk(reference: str) -> Path | None:
+    """Return the path, if it is one: it has a slash, or is a file or a checkpoint here."""
+    path = Path(reference)
+    is_here = path.is_file() or (path / "manifest.json").is_file()
+    return path if os.sep in reference or (reference and is_here) else None
+
+
+def _files() -> Any:
+    """Return the commands' halves that read files: they need torch, which takes seconds."""
+    return import_module("trainops.cli.files")

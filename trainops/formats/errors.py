@@ -1,0 +1,46 @@
+"""What can be wrong with a file from elsewhere. Whatever the bytes, nothing else is raised."""
+
+from collections.abc import Mapping
+
+
+class FormatError(Exception):
+    """The file cannot be used. The message says what was found and what is allowed."""
+
+
+class DamagedFile(FormatError):
+    """The bytes are not, or no longer, a whole archive as torch.save writes it."""
+
+
+class ForbiddenContent(FormatError):
+    """Reading the file would take more than tensors, NumPy arrays and plain values."""
+
+    def __init__(self, needed: str) -> None:
+        super().__init__(
+            f"the file needs {needed}, which is not read; allowed are tensors, NumPy arrays of "
+            "numbers, dicts, lists, tuples, strings and numbers"
+        )
+        self.needed = needed
+
+
+class TooLarge(FormatError):
+    """The file declares far more than it holds."""
+
+
+class DigestMismatch(FormatError):
+    """The file is not the one that its .sha256 was written for."""
+
+
+class UnknownFormat(FormatError):
+    """A whole and harmless file, but of none of the known formats."""
+
+
+class UnsupportedVersion(FormatError):
+    """A known format in a version that is not read."""
+
+
+class InvalidFields(FormatError):
+    """`errors` maps a place in the file to what was found there and what is allowed."""
+
+    def __init__(self, errors: Mapping[str, str]) -> None:
+        super().__init__("; ".join(f"{place}: {problem}" for place, problem in errors.items()))
+        self.errors = dict(errors)

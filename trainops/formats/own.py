@@ -1,0 +1,162 @@
+"""trainops' own checkpoints: directories with a manifest, looked at as other tools' files are."""
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from trainops.engines.checkpoint import CheckpointStore
+from trainops.engines.errors import CheckpointCorrupted
+from trainops.engines.job import StateDict
+from trainops.engines.manifest import (
+    MANIFEST,
+    STATE,
+    Candidate,
+    Checkpoint,
+    open_verified,
+    read_manifest,
+    verify,
+    with_state,
+)
+from trainops.formats.errors import DamagedFile, InvalidFields
+from trainops.formats.fields import Fields
+from trainops.formats.finite import leaves, not_finite
+from trainops.formats.foreign import outline_in
+from trainops.formats.optimizers import read_optimizer, read_scheduler, steps_taken
+
+CURSOR = ("epoch", "next_batch", "optimizer_steps", "samples_seen")
+
+
+def is_own(path: Path) -> bool:
+    return path.is_dir()
+
+
+class OwnReading:
+    """One of our checkpoints on its way in; its steps are to be taken in their order."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.checkpoint: Checkpoint
+        self.state: StateDict
+        self.is_training = False
+
+    @property
+    def steps(self) -> tuple[tuple[str, Callable[[], str]], ...]:
+        return (
+            ("manifest", self.read_manifest),
+            ("digests", self.compare_digests),
+            ("content", self.load_parts),
+            ("fields", self.check_fields),
+            ("finite numbers", self.check_numbers),
+            ("agreement", self.check_agreement),
+        )
+
+    def read_manifest(self) -> str:
+        with _told_as_damage():
+            self.checkpoint = read_manifest(self.path)
+        return f"{self.checkpoint.type} checkpoint of step {self.checkpoint.step}"
+
+    def compare_digests(self) -> str:
+        with _told_as_damage():
+            self.checkpoint = verify(self.path)
+        files, size = self.checkpoint.artifacts, self.checkpoint.size_bytes
+        return f"{len(files)} files, {size:,} bytes, as the manifest says"
+
+    def load_parts(self) -> str:
+        self.state = load_parts(self.path)
+        return ", ".join(self.state)
+
+    def check_fields(self) -> str:
+        fields = Fields(self.state)
+        state = fields.within("state")
+        self.is_training = state.has("cursor")
+        if self.is_training:
+            _check_training(fields, state)
+        fields.finish()
+        return f"a state of {'training' if self.is_training else 'an operation'}"
+
+    def check_numbers(self) -> str:
+        if wrong := not_finite({n: part for n, part in self.state.items() if n != "state"}):
+            raise InvalidFields(wrong)
+        return "no NaN and no infinity in any tensor"
+
+    def check_agreement(self) -> str:
+        wrong = _training_disagreements(self.checkpoint, self.state) if self.is_training else {}
+        if wrong:
+            raise InvalidFields(wrong)
+        return "positions, optimizers and schedules agree"
+
+
+def load_parts(path: Path) -> StateDict:
+    """Return the verified parts of a checkpoint by name. Raises FormatErrors and OSErrors."""
+    with _told_as_damage():
+        store = CheckpointStore(path.parent, identity={})
+        parts = store.load(Candidate(path, read_manifest(path).digest))
+        deque(leaves(parts), maxlen=0)  # whoever walks through them must get to their end
+        return parts
+
+
+def outlines(path: Path) -> Iterator[tuple[str, Any]]:
+    """Yield each part's name and outline, every byte verified. Raises FormatErrors, OSErrors."""
+    with _told_as_damage():
+        checkpoint = with_state(read_manifest(path))
+        yield "state", dict(checkpoint.state)
+        for artifact in checkpoint.artifacts:
+            if artifact.name != STATE:
+                with open_verified(path, artifact) as file:
+                    yield artifact.name.removesuffix(".pt"), outline_in(file).root
+
+
+@contextmanager
+def _told_as_damage() -> Iterator[None]:
+    try:
+        yield
+    except CheckpointCorrupted as error:
+        hint = f"; there is no {MANIFEST}" if error.missing == [MANIFEST] else ""
+        raise DamagedFile(f"{error}{hint}") from error
+    except RecursionError as error:
+        raise DamagedFile("the checkpoint's values are nested too deep") from error
+
+
+def _check_training(fields: Fields, state: Fields) -> None:
+    cursor = state.within("cursor")
+    for name in CURSOR:
+        cursor.integer(name)
+    state.integer("global_step")
+    state.number("learning_rate", at_least=0)
+    fields.tensors("model")
+    fields.within("random")
+    optimizers = fields.each("optimizer")
+    for optimizer in optimizers:
+        read_optimizer(optimizer)
+    if not optimizers:
+        fields.wrong("optimizer", "is empty; there must be at least one")
+    if fields.has("scheduler"):
+        for scheduler in fields.each("scheduler"):
+            read_scheduler(scheduler)
+
+
+def _training_disagreements(checkpoint: Checkpoint, state: StateDict) -> dict[str, str]:
+    """Return what does not fit the number of steps that the manifest promises."""
+    plain: Mapping[str, Any] = state["state"]
+    step, found = checkpoint.step, {}
+    for place, value in (
+        ("state.cursor.optimizer_steps", plain["cursor"]["optimizer_steps"]),
+        ("state.global_step", plain["global_step"]),
+        *(
+            (f"scheduler[{number}].last_epoch", each.get("last_epoch"))
+            for number, each in enumerate(state.get("scheduler", []))
+        ),
+        *(
+            (f"optimizer[{number}].state", steps)
+            for number, each in enumerate(state["optimizer"])
+            for steps in steps_taken(each)
+        ),
+    ):
+        if value != step:
+            found[place] = f"is {value}; the checkpoint is of step {step}"
+    rates = [group["lr"] for group in state["optimizer"][0]["param_groups"]]
+    if plain["learning_rate"] not in rates[:1]:
+        found["state.learning_rate"] = f"is {plain['learning_rate']}; the optimizer has {rates}"
+    return found

@@ -1,0 +1,101 @@
+"""Reading the fields of a reinforcement learning run's file."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor
+
+from trainops.formats.fields import Fields, is_integer, shown
+from trainops.formats.optimizers import read_optimizer, read_scheduler
+from trainops.formats.replay import read_replay
+from trainops.formats.rl import (
+    OPEN_EPISODE,
+    POPULATION_VERSION,
+    AffordanceLayout,
+    Population,
+    RlFile,
+    Substrate,
+)
+
+
+def parse(tree: Mapping[str, Any]) -> RlFile:
+    """Return the file's values. Raises InvalidFields."""
+    fields = Fields(tree)
+    substrate = fields.within("substrate_metadata")
+    file = RlFile(
+        episode=fields.integer("episode"),
+        timestamp=fields.number("timestamp", at_least=0),
+        substrate=Substrate(substrate.text("substrate_type"), substrate.integer("position_dim")),
+        population=_read_population(fields.within("population_state")),
+        curriculum=_read_curriculum(fields),
+        affordances=_read_affordances(fields.within("affordance_layout")),
+        agent_ids=fields.texts("agent_ids"),
+        epsilon=fields.number("epsilon", at_least=0, default=0.0),
+        training_config=fields.mapping("training_config"),
+        config_dir=fields.text("config_dir"),
+        brain_hash=fields.text("brain_hash", default=None),
+        config_hash=fields.text("config_hash", default=None),
+        observation_dim=fields.integer("observation_dim", default=None),
+        action_dim=fields.integer("action_dim", default=None),
+        meter_count=fields.integer("meter_count", default=None),
+        observation_field_uuids=fields.texts("observation_field_uuids", default=None),
+        drive_hash=fields.text("drive_hash", default=None),
+    )
+    fields.finish()
+    return file
+
+
+def _read_population(fields: Fields) -> Population:
+    if fields.integer("version", default=POPULATION_VERSION) != POPULATION_VERSION:
+        fields.wrong("version", f"must be {POPULATION_VERSION}")
+    return Population(
+        q_network=fields.tensors("q_network"),
+        target_network=fields.tensors("target_network", default=None),
+        optimizer=read_optimizer(fields.within("optimizer")),
+        scheduler=read_scheduler(fields.within("scheduler")) if fields.has("scheduler") else None,
+        replay=read_replay(fields.within("replay_buffer")),
+        total_steps=fields.integer("total_steps"),
+        training_step_counter=fields.integer("training_step_counter", default=0),
+        exploration=fields.mapping("exploration_state", default={}),
+        universe=fields.mapping("universe_metadata", default={}),
+        current_episodes=_read_open_episodes(fields),
+        hidden_states=fields.tensors("hidden_states", default=None),
+        epsilon=fields.number("epsilon", at_least=0, default=None),
+    )
+
+
+def _read_open_episodes(fields: Fields) -> tuple[Mapping[str, Any], ...] | None:
+    if not fields.has("current_episodes"):
+        return None
+    episodes = []
+    for number, each in enumerate(fields.each("current_episodes")):
+        episode = {name: each.tensor(name) for name in OPEN_EPISODE}
+        lengths = {len(tensor) for tensor in episode.values() if tensor.dim()}
+        if len(lengths) != 1:
+            fields.wrong(f"current_episodes[{number}]", f"has tensors of lengths {sorted(lengths)}")
+        episodes.append(episode | {"hidden_states": each.plain("hidden_states", default=None)})
+    return tuple(episodes)
+
+
+def _read_curriculum(fields: Fields) -> Mapping[str, Any]:
+    curriculum = fields.mapping("curriculum_state", default={})
+    stages = curriculum.get("agent_stages")
+    if stages is not None and not (isinstance(stages, Tensor) and stages.dim() == 1):
+        fields.wrong("curriculum_state.agent_stages", f"is {shown(stages)}; must be a tensor")
+        return {}
+    return dict(curriculum)
+
+
+def _read_affordances(fields: Fields) -> AffordanceLayout:
+    positions = {}
+    found = fields.mapping("positions")
+    for name, place in found.items():
+        if not isinstance(place, list | tuple) or not all(map(is_integer, place)):
+            fields.wrong(f"positions.{name}", f"is {shown(place)}; must be a list of integers")
+            continue
+        positions[name] = tuple(map(int, place))
+    return AffordanceLayout(
+        positions=positions,
+        ordering=fields.texts("ordering", default=()),
+        position_dim=fields.integer("position_dim"),
+    )

@@ -1,0 +1,155 @@
+"""Whether a file's optimizers and schedules can go on in a job of ours, and as what."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Never
+
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
+
+from trainops.engines.errors import IncompatibleState
+from trainops.engines.receipt import ReceiptItem
+from trainops.engines.training.shapes import require_same_optimizers, require_same_shape
+from trainops.formats.fields import is_number, shown
+from trainops.formats.training import TrainingFile
+
+# Entries of a group that come and go with versions of torch and with schedules.
+LOOSE = frozenset(
+    {
+        "initial_lr", "foreach", "fused", "capturable", "differentiable", "maximize",
+        "decoupled_weight_decay", "amsgrad", "nesterov", "dampening",
+    }
+)  # fmt: skip
+DECOUPLED = "decoupled_weight_decay"  # what tells AdamW from Adam
+
+
+class Obstacle(Exception):
+    """Training cannot go on at the file's step; the message says what is in the way."""
+
+
+def fit_optimizers(
+    file: TrainingFile, own: Sequence[Optimizer]
+) -> tuple[list[dict[str, Any]], list[ReceiptItem]]:
+    """Return a state for each of the job's optimizers. Raises Obstacle.
+
+    Fewer in the file than here is tolerated: the rest start anew. More are left out.
+    """
+    if not file.optimizers:
+        raise Obstacle("the file has no optimizer")
+    states = [_fit(number, each, own) for number, each in enumerate(file.optimizers[: len(own)])]
+    items = [
+        ReceiptItem(_named("optimizer", number, len(own)), note=_changed(state, own[number]))
+        for number, state in enumerate(states)
+    ]
+    for number in range(len(states), len(own)):
+        states.append(own[number].state_dict())
+        items.append(
+            _left(_named("optimizer", number, len(own)), "the file has fewer; starts anew")
+        )
+    items += [
+        _left(f"optimizer {number} of the file", f"this job has {len(own)}")
+        for number in range(len(own), len(file.optimizers))
+    ]
+    return states, items
+
+
+def fit_schedulers(
+    file: TrainingFile, own: Sequence[LRScheduler], step: int
+) -> tuple[list[dict[str, Any]], list[ReceiptItem]]:
+    """Return a state for each of the job's schedules, all of which stand at `step`.
+
+    Raises Obstacle.
+    """
+    if len(file.schedulers) < len(own):
+        raise Obstacle(f"the file has {len(file.schedulers)} schedules, this job {len(own)}")
+    states = [
+        _fit_scheduler(number, given, mine.state_dict(), step)
+        for number, (given, mine) in enumerate(zip(file.schedulers, own, strict=False))
+    ]
+    items = [
+        ReceiptItem(_named("scheduler", number, len(own)), note=f"at step {step}")
+        for number in range(len(own))
+    ]
+    items += [
+        _left(f"scheduler {number} of the file", "this job's config has none: the rate stays")
+        for number in range(len(own), len(file.schedulers))
+    ]
+    return states, items
+
+
+def _fit(number: int, given: Mapping[str, Any], own: Sequence[Optimizer]) -> dict[str, Any]:
+    place, mine = f"optimizer_state_dicts[{number}]", own[number].state_dict()["param_groups"]
+    theirs = given["param_groups"]
+    if len(theirs) != len(mine):
+        _stop(place, f"has {len(theirs)} groups of parameters, this job {len(mine)}")
+    groups = [
+        _fit_group(f"{place}.param_groups[{i}]", theirs[i], mine[i]) for i in range(len(mine))
+    ]
+    state: dict[str, Any] = {"state": given["state"], "param_groups": groups}
+    try:
+        require_same_optimizers([own[number]], [state])
+    except IncompatibleState as error:
+        _stop(place, str(error))
+    return state
+
+
+def _fit_group(place: str, theirs: Mapping[str, Any], mine: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the file's group with the keys that ours has."""
+    if differing := (theirs.keys() ^ mine.keys()) - LOOSE:
+        _stop(
+            place, f"is of another kind of optimizer: only one has {', '.join(sorted(differing))}"
+        )
+    if list(theirs["params"]) != list(mine["params"]):
+        _stop(place, f"has {len(theirs['params'])} parameters, this job's {len(mine['params'])}")
+    if theirs.get(DECOUPLED, mine.get(DECOUPLED)) != mine.get(DECOUPLED):
+        _stop(place, f"has {DECOUPLED} {theirs[DECOUPLED]}, this job's {mine[DECOUPLED]}")
+    return {name: theirs.get(name, value) for name, value in mine.items()}
+
+
+def _fit_scheduler(
+    number: int, given: Mapping[str, Any], mine: dict[str, Any], step: int
+) -> dict[str, Any]:
+    """Return the file's schedule with the keys that ours has; private ones may be missing."""
+    place = f"scheduler_state_dicts[{number}]"
+    public = {name for name in given.keys() ^ mine.keys() if not str(name).startswith("_")}
+    if public - {"verbose"}:
+        _stop(place, f"is of another kind: only one has {', '.join(sorted(public))}")
+    if given.get("last_epoch") != step:
+        _stop(
+            place,
+            f"stands at {given.get('last_epoch')}, and {step} steps were made; here each schedule "
+            "moves with each step",
+        )
+    ends: Any = given.get("total_steps")
+    wanted: Any = mine.get("total_steps")
+    if is_number(ends) and is_number(wanted) and ends < wanted:
+        _stop(place, f"ends after {ends} steps, this config after {wanted}")
+    state = {name: given.get(name, value) for name, value in mine.items()}
+    try:
+        require_same_shape(mine, state, place)
+    except IncompatibleState as error:
+        raise Obstacle(str(error)) from error
+    return state
+
+
+def _changed(state: Mapping[str, Any], own: Optimizer) -> str:
+    """Say what the file's groups have instead of what the config asks for."""
+    mine = own.state_dict()["param_groups"]
+    changes = [
+        f"{name} {shown(theirs[name])} of the file instead of {shown(ours[name])}"
+        for theirs, ours in zip(state["param_groups"], mine, strict=True)
+        for name in ours
+        if theirs[name] != ours[name]
+    ]
+    return "; ".join(changes)
+
+
+def _named(part: str, number: int, of: int) -> str:
+    return part if of == 1 else f"{part} {number}"
+
+
+def _left(part: str, reason: str) -> ReceiptItem:
+    return ReceiptItem(part, restored=False, exact=False, note=reason)
+
+
+def _stop(place: str, problem: str) -> Never:
+    raise Obstacle(f"{place} {problem}")
