@@ -5,8 +5,10 @@ bytes, and its curve the points, of an undisturbed run. Equal, never close.
 """
 
 import random
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
 
+from trainops.engines.attempt import Saving
 from trainops.engines.checkpoint import (
     Candidate,
     Checkpoint,
@@ -37,16 +40,22 @@ class MachineDied(Exception):
 
 @dataclass
 class ScriptedSupervisor:
-    """Says `directive` once the job reaches step `at`, or dies there; remembers what it heard."""
+    """Says `directive` once the job reaches step `at`, or dies there; remembers what it heard.
+
+    A patient one lets a checkpoint in flight land before the next step, so that each is taken
+    exactly when it is due.
+    """
 
     at: int | None = None
     directive: Directive = Directive.PREEMPT
     dies: bool = False
+    is_patient: bool = True
     progress: list[Progress] = field(default_factory=list)
     checkpoints: list[Checkpoint] = field(default_factory=list)
     receipts: list[Receipt] = field(default_factory=list)
     bad: list[tuple[Candidate, CheckpointCorrupted]] = field(default_factory=list)
     failed_saves: list[SaveFailed] = field(default_factory=list)
+    moved: threading.Condition = field(default_factory=threading.Condition)
 
     def restored(self, receipt: Receipt) -> None:
         self.receipts.append(receipt)
@@ -57,7 +66,11 @@ class ScriptedSupervisor:
     def report(self, progress: Progress) -> Directive:
         if self.dies and progress.step == self.at:
             raise MachineDied
-        self.progress.append(progress)
+        if self.is_patient:
+            let_savings_land()
+        with self.moved:
+            self.progress.append(progress)
+            self.moved.notify_all()
         return self.directive if progress.step == self.at else Directive.PROCEED
 
     def checkpointed(self, checkpoint: Checkpoint) -> None:
@@ -69,6 +82,30 @@ class ScriptedSupervisor:
     @property
     def curve(self) -> Curve:
         return {each.step: dict(each.metrics) for each in self.progress if each.metrics}
+
+
+def let_savings_land() -> None:
+    for thread in threading.enumerate():
+        if isinstance(thread, Saving):
+            thread.join()
+
+
+class UnhurriedStore(CheckpointStore):
+    """Begins to write a periodic checkpoint only when the job is two steps further, or done."""
+
+    def __init__(self, root: Path, *, supervisor: ScriptedSupervisor, **more: Any) -> None:
+        super().__init__(root, **more)
+        self.supervisor = supervisor
+
+    def write(self, kind: CheckpointType, *, step: int, **more: Any) -> Checkpoint:
+        if kind is CheckpointType.PERIODIC:
+            with self.supervisor.moved:
+                assert self.supervisor.moved.wait_for(lambda: self._is_further(step), timeout=30)
+        return super().write(kind, step=step, **more)
+
+    def _is_further(self, step: int) -> bool:
+        newest = self.supervisor.progress[-1]
+        return newest.step >= min(step + 2, newest.total_steps)
 
 
 @dataclass(frozen=True)
@@ -101,6 +138,7 @@ def attempt(
     resume: Sequence[Checkpoint] = (),
     every_steps: int | None = None,
     number: int = 1,
+    make_store: Callable[..., CheckpointStore] = CheckpointStore,
     **changes: Any,
 ) -> Outcome:
     """Run one attempt in a process whose random streams are anything but fresh."""
@@ -110,7 +148,7 @@ def attempt(
     return run(
         engine.job_factory(config, case.inputs(root)),
         seed=config.seed,
-        store=CheckpointStore(
+        store=make_store(
             root,
             identity={"operation_id": "op", "attempt": number, "kind": case.kind},
             candidates=[Candidate(each.path, each.digest) for each in resume],
@@ -162,6 +200,25 @@ def require_stop_changes_nothing(
         attempts.append(supervisor)
         assert all(receipt.exact for receipt in supervisor.receipts)
     require_same_end(expected, attempts)
+
+
+def require_saving_changes_nothing(case: Case, root: Path, expected: ScriptedSupervisor) -> None:
+    """Save at every step; then as often as can be while the job changes its state in place."""
+    patient, beside = ScriptedSupervisor(), ScriptedSupervisor(is_patient=False)
+    attempt(case, root / "patient", patient, every_steps=1)
+    attempt(
+        case, root / "beside", beside, every_steps=1,
+        make_store=partial(UnhurriedStore, supervisor=beside),
+    )  # fmt: skip
+    require_same_end(expected, [patient])
+    require_same_end(expected, [beside])
+    steps = [checkpoint.step for checkpoint in patient.checkpoints]
+    assert steps == list(range(1, steps[-1] + 1))
+    later = [checkpoint.step for checkpoint in beside.checkpoints]
+    assert later == sorted(set(later)) and 1 < len(later) < len(steps)
+    as_it_was = {checkpoint.step: checkpoint.artifacts for checkpoint in patient.checkpoints}
+    for checkpoint in beside.checkpoints:
+        assert checkpoint.artifacts == as_it_was[checkpoint.step], "not as it was at its step"
 
 
 def require_death_changes_nothing(

@@ -6,16 +6,19 @@ import os
 import pickle
 import resource
 import signal
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 import torch
 from blake3 import blake3
 
-from trainops.engines import durable, lossless
+from trainops.engines import checkpoint as checkpoints
+from trainops.engines import durable, lossless, manifest
 from trainops.engines.checkpoint import Candidate, CheckpointStore, CheckpointType
 from trainops.engines.errors import CheckpointCorrupted, SaveFailed, UnfreezableState
 from trainops.engines.manifest import verify
+from trainops.engines.snapshot import freeze
 
 STATE = {
     "state": {"epoch": 3, "val_loss": float("nan"), "metric": 0.5},
@@ -78,6 +81,112 @@ def test_each_checkpoint_has_a_directory_of_its_own(store):
 def test_equal_states_have_equal_bytes(store):
     one, two = (store.write(CheckpointType.PERIODIC, step=1, state=STATE) for _ in range(2))
     assert one.artifacts == two.artifacts
+
+
+def large_state():
+    """Some of it can be written straight from memory, some is too small, some lies oddly."""
+    frozen = freeze({"model": {"weight": torch.arange(2.5e6), "bias": torch.arange(90_000.0)}})
+    odd = torch.arange(300_001, dtype=torch.int16)[1:]
+    return {"state": {}, **frozen, "optimizer": {"odd": odd, "step": torch.tensor(1.0)}}
+
+
+def test_what_is_large_goes_to_the_disk_without_a_copy_in_the_kernels_cache(store, monkeypatch):
+    written = []
+
+    def noted_pwrite(descriptor, content, offset):
+        written.append(len(content))
+        return pwrite(descriptor, content, offset)
+
+    pwrite = os.pwrite
+    monkeypatch.setattr(durable.os, "pwrite", noted_pwrite)
+    state = large_state()
+    checkpoint = store.write(CheckpointType.PERIODIC, step=1, state=state)
+    assert durable.CHUNK_BYTES in written
+    assert sum(written) > 0.9 * state["model"]["weight"].nbytes
+    loaded = load(store, checkpoint)
+    assert torch.equal(loaded["model"]["weight"], state["model"]["weight"])
+    assert torch.equal(loaded["optimizer"]["odd"], state["optimizer"]["odd"])
+
+
+def pwrite_half(descriptor, content, offset, pwrite=os.pwrite):
+    return pwrite(descriptor, content[: len(content) // 2], offset)
+
+
+def refuse_pwrite(*args):
+    raise OSError(errno.EINVAL, "Invalid argument")
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "replacement"),
+    [
+        (durable, "_open_direct", lambda path: None),
+        (durable.os, "pwrite", refuse_pwrite),
+        (durable.os, "pwrite", pwrite_half),
+    ],
+    ids=["a file system without it", "memory that lies oddly", "a short write"],
+)
+def test_whichever_way_it_goes_to_the_disk_the_bytes_are_the_same(
+    store, monkeypatch, owner, name, replacement
+):
+    state = large_state()
+    expected = store.write(CheckpointType.PERIODIC, step=1, state=state)
+    monkeypatch.setattr(owner, name, replacement)
+    found = store.write(CheckpointType.PERIODIC, step=1, state=state)
+    assert found.artifacts == expected.artifacts
+    assert verify(found.path, found.digest)
+
+
+def test_others_read_the_archives_with_torch_alone(store):
+    state = large_state()
+    checkpoint = store.write(CheckpointType.PERIODIC, step=1, state=state)
+    for is_mapped in (False, True):
+        model = torch.load(checkpoint.path / "model.pt", weights_only=True, mmap=is_mapped)  # noqa: TID251
+        assert torch.equal(model["weight"], state["model"]["weight"])
+
+
+def test_small_tensors_are_not_padded_to_pages(store):
+    many = {"model": {str(number): torch.tensor(1.0) for number in range(1000)}}
+    checkpoint = store.write(CheckpointType.PERIODIC, step=1, state={"state": {}, **many})
+    assert checkpoint.size_bytes < 1000 * 500
+
+
+def test_what_happens_to_a_file_after_it_was_verified_does_not_matter(store, monkeypatch):
+    """Not even when it is overwritten in place, between the digest and the first tensor."""
+    model = {"state": {}, "model": STATE["model"]}
+    checkpoint = store.write(CheckpointType.PERIODIC, step=1, state=model)
+    unpickle, path = checkpoints._unpickle, checkpoint.path / "model.pt"
+
+    def too_late(pages):
+        with path.open("r+b") as file:
+            file.write(b"\0" * path.stat().st_size)
+        os.truncate(path, 10)
+        return unpickle(pages)
+
+    monkeypatch.setattr(checkpoints, "_unpickle", too_late)
+    assert torch.equal(load(store, checkpoint)["model"]["weight"], STATE["model"]["weight"])
+
+
+def test_a_file_that_ends_while_it_is_read_is_found(store, checkpoint, monkeypatch):
+    class Ending:
+        def __init__(self, file):
+            self.file = file
+
+        def readinto(self, view):
+            os.truncate(self.file.name, 1000)
+            return self.file.readinto(view)
+
+        def fileno(self):
+            return self.file.fileno()
+
+    @contextmanager
+    def ending(path, name):
+        with (path / name).open("rb") as file:
+            yield Ending(file) if name == "model.pt" else file
+
+    monkeypatch.setattr(manifest, "_open", ending)
+    with pytest.raises(CheckpointCorrupted) as caught:
+        load(store, checkpoint)
+    assert caught.value.altered == ["model.pt"]
 
 
 @pytest.mark.parametrize("name", ["model.pt", "optimizer.pt", "state.json"])

@@ -14,9 +14,11 @@ from tests.engines.contract import (
     attempt,
     require_death_changes_nothing,
     require_same_end,
+    require_saving_changes_nothing,
     require_stop_changes_nothing,
     undisturbed,
 )
+from trainops.engines import snapshot
 from trainops.engines.manifest import verify
 from trainops.engines.registry import ENGINES
 from trainops.engines.runner import Directive, Stopped, Succeeded
@@ -59,12 +61,14 @@ def test_a_death_loses_only_the_steps_since_the_last_checkpoint(case, tmp_path, 
 
 
 @every_case
-def test_saving_more_often_changes_nothing(case, tmp_path, runs):
-    supervisor = ScriptedSupervisor()
-    attempt(case, tmp_path, supervisor, every_steps=1)
-    steps = [checkpoint.step for checkpoint in supervisor.checkpoints]
-    assert steps == list(range(1, steps[-1] + 1))
-    require_same_end(runs(case), [supervisor])
+def test_saving_at_every_step_and_beside_the_loop_changes_nothing(case, tmp_path, runs):
+    require_saving_changes_nothing(case, tmp_path, runs(case))
+
+
+def test_the_contract_notices_an_alias_in_the_place_of_a_copy(tmp_path, runs, monkeypatch):
+    monkeypatch.setattr(snapshot, "_freeze_tensor", lambda tensor, into: tensor.detach())
+    with pytest.raises(AssertionError, match="not as it was at its step"):
+        require_saving_changes_nothing(CASES[0], tmp_path, runs(CASES[0]))
 
 
 @every_case

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from tests.engines.contract import MachineDied, ScriptedSupervisor
+from tests.engines.counting import CountingJob, saved
 from trainops.engines.checkpoint import Candidate, CheckpointPolicy, CheckpointStore
 from trainops.engines.errors import (
     AllCheckpointsCorrupted,
@@ -13,31 +14,6 @@ from trainops.engines.errors import (
     UnfreezableState,
 )
 from trainops.engines.runner import Directive, Failed, Stopped, Succeeded, run
-
-
-class CountingJob:
-    unit = "step"
-    place = "somewhere"
-
-    def __init__(self, total_steps=5, fail_at=None):
-        self.step, self.total_steps, self.fail_at = 0, total_steps, fail_at
-        self.weights = torch.zeros(3)
-
-    def advance(self):
-        self.weights += 1
-        if self.step + 1 == self.fail_at:
-            raise ValueError("boom")
-        self.step += 1
-        return {"count": float(self.step)}
-
-    def state_dict(self):
-        return {"state": {"step": self.step}, "model": self.weights}
-
-    def load_state_dict(self, state):
-        self.step, self.weights = state["state"]["step"], state["model"].clone()
-
-    def result(self):
-        return {"count": self.step}
 
 
 class HealthyDisk(CheckpointStore):
@@ -78,10 +54,6 @@ def start(tmp_path):
         )
 
     return start
-
-
-def saved(supervisor):
-    return [(str(each.type), each.step) for each in supervisor.checkpoints]
 
 
 def test_runs_to_the_end(start):

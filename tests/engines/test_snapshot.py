@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from trainops.engines.errors import UnfreezableState
+from trainops.engines.pages import PAGE_BYTES
 from trainops.engines.snapshot import SafePoint, all_finite, freeze
 
 
@@ -33,9 +34,29 @@ def test_buffers_are_reused_where_they_fit_and_only_there():
     assert other_type["a"].dtype == torch.int64
 
 
-def test_layout_survives():
-    image = torch.randn(1, 3, 4, 4).to(memory_format=torch.channels_last)
-    assert freeze({"image": image})["image"].stride() == image.stride()
+@pytest.mark.parametrize("side", [4, 512])
+def test_layout_survives(side):
+    image = torch.randn(1, 3, side, side).to(memory_format=torch.channels_last)
+    every_other = torch.randn(side, 2 * side)[:, ::2]
+    frozen = freeze(
+        {
+            "image": image,
+            "row": image[:, :, :1].expand(1, 3, side, side),
+            "every_other": every_other,
+        }
+    )
+    assert frozen["image"].stride() == image.stride()
+    assert torch.equal(frozen["image"], image) and torch.equal(frozen["every_other"], every_other)
+    assert frozen["every_other"].is_contiguous()
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.bfloat16, torch.complex64, torch.int8])
+def test_large_tensors_of_any_type_begin_at_a_page_and_take_no_more_than_they_need(dtype):
+    large = torch.ones(600_000, dtype=dtype)
+    frozen = freeze({"large": large})["large"]
+    assert torch.equal(frozen, large)
+    assert frozen.data_ptr() % PAGE_BYTES == 0
+    assert frozen.untyped_storage().nbytes() == large.nbytes
 
 
 def test_tied_tensors_do_not_share_a_buffer():

@@ -4,6 +4,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from tests.engines import moments
 from tests.engines.toy import ToyParameters
 from trainops.engines.training.data import split
 from trainops.engines.training.ingredients import Context, Examples, Ingredients
@@ -33,6 +34,7 @@ class Noise(nn.Module):
 
 
 def build(parameters: ToyParameters, context: Context) -> Ingredients:
+    moments.arm()
     generator = torch.Generator().manual_seed(5)
     inputs = torch.randn(parameters.examples, 4, generator=generator)
     targets = (inputs[:, 0] > 0).long() + (inputs[:, 1] > 0.5).long()

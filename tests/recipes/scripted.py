@@ -9,7 +9,9 @@ from trainops.engines.recipes import Recipe
 
 
 class ScriptedParameters(Strict):
+    build_seconds: float = Field(0.0, ge=0)
     step_seconds: float = Field(0.0, ge=0)
+    validation_seconds: float = Field(0.0, ge=0, description="For each batch of it")
     trace: str = Field("", description="A file that gets a line, the process, at every step")
     at: int = Field(0, ge=0, description="The training step of this process that misbehaves")
     what: Literal[

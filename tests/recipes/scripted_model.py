@@ -16,6 +16,7 @@ EXAMPLES = 64
 
 
 def build(parameters: ScriptedParameters, context: Context) -> Ingredients:
+    time.sleep(parameters.build_seconds)
     inputs = torch.randn(EXAMPLES, 4)
     examples = Examples((inputs,), inputs.sum(dim=1, keepdim=True))
     return Ingredients(
@@ -36,6 +37,7 @@ class Scripted(nn.Module):
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         outputs = self.layers(inputs)
         if not self.training:
+            time.sleep(self.parameters_given.validation_seconds)
             return outputs
         self.num_steps += 1
         if self.parameters_given.trace:

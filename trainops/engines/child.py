@@ -31,6 +31,7 @@ from trainops.engines.wire import Hangup, Message, Wire, now
 
 REPORT_SECONDS = 0.25  # how often progress goes over the wire, whatever the length of a step
 LISTEN_SECONDS = 0.5
+SAVE_SHARE = 1 / 3  # of a grant: what is left of it when the child saves, in case no other comes
 MAX_POINTS = 2000  # of metrics kept back between two reports
 
 
@@ -83,7 +84,10 @@ def _run(start: Message, line: "_Line") -> Outcome:
 
 
 class _Line:
-    """The loop's supervisor, as seen from inside the child."""
+    """The loop's supervisor, as seen from inside the child.
+
+    Three threads come here: the loop, the one that saves beside it, and the one that listens.
+    """
 
     def __init__(
         self, wire: Wire, *, grant_until: float, clock: Callable[[], float] = time.monotonic
@@ -162,8 +166,7 @@ class _Line:
 
     def _listen(self) -> None:
         while True:
-            if now() > self._until:  # the machine slept, or the supervisor is frozen
-                _end_everything()
+            self._mind_the_time()
             if not select.select([self.wire], [], [], LISTEN_SECONDS)[0]:
                 self._report(wait=False)  # a long step must not keep back what was said before
                 continue
@@ -184,17 +187,24 @@ class _Line:
             case "refused":
                 self.answers.put(False)
 
+    def _mind_the_time(self) -> None:
+        if now() > self._until:  # the machine slept, or the supervisor is frozen
+            _end_everything()
+        if now() > self._save_at and self.directive is Directive.PROCEED:
+            self.stop(Directive.PREEMPT)  # nobody renews: what is saved now, the next owner adopts
+
     def _granted(self, until: float) -> None:
         """Take the time that was granted; the timer's default action ends the process."""
         self._until = until
+        self._save_at = until - SAVE_SHARE * (until - now())
         signal.setitimer(signal.ITIMER_REAL, max(0.001, until - now()))
 
     def _report(self, *, wait: bool = True) -> None:
-        """Send what is new. Both threads come here; the lock keeps the order of things."""
+        """Send what is new; the lock keeps the order of things."""
         # The first report says where it starts; the first step is reported at once, too.
         self._next_report = 0.0 if self._sent is None else self.clock() + REPORT_SECONDS
         if not self._sending.acquire(blocking=wait):
-            return  # the other thread is about to; grants must be heard meanwhile
+            return  # another thread is about to; grants must be heard meanwhile
         try:
             progress = self._last
             if progress is None or (progress is self._sent and not self.points):

@@ -87,6 +87,17 @@ class LimitsConfig(Strict):
     max_duration_seconds: float | None = Field(None, gt=0)
 
 
+class ResourcesConfig(Strict):
+    """What a worker must have; one that has less never takes the operation. GB as makers count."""
+
+    gpu_memory_gb: float | None = Field(
+        None, gt=0, le=10_000, description="Its GPU has at least so much memory; this asks for one"
+    )
+    memory_gb: float | None = Field(
+        None, gt=0, le=100_000, description="The worker's machine has at least so much memory"
+    )
+
+
 class OperationConfig(Strict):
     """What every kind of operation can be told."""
 
@@ -101,6 +112,16 @@ class OperationConfig(Strict):
     checkpoint: CheckpointConfig = CheckpointConfig()
     restart: RestartConfig = RestartConfig()
     limits: LimitsConfig = LimitsConfig()
+    resources: ResourcesConfig = ResourcesConfig()
+
+    @classmethod
+    def parse(cls, raw: Mapping[str, Any]) -> Self:
+        """Return the validated config. Raises ConfigError; also for what cannot be had together."""
+        config = super().parse(raw)
+        if config.device == "cpu" and config.resources.gpu_memory_gb is not None:
+            problem = f"got {config.resources.gpu_memory_gb:g}, but device is cpu; allowed with "
+            raise ConfigError({"resources.gpu_memory_gb": f"{problem}auto and cuda"})
+        return config
 
     def code(self) -> Sequence[str]:
         """Return what else must be imported before the job is made ("package.module:name")."""

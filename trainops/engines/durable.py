@@ -8,15 +8,22 @@ from typing import BinaryIO
 
 from blake3 import blake3
 
+from trainops.engines.pages import PAGE_BYTES
+
 SPARE_BYTES = 2**20  # what a file system needs for itself
+DIRECT_BYTES = 2**18  # from here on, past the kernel's cache
+CHUNK_BYTES = 8 * 2**20  # large: after each one the interpreter's lock is asked for again
 UNSUPPORTED = {errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS}
 
 
 class DurableFile:
     """One file being written: allocated first, hashed on the way, synced at the end.
 
-    The first error is kept and later writes are swallowed, because the archive writer of torch
-    turns an error in the middle into one of its own.
+    What is large and lies at a page of the file goes to the disk from where it is in memory, if
+    that is at a page as well: a copy in the kernel's cache costs more than all the rest. Hashing
+    and writing leave the interpreter's lock to others. The first error is kept and later writes
+    are swallowed, because the archive writer of torch turns an error in the middle into one of
+    its own.
     """
 
     def __init__(self, path: Path, expected_bytes: int) -> None:
@@ -25,16 +32,17 @@ class DurableFile:
         self._error: OSError | None = None
         self._hasher = blake3()
         self._file: BinaryIO = path.open("xb")
+        self._direct = _open_direct(path)
         self._allocate(expected_bytes)
 
-    def write(self, content: bytes) -> int:
+    def write(self, content: bytes | memoryview) -> int:
         if self._error is None:
             try:
-                self._file.write(content)
-                self._hasher.update(content)
+                with memoryview(content) as view:
+                    for first in range(0, len(view), CHUNK_BYTES):
+                        self._write(view[first : first + CHUNK_BYTES])
             except OSError as error:
                 self._error = error
-        self.size_bytes += len(content)
         return len(content)
 
     def flush(self) -> None:
@@ -50,10 +58,32 @@ class DurableFile:
         return self._hasher.hexdigest()
 
     def close(self) -> None:
+        if self._direct is not None:
+            os.close(self._direct)
+            self._direct = None
         try:
             self._file.close()
         except OSError as error:  # what could not be flushed is being removed anyway
             self._error = self._error or error
+
+    def _write(self, chunk: memoryview) -> None:
+        self._hasher.update(chunk)
+        if done := self._write_directly(chunk):
+            self._file.seek(self.size_bytes + done)
+        self._file.write(chunk[done:])
+        self.size_bytes += len(chunk)
+
+    def _write_directly(self, chunk: memoryview) -> int:
+        """Write what can go past the kernel's cache; return how many bytes that were."""
+        pages = len(chunk) // PAGE_BYTES * PAGE_BYTES
+        if self._direct is None or pages < DIRECT_BYTES or self.size_bytes % PAGE_BYTES:
+            return 0
+        try:
+            return os.pwrite(self._direct, chunk[:pages], self.size_bytes)
+        except OSError as error:
+            if error.errno != errno.EINVAL:
+                raise
+            return 0  # it does not begin at a page of memory
 
     def _allocate(self, size_bytes: int) -> None:
         try:
@@ -62,6 +92,15 @@ class DurableFile:
             if error.errno not in UNSUPPORTED:
                 self.close()
                 raise
+
+
+def _open_direct(path: Path) -> int | None:
+    try:
+        return os.open(path, os.O_WRONLY | os.O_DIRECT | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno not in UNSUPPORTED:
+            raise
+        return None
 
 
 def require_space(directory: Path, size_bytes: int) -> None:

@@ -1,0 +1,202 @@
+"""How one attempt restores its job, keeps a frozen copy of it, and saves that beside the loop."""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+
+from trainops.engines import reproducibility
+from trainops.engines.checkpoint import CheckpointPolicy, CheckpointStore
+from trainops.engines.errors import (
+    AllCheckpointsCorrupted,
+    CheckpointCorrupted,
+    IncompatibleState,
+    SaveFailed,
+    UnfreezableState,
+)
+from trainops.engines.job import Paced, ResumableJob, StateDict
+from trainops.engines.manifest import Checkpoint, CheckpointType
+from trainops.engines.receipt import Receipt, ReceiptItem, compare_environments
+from trainops.engines.snapshot import SafePoint, all_finite
+from trainops.engines.supervisor import Supervisor
+
+RANDOM = "random"  # the part of every checkpoint that holds the global random streams
+
+
+class JobError(Exception):
+    """Something in the job's own code went wrong; the cause says what."""
+
+
+@contextmanager
+def job_code() -> Iterator[None]:
+    """Mark code whose errors are the job's."""
+    try:
+        yield
+    except Exception as error:
+        raise JobError from error
+
+
+class Saving(threading.Thread):
+    """A checkpoint in flight: written and committed while the loop goes on."""
+
+    def __init__(self, kind: CheckpointType, step: int, commit: Callable[[], None]) -> None:
+        super().__init__(name="saving", daemon=True)
+        self.kind, self.step = kind, step
+        self._commit = commit
+        self._error: BaseException | None = None
+        self.start()
+
+    def run(self) -> None:
+        try:
+            self._commit()
+        except BaseException as error:  # noqa: BLE001 - `land` raises it, where the loop asks
+            self._error = error
+
+    def land(self) -> None:
+        """Wait for its end; raise what went wrong in it."""
+        self.join()
+        if self._error is not None:
+            raise self._error
+
+
+@dataclass(slots=True)
+class Attempt:
+    """How one run restores and saves its job.
+
+    There is one frozen copy of the state. A checkpoint is written from it while the job goes on,
+    so at most one is in flight, and nothing is frozen anew before it has landed.
+    """
+
+    store: CheckpointStore
+    policy: CheckpointPolicy
+    supervisor: Supervisor
+    safe_point: SafePoint
+    saved_step: int | None = field(default=None, init=False)  # of the newest committed checkpoint
+    _saving: Saving | None = field(default=None, init=False)
+
+    def restore(self, job: ResumableJob) -> None:
+        """Load the newest healthy candidate and say how exact that is. Raises JobError."""
+        receipt = Receipt(step=job.step)
+        if found := self._newest_healthy():
+            checkpoint, state = found
+            with job_code():
+                receipt = _take_over(job, checkpoint, state)
+            self.saved_step = checkpoint.step
+        if isinstance(job, Paced):
+            self.policy.at_least_every(job.checkpoint_steps)
+        self.policy.saved(job.step)
+        self.supervisor.restored(receipt)
+
+    def is_free(self) -> bool:
+        """Whether no checkpoint is in flight; one that has landed is settled first."""
+        if self._saving is not None and not self._saving.is_alive():
+            self.settle()
+        return self._saving is None
+
+    def freeze(self, job: ResumableJob) -> None:
+        """Copy the job's whole state into the safe point. Raises JobError."""
+        with job_code():
+            self.safe_point.take(job.step, lambda: _capture(job))
+
+    def start_saving(self, job: ResumableJob, kind: CheckpointType) -> None:
+        """Freeze the job as it stands and send the copy on its way. None may be in flight."""
+        self.freeze(job)
+        self.policy.saved(job.step)
+        self._save_safe_point(kind, job.step)
+
+    def save(self, job: ResumableJob, kind: CheckpointType) -> None:
+        """Save the job as it stands, and wait until that is done; see `settle` for errors."""
+        self.settle()
+        is_known = job.step == self.saved_step and kind is not CheckpointType.FINAL
+        if not is_known:  # else stopped before the first step after a save: nothing is new
+            self.start_saving(job, kind)
+            self.settle()
+
+    def save_what_was_good(self) -> None:
+        """After a failure: commit the safe point, if it is newer than the last checkpoint.
+
+        One with NaN in it is not saved: nobody could go on from there.
+        """
+        try:
+            self.settle()
+            step = self.safe_point.step
+            if step is None or step <= (self.saved_step or 0):
+                return
+            if all_finite(self.safe_point.state):
+                self._save_safe_point(CheckpointType.FAILURE, step)
+                self.settle()
+        except JobError:
+            return  # no state of this job can be saved; that it failed is being reported
+
+    def settle(self) -> None:
+        """Wait for the checkpoint in flight, if there is one; only a final one must succeed.
+
+        Raises JobError, SaveFailed, and whatever the supervisor raised at its commit.
+        """
+        saving, self._saving = self._saving, None
+        if saving is None:
+            return
+        try:
+            saving.land()
+        except UnfreezableState as error:  # what the job calls its state cannot be one
+            raise JobError from error
+        except SaveFailed as error:
+            if saving.kind is CheckpointType.FINAL:
+                raise
+            self.supervisor.save_failed(error)
+        else:
+            self.saved_step = saving.step
+
+    def _save_safe_point(self, kind: CheckpointType, step: int) -> None:
+        self._saving = Saving(kind, step, partial(self._commit, kind, step, self.safe_point.state))
+
+    def _commit(self, kind: CheckpointType, step: int, state: StateDict) -> None:
+        self.supervisor.checkpointed(self.store.write(kind, step=step, state=state))
+
+    def _newest_healthy(self) -> tuple[Checkpoint, StateDict] | None:
+        errors = []
+        for candidate in self.store.candidates:
+            try:
+                return self.store.restore(candidate)
+            except CheckpointCorrupted as error:
+                errors.append(error)
+                self.supervisor.corrupted(candidate, error)
+        if errors:
+            raise AllCheckpointsCorrupted(errors)
+        return None
+
+
+def _capture(job: ResumableJob) -> StateDict:
+    state = job.state_dict()
+    if RANDOM in state:
+        raise ValueError(f"part {RANDOM!r} of the state belongs to the loop")
+    return state | {RANDOM: reproducibility.state_dict()}
+
+
+def _take_over(job: ResumableJob, checkpoint: Checkpoint, state: StateDict) -> Receipt:
+    """Load the job, then the random streams: loading may draw numbers."""
+    streams = state.pop(RANDOM, {})
+    parts = [part for part in state if part != "state"]
+    job.load_state_dict(state)
+    if job.step != checkpoint.step:
+        raise IncompatibleState(
+            f"the job is at step {job.step}, its checkpoint at {checkpoint.step}"
+        )
+    restored = reproducibility.load_state_dict(streams)
+    return Receipt(
+        step=checkpoint.step,
+        checkpoint=checkpoint.path.name,
+        items=(
+            *(ReceiptItem(part) for part in parts),
+            ReceiptItem("data position", note=f"{job.unit} {job.step}, {job.place}"),
+            *(_stream(name, name in restored) for name in streams),
+            *compare_environments(checkpoint.environment, reproducibility.environment()),
+        ),
+    )
+
+
+def _stream(name: str, is_restored: bool) -> ReceiptItem:
+    label = {"torch": "torch cpu"}.get(name, name)
+    note = "" if is_restored else "the number of devices differs"
+    return ReceiptItem(f"random: {label}", is_restored, is_restored, note)
