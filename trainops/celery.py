@@ -7,12 +7,26 @@ from django.conf import settings
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "trainops.settings")
 
-SLOTS = int(os.environ.get("TRAINOPS_WORKER_SLOTS") or 1)
-QUEUES = [q.strip() for q in os.environ.get("TRAINOPS_WORKER_QUEUES", "").split(",") if q.strip()]
+EVERYBODY = "trainops"  # the queue of beat's own tasks: every worker consumes it
+
+
+def queue_of(kind: str, label: str = "") -> str:
+    """Return the broker's queue for wake-ups about operations of a kind that ask for a label."""
+    return ".".join(filter(None, (EVERYBODY, kind, label)))
+
+
+def _served() -> dict[str, dict[str, str]]:
+    """Return the queues that a worker started here consumes: a hint finds who can use it."""
+    serving = settings.SERVING
+    names = [queue_of(kind, label) for kind in serving.kinds for label in ("", *serving.labels)]
+    return {name: {"exchange": name, "routing_key": name} for name in (EVERYBODY, *names)}
+
 
 app = Celery("trainops")
 app.conf.update(
     broker_url=settings.BROKER_URL,
+    task_default_queue=EVERYBODY,
+    task_queues=_served(),
     # The row is the truth: a message is acknowledged early, fetched one by one, never delayed,
     # and has no result. Late acknowledgement would start a second copy after visibility_timeout.
     task_ignore_result=True,
@@ -23,7 +37,8 @@ app.conf.update(
     worker_disable_prefetch=True,
     # Threads: each supervises one child process. Prefork never tells a task about SIGTERM.
     worker_pool="threads",
-    worker_concurrency=SLOTS + 2,  # the sweep and a wake-up never wait behind a long operation
+    worker_concurrency=settings.SERVING.slots
+    + 2,  # the sweep and a wake-up never wait behind a long operation
     worker_hijack_root_logger=False,
     worker_send_task_events=False,
     broker_connection_max_retries=None,

@@ -13,8 +13,9 @@ from trainops.engines.recipes import Recipe, recipes
 from trainops.engines.registry import ENGINES
 
 PARAMETERS = "parameters."
-PREFIX = "config."  # of the inputs' names, apart from the operation's own (name, tags, priority)
+PREFIX = "config."  # of the inputs' names, apart from those of OWN
 ALWAYS_BASIC = ("epochs", "batch_size", "learning_rate")
+OWN = ("name", "tags", "priority", "queue")  # the operation's own, beside its config
 HIDDEN = ("recipe", "parameters")  # the recipe is chosen above; its parameters are the fields
 
 
@@ -63,7 +64,7 @@ class Form:
     @property
     def unplaced_errors(self) -> dict[str, str]:
         """Problems that no field shows; they stand above the form."""
-        shown = {field.path for field in self.fields} | {"name", "tags", "priority"}
+        shown = {field.path for field in self.fields} | set(OWN)
         return {path: why for path, why in (self.errors or {}).items() if path not in shown}
 
     @property

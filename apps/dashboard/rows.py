@@ -1,7 +1,7 @@
 """One line of the list: everything it shows, from one query for all of them."""
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -14,15 +14,16 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from apps.dashboard import words
-from apps.operations import access
+from apps.operations import access, outlook
 from apps.operations.lifecycle import WAITING, Reason, State
 from apps.operations.models import OperationQuerySet
+from apps.operations.waiting import Wait, WaitingFor
 
 FIELDS = (
-    "id", "kind", "recipe", "name", "owner_id", "state", "reason", "attempt", "worker_id",
-    "stop_requested", "stop_requested_at", "lease_expires_at", "not_before",
+    *outlook.FIELDS, "recipe", "name", "owner_id", "attempt", "worker_id",
+    "stop_requested", "stop_requested_at", "lease_expires_at",
     "place", "unit", "step", "total_steps", "steps_per_second", "metrics",
-    "created_at", "queued_at", "started_at", "finished_at",
+    "created_at", "started_at", "finished_at",
 )  # fmt: skip
 MAIN_ACTIONS = {"cancel": "Cancel…", "resume": "Resume…", "kill": "Kill…"}
 
@@ -48,6 +49,7 @@ class Row:
     actions: list[str]
     may_submit: bool
     is_mine: bool
+    wait: WaitingFor | None
 
     @property
     def percent(self) -> float:
@@ -78,13 +80,18 @@ class Row:
         values = self.values
         if self.is_silent:
             return "its worker has gone silent"
-        if values["state"] in WAITING and values["not_before"]:
-            return format_html("restarts {}", words.moment(values["not_before"], "until"))
+        if self.wait is not None:
+            return self._waits_for(self.wait)
         if values["state"] == State.FAILED:
             return values["error_message"] or Reason(values["reason"]).label
         if values["stop_requested"]:
             return format_html("asked {}", words.moment(values["stop_requested_at"]))
         return ""
+
+    def _waits_for(self, wait: WaitingFor) -> str | SafeString:
+        if wait.code is Wait.PAUSED:
+            return format_html("restarts {}", words.moment(self.values["not_before"], "until"))
+        return words.OBSTACLES.get(wait.code, "")
 
     @property
     def where(self) -> str | SafeString:
@@ -136,9 +143,15 @@ class Line:
     digest: str
 
 
-def line(values: Mapping[str, Any], user: Any) -> Line:
+def lines(found: Sequence[Mapping[str, Any]], user: Any) -> list[Line]:
+    waits = outlook.of_all(found)
+    return [_line(values, user, waits.get(values["id"])) for values in found]
+
+
+def _line(values: Mapping[str, Any], user: Any, wait: WaitingFor | None) -> Line:
     is_mine = values["owner_id"] == user.pk
-    row = Row(values, access.allowed_actions(values, user), access.may_create(user), is_mine)
+    may_submit = access.may_create(user)
+    row = Row(values, access.allowed_actions(values, user), may_submit, is_mine, wait)
     html = render_to_string("dashboard/operations/row.html", {"row": row})
     return Line(values["id"], values["name"], html, digest(html))
 

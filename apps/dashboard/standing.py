@@ -3,23 +3,21 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
 
-from django.db.models import Q
 from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from apps.checkpoints.models import Checkpoint
+from apps.dashboard import words
 from apps.dashboard.rows import heartbeat_at
 from apps.dashboard.words import duration, moment
-from apps.operations import services
+from apps.operations import outlook, services
 from apps.operations.lifecycle import WAITING, Reason, State
 from apps.operations.models import Operation
-from apps.workers.models import Worker
+from apps.operations.waiting import Wait
 
 QUIET_SECONDS = 120  # without a step for so long, the page mentions it
-LIVE = ("AVAILABLE", "BUSY")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,46 +34,28 @@ def of(operation: Operation, newest: Checkpoint | None) -> Standing | None:
     return explain(operation, newest)
 
 
-def _waiting(operation: Operation, newest: Checkpoint | None) -> Standing:
-    if operation.not_before and operation.not_before > timezone.now():
-        at = f"{timezone.localtime(operation.not_before):%H:%M:%S}"
-        left = moment(operation.not_before, "until")
-        return Standing(
-            format_html("It restarts by itself at {} ({}){}.", at, left, _from(operation, newest)),
-            "orange",
-        )
-    tone, reason = _what_keeps_it(operation)
+def _waiting(operation: Operation, newest: Checkpoint | None) -> Standing | None:
+    wait = outlook.of_operation(operation)
+    if wait is None:
+        return None
+    if wait.code is Wait.PAUSED:
+        return Standing(_paused(operation, newest), "orange")
     since = moment(operation.queued_at, "since")
-    return Standing(format_html("{} It has waited for {}.", reason, since), tone)
+    if wait.code not in words.OBSTACLES:
+        return Standing(format_html("{} It has waited for {}.", wait.message, since))
+    look = '{} It has waited for {}. <a href="/workers/">Look at the workers</a>'
+    return Standing(format_html(look, wait.message, since), "orange")
 
 
-def _what_keeps_it(operation: Operation) -> tuple[str, str]:
-    """Return (tone, sentence) about the workers that could take it."""
-    known: Any = Worker.objects.with_status()
-    workers = [worker for worker in known if worker.status in LIVE]
-    serving = [w for w in workers if operation.kind in w.kinds or not w.kinds]
-    if not workers:
-        return "orange", "No worker is running: start one, and it takes this at once."
-    if not serving:
-        return "orange", f"No running worker serves the kind {operation.kind}."
-    free = sum(max(0, w.slots - w.num_running) for w in serving)
-    ahead = _num_ahead(operation)
-    if free > ahead:
-        return "secondary", "A worker takes it in a moment."
-    slots = sum(w.slots for w in serving)
-    place = "one stands before it" if ahead == 1 else f"{ahead} stand before it"
-    busy = "the only slot is" if slots == 1 else f"all {slots} slots are"
-    return "secondary", f"It waits for a free worker: {busy} busy" + (
-        f", {place}." if ahead else "; it is the next."
-    )
-
-
-def _num_ahead(operation: Operation) -> int:
-    sooner = Q(priority__gt=operation.priority) | Q(
-        priority=operation.priority, queued_at__lt=operation.queued_at
-    )
-    others = Operation.objects.due().filter(kind=operation.kind).exclude(pk=operation.pk)
-    return others.filter(sooner).count()
+def _paused(operation: Operation, newest: Checkpoint | None) -> SafeString:
+    at = timezone.localtime(operation.not_before)
+    left = moment(operation.not_before, "until")
+    why = Reason(operation.reason).label
+    because = f", because {why}" if why else ""
+    return format_html(
+        "It restarts by itself at {} ({}){}{}.",
+        f"{at:%H:%M:%S}", left, _from(operation, newest), because,
+    )  # fmt: skip
 
 
 def _running(operation: Operation, newest: Checkpoint | None) -> Standing | None:

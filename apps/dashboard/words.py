@@ -8,6 +8,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from apps.operations.lifecycle import State
+from apps.operations.waiting import Wait
 
 MINUTE, HOUR, DAY = 60, 3600, 86400
 UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
@@ -20,6 +21,18 @@ BADGES = {
     State.COMPLETED: ("Completed", "green"),
     State.FAILED: ("Failed", "red"),
     State.CANCELLED: ("Cancelled", "orange"),
+}
+# What keeps a waiting operation from being taken, in a few words; what passes by itself has none.
+OBSTACLES = {
+    Wait.NO_WORKER: "no worker is running",
+    Wait.NO_WORKER_FOR_KIND: "no worker serves its kind",
+    Wait.NO_WORKER_WITH_LABEL: "no worker has its label",
+    Wait.NO_GPU: "no worker has a GPU",
+    Wait.GPU_TOO_SMALL: "no GPU is large enough",
+    Wait.MEMORY_TOO_SMALL: "no machine is large enough",
+    Wait.WORKERS_UNREACHABLE: "no worker answers",
+    Wait.WORKERS_DRAINING: "its workers are draining",
+    Wait.DISK_SHORT: "the disk is short",
 }
 STOPPING = {"cancel": ("Cancelling", "orange"), "kill": ("Being killed", "red")}
 

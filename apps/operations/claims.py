@@ -4,7 +4,7 @@ An attempt's number is the fencing token. Once another attempt owns the operatio
 every call here with the old number changes nothing and says so.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from django.conf import settings
@@ -14,6 +14,7 @@ from django.db.models import F
 from apps.operations import restarts
 from apps.operations.lifecycle import Reason, State
 from apps.operations.models import Attempt, Operation, OperationQuerySet, seconds_from_now
+from apps.operations.placement import Offer
 from trainops.clock import DatabaseNow
 
 
@@ -21,28 +22,25 @@ class Fenced(Exception):
     """This attempt no longer owns its operation."""
 
 
-def claim(
-    *, worker_id: str, host: str, kinds: Collection[str], queues: Collection[str], has_gpu: bool
-) -> Operation | None:
+def claim(*, worker_id: str, host: str, offer: Offer) -> Operation | None:
     """Take the best waiting operation: highest priority first, then the longest waiting.
 
-    Returns it RUNNING under a new attempt with a lease, or None when nothing fits.
+    Only what fits the offer; what does not holds up nobody behind it. Returns it RUNNING under a
+    new attempt with a lease, or None when nothing fits.
     """
     while True:
         with transaction.atomic():
-            waiting = Operation.objects.due().filter(kind__in=kinds, queue__in=queues)
-            if not has_gpu:
-                waiting = waiting.exclude(config__device="cuda")
+            waiting = Operation.objects.due().fitting(offer)
             if connection.features.has_select_for_update_skip_locked:
                 waiting = waiting.select_for_update(skip_locked=True)
-            candidate = waiting.order_by("-priority", "queued_at", "id").first()
+            candidate = waiting.next_first().first()
             if candidate is None:
                 return None
-            if _take(candidate, worker_id, host):
+            if _take(candidate, worker_id, host, offer):
                 return Operation.objects.get(pk=candidate.pk)
 
 
-def _take(candidate: Operation, worker_id: str, host: str) -> bool:
+def _take(candidate: Operation, worker_id: str, host: str, offer: Offer) -> bool:
     taken = Operation.objects.filter(pk=candidate.pk, attempt=candidate.attempt).move(
         State.RUNNING,
         actor=worker_id,
@@ -57,11 +55,13 @@ def _take(candidate: Operation, worker_id: str, host: str) -> bool:
         hinted_at=None,
     )
     if taken:
+        device = candidate.need.choose(offer.devices)
         Attempt.objects.create(
             operation_id=candidate.pk,
             number=candidate.attempt + 1,
             worker_id=worker_id,
             host=host,
+            device=device.id if device else "",
         )
     return taken
 

@@ -14,7 +14,9 @@ from apps.operations.holding import Held
 from apps.operations.ledger import Ledger
 from apps.operations.lifecycle import Reason, State
 from apps.operations.models import Attempt, Operation
+from apps.operations.poison import own_fault
 from trainops.engines.wire import now
+from trainops.patience import at_most
 
 logger = logging.getLogger(__name__)
 AWAY = (OperationalError, InterfaceError, InternalError)  # a later try may go through
@@ -35,7 +37,8 @@ def conclude(ledger: Ledger, held: Held, ending: Ending) -> None:
     deadline = now() + lease
     while not held.is_lost and now() < min(deadline, held.renewed_at + lease):
         try:
-            _conclude(ledger, ending)
+            with at_most(settings.THRESHOLDS.patience_seconds):
+                _conclude(ledger, ending)
         except claims.Fenced:
             return
         except AWAY as error:
@@ -57,8 +60,16 @@ def _plain(ending: Ending, error: Exception) -> Ending:
 
 
 def _conclude(ledger: Ledger, ending: Ending) -> None:
-    operation = ledger.operation
     ledger.flush()
+    settle(ledger.operation, ending)
+
+
+def settle(operation: Operation, ending: Ending) -> None:
+    """Turn an ending into the operation's state.
+
+    Raises:
+        Fenced: the attempt no longer owns it; nothing was changed.
+    """
     match ending:
         case Completed(result=result):
             _complete(operation, result)
@@ -67,11 +78,17 @@ def _conclude(ledger: Ledger, ending: Ending) -> None:
                 operation, State.CANCELLED, outcome=Attempt.Outcome.CANCELLED,
                 reason=reason, note=_with_what_was_saved(operation, note),
             )  # fmt: skip
+        case Interrupted(reason=reason, note=note) if why := own_fault(operation, reason, note):
+            claims.finish(
+                operation, State.FAILED, outcome=Attempt.Outcome.FAILED, reason=reason, note=why,
+                error={"code": reason, "traceback": "", **(ending.error or {}), "message": why},
+            )  # fmt: skip
         case Interrupted(reason=reason, note=note, error=error):
-            claims.restart_or_fail(
+            if not claims.restart_or_fail(
                 operation, reason, actor=operation.worker_id, note=note,
                 outcome=OUTCOMES.get(reason, Attempt.Outcome.FAILED), error=error,
-            )  # fmt: skip
+            ):  # fmt: skip
+                raise claims.Fenced
 
 
 def _complete(operation: Operation, result: Any) -> None:

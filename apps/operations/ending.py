@@ -47,8 +47,8 @@ class Superseded:
 Ending = Completed | Cancelled | Interrupted | Superseded
 
 
-def of_message(message: Mapping[str, Any], *, is_out_of_time: bool) -> Ending:
-    """Return the ending that a child told."""
+def of_message(message: Mapping[str, Any], *, is_told: bool, is_out_of_time: bool) -> Ending:
+    """Return the ending that a child told; `is_told`: its supervisor told it to save and stop."""
     match message["how"]:
         case "succeeded":
             return Completed(message["result"])
@@ -56,6 +56,8 @@ def of_message(message: Mapping[str, Any], *, is_out_of_time: bool) -> Ending:
             return Interrupted(Reason.TIME_LIMIT, "it reached its time limit and was saved")
         case "stopped" if message["directive"] == "CANCEL":
             return Cancelled(Reason.CANCELLED_BY_PERSON, "stopped at a safe point")
+        case "stopped" if not is_told:
+            return Interrupted(Reason.LEASE_LOST, "saved because its lease was not renewed")
         case "stopped":
             return Interrupted(Reason.SHUTDOWN, "saved because its worker was stopped")
     error = {key: message[key] for key in ("code", "message", "traceback")}

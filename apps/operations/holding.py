@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from apps.operations.placement import Device
 from trainops.engines.wire import now
 
 
@@ -22,37 +23,51 @@ class Held:
     child_seconds: float = 0.0
 
 
+@dataclass(slots=True, eq=False)
+class Slot:
+    """Room for one operation, with the GPU that it holds meanwhile."""
+
+    device: Device | None = None
+
+
 @dataclass(slots=True)
 class Holding:
-    """The slots of a worker. One operation a slot, one device a slot where there are devices."""
+    """The slots of a worker: one operation in each, and at most one to a GPU."""
 
     slots: int = 1
-    devices: tuple[str, ...] = ()
+    devices: tuple[Device, ...] = ()
     gone_at: float | None = None  # boot clock; set when it is closed
     is_draining: bool = False  # a person asked: what runs goes on, nothing new is taken
     _held: dict[tuple[str, int], Held] = field(default_factory=dict)
-    _taken: list[str] = field(default_factory=list)  # devices; "" without one
+    # One claim at a time: the GPU that it is promised must not be promised to the next one, too.
+    claiming: threading.Lock = field(default_factory=threading.Lock)
+    _taken: list[Slot] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @contextmanager
-    def slot(self) -> Iterator[str | None]:
-        """Take a free slot and yield its device ("" for none), or None when all are taken."""
-        device = self._take()
+    def slot(self) -> Iterator[Slot | None]:
+        """Take a free slot, or yield None when all are taken."""
+        slot = self._take()
         try:
-            yield device
+            yield slot
         finally:
-            if device is not None:
+            if slot is not None:
                 with self._lock:
-                    self._taken.remove(device)
+                    self._taken.remove(slot)
 
-    def _take(self) -> str | None:
+    def _take(self) -> Slot | None:
         with self._lock:
             if not self._is_open or len(self._taken) >= self.slots:
                 return None
-            free = [device for device in self.devices if device not in self._taken]
-            device = free[0] if free else ""
-            self._taken.append(device)
-            return device
+            slot = Slot()
+            self._taken.append(slot)
+            return slot
+
+    @property
+    def free_devices(self) -> tuple[Device, ...]:
+        with self._lock:
+            held = [slot.device for slot in self._taken]
+        return tuple(device for device in self.devices if device not in held)
 
     @property
     def num_free(self) -> int:

@@ -136,7 +136,9 @@ class Ledger:
                 staged=staged,
             )
             # From here on the newest checkpoint is this branch's, not a chosen older one.
-            self._require_ownership(resume_from="")
+            self._require_ownership(
+                resume_from="", checkpoint_bytes=checkpoint.artifacts_size_bytes
+            )
             if staged["step"] > self.from_step:  # progress: the next crash starts afresh
                 self._require_ownership(restarts_used=0)
                 self.operation.restarts_used = 0

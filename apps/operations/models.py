@@ -1,5 +1,6 @@
 """What is remembered of operations. Every change of state goes through `OperationQuerySet.move`."""
 
+from collections.abc import Collection
 from datetime import timedelta
 from typing import Any, Self
 
@@ -11,12 +12,25 @@ from django.db.models.functions import Coalesce
 from apps.operations.lifecycle import (
     ACTIVE,
     FINISHED,
-    WAITING,
     Reason,
     State,
     sources_of,
 )
+from apps.operations.placement import Need, Offer
+from apps.operations.records import Attempt, Event, LogChunk, MetricPoint
 from trainops.clock import DatabaseNow
+
+__all__ = [
+    "Attempt",
+    "DatasetUse",
+    "Event",
+    "LogChunk",
+    "MetricPoint",
+    "Operation",
+    "OperationQuerySet",
+    "Tag",
+    "seconds_from_now",
+]
 
 
 def seconds_from_now(seconds: float) -> Any:
@@ -26,17 +40,42 @@ def seconds_from_now(seconds: float) -> Any:
     )
 
 
+# Written out, not as parameters: SQLite uses an index of some rows only where it sees at once that
+# the question is about those. Without it, a claim reads every operation there ever was.
+_IS_WAITING = models.Func(
+    models.F("state"),
+    template="%(expressions)s IN ('PENDING', 'RESUMING')",
+    output_field=models.BooleanField(),
+)
+
+
 class OperationQuerySet(models.QuerySet["Operation"]):
     def owned(self, operation_id: str, attempt: int) -> Self:
         """The fence: the row, if `attempt` still owns the operation; else nothing."""
         return self.filter(pk=operation_id, attempt=attempt, state=State.RUNNING)
 
     def waiting(self) -> Self:
-        return self.filter(state__in=WAITING)
+        return self.filter(_IS_WAITING)
 
     def due(self) -> Self:
         """Waiting, and not held back by a pause before a restart."""
         return self.waiting().filter(Q(not_before=None) | Q(not_before__lte=DatabaseNow()))
+
+    def served_by(self, kinds: Collection[str], labels: Collection[str]) -> Self:
+        return self.filter(kind__in=kinds, queue__in=["", *labels])
+
+    def fitting(self, offer: Offer) -> Self:
+        """What a worker that offers this may take. Plain comparisons of columns: see the index."""
+        return self.served_by(offer.kinds, offer.labels).filter(
+            device__in=offer.possible_devices,
+            gpu_memory_bytes__lte=offer.gpu_memory_bytes,
+            memory_bytes__lte=offer.memory_bytes,
+            checkpoint_bytes__lte=offer.disk_bytes // 2,  # Need.disk_bytes
+        )
+
+    def next_first(self) -> Self:
+        """In the order in which they are taken."""
+        return self.order_by("-priority", "queued_at", "id")
 
     def active(self) -> Self:
         return self.filter(state__in=ACTIVE)
@@ -112,8 +151,15 @@ class Operation(models.Model):
     config = models.JSONField(help_text="As validated, defaults filled in.")
     config_hash = models.CharField(max_length=64)
     idempotency_key = models.CharField(max_length=120, blank=True)
+    request_hash = models.CharField(
+        max_length=64, blank=True, help_text="SHA-256 of all that was asked for with the key."
+    )
     priority = models.SmallIntegerField(default=0)
-    queue = models.CharField(max_length=64, blank=True)
+    queue = models.CharField(max_length=64, blank=True, help_text="The label it asks for.")
+    device = models.CharField(max_length=4, default="auto", help_text="auto, cpu or cuda")
+    gpu_memory_bytes = models.PositiveBigIntegerField(default=0, help_text="At least.")
+    memory_bytes = models.PositiveBigIntegerField(default=0, help_text="At least, of the machine.")
+    checkpoint_bytes = models.PositiveBigIntegerField(default=0, help_text="Of its last one.")
 
     state = models.CharField(max_length=10, choices=State.choices, default=State.PENDING)
     reason = models.CharField(max_length=24, choices=Reason.choices, blank=True)
@@ -156,9 +202,9 @@ class Operation(models.Model):
             models.Index(fields=["owner", "-created_at", "-id"], name="operation_owner"),
             models.Index(fields=["state", "-created_at", "-id"], name="operation_state"),
             models.Index(
-                fields=["-priority", "queued_at"],
+                fields=["kind", "queue", "-priority", "queued_at", "id"],
                 condition=Q(state__in=["PENDING", "RESUMING"]),
-                name="operation_waiting",
+                name="operation_next",
             ),
             models.Index(
                 fields=["lease_expires_at"],
@@ -191,6 +237,15 @@ class Operation(models.Model):
     def row(self) -> OperationQuerySet:
         """This row as a queryset: whatever is asked of it, the database answers."""
         return Operation.objects.filter(pk=self.pk)
+
+    @property
+    def need(self) -> Need:
+        return Need(
+            device=self.device,
+            gpu_memory_bytes=self.gpu_memory_bytes,
+            memory_bytes=self.memory_bytes,
+            checkpoint_bytes=self.checkpoint_bytes,
+        )
 
     @property
     def percent(self) -> float:
@@ -253,110 +308,3 @@ class DatasetUse(models.Model):
         """Return the operations that are not finished and read it."""
         uses = cls.objects.filter(dataset_id=dataset_id, operation__state__in=ACTIVE)
         return list(uses.values_list("operation_id", flat=True))
-
-
-class Attempt(models.Model):
-    """One run of an operation on one worker."""
-
-    class Outcome(models.TextChoices):
-        RUNNING = "running"
-        COMPLETED = "completed"
-        CANCELLED = "cancelled"
-        FAILED = "failed"
-        PREEMPTED = "preempted"
-        LOST = "lost"
-
-    operation = models.ForeignKey(Operation, models.CASCADE, related_name="attempts")
-    number = models.PositiveIntegerField()
-    worker_id = models.CharField(max_length=120)
-    host = models.CharField(max_length=120, blank=True)
-    pid = models.PositiveIntegerField(null=True, blank=True)
-    device = models.CharField(max_length=64, blank=True)
-    started_at = models.DateTimeField(db_default=DatabaseNow())
-    ended_at = models.DateTimeField(null=True, blank=True)
-    outcome = models.CharField(max_length=10, choices=Outcome.choices, default=Outcome.RUNNING)
-    reason = models.CharField(max_length=24, choices=Reason.choices, blank=True)
-    note = models.TextField(blank=True)
-    from_step = models.PositiveBigIntegerField(null=True, blank=True)
-    to_step = models.PositiveBigIntegerField(default=0)
-    receipt = models.JSONField(null=True, blank=True, help_text="What the resume restored.")
-    timings = models.JSONField(default=dict, blank=True, help_text="Seconds to the first step.")
-
-    class Meta:
-        ordering = ["-number"]
-        constraints = [
-            models.UniqueConstraint(fields=["operation", "number"], name="one_attempt_per_number")
-        ]
-
-    def __str__(self) -> str:
-        return f"{self.operation_id} attempt {self.number}"
-
-
-class Event(models.Model):
-    """One thing that happened to an operation: what, when, by whom, why. Never changed."""
-
-    operation = models.ForeignKey(Operation, models.CASCADE, related_name="events")
-    at = models.DateTimeField(db_default=DatabaseNow())
-    what = models.CharField(max_length=32)
-    actor = models.CharField(max_length=150, help_text="A person, a worker, beat.")
-    note = models.TextField(blank=True)
-    from_state = models.CharField(max_length=10, blank=True)
-    attempt = models.PositiveIntegerField(default=0)
-
-    class Meta:
-        ordering = ["-id"]
-
-    def __str__(self) -> str:
-        return f"{self.what} by {self.actor}"
-
-
-class MetricPoint(models.Model):
-    """One value of one metric at one step, as one attempt measured it.
-
-    A resume from step N retires the points of older attempts after N: they stay, drawn dashed.
-    """
-
-    # Without an index of its own: the one below serves it, and what came since, too.
-    operation = models.ForeignKey(Operation, models.CASCADE, related_name="points", db_index=False)
-    attempt = models.PositiveIntegerField()
-    name = models.CharField(max_length=64)
-    step = models.PositiveBigIntegerField()
-    value = models.FloatField(null=True, help_text="Null where it is not finite.")
-    not_finite = models.CharField(max_length=4, blank=True, help_text="nan, inf or -inf")
-    at = models.DateTimeField()
-    retired_by = models.PositiveIntegerField(null=True, blank=True)
-
-    class Meta:
-        ordering = ["step", "attempt"]
-        indexes = [models.Index(fields=["operation", "id"], name="points_since")]
-        constraints = [
-            models.UniqueConstraint(
-                fields=["operation", "name", "step", "attempt"], name="one_point_per_step"
-            )
-        ]
-
-    def __str__(self) -> str:
-        return f"{self.name}@{self.step}"
-
-    @classmethod
-    def retire(cls, operation_id: str, *, by: int, after_step: int) -> int:
-        """Retire what older attempts measured after the step that attempt `by` starts from."""
-        return cls.objects.filter(
-            operation_id=operation_id, attempt__lt=by, step__gt=after_step, retired_by=None
-        ).update(retired_by=by)
-
-
-class LogChunk(models.Model):
-    """Some lines that an attempt's process wrote, as they came."""
-
-    operation = models.ForeignKey(Operation, models.CASCADE, related_name="log_chunks")
-    attempt = models.PositiveIntegerField()
-    at = models.DateTimeField(db_default=DatabaseNow())
-    text = models.TextField()
-
-    class Meta:
-        ordering = ["id"]
-        indexes = [models.Index(fields=["operation", "attempt", "id"], name="log_of_attempt")]
-
-    def __str__(self) -> str:
-        return f"{self.operation_id}/{self.attempt}"

@@ -9,10 +9,11 @@ from typing import Any
 
 from django.db.models import QuerySet
 
-from apps.operations import access
+from apps.operations import access, outlook
 from apps.operations.access import Person
 from apps.operations.lifecycle import State
 from apps.operations.models import Operation, Tag
+from apps.operations.waiting import WaitingFor
 
 ROW_FIELDS = (
     "id", "kind", "recipe", "name", "priority", "queue", "state", "reason", "stop_requested",
@@ -34,18 +35,32 @@ LIVE_FIELDS = (
 def rows_of(operations: QuerySet[Operation], fields: Iterable[str]) -> QuerySet[Any]:
     """Return the values that `described` and `described_all` work on; one query, no instances."""
     known = operations.annotate(has_checkpoint=access.has_checkpoint())
-    rows: QuerySet[Any] = known.values(*fields, "owner_id", "owner__username", "has_checkpoint")
+    rows: QuerySet[Any] = known.values(*fields, *_INNER)
     return rows
 
 
 def described_all(rows: list[dict[str, Any]], user: Person) -> list[dict[str, Any]]:
-    """Return one page as the API shows it; one query more, for the tags of all."""
+    """Return one page as the API shows it; one query more for all tags, two if anything waits."""
+    return _described_all(rows, user, outlook.of_all(rows))
+
+
+def _described_all(
+    rows: list[dict[str, Any]], user: Person, waits: Mapping[str, WaitingFor | None]
+) -> list[dict[str, Any]]:
     tags = tags_of(row["id"] for row in rows)
-    return [described(row, user) | {"tags": tags[row["id"]]} for row in rows]
+    return [
+        described(row, user)
+        | {"tags": tags[row["id"]], "waiting_for": _shown(waits.get(row["id"]))}
+        for row in rows
+    ]
+
+
+def _shown(wait: WaitingFor | None) -> dict[str, str] | None:
+    return {"code": wait.code, "message": wait.message} if wait else None
 
 
 def described(row: dict[str, Any], user: Person) -> dict[str, Any]:
-    """Return a row of `rows_of` with all that follows from it. Without tags."""
+    """Return a row of `rows_of` with all that follows from it alone."""
     described = {name: value for name, value in row.items() if name not in _INNER}
     described["owner"] = row["owner__username"]
     described["percent"] = _percent(row)
@@ -67,10 +82,12 @@ def detail(operation_id: str, user: Person) -> dict[str, Any] | None:
     """Return one operation with everything there is to say about it; None where it is not."""
     mine = Operation.objects.filter(pk=operation_id)
     row = rows_of(mine, ROW_FIELDS + DETAIL_FIELDS).first()
-    return None if row is None else described_all([row], user)[0]
+    if row is None:
+        return None
+    return _described_all([row], user, {operation_id: outlook.of(row)})[0]
 
 
-_INNER = {"owner_id", "owner__username", "has_checkpoint"}
+_INNER = ("owner_id", "owner__username", "has_checkpoint", *outlook.NEED_FIELDS)
 
 
 def _percent(row: Mapping[str, Any]) -> float:

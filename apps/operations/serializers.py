@@ -7,7 +7,9 @@ from rest_framework import serializers
 from apps.operations.access import Action
 from apps.operations.lifecycle import Reason, State
 from apps.operations.models import Attempt
+from apps.operations.waiting import Wait
 from trainops.http.serializers import StrictSerializer
+from trainops.serving import LABEL_PATTERN, LABEL_RULE
 
 
 class SubmissionSerializer(StrictSerializer):
@@ -25,13 +27,13 @@ class SubmissionSerializer(StrictSerializer):
         min_value=-100, max_value=100, required=False, default=0, help_text="Higher goes first."
     )
     queue = serializers.RegexField(
-        r"^[A-Za-z0-9_.-]*\Z",
+        LABEL_PATTERN,
         max_length=64,
         required=False,
         allow_blank=True,
         default="",
-        help_text="Only workers that serve this queue take it.",
-        error_messages={"invalid": "letters, digits, '_', '.' and '-' are allowed"},
+        help_text="A label, such as `a100`: only workers that have it take the operation.",
+        error_messages={"invalid": LABEL_RULE},
     )
 
 
@@ -74,6 +76,11 @@ class LiveOperationSerializer(serializers.Serializer[Any]):
     )
 
 
+class WaitingForSerializer(serializers.Serializer[Any]):
+    code = serializers.ChoiceField(choices=[each.value for each in Wait])
+    message = serializers.CharField(help_text="For people.")
+
+
 class OperationSerializer(LiveOperationSerializer):
     """One operation, as lists show it."""
 
@@ -82,7 +89,10 @@ class OperationSerializer(LiveOperationSerializer):
     name = serializers.CharField()
     tags = serializers.ListField(child=serializers.CharField())
     priority = serializers.IntegerField()
-    queue = serializers.CharField(allow_blank=True)
+    queue = serializers.CharField(allow_blank=True, help_text="The label it asks for.")
+    waiting_for = WaitingForSerializer(
+        allow_null=True, help_text="What it waits for; null where it does not wait."
+    )
     restarts_used = serializers.IntegerField(help_text="Since the last progress.")
     created_at = serializers.DateTimeField()
     queued_at = serializers.DateTimeField()

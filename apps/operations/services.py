@@ -1,34 +1,23 @@
 """What people can ask of operations: one call per wish, keywords only."""
 
-import hashlib
-import json
-import secrets
-from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
-from unicodedata import category
+from typing import TYPE_CHECKING
 
-from django.conf import settings
-from django.db import IntegrityError, transaction
-from django.utils import timezone
+from django.db import transaction
 
 from apps.checkpoints import services as checkpoints
 from apps.checkpoints.models import Checkpoint
-from apps.datasets import services as datasets
 from apps.operations.dispatch import dispatch
 from apps.operations.errors import CheckpointNotFound, NotAllowed, OperationNotFound
 from apps.operations.lifecycle import ACTIVE, RESUMABLE, WAITING, Reason, State
-from apps.operations.models import DatasetUse, Operation, Tag
+from apps.operations.models import Operation
+from apps.operations.submission import submit as submit  # the first of all wishes
 from trainops.clock import DatabaseNow
-from trainops.engines.config import OperationConfig
-from trainops.engines.errors import ConfigError
 from trainops.engines.registry import ENGINES
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
-
-MAX_TAGS, MAX_TAG_LENGTH, MAX_NAME_LENGTH = 20, 64, 120
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,64 +25,6 @@ class Resumption:
     operation: Operation
     checkpoint: Checkpoint
     message: str  # e.g. "Training resumed from epoch 29"
-
-
-def submit(
-    *,
-    kind: str,
-    config: Mapping[str, Any],
-    owner: "User | None",
-    name: str = "",
-    tags: Iterable[str] = (),
-    priority: int = 0,
-    queue: str = "",
-    idempotency_key: str = "",
-) -> Operation:
-    """Validate and write down what a person wants; a worker is woken once it is committed.
-
-    The same owner's same `idempotency_key` returns the first operation again.
-
-    Raises:
-        ConfigError: unknown kind, recipe or parameter, wrong types, values out of range.
-    """
-    if first := _by_key(owner, idempotency_key):
-        return first
-    tags = _clean_tags(tags)
-    if kind not in ENGINES:
-        raise ConfigError({"kind": f"{kind!r} is not a kind; there are: {', '.join(ENGINES)}"})
-    engine = ENGINES[kind]
-    parsed = engine.parse_config(_with_house_defaults(kind, config))
-    dataset_ids = engine.dataset_ids(parsed)
-    validated = parsed.model_dump(mode="json")
-    try:
-        with transaction.atomic():
-            _check_datasets(dataset_ids, parsed)
-            operation = Operation.objects.create(
-                id=new_id(kind),
-                kind=kind,
-                recipe=validated.get("recipe", ""),
-                name=_clean_name(name)
-                or f"{validated.get('recipe', kind)} {timezone.now():%b %d %H:%M}",
-                owner=owner,
-                config_given=config,
-                config=validated,
-                config_hash=config_hash(validated),
-                priority=priority,
-                queue=queue,
-                idempotency_key=idempotency_key,
-                unit=engine.unit,
-            )
-            Tag.objects.bulk_create(Tag(operation=operation, name=tag) for tag in tags)
-            DatasetUse.objects.bulk_create(
-                DatasetUse(operation=operation, dataset_id=each) for each in dataset_ids
-            )
-            operation.record("SUBMITTED", actor=_name(owner))
-            transaction.on_commit(partial(dispatch, operation.pk))
-    except IntegrityError:
-        if first := _by_key(owner, idempotency_key):
-            return first  # the same request, a moment earlier
-        raise
-    return get(operation.pk)
 
 
 def get(operation_id: str) -> Operation:
@@ -182,7 +113,7 @@ def resume(*, operation_id: str, actor: "User", checkpoint_id: str = "") -> Resu
         # Deleting locks the same row: it was before, and is seen here, or it is refused.
         if not Checkpoint.objects.filter(pk=checkpoint.pk).exists():
             raise CheckpointNotFound(operation_id, checkpoint_id)
-        transaction.on_commit(partial(dispatch, operation_id))
+        transaction.on_commit(partial(dispatch, operation_id, operation.kind, operation.queue))
     return Resumption(
         get(operation_id),
         checkpoint,
@@ -282,17 +213,6 @@ def delete_checkpoints(
     return freed
 
 
-def new_id(kind: str) -> str:
-    """Return e.g. op_training_20241213_143022_abc123: sortable, and safe in paths and URLs."""
-    return f"op_{kind}_{timezone.now():%Y%m%d_%H%M%S}_{secrets.token_hex(3)}"
-
-
-def config_hash(config: Mapping[str, Any]) -> str:
-    """Return the SHA-256 of the canonical JSON: sorted keys, no spaces."""
-    canonical = json.dumps(config, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(canonical.encode()).hexdigest()
-
-
 def kind_label(operation: Operation) -> str:
     return ENGINES[operation.kind].label
 
@@ -301,48 +221,6 @@ def position(checkpoint: Checkpoint, operation: Operation) -> str:
     """Return where a checkpoint stands, in the words of its kind: "epoch 29", "step 1500"."""
     epoch = checkpoint.state.get("epoch")
     return f"epoch {epoch}" if epoch is not None else f"{operation.unit} {checkpoint.step}"
-
-
-def _by_key(owner: "User | None", key: str) -> Operation | None:
-    return Operation.objects.filter(owner=owner, idempotency_key=key).first() if key else None
-
-
-def _with_house_defaults(kind: str, config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Fill in how often this installation saves, where the person did not say."""
-    given = config.get("checkpoint", {})
-    if not isinstance(given, Mapping):
-        return config  # the config's own validation says what is wrong
-    limits = settings.THRESHOLDS
-    house: dict[str, Any] = {"every_seconds": limits.checkpoint_time_interval_seconds}
-    if kind == "training":
-        house["every_epochs"] = limits.training_epoch_interval
-    return {**config, "checkpoint": {**house, **given}}
-
-
-def _check_datasets(dataset_ids: Sequence[str], config: OperationConfig) -> None:
-    """Refuse what names datasets that are not there, or that do not fit."""
-    if absent := datasets.missing(dataset_ids):
-        raise ConfigError(
-            {"parameters.dataset": f"there is no dataset {', '.join(absent)}; upload it first"}
-        )
-    if problems := config.check_columns(datasets.columns_of(dataset_ids)):
-        raise ConfigError(problems)
-
-
-def _clean_name(name: str) -> str:
-    if len(name) > MAX_NAME_LENGTH:
-        raise ConfigError({"name": f"has {len(name)} characters; at most {MAX_NAME_LENGTH}"})
-    if odd := {character for character in name if category(character) in ("Cc", "Cf", "Cs")}:
-        shown = ", ".join(sorted(f"U+{ord(each):04X}" for each in odd))
-        raise ConfigError({"name": f"holds characters that nobody sees ({shown}); leave them out"})
-    return name.strip()
-
-
-def _clean_tags(tags: Iterable[str]) -> list[str]:
-    cleaned = sorted({_clean_name(tag) for tag in tags if tag.strip()})
-    if len(cleaned) > MAX_TAGS or any(len(tag) > MAX_TAG_LENGTH for tag in cleaned):
-        raise ConfigError({"tags": f"at most {MAX_TAGS} tags of {MAX_TAG_LENGTH} characters each"})
-    return cleaned
 
 
 def _name(person: "User | None") -> str:

@@ -6,6 +6,7 @@ kills the child and touches nothing more.
 
 import logging
 import os
+import select
 import selectors
 import time
 from collections import deque
@@ -29,10 +30,11 @@ from apps.operations.lifecycle import Reason
 from apps.operations.models import Attempt, Operation
 from trainops.engines.registry import ENGINES
 from trainops.engines.wire import Hangup, Message, now
+from trainops.patience import at_most
 
 logger = logging.getLogger(__name__)
 TICK_SECONDS = 0.1
-SAVE_AFTER = 0.75  # of the time after which an attempt that cannot renew its lease is ended
+SAY_AGAIN_SECONDS = 10.0  # that the database is away
 EXIT_SECONDS = 5.0  # what a child gets between its last word and its end
 
 
@@ -59,10 +61,12 @@ class Supervision:
         self.ledger = Ledger(operation)
         self.memory = ending.MemoryWatch()
         self.started_at = self.moved_at = time.monotonic()
+        self.spent_before = 0.0  # seconds, by the attempts before this one
         self.granted_for = held.renewed_at
         self.told: str = ""  # the directive that was sent
         self.told_at = 0.0
         self.is_started = self.is_out_of_time = False
+        self.said_away_at = float("-inf")
         self.heard: deque[Message] = deque()  # not taken in yet: the database may be away
         self.staged: Message | None = None  # waits for its commit
         self.ended: Message | None = None
@@ -89,7 +93,11 @@ class Supervision:
             return self.verdict
         self.child.wait(EXIT_SECONDS)
         if self.ended is not None:
-            return ending.of_message(self.ended, is_out_of_time=self.is_out_of_time)
+            return ending.of_message(
+                self.ended,
+                is_told=self.told == "PREEMPT",
+                is_out_of_time=self.is_out_of_time,
+            )
         return ending.of_exit(self.child.exit_code, memory_ran_out=self.memory.ran_out())
 
     def _work(self) -> None:
@@ -107,6 +115,7 @@ class Supervision:
         operation = self.operation
         config = ENGINES[operation.kind].parse_config(operation.config)
         dataset_ids = ENGINES[operation.kind].dataset_ids(config)
+        self.spent_before = Attempt.seconds_spent(operation.pk)
         if not operation.resume_from:
             adoption.adopt(self.ledger)
         candidates = checkpoints.to_resume_from(operation.pk, operation.resume_from)
@@ -116,7 +125,7 @@ class Supervision:
             self.verdict = Interrupted(Reason.CHECKPOINT_CORRUPTED, note)
             return
         Attempt.objects.filter(operation_id=operation.pk, number=operation.attempt).update(
-            pid=self.child.pid, device=self.held.device
+            pid=self.child.pid
         )
         self.child.wire.send(
             "start",
@@ -168,12 +177,16 @@ class Supervision:
 
     def _hear_the_rest(self) -> None:
         """After the line was cut: what was said before is still in it."""
-        with suppress(Hangup):
-            while True:
-                self.heard += (cleaned(message) for message in self.child.wire.read())
-        for message in self.heard:
+        self._read_the_rest()
+        while self.heard:
+            message = self.heard.popleft()
             with self._database_may_be_away():
                 self._hear(message)
+
+    def _read_the_rest(self) -> None:
+        with suppress(Hangup):
+            while select.select([self.child.wire], [], [], 0)[0]:
+                self.heard += (cleaned(message) for message in self.child.wire.read())
 
     def _read_output(self) -> None:
         output = os.read(self.child.output, 1 << 16)
@@ -183,7 +196,13 @@ class Supervision:
             self.selector.unregister(self.child.output)
 
     def close(self) -> None:
-        """Take in what the child printed last: that is where the cause of its end stands."""
+        """Take in what the child said and printed last: its last save, and the cause of its end."""
+        self._read_the_rest()
+        for message in self.heard:  # in memory only: its end may be that the database is away
+            if message["kind"] == "progress":
+                self.ledger.progress(message)
+            elif message["kind"] == "staged":
+                self.staged = message["checkpoint"]
         os.set_blocking(self.child.output, False)
         try:
             while output := os.read(self.child.output, 1 << 16):
@@ -245,9 +264,12 @@ class Supervision:
     def _database_may_be_away(self) -> Iterator[None]:
         """The attempt goes on within its lease; what could not be written is kept."""
         try:
-            yield
+            with at_most(settings.THRESHOLDS.patience_seconds):
+                yield
         except AWAY as error:
-            logger.warning("%s: could not write: %s", self.operation.pk, error)
+            if time.monotonic() > self.said_away_at + SAY_AGAIN_SECONDS:
+                self.said_away_at = time.monotonic()
+                logger.warning("%s: could not write: %s", self.operation.pk, error)
             connection.close()
             time.sleep(TICK_SECONDS)
 
@@ -293,9 +315,7 @@ class Supervision:
     def _wish(self) -> str:
         if self.held.stop == Operation.Stop.CANCEL:
             return "CANCEL"
-        if now() - self.held.renewed_at > SAVE_AFTER * settings.THRESHOLDS.fence_kill_seconds:
-            return "PREEMPT"  # the database is away: what is staged now, the next owner adopts
         longest = self.limits.get("max_duration_seconds")
-        if longest and time.monotonic() - self.started_at > longest:
+        if longest and self.spent_before + time.monotonic() - self.started_at > longest:
             self.is_out_of_time = True
         return "PREEMPT" if self.is_out_of_time or self.held.must_be_gone_at else ""

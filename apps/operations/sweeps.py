@@ -87,20 +87,23 @@ def _recover(operation: Operation, actor: str) -> bool:
 
 
 def send_hints(*, at_most: int = MAX_HINTS) -> int:
-    """Send the messages again that may have been lost, at growing intervals."""
+    """Send the messages again that may have been lost, at growing intervals.
+
+    Only about what workers like this one take: nobody might ever fetch those about the rest.
+    """
     age = ExpressionWrapper(DatabaseNow() - F("hinted_at"), output_field=fields.DurationField())
     due = Q(hinted_at=None, queued_at__lt=DatabaseNow() - timedelta(seconds=HINT_SECONDS[0]))
     for num_hints, seconds in enumerate(HINT_SECONDS):
         is_last = num_hints == len(HINT_SECONDS) - 1
         sent = Q(num_hints__gte=num_hints) if is_last else Q(num_hints=num_hints)
         due |= sent & Q(age__gt=timedelta(seconds=seconds))
-    waiting = (
-        Operation.objects.due().annotate(age=age).filter(due).order_by("-priority", "queued_at")
-    )
-    ids = list(waiting.values_list("pk", flat=True)[:at_most])
-    Operation.objects.filter(pk__in=ids).update(
+    serving = settings.SERVING
+    served = Operation.objects.due().served_by(serving.kinds, serving.labels)
+    waiting = served.annotate(age=age).filter(due).next_first()
+    hinted = list(waiting.values_list("pk", "kind", "queue")[:at_most])
+    Operation.objects.filter(pk__in=[each[0] for each in hinted]).update(
         hinted_at=DatabaseNow(), num_hints=F("num_hints") + 1
     )
-    for operation_id in ids:
-        dispatch(operation_id)
-    return len(ids)
+    for each in hinted:
+        dispatch(*each)
+    return len(hinted)

@@ -6,17 +6,21 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from django.db import close_old_connections, connection
+from django.conf import settings
+from django.db import DatabaseError, InterfaceError, close_old_connections, connection
 
+from apps.checkpoints import storage
 from apps.operations import claims
 from apps.operations.children import NoNursery, Nursery
 from apps.operations.dispatch import dispatch
 from apps.operations.holding import HOLDING, Held, Holding
 from apps.operations.lifecycle import Reason, State
 from apps.operations.models import Attempt, Operation
+from apps.operations.placement import Offer
 from apps.operations.supervisor import supervise
 from trainops.engines.registry import ENGINES
 from trainops.engines.wire import now
+from trainops.patience import at_most
 
 logger = logging.getLogger(__name__)
 
@@ -28,9 +32,26 @@ class House:
         self.worker_id = ""
         self.host = socket.gethostname()
         self.kinds: list[str] = sorted(ENGINES)
-        self.queues: list[str] = [""]
+        self.labels: list[str] = []
+        self.memory_bytes = 0  # of the machine
         self.holding: Holding = HOLDING
         self.nursery: Nursery | None = None
+
+    def offer(self) -> Offer:
+        """Return what can be given to the next operation now."""
+        return Offer(
+            kinds=self.kinds,
+            labels=self.labels,
+            has_gpus=bool(self.holding.devices),
+            devices=self.holding.free_devices,
+            memory_bytes=self.memory_bytes,
+            disk_bytes=storage.free_bytes(),
+        )
+
+    def can_take_something(self) -> bool:
+        """Whether there is room, and something waits that fits in."""
+        has_room = self.holding.num_free and self.nursery is not None and self.nursery.is_ready
+        return bool(has_room) and Operation.objects.due().fitting(self.offer()).exists()
 
 
 HOUSE = House()
@@ -47,10 +68,15 @@ def work_until_idle(house: House = HOUSE) -> int:
 
 @contextmanager
 def _connection_of_this_thread() -> Iterator[None]:
-    """A connection that died while the thread was idle is not used again."""
-    close_old_connections()
+    """A connection that died while the thread was idle is not used again.
+
+    Where the database is away there is no work to be had; the next look finds what there is.
+    """
     try:
+        close_old_connections()
         yield
+    except (DatabaseError, InterfaceError) as error:
+        logger.warning("no look for work: the database did not answer: %s", error)
     finally:
         connection.close()
 
@@ -58,23 +84,23 @@ def _connection_of_this_thread() -> Iterator[None]:
 def _work_once(house: House) -> bool:
     if house.nursery is None or not house.nursery.is_ready:
         return False  # what is claimed can be started at once
-    with house.holding.slot() as device:
-        if device is None:
+    with house.holding.slot() as slot:
+        if slot is None:
             return False
-        sent_at = now()
-        operation = claims.claim(
-            worker_id=house.worker_id,
-            host=house.host,
-            kinds=house.kinds,
-            queues=house.queues,
-            has_gpu=bool(device),
-        )
-        if operation is None:
-            return False
+        with house.holding.claiming:
+            sent_at = now()
+            offer = house.offer()
+            with at_most(settings.THRESHOLDS.patience_seconds):
+                operation = claims.claim(worker_id=house.worker_id, host=house.host, offer=offer)
+            if operation is None:
+                return False
+            slot.device = operation.need.choose(offer.devices)
+        device = slot.device.id if slot.device else ""
         with house.holding.hold(Held(operation.pk, operation.attempt, device, sent_at)) as held:
             _run(house.nursery, operation, held)
     if Operation.objects.filter(pk=operation.pk, state=State.RESUMING, not_before=None).exists():
-        dispatch(operation.pk)  # preempted: any other worker may go on at once
+        # Preempted: any other worker may go on at once.
+        dispatch(operation.pk, operation.kind, operation.queue)
     return True
 
 

@@ -1,5 +1,6 @@
 """Workers in the admin: how they are, and the button to drain them."""
 
+from collections.abc import Callable
 from typing import Any
 
 from django.contrib import admin
@@ -28,11 +29,24 @@ class WorkerAdmin(LooksOnlyAdmin):
     search_fields = ("worker_id", "host")
     actions_detail = ("drain", "undrain")
     fieldsets = (
-        (None, {"fields": (("worker_id", "worker_type"), ("status", "is_draining"))}),
-        ("Where", {"fields": (("host", "pid", "endpoint_url"), "capabilities")}),
+        (
+            None,
+            {"fields": (("worker_id", "worker_type"), ("status", "is_draining"), "drain_reason")},
+        ),
+        (
+            "Where",
+            {"fields": (("host", "pid", "endpoint_url"), "capabilities", "storage_free_bytes")},
+        ),
         (
             "Work",
-            {"fields": (("slots", "num_running"), "kinds", "current_operation_id", "last_error")},
+            {
+                "fields": (
+                    ("slots", "num_running"),
+                    ("kinds", "labels"),
+                    "current_operation_id",
+                    "last_error",
+                )
+            },
         ),
         ("Life", {"fields": (("registered_at", "heartbeat_at"),)}),
     )
@@ -53,7 +67,12 @@ class WorkerAdmin(LooksOnlyAdmin):
         submit="Drain the worker",
     )
     def drain(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponseBase:
-        return self._drain(request, object_id, is_draining=True)
+        def done() -> str:
+            name = id_in(object_id)
+            registry.drain(worker_id=name, reason=f"by {request.user.get_username()}")
+            return f"{name} is draining."
+
+        return self._carried_out(request, object_id, done)
 
     @button(
         "Take work again",
@@ -64,15 +83,15 @@ class WorkerAdmin(LooksOnlyAdmin):
         submit="Take work again",
     )
     def undrain(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponseBase:
-        return self._drain(request, object_id, is_draining=False)
-
-    def _drain(
-        self, request: HttpRequest, object_id: str, *, is_draining: bool
-    ) -> HttpResponseBase:
         def done() -> str:
-            registry.drain(worker_id=id_in(object_id), is_draining=is_draining)
-            return f"{id_in(object_id)} {'is draining' if is_draining else 'takes work again'}."
+            registry.undrain(worker_id=id_in(object_id))
+            return f"{id_in(object_id)} takes work again."
 
+        return self._carried_out(request, object_id, done)
+
+    def _carried_out(
+        self, request: HttpRequest, object_id: str, done: Callable[[], str]
+    ) -> HttpResponseBase:
         return self.carried_out(request, self.address_of(id_in(object_id)), done)
 
     def has_drain_permission(self, request: HttpRequest, object_id: Any = None) -> bool:

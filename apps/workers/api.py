@@ -1,16 +1,16 @@
 """The doors of the registry: workers write (by their tokens), everyone with a role reads."""
 
-from dataclasses import asdict
-from typing import Any
+from dataclasses import asdict, dataclass
+from typing import Any, Self
 
 from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from apps.workers import registry
+from apps.workers import registry, reports
 from apps.workers.models import Worker
-from apps.workers.registry import Order, WorkerNotFound
+from apps.workers.registry import WorkerNotFound
 from apps.workers.serializers import (
     FIELDS,
     HeartbeatRequestSerializer,
@@ -19,7 +19,8 @@ from apps.workers.serializers import (
     SyncRequestSerializer,
     WorkerSerializer,
 )
-from trainops.http.asking import body_of, query_of
+from trainops.http import closing
+from trainops.http.asking import body_of, person, query_of
 from trainops.http.envelope import Page
 from trainops.http.permissions import IsAdmin, IsWorker, WorkersWriteViewersRead
 from trainops.http.serializers import MessageSerializer
@@ -34,9 +35,17 @@ class WorkersView(APIView):
         return Response(Page(rows, len(rows)))
 
 
-class RegisterView(APIView):
+class WorkersDoor(APIView):
+    """Where workers call of themselves: first of all they hear that the server is going away."""
+
     permission_classes = (IsWorker,)
 
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        closing.require_open()
+        super().initial(request, *args, **kwargs)
+
+
+class RegisterView(WorkersDoor):
     @extend_schema(
         operation_id="workers_register",
         request=RegistrationSerializer,
@@ -45,11 +54,11 @@ class RegisterView(APIView):
     def post(self, request: Request) -> Response:
         """Register, or register again, with what it runs; the answer says how to go on."""
         given = body_of(request, RegistrationSerializer)
-        running = _held(given.pop("running"))
+        report = Report.of(given.pop("running"), given.pop("completed"))
         given["current_operation_id"] = given["current_operation_id"] or ""
-        registry.register(**given, num_running=len(running) or bool(given["current_operation_id"]))
-        orders = registry.sync(worker_id=given["worker_id"], running=running)
-        return _standing(given["worker_id"], orders)
+        report.also_runs(given["worker_id"], given["current_operation_id"])
+        registry.register(**given, num_running=len(report.running))
+        return _standing(given["worker_id"], report)
 
 
 class WorkerView(APIView):
@@ -67,9 +76,7 @@ class WorkerView(APIView):
         return Response({"message": f"Worker {worker_id} is deregistered."})
 
 
-class HeartbeatView(APIView):
-    permission_classes = (IsWorker,)
-
+class HeartbeatView(WorkersDoor):
     @extend_schema(
         operation_id="workers_heartbeat",
         request=HeartbeatRequestSerializer,
@@ -77,63 +84,78 @@ class HeartbeatView(APIView):
     )
     def post(self, request: Request, worker_id: str) -> Response:
         """It lives: renews the leases of what it runs. 404: it is to register again."""
-        running = _held(body_of(request, HeartbeatRequestSerializer)["running"])
+        given = body_of(request, HeartbeatRequestSerializer)
+        report = Report.of(given["running"], given["completed"])
         known = registry.heartbeat(
             worker_id=worker_id,
-            num_running=len(running),
-            current_operation_id=running[0][0] if running else "",
+            num_running=len(report.running),
+            current_operation_id=report.running[0][0] if report.running else "",
+            last_error=given["last_error"],
         )
         if known is None:
             raise WorkerNotFound(worker_id)
-        return _standing(worker_id, registry.sync(worker_id=worker_id, running=running))
+        return _standing(worker_id, report)
 
 
-class SyncView(APIView):
-    permission_classes = (IsWorker,)
-
+class SyncView(WorkersDoor):
     @extend_schema(
         operation_id="workers_sync", request=SyncRequestSerializer, responses=StandingSerializer
     )
     def post(self, request: Request, worker_id: str) -> Response:
-        """Compare what it runs with what the house knows; each attempt gets its order."""
-        running = _held(body_of(request, SyncRequestSerializer)["running"])
+        """Compare what it has with what the house knows; each attempt gets its order."""
+        given = body_of(request, SyncRequestSerializer)
         registry.get(worker_id)
-        return _standing(worker_id, registry.sync(worker_id=worker_id, running=running))
+        return _standing(worker_id, Report.of(given["running"], given["completed"]))
 
 
 class DrainView(APIView):
     permission_classes = (IsAdmin,)
-    is_draining = True
 
     @extend_schema(operation_id="workers_drain", request=None, responses=WorkerSerializer)
     def post(self, request: Request, worker_id: str) -> Response:
         """Have it finish what it runs and take nothing new."""
-        return self._drain(request, worker_id)
-
-    def _drain(self, request: Request, worker_id: str) -> Response:
         body_of(request)
-        worker = registry.drain(worker_id=worker_id, is_draining=self.is_draining)
-        return Response(_shown(worker))
+        reason = f"by {person(request).get_username()}"
+        return Response(_shown(registry.drain(worker_id=worker_id, reason=reason)))
 
 
-class UndrainView(DrainView):
-    is_draining = False
+class UndrainView(APIView):
+    permission_classes = (IsAdmin,)
 
     @extend_schema(operation_id="workers_undrain", request=None, responses=WorkerSerializer)
     def post(self, request: Request, worker_id: str) -> Response:
         """Have it take work again."""
-        return self._drain(request, worker_id)
+        body_of(request)
+        return Response(_shown(registry.undrain(worker_id=worker_id)))
 
 
-def _held(running: list[dict[str, Any]]) -> list[tuple[str, int]]:
-    return [(each["operation_id"], each["attempt"]) for each in running]
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a worker says that it has: attempts that run, and attempts that have ended."""
+
+    running: list[reports.Key]
+    ended: list[reports.Ended]
+
+    @classmethod
+    def of(cls, running: list[dict[str, Any]], ended: list[dict[str, Any]]) -> Self:
+        held = [(each["operation_id"], each["attempt"]) for each in running]
+        return cls(held, [reports.Ended(**each) for each in ended])
+
+    def also_runs(self, worker_id: str, operation_id: str) -> None:
+        """Add what it names without an attempt."""
+        named = {each for each, _ in self.running} | {each.operation_id for each in self.ended}
+        if operation_id and operation_id not in named:
+            self.running.append(reports.newest_attempt(worker_id, operation_id))
 
 
 def _shown(worker: Worker) -> dict[str, Any]:
     return {name: getattr(worker, name) for name in FIELDS}
 
 
-def _standing(worker_id: str, orders: list[Order]) -> Response:
+def _standing(worker_id: str, report: Report) -> Response:
+    # What has ended comes first: it must not be taken for lost, or be told to go on.
+    verdicts = reports.conclude(worker_id=worker_id, ended=report.ended)
+    orders = reports.sync(worker_id=worker_id, running=report.running)
     worker = registry.get(worker_id)
     return Response(
         {
@@ -141,6 +163,8 @@ def _standing(worker_id: str, orders: list[Order]) -> Response:
             "status": _shown(worker)["status"],
             "registered_at": worker.registered_at,
             "is_draining": worker.is_draining,
+            "stop_operations": reports.stop_operations(orders),
             "orders": [asdict(order) for order in orders],
+            "completed": [asdict(verdict) for verdict in verdicts],
         }
     )

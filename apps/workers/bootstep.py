@@ -8,9 +8,10 @@ import os
 from typing import Any
 
 from celery import bootsteps, signals
+from django.conf import settings
 
 from apps.workers.house import KEEPER
-from trainops.celery import QUEUES, SLOTS, app
+from trainops.celery import app
 
 
 class HouseStep(bootsteps.StartStopStep):
@@ -19,7 +20,7 @@ class HouseStep(bootsteps.StartStopStep):
     def start(self, parent: Any) -> None:
         # Two workers with Celery's default name would share one row in the registry.
         worker_id = parent.hostname.replace("celery@", f"{os.getpid()}@")
-        KEEPER.open(worker_id=worker_id, slots=SLOTS, queues=QUEUES)
+        KEEPER.open(worker_id=worker_id, serving=settings.SERVING)
 
     def close(self, parent: Any) -> None:
         KEEPER.close()

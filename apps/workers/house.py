@@ -9,18 +9,21 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable
 
 from django.conf import settings
-from django.db import DatabaseError, InterfaceError, close_old_connections, connection
+from django.db import DatabaseError, InterfaceError, connection
 
+from apps.checkpoints import storage
 from apps.operations import claims, sweeps
 from apps.operations.children import Nursery
+from apps.operations.holding import Held
 from apps.operations.models import Operation
 from apps.operations.work import HOUSE, House, work_until_idle
-from apps.workers import registry
-from apps.workers.inventory import capabilities, visible_devices
+from apps.workers import fleet, hosts, registry, reports
+from apps.workers.duties import LAST_RETRY_SECONDS, Duties
+from apps.workers.inventory import capabilities, memory_bytes, visible_devices
 from trainops.engines.wire import now
+from trainops.serving import Serving
 
 logger = logging.getLogger(__name__)
 SAVE_MARGIN_SECONDS = 3.0  # between the last moment of a child and the end of the worker
@@ -33,22 +36,29 @@ class Keeper:
     def __init__(self, house: House = HOUSE) -> None:
         self.house = house
         self.closing = threading.Event()
-        self.has_left = threading.Event()
+        self.duties = Duties()
         self.limits = settings.THRESHOLDS
 
-    def open(self, *, worker_id: str, slots: int, queues: list[str]) -> None:
+    def open(self, *, worker_id: str, serving: Serving) -> None:
         house = self.house
         house.worker_id = worker_id
-        house.queues = ["", *queues]
-        house.holding.slots = slots
+        house.kinds, house.labels = list(serving.kinds), list(serving.labels)
+        house.memory_bytes = memory_bytes()
+        house.holding.slots = serving.slots
         house.holding.devices = visible_devices()
         house.nursery = Nursery()
         house.nursery.open()
         limits = self.limits
-        self._duty(limits.reregistration_check_interval_seconds, self._be_registered, "registry")
-        self._duty(limits.health_check_interval_seconds, self._keep_leases, "leases")
-        self._duty(limits.cancel_poll_seconds, self._hear_wishes, "wishes")
-        self._duty(limits.orphan_check_interval_seconds, self._sweep, "sweep")
+        self.duties.begin(
+            limits.reregistration_check_interval_seconds,
+            self._be_registered,
+            "registry",
+            longest_pause=LAST_RETRY_SECONDS,
+        )
+        self.duties.begin(limits.health_check_interval_seconds, self._keep_leases, "leases")
+        self.duties.begin(limits.cancel_poll_seconds, self._hear_wishes, "wishes")
+        self.duties.begin(limits.health_check_interval_seconds, self._tell_free_disk, "disk")
+        self.duties.begin(limits.orphan_check_interval_seconds, self._sweep, "sweep")
 
     def close(self) -> None:
         """Take nothing new; have every operation saved and handed back in time. Returns at once."""
@@ -69,10 +79,10 @@ class Keeper:
             time.sleep(0.05)
         if self.house.nursery is not None:
             self.house.nursery.close()
-        self.has_left.set()
+        self.duties.are_over.set()
         try:
             registry.deregister(worker_id=self.house.worker_id)
-        except DatabaseError as error:
+        except (DatabaseError, InterfaceError) as error:
             logger.warning("could not deregister: %s", error)
         connection.close()
 
@@ -82,23 +92,6 @@ class Keeper:
         logger.error("still here after %g s: ending now", seconds + WATCHDOG_MARGIN_SECONDS)
         os.kill(os.getpid(), signal.SIGKILL)
 
-    def _duty(self, seconds: float, duty: Callable[[], None], name: str) -> None:
-        threading.Thread(target=self._repeat, args=[seconds, duty], name=name, daemon=True).start()
-
-    def _repeat(self, seconds: float, duty: Callable[[], None]) -> None:
-        while not self.has_left.is_set():
-            began = time.monotonic()
-            try:
-                close_old_connections()  # a connection that died is never used again
-                duty()
-            except (DatabaseError, InterfaceError) as error:
-                logger.warning("%s: the database did not answer: %s", duty.__name__, error)
-                connection.close()
-            except Exception:  # a worker without this duty would be worse than one bad round
-                logger.exception("%s", duty.__name__)
-                connection.close()
-            self.has_left.wait(max(0.05, seconds - (time.monotonic() - began)))
-
     def _keep_leases(self) -> None:
         """Renew every lease in one UPDATE, and say that this worker is alive."""
         house = self.house
@@ -106,41 +99,58 @@ class Keeper:
         held = {(each.operation_id, each.attempt): each for each in house.holding.all()}
         owned = claims.renew(house.worker_id, held)
         for key, each in held.items():
-            if key in owned:
+            if key in owned or self._got_back(key, each):
                 each.renewed_at = sent_at
             else:
                 each.is_lost = True
         self._say_alive([each.operation_id for each in held.values()])
         sweeps.WATCH.saw_the_database()
 
+    def _got_back(self, key: tuple[str, int], held: Held) -> bool:
+        """Whether an attempt that was given up is this worker's again (a restored database).
+
+        Not one whose lease was out of sight for long: its supervisor is ending it just now.
+        """
+        is_fresh = now() - held.renewed_at <= self.limits.fence_kill_seconds
+        return is_fresh and reports.take_back(self.house.worker_id, key)
+
     def _say_alive(self, running: list[str]) -> None:
+        trouble = self.duties.trouble
         standing = registry.heartbeat(
             worker_id=self.house.worker_id,
             num_running=len(running),
             current_operation_id=running[0] if running else "",
+            last_error=trouble,
         )
-        if standing is not None:
-            self.house.holding.is_draining = standing.is_draining
+        if standing is None:
+            self._be_registered()
+            return
+        self.house.holding.is_draining = standing.is_draining
+        self.duties.has_been_told(trouble)
 
     def _be_registered(self) -> None:
         """Register at the start, and again when the row has vanished (a database restored)."""
         house = self.house
         registry.forget_gone()
-        if self.has_left.is_set() or registry.is_known(worker_id=house.worker_id):
+        if self.duties.are_over.is_set() or registry.is_known(worker_id=house.worker_id):
             return
         running = [each.operation_id for each in house.holding.all()]
+        trouble = self.duties.trouble
         registry.register(
             worker_id=house.worker_id,
             worker_type="celery",
             host=house.host,
             pid=os.getpid(),
             kinds=house.kinds,
+            labels=house.labels,
             slots=house.holding.slots,
             capabilities=capabilities(),
-            is_draining=self.closing.is_set(),
+            is_draining=self.closing.is_set() or house.holding.is_draining,
             num_running=len(running),
             current_operation_id=running[0] if running else "",
+            last_error=trouble,
         )
+        self.duties.has_been_told(trouble)
 
     def _hear_wishes(self) -> None:
         """One SELECT for all that run here; and take what waits, if there is room."""
@@ -149,13 +159,16 @@ class Keeper:
         for operation_id, attempt, stop in wishes.values_list("pk", "attempt", "stop_requested"):
             if held[operation_id].attempt == attempt:
                 held[operation_id].stop = stop
-        nursery = self.house.nursery
-        has_room = self.house.holding.num_free and nursery is not None and nursery.is_ready
-        if has_room and Operation.objects.due().exists():
+        if self.house.can_take_something():
             threading.Thread(target=work_until_idle, args=[self.house], daemon=True).start()
+
+    def _tell_free_disk(self) -> None:
+        """A storage that does not answer holds up this duty and no other."""
+        fleet.tell_free_disk(worker_id=self.house.worker_id, free_bytes=storage.free_bytes())
 
     def _sweep(self) -> None:
         sweeps.sweep(actor=self.house.worker_id)
+        hosts.drain_faulty(actor=self.house.worker_id)
 
 
 KEEPER = Keeper()

@@ -1,33 +1,50 @@
 """What this machine has. Asked of the driver (NVML): a worker never loads torch."""
 
+import logging
 import os
 import platform
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from functools import cache
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import psutil
 import pynvml
 
+from apps.operations.placement import Device
 
-def visible_devices() -> tuple[str, ...]:
-    """Return the GPUs this worker may hand out, as CUDA_VISIBLE_DEVICES names them."""
-    given = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if given is not None:
-        return tuple(name.strip() for name in given.split(",") if name.strip() not in ("", "-1"))
-    return tuple(str(index) for index in range(len(_gpus())))
+logger = logging.getLogger(__name__)
+MEMORY_LIMIT = Path("/sys/fs/cgroup/memory.max")  # of a container; "max" where there is none
+
+
+def visible_devices() -> tuple[Device, ...]:
+    """Return the GPUs that this worker may hand out, by their UUIDs.
+
+    CUDA_VISIBLE_DEVICES narrows them down; a number there is the one that nvidia-smi shows.
+    """
+    return tuple(Device(gpu["id"], gpu["memory_bytes"]) for gpu in _visible_gpus())
+
+
+def memory_bytes() -> int:
+    """Return the machine's memory, or the container's where it is given less."""
+    total: int = psutil.virtual_memory().total
+    with suppress(OSError, ValueError):
+        return min(total, int(MEMORY_LIMIT.read_text()))
+    return total
 
 
 @cache
 def capabilities() -> dict[str, Any]:
-    """Return what people and the claim want to know of this machine."""
-    gpus = _gpus()
+    """Return what people and the placement of operations want to know of this machine."""
+    gpus = _visible_gpus()
     return {
-        "gpu": bool(visible_devices()),
+        "gpu": bool(gpus),
         "gpu_type": gpus[0]["name"] if gpus else None,
         "gpus": gpus,
         "cpu_count": os.cpu_count(),
-        "ram_bytes": psutil.virtual_memory().total,
+        "ram_bytes": memory_bytes(),
         "torch": version("torch"),
         "python": platform.python_version(),
         "os": f"{platform.system()} {platform.release()}",
@@ -35,21 +52,51 @@ def capabilities() -> dict[str, Any]:
 
 
 @cache
-def _gpus() -> list[dict[str, Any]]:
-    try:
-        pynvml.nvmlInit()
-    except pynvml.NVMLError:
-        return []  # no driver: no GPU that torch could use
-    try:
+def _visible_gpus() -> list[dict[str, Any]]:
+    with _nvml() as is_there:
+        if not is_there:
+            return []  # no driver: no GPU that torch could use
         driver = pynvml.nvmlSystemGetDriverVersion()
-        handles = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())]
         return [
             {
+                "id": pynvml.nvmlDeviceGetUUID(handle),
                 "name": pynvml.nvmlDeviceGetName(handle),
                 "memory_bytes": pynvml.nvmlDeviceGetMemoryInfo(handle).total,
                 "driver": driver,
             }
-            for handle in handles
+            for handle in _handles(os.environ.get("CUDA_VISIBLE_DEVICES"))
         ]
+
+
+@contextmanager
+def _nvml() -> Iterator[bool]:
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError:
+        yield False
+        return
+    try:
+        yield True
     finally:
         pynvml.nvmlShutdown()
+
+
+def _handles(visible: str | None) -> Iterable[Any]:
+    """Yield what is visible; as CUDA does it, nothing from the first name on that is unknown."""
+    names: Iterable[Any] = range(pynvml.nvmlDeviceGetCount())
+    if visible is not None:
+        names = filter(None, map(str.strip, visible.split(",")))
+    for name in names:
+        try:
+            yield _handle(str(name))
+        except pynvml.NVMLError as error:
+            logger.warning(
+                "CUDA_VISIBLE_DEVICES is %r; there is no GPU %s: %s", visible, name, error
+            )
+            return
+
+
+def _handle(name: str) -> Any:
+    if name.isdigit():
+        return pynvml.nvmlDeviceGetHandleByIndex(int(name))
+    return pynvml.nvmlDeviceGetHandleByUUID(name)

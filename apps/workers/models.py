@@ -48,14 +48,22 @@ class Worker(models.Model):
     host = models.CharField(max_length=120, blank=True)
     pid = models.PositiveIntegerField(null=True, blank=True)
     kinds = models.JSONField(default=list)
+    labels = models.JSONField(default=list)
     slots = models.PositiveIntegerField(default=1)
     num_running = models.PositiveIntegerField(default=0)
     capabilities = models.JSONField(default=dict)
+    storage_free_bytes = models.PositiveBigIntegerField(
+        null=True, blank=True, help_text="Where it writes checkpoints; null: it did not say."
+    )
     current_operation_id = models.CharField(max_length=64, blank=True)
     is_draining = models.BooleanField(default=False)
     registered_at = models.DateTimeField(db_default=DatabaseNow())
     heartbeat_at = models.DateTimeField(db_default=DatabaseNow())
     last_error = models.TextField(blank=True)
+    drain_reason = models.TextField(blank=True)
+    trusted_since = models.DateTimeField(
+        db_default=DatabaseNow(), help_text="What crashed under it before is not held against it."
+    )
 
     objects = WorkerQuerySet.as_manager()
 

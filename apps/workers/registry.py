@@ -1,8 +1,7 @@
-"""What workers tell the house, and what it tells them: the service behind the worker endpoints.
+"""Which workers there are and how they are: the service behind the worker endpoints.
 
-Celery's workers call it in their own process, others over HTTP. A worker's word alone moves no
-operation: only the current attempt of an operation that the orphan detector gave up, and that
-nobody claimed since, goes back to RUNNING.
+Celery's workers call it in their own process, others over HTTP. What a worker says of its attempts
+is heard in `reports`.
 """
 
 import logging
@@ -11,12 +10,6 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from django.conf import settings
-from django.db import transaction
-
-from apps.operations import claims
-from apps.operations.lifecycle import Reason, State
-from apps.operations.models import Attempt, Operation, seconds_from_now
 from apps.workers.models import Worker
 from trainops.clock import DatabaseNow
 from trainops.errors import Refusal
@@ -43,16 +36,6 @@ class Standing:
     is_draining: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Order:
-    """What a worker is to do with one attempt that it says it runs."""
-
-    operation_id: str
-    attempt: int
-    directive: str  # "proceed", "cancel", "kill" (a person's wish), "stop" (it is not its own)
-    reason: str = ""
-
-
 def register(
     *,
     worker_id: str,
@@ -61,10 +44,12 @@ def register(
     host: str = "",
     pid: int | None = None,
     kinds: Iterable[str] = (),
+    labels: Iterable[str] = (),
     slots: int = 1,
     capabilities: Mapping[str, Any] | None = None,
     num_running: int = 0,
     current_operation_id: str = "",
+    last_error: str | None = None,
     is_draining: bool = False,
 ) -> Worker:
     """Write the worker down, or anew; the same call any number of times leaves one row.
@@ -77,11 +62,13 @@ def register(
         "host": host,
         "pid": pid,
         "kinds": list(kinds),
+        "labels": list(labels),
         "slots": slots,
         "capabilities": dict(capabilities or {}),
         "num_running": num_running,
         "current_operation_id": current_operation_id,
         "heartbeat_at": DatabaseNow(),
+        **({} if last_error is None else {"last_error": last_error}),
         **({"is_draining": True} if is_draining else {}),
     }
     _, is_new = Worker.objects.update_or_create(worker_id=worker_id, defaults=told)
@@ -109,17 +96,22 @@ def get(worker_id: str) -> Worker:
 
 
 def heartbeat(
-    *, worker_id: str, num_running: int = 0, current_operation_id: str = ""
+    *,
+    worker_id: str,
+    num_running: int = 0,
+    current_operation_id: str = "",
+    last_error: str | None = None,
 ) -> Standing | None:
     """Note on the database's clock that it lives; None where it is unknown and is to register.
 
-    Leases are renewed by `claims.renew`, which Celery's workers call themselves.
+    `last_error` is what went wrong last; without it, what was told before stands.
     """
     known = Worker.objects.filter(pk=worker_id)
     if not known.update(
         heartbeat_at=DatabaseNow(),
         num_running=num_running,
         current_operation_id=current_operation_id,
+        **({} if last_error is None else {"last_error": last_error}),
     ):
         return None
     is_draining = known.values_list("is_draining", flat=True).first()
@@ -132,73 +124,23 @@ def deregister(*, worker_id: str) -> bool:
     return bool(num_deleted)
 
 
-def drain(*, worker_id: str, is_draining: bool = True) -> Worker:
-    """Have it finish or save what it runs and take nothing new; or take work again.
+def drain(*, worker_id: str, reason: str = "") -> Worker:
+    """Have it finish or save what it runs and take nothing new.
 
     Raises:
         WorkerNotFound: it left, or was never there.
     """
-    Worker.objects.filter(pk=worker_id).update(is_draining=is_draining)
+    Worker.objects.filter(pk=worker_id).update(is_draining=True, drain_reason=reason)
     return get(worker_id)
 
 
-def sync(*, worker_id: str, running: Iterable[tuple[str, int]]) -> list[Order]:
-    """Renew the leases of what a worker still owns, take back what was given up too early.
+def undrain(*, worker_id: str) -> Worker:
+    """Have it take work again, and forgive what crashed under it before.
 
-    Returns one order for each attempt it reported. Superseded attempts and unknown operations are
-    to be stopped; their late writes find the fence.
+    Raises:
+        WorkerNotFound: it left, or was never there.
     """
-    told = list(running)
-    owned = claims.renew(worker_id, told)
-    wishes = dict(
-        Operation.objects.filter(pk__in=[each for each, _ in owned]).values_list(
-            "pk", "stop_requested"
-        )
+    Worker.objects.filter(pk=worker_id).update(
+        is_draining=False, drain_reason="", trusted_since=DatabaseNow()
     )
-    return [
-        Order(*key, wishes.get(key[0]) or "proceed") if key in owned else _disown(worker_id, *key)
-        for key in told
-    ]
-
-
-def _disown(worker_id: str, operation_id: str, attempt: int) -> Order:
-    if _take_back(worker_id, operation_id, attempt):
-        return Order(operation_id, attempt, "proceed", "it was given up too early")
-    row = Operation.objects.filter(pk=operation_id).values("attempt", "state").first()
-    if row is None:
-        logger.warning("worker %s runs %s, which nobody knows", worker_id, operation_id[:64])
-        return Order(operation_id, attempt, "stop", "UNKNOWN_OPERATION")
-    if row["attempt"] != attempt or row["state"] == State.RUNNING:
-        return Order(operation_id, attempt, "stop", "SUPERSEDED")
-    return Order(operation_id, attempt, "stop", row["state"])
-
-
-def _take_back(worker_id: str, operation_id: str, attempt: int) -> bool:
-    """Return an attempt that the orphan detector gave up to the worker that still runs it."""
-    mine = Attempt.objects.filter(
-        operation_id=operation_id,
-        number=attempt,
-        worker_id=worker_id,
-        outcome=Attempt.Outcome.LOST,
-    )
-    given_up = Operation.objects.filter(
-        pk=operation_id,
-        attempt=attempt,
-        state__in=[State.FAILED, State.RESUMING],
-        reason=Reason.WORKER_LOST,
-    )
-    with transaction.atomic():
-        if not mine.exists():
-            return False
-        moved = given_up.move(
-            State.RUNNING,
-            actor=worker_id,
-            note="its worker is back and still runs it",
-            worker_id=worker_id,
-            lease_expires_at=seconds_from_now(settings.THRESHOLDS.orphan_timeout_seconds),
-            not_before=None,
-            error=None,
-        )
-        if moved:
-            mine.update(outcome=Attempt.Outcome.RUNNING, ended_at=None, reason="", note="")
-    return moved
+    return get(worker_id)

@@ -5,13 +5,14 @@ from typing import Any
 from rest_framework import serializers
 
 from apps.workers.models import Worker
+from apps.workers.reports import RECORDED_AS
 from trainops.engines.registry import ENGINES
 from trainops.http.serializers import StrictSerializer
 
 FIELDS = (
     "worker_id", "worker_type", "status", "endpoint_url", "host", "pid", "kinds", "slots",
     "num_running", "capabilities", "current_operation_id", "is_draining", "registered_at",
-    "heartbeat_at", "last_error",
+    "heartbeat_at", "last_error", "drain_reason",
 )  # fmt: skip
 
 
@@ -22,17 +23,70 @@ class HeldSerializer(StrictSerializer):
     attempt = serializers.IntegerField(min_value=1, max_value=2**31 - 1)
 
 
-class SyncRequestSerializer(StrictSerializer):
-    running = serializers.ListField(child=HeldSerializer(), max_length=1000)
-
-
-class HeartbeatRequestSerializer(StrictSerializer):
-    running = serializers.ListField(
-        child=HeldSerializer(), required=False, default=list, max_length=1000
+class ToldErrorSerializer(StrictSerializer):
+    code = serializers.CharField(
+        max_length=64, help_text="A reason of the house (OUT_OF_MEMORY, …), or one of its own."
+    )
+    message = serializers.CharField(max_length=10_000, allow_blank=True)
+    traceback = serializers.CharField(
+        max_length=100_000, required=False, allow_blank=True, default="", trim_whitespace=False
     )
 
 
-class RegistrationSerializer(StrictSerializer):
+class EndedSerializer(StrictSerializer):
+    """One attempt that has ended."""
+
+    operation_id = serializers.CharField(max_length=64)
+    attempt = serializers.IntegerField(min_value=1, max_value=2**31 - 1)
+    outcome = serializers.ChoiceField(
+        choices=list(RECORDED_AS),
+        error_messages={
+            "invalid_choice": f"{{input!r}} is not an outcome; allowed: {', '.join(RECORDED_AS)}"
+        },
+    )
+    result = serializers.DictField(required=False, allow_null=True, default=None)
+    error = ToldErrorSerializer(required=False, allow_null=True, default=None)
+    completed_at = serializers.DateTimeField(
+        required=False, allow_null=True, default=None, help_text="By the worker's clock."
+    )
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        if attrs["outcome"] == "failed" and attrs["error"] is None:
+            raise serializers.ValidationError({"error": "is required where the outcome is failed"})
+        for field, outcome in (("error", "failed"), ("result", "completed")):
+            if attrs[field] is not None and attrs["outcome"] != outcome:
+                problem = f"belongs to the outcome {outcome}, not to {attrs['outcome']}"
+                raise serializers.ValidationError({field: problem})
+        return attrs
+
+
+class ReportSerializer(StrictSerializer):
+    """What a worker has: attempts that run, and attempts that ended since it was last heard."""
+
+    running = serializers.ListField(
+        child=HeldSerializer(), required=False, default=list, max_length=1000
+    )
+    completed = serializers.ListField(
+        child=EndedSerializer(),
+        required=False,
+        default=list,
+        max_length=1000,
+        help_text="The same again changes nothing: repeat it until it is answered.",
+    )
+
+
+class SyncRequestSerializer(ReportSerializer):
+    running = serializers.ListField(child=HeldSerializer(), max_length=1000)
+
+
+class HeartbeatRequestSerializer(ReportSerializer):
+    last_error = serializers.CharField(
+        max_length=2000, required=False, allow_blank=True, allow_null=True, default=None,
+        help_text="What went wrong last; without it, what was told before stands.",
+    )  # fmt: skip
+
+
+class RegistrationSerializer(ReportSerializer):
     """A worker of any type; the same registration again changes nothing."""
 
     worker_id = serializers.RegexField(
@@ -55,7 +109,12 @@ class RegistrationSerializer(StrictSerializer):
         required=False, default=dict, help_text="gpu, gpu_type, gpus, cpu_count, ram_bytes, torch"
     )
     current_operation_id = serializers.CharField(
-        max_length=64, required=False, allow_blank=True, allow_null=True, default=""
+        max_length=64,
+        required=False,
+        allow_blank=True,
+        allow_null=True,
+        default="",
+        help_text="What it runs, where it does not name the attempt under `running`.",
     )
     host = serializers.CharField(max_length=120, required=False, allow_blank=True, default="")
     pid = serializers.IntegerField(
@@ -73,13 +132,6 @@ class RegistrationSerializer(StrictSerializer):
         max_length=32,
     )
     slots = serializers.IntegerField(required=False, default=1, min_value=1, max_value=1024)
-    running = serializers.ListField(
-        child=HeldSerializer(),
-        required=False,
-        default=list,
-        max_length=1000,
-        help_text="What it runs already, where the house has forgotten it.",
-    )
 
 
 class WorkerSerializer(serializers.Serializer[Any]):
@@ -98,6 +150,7 @@ class WorkerSerializer(serializers.Serializer[Any]):
     registered_at = serializers.DateTimeField()
     heartbeat_at = serializers.DateTimeField()
     last_error = serializers.CharField(allow_blank=True)
+    drain_reason = serializers.CharField(allow_blank=True, help_text="Who or what drains it.")
 
 
 class OrderSerializer(serializers.Serializer[Any]):
@@ -109,9 +162,26 @@ class OrderSerializer(serializers.Serializer[Any]):
     reason = serializers.CharField(allow_blank=True)
 
 
+class VerdictSerializer(serializers.Serializer[Any]):
+    """Whether the end of an attempt was taken down; the worker may forget it in either case."""
+
+    operation_id = serializers.CharField()
+    attempt = serializers.IntegerField()
+    accepted = serializers.BooleanField()
+    reason = serializers.CharField(
+        allow_blank=True,
+        help_text="Why not: SUPERSEDED, UNKNOWN_OPERATION or the state that it ended in already; "
+        "KNOWN_ALREADY where it was told before.",
+    )
+
+
 class StandingSerializer(serializers.Serializer[Any]):
     worker_id = serializers.CharField()
     status = serializers.ChoiceField(choices=Worker.Status.choices)
     registered_at = serializers.DateTimeField()
     is_draining = serializers.BooleanField()
+    stop_operations = serializers.ListField(
+        child=serializers.CharField(), help_text="What it is to stop; `orders` says how and why."
+    )
     orders = OrderSerializer(many=True)
+    completed = VerdictSerializer(many=True)

@@ -7,7 +7,7 @@ from django.contrib.admin.utils import quote
 from django.test import Client
 
 from apps.checkpoints.models import Checkpoint
-from apps.operations import services
+from apps.operations import submission
 from apps.operations.lifecycle import State
 from apps.operations.models import Operation
 from apps.workers import registry
@@ -189,7 +189,7 @@ def test_tokens_are_revoked_by_admins(operator, admin):
 
 def test_the_lists_link_leads_to_the_page_with_its_buttons(operator, monkeypatch):
     """Ids hold underscores, which the admin quotes in addresses: `_23` alone would read as `#`."""
-    monkeypatch.setattr(services, "new_id", lambda kind: f"op_{kind}_20260101_235959_23c965")
+    monkeypatch.setattr(submission, "new_id", lambda kind: f"op_{kind}_20260101_235959_23c965")
     submitted(operator.user)
     page = operator.get("/admin/operations/operation/").content.decode()
     (address,) = set(re.findall(r'href="(/admin/operations/operation/[^"?]+/change/)', page))

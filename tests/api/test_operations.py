@@ -4,6 +4,7 @@ import pytest
 
 from apps.operations.lifecycle import State
 from apps.operations.models import Event, Operation
+from apps.workers import registry
 from tests.api.answers import data, error
 from tests.api.saved import damage, saved
 from tests.operations.rows import CONFIG, claim, in_state, submitted
@@ -37,8 +38,27 @@ def test_an_idempotency_key_is_not_used_for_something_else(operator):
     other = SUBMISSION | {"config": CONFIG | {"epochs": 3}}
     refused = operator.post("operations", other, headers={"Idempotency-Key": "k1"})
     assert "operation_id" in error(refused, 409, "IDEMPOTENCY_KEY_REUSED")["details"]
+    for field in ({"name": "x"}, {"priority": 1}, {"tags": ["x"]}, {"queue": "a100"}):
+        refused = operator.post("operations", SUBMISSION | field, headers={"Idempotency-Key": "k1"})
+        error(refused, 409, "IDEMPOTENCY_KEY_REUSED")
     refused = operator.post("operations", other, headers={"Idempotency-Key": "a key"})
     assert "Idempotency-Key" in error(refused, 400, "VALIDATION_ERROR")["details"]["fields"]
+
+
+def test_what_it_waits_for_is_told_and_nothing_once_it_runs(operator):
+    labelled = submitted(operator.user, queue="a100")
+    told = data(operator.get(f"operations/{labelled.pk}"))["waiting_for"]
+    assert told["code"] == "NO_WORKER"
+    registry.register(worker_id="worker-1", kinds=["training"], labels=["t4"])
+    told = data(operator.get(f"operations/{labelled.pk}"))["waiting_for"]
+    assert told == {
+        "code": "NO_WORKER_WITH_LABEL",
+        "message": "No worker has the label a100; there are: t4.",
+    }
+    submitted(operator.user)
+    assert claim() is not None
+    listed = [row["waiting_for"] for row in data(operator.get("operations"))]
+    assert listed == [None, told]
 
 
 BAD = {

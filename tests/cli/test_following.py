@@ -138,7 +138,8 @@ def test_a_terminal_gets_a_bar():
     bar = following.Bar(session)
     with bar.shown():
         for operation in (
-            {"id": "op", "state": "PENDING", "queued_at": "2020-01-01T00:00:00Z"},
+            {"id": "op", "state": "PENDING", "queued_at": "2020-01-01T00:00:00Z"}
+            | {"waiting_for": {"code": "NO_GPU", "message": "It needs a GPU."}},
             RUNNING,
             RUNNING | {"state": "RESUMING", "not_before": "2030-01-01T00:00:00Z"},
             RUNNING | {"state": "COMPLETED", "percent": 100.0},
@@ -147,9 +148,9 @@ def test_a_terminal_gets_a_bar():
         bar.lost("Nobody answers.")
     drawn = screen.getvalue()
     for piece in (
-        "waiting for a worker for", "epoch 1 of 2", "12 steps/s", "1 min 1 s left",
-        "cancel requested by ben", "val_loss 0.5", "━", "restarts at 2030", "100 %",
-        "Trying again",
+        "waiting for a worker for", "It needs a GPU.", "epoch 1 of 2", "12 steps/s",
+        "1 min 1 s left", "cancel requested by ben", "val_loss 0.5", "━", "restarts at 2030",
+        "100 %", "Trying again",
     ):  # fmt: skip
         assert piece in drawn, piece
 

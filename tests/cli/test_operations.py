@@ -5,6 +5,7 @@ from rich.console import Console
 
 from apps.operations.lifecycle import State
 from apps.operations.models import LogChunk, Operation
+from apps.workers import registry
 from tests.api.saved import saved
 from tests.operations.rows import in_state, submitted
 from trainops.cli import looks
@@ -27,10 +28,11 @@ def test_run_prints_the_id_and_the_commands_that_come_next(cli, wish, environmen
 def test_run_takes_changes_from_the_command_line(cli, wish):
     ran = cli(
         "run", wish, "--set", "epochs=5", "--set", "parameters.dropout=0.5", "--name", "Other",
-        "--tag", "one", "--tag", "two", "-o", "json",
+        "--tag", "one", "--tag", "two", "--queue", "a100", "-o", "json",
     )  # fmt: skip
     assert ran.json["name"] == "Other"
     assert ran.json["tags"] == ["one", "two"]
+    assert ran.json["queue"] == "a100"
     assert ran.json["config"]["epochs"] == 5
     assert ran.json["config"]["parameters"]["dropout"] == 0.5
 
@@ -46,6 +48,7 @@ def test_run_takes_changes_from_the_command_line(cli, wish):
         (["--set", "recipe=no"], "--set recipe=no: recipe: got 'no'; there is no such recipe"),
         (["--set", "parameters.x=1"], "--set parameters.x=1: parameters.x: there is no such field"),
         (["--kind", "cooking"], "wish.yaml:1: kind: 'cooking' is not a kind"),
+        (["--queue", "a 100"], "queue: at most 64 letters, digits, '_', '.' and '-'"),
         (["--set", "epochs"], "--set epochs: write it as PATH=VALUE"),
     ],
 )
@@ -111,6 +114,14 @@ def test_show_tells_how_it_stands_and_what_can_be_done(cli, ana):
     for piece in ("RUNNING", "50 % · epoch 2 of 4", "15 s", "val_loss 0.25", "cancel, kill"):
         assert piece in shown
     assert cli("show", operation.pk, "-o", "json").json["percent"] == 50
+
+
+def test_show_tells_what_it_waits_for(cli, ana):
+    operation = submitted(ana, queue="a100")
+    registry.register(worker_id="worker-1", kinds=["training"], labels=["t4"])
+    shown = cli("show", operation.pk).stdout
+    assert "No worker has the label a100; there are: t4." in shown
+    assert "waits for" not in cli("show", in_state(State.COMPLETED, ana).pk).stdout
 
 
 def test_an_id_may_be_shortened_to_what_fits_one(cli, ana):

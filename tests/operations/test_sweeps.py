@@ -4,6 +4,7 @@ from apps.operations import claims, services, sweeps
 from apps.operations.lifecycle import Reason, State
 from apps.operations.models import Attempt, seconds_from_now
 from tests.operations import rows
+from trainops.serving import Serving
 
 pytestmark = [pytest.mark.django_db, pytest.mark.database]
 
@@ -11,7 +12,7 @@ pytestmark = [pytest.mark.django_db, pytest.mark.database]
 @pytest.fixture
 def sent(monkeypatch):
     messages = []
-    monkeypatch.setattr(sweeps, "dispatch", messages.append)
+    monkeypatch.setattr(sweeps, "dispatch", lambda *told: messages.append(told))
     return messages
 
 
@@ -83,7 +84,17 @@ def test_a_lost_message_is_sent_again_at_growing_intervals(sent):
     assert (sweeps.send_hints(), sweeps.send_hints()) == (1, 0)
     operation.row.update(hinted_at=seconds_from_now(-16))
     assert (sweeps.send_hints(), sweeps.send_hints()) == (1, 0)
-    assert sent == [operation.pk] * 2
+    assert sent == [(operation.pk, "training", "")] * 2
+
+
+def test_nobody_is_told_of_what_only_others_take(sent, settings):
+    """The messages of a label that no worker has would pile up at the broker."""
+    operation = rows.submitted(queue="a100")
+    operation.row.update(queued_at=seconds_from_now(-6))
+    assert sweeps.send_hints() == 0
+    settings.SERVING = Serving(kinds=("training",), labels=("a100",), slots=1)
+    assert sweeps.send_hints() == 1
+    assert sent == [(operation.pk, "training", "a100")]
 
 
 def test_a_restart_that_is_not_due_is_not_sent(sent):

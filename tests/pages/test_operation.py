@@ -76,7 +76,13 @@ class TestStanding:
     def test_nobody_serves_it(self, page, ana):
         worker(kinds=["backtest"])
         said = standing_of(page, making.operation(ana))
-        assert "No running worker serves the kind training" in said
+        assert "No worker serves the kind training; served: backtest" in said
+
+    def test_nobody_has_what_it_needs(self, page, ana):
+        worker(labels=["t4"])
+        said = standing_of(page, making.operation(ana, queue="a100"))
+        assert "No worker has the label a100; there are: t4" in said and "/workers/" in said
+        assert "standing-orange" in text_of(page, making.operation(ana, device="cuda"))
 
     def test_all_are_busy_and_others_come_first(self, page, ana):
         worker(num_running=1)
@@ -93,6 +99,8 @@ class TestStanding:
         operation = making.operation(ana, "RESUMING", not_before=later)
         said = standing_of(page, operation)
         assert f"{later:%H:%M:%S}" in said and "from the start" in said
+        operation.row.update(reason="WORKER_LOST")
+        assert "because its worker went silent" in standing_of(page, operation)
 
     def test_a_silent_worker(self, page, ana):
         past = timezone.now() - timedelta(seconds=5)

@@ -7,25 +7,17 @@ import pytest
 from django.db import connection
 from django.utils import timezone
 
-from apps.operations import claims, services, sweeps
+from apps.operations import claims, services
 from apps.operations.lifecycle import State
 from apps.operations.models import Attempt, Event, Operation
-from apps.workers import registry
+from apps.workers import registry, reports
 from apps.workers.models import Worker
-from apps.workers.registry import Order, Standing, WorkerNotFound
+from apps.workers.registry import Standing, WorkerNotFound
+from apps.workers.reports import Order
 from tests.operations.rows import claim, claimed, forget_lease
+from tests.workers.conftest import give_up
 
 pytestmark = [pytest.mark.django_db, pytest.mark.database]
-
-
-def give_up(operation, policy="never"):
-    """What the orphan detector does after the lease has run out."""
-    forget_lease(operation)
-    operation.row.update(
-        config=operation.config | {"restart": {"policy": policy, "max_restarts": 3}}
-    )
-    assert sweeps.recover_lost(actor="beat") == 1
-    return services.get(operation.pk)
 
 
 def aged(worker_id, seconds):
@@ -77,7 +69,7 @@ def test_draining_outlasts_a_new_registration():
     registry.register(worker_id="w")
     assert registry.heartbeat(worker_id="w") == Standing(is_draining=True)
     assert registry.get("w").status == "DRAINING"
-    assert registry.drain(worker_id="w", is_draining=False).status == "AVAILABLE"
+    assert registry.undrain(worker_id="w").status == "AVAILABLE"
 
 
 def test_deregistering_forgets_it():
@@ -89,7 +81,7 @@ def test_deregistering_forgets_it():
 def test_what_it_owns_goes_on_with_a_new_lease():
     operation = claimed(worker_id="w")
     forget_lease(operation)
-    assert registry.sync(worker_id="w", running=[(operation.pk, 1)]) == [
+    assert reports.sync(worker_id="w", running=[(operation.pk, 1)]) == [
         Order(operation.pk, 1, "proceed")
     ]
     assert not Operation.objects.silent().exists()
@@ -99,7 +91,7 @@ def test_what_it_owns_goes_on_with_a_new_lease():
 def test_what_was_given_up_too_early_goes_on(policy):
     operation = give_up(claimed(worker_id="w"), policy)
     assert operation.state == (State.FAILED if policy == "never" else State.RESUMING)
-    (order,) = registry.sync(worker_id="w", running=[(operation.pk, 1)])
+    (order,) = reports.sync(worker_id="w", running=[(operation.pk, 1)])
     assert order.directive == "proceed"
     operation = services.get(operation.pk)
     assert (operation.state, operation.worker_id, operation.attempt) == (State.RUNNING, "w", 1)
@@ -116,7 +108,7 @@ def test_a_superseded_attempt_is_told_to_stop():
     operation = give_up(claimed(worker_id="w"), "on_worker_loss")
     operation.row.update(not_before=None)
     assert claim("other") is not None
-    (order,) = registry.sync(worker_id="w", running=[(operation.pk, 1)])
+    (order,) = reports.sync(worker_id="w", running=[(operation.pk, 1)])
     assert (order.directive, order.reason) == ("stop", "SUPERSEDED")
     assert services.get(operation.pk).worker_id == "other"
 
@@ -124,27 +116,27 @@ def test_a_superseded_attempt_is_told_to_stop():
 def test_what_a_person_ended_is_not_revived(person):
     operation = give_up(claimed(worker_id="w"), "on_worker_loss")
     services.cancel(operation_id=operation.pk, actor=person)
-    (order,) = registry.sync(worker_id="w", running=[(operation.pk, 1)])
+    (order,) = reports.sync(worker_id="w", running=[(operation.pk, 1)])
     assert (order.directive, order.reason) == ("stop", "CANCELLED")
     assert services.get(operation.pk).state == State.CANCELLED
 
 
 def test_another_worker_cannot_claim_to_run_it():
     operation = give_up(claimed(worker_id="w"))
-    (order,) = registry.sync(worker_id="thief", running=[(operation.pk, 1)])
+    (order,) = reports.sync(worker_id="thief", running=[(operation.pk, 1)])
     assert (order.directive, order.reason) == ("stop", "FAILED")
     running = claimed(worker_id="w")
-    (order,) = registry.sync(worker_id="thief", running=[(running.pk, 1)])
+    (order,) = reports.sync(worker_id="thief", running=[(running.pk, 1)])
     assert (order.directive, order.reason) == ("stop", "SUPERSEDED")
 
 
 def test_an_unknown_operation_is_stopped():
-    (order,) = registry.sync(worker_id="w", running=[("op_training_x", 1)])
+    (order,) = reports.sync(worker_id="w", running=[("op_training_x", 1)])
     assert (order.directive, order.reason) == ("stop", "UNKNOWN_OPERATION")
 
 
 def test_wishes_of_people_come_with_it(person):
     operation = claimed(worker_id="w")
     services.cancel(operation_id=operation.pk, actor=person)
-    (order,) = registry.sync(worker_id="w", running=[(operation.pk, 1)])
+    (order,) = reports.sync(worker_id="w", running=[(operation.pk, 1)])
     assert order.directive == "cancel"

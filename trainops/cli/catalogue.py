@@ -155,7 +155,7 @@ def workers(session: Session) -> None:
         session.out.note("No worker has registered; operations wait until one does.")
         return
     session.out.table(
-        ["WORKER", "STATUS", "SLOTS", "RUNNING", "KINDS", "HEARTBEAT"],
+        ["WORKER", "STATUS", "SLOTS", "RUNNING", "KINDS", "LABELS", "HEARTBEAT"],
         (
             [
                 looks.cell(row["worker_id"]),
@@ -163,6 +163,7 @@ def workers(session: Session) -> None:
                 looks.cell(row["slots"]),
                 looks.cell(row["num_running"]),
                 looks.cell(", ".join(row["kinds"])),
+                looks.cell(", ".join(row.get("labels") or [])),
                 looks.cell(looks.ago(row["heartbeat_at"])),
             ]
             for row in page.rows

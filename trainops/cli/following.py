@@ -177,7 +177,7 @@ def _pieces(operation: Operation) -> list[str]:
     """Return where it is, then how fast it goes and what was asked of it; or what it waits for."""
     state = operation["state"]
     if state in WAITING:
-        return [_waiting(operation)]
+        return [_waiting(operation), _obstacle(operation)]
     progress = looks.progress(operation)
     pieces = ["" if progress == looks.DASH else progress]
     if state == "RUNNING":
@@ -195,6 +195,12 @@ def _waiting(operation: Operation) -> str:
     if not_before := operation.get("not_before"):
         return f"restarts at {not_before}"
     return "waiting for a worker"
+
+
+def _obstacle(operation: Operation) -> str:
+    """Return why no worker takes it; nothing where one is about to."""
+    wait = operation.get("waiting_for") or {}
+    return "" if wait.get("code") in (None, "SOON", "PAUSED") else looks.plain(wait["message"])
 
 
 def _say_how_to_go_on(session: Session, operation_id: str) -> None:

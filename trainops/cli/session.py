@@ -21,9 +21,9 @@ Token = Annotated[
     str | None,
     typer.Option("--token", help="Else TRAINOPS_TOKEN, else what `up` or `login` wrote."),
 ]
-Output = Annotated[
-    Format, typer.Option("--output", "-o", help="json: the API's data, undecorated, to stdout.")
-]
+OUTPUT_HELP = "json: the API's data, undecorated, to stdout."
+Output = Annotated[Format, typer.Option("--output", "-o", help=OUTPUT_HELP)]
+LongOutput = Annotated[Format, typer.Option("--output", help=OUTPUT_HELP)]
 
 
 class Session:
@@ -77,9 +77,13 @@ def command(
 
 
 def _signature(function: Callable[..., None]) -> inspect.Signature:
-    """Return the function's own parameters, without the session, and the shared options."""
+    """Return the function's own parameters, without the session, and the shared options.
+
+    A function whose own result is a file may claim -o for it.
+    """
     _, *own = inspect.signature(function, eval_str=True).parameters.values()
-    shared = [("url", Url, None), ("token", Token, None), ("output", Output, Format.TABLE)]
+    output = LongOutput if any(map(_claims_o, own)) else Output
+    shared = [("url", Url, None), ("token", Token, None), ("output", output, Format.TABLE)]
     return inspect.Signature(
         [
             *(each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in own),
@@ -91,3 +95,8 @@ def _signature(function: Callable[..., None]) -> inspect.Signature:
             ),
         ]
     )
+
+
+def _claims_o(parameter: inspect.Parameter) -> bool:
+    marks = getattr(parameter.annotation, "__metadata__", ())
+    return any("-o" in (getattr(mark, "param_decls", None) or ()) for mark in marks)

@@ -29,13 +29,16 @@ def run(
     name: Annotated[str | None, typer.Option(help="For people.")] = None,
     tags: Annotated[list[str] | None, typer.Option("--tag", help="Added to the file's.")] = None,
     kind: Annotated[str | None, typer.Option(help="Instead of the file's.")] = None,
+    queue: Annotated[
+        str | None, typer.Option(metavar="LABEL", help="Only on workers that have this label.")
+    ] = None,
     follow_it: Follow = False,
 ) -> None:
     """Submit the operation that a YAML file describes."""
     wanted = submission.read(file)
     for assignment in assignments or []:
         wanted.assign(assignment)
-    given = {"name": name, "kind": kind}
+    given = {"name": name, "kind": kind, "queue": queue}
     wanted.body |= {field: value for field, value in given.items() if value is not None}
     if tags:
         wanted.body["tags"] = [*(wanted.body.get("tags") or []), *tags]

@@ -25,7 +25,7 @@ def operations(request: HttpRequest) -> HttpResponse:
     context = {
         "filters": wanted,
         "page": page,
-        "lines": [rows.line(values, request.user) for values in page.rows],
+        "lines": rows.lines(page.rows, request.user),
         "tabs": _tabs(wanted, counts),
         "summary": _summary(counts),
         "total": counts[wanted.tab],
@@ -46,9 +46,8 @@ def live(request: HttpRequest) -> JsonResponse:
     mine = Operation.objects.filter(pk__in=list(seen)[:PAGE_SIZE])
     changed = {}
     present = set()
-    for values in rows.select(mine):
-        present.add(values["id"])
-        line = rows.line(values, request.user)
+    for line in rows.lines(list(rows.select(mine)), request.user):
+        present.add(line.id)
         if line.digest != seen[line.id]:
             changed[line.id] = {"html": line.html, "digest": line.digest}
     counts = filters.counts(wanted, request.user)

@@ -9,16 +9,14 @@ from django.shortcuts import render
 from django.views.decorators.http import require_POST
 
 from apps.dashboard import form
-from apps.dashboard.form import Form
+from apps.dashboard.form import OWN, Form
 from apps.dashboard.gate import needs
-from apps.operations import services
+from apps.operations import outlook, services
 from apps.operations.models import Operation
 from trainops.engines.errors import ConfigError
 from trainops.engines.recipes import recipes
 from trainops.errors import Refusal
 from trainops.http.roles import Role
-
-OWN = ("name", "tags", "priority")
 
 
 @needs(Role.OPERATOR)
@@ -64,6 +62,7 @@ def _submit(request: HttpRequest) -> HttpResponse:
             name=own["name"],
             tags=own["tags"].split(","),
             priority=_priority(own["priority"]),
+            queue=own["queue"].strip(),
             idempotency_key=request.POST.get("once", "")[:64],
         )
     except ConfigError as error:
@@ -84,15 +83,21 @@ def _show(
         "own": own,
         "own_errors": {name: (filled.errors or {}).get(name, "") for name in OWN},
         "recipes": recipes().values(),
+        "labels": sorted({label for worker in outlook.workers() for label in worker.labels}),
         "num_errors": len(filled.errors or {}),
-        "once": request.POST.get("once") or secrets.token_hex(16),
+        "once": secrets.token_hex(16),  # what was posted was refused, and is not what comes next
     }
     return render(request, "dashboard/new/page.html", context, status=status)
 
 
 def _of(source: Operation) -> dict[str, Any]:
     tags = source.tags.values_list("name", flat=True)
-    return {"name": source.name, "tags": ", ".join(tags), "priority": source.priority or ""}
+    return {
+        "name": source.name,
+        "tags": ", ".join(tags),
+        "priority": source.priority or "",
+        "queue": source.queue,
+    }
 
 
 def _priority(text: str) -> int:

@@ -11,7 +11,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from unfold.enums import ActionVariant
 
-from apps.operations import access, services
+from apps.operations import access, outlook, services
 from apps.operations.access import Action
 from apps.operations.admin.records import AttemptInline, EventInline
 from apps.operations.lifecycle import State
@@ -72,7 +72,16 @@ class OperationAdmin(LooksOnlyAdmin):
     inlines = (AttemptInline, EventInline)
     actions_detail = ("cancel", "resume", "kill", "remove")
     fieldsets = (
-        (None, {"fields": (("name", "kind", "recipe"), ("shown_state", "reason"), "progress")}),
+        (
+            None,
+            {
+                "fields": (
+                    ("name", "kind", "recipe"),
+                    ("shown_state", "reason"),
+                    ("progress", "waits_for"),
+                )
+            },
+        ),
         (
             "Progress",
             {"fields": (("step", "total_steps", "unit"), ("place", "steps_per_second"), "metrics")},
@@ -81,10 +90,19 @@ class OperationAdmin(LooksOnlyAdmin):
             "Who and when",
             {
                 "fields": (
-                    ("owner", "priority", "queue"),
+                    ("owner", "priority"),
                     ("created_at", "queued_at"),
                     ("started_at", "finished_at"),
                     ("stop_requested", "stop_requested_by", "stop_requested_at"),
+                )
+            },
+        ),
+        (
+            "Placement",
+            {
+                "fields": (
+                    ("queue", "device"),
+                    ("gpu_memory_bytes", "memory_bytes", "checkpoint_bytes"),
                 )
             },
         ),
@@ -116,6 +134,11 @@ class OperationAdmin(LooksOnlyAdmin):
             f"{operation.percent:.1f}",
             f"{operation.percent:.0f} %",
         )
+
+    @column(description="Waits for")
+    def waits_for(self, operation: Operation) -> str:
+        wait = outlook.of_operation(operation)
+        return wait.message if wait else "-"
 
     @button(
         "Cancel",

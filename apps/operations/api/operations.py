@@ -15,7 +15,7 @@ from rest_framework.views import APIView
 from apps.checkpoints.models import Checkpoint
 from apps.operations import access, services
 from apps.operations.access import Action
-from apps.operations.errors import NotAllowed, OperationNotFound
+from apps.operations.errors import OperationNotFound
 from apps.operations.filters import OperationQuery, narrowed
 from apps.operations.lifecycle import State
 from apps.operations.models import Operation
@@ -71,12 +71,6 @@ class OperationsView(APIView):
         wanted = body_of(request, SubmissionSerializer)
         key = _idempotency_key(request)
         operation = services.submit(**wanted, owner=person(request), idempotency_key=key)
-        if key and (operation.kind, operation.config_given) != (wanted["kind"], wanted["config"]):
-            raise NotAllowed(
-                "IDEMPOTENCY_KEY_REUSED",
-                f"This Idempotency-Key was used for {operation.pk}, which asks for something else.",
-                operation_id=operation.pk,
-            )
         address = reverse("api-operation", args=[operation.pk])
         return _answer(operation.pk, request, status=202, headers={"Location": address})
 

@@ -1,0 +1,131 @@
+"""What is remembered of an operation's attempts: their runs, events, points and printed lines."""
+
+from django.db import models
+
+from apps.operations.lifecycle import Reason
+from trainops.clock import DatabaseNow
+
+
+class Attempt(models.Model):
+    """One run of an operation on one worker."""
+
+    class Outcome(models.TextChoices):
+        RUNNING = "running"
+        COMPLETED = "completed"
+        CANCELLED = "cancelled"
+        FAILED = "failed"
+        PREEMPTED = "preempted"
+        LOST = "lost"
+
+    operation = models.ForeignKey("operations.Operation", models.CASCADE, related_name="attempts")
+    number = models.PositiveIntegerField()
+    worker_id = models.CharField(max_length=120)
+    host = models.CharField(max_length=120, blank=True)
+    pid = models.PositiveIntegerField(null=True, blank=True)
+    device = models.CharField(max_length=64, blank=True)
+    started_at = models.DateTimeField(db_default=DatabaseNow())
+    ended_at = models.DateTimeField(null=True, blank=True)
+    outcome = models.CharField(max_length=10, choices=Outcome.choices, default=Outcome.RUNNING)
+    reason = models.CharField(max_length=24, choices=Reason.choices, blank=True)
+    note = models.TextField(blank=True)
+    from_step = models.PositiveBigIntegerField(null=True, blank=True)
+    to_step = models.PositiveBigIntegerField(default=0)
+    receipt = models.JSONField(null=True, blank=True, help_text="What the resume restored.")
+    timings = models.JSONField(default=dict, blank=True, help_text="Seconds to the first step.")
+
+    class Meta:
+        ordering = ["-number"]
+        constraints = [
+            models.UniqueConstraint(fields=["operation", "number"], name="one_attempt_per_number")
+        ]
+        indexes = [models.Index(fields=["ended_at"], name="attempts_of_late")]
+
+    def __str__(self) -> str:
+        return f"{self.operation_id} attempt {self.number}"
+
+    @classmethod
+    def seconds_spent(cls, operation_id: str) -> float:
+        """Return how long the operation's ended attempts took together.
+
+        Counted from the newest one that its time limit ended: who resumes it from there grants it
+        the time once more.
+        """
+        ended = cls.objects.filter(operation_id=operation_id, ended_at__isnull=False)
+        total = 0.0
+        for started_at, ended_at, reason in ended.values_list("started_at", "ended_at", "reason"):
+            if reason == Reason.TIME_LIMIT:
+                break
+            total += (ended_at - started_at).total_seconds()
+        return total
+
+
+class Event(models.Model):
+    """One thing that happened to an operation: what, when, by whom, why. Never changed."""
+
+    operation = models.ForeignKey("operations.Operation", models.CASCADE, related_name="events")
+    at = models.DateTimeField(db_default=DatabaseNow())
+    what = models.CharField(max_length=32)
+    actor = models.CharField(max_length=150, help_text="A person, a worker, beat.")
+    note = models.TextField(blank=True)
+    from_state = models.CharField(max_length=10, blank=True)
+    attempt = models.PositiveIntegerField(default=0)
+
+    class Meta:
+        ordering = ["-id"]
+
+    def __str__(self) -> str:
+        return f"{self.what} by {self.actor}"
+
+
+class MetricPoint(models.Model):
+    """One value of one metric at one step, as one attempt measured it.
+
+    A resume from step N retires the points of older attempts after N: they stay, drawn dashed.
+    """
+
+    # Without an index of its own: the one below serves it, and what came since, too.
+    operation = models.ForeignKey(
+        "operations.Operation", models.CASCADE, related_name="points", db_index=False
+    )
+    attempt = models.PositiveIntegerField()
+    name = models.CharField(max_length=64)
+    step = models.PositiveBigIntegerField()
+    value = models.FloatField(null=True, help_text="Null where it is not finite.")
+    not_finite = models.CharField(max_length=4, blank=True, help_text="nan, inf or -inf")
+    at = models.DateTimeField()
+    retired_by = models.PositiveIntegerField(null=True, blank=True)
+
+    class Meta:
+        ordering = ["step", "attempt"]
+        indexes = [models.Index(fields=["operation", "id"], name="points_since")]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["operation", "name", "step", "attempt"], name="one_point_per_step"
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.name}@{self.step}"
+
+    @classmethod
+    def retire(cls, operation_id: str, *, by: int, after_step: int) -> int:
+        """Retire what older attempts measured after the step that attempt `by` starts from."""
+        return cls.objects.filter(
+            operation_id=operation_id, attempt__lt=by, step__gt=after_step, retired_by=None
+        ).update(retired_by=by)
+
+
+class LogChunk(models.Model):
+    """Some lines that an attempt's process wrote, as they came."""
+
+    operation = models.ForeignKey("operations.Operation", models.CASCADE, related_name="log_chunks")
+    attempt = models.PositiveIntegerField()
+    at = models.DateTimeField(db_default=DatabaseNow())
+    text = models.TextField()
+
+    class Meta:
+        ordering = ["id"]
+        indexes = [models.Index(fields=["operation", "attempt", "id"], name="log_of_attempt")]
+
+    def __str__(self) -> str:
+        return f"{self.operation_id}/{self.attempt}"

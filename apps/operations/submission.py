@@ -1,0 +1,183 @@
+"""From what a person wants to a row: validated, written down once, and a worker woken."""
+
+import hashlib
+import json
+import secrets
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+from unicodedata import category
+
+from django.conf import settings
+from django.db import IntegrityError, transaction
+from django.utils import timezone
+
+from apps.datasets import services as datasets
+from apps.operations.dispatch import dispatch
+from apps.operations.errors import NotAllowed
+from apps.operations.models import DatasetUse, Operation, Tag
+from apps.operations.placement import need_of
+from trainops.engines.config import OperationConfig
+from trainops.engines.errors import ConfigError
+from trainops.engines.registry import ENGINES
+from trainops.serving import LABEL_RULE, is_label
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+
+MAX_TAGS, MAX_TAG_LENGTH, MAX_NAME_LENGTH = 20, 64, 120
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """All that was asked for; an Idempotency-Key stands for exactly this."""
+
+    kind: str
+    config: Mapping[str, Any]
+    name: str
+    tags: Sequence[str]
+    priority: int
+    queue: str
+
+    @property
+    def hash(self) -> str:
+        return canonical_hash(asdict(self))
+
+
+def submit(
+    *,
+    kind: str,
+    config: Mapping[str, Any],
+    owner: "User | None",
+    name: str = "",
+    tags: Iterable[str] = (),
+    priority: int = 0,
+    queue: str = "",
+    idempotency_key: str = "",
+) -> Operation:
+    """Validate and write down what a person wants; a worker is woken once it is committed.
+
+    The same owner's same `idempotency_key` returns the first operation again.
+
+    Raises:
+        ConfigError: unknown kind, recipe or parameter, wrong types, values out of range.
+        NotAllowed: the key was used for something else.
+    """
+    label = _clean_label(queue)
+    wanted = Wanted(kind, config, _clean_name(name), _clean_tags(tags), priority, label)
+    if first := _submitted_before(wanted, owner, idempotency_key):
+        return first
+    if kind not in ENGINES:
+        raise ConfigError({"kind": f"{kind!r} is not a kind; there are: {', '.join(ENGINES)}"})
+    parsed = ENGINES[kind].parse_config(_with_house_defaults(kind, config))
+    try:
+        with transaction.atomic():
+            operation = _write(wanted, parsed, owner, idempotency_key)
+            transaction.on_commit(partial(dispatch, operation.pk, kind, label))
+    except IntegrityError:
+        if first := _submitted_before(wanted, owner, idempotency_key):
+            return first  # the same request, a moment earlier
+        raise
+    return Operation.objects.select_related("owner").get(pk=operation.pk)
+
+
+def _submitted_before(wanted: Wanted, owner: "User | None", key: str) -> Operation | None:
+    if not key:
+        return None
+    first = Operation.objects.filter(owner=owner, idempotency_key=key).first()
+    if first is not None and first.request_hash not in ("", wanted.hash):
+        raise NotAllowed(
+            "IDEMPOTENCY_KEY_REUSED",
+            f"This Idempotency-Key was used for {first.pk}, which asks for something else.",
+            operation_id=first.pk,
+        )
+    return first
+
+
+def _write(wanted: Wanted, parsed: OperationConfig, owner: "User | None", key: str) -> Operation:
+    engine = ENGINES[wanted.kind]
+    dataset_ids = engine.dataset_ids(parsed)
+    _check_datasets(dataset_ids, parsed)
+    config = parsed.model_dump(mode="json")
+    recipe = config.get("recipe", "")
+    need = need_of(parsed)
+    operation = Operation.objects.create(
+        id=new_id(wanted.kind),
+        kind=wanted.kind,
+        recipe=recipe,
+        name=wanted.name or f"{recipe or wanted.kind} {timezone.now():%b %d %H:%M}",
+        owner=owner,
+        config_given=wanted.config,
+        config=config,
+        config_hash=canonical_hash(config),
+        priority=wanted.priority,
+        queue=wanted.queue,
+        device=need.device,
+        gpu_memory_bytes=need.gpu_memory_bytes,
+        memory_bytes=need.memory_bytes,
+        idempotency_key=key,
+        request_hash=wanted.hash if key else "",
+        unit=engine.unit,
+    )
+    Tag.objects.bulk_create(Tag(operation=operation, name=tag) for tag in wanted.tags)
+    DatasetUse.objects.bulk_create(
+        DatasetUse(operation=operation, dataset_id=each) for each in dataset_ids
+    )
+    operation.record("SUBMITTED", actor=owner.get_username() if owner else "system")
+    return operation
+
+
+def new_id(kind: str) -> str:
+    """Return e.g. op_training_20241213_143022_abc123: sortable, and safe in paths and URLs."""
+    return f"op_{kind}_{timezone.now():%Y%m%d_%H%M%S}_{secrets.token_hex(3)}"
+
+
+def canonical_hash(asked: Mapping[str, Any]) -> str:
+    """Return the SHA-256 of the canonical JSON: sorted keys, no spaces."""
+    canonical = json.dumps(asked, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+def _with_house_defaults(kind: str, config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Fill in how often this installation saves, where the person did not say."""
+    given = config.get("checkpoint", {})
+    if not isinstance(given, Mapping):
+        return config  # the config's own validation says what is wrong
+    limits = settings.THRESHOLDS
+    house: dict[str, Any] = {"every_seconds": limits.checkpoint_time_interval_seconds}
+    if kind == "training":
+        house["every_epochs"] = limits.training_epoch_interval
+    return {**config, "checkpoint": {**house, **given}}
+
+
+def _check_datasets(dataset_ids: Sequence[str], config: OperationConfig) -> None:
+    """Refuse what names datasets that are not there, or that do not fit."""
+    if absent := datasets.missing(dataset_ids):
+        raise ConfigError(
+            {"parameters.dataset": f"there is no dataset {', '.join(absent)}; upload it first"}
+        )
+    if problems := config.check_columns(datasets.columns_of(dataset_ids)):
+        raise ConfigError(problems)
+
+
+def _clean_name(name: str) -> str:
+    if len(name) > MAX_NAME_LENGTH:
+        raise ConfigError({"name": f"has {len(name)} characters; at most {MAX_NAME_LENGTH}"})
+    if odd := {character for character in name if category(character) in ("Cc", "Cf", "Cs")}:
+        shown = ", ".join(sorted(f"U+{ord(each):04X}" for each in odd))
+        raise ConfigError({"name": f"holds characters that nobody sees ({shown}); leave them out"})
+    return name.strip()
+
+
+def _clean_tags(tags: Iterable[str]) -> list[str]:
+    cleaned = sorted({_clean_name(tag) for tag in tags if tag.strip()})
+    if len(cleaned) > MAX_TAGS or any(len(tag) > MAX_TAG_LENGTH for tag in cleaned):
+        raise ConfigError({"tags": f"at most {MAX_TAGS} tags of {MAX_TAG_LENGTH} characters each"})
+    return cleaned
+
+
+def _clean_label(label: str) -> str:
+    if not is_label(label):
+        raise ConfigError({"queue": f"got {label[:80]!r}; {LABEL_RULE}"})
+    return label

@@ -1,0 +1,46 @@
+"""The registry's workers as the placement of operations looks at them."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from apps.operations.placement import Device, ServingWorker
+from apps.workers.models import Worker
+
+UNREACHABLE = Worker.Status.TEMPORARILY_UNAVAILABLE
+
+
+def serving_workers() -> list[ServingWorker]:
+    """Return every worker that is not gone for good, with all it said of itself."""
+    known: Any = Worker.objects.with_status()
+    rows = known.exclude(status=Worker.Status.GONE)
+    return [
+        ServingWorker(
+            worker_id=row.worker_id,
+            kinds=tuple(row.kinds),
+            labels=tuple(row.labels),
+            slots=row.slots,
+            num_running=row.num_running,
+            is_reachable=row.status != UNREACHABLE,
+            is_draining=row.is_draining,
+            gpus=tuple(_gpus(row.capabilities)),
+            memory_bytes=_whole(row.capabilities.get("ram_bytes")),
+            disk_bytes=row.storage_free_bytes,
+        )
+        for row in rows.order_by("worker_id")
+    ]
+
+
+def tell_free_disk(*, worker_id: str, free_bytes: int) -> None:
+    Worker.objects.filter(pk=worker_id).update(storage_free_bytes=free_bytes)
+
+
+def _gpus(capabilities: Mapping[str, Any]) -> Iterator[Device]:
+    """Yield a worker's GPUs; workers of others write what they like."""
+    told = capabilities.get("gpus")
+    for gpu in told if isinstance(told, list) else ():
+        if isinstance(gpu, Mapping):
+            yield Device(str(gpu.get("id", "")), _whole(gpu.get("memory_bytes")) or 0)
+
+
+def _whole(value: Any) -> int | None:
+    return value if isinstance(value, int) else None

@@ -1,0 +1,136 @@
+"""Cancel and kill, in whatever the operation is doing: bounded, and it says what was saved."""
+
+import time
+
+import pytest
+from django.db import transaction
+
+from apps.checkpoints.models import Checkpoint
+from apps.operations import services, sweeps
+from apps.operations.models import Operation, seconds_from_now
+from tests.operations import rows
+from tests.operations.attempts import (
+    Running,
+    killed_after_its_first_checkpoint,
+    run,
+    submit,
+)
+from tests.waiting import wait_until
+
+pytestmark = [pytest.mark.faults, pytest.mark.django_db(transaction=True), pytest.mark.database]
+PROMPT_SECONDS = 2.0  # of the house itself, beside what the operation is busy with
+
+
+def note(operation):
+    return operation.events.first().note
+
+
+def stop(running, how):
+    """What the house's thread does when it has read the wish."""
+    running.held.stop = how
+
+
+def test_what_waits_is_cancelled_at_once(person):
+    operation = submit()
+    services.cancel(operation_id=operation.pk, actor=person)
+    operation = services.get(operation.pk)
+    assert (operation.state, note(operation)) == ("CANCELLED", "it was waiting")
+
+
+@pytest.mark.parametrize("how", [services.cancel, services.kill])
+def test_what_pauses_before_a_restart_is_stopped_at_once_and_keeps_its_checkpoint(
+    house, person, how
+):
+    operation = killed_after_its_first_checkpoint(house, every_steps=5)
+    assert (operation.state, operation.not_before is None) == ("RESUMING", False)
+    how(operation_id=operation.pk, actor=person)
+    assert services.get(operation.pk).state == "CANCELLED"
+    resumed = services.resume(operation_id=operation.pk, actor=person)
+    assert resumed.checkpoint.step == 5
+
+
+def test_a_cancel_while_it_starts_is_obeyed_before_the_first_step(house):
+    running = Running(house, submit(build_seconds=0.7, epochs=1000, step_seconds=0.01))
+    stop(running.until_started(), Operation.Stop.CANCEL)
+    operation = running.ended()
+    assert (operation.state, operation.step) == ("CANCELLED", 0)
+    saved = Checkpoint.objects.get()
+    assert (saved.type, saved.step) == ("cancellation", 0)
+    assert str(saved) in note(operation)
+
+
+def test_a_kill_while_it_starts_does_not_wait_for_it(house):
+    running = Running(house, submit(build_seconds=60))
+    began = time.monotonic()
+    stop(running.until_started(), Operation.Stop.KILL)
+    operation = running.ended()
+    assert (operation.state, operation.reason) == ("CANCELLED", "KILLED_BY_PERSON")
+    assert "nothing was saved" in note(operation)
+    assert time.monotonic() - began < 20  # the nursery's first child may take its time
+
+
+def test_a_cancel_of_a_start_that_hangs_is_bounded(house):
+    limits = {"cancel_timeout_seconds": 0.5}
+    running = Running(house, submit(build_seconds=60, limits=limits))
+    stop(running.until_started(), Operation.Stop.CANCEL)
+    operation = running.ended()
+    assert (operation.state, operation.reason) == ("CANCELLED", "CANCEL_TIMEOUT")
+    assert "nothing was saved" in note(operation)
+
+
+def test_a_cancel_in_validation_waits_for_its_end_and_loses_nothing(house):
+    checkpoint = {"every_steps": 1000}
+    running = Running(
+        house, submit(epochs=100, validation_seconds=0.4, step_seconds=0.1, checkpoint=checkpoint)
+    )
+    running.until_step(3)  # of 4 in an epoch: what comes next is the validation
+    stop(running, Operation.Stop.CANCEL)
+    operation = running.ended()
+    assert operation.state == "CANCELLED"
+    saved = Checkpoint.objects.get()
+    assert (saved.type, saved.step) == ("cancellation", operation.step)
+
+
+def test_a_cancel_while_it_saves_leaves_one_whole_newest_checkpoint(house, person):
+    """The commit waits for somebody else's lock on the row; the cancel comes meanwhile."""
+    whole = run(house, submit(epochs=30))
+    operation = submit(epochs=30, step_seconds=0.02, checkpoint={"every_steps": 10})
+    running = Running(house, operation).until_step(5)
+    with transaction.atomic():
+        Operation.objects.select_for_update().filter(pk=operation.pk).update(name="locked")
+        directory = wait_until(
+            lambda: list(rows.checkpoint_directory(operation).glob("*-periodic/manifest.json"))
+        )
+        stop(running, Operation.Stop.CANCEL)
+        assert directory
+        assert running.thread.is_alive()
+    operation = running.ended()
+    assert operation.state == "CANCELLED"
+    newest = Checkpoint.objects.filter(operation=operation).newest_first().first()
+    assert (newest.type, newest.step) == ("cancellation", operation.step)
+
+    services.resume(operation_id=operation.pk, actor=person)
+    done = run(house, operation)
+    assert done.result == whole.result
+
+
+def test_a_cancel_of_what_a_dead_worker_ran_is_carried_out_by_the_sweep(person):
+    operation = rows.claimed()
+    services.cancel(operation_id=operation.pk, actor=person)
+    operation.row.update(lease_expires_at=seconds_from_now(-1))
+    assert sweeps.recover_lost(actor="beat") == 1
+    operation = services.get(operation.pk)
+    assert (operation.state, operation.reason) == ("CANCELLED", "CANCELLED_BY_PERSON")
+    assert "asked to stop" in note(operation)
+
+
+def test_a_kill_after_a_cancel_does_not_wait_any_longer(house, person):
+    running = Running(house, submit("hang", at=3)).until_step(2)
+    services.cancel(operation_id=running.operation.pk, actor=person)
+    stop(running, Operation.Stop.CANCEL)
+    services.kill(operation_id=running.operation.pk, actor=person)
+    began = time.monotonic()
+    stop(running, Operation.Stop.KILL)
+    operation = running.ended()
+    assert (operation.state, operation.reason) == ("CANCELLED", "KILLED_BY_PERSON")
+    assert time.monotonic() - began < PROMPT_SECONDS

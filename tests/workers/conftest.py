@@ -1,0 +1,81 @@
+"""A worker that is not Celery's: it knows an address, a token and HTTP, and nothing of Python."""
+
+import http.client
+import json
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from django.contrib.auth.models import User
+
+from apps.operations import services, sweeps
+from tests.operations.rows import forget_lease
+from trainops.http import closing
+from trainops.http.models import Token, TokenScope
+
+
+class ForeignWorker:
+    def __init__(self, url: str, secret: str, worker_id: str = "gpu-box") -> None:
+        self.netloc, self.secret, self.worker_id = urlsplit(url).netloc, secret, worker_id
+
+    def register(self, **more: Any) -> Any:
+        """Register as SPEC 4.2 has it, with whatever else there is to tell."""
+        return self.data("POST", "register", {
+            "worker_id": self.worker_id,
+            "worker_type": "custom",
+            "endpoint_url": "http://gpu-box:9000/",
+            "capabilities": {"gpu": True, "gpu_type": "A100"},
+            "current_operation_id": None,
+        } | more)  # fmt: skip
+
+    def tell(self, door: str, **report: Any) -> Any:
+        """Tell at one of the doors that take reports: register, heartbeat or sync."""
+        if door == "register":
+            return self.register(**report)
+        return self.data("POST", f"{self.worker_id}/{door}", {"running": []} | report)
+
+    def data(self, method: str, path: str, body: Any = None) -> Any:
+        status, _, answer = self.ask(method, path, body)
+        assert (status, answer["success"]) == (200, True), answer
+        return answer["data"]
+
+    def refused(self, status: int, code: str, method: str, path: str, body: Any = None) -> Any:
+        got, headers, answer = self.ask(method, path, body)
+        assert (got, answer["success"], answer["error"]["code"]) == (status, False, code), answer
+        return headers, answer["error"]
+
+    def ask(self, method: str, path: str, body: Any = None) -> tuple[int, Any, Any]:
+        connection = http.client.HTTPConnection(self.netloc, timeout=20)
+        headers = {"Authorization": f"Bearer {self.secret}", "Content-Type": "application/json"}
+        try:
+            connection.request(
+                method, f"/api/v1/workers/{path}", body and json.dumps(body), headers
+            )
+            response = connection.getresponse()
+            return response.status, response.headers, json.loads(response.read())
+        finally:
+            connection.close()
+
+
+@pytest.fixture
+def worker(live_server):
+    admin = User.objects.create_superuser("ada")
+    _, secret = Token.objects.create(admin, scope=TokenScope.WORKER)
+    return ForeignWorker(live_server.url, secret)
+
+
+@pytest.fixture
+def is_closing(monkeypatch):
+    """Say that the server was told to stop; the memory that says so is this test's own."""
+    monkeypatch.setattr(closing, "_said", bytearray(1))
+    closing.announce()
+
+
+def give_up(operation, policy="never"):
+    """What the orphan detector does after the lease has run out."""
+    forget_lease(operation)
+    operation.row.update(
+        config=operation.config | {"restart": {"policy": policy, "max_restarts": 3}}
+    )
+    assert sweeps.recover_lost(actor="beat") == 1
+    return services.get(operation.pk)

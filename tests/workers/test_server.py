@@ -1,0 +1,184 @@
+"""The registry behind the real web server: going away, and while its database is away."""
+
+import http.client
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+
+import httpx
+import psutil
+import psycopg
+import pytest
+from drf_spectacular.generators import SchemaGenerator
+from psycopg import sql
+
+from tests.journey.stack import ROOT, running
+from tests.waiting import wait_until
+from trainops.launch.servers import postgres_server
+
+pytestmark = [pytest.mark.journey, pytest.mark.slow]
+REGISTRATION = {"worker_id": "gpu-box", "worker_type": "custom"}
+
+
+def register(client):
+    """Try to register; return the answer, or None where nobody listens any more."""
+    try:
+        return client.post("workers/register", json=REGISTRATION)
+    except httpx.TransportError:
+        return None
+
+
+def require_sent_away(response):
+    assert (response.status_code, response.headers["Retry-After"]) == (503, "10")
+    body = response.json()
+    assert (body["success"], body["error"]["code"]) == (False, "SHUTTING_DOWN")
+
+
+def test_workers_are_sent_away_while_others_stop_first(tmp_path):
+    """`up` stops the workers before the web server, and a step of this operation takes a while."""
+    with running(tmp_path / "var") as stack:
+        slow = {"recipe": "scripted", "parameters": {"step_seconds": 2.0}, "epochs": 50}
+        stack.wait_step(stack.submit(**slow), 1)
+        assert register(stack.client).status_code == 200
+        stack.process.send_signal(signal.SIGTERM)
+        wait_until(lambda: register(stack.client).status_code == 503, 5)
+        answers, is_served = [], []
+        while (response := register(stack.client)) is not None:
+            answers.append(response)
+            try:
+                is_served.append(stack.client.get("health").is_success)
+            except httpx.TransportError:
+                break
+        for response in answers:
+            require_sent_away(response)
+        assert len(answers) > 3 and all(is_served)
+        up = psutil.Process(stack.process.pid)
+        wait_until(lambda: up.status() == psutil.STATUS_ZOMBIE, 60)
+    assert stack.process.returncode == 0
+
+
+@contextmanager
+def web_server(tmp_path):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "trainops.web", "--port", str(port)]
+    env = os.environ | {"TRAINOPS_DATA_DIR": str(tmp_path)}
+    process = subprocess.Popen(command, cwd=ROOT, env=env)
+    client = httpx.Client(base_url=f"http://127.0.0.1:{port}/api/v1/")
+    try:
+        wait_until(lambda: answers(client))
+        yield process, client, port
+    finally:
+        client.close()
+        process.kill()
+        process.wait()
+
+
+def answers(client):
+    try:
+        return client.get("health").is_success
+    except httpx.TransportError:
+        return False
+
+
+def test_alone_it_says_goodbye_before_its_port_is_closed(tmp_path):
+    with web_server(tmp_path) as (process, client, _):
+        kept = httpx.Client(base_url=client.base_url)  # a connection from before
+        kept.get("health")
+        process.terminate()
+        began = time.monotonic()
+        wait_until(lambda: register(client).status_code == 503, 1)
+        require_sent_away(register(kept))
+        kept.close()
+        assert process.wait(10) == 0
+        assert 1.5 < time.monotonic() - began < 6
+
+
+def test_told_twice_it_closes_at_once_and_finishes_what_it_answers(tmp_path):
+    with web_server(tmp_path) as (process, client, port):
+        asking = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+        asking.putrequest("POST", "/api/v1/tokens")
+        asking.putheader("Content-Length", "2")
+        asking.putheader("Content-Type", "application/json")
+        asking.endheaders(b"{")  # half of it
+        process.send_signal(signal.SIGUSR1)
+        wait_until(lambda: register(client).status_code == 503, 1)
+        process.terminate()
+        wait_until(lambda: register(client) is None, 1)
+        asking.send(b"}")
+        assert asking.getresponse().status < 500
+        asking.close()
+        assert process.wait(10) == 0
+
+
+def test_a_body_in_chunks_is_refused_and_never_taken_for_an_empty_one(tmp_path):
+    with web_server(tmp_path) as (_, client, _):
+        response = client.post("tokens", content=iter([b'{"name": ', b'"x"}']))
+        assert (response.status_code, response.json()["error"]["code"]) == (411, "LENGTH_REQUIRED")
+
+
+@contextmanager
+def nobody_let_in(url):
+    """While this lasts, the database refuses everybody and has thrown out who was there."""
+    server, _, name = url.rpartition("/")
+
+    def allow(yes):
+        with psycopg.connect(f"{server}/postgres", autocommit=True) as connection:
+            let_in = sql.SQL("ALTER DATABASE {} ALLOW_CONNECTIONS {}")
+            connection.execute(let_in.format(sql.Identifier(name), sql.Literal(yes)))
+            threw_out = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s"
+            connection.execute(threw_out, [name])
+
+    allow(False)
+    try:
+        yield
+    finally:
+        allow(True)
+
+
+def requests_of_every_kind():
+    """Yield the method and address of everything that the API describes."""
+    for path, methods in SchemaGenerator().get_schema(public=True)["paths"].items():
+        for method in methods.keys() & {"get", "post", "delete"}:
+            address = path.removeprefix("/api/v1/")
+            for part in ("operation_id", "checkpoint_id", "dataset_id", "token_id", "name"):
+                address = address.replace(f"{{{part}}}", "x")
+            yield method.upper(), address.replace("{worker_id}", "gpu-box")
+
+
+def test_while_the_database_is_away_every_address_says_so_and_afterwards_all_is_well(tmp_path):
+    with postgres_server() as url, running(tmp_path / "var", TRAINOPS_DATABASE_URL=url) as stack:
+        assert register(stack.client).status_code == 200
+        needs_none = {"health", "ready"}
+        with nobody_let_in(url):
+            for method, address in requests_of_every_kind():
+                response = stack.client.request(method, address)
+                body = response.json()
+                if address in needs_none:
+                    continue
+                assert response.status_code == 503, (method, address, body)
+                assert response.headers["Retry-After"] == "5"
+                assert body["error"]["code"] == "SERVICE_UNAVAILABLE", body
+            page = httpx.get(f"{stack.url}/", cookies={"sessionid": "x" * 32})
+            assert (page.status_code, page.headers["Retry-After"]) == (503, "5")
+            assert "The database does not answer" in page.text
+            ready = stack.client.get("ready")
+            assert ready.json()["error"]["details"]["parts"]["database"].startswith("Operational")
+        assert register(stack.client).status_code == 200
+        wait_until(lambda: stack.get("workers")[0]["status"] != "GONE")
+        log = (stack.data_dir / "log" / "web.log").read_text()
+        assert "The database did not answer /api/v1/operations" in log
+        assert "Traceback" not in log
+
+        def told():
+            rows = [each for each in stack.get("workers") if each["worker_type"] == "celery"]
+            return rows and "OperationalError" in rows[0]["last_error"]
+
+        wait_until(told)
+        done = stack.submit(recipe="scripted", epochs=1)
+        stack.wait(done, "COMPLETED")

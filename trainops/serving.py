@@ -1,0 +1,65 @@
+"""What a worker that is started here serves: kinds, labels, slots. Read once, at start.
+
+A label is a word for what is special about a machine (`a100`, `big-memory`); an operation asks for
+one by its `queue`.
+"""
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+from trainops.engines.registry import ENGINES
+
+LABEL_PATTERN = r"^[A-Za-z0-9_.-]{0,64}\Z"  # empty: none
+LABEL_RULE = "at most 64 letters, digits, '_', '.' and '-' are allowed"
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    kinds: tuple[str, ...]
+    labels: tuple[str, ...]  # besides these: whoever asks for none
+    slots: int
+
+
+def read(environment: Mapping[str, str] = os.environ) -> Serving:
+    """Return what TRAINOPS_WORKER_KINDS, _QUEUES and _SLOTS say.
+
+    Raises:
+        ValueError: for every variable that is wrong, what it is and what it must be.
+    """
+    kinds = _words(environment.get("TRAINOPS_WORKER_KINDS", ""))
+    labels = _words(environment.get("TRAINOPS_WORKER_QUEUES", ""))
+    slots = environment.get("TRAINOPS_WORKER_SLOTS") or "1"
+    if problems := [*_problems_of_kinds(kinds), *_problems_of_labels(labels), *_problem_of(slots)]:
+        raise ValueError("; ".join(problems))
+    return Serving(kinds or tuple(ENGINES), labels, int(slots))
+
+
+def is_label(text: str) -> bool:
+    return re.match(LABEL_PATTERN, text) is not None
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(word.strip() for word in text.split(",") if word.strip()))
+
+
+def _problems_of_kinds(kinds: Iterable[str]) -> Iterator[str]:
+    for kind in kinds:
+        if kind not in ENGINES:
+            near = get_close_matches(kind, ENGINES, n=1)
+            hint = f" (did you mean {near[0]}?)" if near else ""
+            allowed = ", ".join(ENGINES)
+            yield f"TRAINOPS_WORKER_KINDS holds {kind!r}{hint}; there are the kinds {allowed}"
+
+
+def _problems_of_labels(labels: Iterable[str]) -> Iterator[str]:
+    for label in labels:
+        if not is_label(label):
+            yield f"TRAINOPS_WORKER_QUEUES holds {label!r}; {LABEL_RULE}"
+
+
+def _problem_of(slots: str) -> Iterator[str]:
+    if not (slots.isascii() and slots.isdigit() and 1 <= int(slots) <= 1024):
+        yield f"TRAINOPS_WORKER_SLOTS is {slots!r}; it must be a whole number from 1 to 1024"
