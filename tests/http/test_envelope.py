@@ -72,6 +72,30 @@ def test_a_bug_gives_a_reference_that_the_log_has_and_no_more(client, caplog):
     assert "division" not in json.dumps(error)
 
 
+@pytest.mark.parametrize("path", ["/api/v1/fail/database", "/page/database", "/page/session"])
+def test_a_database_that_is_away_is_said_once_and_passes(client, caplog, path):
+    response = client.get(path)
+    assert (response.status_code, response["Retry-After"]) == (503, "5")
+    if path.startswith("/api/"):
+        assert failure(response, 503, "SERVICE_UNAVAILABLE")["details"] == {"part": "database"}
+    else:
+        assert b"The database does not answer" in response.content
+    (record,) = [each for each in caplog.records if each.levelname == "ERROR"]
+    told = f"The database did not answer {path}: server closed the connection"
+    assert (record.getMessage(), record.exc_info) == (told, None)
+
+
+def test_a_body_without_a_length_is_refused_and_never_taken_for_an_empty_one(client):
+    response = client.generic("POST", "/api/v1/echo", headers={"transfer-encoding": "chunked"})
+    failure(response, 411, "LENGTH_REQUIRED")
+
+
+def test_a_refusal_that_passes_says_when(client):
+    response = client.get("/api/v1/fail/later")
+    failure(response, 503, "LATER")
+    assert response["Retry-After"] == "9"
+
+
 def test_a_plain_django_view_is_no_exception(client):
     failure(client.get("/api/v1/plain"), 500, "INTERNAL_ERROR")
 

@@ -15,6 +15,7 @@ from trainops.errors import Refusal
 
 ERRORS = {
     "refusal": lambda: Refusal("NOPE", "No.", {"why": "because"}, status=409),
+    "later": lambda: Refusal("LATER", "Not now.", status=503, retry_after_seconds=9),
     "config": lambda: ConfigError({"lr": "-1 is not positive", "epochs": "0 is below 1"}),
     "django": lambda: DjangoValidationError({"name": ["too long"]}),
     "missing": lambda: Http404("gone"),
@@ -46,6 +47,17 @@ class EmptyView(APIView):
         return Response(status=204)
 
 
+def away(request):
+    raise ERRORS["database"]()
+
+
+def page_of_a_session(request):
+    """What the middleware does after the view fails: the session cannot be saved."""
+    request.session.save = lambda: away(request)
+    request.session["seen"] = True
+    return HttpResponse("a page")
+
+
 def plain(request):
     raise ZeroDivisionError
 
@@ -57,6 +69,8 @@ urlpatterns = [
     path("api/v1/plain", plain),
     path("page", lambda request: HttpResponse("a page")),
     path("page/bug", plain),
+    path("page/database", away),
+    path("page/session", page_of_a_session),
     path("api/", include("trainops.http.urls")),
 ]
 handler400 = "trainops.http.handlers.bad_request"

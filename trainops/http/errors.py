@@ -128,6 +128,6 @@ def _headers(error: Exception) -> dict[str, str]:
     headers = {}
     if challenge := getattr(error, "auth_header", None):
         headers["WWW-Authenticate"] = challenge
-    if wait := getattr(error, "wait", None):
+    if wait := getattr(error, "wait", None) or getattr(error, "retry_after_seconds", None):
         headers["Retry-After"] = str(int(wait))
     return headers

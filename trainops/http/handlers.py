@@ -4,12 +4,14 @@ Name them in the root urlconf: `handler404 = "trainops.http.handlers.not_found"`
 """
 
 import secrets
+import sys
 
+from django.db import InterfaceError, OperationalError
 from django.http import HttpRequest, HttpResponseBase
 from django.views import defaults
 
 from trainops.http.envelope import Failure, answer
-from trainops.http.middleware import internal_error, is_api
+from trainops.http.middleware import database_away, internal_error, is_api
 
 
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponseBase:
@@ -34,6 +36,9 @@ def not_found(request: HttpRequest, exception: Exception) -> HttpResponseBase:
 
 
 def server_error(request: HttpRequest) -> HttpResponseBase:
+    error = sys.exception()  # of middleware, where no other middleware sees it
+    if isinstance(error, OperationalError | InterfaceError):
+        return database_away(request, error)
     if is_api(request):
         return internal_error(secrets.token_hex(4))
     return defaults.server_error(request)

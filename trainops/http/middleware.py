@@ -14,13 +14,18 @@ from django.core.signals import got_request_exception
 from django.db import InterfaceError, OperationalError
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
+from django.template.loader import render_to_string
 
 from trainops.http.envelope import Failure, answer
 from trainops.http.errors import CODES
+from trainops.patience import at_most
 
 logger = logging.getLogger(__name__)
 PREFIX = "/api/"
+DATABASE_RETRY_SECONDS = 5
 KEPT_HEADERS = ("Allow", "Retry-After", "WWW-Authenticate")
+# Django would take such a body for an empty one, and do what was not asked.
+NO_LENGTH = "A body needs a Content-Length here; one sent in chunks is not read."
 
 
 def is_api(request: HttpRequest) -> bool:
@@ -32,22 +37,27 @@ class ApiEnvelopeMiddleware:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
-        if not is_api(request):
-            return self.get_response(request)
+        response = self._answer(request) if is_api(request) else self.get_response(request)
+        if response.status_code == HTTPStatus.SERVICE_UNAVAILABLE and "Retry-After" in response:
+            _keep_quiet(response)
+        return response
+
+    def _answer(self, request: HttpRequest) -> HttpResponseBase:
         if problem := _unusable(request):
             return answer(Failure("BAD_REQUEST", problem, {}), 400)
+        if "HTTP_TRANSFER_ENCODING" in request.META and "CONTENT_LENGTH" not in request.META:
+            return answer(Failure("LENGTH_REQUIRED", NO_LENGTH, {}), 411)
         response = self.get_response(request)
         if response.status_code < 400 or _is_json(response):
             return response
         return _replaced(request, response)
 
     def process_exception(self, request: HttpRequest, error: Exception) -> HttpResponse | None:
-        """Answer a bug in a view; also with DEBUG, where Django would send a page of HTML."""
+        """Answer what a view could not; also with DEBUG, where Django would send a page of HTML."""
+        if isinstance(error, OperationalError | InterfaceError):
+            return database_away(request, error)
         if not is_api(request):
             return None
-        if isinstance(error, OperationalError | InterfaceError):
-            logger.error("The database did not answer %s", request.path, exc_info=error)
-            return _database_away()
         reference = secrets.token_hex(4)
         logger.error("Bug %s at %s", reference, request.path, exc_info=error)
         got_request_exception.send(sender=self.__class__, request=request)
@@ -62,11 +72,23 @@ def internal_error(reference: str, error: Exception | None = None) -> HttpRespon
     return answer(Failure("INTERNAL_ERROR", message, details), 500)
 
 
-def _database_away() -> HttpResponse:
-    message = "The database did not answer. Nothing was changed; try again in a moment."
-    response = answer(Failure("SERVICE_UNAVAILABLE", message, {"part": "database"}), 503)
-    response["Retry-After"] = "5"
+def database_away(request: HttpRequest, error: BaseException) -> HttpResponse:
+    """Say that it passes: the cause is outside, and one line in the log is enough."""
+    logger.error("The database did not answer %s: %s", request.path, " ".join(str(error).split()))
+    if is_api(request):
+        message = "The database did not answer. Try again in a moment; look first whether a change "
+        message += "that you asked for was made."
+        response = answer(Failure("SERVICE_UNAVAILABLE", message, {"part": "database"}), 503)
+    else:
+        response = HttpResponse(render_to_string("503.html"), status=503)
+    response["Retry-After"] = str(DATABASE_RETRY_SECONDS)
+    _keep_quiet(response)
     return response
+
+
+def _keep_quiet(response: HttpResponseBase) -> None:
+    """It passes, and whoever found it out has said so: Django need not log it once more."""
+    response._has_been_logged = True  # type: ignore[attr-defined]
 
 
 def _unusable(request: HttpRequest) -> str | None:
@@ -103,3 +125,14 @@ def _explain(request: HttpRequest, status: HTTPStatus) -> str:
             return "The request could not be understood: check its host, headers and body."
         case _:
             return status.description or status.phrase
+
+
+class PatienceMiddleware:
+    """Bounds every question to a database that may be frozen: the answer is 503, not silence."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        with at_most(settings.THRESHOLDS.patience_seconds):
+            return self.get_response(request)
