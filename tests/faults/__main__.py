@@ -1,36 +1,50 @@
 """`python3 -m trainops chaos --seconds N --seed S`: a storm for as long as one likes."""
 
 import argparse
-import os
 import secrets
 import sys
-import tempfile
-from pathlib import Path
+import time
 
+from tests.faults.installations import one_machine, two_machines
 from tests.faults.storm import Storm
-from tests.journey.stack import running
 
 
 def main() -> int:
+    options = _parser().parse_args()
+    began = time.monotonic()
+    start = two_machines if options.postgres else one_machine
+    with start() as installation:
+        storm = Storm(installation, options.seed)
+        seconds = options.seconds if options.faults is None else 0
+        storm.run(seconds=seconds, num_faults=options.faults or 0)
+        _tell(storm, time.monotonic() - began)
+    return int(bool(storm.violations))
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python3 -m trainops chaos", description=__doc__)
     parser.add_argument("--seconds", type=float, default=120)
+    parser.add_argument("--faults", type=int, help="so many faults, however long it takes")
     parser.add_argument("--seed", type=int, default=secrets.randbelow(10**6))
-    parser.add_argument("--postgres", action="store_true", help="on an embedded PostgreSQL")
-    options = parser.parse_args()
-    os.environ["TRAINOPS_RECIPES"] = "tests.recipes.scripted:RECIPE"
-    with tempfile.TemporaryDirectory() as directory:
-        arguments = ["--postgres"] if options.postgres else []
-        Path(directory).chmod(0o755)
-        with running(Path(directory) / "var", *arguments, workers=2) as stack:
-            storm = Storm(stack, options.seed)
-            storm.run(seconds=options.seconds)
-    sys.stdout.write(f"seed {options.seed}, {storm.counts.total()} faults\n")
+    parser.add_argument(
+        "--postgres", action="store_true", help="PostgreSQL, and a second machine with a network"
+    )
+    return parser
+
+
+def _tell(storm: Storm, seconds: float) -> None:
+    say = sys.stdout.write
+    say(f"seed {storm.seed}: {storm.counts.total()} faults in {seconds:.0f} s\n")
     for name, count in sorted(storm.counts.items()):
-        sys.stdout.write(f"  {count:5} {name}\n")
+        say(f"  {count:5} {name}\n")
+    say(f"{storm.num_judged} operations judged; their attempts ended with\n")
+    for name, count in sorted(storm.reasons.items()):
+        say(f"  {count:5} {name}\n")
+    if "disk" not in storm.over.has:
+        say("left out: fill disk (mounting a small disk needs root)\n")
     for violation in storm.violations:
-        sys.stdout.write(f"VIOLATION {violation}\n")
-    sys.stdout.write(f"{len(storm.violations)} violations\n")
-    return int(bool(storm.violations))
+        say(f"VIOLATION {violation}\n")
+    say(f"{len(storm.violations)} violations\n")
 
 
 if __name__ == "__main__":

@@ -28,12 +28,14 @@ QUICK = {  # the protocol's timings, shortened in proportion
     "CHILD_DEADLINE_SECONDS": "5",
     "CANCEL_POLL_SECONDS": "0.3",
     "RESTART_DELAY_SECONDS": "0.5",
+    "SHUTDOWN_TIMEOUT_SECONDS": "8",
 }
 
 
 class Stack:
     def __init__(self, data_dir: Path, port: int, process: "subprocess.Popen[bytes]") -> None:
         self.data_dir, self.port, self.process = data_dir, port, process
+        self.joined: list[subprocess.Popen[bytes]] = []  # further machines
         self.url = f"http://127.0.0.1:{port}"
         self.client = httpx.Client(base_url=f"{self.url}/api/v1/", timeout=30)
 
@@ -52,8 +54,21 @@ class Stack:
     def get(self, path: str, **params: Any) -> Any:
         return self._data(self.client.get(path, params=params))
 
+    def look(self, path: str) -> Any:
+        """Return what `get` does, or None while web or database are away."""
+        try:
+            response = self.client.get(path)
+        except httpx.TransportError:
+            return None
+        if response.status_code == httpx.codes.SERVICE_UNAVAILABLE:
+            return None
+        return self._data(response)
+
     def post(self, path: str, body: Any = None) -> Any:
         return self._data(self.client.post(path, json=body or {}))
+
+    def delete(self, path: str) -> Any:
+        return self._data(self.client.delete(path))
 
     def _data(self, response: httpx.Response) -> Any:
         assert response.is_success, response.text
@@ -65,8 +80,8 @@ class Stack:
 
     def wait(self, operation_id: str, *states: str, seconds: float = 90) -> Any:
         def reached() -> Any:
-            operation = self.get(f"operations/{operation_id}")
-            return operation if operation["state"] in states else None
+            operation = self.look(f"operations/{operation_id}")
+            return operation if operation and operation["state"] in states else None
 
         try:
             return wait_until(reached, seconds)
@@ -80,15 +95,15 @@ class Stack:
 
     def wait_step(self, operation_id: str, step: int) -> Any:
         def reached() -> Any:
-            operation = self.get(f"operations/{operation_id}")
-            return operation if operation["step"] >= step else None
+            operation = self.look(f"operations/{operation_id}")
+            return operation if operation and operation["step"] >= step else None
 
         return wait_until(reached, 90)
 
     def child_pid(self, operation_id: str) -> int:
         def born() -> Any:
-            attempt = self.get(f"operations/{operation_id}/attempts")[0]
-            return attempt["pid"] if attempt["ended_at"] is None else None
+            attempts = self.look(f"operations/{operation_id}/attempts")
+            return attempts[0]["pid"] if attempts and attempts[0]["ended_at"] is None else None
 
         return int(wait_until(born))
 
@@ -108,12 +123,12 @@ class Stack:
 
     def processes(self, word: str) -> list[psutil.Process]:
         """Return the living processes of this stack whose command line holds the word."""
-        family = psutil.Process(self.process.pid).children(recursive=True)
+        family = [
+            each
+            for process in (self.process, *self.joined)
+            for each in psutil.Process(process.pid).children(recursive=True)
+        ]
         return [each for each in family if word in " ".join(_command(each))]
-
-    def stop(self) -> int:
-        self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(60)
 
 
 def _command(process: psutil.Process) -> list[str]:
@@ -123,30 +138,59 @@ def _command(process: psutil.Process) -> list[str]:
         return []
 
 
+def _family(process: "subprocess.Popen[bytes]") -> list[psutil.Process]:
+    try:
+        return psutil.Process(process.pid).children(recursive=True)
+    except psutil.NoSuchProcess:
+        return []  # the test ended it
+
+
 @contextmanager
 def running(data_dir: Path, *options: str, workers: int = 1, **environment: str) -> Iterator[Stack]:
     """Yield a stack that has come up; on the way out it is stopped, and nothing is left of it."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    env = os.environ | {f"TRAINOPS_{name}": value for name, value in QUICK.items()} | environment
-    env.pop("DJANGO_SETTINGS_MODULE", None)
-    command = [sys.executable, "-m", "trainops", "up", "--no-install", "--port", str(port)]
-    command += ["--data-dir", str(data_dir), "--workers", str(workers), *options]
-    with (data_dir.parent / "up.log").open("wb") as log:
-        process = subprocess.Popen(command, cwd=ROOT, env=env, stdout=log, stderr=log)
-    stack = Stack(data_dir, port, process)
-    try:
+    arguments = ["--port", str(port), "--workers", str(workers), *options]
+    with _up(data_dir, "up.log", arguments, environment) as process:
+        stack = Stack(data_dir, port, process)
         stack.sign_in()
         yield stack
+        stack.client.close()
+
+
+@contextmanager
+def joined(stack: Stack, *, workers: int = 1, **environment: str) -> Iterator[None]:
+    """Workers on a further machine, for the length of the block."""
+    arguments = ["--only-workers", "--workers", str(workers)]
+    with _up(stack.data_dir, "joined.log", arguments, environment) as process:
+        stack.joined.append(process)
+        yield
+        stack.joined.remove(process)
+
+
+@contextmanager
+def _up(
+    data_dir: Path, log_name: str, arguments: list[str], environment: dict[str, str]
+) -> "Iterator[subprocess.Popen[bytes]]":
+    """One `up`, stopped in order after the block; nothing of it is left."""
+    env = os.environ | {f"TRAINOPS_{name}": value for name, value in QUICK.items()} | environment
+    env.pop("DJANGO_SETTINGS_MODULE", None)
+    command = [sys.executable, "-m", "trainops", "up", "--no-install"]
+    command += ["--data-dir", str(data_dir), *arguments]
+    path = data_dir.parent / log_name
+    with path.open("wb") as log:
+        process = subprocess.Popen(command, cwd=ROOT, env=env, stdout=log, stderr=log)
+    try:
+        yield process
     except BaseException:
-        sys.stderr.write((data_dir.parent / "up.log").read_text()[-4000:])
+        sys.stderr.write(path.read_text()[-4000:])
         raise
     finally:
-        family = psutil.Process(process.pid).children(recursive=True)
-        stack.client.close()
+        family = _family(process)
+        process.send_signal(signal.SIGTERM)
         try:
-            stack.stop()
+            process.wait(60)
         finally:
             _, left = psutil.wait_procs(family, timeout=10)
             for each in left:

@@ -125,7 +125,7 @@ def test_lost_messages_are_mended(stack):
 
 
 def test_web_and_beat_do_not_load_torch(stack):
-    for word in ("granian", "beat"):
+    for word in ("trainops.web", "beat"):
         for process in stack.processes(word):
             maps = [each.path for each in process.memory_maps()]
             assert not any("libtorch" in path for path in maps), word

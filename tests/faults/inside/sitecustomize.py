@@ -1,0 +1,98 @@
+"""Loaded by Python itself into every process of a test's installation, by way of PYTHONPATH.
+
+So the product has no hooks for tests. Two things can be done to a process from outside:
+
+- `clock` in the directory TRAINOPS_TEST_FAULTS and a signal: a worker's wall clock jumps.
+- a file `armed-POINT` there: the next process that comes to that point dies of SIGKILL.
+"""
+
+import os
+import signal
+import sys
+from functools import wraps
+from importlib.machinery import PathFinder
+from pathlib import Path
+
+FAULTS = os.environ.get("TRAINOPS_TEST_FAULTS")
+JUMP = signal.SIGRTMIN + 3
+POINTS = {  # module: {attribute: (point before, point after)}
+    "apps.operations.claims": {
+        "_take": ("", "claim-before-commit"),
+        "claim": ("", "claim-after-commit"),
+        "finish": ("end-before-commit", "end-after-commit"),
+    },
+    "apps.operations.ledger": {
+        "Ledger._write": ("commit-before-row", ""),
+        "Ledger.commit": ("", "commit-before-answer"),
+        "Ledger.restored": ("restored-before-commit", ""),
+    },
+    "apps.checkpoints.services": {
+        "commit": ("", "commit-row-before-commit"),
+        "retain": ("retention-before", "retention-after"),
+        "_remove_all": ("retention-before-files", ""),
+    },
+}
+NAMES = sorted(
+    point for module in POINTS.values() for points in module.values() for point in points if point
+)
+
+
+def _die_at(point: str) -> None:
+    if point:
+        try:
+            Path(FAULTS, f"armed-{point}").unlink()
+        except OSError:
+            return
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _wrapped(function, before, after):
+    @wraps(function)
+    def call(*arguments, **named):
+        _die_at(before)
+        result = function(*arguments, **named)
+        _die_at(after)
+        return result
+
+    return call
+
+
+class _Finder:
+    """Wraps the functions of POINTS as soon as their module has been executed."""
+
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        if name not in POINTS:
+            return None
+        spec = PathFinder.find_spec(name, path, target)
+        execute = spec.loader.exec_module
+
+        def execute_and_wrap(module):
+            execute(module)
+            for place, points in POINTS[name].items():
+                *owner, attribute = place.split(".")
+                holder = getattr(module, owner[0]) if owner else module
+                setattr(holder, attribute, _wrapped(getattr(holder, attribute), *points))
+
+        spec.loader.exec_module = execute_and_wrap
+        return spec
+
+
+def _jump(*_):
+    import time_machine
+
+    offset = float(Path(FAULTS, "clock").read_text())
+    if _journeys:
+        _journeys.pop().stop()
+    import time
+
+    journey = time_machine.travel(time.time() + offset, tick=True)
+    journey.start()
+    _journeys.append(journey)
+
+
+_journeys = []
+if FAULTS:
+    sys.meta_path.insert(0, _Finder)
+    if "celery" in sys.orig_argv and "worker" in sys.orig_argv:
+        signal.signal(JUMP, _jump)

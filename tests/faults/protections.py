@@ -1,0 +1,164 @@
+"""Each protection of an operation, and the test that notices when it is taken out."""
+
+from dataclasses import dataclass
+
+SUPERVISOR = "tests/operations/test_supervisor.py"
+STOPPING = "tests/operations/test_stopping.py"
+CLAIMS = "tests/operations/test_claims.py"
+REGISTRY = "tests/workers/test_registry.py"
+
+
+@dataclass(frozen=True, slots=True)
+class Protection:
+    name: str
+    path: str
+    protected: str  # wherever it stands in the file
+    bare: str
+    test: str  # what must fail without it
+
+
+PROTECTIONS = [
+    Protection(
+        "a state is left only for one that the table of moves allows",
+        "apps/operations/models.py",
+        "row = self.filter(state__in=sources_of(to)).select_for_update().first()",
+        "row = self.select_for_update().first()",
+        "tests/operations/test_lifecycle.py::test_the_table_of_moves_is_what_the_database_does",
+    ),
+    Protection(
+        "every write of an attempt is under the fence",
+        "apps/operations/models.py",
+        "return self.filter(pk=operation_id, attempt=attempt, state=State.RUNNING)",
+        "return self.filter(pk=operation_id)",
+        f"{SUPERVISOR}::test_a_ghost_stops_itself_and_changes_nothing",
+    ),
+    Protection(
+        "only what is owned is renewed",
+        "apps/operations/claims.py",
+        'return wanted & set(mine.values_list("pk", "attempt"))',
+        "return wanted",
+        f"{CLAIMS}::test_renewing_tells_which_attempts_are_still_owned",
+    ),
+    Protection(
+        "the kernel kills a child whose parent died",
+        "trainops/engines/nursery.py",
+        "_prctl(PR_SET_PDEATHSIG, signal.SIGKILL)",
+        "pass",
+        f"{SUPERVISOR}::test_children_die_with_the_nursery_while_their_worker_is_frozen",
+    ),
+    Protection(
+        "the end of the wire ends a child",
+        "trainops/engines/child.py",
+        "            except Hangup:\n                _end_everything()\n\n    def _hear",
+        "            except Hangup:\n                return\n\n    def _hear",
+        f"{SUPERVISOR}::test_a_child_whose_supervisor_hangs_up_ends_itself",
+    ),
+    Protection(
+        "a timer of the kernel ends a child that is granted no more time",
+        "trainops/engines/child.py",
+        "signal.setitimer(signal.ITIMER_REAL, max(0.001, until - now()))",
+        "pass",
+        f"{SUPERVISOR}::test_a_child_that_is_granted_no_more_time_ends_itself",
+    ),
+    Protection(
+        "a supervisor ends an attempt whose lease it cannot renew",
+        "apps/operations/supervisor.py",
+        "elif now() - held.renewed_at > settings.THRESHOLDS.fence_kill_seconds:",
+        "elif False:",
+        f"{SUPERVISOR}::test_an_attempt_whose_lease_cannot_be_renewed_is_ended_by_its_supervisor",
+    ),
+    Protection(
+        "each attempt leads a process group of its own",
+        "trainops/engines/nursery.py",
+        "os.setsid()",
+        "pass",
+        f"{SUPERVISOR}::test_nothing_of_the_process_group_is_left",
+    ),
+    Protection(
+        "the ways to die are told apart",
+        "apps/operations/ending.py",
+        "reason = SIGNALS.get(exit_code, Reason.HOUSE_ERROR)",
+        "reason = Reason.HOUSE_ERROR",
+        f"{SUPERVISOR}::test_every_way_to_end_badly_is_told_apart",
+    ),
+    Protection(
+        "leases are judged only by who has seen the database",
+        "apps/operations/sweeps.py",
+        "return has_seen_a_lease and not self._is_gap(moment)",
+        "return True",
+        "tests/operations/test_sweeps.py::"
+        "test_leases_are_judged_only_after_a_lease_of_seeing_the_database",
+    ),
+    Protection(
+        "a renewal that comes before the sweep wins",
+        "apps/operations/sweeps.py",
+        "silent = Operation.objects.silent().filter(pk=operation.pk, attempt=operation.attempt)",
+        "silent = Operation.objects.filter(pk=operation.pk)",
+        "tests/operations/test_sweeps.py::test_a_renewal_that_comes_first_wins",
+    ),
+    Protection(
+        "crashes without progress come to an end",
+        "apps/operations/restarts.py",
+        "if restarts_used >= budget:",
+        "if False:",
+        "tests/operations/test_restarts.py::"
+        "test_it_gives_up_after_so_many_crashes_without_progress",
+    ),
+    Protection(
+        "a worker that must go saves first",
+        "apps/operations/supervisor.py",
+        'return "PREEMPT" if self.is_out_of_time or self.held.must_be_gone_at else ""',
+        'return "PREEMPT" if self.is_out_of_time else ""',
+        f"{SUPERVISOR}::test_a_shutdown_saves_and_hands_back_without_penalty",
+    ),
+    Protection(
+        "a cancel that is not obeyed is enforced",
+        "apps/operations/supervisor.py",
+        "return self.told == directive and time.monotonic() - self.told_at > seconds",
+        "return False",
+        f"{STOPPING}::test_a_cancel_of_a_start_that_hangs_is_bounded",
+    ),
+    Protection(
+        "what was asked to stop is not started again",
+        "apps/operations/claims.py",
+        'went_on = owned.filter(stop_requested="").move(',
+        "went_on = owned.move(",
+        f"{STOPPING}::test_a_cancel_of_what_a_dead_worker_ran_is_carried_out_by_the_sweep",
+    ),
+    Protection(
+        "what an absent database did not take is adopted",
+        "apps/operations/supervisor.py",
+        "            adoption.adopt(self.ledger)\n",
+        "            pass\n",
+        f"{SUPERVISOR}::test_what_an_absent_database_could_not_commit_is_adopted_by_the_next_owner",
+    ),
+    Protection(
+        "a child that nobody renews saves by itself",
+        "trainops/engines/child.py",
+        "if now() > self._save_at and self.directive is Directive.PROCEED:",
+        "if False:",
+        f"{SUPERVISOR}::test_what_an_absent_database_could_not_commit_is_adopted_by_the_next_owner",
+    ),
+    Protection(
+        "what may be in the writing is not cleaned up",
+        "apps/checkpoints/services.py",
+        "at_work = _attempts_at_work()",
+        "at_work = {}",
+        "tests/checkpoints/test_services.py::"
+        "test_what_an_attempt_may_be_writing_stays_whatever_the_clock_says",
+    ),
+    Protection(
+        "a superseded attempt is told to stop",
+        "apps/workers/registry.py",
+        'if row["attempt"] != attempt or row["state"] == State.RUNNING:',
+        "if False:",
+        f"{REGISTRY}::test_a_superseded_attempt_is_told_to_stop",
+    ),
+    Protection(
+        "a lost message is sent again",
+        "apps/operations/sweeps.py",
+        "        dispatch(operation_id)\n    return len(ids)",
+        "        pass\n    return len(ids)",
+        "tests/operations/test_sweeps.py::test_a_lost_message_is_sent_again_at_growing_intervals",
+    ),
+]
