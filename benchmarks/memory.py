@@ -9,7 +9,7 @@ import psutil
 from tests.journey.stack import Stack, running
 
 PROCESSES = {
-    "web": "granian",
+    "web": "trainops.web",
     "beat": " beat",
     "worker": " worker",
     "nursery": "trainops.engines.nursery",

@@ -14,6 +14,7 @@ PLANTED = [
     ("apps", "apps/novelties/__init__.py", ""),
     ("operations", "apps/operations/models.py", "from apps.operations import services"),
     ("engines", "trainops/engines/wire.py", "from trainops.engines import runner"),
+    ("formats", "trainops/formats/errors.py", "from trainops.formats import verify"),
     ("engines-alone", "trainops/engines/runner.py", "import django.conf"),
     ("torch", "apps/operations/services.py", "from trainops.engines import runner"),
     ("command-line", "trainops/cli/out.py", "import django"),

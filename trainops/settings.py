@@ -6,12 +6,13 @@ from typing import Any
 
 import dj_database_url
 
-from trainops import thresholds
+from trainops import serving, thresholds
 from trainops.secret_key import secret_key
 
 ROOT = Path(__file__).resolve().parent.parent
 DATA_DIR = Path(os.environ.get("TRAINOPS_DATA_DIR") or ROOT / "var").resolve()
 THRESHOLDS = thresholds.read()
+SERVING = serving.read()
 
 SECRET_KEY = secret_key(DATA_DIR)
 DEBUG = os.environ.get("TRAINOPS_DEBUG", "") == "1"
@@ -43,6 +44,7 @@ INSTALLED_APPS = [
 ]
 MIDDLEWARE = [
     "trainops.http.middleware.ApiEnvelopeMiddleware",
+    "trainops.http.middleware.PatienceMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "apps.dashboard.csp.ContentSecurityPolicyMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",

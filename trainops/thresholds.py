@@ -66,12 +66,26 @@ class Thresholds(BaseSettings):
     restart_delay_max_seconds: PositiveFloat = Field(
         300, description="The longest pause before a restart."
     )
+    host_fault_operations: PositiveInt = Field(
+        3, description="A host on which so many operations crashed, and nowhere else, is drained."
+    )
+    host_fault_window_seconds: PositiveFloat = Field(
+        600, description="Only crashes of the last so many seconds count against a host."
+    )
     max_upload_bytes: PositiveInt = Field(
         512 * 1024**2, description="The largest file that may be uploaded."
     )
     log_bytes_per_attempt: PositiveInt = Field(
         5 * 1024**2, description="The newest so many bytes of an attempt's log are kept."
     )
+
+    @property
+    def patience_seconds(self) -> float:
+        """How long anyone waits for one answer of the database, that may be frozen.
+
+        Several times before an attempt that cannot renew its lease must be ended.
+        """
+        return self.fence_kill_seconds / 4
 
     @model_validator(mode="after")
     def _do_not_contradict(self) -> Self:

@@ -1,11 +1,13 @@
 """Commit, choose, keep and delete checkpoints. The row is the commit point; files follow it."""
 
+import math
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
+from django.apps import apps
 from django.conf import settings
 from django.db import transaction
 from django.db.models import QuerySet, Sum
@@ -172,16 +174,20 @@ def _would_free(checkpoints: QuerySet[Checkpoint]) -> Freed:
 
 
 def sweep_unowned(*, dry_run: bool = False) -> Freed:
-    """Remove directories that no row owns and that are too old to be still in the writing.
+    """Remove directories that no row owns, no attempt may be writing, and that are old enough.
 
-    What an attempt left for the next owner (`storage.WILL`) is given much longer.
+    Age alone proves nothing: a clock may have jumped, a save may be slow. What an attempt left
+    for the next owner (`storage.WILL`) is given much longer.
     """
     age = settings.THRESHOLDS.unowned_file_age_seconds
+    at_work = _attempts_at_work()  # before the rows: what is committed meanwhile is owned by then
     owned = set(Checkpoint.objects.values_list("artifacts_path", flat=True))
     freed = Freed()
     for path in storage.stored():
         artifacts_path = f"{path.parent.name}/{path.name}"
-        if artifacts_path in owned:
+        if artifacts_path in owned or storage.attempt_of(path) >= at_work.get(
+            path.parent.name, math.inf
+        ):
             continue
         try:
             files = [file.stat() for file in (path, *path.iterdir())]
@@ -194,6 +200,12 @@ def sweep_unowned(*, dry_run: bool = False) -> Freed:
         if not dry_run:
             storage.remove(artifacts_path)
     return freed
+
+
+def _attempts_at_work() -> dict[str, int]:
+    """Return the newest attempt of every operation that is not finished."""
+    operations = apps.get_model("operations", "Operation").objects
+    return dict(operations.active().values_list("pk", "attempt"))
 
 
 def total_bytes(checkpoints: QuerySet[Checkpoint]) -> int:

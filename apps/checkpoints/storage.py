@@ -8,7 +8,7 @@ from django.conf import settings
 
 WILL = "unsettled.json"  # beside staged files that an absent database could not commit
 _OPERATION_ID = re.compile(r"op_[a-z]+_\d{8}_\d{6}_[a-z0-9]+")
-_DIRECTORY = re.compile(r"a\d{4,}-s\d{10,}-[a-z]+(-\d+)?")
+_DIRECTORY = re.compile(r"a(\d{4,})-s\d{10,}-[a-z]+(-\d+)?")
 
 
 def operation_directory(operation_id: str) -> Path:
@@ -30,6 +30,13 @@ def directory(artifacts_path: str) -> Path:
     return operation_directory(operation_id) / name
 
 
+def attempt_of(path: Path) -> int:
+    """Return the number of the only attempt that may write this checkpoint's directory."""
+    found = _DIRECTORY.fullmatch(path.name)
+    assert found, path  # noqa: S101 - `stored` yields nothing else
+    return int(found[1])
+
+
 def remove(artifacts_path: str) -> None:
     """Remove one checkpoint's files, if they are there, and its operation's empty directory."""
     path = directory(artifacts_path)
@@ -42,6 +49,14 @@ def remove_if_empty(path: Path) -> None:
         path.rmdir()
     except OSError:
         return  # not empty, or gone already
+
+
+def free_bytes() -> int:
+    """Return how much room is left where checkpoints are written."""
+    path: Path = settings.CHECKPOINT_ROOT
+    while not path.exists():  # before the first checkpoint
+        path = path.parent
+    return shutil.disk_usage(path).free
 
 
 def stored() -> list[Path]:

@@ -5,6 +5,7 @@ import pytest
 
 from apps.checkpoints import services, storage
 from apps.checkpoints.models import Checkpoint
+from apps.operations.lifecycle import State
 from tests.operations import rows
 
 pytestmark = [pytest.mark.django_db, pytest.mark.database]
@@ -77,7 +78,7 @@ def test_a_failure_checkpoint_never_displaces_a_good_one():
 
 
 def test_files_without_a_row_go_by_age_and_ownership(settings):
-    operation = rows.submitted()
+    operation = rows.in_state(State.CANCELLED)
     owned = commit(operation, 10)
     unowned = storage.operation_directory(operation.pk) / "a0001-s0000000011-periodic"
     young = storage.operation_directory(operation.pk) / "a0001-s0000000012-periodic"
@@ -94,6 +95,22 @@ def test_files_without_a_row_go_by_age_and_ownership(settings):
     assert storage.directory(owned.artifacts_path).exists()
     assert young.exists()
     assert not unowned.exists()
+
+
+def test_what_an_attempt_may_be_writing_stays_whatever_the_clock_says(settings):
+    operation = rows.claimed()
+    operation.row.update(attempt=2)
+    root = storage.operation_directory(operation.pk)
+    root.mkdir(parents=True)
+    before, now, next_one = (root / f"a{n:04d}-s0000000011-periodic" for n in (1, 2, 3))
+    long_ago = time.time() - settings.THRESHOLDS.unowned_file_age_seconds - 3600
+    for path in (before, now, next_one):
+        path.mkdir()
+        os.utime(path, (long_ago, long_ago))
+
+    services.sweep_unowned()
+
+    assert [path.exists() for path in (before, now, next_one)] == [False, True, True]
 
 
 @pytest.mark.parametrize("name", ["../op_training_20240101_000000_abcdef", "op_x/../../etc", ""])

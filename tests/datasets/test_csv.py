@@ -5,7 +5,7 @@ import io
 from datetime import UTC, datetime
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from apps.datasets.tables.options import Limits
@@ -120,6 +120,12 @@ def test_an_empty_file(refused, content):
 @pytest.mark.parametrize("content", ["a,b", "a,b\n", "a,b\r\n\r\n", "\ufeffa,b\n"])
 def test_a_header_and_no_rows(refused, content):
     refused("NO_ROWS", content)
+
+
+@pytest.mark.parametrize("content", ["a,b\n,\n,\n", "a,b\n ,\t\n", 'a,b\n"",""\n'])
+def test_rows_without_a_single_value(refused, content):
+    error = refused("NO_VALUES", content)
+    assert "every cell is empty" in error.message
 
 
 def test_duplicate_names(refused):
@@ -428,6 +434,7 @@ def tables(draw):
 )
 def test_any_small_table_survives(read, table, delimiter, ending):
     names, kinds, columns = table
+    assume(any(str(v).strip() for column in columns for v in column if v is not None))
     text = io.StringIO()
     writer = csv.writer(text, delimiter=delimiter, quoting=csv.QUOTE_ALL, lineterminator=ending)
     writer.writerow(names)

@@ -35,7 +35,6 @@ from tests.datasets.conftest import parquet
             "datetime",
             [datetime(2024, 1, 2, tzinfo=UTC)],
         ),
-        (pa.nulls(2), "category", [None, None]),
     ],
 )
 def test_plain_values(read, values, kind, read_as):
@@ -107,8 +106,14 @@ def test_infinities_are_refused(refused):
     assert error.field == "columns.a" and error.details["given"] == [2]
 
 
+def test_a_column_of_nothing_beside_others(read):
+    found = read(parquet({"a": pa.nulls(2), "b": [1, 2]}))
+    assert found.rows["a"] == [None, None]
+
+
 def test_no_rows(refused):
     refused("NO_ROWS", parquet({"a": pa.array([], pa.int64())}))
+    refused("NO_VALUES", parquet({"a": pa.array([None, None], pa.int64())}))
 
 
 def test_names(refused):

@@ -30,8 +30,8 @@ def launch(*arguments: str, **env: str) -> "subprocess.CompletedProcess[str]":
     )
 
 
-def refusal(*arguments: str) -> str:
-    done = launch("up", "--no-install", *arguments)
+def refusal(*arguments: str, **env: str) -> str:
+    done = launch("up", "--no-install", *arguments, **env)
     assert done.returncode == 2, done
     assert done.stderr.count("\n") == 1, done.stderr
     return done.stderr
@@ -99,6 +99,25 @@ def test_a_busy_port(tmp_path):
 def test_an_address_that_is_not_ours(tmp_path):
     line = refusal("--data-dir", str(tmp_path), "--host", "192.0.2.7")
     assert line.startswith("Cannot listen on 192.0.2.7 port 8000")
+
+
+def test_workers_alone_must_be_told_where_database_and_broker_are(tmp_path):
+    arguments = ("--only-workers", "--data-dir", str(tmp_path))
+    line = refusal(*arguments, TRAINOPS_DATABASE_URL="", TRAINOPS_BROKER_URL="redis://elsewhere")
+    assert "set TRAINOPS_DATABASE_URL to what its first machine uses" in line
+
+
+def test_workers_alone_do_not_start_on_a_database_of_another_version(tmp_path):
+    """Nor do they migrate it: the machine with the web server does."""
+    database = tmp_path / "other.sqlite3"
+    line = refusal(
+        "--only-workers",
+        "--data-dir",
+        str(tmp_path),
+        TRAINOPS_DATABASE_URL=f"sqlite:///{database}",
+        TRAINOPS_BROKER_URL="redis://127.0.0.1:1/0",
+    )
+    assert "The database is older than this trainops" in line
 
 
 def test_a_data_directory_of_a_newer_version(tmp_path):

@@ -44,6 +44,16 @@ def require_writable(directory: Path) -> None:
         ) from error
 
 
+def require_stores_elsewhere() -> None:
+    """Raise CannotStart unless database and broker are named: workers alone start neither."""
+    needed = ("TRAINOPS_DATABASE_URL", "TRAINOPS_BROKER_URL")
+    if missing := [name for name in needed if not os.environ.get(name)]:
+        raise CannotStart(
+            f"--only-workers joins an installation; set {' and '.join(missing)} to what its "
+            "first machine uses."
+        )
+
+
 def require_port(host: str, port: int) -> None:
     """Raise CannotStart unless a server could listen there now (no SO_REUSEPORT, on purpose)."""
     family, kind, protocol, _, address = _resolve(host, port)

@@ -30,7 +30,7 @@ With a running server
   cancel           save at the next safe point, then stop
   resume           go on from the newest healthy checkpoint
   rm               delete an operation with all that it saved
-  checkpoints      list, verify, pin and delete them
+  checkpoints      list, look into, verify, compare, pin and delete them
   recipes          what can be run, and a file to start from
   upload           a table (CSV or Parquet)
   workers          who does the work

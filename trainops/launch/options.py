@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,8 @@ first and go on at the next start.
 """
 EPILOG = """\
 TRAINOPS_DATABASE_URL and TRAINOPS_BROKER_URL replace the embedded database and the embedded Redis.
+A further machine joins with both of them set to those of the first, and --only-workers with a
+--data-dir that the machines share.
 """
 
 
@@ -27,6 +30,7 @@ class Options:
     port: int
     data_dir: Path
     workers: int
+    only_workers: bool
     demo: bool
     install: bool
     postgres: bool
@@ -45,7 +49,9 @@ class Options:
 
     @property
     def log_dir(self) -> Path:
-        return self.data_dir / "log"
+        """Where programs write; machines that share a data directory do not share their logs."""
+        here = self.data_dir / "log"
+        return here / socket.gethostname() if self.only_workers else here
 
 
 def parse(arguments: Sequence[str]) -> Options:
@@ -56,6 +62,7 @@ def parse(arguments: Sequence[str]) -> Options:
         port=found.port,
         data_dir=found.data_dir.expanduser().resolve(),
         workers=found.workers,
+        only_workers=found.only_workers,
         demo=found.demo,
         install=not found.no_install,
         postgres=found.postgres,
@@ -75,6 +82,7 @@ def _parser() -> argparse.ArgumentParser:
     default = Path(os.environ.get("TRAINOPS_DATA_DIR") or ROOT / "var")
     add("--data-dir", type=Path, default=default, help="where everything is kept (default: var)")
     add("--workers", type=_count, default=1, metavar="N", help="worker processes (default: 1)")
+    add("--only-workers", action="store_true", help="on a further machine: workers, nothing else")
     add("--demo", action="store_true", help="also submit an example operation")
     add("--postgres", action="store_true", help="an embedded PostgreSQL in place of SQLite")
     add("--no-install", action="store_true", help="use the packages that are there")

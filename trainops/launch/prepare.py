@@ -1,6 +1,6 @@
 """What must be in the database before the programs start. Run as a process of its own:
 
-    python -m trainops.launch.prepare [--url URL] [--demo] [--json]
+    python -m trainops.launch.prepare [--check | --url URL --demo] [--json]
 
 Migrates, makes the roles and the first admin, writes the command line's token, submits the example.
 A process of its own, because `up` stays small and single-threaded and never imports Django.
@@ -57,14 +57,27 @@ def prepare(*, url: str = "", demo: bool = False) -> Prepared:
     return done
 
 
+def require_current() -> None:
+    """Raise CannotStart unless the database is what this program's version works with."""
+    if missing := _num_missing():
+        raise CannotStart(
+            f"The database is older than this trainops ({missing} migrations are missing). "
+            "Start this version on the first machine, then here."
+        )
+
+
 def _migrate() -> int:
     """Apply what is missing; returns how many migrations that was."""
+    missing = _num_missing()
+    if missing:
+        call_command("migrate", interactive=False, verbosity=0)
+    return missing
+
+
+def _num_missing() -> int:
     executor = MigrationExecutor(connection)
     _refuse_newer(executor)
-    plan = executor.migration_plan(executor.loader.graph.leaf_nodes())
-    if plan:
-        call_command("migrate", interactive=False, verbosity=0)
-    return len(plan)
+    return len(executor.migration_plan(executor.loader.graph.leaf_nodes()))
 
 
 def _refuse_newer(executor: MigrationExecutor) -> None:
@@ -138,6 +151,7 @@ def _submit_example(admin: "User") -> str:
 
 def _arguments(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m trainops.launch.prepare")
+    parser.add_argument("--check", action="store_true", help="change nothing; is it up to date?")
     parser.add_argument("--url", default="", help="write the command line's token for this URL")
     parser.add_argument("--demo", action="store_true", help="submit an example operation")
     parser.add_argument("--json", action="store_true", help="answer in JSON on standard output")
@@ -150,6 +164,9 @@ def main(arguments: Sequence[str]) -> int:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "trainops.settings")
     try:
         django.setup()
+        if options.check:
+            require_current()
+            return 0
         done = prepare(url=options.url, demo=options.demo)
     except ValidationError as error:  # of the settings
         return _refuse("; ".join(e["msg"].removeprefix("Value error, ") for e in error.errors()))

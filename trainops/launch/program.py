@@ -32,6 +32,7 @@ class Program:
     user: str | None = None  # whom to run it as, when we are root
     stop_signal: signal.Signals = signal.SIGTERM
     stop_seconds: float = 10.0  # from the signal until it is killed
+    notice_signal: signal.Signals | None = None  # what it gets when the first of all is stopped
     stop_note: str = "stopping"  # what a person is told meanwhile
     orphan_signal: signal.Signals = signal.SIGTERM  # what it gets when the supervisor is killed
     is_ready: Callable[[], bool] | None = None  # quick, and never raises
@@ -109,6 +110,11 @@ class Running:
         """How the last process ended, with its last word if it ended by itself."""
         last = self._tail.last_line if self._ending.startswith("ended") else ""
         return self._ending + (f" ({last})" if last else "")
+
+    def give_notice(self) -> None:
+        """Tell it that the stop has begun, though its own turn may come later."""
+        if self._process is not None and self.program.notice_signal is not None:
+            self._process.send_signal(self.program.notice_signal)
 
     def ask_to_stop(self) -> None:
         if self._process is not None:

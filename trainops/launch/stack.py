@@ -42,13 +42,14 @@ class Stack:
 def build(options: Options) -> Stack:
     """Find every binary and make every directory; raises CannotStart where one is missing."""
     env = _environment(options)
+    if options.only_workers:
+        return Stack(_workers(options, env), env)
     stores = []
     if not os.environ.get("TRAINOPS_BROKER_URL"):
         stores.append(_redis(options, env))
     if options.postgres:
         stores.append(_postgres(options, env))
-    workers = [_worker(number, env) for number in range(1, options.workers + 1)]
-    return Stack([*stores, _web(options, env), *workers, _beat(env)], env)
+    return Stack([*stores, _web(options, env), *_workers(options, env), _beat(env)], env)
 
 
 def _environment(options: Options) -> dict[str, str]:
@@ -139,14 +140,13 @@ def _let_pass(data_dir: Path, user: str) -> None:
 
 
 def _web(options: Options, env: dict[str, str]) -> Program:
-    command = [sys.executable, "-m", "granian", "--interface", "wsgi", "--no-ws"]
-    command += ["--host", options.host, "--port", str(options.port)]
-    command += ["--blocking-threads", str(WEB_THREADS), "--backpressure", str(WEB_THREADS * 2)]
+    command = [sys.executable, "-m", "trainops.web", "--threads", str(WEB_THREADS)]
     return Program(
         "web",
-        [*command, "trainops.wsgi:application"],
+        [*command, "--host", options.host, "--port", str(options.port)],
         start_stage=WORKING,
         stop_stage=WEB,
+        notice_signal=signal.SIGUSR1,  # from now on it sends workers away
         env=env,
         cwd=ROOT,
         is_ready=partial(_web_answers, options.connect_host, options.port),
@@ -163,6 +163,10 @@ def _web_answers(host: str, port: int) -> bool:
         return False
     finally:
         connection.close()
+
+
+def _workers(options: Options, env: dict[str, str]) -> list[Program]:
+    return [_worker(number, env) for number in range(1, options.workers + 1)]
 
 
 def _worker(number: int, env: dict[str, str]) -> Program:

@@ -142,6 +142,8 @@ class Supervisor:
     def _stop(self) -> None:
         if self._requests.first_at is None:  # an error, not a person, ends the run
             self._requests.first_at = time.monotonic()
+        for running in self._running:
+            running.give_notice()
         for stage in sorted({r.program.stop_stage for r in self._running}):
             members = [r for r in self._running if r.program.stop_stage == stage and r.is_alive()]
             for running in members:

@@ -25,6 +25,8 @@ def up(arguments: Sequence[str]) -> int:
         environment.enter(["up", *arguments])
     if not environment.is_usable():
         raise CannotStart("The packages are not installed; run it once without --no-install.")
+    if chosen.only_workers:
+        return _join(chosen)
     with data_directory.owned(chosen.data_dir, chosen.url):
         return _run(chosen)
 
@@ -33,6 +35,9 @@ def _check(chosen: Options) -> None:
     """Say what is in the way now, not after minutes of installing."""
     checks.require_writable(chosen.data_dir)
     data_directory.require_not_newer(chosen.data_dir)
+    if chosen.only_workers:
+        checks.require_stores_elsewhere()
+        return
     with data_directory.owned(chosen.data_dir, chosen.url):
         checks.require_port(chosen.host, chosen.port)
         checks.require_space(chosen.data_dir, checks.RUN_BYTES, "to run")
@@ -52,18 +57,44 @@ def _run(chosen: Options) -> int:
             stack.SCHEDULING: lambda: print(welcome(chosen, prepared), flush=True),
         },
     )
+    return _until_stopped(supervisor)
+
+
+def _join(chosen: Options) -> int:
+    """Run workers beside an installation whose web, beat, database and broker are elsewhere."""
+    _require_thresholds()
+    built = stack.build(chosen)
+    joined = f"{chosen.workers} workers, logs in {chosen.log_dir}; Ctrl-C stops them."
+    after = {
+        stack.STORES: lambda: _require_current(built.env),
+        stack.WORKING: lambda: say(None, joined),
+    }
+    return _until_stopped(Supervisor(built.programs, chosen.log_dir, say, after=after))
+
+
+def _until_stopped(supervisor: Supervisor) -> int:
     code = supervisor.run()
     how = "Killed; nothing was saved." if code else "Stopped."
-    say(None, f"{how} Operations that were running go on at the next start.")
+    say(None, f"{how} Operations that were running go on at the next start, or elsewhere.")
     return code
+
+
+def _require_current(env: Mapping[str, str]) -> None:
+    command = [*PREPARE, "--check"]
+    done = subprocess.run(
+        command, env=env, cwd=environment.ROOT, capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise CannotStart((done.stderr.strip().splitlines() or ["no output"])[-1])
 
 
 def _require_thresholds() -> None:
     # It needs pydantic, which is here only now.
-    from trainops import thresholds  # noqa: PLC0415
+    from trainops import serving, thresholds  # noqa: PLC0415
 
     try:
         thresholds.read()
+        serving.read()
     except ValueError as problem:
         raise CannotStart(str(problem)) from None
 

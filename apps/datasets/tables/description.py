@@ -46,6 +46,11 @@ class ColumnDescription:
         repeats = distinct <= MAX_DISTINCT and distinct * 2 <= self.num_rows
         return "category" if distinct <= FEW or repeats else "text"
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing stands in it, or nothing but spaces."""
+        return all(isinstance(value, str) and not value.strip() for value in self.values)
+
     def to_json(self) -> dict[str, Any]:
         distinct = len(self.values)
         return {

@@ -20,6 +20,7 @@ from apps.datasets.tables.description import Description
 from apps.datasets.tables.encoding import to_utf8
 from apps.datasets.tables.options import Limits, Options
 from apps.datasets.tables.parquet_source import ParquetSource, too_large
+from apps.datasets.tables.refusals import TableRefused
 
 CELLS_IN_GROUP = 2**22
 
@@ -55,6 +56,13 @@ def _write(table: CsvSource | ParquetSource, target: Path, limits: Limits) -> di
             for batch in group.to_batches():
                 description.look(batch)
             writer.write_table(group, row_group_size=group.num_rows)
+        if all(column.is_empty for column in description.columns):
+            raise TableRefused(
+                "NO_VALUES",
+                f"The table has {description.num_rows} rows, and every cell is empty.",
+                given=0,
+                allowed=1,
+            )
         found = description.to_json()
         kinds = {column["name"]: column["type"] for column in found["columns"]}
         writer.add_key_value_metadata({"trainops": json.dumps({"columns": kinds})})
