@@ -121,6 +121,26 @@ def test_a_stop_waits_for_the_checkpoint_in_flight_and_then_saves_its_own(store,
     opener.join()
 
 
+@pytest.mark.parametrize("directive", [Directive.CANCEL, Directive.PREEMPT])
+def test_a_stop_stages_its_own_although_the_one_before_is_not_committed(store, directive):
+    """The database may be away for longer than the lease: what is staged is adopted later."""
+    database = threading.Event()
+    staged = []
+
+    class Unanswered(Gatekeeper):
+        def checkpointed(self, checkpoint):
+            staged.append(checkpoint.step)
+            if len(staged) == 2:
+                database.set()
+            assert database.wait(30)
+            super().checkpointed(checkpoint)
+
+    store.gate.set()
+    supervisor = Unanswered(store=store, opens_at=99, at=3, directive=directive)
+    assert start(store, supervisor) == Stopped(directive)
+    assert staged == [2, 3] == sorted(each.step for each in supervisor.checkpoints)
+
+
 def test_a_failure_beside_a_checkpoint_in_flight_keeps_that_one(store):
     supervisor = Gatekeeper(store=store, opens_at=99)
     threading.Timer(0.1, store.gate.set).start()

@@ -140,6 +140,14 @@ PROTECTIONS = [
         f"{SUPERVISOR}::test_what_an_absent_database_could_not_commit_is_adopted_by_the_next_owner",
     ),
     Protection(
+        "a last save does not wait for the commit of the one before",
+        "trainops/engines/attempt.py",
+        "                saving.until_written()",
+        "                saving.join()",
+        "tests/engines/test_attempt.py::"
+        "test_a_stop_stages_its_own_although_the_one_before_is_not_committed",
+    ),
+    Protection(
         "what may be in the writing is not cleaned up",
         "apps/checkpoints/services.py",
         "at_work = _attempts_at_work()",
@@ -149,16 +157,16 @@ PROTECTIONS = [
     ),
     Protection(
         "a superseded attempt is told to stop",
-        "apps/workers/registry.py",
-        'if row["attempt"] != attempt or row["state"] == State.RUNNING:',
-        "if False:",
+        "apps/workers/reports.py",
+        "        if key in owned\n        else Order",
+        "        if True\n        else Order",
         f"{REGISTRY}::test_a_superseded_attempt_is_told_to_stop",
     ),
     Protection(
         "a lost message is sent again",
         "apps/operations/sweeps.py",
-        "        dispatch(operation_id)\n    return len(ids)",
-        "        pass\n    return len(ids)",
+        "    for each in hinted:\n        dispatch(*each)\n",
+        "    for each in hinted:\n        pass\n",
         "tests/operations/test_sweeps.py::test_a_lost_message_is_sent_again_at_growing_intervals",
     ),
 ]

@@ -1,6 +1,7 @@
 """How one attempt restores its job, keeps a frozen copy of it, and saves that beside the loop."""
 
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -40,18 +41,33 @@ def job_code() -> Iterator[None]:
 class Saving(threading.Thread):
     """A checkpoint in flight: written and committed while the loop goes on."""
 
-    def __init__(self, kind: CheckpointType, step: int, commit: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        kind: CheckpointType,
+        step: int,
+        write: Callable[[], Checkpoint],
+        commit: Callable[[Checkpoint], None],
+    ) -> None:
         super().__init__(name="saving", daemon=True)
         self.kind, self.step = kind, step
-        self._commit = commit
+        self._write, self._commit = write, commit
+        self._is_written = threading.Event()  # or never will be
         self._error: BaseException | None = None
         self.start()
 
     def run(self) -> None:
         try:
-            self._commit()
+            checkpoint = self._write()
+            self._is_written.set()
+            self._commit(checkpoint)
         except BaseException as error:  # noqa: BLE001 - `land` raises it, where the loop asks
             self._error = error
+        finally:
+            self._is_written.set()
+
+    def until_written(self) -> None:
+        """Wait until it needs the frozen copy no more."""
+        self._is_written.wait()
 
     def land(self) -> None:
         """Wait for its end; raise what went wrong in it."""
@@ -65,7 +81,8 @@ class Attempt:
     """How one run restores and saves its job.
 
     There is one frozen copy of the state. A checkpoint is written from it while the job goes on,
-    so at most one is in flight, and nothing is frozen anew before it has landed.
+    so at most one is in flight. The last one of a run does not wait for the commit of the one
+    before, only for its bytes: the database may be away, and this one is still to be staged.
     """
 
     store: CheckpointStore
@@ -73,7 +90,7 @@ class Attempt:
     supervisor: Supervisor
     safe_point: SafePoint
     saved_step: int | None = field(default=None, init=False)  # of the newest committed checkpoint
-    _saving: Saving | None = field(default=None, init=False)
+    _savings: deque[Saving] = field(default_factory=deque, init=False)  # the oldest first
 
     def restore(self, job: ResumableJob) -> None:
         """Load the newest healthy candidate and say how exact that is. Raises JobError."""
@@ -90,9 +107,9 @@ class Attempt:
 
     def is_free(self) -> bool:
         """Whether no checkpoint is in flight; one that has landed is settled first."""
-        if self._saving is not None and not self._saving.is_alive():
+        if not any(saving.is_alive() for saving in self._savings):
             self.settle()
-        return self._saving is None
+        return not self._savings
 
     def freeze(self, job: ResumableJob) -> None:
         """Copy the job's whole state into the safe point. Raises JobError."""
@@ -100,18 +117,19 @@ class Attempt:
             self.safe_point.take(job.step, lambda: _capture(job))
 
     def start_saving(self, job: ResumableJob, kind: CheckpointType) -> None:
-        """Freeze the job as it stands and send the copy on its way. None may be in flight."""
+        """Freeze the job as it stands and send the copy on its way. None may be in writing."""
         self.freeze(job)
         self.policy.saved(job.step)
         self._save_safe_point(kind, job.step)
 
     def save(self, job: ResumableJob, kind: CheckpointType) -> None:
         """Save the job as it stands, and wait until that is done; see `settle` for errors."""
-        self.settle()
         is_known = job.step == self.saved_step and kind is not CheckpointType.FINAL
         if not is_known:  # else stopped before the first step after a save: nothing is new
+            for saving in self._savings:
+                saving.until_written()
             self.start_saving(job, kind)
-            self.settle()
+        self.settle()
 
     def save_what_was_good(self) -> None:
         """After a failure: commit the safe point, if it is newer than the last checkpoint.
@@ -130,13 +148,14 @@ class Attempt:
             return  # no state of this job can be saved; that it failed is being reported
 
     def settle(self) -> None:
-        """Wait for the checkpoint in flight, if there is one; only a final one must succeed.
+        """Wait for the checkpoints in flight, if there are any; only a final one must succeed.
 
         Raises JobError, SaveFailed, and whatever the supervisor raised at its commit.
         """
-        saving, self._saving = self._saving, None
-        if saving is None:
-            return
+        while self._savings:
+            self._settle(self._savings.popleft())
+
+    def _settle(self, saving: Saving) -> None:
         try:
             saving.land()
         except UnfreezableState as error:  # what the job calls its state cannot be one
@@ -149,10 +168,8 @@ class Attempt:
             self.saved_step = saving.step
 
     def _save_safe_point(self, kind: CheckpointType, step: int) -> None:
-        self._saving = Saving(kind, step, partial(self._commit, kind, step, self.safe_point.state))
-
-    def _commit(self, kind: CheckpointType, step: int, state: StateDict) -> None:
-        self.supervisor.checkpointed(self.store.write(kind, step=step, state=state))
+        write = partial(self.store.write, kind, step=step, state=self.safe_point.state)
+        self._savings.append(Saving(kind, step, write, self.supervisor.checkpointed))
 
     def _newest_healthy(self) -> tuple[Checkpoint, StateDict] | None:
         errors = []

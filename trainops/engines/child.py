@@ -86,7 +86,7 @@ def _run(start: Message, line: "_Line") -> Outcome:
 class _Line:
     """The loop's supervisor, as seen from inside the child.
 
-    Three threads come here: the loop, the one that saves beside it, and the one that listens.
+    Threads that come here: the loop, those that save beside it, and the one that listens.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class _Line:
         self.clock = clock
         self.directive = Directive.PROCEED
         self.points: deque[tuple[int, float, dict[str, float]]] = deque()
-        self.answers: queue.SimpleQueue[bool] = queue.SimpleQueue()
+        self.unanswered: deque[queue.SimpleQueue[bool]] = deque()  # commits, the oldest first
         self._next_report = 0.0
         self._last: Progress | None = None
         self._sent: Progress | None = None
@@ -122,8 +122,11 @@ class _Line:
 
     def checkpointed(self, checkpoint: Checkpoint) -> None:
         self._report()
-        self._send("staged", checkpoint=_staged(checkpoint))
-        if not self.answers.get():
+        answer: queue.SimpleQueue[bool] = queue.SimpleQueue()
+        with self._sending:
+            self.unanswered.append(answer)
+            self._speak("staged", checkpoint=_staged(checkpoint))
+        if not answer.get():
             raise errors.LeaseLost
 
     def save_failed(self, error: errors.SaveFailed) -> None:
@@ -182,10 +185,8 @@ class _Line:
                 self._granted(message["until"])
             case "stop":
                 self.stop(Directive[message["directive"]])
-            case "committed":
-                self.answers.put(True)
-            case "refused":
-                self.answers.put(False)
+            case "committed" | "refused" as answer:
+                self.unanswered.popleft().put(answer == "committed")
 
     def _mind_the_time(self) -> None:
         if now() > self._until:  # the machine slept, or the supervisor is frozen
