@@ -8,6 +8,13 @@ def _no_messages(settings):
     settings.DISPATCH_IS_ON = False
 
 
+@pytest.fixture(autouse=True)
+def _quick(settings):
+    """Slow hashes and a list of all static files are good for nothing that is tested here."""
+    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+    settings.WHITENOISE_AUTOREFRESH = True  # looks for a file when it is asked for
+
+
 @pytest.fixture
 def person(db):
     return User.objects.create_user("ana", password="correct horse")

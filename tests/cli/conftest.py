@@ -29,9 +29,8 @@ class Result:
 
 
 @pytest.fixture
-def ana(transactional_db, settings):
+def ana(transactional_db):
     """An operator."""
-    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]  # quick
     ensure_roles()  # the tables were emptied after the last test
     user = User.objects.create_user("ana", password="correct horse")
     user.groups.add(Group.objects.get(name=Role.OPERATOR))

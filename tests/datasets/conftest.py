@@ -20,7 +20,6 @@ def _own_storage(settings, tmp_path):
             "OPTIONS": {"location": tmp_path / "var" / "datasets"},
         }
     }
-    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 
 
 @pytest.fixture

@@ -49,6 +49,7 @@ def test_stopping_changes_nothing(case, tmp_path, runs):
         require_stop_changes_nothing(case, tmp_path / str(at), runs(case), [at])
 
 
+@pytest.mark.slow
 @every_case
 def test_stopping_again_and_again_changes_nothing(case, tmp_path, runs):
     require_stop_changes_nothing(case, tmp_path, runs(case), case.stops)
@@ -60,6 +61,7 @@ def test_a_death_loses_only_the_steps_since_the_last_checkpoint(case, tmp_path, 
     require_death_changes_nothing(case, tmp_path, runs(case), at, every_steps=2)
 
 
+@pytest.mark.slow
 @every_case
 def test_saving_at_every_step_and_beside_the_loop_changes_nothing(case, tmp_path, runs):
     require_saving_changes_nothing(case, tmp_path, runs(case))
@@ -71,6 +73,7 @@ def test_the_contract_notices_an_alias_in_the_place_of_a_copy(tmp_path, runs, mo
         require_saving_changes_nothing(CASES[0], tmp_path, runs(CASES[0]))
 
 
+@pytest.mark.slow
 @every_case
 def test_two_resumes_from_one_checkpoint_are_twins(case, tmp_path, runs):
     first = ScriptedSupervisor(at=case.stops[1])

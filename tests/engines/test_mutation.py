@@ -34,16 +34,10 @@ STOPS = {
     "tabular-regression": (3, 4),
     "tabular-classification": (3, 8),
 }
-QUICK = "accumulation-cosine"
 
 
-def cases():
-    for case in CASES:
-        marks = () if case.name == QUICK else pytest.mark.slow
-        yield pytest.param(case, id=str(case), marks=marks)
-
-
-@pytest.mark.parametrize("case", list(cases()))
+@pytest.mark.slow
+@pytest.mark.parametrize("case", CASES, ids=str)
 def test_every_piece_of_state_is_needed(case, tmp_path):
     mutations = Mutations(case, tmp_path, STOPS[case.name])
     for step, state in mutations.states.items():

@@ -49,13 +49,19 @@ def test_every_check_runs_even_when_one_fails(steps, monkeypatch, capsys):
 
 def test_the_second_database_gets_the_marked_tests_only(steps, monkeypatch):
     monkeypatch.setenv("TRAINOPS_TEST_DATABASE_URL", "postgresql://there/mine")
-    assert testing.test(["--quick", "--", "-k", "claim"]) == 0
-    on_postgres, on_sqlite = steps[-2:]
+    assert testing.test(["--", "-k", "claim"]) == 0
+    on_postgres = next(step for step in steps if step.name == "pytest on PostgreSQL")
     assert on_postgres.env == {"TRAINOPS_DATABASE_URL": "postgresql://there/mine"}
-    assert on_postgres.command[-3:] == [f"database and {testing.QUICK}", "-k", "claim"]
-    assert on_sqlite.command[-3:] == [testing.QUICK, "-k", "claim"]
+    assert on_postgres.command[-3:] == ["database", "-k", "claim"]
     assert on_postgres.may_be_empty
-    assert not on_sqlite.may_be_empty
+
+
+def test_the_quick_set_has_one_database(steps, monkeypatch):
+    monkeypatch.setenv("TRAINOPS_TEST_DATABASE_URL", "postgresql://there/mine")
+    assert testing.test(["--quick", "--", "-k", "claim"]) == 0
+    assert [step.name for step in steps if "pytest" in step.name] == ["pytest"]
+    assert steps[-1].command[-3:] == [testing.QUICK, "-k", "claim"]
+    assert not steps[-1].may_be_empty
 
 
 def test_no_test_at_all_is_a_failure_unless_a_person_selected(capfd):

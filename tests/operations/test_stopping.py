@@ -17,7 +17,12 @@ from tests.operations.attempts import (
 )
 from tests.waiting import wait_until
 
-pytestmark = [pytest.mark.faults, pytest.mark.django_db(transaction=True), pytest.mark.database]
+pytestmark = [
+    pytest.mark.faults,
+    pytest.mark.slow,
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.database,
+]
 PROMPT_SECONDS = 2.0  # of the house itself, beside what the operation is busy with
 
 

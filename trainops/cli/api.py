@@ -37,6 +37,7 @@ class Api:
             headers=headers,
             timeout=TIMEOUT,
             trust_env=not server.is_local,  # a proxy knows nothing of this machine
+            verify=server.url.startswith("https:"),  # to read the authorities takes 25 ms
         )
 
     def __enter__(self) -> Self:

@@ -38,7 +38,8 @@ def test(arguments: Sequence[str]) -> int:
     chosen = _parser().parse_args(arguments)
     _enter(["test", *arguments])
     with ExitStack() as stack:
-        steps = [*_checks(), *_on_postgres(chosen, stack), *_on_sqlite(chosen)]
+        on_postgres = [] if chosen.quick else _on_postgres(chosen, stack)
+        steps = [*_checks(), *on_postgres, *_on_sqlite(chosen)]
         failed = [step.name for step in steps if not _run(step)]
     if failed:
         print(f"Failed: {', '.join(failed)}", flush=True)
@@ -72,7 +73,11 @@ def _parser() -> argparse.ArgumentParser:
         description="Run ruff, mypy, import-linter, makemigrations --check and pytest.",
         epilog="Arguments after -- go to pytest.",
     )
-    parser.add_argument("--quick", action="store_true", help="leave out slow, browser and journey")
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="leave out PostgreSQL, and what is slow, browser or journey",
+    )
     parser.add_argument("pytest", nargs="*", metavar="-- PYTEST_ARGUMENT", help="-- -k name -x …")
     return parser
 
@@ -92,21 +97,16 @@ def _on_sqlite(chosen: argparse.Namespace) -> list[Step]:
     # A person's own selection may hold nothing of the one or of the other part.
     own = bool(chosen.pytest) and not chosen.quick
     beside = QUICK if chosen.quick else f"not ({HEAVY})"
-    command = [
-        *PYTHON,
-        "pytest",
-        "-n",
-        str(os.cpu_count() or 1),
-        "--dist",
-        "loadfile",
-        "-m",
-        beside,
-    ]
-    steps = [Step("pytest", [*command, *chosen.pytest], may_be_empty=own)]
+    command = [*_side_by_side(), "-m", beside, *chosen.pytest]
+    steps = [Step("pytest", command, may_be_empty=own)]
     if not chosen.quick:
         alone = [*PYTHON, "pytest", "-m", HEAVY, *chosen.pytest]
         steps.append(Step("pytest, whole installations", alone, may_be_empty=own))
     return steps
+
+
+def _side_by_side() -> list[str]:
+    return [*PYTHON, "pytest", "-n", str(os.cpu_count() or 1), "--dist", "loadfile"]
 
 
 def _on_postgres(chosen: argparse.Namespace, stack: ExitStack) -> list[Step]:
@@ -121,8 +121,7 @@ def _on_postgres(chosen: argparse.Namespace, stack: ExitStack) -> list[Step]:
             raise
         print(f"pytest on PostgreSQL is left out: {problem}", flush=True)
         return []
-    selection = f"database and {QUICK}" if chosen.quick else "database"
-    command = [*PYTHON, "pytest", "-m", selection, *chosen.pytest]
+    command = [*_side_by_side(), "-m", "database", *chosen.pytest]
     env = {"TRAINOPS_DATABASE_URL": url}
     # A person's own selection may hold no test that is marked; our own must.
     return [Step("pytest on PostgreSQL", command, env, may_be_empty=bool(chosen.pytest))]
