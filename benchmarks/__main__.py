@@ -10,6 +10,10 @@ NAMES = {
     "start": "from submitting to the first step, part by part",
     "memory": "what the web process, beat and a worker keep in memory",
     "lists": "the list API with 100,000 operations",
+    "beats": "heartbeats, sweeps and looks for work with 100,000 finished operations",
+    "drain": "1,000 waiting operations and two workers",
+    "recovery": "from SIGKILL of a worker to computing again, part by part",
+    "checkpoint": "what a checkpoint costs the loop, against others",
 }
 RESULTS = Path(__file__).parent / "results"
 

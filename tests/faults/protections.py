@@ -6,6 +6,7 @@ SUPERVISOR = "tests/operations/test_supervisor.py"
 STOPPING = "tests/operations/test_stopping.py"
 CLAIMS = "tests/operations/test_claims.py"
 REGISTRY = "tests/workers/test_registry.py"
+REPORTS = "tests/workers/test_reports.py"
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,5 +169,62 @@ PROTECTIONS = [
         "    for each in hinted:\n        dispatch(*each)\n",
         "    for each in hinted:\n        pass\n",
         "tests/operations/test_sweeps.py::test_a_lost_message_is_sent_again_at_growing_intervals",
+    ),
+    Protection(
+        "what is more urgent goes first",
+        "apps/operations/claims.py",
+        "candidate = waiting.next_first().first()",
+        'candidate = waiting.order_by("queued_at").first()',
+        f"{CLAIMS}::test_the_highest_priority_goes_first_then_the_longest_waiting",
+    ),
+    Protection(
+        "an operation is taken only by a worker that has what it needs",
+        "apps/operations/claims.py",
+        "waiting = Operation.objects.due().fitting(offer)",
+        "waiting = Operation.objects.due()",
+        f"{CLAIMS}::test_an_operation_that_needs_a_gpu_waits_for_a_worker_that_has_one",
+    ),
+    Protection(
+        "a GPU is promised to one operation",
+        "apps/operations/holding.py",
+        "for device in self.devices if device not in held)",
+        "for device in self.devices)",
+        "tests/operations/test_holding.py::"
+        "test_operations_that_start_at_once_get_a_gpu_each_and_the_cpu_ones_none",
+    ),
+    Protection(
+        "a restart waits for its pause",
+        "apps/operations/models.py",
+        "return self.waiting().filter(Q(not_before=None) | Q(not_before__lte=DatabaseNow()))",
+        "return self.waiting()",
+        f"{CLAIMS}::test_a_restarted_operation_is_left_alone_until_its_pause_is_over",
+    ),
+    Protection(
+        "what crashes on two hosts is not tried on a third",
+        "apps/operations/poison.py",
+        "if len({host for _, host, _, _ in deaths if host}) < HOSTS:",
+        "if True:",
+        f"{REPORTS}::test_what_crashes_on_two_hosts_is_its_own_fault_and_says_where_and_how",
+    ),
+    Protection(
+        "a worker that is to drain takes nothing more",
+        "apps/workers/house.py",
+        "self.house.holding.is_draining = standing.is_draining",
+        "pass",
+        "tests/workers/test_house.py::test_a_drain_that_somebody_asked_for_reaches_the_slots",
+    ),
+    Protection(
+        "a server that goes away sends workers away",
+        "trainops/http/closing.py",
+        "    if is_announced():\n        raise Closing",
+        "    if False:\n        raise Closing",
+        "tests/workers/test_server.py::test_alone_it_says_goodbye_before_its_port_is_closed",
+    ),
+    Protection(
+        "a second signal forces",
+        "trainops/launch/supervise.py",
+        "            self.forced = True",
+        "            self.forced = False",
+        "tests/launch/test_supervise.py::test_a_second_signal_forces",
     ),
 ]

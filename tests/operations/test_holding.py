@@ -43,7 +43,7 @@ def test_a_gpu_is_free_when_no_slot_holds_it():
 @pytest.mark.database
 @pytest.mark.django_db(transaction=True)
 def test_operations_that_start_at_once_get_a_gpu_each_and_the_cpu_ones_none(house, monkeypatch):
-    for wish in ({"device": "cuda"}, {"device": "cpu"}, {"resources": {"gpu_memory_gb": 40}}, {}):
+    for wish in ({"device": "cuda"}, {"device": "cpu"}, {"device": "cuda"}, {}):
         rows.submitted(**wish)
     everyone_started, held = threading.Barrier(4, timeout=10), []
 

@@ -66,6 +66,18 @@ def test_a_heartbeat_that_finds_the_row_gone_registers_at_once(keeper):
     assert Worker.objects.get().is_draining is True
 
 
+def test_a_drain_that_somebody_asked_for_reaches_the_slots(keeper):
+    keeper._be_registered()
+    registry.drain(worker_id="w", reason="to be repaired")
+    keeper._keep_leases()
+    with keeper.house.holding.slot() as slot:
+        assert slot is None
+    registry.undrain(worker_id="w")
+    keeper._keep_leases()
+    with keeper.house.holding.slot() as slot:
+        assert slot is not None
+
+
 def test_what_went_wrong_last_is_told_once_the_registry_is_there_again(keeper):
     keeper._be_registered()
     keeper.duties.trouble = "the database was away"

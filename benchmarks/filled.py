@@ -1,0 +1,106 @@
+"""Databases with many operations in them, each in a process of its own."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+BATCH = 2_000
+STATES = ["COMPLETED"] * 90 + ["CANCELLED"] * 5 + ["FAILED"] * 4 + ["PENDING"]
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def on_both_databases(module: str) -> dict[str, Any]:
+    """Run a module once on a new SQLite and once on a new PostgreSQL; return what each printed."""
+    results = {}
+    for stack, server in {"sqlite": _sqlite, "postgresql": _postgresql}.items():
+        with server() as environment:
+            done = subprocess.run(
+                [sys.executable, "-m", module],
+                cwd=ROOT,
+                env=os.environ | environment,
+                stdout=subprocess.PIPE,
+                check=True,
+            )
+        results[stack] = json.loads(done.stdout)
+    return results
+
+
+@contextmanager
+def _sqlite() -> Iterator[dict[str, str]]:
+    with tempfile.TemporaryDirectory() as directory:
+        yield {"TRAINOPS_DATA_DIR": directory, "TRAINOPS_DATABASE_URL": ""}
+
+
+@contextmanager
+def _postgresql() -> Iterator[dict[str, str]]:
+    from trainops.launch.servers import postgres_server
+
+    with tempfile.TemporaryDirectory() as directory, postgres_server() as url:
+        yield {"TRAINOPS_DATA_DIR": directory, "TRAINOPS_DATABASE_URL": url}
+
+
+def set_up() -> None:
+    """Make this process Django's, on an empty database and without a broker."""
+    import django
+
+    os.environ["DJANGO_SETTINGS_MODULE"] = "trainops.settings"
+    django.setup()
+    from django.conf import settings
+    from django.core.management import call_command
+
+    settings.DISPATCH_IS_ON = False
+    call_command("migrate", verbosity=0)
+
+
+def fill(num_operations: int, *, states: list[str] = STATES, first: int = 0) -> Any:
+    """Add operations, a few of them of a rare owner and tag; return the usual owner."""
+    from django.contrib.auth.models import User
+    from django.db import connection
+    from django.utils import timezone
+
+    from apps.operations import services
+    from apps.operations.models import Operation, Tag
+
+    owner, _ = User.objects.get_or_create(username="bench", is_superuser=True, is_staff=True)
+    rare, _ = User.objects.get_or_create(username="rare")
+    template = services.submit(
+        kind="training", config={"recipe": "digits", "epochs": 2}, owner=owner
+    )
+    moment = timezone.now()
+    for begin in range(first, first + num_operations, BATCH):
+        rows, tags = [], []
+        for number in range(begin, min(begin + BATCH, first + num_operations)):
+            row = Operation.objects.model(
+                **{f.attname: getattr(template, f.attname) for f in Operation._meta.concrete_fields}
+            )
+            row.pk = f"op_training_20260101_000000_{number:06x}"
+            row.name = f"operation number {number}"
+            row.state = states[number * 7 % len(states)]
+            row.owner_id = rare.pk if number % 1000 == 0 else owner.pk
+            row.created_at = row.queued_at = moment - timedelta(seconds=number)
+            row.step, row.total_steps, row.metrics = number % 100, 100, {"val_loss": 0.5}
+            rows.append(row)
+            names = ["usual"] * (number % 4 == 0) + ["rare"] * (number % 1000 == 0)
+            tags += [Tag(operation_id=row.pk, name=name) for name in names]
+        Operation.objects.bulk_create(rows)
+        Tag.objects.bulk_create(tags)
+    Operation.objects.filter(pk=template.pk).delete()
+    with connection.cursor() as cursor:
+        cursor.execute("ANALYZE")  # what autovacuum does after a minute
+    return owner
+
+
+def spread(seconds: list[float]) -> dict[str, float]:
+    """Return milliseconds: the median and the 99th percentile."""
+    ordered = sorted(seconds)
+    return {
+        "p50": round(1e3 * ordered[len(ordered) // 2], 3),
+        "p99": round(1e3 * ordered[int(0.99 * (len(ordered) - 1))], 3),
+    }
