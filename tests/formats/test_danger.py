@@ -260,7 +260,6 @@ def test_a_record_that_lies_within_another_is_refused(tmp_path, never_loaded):
     )
     path = tmp_path / "file.pt"
     path.write_bytes(content + end)
-    assert zipfile.ZipFile(path).testzip() is None  # as an archive it is whole
     assert "declared larger than the file" in str(quick(path))
 
 
@@ -415,11 +414,24 @@ def test_poisoned_numbers_are_found_and_counted(tmp_path, name, value):
     assert "not finite" in caught.value.errors[place]
 
 
+def by_value(member, protocol):
+    """As Python writes members since 3.11.4; for a while before, it wrote calls of getattr."""
+    return type(member), (member.value,)
+
+
+class Signal:
+    """Written as a member of signal.Signals is."""
+
+    def __reduce__(self):
+        return by_value(signal.SIGUSR1, 2)
+
+
 @pytest.fixture
 def schedule(monkeypatch):
     """An enumeration of the other tool, which is there only while the file is written."""
     module = ModuleType("model_training_framework.config")
     made = enum.Enum("Schedule", {"CYCLE": "cycle"}, module=module.__name__)
+    made.__reduce_ex__ = by_value
     module.Schedule = made
     monkeypatch.setitem(sys.modules, "model_training_framework", ModuleType("package"))
     monkeypatch.setitem(sys.modules, module.__name__, module)
@@ -430,7 +442,7 @@ def schedule(monkeypatch):
 def test_enums_in_the_config_of_a_training_file_are_taken_by_their_values(
     tmp_path, schedule, monkeypatch
 ):
-    snapshot = {"schedule": schedule.CYCLE, "stop_on": signal.SIGUSR1}
+    snapshot = {"schedule": schedule.CYCLE, "stop_on": Signal()}
     path = save(tree("training") | {"config_snapshot": snapshot}, tmp_path / "file.pt")
     monkeypatch.delitem(sys.modules, "model_training_framework.config")
     assert verify(path).passed

@@ -1,0 +1,135 @@
+"""Whatever is saved, lost, pinned and cleaned up in whatever order: what must stay stays."""
+
+import os
+import time
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from apps.checkpoints import services, storage
+from apps.checkpoints.models import Checkpoint
+from apps.operations.lifecycle import State
+from tests.checkpoints.test_services import commit
+from tests.operations import rows
+
+pytestmark = [pytest.mark.django_db, pytest.mark.database]
+LONG_AGO = time.time() - 10 * 24 * 3600
+METRICS = st.none() | st.sampled_from([0.1, 0.2, 0.3])
+EVENTS = st.one_of(
+    st.tuples(st.just("save"), METRICS),
+    st.tuples(st.just("fail"), METRICS),
+    st.tuples(st.just("die while saving"), st.none()),
+    st.tuples(st.just("resume"), st.integers(0, 5)),
+    st.tuples(st.just("pin"), st.integers(0, 5)),
+    st.tuples(st.just("unpin"), st.integers(0, 5)),
+    st.tuples(st.just("corrupt"), st.integers(0, 5)),
+    st.tuples(st.just("retain"), st.sampled_from([(1, 0), (1, 1), (2, 1), (3, 2)])),
+    st.tuples(st.just("clean up"), st.none()),
+)
+
+
+class Story:
+    """One operation, and what happens to its checkpoints."""
+
+    def __init__(self):
+        self.operation = rows.claimed()
+        self.attempt, self.step = 1, 0
+
+    @property
+    def rows(self):
+        return Checkpoint.objects.filter(operation_id=self.operation.pk)
+
+    def happens(self, what, detail):
+        getattr(self, what.replace(" ", "_"))(detail)
+
+    def save(self, metric, kind="periodic"):
+        self.step += 10
+        commit(self.operation, self.step, metric, kind, self.attempt)
+
+    def fail(self, metric):
+        """The failure checkpoint is of the last safe point; the next attempt goes on from there."""
+        self.save(metric, "failure")
+        self.resume(0)
+
+    def die_while_saving(self, _):
+        name = f"a{self.attempt:04d}-s{self.step + 10:010d}-periodic"
+        path = storage.operation_directory(self.operation.pk) / name
+        path.mkdir(parents=True)
+        (path / "model.pt").write_bytes(b"half of it")
+        for each in (path / "model.pt", path):
+            os.utime(each, (LONG_AGO, LONG_AGO))
+        self.resume(0)
+
+    def resume(self, which):
+        if candidates := services.to_resume_from(self.operation.pk):
+            self.step = candidates[which % len(candidates)].step
+        else:
+            self.step = 0
+        self.attempt += 1
+        self.operation.row.update(attempt=self.attempt)
+
+    def pin(self, which, pinned=True):
+        if found := list(self.rows.newest_first()):
+            services.pin(found[which % len(found)].pk, pinned=pinned)
+
+    def unpin(self, which):
+        self.pin(which, pinned=False)
+
+    def corrupt(self, which):
+        if found := list(self.rows.newest_first()):
+            services.mark_corrupted(found[which % len(found)].artifacts_path, "altered")
+
+    def retain(self, policy):
+        keep_last, keep_best = policy
+        must_stay = self.must_stay(keep_best)
+        services.retain(self.operation.pk, keep_last=keep_last, keep_best=keep_best, better="min")
+        assert must_stay <= self.keys()
+
+    def clean_up(self, _):
+        """The operation is not finished, so every row stays, however old."""
+        before = self.keys()
+        services.clean_up(older_than_days=0)
+        assert self.keys() == before
+        for path in storage.operation_directory(self.operation.pk).glob("*"):
+            assert storage.attempt_of(path) >= self.attempt or self.owns(path), path
+
+    def must_stay(self, keep_best):
+        healthy = self.rows.healthy()
+        newest = [each.pk for each in healthy.newest_first() if each.type != "failure"][:1]
+        newest += [each.pk for each in healthy.newest_first()][:1]
+        best = healthy.exclude(metric=None).order_by("metric", "step")[:keep_best]
+        pinned = self.rows.filter(pinned=True)
+        return {*newest, *best.values_list("pk", flat=True), *pinned.values_list("pk", flat=True)}
+
+    def keys(self):
+        return set(self.rows.values_list("pk", flat=True))
+
+    def owns(self, path):
+        return self.rows.filter(artifacts_path=f"{path.parent.name}/{path.name}").exists()
+
+    def is_sound(self):
+        for row in self.rows:
+            assert storage.directory(row.artifacts_path).exists(), f"{row} points to nothing"
+        best = self.rows.healthy().exclude(metric=None).order_by("metric", "step").first()
+        assert list(self.rows.filter(is_best=True)) == ([best] if best else [])
+
+
+@pytest.mark.parametrize("num_examples", [30, pytest.param(600, marks=pytest.mark.slow)])
+def test_what_must_stay_stays(num_examples, django_capture_on_commit_callbacks):
+    @settings(max_examples=num_examples, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(st.lists(EVENTS, max_size=25))
+    def runs(events):
+        story = Story()
+        for what, detail in events:
+            with django_capture_on_commit_callbacks(execute=True):
+                story.happens(what, detail)
+            story.is_sound()
+        pinned = set(story.rows.filter(pinned=True).values_list("pk", flat=True))
+        story.operation.row.update(state=State.CANCELLED, lease_expires_at=None)
+        with django_capture_on_commit_callbacks(execute=True):
+            services.clean_up(older_than_days=0)
+        assert story.keys() == pinned
+        story.is_sound()
+
+    runs()
