@@ -6,7 +6,14 @@ with the reason, before anything runs on it.
 
 from typing import Any, Self
 
-from pydantic import Field, PositiveFloat, PositiveInt, ValidationError, model_validator
+from pydantic import (
+    Field,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    ValidationError,
+    model_validator,
+)
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 CONTAINER_GRACE_SECONDS = 30  # docker/compose.yaml's stop_grace_period
@@ -50,6 +57,9 @@ class Thresholds(BaseSettings):
     )
     checkpoint_max_age_days: PositiveFloat = Field(
         30, description="Older checkpoints of operations that are not running are removed."
+    )
+    checkpoint_reserve_bytes: NonNegativeInt = Field(
+        1024**3, description="Periodic checkpoints leave so much disk free, and room for one."
     )
     cleanup_interval_hours: PositiveFloat = Field(
         24, description="How often old checkpoints and unowned files are removed."

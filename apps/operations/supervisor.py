@@ -143,6 +143,7 @@ class Supervision:
                 {"path": str(storage.directory(c.artifacts_path)), "digest": c.manifest_digest}
                 for c in candidates
             ],
+            reserve_bytes=settings.THRESHOLDS.checkpoint_reserve_bytes,
             environment={"CUDA_VISIBLE_DEVICES": self.held.device},
             grant_until=self._deadline(),
         )

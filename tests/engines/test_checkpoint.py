@@ -350,6 +350,19 @@ def test_a_full_disk_is_noticed_before_the_first_byte(store, monkeypatch):
     assert not written and list(store.root.iterdir()) == []
 
 
+def test_a_nearly_full_disk_is_kept_for_the_last_checkpoint(tmp_path, monkeypatch):
+    """Periodic saving pauses while others still can; at a stop there is room for one."""
+    free = {"free": 2**30}
+    monkeypatch.setattr(durable.shutil, "disk_usage", lambda path: type("Usage", (), free))
+    store = CheckpointStore(tmp_path / "op_1", identity=IDENTITY, reserve_bytes=2**30)
+    with pytest.raises(SaveFailed, match="periodic saving pauses"):
+        store.write(CheckpointType.PERIODIC, step=3, state=STATE)
+    assert list(store.root.iterdir()) == []
+    assert store.write(CheckpointType.SHUTDOWN, step=3, state=STATE).step == 3
+    free["free"] = 2**30 + 2**20
+    assert store.write(CheckpointType.PERIODIC, step=4, state=STATE).step == 4
+
+
 def test_a_disk_that_fills_while_writing_leaves_nothing_behind(store, monkeypatch):
     class Full:
         def __init__(self, file):

@@ -56,6 +56,7 @@ class House:
             "operation_kind": "training",
             "config": ENGINES["training"].parse_config(raw).model_dump(),
             "inputs": {},
+            "reserve_bytes": 0,
             "directory": str(self.root),
             "identity": {"operation_id": "op", "attempt": self.num_attempts},
             "candidates": [

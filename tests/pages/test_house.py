@@ -62,6 +62,17 @@ def test_workers_show_what_they_run(page, ana):
     assert "1 of 2" in text and ">busy</a>" in text and "Temporarily unavailable" in text
 
 
+def test_every_page_says_where_the_disk_is_nearly_full(page, db, settings):
+    reserve = settings.THRESHOLDS.checkpoint_reserve_bytes
+    Worker.objects.create(worker_id="a", host="roomy", storage_free_bytes=reserve)
+    Worker.objects.create(worker_id="b", host="short", storage_free_bytes=reserve - 1)
+    late = timezone.now() - timedelta(minutes=5)
+    Worker.objects.create(worker_id="c", host="gone", storage_free_bytes=0, heartbeat_at=late)
+    text = page.get("/").content.decode()
+    assert text.count('data-testid="short-disk"') == 1
+    assert "The disk for checkpoints on short is nearly full" in text
+
+
 def test_workers_refresh_as_a_part(fetch, db):
     text = fetch.get("/workers/").content.decode()
     assert "<html" not in text and "No worker has registered" in text

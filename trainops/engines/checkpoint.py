@@ -64,7 +64,8 @@ class CheckpointStore:
     """The checkpoints that one attempt writes, and those that it may start from.
 
     `root` is the directory of one operation; `identity` goes into every manifest (operation_id,
-    attempt, kind, config_hash); `candidates` are committed checkpoints, the newest first.
+    attempt, kind, config_hash); `candidates` are committed checkpoints, the newest first. A
+    periodic checkpoint leaves `reserve_bytes` of the disk free, and room for the last one.
     """
 
     def __init__(
@@ -73,8 +74,10 @@ class CheckpointStore:
         *,
         identity: Mapping[str, Any],
         candidates: Sequence[Candidate] = (),
+        reserve_bytes: int = 0,
     ) -> None:
         self.root = root
+        self.reserve_bytes = reserve_bytes
         self.identity = dict(identity)
         self.candidates = tuple(candidates)
 
@@ -128,7 +131,8 @@ class CheckpointStore:
     def _write(
         self, directory: Path, kind: CheckpointType, step: int, plain: bytes, state: StateDict
     ) -> Checkpoint:
-        artifacts = _write_parts(directory, plain, state)
+        reserve_bytes = self.reserve_bytes if kind is CheckpointType.PERIODIC else None
+        artifacts = _write_parts(directory, plain, state, reserve_bytes)
         sync_directory(directory)
         metric = state.get("state", {}).get("metric")
         environment = reproducibility.environment()
@@ -175,10 +179,14 @@ def _all_or_nothing(directory: Path) -> Iterator[None]:
         raise
 
 
-def _write_parts(directory: Path, plain: bytes, state: StateDict) -> tuple[Artifact, ...]:
+def _write_parts(
+    directory: Path, plain: bytes, state: StateDict, reserve_bytes: int | None
+) -> tuple[Artifact, ...]:
     parts = {name: part for name, part in state.items() if name != "state"}
     sizes = {STATE: len(plain), **{f"{name}.pt": _size(part) for name, part in parts.items()}}
-    require_space(directory, sum(sizes.values()))
+    total_bytes = sum(sizes.values())
+    spare_bytes = 0 if reserve_bytes is None else reserve_bytes + total_bytes
+    require_space(directory, total_bytes, spare_bytes=spare_bytes)
     with ExitStack() as stack:
         files = {}
         for name, size in sizes.items():

@@ -69,6 +69,7 @@ def _run(start: Message, line: "_Line") -> Outcome:
         Path(start["directory"]),
         identity=start["identity"],
         candidates=[Candidate(Path(c["path"]), c["digest"]) for c in start["candidates"]],
+        reserve_bytes=start["reserve_bytes"],
     )
     policy = CheckpointPolicy(
         every_steps=config.checkpoint.every_steps,

@@ -103,10 +103,17 @@ def _open_direct(path: Path) -> int | None:
         return None
 
 
-def require_space(directory: Path, size_bytes: int) -> None:
-    """Raise OSError where a full disk is foreseeable."""
-    if shutil.disk_usage(directory).free < size_bytes + SPARE_BYTES:
+def require_space(directory: Path, size_bytes: int, *, spare_bytes: int = 0) -> None:
+    """Raise OSError where a full disk is foreseeable, or less would stay free than is to be."""
+    free = shutil.disk_usage(directory).free
+    if free < size_bytes + SPARE_BYTES:
         raise OSError(errno.ENOSPC, f"no space left for a checkpoint of {size_bytes:,} bytes")
+    if free < size_bytes + spare_bytes:
+        raise OSError(
+            errno.ENOSPC,
+            f"of {free:,} bytes that are free {spare_bytes:,} are to stay free, "
+            f"and this checkpoint takes {size_bytes:,}; periodic saving pauses",
+        )
 
 
 def write_whole(path: Path, content: bytes) -> None:

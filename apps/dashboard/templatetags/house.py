@@ -3,6 +3,7 @@
 from typing import Any, cast
 
 from django import template
+from django.conf import settings
 from django.core.cache import cache
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
@@ -16,17 +17,27 @@ BADGE = '<span class="badge bg-blue-lt ms-auto">{}<span class="visually-hidden">
 
 
 @register.simple_tag
-def house_counts() -> dict[str, int]:
-    """Return how many operations are active and workers alive, a few seconds old at most."""
-    return cast(dict[str, int], cache.get_or_set(COUNTS_KEY, _count, COUNTS_SECONDS))
+def house_counts() -> dict[str, Any]:
+    """Return how many operations are active and workers alive, a few seconds old at most.
+
+    `short_disks` are the hosts whose disk is so full that periodic saving pauses there, with the
+    bytes that are free.
+    """
+    return cast(dict[str, Any], cache.get_or_set(COUNTS_KEY, _count, COUNTS_SECONDS))
 
 
-def _count() -> dict[str, int]:
+def _count() -> dict[str, Any]:
     silent = (Worker.Status.GONE, Worker.Status.TEMPORARILY_UNAVAILABLE)
     workers: Any = Worker.objects.with_status()
-    statuses = workers.values_list("status", flat=True)
-    num_alive = sum(status not in silent for status in statuses)
-    return {"active": Operation.objects.active().count(), "workers": num_alive}
+    alive = list(workers.exclude(status__in=silent).values("host", "storage_free_bytes"))
+    reserve = settings.THRESHOLDS.checkpoint_reserve_bytes
+    short = {
+        each["host"]: each["storage_free_bytes"]
+        for each in alive
+        if each["storage_free_bytes"] is not None and each["storage_free_bytes"] < reserve
+    }
+    active = Operation.objects.active().count()
+    return {"active": active, "workers": len(alive), "short_disks": sorted(short.items())}
 
 
 @register.simple_tag(takes_context=True)
