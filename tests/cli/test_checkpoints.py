@@ -85,3 +85,20 @@ def test_an_unknown_one_is_not_found(cli, operation, typed):
     for command in ("verify", "show", "pin", "rm"):
         extra = ["--yes"] if command == "rm" else []
         assert cli("checkpoints", command, typed, *extra).exit_code == ExitCode.NOT_FOUND
+
+
+def test_gc_says_what_would_go_and_asks_before_it_goes(cli, operation, ana):
+    kept, old = saved(operation, step=10), saved(operation, step=20, type="periodic")
+    ran = cli("checkpoints", "gc", "--dry-run", "--older-than-days", 0)
+    assert ran.exit_code == ExitCode.FAILED and "admin" in ran.stderr  # an operator may not
+    ana.is_superuser = True
+    ana.save()
+    Checkpoint.objects.filter(pk=kept.pk).update(pinned=True)
+    shown = cli("checkpoints", "gc", "--dry-run", "--older-than-days", 0).stdout
+    assert shown.startswith("Would delete 1 checkpoints and 0 directories that no checkpoint owns")
+    assert cli("checkpoints", "gc", "--older-than-days", 0).exit_code == ExitCode.USAGE
+    assert Checkpoint.objects.count() == 2
+    ran = cli("checkpoints", "gc", "--older-than-days", 0, "--yes", "-o", "json")
+    assert (ran.json["dry_run"], ran.json["num_checkpoints"]) == (False, 1)
+    assert [each.pk for each in Checkpoint.objects.all()] == [kept.pk] != [old.pk]
+    assert cli("checkpoints", "gc").stdout.startswith("Would delete 0 checkpoints")

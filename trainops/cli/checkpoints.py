@@ -47,6 +47,7 @@ def register(app: typer.Typer) -> None:
         ("pin", pin),
         ("unpin", unpin),
         ("rm", rm),
+        ("gc", gc),
     ):
         command(group, name)(function)
     app.add_typer(group, name="checkpoints", rich_help_panel="Saved work")
@@ -199,6 +200,37 @@ def rm(session: Session, checkpoint_id: CheckpointId, yes: Yes = False) -> None:
         session.out.json(answer)
     else:
         session.out.text(looks.plain(answer["message"]))
+
+
+def gc(
+    session: Session,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
+    older_than_days: Annotated[
+        float | None,
+        typer.Option(min=0, help="Else the installation's own age.", show_default=False),
+    ] = None,
+    yes: Yes = False,
+) -> None:
+    """Delete old checkpoints of finished operations, and files that belong to none.
+
+    Pinned ones and results stay.
+    """
+    wanted = {"older_than_days": older_than_days}
+    told = session.api.post("checkpoints/cleanup", {**wanted, "dry_run": True})
+    if not dry_run and (told["num_checkpoints"] or told["num_unowned"]):
+        confirm(session, f"{_freed(told, 'Delete')}?", yes)
+        told = session.api.post("checkpoints/cleanup", {**wanted, "dry_run": False})
+    if session.out.is_json:
+        session.out.json(told)
+    else:
+        session.out.text(f"{_freed(told, 'Would delete' if told['dry_run'] else 'Deleted')}.")
+
+
+def _freed(told: dict[str, Any], verb: str) -> str:
+    return (
+        f"{verb} {told['num_checkpoints']} checkpoints and {told['num_unowned']} directories that "
+        f"no checkpoint owns, {looks.size(told['freed_bytes'])}"
+    )
 
 
 def _path(session: Session, checkpoint_id: str) -> str:
