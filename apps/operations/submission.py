@@ -3,7 +3,8 @@
 import hashlib
 import json
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ from django.utils import timezone
 from apps.datasets import services as datasets
 from apps.operations.dispatch import dispatch
 from apps.operations.errors import NotAllowed
+from apps.operations.exchange import Import
 from apps.operations.models import DatasetUse, Operation, Tag
 from apps.operations.placement import need_of
 from trainops.engines.config import OperationConfig
@@ -55,14 +57,17 @@ def submit(
     priority: int = 0,
     queue: str = "",
     idempotency_key: str = "",
+    beginning: Import | None = None,
 ) -> Operation:
     """Validate and write down what a person wants; a worker is woken once it is committed.
 
-    The same owner's same `idempotency_key` returns the first operation again.
+    The same owner's same `idempotency_key` returns the first operation again. With a `beginning`
+    its first attempt goes on from that.
 
     Raises:
         ConfigError: unknown kind, recipe or parameter, wrong types, values out of range.
         NotAllowed: the key was used for something else.
+        Refusal: the file to begin with is not usable; nothing is left of it.
     """
     label = _clean_label(queue)
     wanted = Wanted(kind, config, _clean_name(name), _clean_tags(tags), priority, label)
@@ -71,15 +76,35 @@ def submit(
     if kind not in ENGINES:
         raise ConfigError({"kind": f"{kind!r} is not a kind; there are: {', '.join(ENGINES)}"})
     parsed = ENGINES[kind].parse_config(_with_house_defaults(kind, config))
-    try:
-        with transaction.atomic():
-            operation = _write(wanted, parsed, owner, idempotency_key)
-            transaction.on_commit(partial(dispatch, operation.pk, kind, label))
-    except IntegrityError:
-        if first := _submitted_before(wanted, owner, idempotency_key):
-            return first  # the same request, a moment earlier
-        raise
+    operation_id = new_id(kind)
+    with _begun(beginning, operation_id, kind, parsed) as begin:
+        try:
+            with transaction.atomic():
+                operation = _write(operation_id, wanted, parsed, owner, idempotency_key)
+                begin(operation)
+                transaction.on_commit(partial(dispatch, operation.pk, kind, label))
+        except IntegrityError:
+            if first := _submitted_before(wanted, owner, idempotency_key):
+                return first  # the same request, a moment earlier
+            raise
     return Operation.objects.select_related("owner").get(pk=operation.pk)
+
+
+@contextmanager
+def _begun(
+    beginning: Import | None, operation_id: str, kind: str, parsed: OperationConfig
+) -> Iterator[Callable[[Operation], None]]:
+    """Make the files that an operation begins with; they are gone again if it is not written."""
+    if beginning is None:
+        yield lambda operation: None
+        return
+    _check_datasets(ENGINES[kind].dataset_ids(parsed), parsed)
+    beginning.prepare(operation_id, kind, parsed)
+    try:
+        yield beginning.commit
+    except BaseException:
+        beginning.discard(operation_id)
+        raise
 
 
 def _submitted_before(wanted: Wanted, owner: "User | None", key: str) -> Operation | None:
@@ -95,7 +120,9 @@ def _submitted_before(wanted: Wanted, owner: "User | None", key: str) -> Operati
     return first
 
 
-def _write(wanted: Wanted, parsed: OperationConfig, owner: "User | None", key: str) -> Operation:
+def _write(
+    operation_id: str, wanted: Wanted, parsed: OperationConfig, owner: "User | None", key: str
+) -> Operation:
     engine = ENGINES[wanted.kind]
     dataset_ids = engine.dataset_ids(parsed)
     _check_datasets(dataset_ids, parsed)
@@ -103,7 +130,7 @@ def _write(wanted: Wanted, parsed: OperationConfig, owner: "User | None", key: s
     recipe = config.get("recipe", "")
     need = need_of(parsed)
     operation = Operation.objects.create(
-        id=new_id(wanted.kind),
+        id=operation_id,
         kind=wanted.kind,
         recipe=recipe,
         name=wanted.name or f"{recipe or wanted.kind} {timezone.now():%b %d %H:%M}",

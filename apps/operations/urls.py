@@ -11,6 +11,7 @@ from apps.operations.api.checkpoints import (
     UnpinView,
     VerifyView,
 )
+from apps.operations.api.exchange import ExportView, ImportView
 from apps.operations.api.operations import (
     CancelView,
     KillView,
@@ -33,10 +34,12 @@ CHECKPOINT = "checkpoints/<str:operation_id>/<str:checkpoint_id>"
 
 urlpatterns = [
     path("operations", OperationsView.as_view(), name="api-operations"),
+    path("operations/import", ImportView.as_view(), name="api-operations-import"),
     path(ONE, OperationView.as_view(), name="api-operation"),
     path(f"{ONE}/cancel", CancelView.as_view(), name="api-operation-cancel"),
     path(f"{ONE}/kill", KillView.as_view(), name="api-operation-kill"),
     path(f"{ONE}/resume", ResumeView.as_view(), name="api-operation-resume"),
+    path(f"{ONE}/export", ExportView.as_view(), name="api-operation-export"),
     path(f"{ONE}/metrics", MetricsView.as_view(), name="api-operation-metrics"),
     path(f"{ONE}/logs", LogsView.as_view(), name="api-operation-logs"),
     path(f"{ONE}/logs.txt", LogFileView.as_view(), name="api-operation-log-file"),

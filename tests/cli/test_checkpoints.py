@@ -1,8 +1,11 @@
+import os
+
 import pytest
 
 from apps.checkpoints.models import Checkpoint
 from apps.operations.lifecycle import State
 from tests.api.saved import damage, saved
+from tests.formats.originals import original
 from tests.operations.rows import in_state
 from trainops.cli.problems import ExitCode
 
@@ -102,3 +105,27 @@ def test_gc_says_what_would_go_and_asks_before_it_goes(cli, operation, ana):
     assert (ran.json["dry_run"], ran.json["num_checkpoints"]) == (False, 1)
     assert [each.pk for each in Checkpoint.objects.all()] == [kept.pk] != [old.pk]
     assert cli("checkpoints", "gc").stdout.startswith("Would delete 0 checkpoints")
+
+
+@pytest.mark.slow
+def test_another_tools_file_comes_in_and_goes_out(cli, tmp_path, monkeypatch):
+    known = os.environ["TRAINOPS_RECIPES"]
+    monkeypatch.setenv("TRAINOPS_RECIPES", f"{known},tests.formats.recipe:RECIPE")
+    described = tmp_path / "operation.yaml"
+    described.write_text("kind: training\nconfig: {recipe: foreign, batch_size: 8, epochs: 2}\n")
+    file = original("training", tmp_path)
+    ran = cli("checkpoints", "import", file, described, "--set", "optimizer=adamw")
+    assert ran.exit_code == ExitCode.OK, ran.stderr
+    operation_id = ran.stdout.strip()
+    assert "Imported training.pt, step 25; " in ran.stderr
+    assert Checkpoint.objects.get().operation_id == operation_id
+    target = tmp_path / "out.ckpt"
+    ran = cli("checkpoints", "export", operation_id, "-o", target)
+    assert ran.stdout.startswith(f"{target}: training, ")
+    assert cli("checkpoints", "verify", target).exit_code == ExitCode.OK
+    ran = cli("checkpoints", "export", operation_id, "-o", tmp_path / "not" / "there.ckpt")
+    assert ran.exit_code == ExitCode.USAGE and "No such file" in ran.stderr
+    ran = cli("checkpoints", "import", described, described)
+    assert ran.exit_code == ExitCode.USAGE and "archive" in ran.stderr
+    ran = cli("checkpoints", "import", file, described, "--set", "epochs=-1")
+    assert ran.exit_code == ExitCode.USAGE and "--set epochs=-1" in ran.stderr

@@ -1,6 +1,9 @@
 """The HTTP API as a command sees it: data out of the envelope, or a problem with an exit code."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import IO, Any, Self
 
 import httpx
@@ -59,6 +62,26 @@ class Api:
     def upload(self, path: str, file: IO[bytes], filename: str, fields: dict[str, str]) -> Any:
         return self._call("POST", path, files={"file": (filename, file)}, data=fields)["data"]
 
+    def download(self, path: str, target: Path, **params: Any) -> int:
+        """Write what the address answers with as `target`; return its bytes. Raises OSError."""
+        given = {name: value for name, value in params.items() if value is not None}
+        with (
+            self._connected(),
+            self._http.stream("GET", path, params=given, headers={"Accept": "*/*"}) as response,
+        ):
+            if not response.is_success or "json" in response.headers.get("Content-Type", ""):
+                response.read()
+                self._opened(response)  # raises what it says
+            draft = target.with_name(f".{target.name}.draft")
+            try:
+                with draft.open("wb") as file:
+                    for chunk in response.iter_bytes():
+                        file.write(chunk)
+                draft.rename(target)
+            finally:
+                draft.unlink(missing_ok=True)
+        return target.stat().st_size
+
     def delete(self, path: str) -> Any:
         return self._call("DELETE", path).get("data")
 
@@ -66,15 +89,20 @@ class Api:
         params = {
             name: value for name, value in content.pop("params", {}).items() if value is not None
         }
-        try:
+        with self._connected():
             response = self._http.request(method, path, params=params, **content)
+        return self._opened(response)
+
+    @contextmanager
+    def _connected(self) -> Iterator[None]:
+        try:
+            yield
         except httpx.TimeoutException as error:
             raise Unreachable(f"{self.server.url} did not answer in time ({error}).") from error
         except httpx.TransportError as error:
             raise _nobody(self.server, error) from error
         except (httpx.InvalidURL, UnicodeError) as error:
             raise Problem(f"{self.server.url}: {error}", ExitCode.USAGE) from error
-        return self._opened(response)
 
     def _opened(self, response: httpx.Response) -> dict[str, Any]:
         """Return the envelope of a success."""

@@ -1,5 +1,6 @@
 """Commands on checkpoints: list, look into, verify, compare, export, pin, delete."""
 
+import json
 import os
 from enum import StrEnum
 from importlib import import_module
@@ -8,11 +9,13 @@ from typing import Annotated, Any
 
 import typer
 
-from trainops.cli import looks
-from trainops.cli.operations import confirm
-from trainops.cli.problems import ExitCode, Problem
+from trainops.cli import looks, submission
+from trainops.cli.following import say_commands, watch_to_the_end
+from trainops.cli.operations import Follow, confirm
+from trainops.cli.problems import ExitCode, Problem, Refused
 from trainops.cli.references import operation_id
 from trainops.cli.session import Session, command
+from trainops.cli.submitting import write_submitted
 
 CheckpointId = Annotated[str, typer.Argument(metavar="CHECKPOINT", show_default=False)]
 Place = Annotated[
@@ -26,6 +29,12 @@ Place = Annotated[
 ]
 OnDisk = Annotated[Path, typer.Argument(metavar="PATH", show_default=False)]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+
+
+class ForeignFormat(StrEnum):
+    """Formats of other tools that a checkpoint can be written in."""
+
+    TRAINING = "training"  # format version 1
 
 
 class Which(StrEnum):
@@ -48,6 +57,8 @@ def register(app: typer.Typer) -> None:
         ("unpin", unpin),
         ("rm", rm),
         ("gc", gc),
+        ("export", export),
+        ("import", take_in),
     ):
         command(group, name)(function)
     app.add_typer(group, name="checkpoints", rich_help_panel="Saved work")
@@ -231,6 +242,67 @@ def _freed(told: dict[str, Any], verb: str) -> str:
         f"{verb} {told['num_checkpoints']} checkpoints and {told['num_unowned']} directories that "
         f"no checkpoint owns, {looks.size(told['freed_bytes'])}"
     )
+
+
+def export(
+    session: Session,
+    reference: Annotated[
+        str,
+        typer.Argument(metavar="ID", help="An operation, or a checkpoint.", show_default=False),
+    ],
+    target: Annotated[
+        Path, typer.Option("--file", "-o", metavar="FILE.ckpt", help="Where to write.")
+    ],
+    file_format: Annotated[
+        ForeignFormat, typer.Option("--format", help="Whose file it becomes.")
+    ] = ForeignFormat.TRAINING,
+) -> None:
+    """Write a checkpoint as the file of another tool; of an operation its result, else its best."""
+    is_one = "-" in reference
+    front = f"op_{reference.partition('-')[0].removeprefix('op_')}" if is_one else reference
+    found = operation_id(session.api, front)
+    chosen = reference if is_one else None
+    try:
+        size = session.api.download(f"operations/{found}/export", target, checkpoint_id=chosen)
+    except OSError as error:
+        raise Problem(f"{target}: {error.strerror or error}", ExitCode.USAGE) from error
+    if session.out.is_json:
+        session.out.json({"file": str(target), "format": file_format.value, "bytes": size})
+    else:
+        session.out.text(f"{target}: {file_format.value}, {looks.size(size)}")
+
+
+def take_in(
+    session: Session,
+    file: Annotated[Path, typer.Argument(metavar="FILE", show_default=False)],
+    described: Annotated[Path, typer.Argument(metavar="OPERATION.yaml", show_default=False)],
+    assignments: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="PATH=VALUE", help="Change a field of config; repeatable."),
+    ] = None,
+    follow_it: Follow = False,
+) -> None:
+    """Submit the operation that a YAML file describes; it goes on from another tool's file."""
+    wanted = submission.read(described)
+    for assignment in assignments or []:
+        wanted.assign(assignment)
+    try:
+        with file.open("rb") as content:
+            fields = {"operation": json.dumps(wanted.body)}
+            operation = session.api.upload("operations/import", content, file.name, fields)
+    except OSError as error:
+        raise Problem(f"{file}: {error.strerror or error}", ExitCode.USAGE) from error
+    except Refused as refused:
+        raise wanted.explain(refused) from refused
+    if not (session.out.is_json and follow_it):
+        write_submitted(session, operation)
+    events = session.api.get(f"operations/{operation['id']}/events")
+    for each in events:
+        if each["what"] == "IMPORTED":
+            session.out.note(f"Imported {looks.plain(each['note'])}")
+    say_commands(session, operation["id"])
+    if follow_it:
+        watch_to_the_end(session, operation["id"])
 
 
 def _path(session: Session, checkpoint_id: str) -> str:

@@ -44,7 +44,7 @@ def run(
         wanted.body["tags"] = [*(wanted.body.get("tags") or []), *tags]
     operation = _submit(session, wanted)
     if not (session.out.is_json and follow_it):  # then its data follow when it is finished
-        _write(session, operation)
+        write_submitted(session, operation)
     session.out.note(f"Submitted {operation['name']!r}.")
     say_commands(session, operation["id"])
     if follow_it:
@@ -64,7 +64,7 @@ def _submit(session: Session, wanted: submission.Submission) -> dict[str, Any]:
     return dict(operation)
 
 
-def _write(session: Session, operation: dict[str, Any]) -> None:
+def write_submitted(session: Session, operation: dict[str, Any]) -> None:
     """Write the id, which is what a script goes on with, or the data."""
     if session.out.is_json:
         session.out.json(operation)

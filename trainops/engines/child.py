@@ -6,7 +6,6 @@ own kill, and a timer of the kernel that only a grant moves on, which fires even
 interpreter is stuck in foreign code.
 """
 
-import math
 import os
 import queue
 import select
@@ -24,6 +23,7 @@ from typing import Any
 from trainops.engines import errors, lossless, reproducibility
 from trainops.engines.checkpoint import Candidate, Checkpoint, CheckpointPolicy, CheckpointStore
 from trainops.engines.job import Progress
+from trainops.engines.manifest import staged
 from trainops.engines.receipt import Receipt
 from trainops.engines.registry import ENGINES
 from trainops.engines.runner import Directive, Failed, Outcome, Stopped, Succeeded, run
@@ -126,7 +126,7 @@ class _Line:
         answer: queue.SimpleQueue[bool] = queue.SimpleQueue()
         with self._sending:
             self.unanswered.append(answer)
-            self._speak("staged", checkpoint=_staged(checkpoint))
+            self._speak("staged", checkpoint=staged(checkpoint))
         if not answer.get():
             raise errors.LeaseLost
 
@@ -234,22 +234,6 @@ class _Line:
 def _end_everything() -> None:
     """Nobody is there to answer to: end this process and all that it started."""
     os.killpg(0, signal.SIGKILL)
-
-
-def _staged(checkpoint: Checkpoint) -> dict[str, Any]:
-    metric = checkpoint.metric
-    return {
-        "directory": checkpoint.path.name,
-        "type": str(checkpoint.type),
-        "step": checkpoint.step,
-        "digest": checkpoint.digest,
-        "artifacts": [
-            {"name": a.name, "size_bytes": a.size_bytes, "blake3": a.blake3}
-            for a in checkpoint.artifacts
-        ],
-        "state": lossless.encode(dict(checkpoint.state)),
-        "metric": metric if metric is not None and math.isfinite(metric) else None,
-    }
 
 
 def _code(error: BaseException, how: str) -> str:

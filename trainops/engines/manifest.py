@@ -5,13 +5,14 @@ BLAKE3 digest. The manifest is written last; its own digest stands in the checkp
 """
 
 import errno
+import math
 import mmap
 import os
 import re
 import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -73,6 +74,20 @@ class Checkpoint:
     @property
     def size_bytes(self) -> int:
         return sum(artifact.size_bytes for artifact in self.artifacts)
+
+
+def staged(checkpoint: Checkpoint) -> dict[str, Any]:
+    """Return, JSON-safe, what its row is made of once somebody commits it."""
+    metric = checkpoint.metric
+    return {
+        "directory": checkpoint.path.name,
+        "type": str(checkpoint.type),
+        "step": checkpoint.step,
+        "digest": checkpoint.digest,
+        "artifacts": [asdict(artifact) for artifact in checkpoint.artifacts],
+        "state": lossless.encode(dict(checkpoint.state)),
+        "metric": metric if metric is not None and math.isfinite(metric) else None,
+    }
 
 
 def verify(path: Path, digest: str | None = None) -> Checkpoint:

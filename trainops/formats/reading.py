@@ -14,6 +14,11 @@ from trainops.formats.rl import RlFile, World, check_world
 from trainops.formats.training import TrainingFile
 
 F = TypeVar("F", TrainingFile, FederatedFile, RlFile)
+WORDS: dict[type[Any], str] = {
+    TrainingFile: "training",
+    FederatedFile: "federated training",
+    RlFile: "reinforcement learning",
+}
 
 
 class Reading:
@@ -102,7 +107,7 @@ def read_rl(path: Path, world: World | None = None) -> tuple[RlFile, dict[str, s
 
 def _expect(kind: type[F], file: ForeignFile) -> F:
     if not isinstance(file, kind):
-        raise UnknownFormat(f"this is a {type(file).__name__}, not a {kind.__name__}")
+        raise UnknownFormat(f"this is a file of {WORDS[type(file)]}, not of {WORDS[kind]}")
     return file
 
 

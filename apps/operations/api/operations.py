@@ -72,14 +72,14 @@ class OperationsView(APIView):
         key = _idempotency_key(request)
         operation = services.submit(**wanted, owner=person(request), idempotency_key=key)
         address = reverse("api-operation", args=[operation.pk])
-        return _answer(operation.pk, request, status=202, headers={"Location": address})
+        return answer(operation.pk, request, status=202, headers={"Location": address})
 
 
 class OperationView(APIView):
     @extend_schema(operation_id="operations_get", responses=OperationDetailSerializer)
     def get(self, request: Request, operation_id: str) -> Response:
         """One operation with everything there is to say about it."""
-        return _answer(operation_id, request)
+        return answer(operation_id, request)
 
     @extend_schema(operation_id="operations_delete", responses={200: DeletionSerializer})
     def delete(self, request: Request, operation_id: str) -> Response:
@@ -105,7 +105,7 @@ class CancelView(APIView):
         body_of(request)
         _allowed(operation_id, request, Action.CANCEL)
         stopped = services.cancel(operation_id=operation_id, actor=person(request))
-        return _answer(operation_id, request, status=_status(stopped))
+        return answer(operation_id, request, status=_status(stopped))
 
 
 class KillView(APIView):
@@ -115,7 +115,7 @@ class KillView(APIView):
         body_of(request)
         _allowed(operation_id, request, Action.KILL)
         stopped = services.kill(operation_id=operation_id, actor=person(request))
-        return _answer(operation_id, request, status=_status(stopped))
+        return answer(operation_id, request, status=_status(stopped))
 
 
 class ResumeView(APIView):
@@ -146,7 +146,7 @@ def _allowed(operation_id: str, request: Request, action: Action) -> None:
     access.require(services.get(operation_id), request.user, action)
 
 
-def _answer(operation_id: str, request: Request, **how: Any) -> Response:
+def answer(operation_id: str, request: Request, **how: Any) -> Response:
     found = detail(operation_id, request.user)
     if found is None:
         raise OperationNotFound(operation_id)

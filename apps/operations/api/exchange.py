@@ -1,0 +1,108 @@
+"""The doors for files of other tools: begin an operation with one, take a checkpoint as one."""
+
+import json
+from typing import Any
+
+from django.conf import settings
+from django.http import FileResponse
+from django.http.response import HttpResponseBase
+from django.urls import reverse
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiResponse, extend_schema
+from rest_framework import serializers
+from rest_framework.parsers import MultiPartParser
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from apps.datasets.services import too_large
+from apps.datasets.storage import workspace
+from apps.operations import artifacts, exchange, services
+from apps.operations.api.operations import answer
+from apps.operations.api.renderers import Bytes
+from apps.operations.errors import CheckpointNotFound
+from apps.operations.filters import ArtifactQuery
+from apps.operations.serializers import OperationDetailSerializer, SubmissionSerializer
+from trainops.http.asking import body_of, person, query_of
+from trainops.http.envelope import EnvelopeRenderer
+from trainops.http.serializers import StrictSerializer
+
+FORM_BYTES = 2**20  # what the other field and the multipart frame may add to the file
+
+
+class ImportSerializer(StrictSerializer):
+    file = serializers.FileField(
+        max_length=1000, help_text="A training checkpoint of format version 1."
+    )
+    operation = serializers.CharField(
+        max_length=FORM_BYTES, help_text="What a submission's body is, as JSON text."
+    )
+
+    def validate_operation(self, text: str) -> dict[str, Any]:
+        try:
+            given = json.loads(text)
+        except ValueError as error:
+            raise serializers.ValidationError(f"is not JSON: {error}") from error
+        submission = SubmissionSerializer(data=given)
+        submission.is_valid(raise_exception=True)
+        valid: dict[str, Any] = submission.validated_data
+        return valid
+
+
+class ImportView(APIView):
+    parser_classes = (MultiPartParser,)
+
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        """Refuse by the announced size: nothing of a body that is too large is read or stored."""
+        allowed = settings.THRESHOLDS.max_upload_bytes
+        announced = request.META.get("CONTENT_LENGTH") or "0"
+        if announced.isdigit() and int(announced) > allowed + FORM_BYTES:
+            raise too_large(allowed)
+        super().initial(request, *args, **kwargs)
+
+    @extend_schema(
+        operation_id="operations_import",
+        request={"multipart/form-data": ImportSerializer},
+        responses={202: OperationDetailSerializer},
+    )
+    def post(self, request: Request) -> Response:
+        """Submit an operation that goes on from another tool's file. Its events say how exactly.
+
+        Where its optimizer, schedule or position do not fit, training starts with its weights.
+        """
+        wanted = body_of(request, ImportSerializer)
+        upload = wanted["file"]
+        with workspace() as directory:
+            path = directory / "file.ckpt"
+            with path.open("xb") as file:
+                for chunk in upload.chunks():
+                    file.write(chunk)
+            operation = services.submit(
+                **wanted["operation"],
+                owner=person(request),
+                beginning=exchange.Import(path, upload.name),
+            )
+        address = reverse("api-operation", args=[operation.pk])
+        return answer(operation.pk, request, status=202, headers={"Location": address})
+
+
+class ExportView(APIView):
+    renderer_classes = (EnvelopeRenderer, Bytes)
+
+    @extend_schema(
+        operation_id="operations_export",
+        parameters=[ArtifactQuery],
+        responses={(200, "application/octet-stream"): OpenApiResponse(OpenApiTypes.BINARY)},
+    )
+    def get(self, request: Request, operation_id: str) -> HttpResponseBase:
+        """A checkpoint as the file of another tool: training format version 1."""
+        query = query_of(request, ArtifactQuery)
+        services.get(operation_id)
+        checkpoint = artifacts.source(operation_id, query["checkpoint_id"])
+        if checkpoint is None:
+            raise CheckpointNotFound(operation_id)
+        with workspace() as directory:
+            path = directory / f"{checkpoint.pk}.ckpt"
+            exchange.export(checkpoint, path)
+            file = path.open("rb")  # stays readable when its name is gone
+        return FileResponse(file, as_attachment=True, filename=path.name)

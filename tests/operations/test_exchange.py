@@ -1,0 +1,170 @@
+"""An operation that begins with another tool's file, and a checkpoint given out as one."""
+
+import json
+import os
+
+import pytest
+from django.core.files.uploadedfile import SimpleUploadedFile
+
+from apps.checkpoints import storage
+from apps.checkpoints.models import Checkpoint
+from apps.operations import services, work
+from apps.operations.children import Nursery
+from apps.operations.holding import Holding
+from apps.operations.models import Attempt, Operation
+from tests.api.conftest import signed_in
+from tests.formats.originals import original, save, tree
+from tests.operations.attempts import run
+from tests.waiting import wait_until
+from trainops.formats.verify import verify
+
+pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
+FITTING = {
+    "recipe": "foreign", "batch_size": 8, "epochs": 2, "optimizer": "adamw", "weight_decay": 0.01,
+    "scheduler": "step", "scheduler_step_epochs": 1,
+    "checkpoint": {"every_steps": 38, "keep_last": 100, "keep_after_success": True},
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _foreign():
+    """The recipe whose network the other tool's training file is of."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(
+            "TRAINOPS_RECIPES", f"{os.environ['TRAINOPS_RECIPES']},tests.formats.recipe:RECIPE"
+        )
+        yield
+
+
+@pytest.fixture(scope="module")
+def nursery(_foreign):
+    nursery = Nursery()
+    nursery.open()
+    wait_until(lambda: nursery.is_ready, 60)
+    yield nursery
+    nursery.close()
+
+
+@pytest.fixture
+def house(nursery):
+    house = work.House()
+    house.worker_id, house.nursery = "worker-1", nursery
+    house.holding = Holding(slots=1)
+    return house
+
+
+@pytest.fixture(autouse=True)
+def _storage_of_its_own(settings, tmp_path):
+    settings.CHECKPOINT_ROOT = tmp_path / "checkpoints"
+    settings.DATA_DIR = tmp_path / "var"
+
+
+@pytest.fixture
+def operator(db):
+    return signed_in("otto", "operator")
+
+
+def take_in(api, path, submission=None, **config):
+    """Import a file as a person does."""
+    wanted = {"kind": "training", "config": FITTING | config} if submission is None else submission
+    upload = SimpleUploadedFile(path.name, path.read_bytes())
+    form = {"file": upload, "operation": json.dumps(wanted)}
+    return api.client.post("/api/v1/operations/import", form)
+
+
+def give_out(api, operation, target, **query):
+    answer = api.get(f"operations/{operation.pk}/export", **query)
+    assert answer.status_code == 200, answer.content
+    target.write_bytes(b"".join(answer.streaming_content))
+    return target
+
+
+def final(operation):
+    rows = Checkpoint.objects.get(operation=operation, type="final").manifest
+    return {each["name"]: each["blake3"] for each in rows}
+
+
+def test_the_other_tools_file_is_imported_and_trained_to_the_end(house, operator, tmp_path):
+    answer = take_in(operator, original("training", tmp_path))
+    assert answer.status_code == 202, answer.content
+    operation = services.get(answer.json()["data"]["id"])
+    assert (operation.state, operation.step) == ("PENDING", 25)
+    assert Checkpoint.objects.get().attempt == 0
+    event = operation.events.get(what="IMPORTED")
+    assert event.actor == "otto" and event.note.startswith("training.pt, step 25; ")
+    assert "3 loaders" in event.note
+    done = run(house, operation)
+    assert (done.state, done.step) == ("COMPLETED", 76)
+    attempt = Attempt.objects.get()
+    assert (attempt.number, attempt.from_step) == (1, 25)
+    assert verify(storage.directory(Checkpoint.objects.get(type="final").artifacts_path)).passed
+    assert not list((tmp_path / "var" / "uploads").iterdir())
+
+
+def test_what_goes_out_and_comes_back_ends_with_the_same_bits(house, operator, tmp_path):
+    straight = run(house, services.submit(kind="training", config=FITTING, owner=operator.user))
+    middle = Checkpoint.objects.get(operation=straight, step=38)  # an epoch's end
+    path = give_out(operator, straight, tmp_path / "file.ckpt", checkpoint_id=middle.pk)
+    assert verify(path).passed
+    detour = services.get(take_in(operator, path).json()["data"]["id"])
+    assert detour.step == 38
+    run(house, detour)
+    one, other = final(straight), final(detour)
+    assert one["model.pt"] == other["model.pt"] and one["optimizer.pt"] == other["optimizer.pt"]
+
+
+def refused(answer, code):
+    assert answer.status_code == 400, answer.content
+    error = answer.json()["error"]
+    assert error["code"] == code, error
+    assert not Operation.objects.exists() and not storage.stored()
+    return error
+
+
+def test_a_file_of_another_format_is_refused_and_nothing_is_left(operator, tmp_path):
+    error = refused(take_in(operator, original("rl", tmp_path)), "UNUSABLE_FILE")
+    assert "training" in error["message"]
+
+
+def test_a_file_of_other_shapes_is_refused(operator, tmp_path):
+    answer = take_in(operator, original("training", tmp_path), parameters={"width": 21})
+    assert "fc1" in refused(answer, "INCOMPATIBLE_FILE")["message"]
+
+
+class Bomb:
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return os.mkdir, (str(self.path),)
+
+
+def test_what_would_execute_is_refused_and_named(operator, tmp_path):
+    proof = tmp_path / "executed"
+    path = save(tree("training") | {"model_state_dict": Bomb(proof)}, tmp_path / "file.ckpt")
+    assert "posix.mkdir" in refused(take_in(operator, path), "UNUSABLE_FILE")["message"]
+    assert not proof.exists()
+
+
+def test_a_wrong_config_is_told_before_the_file_is_read(operator, tmp_path):
+    path = original("training", tmp_path)
+    error = refused(take_in(operator, path, epochs=-1), "INVALID_CONFIG")
+    assert "epochs" in error["details"]["fields"]
+    assert "operation" in str(refused(take_in(operator, path, "no"), "VALIDATION_ERROR"))
+
+
+def test_who_may_only_look_may_not_import(tmp_path):
+    viewer = signed_in("vera", "viewer")
+    assert take_in(viewer, original("training", tmp_path)).status_code == 403
+    assert not Operation.objects.exists()
+
+
+def test_an_altered_checkpoint_is_not_given_out(house, operator, tmp_path):
+    operation = run(house, services.submit(kind="training", config=FITTING, owner=operator.user))
+    directory = storage.directory(Checkpoint.objects.get(type="final").artifacts_path)
+    content = bytearray((directory / "model.pt").read_bytes())
+    content[len(content) // 2] ^= 1
+    (directory / "model.pt").write_bytes(content)
+    answer = operator.get(f"operations/{operation.pk}/export")
+    assert answer.status_code == 409
+    assert answer.json()["error"]["code"] == "CHECKPOINT_CORRUPTED"

@@ -1,0 +1,104 @@
+"""The process that turns another tool's file into a checkpoint of ours, and ours into such a file.
+
+Reads one JSON object from stdin, writes one to stdout: what was made, or {"refused": {"code",
+"message", "details"}}. It makes the job, so it needs torch and the operation's data, which the web
+process has not.
+"""
+
+import ctypes
+import json
+import resource
+import signal
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import redirect_stdout, suppress
+from datetime import datetime
+from pathlib import Path
+from typing import Any, cast
+
+from trainops.engines import reproducibility
+from trainops.engines.checkpoint import CheckpointStore
+from trainops.engines.errors import (
+    CheckpointCorrupted,
+    IncompatibleState,
+    InputError,
+    SaveFailed,
+)
+from trainops.engines.manifest import Candidate, CheckpointType, staged
+from trainops.engines.registry import ENGINES
+from trainops.engines.training.config import TrainingConfig
+from trainops.formats.errors import FormatError
+from trainops.formats.reading import read_training
+from trainops.formats.training_export import export_training
+from trainops.formats.training_import import import_training
+from trainops.formats.writing import write
+
+PR_SET_PDEATHSIG = 1
+Answer = dict[str, Any]
+
+
+def main() -> int:
+    with suppress(OSError, AttributeError):  # Linux only: dies with the process that asked
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    request = json.load(sys.stdin)
+    with redirect_stdout(sys.stderr):  # a recipe may print
+        told = answer(request)
+    json.dump(told, sys.stdout)
+    return 0
+
+
+def answer(request: Mapping[str, Any]) -> Answer:
+    try:
+        return DIRECTIONS[request["direction"]](request)
+    except FormatError as error:
+        return _refused("UNUSABLE_FILE", str(error))
+    except IncompatibleState as error:
+        return _refused("INCOMPATIBLE_FILE", f"The file does not fit the config: {error}.")
+    except InputError as error:
+        return _refused("INCOMPATIBLE_FILE", str(error), fields=dict(error.errors))
+    except CheckpointCorrupted as error:
+        return _refused("CHECKPOINT_CORRUPTED", str(error))
+    except (SaveFailed, OSError) as error:
+        return _refused("STORAGE_ERROR", str(error))
+
+
+def take_in(request: Mapping[str, Any]) -> Answer:
+    """Write the file as a checkpoint below `directory`, which nobody has committed yet."""
+    config = _config(request)
+    reproducibility.set_determinism(config.deterministic, config.threads)
+    inputs = {name: Path(path) for name, path in request["inputs"].items()}
+    imported = import_training(read_training(Path(request["file"])), config, inputs)
+    store = CheckpointStore(Path(request["directory"]), identity=request["identity"])
+    checkpoint = store.write(CheckpointType.PERIODIC, step=imported.step, state=imported.state)
+    return {"staged": staged(checkpoint), "receipt": imported.receipt.to_json()}
+
+
+def give_out(request: Mapping[str, Any]) -> Answer:
+    """Write a checkpoint as a file of the other tool at `file`."""
+    path = Path(request["checkpoint"])
+    store = CheckpointStore(path.parent, identity={})
+    checkpoint, state = store.restore(Candidate(path, request["digest"]))
+    saved_at = datetime.fromisoformat(checkpoint.created_at).timestamp()
+    name = request["name"]
+    target = Path(request["file"])
+    write(export_training(state, _config(request), name=name, saved_at=saved_at), target)
+    return {"size_bytes": target.stat().st_size}
+
+
+DIRECTIONS: Mapping[str, Callable[[Mapping[str, Any]], Answer]] = {
+    "import": take_in,
+    "export": give_out,
+}
+
+
+def _config(request: Mapping[str, Any]) -> TrainingConfig:
+    return cast(TrainingConfig, ENGINES["training"].parse_config(request["config"]))
+
+
+def _refused(code: str, message: str, **details: Any) -> Answer:
+    return {"refused": {"code": code, "message": message, "details": details}}
+
+
+if __name__ == "__main__":
+    sys.exit(main())
