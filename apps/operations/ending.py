@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from apps.operations.lifecycle import Reason
+from trainops.signal_names import signal_name
 
 SIGNALS = {
     -signal.SIGKILL: Reason.PROCESS_KILLED,
@@ -71,7 +72,7 @@ def of_exit(exit_code: int | None, *, memory_ran_out: bool) -> Ending:
     if exit_code == -signal.SIGKILL and memory_ran_out:
         return Interrupted(Reason.OUT_OF_MEMORY, "the kernel killed it: memory ran out")
     reason = SIGNALS.get(exit_code, Reason.HOUSE_ERROR)
-    how = signal.Signals(-exit_code).name if exit_code < 0 else f"exit code {exit_code}"
+    how = signal_name(-exit_code) if exit_code < 0 else f"exit code {exit_code}"
     return Interrupted(reason, f"its process ended by {how}")
 
 

@@ -82,6 +82,7 @@ class Storm:
         ends_at = time.monotonic() + seconds
         while time.monotonic() < ends_at or self.counts.total() < num_faults:
             time.sleep(chance.uniform(0.2, 3.0))
+            self._require_up()
             self._inject(chance)
             self._heal(time.monotonic())
             for place, each in enumerate(self.running):
@@ -110,8 +111,15 @@ class Storm:
         while True:
             with suppress(httpx.HTTPError, AssertionError):
                 return ask()
+            self._require_up()
             self._heal(time.monotonic())
             time.sleep(0.2)
+
+    def _require_up(self) -> None:
+        """No fault is aimed at `up` itself: it starts again whatever else dies."""
+        for process in (self.stack.process, *self.stack.joined):
+            if (exit_code := process.poll()) is not None:
+                raise RuntimeError(f"`up` has ended with exit code {exit_code}; its log says why")
 
     def _inject(self, chance: random.Random) -> None:
         possible = [each for each in FAULTS if not each.needs or each.needs in self.over.has]

@@ -219,7 +219,5 @@ def test_positions_that_disagree_are_found(content, tmp_path, place, value, wher
 
 
 def test_another_format_is_not_taken_for_it(tmp_path):
-    with pytest.raises(
-        Exception, match="a file of reinforcement learning, not of training"
-    ):
+    with pytest.raises(Exception, match="a file of reinforcement learning, not of training"):
         read(tree("rl"), tmp_path)

@@ -112,6 +112,14 @@ def test_a_program_that_dies_is_started_again_with_growing_pauses(start, tmp_pat
     assert (tmp_path / "log" / "flaky.log").read_text().count("no luck") >= 4
 
 
+def test_what_dies_of_a_signal_without_a_name_is_started_again_too(start):
+    code = "import os, signal; os.kill(os.getpid(), signal.SIGRTMIN + 3)"
+    harness = start(("struck", code, 0, 0, 1.0))
+    harness.await_said("killed by signal 37; starting it again", times=2)
+    harness.process.terminate()
+    assert harness.end() == 0
+
+
 def test_a_pause_is_bounded_and_forgotten_after_a_long_life():
     backoff = Backoff()
     assert backoff.delay(0, 5) == 1

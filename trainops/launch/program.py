@@ -14,6 +14,7 @@ from pathlib import Path
 
 from trainops.launch.identity import identity
 from trainops.launch.tail import Tail
+from trainops.signal_names import signal_name
 
 PR_SET_PDEATHSIG = 1
 NOTABLE = re.compile(r"\b(WARNING|ERROR|CRITICAL|FATAL|PANIC)\b|^[\w.]*(Error|Exception)\b")
@@ -158,7 +159,7 @@ def descendants(pid: int) -> list[int]:
 
 def _describe(exit_code: int) -> str:
     if exit_code < 0:
-        return f"killed by {signal.Signals(-exit_code).name}"
+        return f"killed by {signal_name(-exit_code)}"
     return f"ended with exit code {exit_code}"
 
 
