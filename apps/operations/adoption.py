@@ -6,13 +6,15 @@ verifies the bytes and commits all of it under its own fence, so nothing is comp
 """
 
 import logging
+import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from apps.checkpoints import remote, storage
 from apps.checkpoints import services as checkpoints
-from apps.checkpoints import storage
 from apps.checkpoints.models import Checkpoint
 from apps.operations.ledger import Ledger
 from apps.operations.models import MetricPoint, Operation
@@ -33,6 +35,23 @@ def leave_behind(ledger: Ledger, staged: dict[str, Any]) -> None:
     content = lossless.dumps({"staged": lossless.encode(staged), "points": points})
     durable.write_whole(directory / storage.WILL, content.encode())
     logger.warning("%s: step %s is left for the next owner", ledger.operation.pk, staged["step"])
+
+
+def upload(artifacts_path: str, stop: threading.Event) -> None:
+    """Upload a staged checkpoint, where a bucket is the storage. Raises what Remote.upload does."""
+    if (bucket := remote.bucket()) is not None:
+        bucket.upload(artifacts_path, stop)
+
+
+def store(operation: Operation, stop: threading.Event) -> None:
+    """Upload what the attempt before this one left behind here; `adopt` commits it then.
+
+    Asks nothing of the database.
+    """
+    for directory, will in _wills(operation):
+        with suppress(CheckpointCorrupted):  # not adopted: `adopt` says so
+            verify(directory, lossless.decode(will["staged"])["digest"])
+            upload(f"{operation.pk}/{directory.name}", stop)
 
 
 def adopt(ledger: Ledger) -> Checkpoint | None:
