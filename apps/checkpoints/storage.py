@@ -35,9 +35,7 @@ class Stored:
     @property
     def attempt(self) -> int:
         """The number of the only attempt that may write it."""
-        found = _DIRECTORY.fullmatch(self.artifacts_path.partition("/")[2])
-        assert found, self  # noqa: S101 - made of names that were matched
-        return int(found[1])
+        return attempt_of(self.artifacts_path.partition("/")[2])
 
 
 def operation_directory(operation_id: str) -> Path:
@@ -62,6 +60,18 @@ def directory(artifacts_path: str) -> Path:
 def is_artifacts_path(text: str) -> bool:
     operation_id, _, name = text.partition("/")
     return bool(_OPERATION_ID.fullmatch(operation_id) and _DIRECTORY.fullmatch(name))
+
+
+def attempt_of(name: str) -> int:
+    """Return the number of the attempt that a checkpoint's directory belongs to.
+
+    Raises:
+        ValueError: it is no name of such a directory.
+    """
+    found = _DIRECTORY.fullmatch(name)
+    if found is None:
+        raise ValueError(f"not a checkpoint directory: {name!r}")
+    return int(found[1])
 
 
 def remove(artifacts_path: str) -> None:

@@ -43,24 +43,27 @@ def upload(artifacts_path: str, stop: threading.Event) -> None:
         bucket.upload(artifacts_path, stop)
 
 
-def store(operation: Operation, stop: threading.Event) -> None:
-    """Upload what the attempt before this one left behind here; `adopt` commits it then.
+def store(operation: Operation, oldest: int, stop: threading.Event) -> None:
+    """Upload what was left behind on this machine; `adopt` commits it then.
 
-    Asks nothing of the database.
+    Asks nothing of the database. Raises StorageFailed.
     """
-    for directory, will in _wills(operation):
+    for directory, will in _wills(operation, oldest):
         with suppress(CheckpointCorrupted):  # not adopted: `adopt` says so
             verify(directory, lossless.decode(will["staged"])["digest"])
             upload(f"{operation.pk}/{directory.name}", stop)
 
 
-def adopt(ledger: Ledger) -> Checkpoint | None:
-    """Commit what the attempt before this one left behind, if it is whole and newer.
+def adopt(ledger: Ledger, oldest: int) -> Checkpoint | None:
+    """Commit what an attempt left behind, if it is whole and newer than what is committed.
+
+    `oldest` is the attempt that began last: one before it may have gone another way, one after it
+    has not computed a step that is known.
 
     Raises:
         Fenced: this attempt no longer owns the operation.
     """
-    for directory, will in _wills(ledger.operation):
+    for directory, will in _wills(ledger.operation, oldest):
         staged = lossless.decode(will["staged"])
         if not _is_newer(ledger.operation, staged["step"]):
             continue
@@ -69,7 +72,8 @@ def adopt(ledger: Ledger) -> Checkpoint | None:
         except CheckpointCorrupted as error:
             logger.warning("%s: not adopted: %s", ledger.operation.pk, error)
             continue
-        ledger.points = [_point(ledger.operation, values) for values in will["points"]]
+        measured_by = storage.attempt_of(directory.name)
+        ledger.points = [_point(ledger.operation, measured_by, values) for values in will["points"]]
         checkpoint = ledger.commit(staged)
         ledger.operation.record(
             "ADOPTED",
@@ -80,13 +84,12 @@ def adopt(ledger: Ledger) -> Checkpoint | None:
     return None
 
 
-def _wills(operation: Operation) -> Iterator[tuple[Path, dict[str, Any]]]:
-    """Yield what the last attempt left. Only its: an older one may have gone another way."""
-    mine = storage.operation_directory(operation.pk).glob(
-        f"a{operation.attempt - 1:04d}-*/{storage.WILL}"
-    )
+def _wills(operation: Operation, oldest: int) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """Yield what attempts left, the newest first, from the one that began last to this one."""
+    mine = storage.operation_directory(operation.pk).glob(f"a*/{storage.WILL}")
     for path in sorted(mine, reverse=True):
-        yield path.parent, lossless.loads(path.read_bytes())
+        if oldest <= storage.attempt_of(path.parent.name) < operation.attempt:
+            yield path.parent, lossless.loads(path.read_bytes())
 
 
 def _is_newer(operation: Operation, step: int) -> bool:
@@ -94,11 +97,11 @@ def _is_newer(operation: Operation, step: int) -> bool:
     return not newest or step > newest[0].step
 
 
-def _point(operation: Operation, values: list[Any]) -> MetricPoint:
+def _point(operation: Operation, attempt: int, values: list[Any]) -> MetricPoint:
     name, step, value, not_finite, at = values
     return MetricPoint(
         operation_id=operation.pk,
-        attempt=operation.attempt - 1,  # who measured it
+        attempt=attempt,
         name=name,
         step=step,
         value=value,

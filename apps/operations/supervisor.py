@@ -92,14 +92,7 @@ class Supervision:
         self.selector.register(self.child.output, selectors.EVENT_READ)
         with self.selector:
             try:
-                while self.verdict is None and self.ended is None:
-                    with self._database_may_be_away():
-                        self._work()
-                    if self.ended is None:  # what is done already cannot be stopped any more
-                        self._watch()
-            except Hangup:
-                self._hear_the_rest()  # it died, or was killed: how, its last word or its exit says
-                self._finish_uploads()
+                self._follow()
             except claims.Fenced:
                 return Superseded()
         if self.verdict is not None:
@@ -112,6 +105,17 @@ class Supervision:
                 is_out_of_time=self.is_out_of_time,
             )
         return ending.of_exit(self.child.exit_code, memory_ran_out=self.memory.ran_out())
+
+    def _follow(self) -> None:
+        try:
+            while self.verdict is None and self.ended is None:
+                with self._database_may_be_away():
+                    self._work()
+                if self.ended is None:  # what is done already cannot be stopped any more
+                    self._watch()
+        except Hangup:
+            self._hear_the_rest()  # it died, or was killed: how, its last word or its exit says
+            self._finish_uploads()
 
     def _work(self) -> None:
         """Start the child, hear it, write down what is due. Every part can be tried again."""
@@ -129,8 +133,9 @@ class Supervision:
         operation = self.operation
         self.spent_before = Attempt.seconds_spent(operation.pk)
         if not operation.resume_from:
-            yield from self._beside(partial(adoption.store, operation))
-            adoption.adopt(self.ledger)
+            oldest = Attempt.last_begun(operation.pk, before=operation.attempt)
+            yield from self._beside(partial(adoption.store, operation, oldest))
+            adoption.adopt(self.ledger, oldest)
         self.candidates = checkpoints.to_resume_from(operation.pk, operation.resume_from)
         if remote.bucket() is not None:
             yield from self._make_one_local()
@@ -331,6 +336,8 @@ class Supervision:
                 raise
             self.staged = None
             self._tell("committed")
+            if remote.bucket() is not None:
+                copies.forget_some()
         elif self.ledger.is_due:
             self.ledger.flush()
 
@@ -367,8 +374,6 @@ class Supervision:
                 self._write()
             self._watch()
             time.sleep(TICK_SECONDS)
-        with self._database_may_be_away():
-            self._write()
 
     def _tell(self, kind: str, **fields: Any) -> None:
         if not self.is_alone:
