@@ -1,11 +1,11 @@
 """S3 and what speaks like it, through boto3: in parts, from file to file, in several threads."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from boto3.s3.transfer import TransferConfig
+from boto3.s3.transfer import TransferConfig, create_transfer_manager
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
@@ -13,6 +13,7 @@ from apps.checkpoints.objects import NOT_FOUND, Object, Unfinished
 from apps.checkpoints.trying import Missing, Stopped, status_of
 from trainops.checkpoint_storage import LINK_SECONDS
 
+LOOK_SECONDS = 0.02
 PART_BYTES = 8 * 2**20  # boto3 makes them larger where a file would have more than 10,000
 TRANSFER = TransferConfig(
     multipart_threshold=PART_BYTES, multipart_chunksize=PART_BYTES, max_concurrency=4
@@ -40,15 +41,13 @@ class S3Objects:
         self._client: Any = storage.bucket.meta.client
 
     def put(self, path: Path, name: str, stop: threading.Event) -> None:
-        self._client.upload_file(
-            str(path), self._bucket, self._prefix + name, Config=TRANSFER, Callback=_until(stop)
-        )
+        key = self._prefix + name
+        self._transfer(lambda manager: manager.upload(str(path), self._bucket, key), stop)
 
     def get(self, name: str, path: Path, stop: threading.Event) -> None:
+        key = self._prefix + name
         try:
-            self._client.download_file(
-                self._bucket, self._prefix + name, str(path), Config=TRANSFER, Callback=_until(stop)
-            )
+            self._transfer(lambda manager: manager.download(self._bucket, key, str(path)), stop)
         except ClientError as error:
             raise self._told_apart(error, name) from error
 
@@ -90,6 +89,15 @@ class S3Objects:
             Bucket=self._bucket, Key=self._prefix + upload.name, UploadId=upload.upload_id
         )
 
+    def _transfer(self, begin: Callable[[Any], Any], stop: threading.Event) -> None:
+        """Do what boto3's upload_file does, but end it when nobody waits for it any more."""
+        with create_transfer_manager(self._client, TRANSFER) as manager:
+            transfer = begin(manager)
+            while not transfer.done():
+                if stop.wait(LOOK_SECONDS):
+                    raise Stopped  # which the manager takes for a cancel, of its parts, too
+            transfer.result()
+
     def _pages(self, call: str, prefix: str) -> Iterator[dict[str, Any]]:
         yield from self._client.get_paginator(call).paginate(Bucket=self._bucket, Prefix=prefix)
 
@@ -99,13 +107,3 @@ class S3Objects:
             return error
         is_there = any(found.name == name for found in self.all(name))
         return error if is_there else Missing(name)
-
-
-def _until(stop: threading.Event) -> Any:
-    """Return what boto3 calls after every piece: it ends the transfer when nobody waits for it."""
-
-    def look(_: int) -> None:
-        if stop.is_set():
-            raise Stopped
-
-    return look

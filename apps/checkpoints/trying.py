@@ -75,7 +75,6 @@ def patiently(call: Callable[[], T], patience: Patience, stop: threading.Event) 
 
 def passes(error: BaseException) -> bool:
     """Whether the same call may go through later: not after a refusal."""
-    error = _cause(error)
     status = status_of(error)
     if status is not None:
         return status >= SERVER_ERROR or status in (TOO_MANY, TIMEOUT)
@@ -94,15 +93,7 @@ def status_of(error: BaseException) -> int | None:
 
 def explained(error: BaseException) -> str:
     """Return one line for a person."""
-    error = _cause(error)
     response = getattr(error, "response", None)
     if isinstance(response, dict) and (told := response.get("Error")):
         return f"{told.get('Code', 'error')}: {told.get('Message') or error}"
     return " ".join(f"{type(error).__name__}: {error}".split())
-
-
-def _cause(error: BaseException) -> BaseException:
-    """Boto3's uploads hide what went wrong in a text, and hold it as their context."""
-    if type(error).__name__ == "S3UploadFailedError" and error.__context__ is not None:
-        return error.__context__
-    return error
