@@ -9,7 +9,7 @@ import logging
 import shutil
 import threading
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import lru_cache, partial
@@ -106,6 +106,20 @@ class Remote:
                     altered += error.altered
                 (draft / artifact.name).unlink(missing_ok=True)
         if missing or altered:
+            raise CheckpointCorrupted(directory, missing=missing, altered=altered)
+
+    def look(self, artifacts_path: str, sizes: Mapping[str, int]) -> None:
+        """Compare what is there with the sizes by name, in one request and without reading it.
+
+        Raises CheckpointCorrupted, StorageFailed.
+        """
+        prefix, stop = f"{artifacts_path}/", threading.Event()
+        found = patiently(lambda: list(self.objects.all(prefix)), ASKED, stop)
+        there = {each.name.removeprefix(prefix): each.size_bytes for each in found}
+        missing = [name for name in (*sizes, MANIFEST) if name not in there]
+        altered = [name for name, size in sizes.items() if there.get(name, size) != size]
+        if missing or altered:
+            directory = storage.directory(artifacts_path)
             raise CheckpointCorrupted(directory, missing=missing, altered=altered)
 
     def link(self, artifacts_path: str, artifact: Artifact, file_name: str) -> str:

@@ -2,9 +2,10 @@
 
 import math
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from django.apps import apps
@@ -95,12 +96,13 @@ def retain(operation_id: str, *, keep_last: int, keep_best: int, better: str) ->
 
 
 def keep_only_the_result(operation_id: str) -> Freed:
-    """After success: the final checkpoint is the result; the ones to resume from may go."""
-    return delete(
-        Checkpoint.objects.filter(operation_id=operation_id, pinned=False).exclude(
-            type=Checkpoint.Type.FINAL
-        )
-    )
+    """After success: the final checkpoint is the result; the ones to resume from may go.
+
+    So may the same result of an attempt before, that ended without being able to say so.
+    """
+    mine = Checkpoint.objects.filter(operation_id=operation_id)
+    result = mine.filter(type=Checkpoint.Type.FINAL).newest_first().first()
+    return delete(mine.filter(pinned=False).exclude(pk=result and result.pk))
 
 
 def delete(checkpoints: QuerySet[Checkpoint]) -> Freed:
@@ -144,11 +146,23 @@ def check(checkpoint: Checkpoint) -> CheckpointCorrupted | None:
 
     In a bucket, it is the bucket's bytes that are read, whatever copies there are.
     """
+    path, digest = checkpoint.artifacts_path, checkpoint.manifest_digest
+    if (bucket := remote.bucket()) is not None:
+        return _marked(checkpoint, partial(bucket.verify, path, digest))
+    return _marked(checkpoint, partial(verify, storage.directory(path), digest))
+
+
+def glance(checkpoint: Checkpoint) -> CheckpointCorrupted | None:
+    """Do what `check` does, but of a bucket ask only for the names and sizes: somebody waits."""
+    if (bucket := remote.bucket()) is None:
+        return check(checkpoint)
+    sizes = {each["name"]: each["size_bytes"] for each in checkpoint.manifest}
+    return _marked(checkpoint, partial(bucket.look, checkpoint.artifacts_path, sizes))
+
+
+def _marked(checkpoint: Checkpoint, look: Callable[[], object]) -> CheckpointCorrupted | None:
     try:
-        if (bucket := remote.bucket()) is not None:
-            bucket.verify(checkpoint.artifacts_path, checkpoint.manifest_digest)
-        else:
-            verify(storage.directory(checkpoint.artifacts_path), checkpoint.manifest_digest)
+        look()
     except CheckpointCorrupted as problem:
         mark_corrupted(checkpoint.artifacts_path, str(problem))
         return problem

@@ -8,7 +8,7 @@ from typing import Any
 from apps.checkpoints import remote, storage
 from apps.checkpoints import services as checkpoints
 from apps.checkpoints.models import Checkpoint
-from apps.operations.errors import CheckpointNotFound, NotAllowed
+from apps.operations.errors import CheckpointNotFound, NotAllowed, StorageUnavailable
 from trainops.engines.errors import CheckpointCorrupted
 from trainops.engines.manifest import Artifact, open_verified
 from trainops.errors import Refusal
@@ -76,7 +76,7 @@ def link(checkpoint: Checkpoint, name: str) -> str | None:
     Raises:
         ArtifactNotFound: the checkpoint has no such file.
         NotAllowed: it is missing or cut short; the checkpoint is marked corrupted.
-        Refusal: the storage does not answer.
+        StorageUnavailable: nothing is known then.
     """
     bucket = remote.bucket()
     if bucket is None:
@@ -88,19 +88,19 @@ def link(checkpoint: Checkpoint, name: str) -> str | None:
     except CheckpointCorrupted as problem:
         raise _corrupted(checkpoint, name, problem) from problem
     except OSError as error:
-        raise _unavailable(error) from error
+        raise StorageUnavailable(error) from error
 
 
 def verified(checkpoint: Checkpoint) -> CheckpointCorrupted | None:
     """Read every byte of a checkpoint; return what is wrong with it (it is marked then), or None.
 
     Raises:
-        Refusal: the storage does not answer, which says nothing about the bytes.
+        StorageUnavailable: which says nothing about the bytes.
     """
     try:
         return checkpoints.check(checkpoint)
     except OSError as error:
-        raise _unavailable(error) from error
+        raise StorageUnavailable(error) from error
 
 
 def _named(checkpoint: Checkpoint, name: str) -> Artifact:
@@ -117,15 +117,6 @@ def _corrupted(checkpoint: Checkpoint, name: str, problem: CheckpointCorrupted) 
         f"The bytes of {name} are not what was saved.",
         missing_artifacts=problem.missing,
         altered_artifacts=problem.altered,
-    )
-
-
-def _unavailable(error: OSError) -> Refusal:
-    return Refusal(
-        "STORAGE_UNAVAILABLE",
-        f"The storage did not answer: {error.strerror}. Nothing was changed.",
-        {"part": "storage"},
-        status=503,
     )
 
 

@@ -192,6 +192,21 @@ def test_a_verification_reads_the_bucket_and_not_the_copy(store):
     assert checkpoint.problem.startswith(f"checkpoint {checkpoint.artifacts_path.split('/')[1]} is")
 
 
+@pytest.mark.parametrize(("harm", "found"), [("lose", "missing"), ("cut", "altered")])
+def test_who_resumes_hears_at_once_what_is_not_there_any_more(store, s3_proxy, harm, found):
+    checkpoint = uploaded(rows.submitted())
+    s3_proxy.seen.clear()
+    assert services.glance(checkpoint) is None
+    assert len(s3_proxy.seen) == 1  # it reads nothing
+    if harm == "lose":
+        store.lose(checkpoint)
+    else:
+        store.client.put_object(Bucket="kept", Key=store.key(checkpoint), Body=b"short")
+    assert getattr(services.glance(checkpoint), found) == ["model.pt"]
+    checkpoint.refresh_from_db()
+    assert checkpoint.health == "corrupted"
+
+
 def test_deletion_and_retention_remove_the_objects(store):
     operation = rows.submitted()
     kept = [uploaded(operation, step=step) for step in (10, 20, 30)]
