@@ -17,6 +17,7 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 VARIABLE = "TRAINOPS_CHECKPOINT_STORAGE"
 LINK_SECONDS = 3600  # how long the link to a file serves whoever has it
+MEMORY_BYTES = 8 * 2**20  # of a file being read; what is more goes through a temporary file
 ALLOWED = (
     "a directory, s3://BUCKET/PREFIX?endpoint_url=…&region_name=…, gs://BUCKET/PREFIX, or "
     "azure://CONTAINER/PREFIX?account_name=…"
@@ -62,7 +63,8 @@ class Bucket:
                 options |= {"bucket_name": self.name, "querystring_expire": LINK_SECONDS,
                             "signature_version": "s3v4"}  # fmt: skip
             case "gs":
-                options |= {"bucket_name": self.name, "expiration": timedelta(seconds=LINK_SECONDS)}
+                options |= {"bucket_name": self.name, "max_memory_size": MEMORY_BYTES,
+                            "expiration": timedelta(seconds=LINK_SECONDS)}  # fmt: skip
             case _:
                 options |= {"azure_container": self.name, "expiration_secs": LINK_SECONDS,
                             "overwrite_files": True, **_azure_credentials(environment)}  # fmt: skip

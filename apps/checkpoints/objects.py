@@ -128,16 +128,20 @@ class StorageObjects:
         raise NotImplementedError(f"{upload.name}: this store has no unfinished uploads")
 
     def _names(self, folder: str) -> Iterator[str]:
-        """Google lists one level; Azure, with whole names, all that is below."""
+        """Google lists one level, by last names; Azure all that is below, by names from the top."""
         folders, names = self._storage.listdir(folder)
+        top = f"{self._storage.location}/" if self._storage.location else ""
         for name in names:
-            yield name if "/" in name or not folder else f"{folder}/{name}"
+            if "/" not in name:
+                yield f"{folder}/{name}" if folder else name
+            elif name.startswith(top):  # the whole container, when asked for everything
+                yield name.removeprefix(top)
         for inner in folders:
             yield from self._names(f"{folder}/{inner}" if folder else inner)
 
     def _told_apart(self, error: Exception, name: str) -> Exception:
-        """A bucket that is gone must not look like a file that is gone."""
+        """A bucket that is gone must not look like a file that is gone: it cannot be listed."""
         is_absent = isinstance(error, FileNotFoundError) or status_of(error) == NOT_FOUND
-        if is_absent and not self._storage.exists(name):
+        if is_absent and name not in self._names(name.rpartition("/")[0]):
             return Missing(name)
         return error

@@ -6,9 +6,11 @@ import time
 import httpx
 import pytest
 from blake3 import blake3
+from django.core.files.storage import storages
 
 from apps.checkpoints import copies, remote, services, storage
 from apps.checkpoints.models import Checkpoint
+from apps.checkpoints.objects import StorageObjects
 from apps.checkpoints.trying import Patience, Stopped, StorageFailed
 from apps.operations import artifacts, readiness
 from apps.operations.errors import NotAllowed
@@ -19,6 +21,7 @@ from tests.operations import rows
 from tests.waiting import wait_until
 from trainops.engines import lossless
 from trainops.engines.errors import CheckpointCorrupted
+from trainops.engines.manifest import read_manifest
 
 pytestmark = [pytest.mark.slow, pytest.mark.faults, pytest.mark.django_db(transaction=True)]
 LARGE = bytes(range(256)) * 4096 * 9  # 9 MiB: two parts
@@ -288,6 +291,43 @@ def test_a_link_to_a_file_that_is_gone_is_not_given(store):
         artifacts.link(checkpoint, "model.pt")
     checkpoint.refresh_from_db()
     assert checkpoint.health == "corrupted"
+
+
+@pytest.fixture
+def plain(store, settings):
+    """What serves Google and Azure, before a server that is here: without boto3's transfers."""
+    storage = storages.create_storage(settings.CHECKPOINT_BUCKET.backend())
+    return remote.Remote(StorageObjects(storage))
+
+
+def test_the_plain_way_through_django_storages_does_the_same(plain, store, machine):
+    operation = rows.submitted()
+    path, digest = staged(operation)
+    plain.upload(path, threading.Event())
+    assert [(each.artifacts_path, each.size_bytes > len(LARGE)) for each in plain.stored()] == [
+        (path, True)
+    ]
+    assert len(store.names()) == 3
+    machine("second")
+    plain.download(path, digest, threading.Event())
+    assert (storage.directory(path) / "model.pt").read_bytes() == LARGE
+    plain.verify(path, digest)
+    artifact = read_manifest(storage.directory(path)).artifacts[1]
+    assert httpx.get(plain.link(path, artifact, "name")).content == LARGE
+    plain.remove(path)
+    assert not store.names()
+
+
+def test_the_plain_way_tells_a_bucket_that_is_gone_from_a_file_that_is(plain, store, machine):
+    path, digest = staged(rows.submitted(), b"x" * 10)
+    plain.upload(path, threading.Event())
+    store.client.delete_object(Bucket="kept", Key=f"of/tests/{path}/model.pt")
+    with pytest.raises(CheckpointCorrupted, match=r"missing: model\.pt"):
+        plain.verify(path, digest)
+    store.empty()
+    store.client.delete_bucket(Bucket="kept")
+    with pytest.raises(StorageFailed, match="NoSuchBucket"):
+        plain.verify(path, digest)
 
 
 def test_whether_the_bucket_can_be_written_and_read_is_told(store, s3_proxy):
