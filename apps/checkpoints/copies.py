@@ -21,7 +21,7 @@ from trainops.engines.manifest import verify
 def make_local(artifacts_path: str, digest: str, stop: threading.Event) -> None:
     """Have the checkpoint whole on this disk: by the copy that is here, else by a download.
 
-    Raises CheckpointCorrupted where the bucket's is not whole, StorageFailed, Stopped.
+    Raises CheckpointCorrupted where the bucket's is not whole, StorageFailed, NobodyWaits.
     """
     bucket = remote.bucket()
     directory = storage.directory(artifacts_path)

@@ -14,7 +14,7 @@ from django.core.files import File
 from django.core.files.storage import storages
 from django.utils.module_loading import import_string
 
-from apps.checkpoints.trying import Missing, Stopped, status_of
+from apps.checkpoints.trying import Missing, NobodyWaits, status_of
 from trainops.checkpoint_storage import Bucket
 
 CHUNK_BYTES = 2**20
@@ -40,7 +40,7 @@ class Unfinished:
 class Objects(Protocol):
     """What an object store must be able to do. Errors are those of its library, and these two:
 
-    Missing where it does not have the object, Stopped where `stop` was set meanwhile.
+    Missing where it does not have the object, NobodyWaits where `stop` was set meanwhile.
     """
 
     def put(self, path: Path, name: str, stop: threading.Event) -> None:
@@ -97,7 +97,7 @@ class StorageObjects:
             with self._storage.open(name) as remote, path.open("xb") as file:
                 for chunk in iter(lambda: remote.read(CHUNK_BYTES), b""):
                     if stop.is_set():
-                        raise Stopped
+                        raise NobodyWaits
                     file.write(chunk)
         except Exception as error:
             path.unlink(missing_ok=True)

@@ -6,11 +6,11 @@ owns, and the sweep removes it.
 """
 
 import logging
+import queue
 import shutil
 import threading
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache, partial
 from pathlib import Path
@@ -38,9 +38,42 @@ logger = logging.getLogger(__name__)
 BESIDE = Patience(tries=8)  # nobody waits but a thread: two minutes of pauses
 ASKED = Patience(tries=2, first_seconds=0.5)  # a person waits
 PROBE = ".ready"
-# Removing must hold up neither a supervisor nor a page: one thread does it, and what it cannot
-# remove the sweep finds.
-_removing = ThreadPoolExecutor(max_workers=1, thread_name_prefix="removing")
+
+
+class Removals:
+    """What is removed in a moment, by one thread: a supervisor and a page have no time for it.
+
+    The thread holds no process up that ends; what it could not remove, the sweep finds.
+    """
+
+    def __init__(self) -> None:
+        self._calls: queue.Queue[Callable[[], None]] = queue.Queue()
+        self._starting = threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    def add(self, call: Callable[[], None]) -> None:
+        self._calls.put(call)
+        with self._starting:
+            if self._thread is None:  # not before: a server may fork its workers first
+                self._thread = threading.Thread(target=self._run, name="removing", daemon=True)
+                self._thread.start()
+
+    def join(self) -> None:
+        """Wait until nothing is left to do."""
+        self._calls.join()
+
+    def _run(self) -> None:
+        while True:
+            call = self._calls.get()
+            try:
+                call()
+            except Exception:
+                logger.exception("something is left for the sweep")
+            finally:
+                self._calls.task_done()
+
+
+REMOVALS = Removals()
 
 
 def bucket() -> "Remote | None":
@@ -55,7 +88,7 @@ def _connected(chosen: Bucket) -> "Remote":
 
 
 class Remote:
-    """Calls that take a `stop` raise Stopped soon after it is set."""
+    """Calls that take a `stop` raise NobodyWaits soon after it is set."""
 
     def __init__(self, store: Objects) -> None:
         self.objects = store
@@ -138,7 +171,7 @@ class Remote:
 
     def remove_later(self, artifacts_path: str) -> None:
         """Remove one checkpoint's objects in a moment; what that leaves, the sweep removes."""
-        _removing.submit(self._remove, artifacts_path)
+        REMOVALS.add(partial(self._remove, artifacts_path))
 
     def _remove(self, artifacts_path: str) -> None:
         try:

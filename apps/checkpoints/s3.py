@@ -10,7 +10,7 @@ from botocore.config import Config
 from botocore.exceptions import ClientError
 
 from apps.checkpoints.objects import NOT_FOUND, Object, Unfinished
-from apps.checkpoints.trying import Missing, Stopped, status_of
+from apps.checkpoints.trying import Missing, NobodyWaits, status_of
 from trainops.checkpoint_storage import LINK_SECONDS
 
 LOOK_SECONDS = 0.02
@@ -95,7 +95,7 @@ class S3Objects:
             transfer = begin(manager)
             while not transfer.done():
                 if stop.wait(LOOK_SECONDS):
-                    raise Stopped  # which the manager takes for a cancel, of its parts, too
+                    raise NobodyWaits  # which the manager takes for a cancel, of its parts, too
             transfer.result()
 
     def _pages(self, call: str, prefix: str) -> Iterator[dict[str, Any]]:

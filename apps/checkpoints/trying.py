@@ -33,7 +33,7 @@ class Missing(Exception):
     """The storage answers, and does not have the object."""
 
 
-class Stopped(Exception):
+class NobodyWaits(Exception):
     """Whoever wanted it does not wait any more."""
 
 
@@ -57,20 +57,20 @@ def patiently(call: Callable[[], T], patience: Patience, stop: threading.Event) 
     Raises:
         StorageFailed: it went wrong for good, or too often.
         Missing: there is no such object.
-        Stopped: `stop` was set.
+        NobodyWaits: `stop` was set.
     """
     for number in range(1, patience.tries + 1):
         if stop.is_set():
-            raise Stopped
+            raise NobodyWaits
         try:
             return call()
-        except (Missing, Stopped, StorageFailed):
+        except (Missing, NobodyWaits, StorageFailed):
             raise
         except Exception as error:
             if number == patience.tries or not passes(error):
                 raise StorageFailed(explained(error)) from error
         stop.wait(patience.pause(number))
-    raise Stopped
+    raise NobodyWaits
 
 
 def passes(error: BaseException) -> bool:

@@ -122,6 +122,6 @@ def store(moto, s3_proxy, machine, settings, monkeypatch):
     s3_proxy.seen.clear()
     yield store
     s3_proxy.disarm()
-    remote._removing.submit(lambda: None).result(30)
+    remote.REMOVALS.join()
     remote._connected.cache_clear()
     remote._probing.cache_clear()

@@ -11,7 +11,7 @@ from django.core.files.storage import storages
 from apps.checkpoints import copies, remote, services, storage
 from apps.checkpoints.models import Checkpoint
 from apps.checkpoints.objects import StorageObjects
-from apps.checkpoints.trying import Patience, Stopped, StorageFailed
+from apps.checkpoints.trying import NobodyWaits, Patience, StorageFailed
 from apps.operations import artifacts, readiness
 from apps.operations.errors import NotAllowed
 from apps.operations.lifecycle import State
@@ -163,7 +163,7 @@ def test_an_upload_that_nobody_waits_for_ends(store, s3_proxy):
     def run():
         try:
             remote.bucket().upload(path, stop)
-        except Stopped as error:
+        except NobodyWaits as error:
             raised.append(error)
 
     remote.BESIDE = Patience(tries=1000, first_seconds=60)
@@ -225,7 +225,7 @@ def test_what_could_not_be_removed_the_sweep_removes(store, s3_proxy, settings, 
     s3_proxy.arm("expired", methods=("DELETE",))
     services.delete(Checkpoint.objects.all())
     wait_until(lambda: s3_proxy.num_failed)
-    remote._removing.submit(lambda: None).result(10)
+    remote.REMOVALS.join()
     assert len(store.of(checkpoint)) == 3
     s3_proxy.disarm()
     later = time.time() + settings.THRESHOLDS.unowned_file_age_seconds + 60

@@ -161,6 +161,14 @@ def test_steps_go_on_while_an_upload_stalls_and_a_kill_is_heard(house, store, s3
     assert (operation.state, operation.reason) == ("CANCELLED", Reason.KILLED_BY_PERSON)
 
 
+def test_who_waits_for_the_upload_of_its_result_is_not_stalled(house, store, s3_proxy, whole):
+    s3_proxy.arm("stall", 2)  # of a second each
+    limits = {"stall_timeout_seconds": 0.9}
+    operation = run(house, submit(epochs=20, checkpoint={"every_epochs": 1000}, limits=limits))
+    assert s3_proxy.num_failed == 2
+    assert_identical(operation, whole)
+
+
 def test_a_cancel_is_bounded_and_what_it_saved_is_uploaded_by_the_resume(
     house, store, s3_proxy, person, whole
 ):
