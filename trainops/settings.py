@@ -6,7 +6,7 @@ from typing import Any
 
 import dj_database_url
 
-from trainops import serving, thresholds
+from trainops import checkpoint_storage, serving, thresholds
 from trainops.secret_key import secret_key
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -108,14 +108,19 @@ BROKER_URL = (
 DISPATCH_IS_ON = True  # messages to the broker; tests without one switch them off
 KNOX_TOKEN_MODEL = "access.Token"  # noqa: S105 - a model's name
 
-CHECKPOINT_ROOT = Path(os.environ.get("TRAINOPS_CHECKPOINT_STORAGE") or DATA_DIR / "checkpoints")
+_CHOSEN = checkpoint_storage.read()
+CHECKPOINT_BUCKET = _CHOSEN if isinstance(_CHOSEN, checkpoint_storage.Bucket) else None
+# Beside a bucket this is where checkpoints are staged, and where copies of them are kept.
+CHECKPOINT_ROOT = _CHOSEN if isinstance(_CHOSEN, Path) else DATA_DIR / "checkpoints"
 STORAGES = {
     "default": {
         "BACKEND": "django.core.files.storage.FileSystemStorage",
         "OPTIONS": {"location": DATA_DIR / "files"},
     },
     "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"},
-    "checkpoints": {
+    "checkpoints": CHECKPOINT_BUCKET.backend()
+    if CHECKPOINT_BUCKET
+    else {
         "BACKEND": "django.core.files.storage.FileSystemStorage",
         "OPTIONS": {"location": CHECKPOINT_ROOT},
     },

@@ -85,6 +85,9 @@ class Thresholds(BaseSettings):
     max_upload_bytes: PositiveInt = Field(
         512 * 1024**2, description="The largest file that may be uploaded."
     )
+    checkpoint_cache_bytes: PositiveInt = Field(
+        50 * 10**9, description="Of checkpoints in a bucket, so many bytes are kept here as copies."
+    )
     log_bytes_per_attempt: PositiveInt = Field(
         5 * 1024**2, description="The newest so many bytes of an attempt's log are kept."
     )

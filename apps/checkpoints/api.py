@@ -23,7 +23,9 @@ from apps.checkpoints.serializers import (
     described,
     rows_of,
 )
+from apps.checkpoints.trying import StorageFailed
 from trainops.clock import DatabaseNow
+from trainops.errors import Refusal
 from trainops.http.asking import body_of, query_of
 from trainops.http.pagination import NewestFirstCounted
 from trainops.http.permissions import IsAdmin
@@ -58,7 +60,15 @@ class CleanUpView(APIView):
     def post(self, request: Request) -> Response:
         """Delete old checkpoints of operations that are not active, and files nobody owns."""
         wanted = body_of(request, CleanUpRequestSerializer)
-        freed = services.clean_up(**wanted)
+        try:
+            freed = services.clean_up(**wanted)
+        except StorageFailed as error:
+            raise Refusal(
+                "STORAGE_UNAVAILABLE",
+                f"The storage did not answer: {error}. What was not removed goes another time.",
+                {"part": "storage"},
+                status=503,
+            ) from error
         verb = "Would delete" if wanted["dry_run"] else "Deleted"
         return Response(
             {

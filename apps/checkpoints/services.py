@@ -2,9 +2,10 @@
 
 import math
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from django.apps import apps
@@ -12,8 +13,9 @@ from django.conf import settings
 from django.db import transaction
 from django.db.models import QuerySet, Sum
 
-from apps.checkpoints import storage
+from apps.checkpoints import remote, storage
 from apps.checkpoints.models import Checkpoint
+from apps.checkpoints.storage import Stored
 from trainops.clock import DatabaseNow
 from trainops.engines.errors import CheckpointCorrupted
 from trainops.engines.manifest import verify
@@ -94,12 +96,13 @@ def retain(operation_id: str, *, keep_last: int, keep_best: int, better: str) ->
 
 
 def keep_only_the_result(operation_id: str) -> Freed:
-    """After success: the final checkpoint is the result; the ones to resume from may go."""
-    return delete(
-        Checkpoint.objects.filter(operation_id=operation_id, pinned=False).exclude(
-            type=Checkpoint.Type.FINAL
-        )
-    )
+    """After success: the final checkpoint is the result; the ones to resume from may go.
+
+    So may the same result of an attempt before, that ended without being able to say so.
+    """
+    mine = Checkpoint.objects.filter(operation_id=operation_id)
+    result = mine.filter(type=Checkpoint.Type.FINAL).newest_first().first()
+    return delete(mine.filter(pinned=False).exclude(pk=result and result.pk))
 
 
 def delete(checkpoints: QuerySet[Checkpoint]) -> Freed:
@@ -119,7 +122,14 @@ def delete(checkpoints: QuerySet[Checkpoint]) -> Freed:
 
 def _remove_all(paths: Iterable[str]) -> None:
     for path in paths:
-        storage.remove(path)
+        remove_files(path)
+
+
+def remove_files(artifacts_path: str) -> None:
+    """Remove its files here, and soon those in the bucket."""
+    storage.remove(artifacts_path)
+    if (bucket := remote.bucket()) is not None:
+        bucket.remove_later(artifacts_path)
 
 
 def to_resume_from(operation_id: str, checkpoint_id: str = "") -> list[Checkpoint]:
@@ -132,9 +142,27 @@ def to_resume_from(operation_id: str, checkpoint_id: str = "") -> list[Checkpoin
 
 
 def check(checkpoint: Checkpoint) -> CheckpointCorrupted | None:
-    """Compare the bytes with the manifest; what is wrong marks the row, and is returned."""
+    """Compare the bytes with the manifest; what is wrong marks the row, and is returned.
+
+    In a bucket, it is the bucket's bytes that are read, whatever copies there are.
+    """
+    path, digest = checkpoint.artifacts_path, checkpoint.manifest_digest
+    if (bucket := remote.bucket()) is not None:
+        return _marked(checkpoint, partial(bucket.verify, path, digest))
+    return _marked(checkpoint, partial(verify, storage.directory(path), digest))
+
+
+def glance(checkpoint: Checkpoint) -> CheckpointCorrupted | None:
+    """Do what `check` does, but of a bucket ask only for the names and sizes: somebody waits."""
+    if (bucket := remote.bucket()) is None:
+        return check(checkpoint)
+    sizes = {each["name"]: each["size_bytes"] for each in checkpoint.manifest}
+    return _marked(checkpoint, partial(bucket.look, checkpoint.artifacts_path, sizes))
+
+
+def _marked(checkpoint: Checkpoint, look: Callable[[], object]) -> CheckpointCorrupted | None:
     try:
-        verify(storage.directory(checkpoint.artifacts_path), checkpoint.manifest_digest)
+        look()
     except CheckpointCorrupted as problem:
         mark_corrupted(checkpoint.artifacts_path, str(problem))
         return problem
@@ -176,30 +204,55 @@ def _would_free(checkpoints: QuerySet[Checkpoint]) -> Freed:
 def sweep_unowned(*, dry_run: bool = False) -> Freed:
     """Remove directories that no row owns, no attempt may be writing, and that are old enough.
 
+    Those in the bucket, too, with what uploads that were cut left there.
+
+    Raises:
+        StorageFailed: the bucket does not answer; what is on this machine is swept all the same.
+    """
+    freed = sweep_here(dry_run=dry_run)
+    if (bucket := remote.bucket()) is None:
+        return freed
+    unowned = Unowned()
+    for each in filter(unowned.holds, bucket.stored()):
+        freed += Freed(num_unowned=1, freed_bytes=each.size_bytes)
+        if not dry_run:
+            bucket.remove(each.artifacts_path)
+    for each, forget in bucket.unfinished():
+        if not dry_run and unowned.is_old(each):
+            forget()
+    return freed
+
+
+def sweep_here(*, dry_run: bool = False) -> Freed:
+    """Do on this machine's disk what `sweep_unowned` says."""
+    freed, unowned = Freed(), Unowned()
+    for each in filter(unowned.holds, storage.stored()):
+        freed += Freed(num_unowned=1, freed_bytes=each.size_bytes)
+        if not dry_run:
+            storage.remove(each.artifacts_path)
+    return freed
+
+
+class Unowned:
+    """What nobody owns and nobody may be writing, judged by the rows at the time this was made.
+
     Age alone proves nothing: a clock may have jumped, a save may be slow. What an attempt left
     for the next owner (`storage.WILL`) is given much longer.
     """
-    age = settings.THRESHOLDS.unowned_file_age_seconds
-    at_work = _attempts_at_work()  # before the rows: what is committed meanwhile is owned by then
-    owned = set(Checkpoint.objects.values_list("artifacts_path", flat=True))
-    freed = Freed()
-    for path in storage.stored():
-        artifacts_path = f"{path.parent.name}/{path.name}"
-        if artifacts_path in owned or storage.attempt_of(path) >= at_work.get(
-            path.parent.name, math.inf
-        ):
-            continue
-        try:
-            files = [file.stat() for file in (path, *path.iterdir())]
-            patience = WILL_AGES * age if (path / storage.WILL).exists() else age
-        except FileNotFoundError:
-            continue  # somebody else removes it just now
-        if max(file.st_mtime for file in files) > time.time() - patience:
-            continue
-        freed += Freed(num_unowned=1, freed_bytes=sum(file.st_size for file in files[1:]))
-        if not dry_run:
-            storage.remove(artifacts_path)
-    return freed
+
+    def __init__(self) -> None:
+        # Before the rows, and both before the files: what is committed meanwhile is owned by then.
+        self.at_work = _attempts_at_work()
+        self.owned = set(Checkpoint.objects.values_list("artifacts_path", flat=True))
+
+    def holds(self, stored: Stored) -> bool:
+        return stored.artifacts_path not in self.owned and self.is_old(stored)
+
+    def is_old(self, stored: Stored) -> bool:
+        if stored.attempt >= self.at_work.get(stored.operation_id, math.inf):
+            return False
+        age = settings.THRESHOLDS.unowned_file_age_seconds
+        return stored.changed_at <= time.time() - (WILL_AGES * age if stored.is_will else age)
 
 
 def _attempts_at_work() -> dict[str, int]:

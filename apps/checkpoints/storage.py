@@ -1,14 +1,41 @@
-"""Where the bytes of checkpoints lie. Every path that is built or removed comes from here."""
+"""Where the bytes of checkpoints lie on this machine. Every path that is built comes from here.
+
+Where checkpoints are kept in a bucket (apps.checkpoints.remote), they are staged here, and copies
+of them stay.
+"""
 
 import re
 import shutil
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from django.conf import settings
 
 WILL = "unsettled.json"  # beside staged files that an absent database could not commit
+DRAFT = ".draft"  # ends the names of directories that are being downloaded
 _OPERATION_ID = re.compile(r"op_[a-z]+_\d{8}_\d{6}_[a-z0-9]+")
 _DIRECTORY = re.compile(r"a(\d{4,})-s\d{10,}-[a-z]+(-\d+)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """One checkpoint's directory, wherever it is."""
+
+    artifacts_path: str
+    size_bytes: int
+    changed_at: float  # seconds since 1970
+    is_will: bool = False  # it was left for the next owner
+
+    @property
+    def operation_id(self) -> str:
+        return self.artifacts_path.partition("/")[0]
+
+    @property
+    def attempt(self) -> int:
+        """The number of the only attempt that may write it."""
+        return attempt_of(self.artifacts_path.partition("/")[2])
 
 
 def operation_directory(operation_id: str) -> Path:
@@ -30,10 +57,20 @@ def directory(artifacts_path: str) -> Path:
     return operation_directory(operation_id) / name
 
 
-def attempt_of(path: Path) -> int:
-    """Return the number of the only attempt that may write this checkpoint's directory."""
-    found = _DIRECTORY.fullmatch(path.name)
-    assert found, path  # noqa: S101 - `stored` yields nothing else
+def is_artifacts_path(text: str) -> bool:
+    operation_id, _, name = text.partition("/")
+    return bool(_OPERATION_ID.fullmatch(operation_id) and _DIRECTORY.fullmatch(name))
+
+
+def attempt_of(name: str) -> int:
+    """Return the number of the attempt that a checkpoint's directory belongs to.
+
+    Raises:
+        ValueError: it is no name of such a directory.
+    """
+    found = _DIRECTORY.fullmatch(name)
+    if found is None:
+        raise ValueError(f"not a checkpoint directory: {name!r}")
     return int(found[1])
 
 
@@ -59,10 +96,25 @@ def free_bytes() -> int:
     return shutil.disk_usage(path).free
 
 
-def stored() -> list[Path]:
-    """Return every checkpoint directory there is, owned by a row or not."""
-    return [
-        path
-        for path in settings.CHECKPOINT_ROOT.glob("op_*/a*")
-        if _DIRECTORY.fullmatch(path.name) and _OPERATION_ID.fullmatch(path.parent.name)
-    ]
+def stored() -> Iterator[Stored]:
+    """Yield every checkpoint directory there is, owned by a row or not."""
+    for path in settings.CHECKPOINT_ROOT.glob("op_*/a*"):
+        artifacts_path = f"{path.parent.name}/{path.name}"
+        if is_artifacts_path(artifacts_path):
+            with suppress(FileNotFoundError):  # somebody else removes it just now
+                yield _described(artifacts_path, path)
+
+
+def _described(artifacts_path: str, path: Path) -> Stored:
+    files = [file.stat() for file in path.iterdir()]
+    return Stored(
+        artifacts_path,
+        size_bytes=sum(file.st_size for file in files),
+        changed_at=max(file.st_mtime for file in (path.stat(), *files)),
+        is_will=(path / WILL).exists(),
+    )
+
+
+def drafts() -> Iterator[Path]:
+    """Yield directories that are being downloaded, or were when somebody was killed."""
+    yield from settings.CHECKPOINT_ROOT.glob(f"op_*/.a*{DRAFT}")

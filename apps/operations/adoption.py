@@ -6,13 +6,15 @@ verifies the bytes and commits all of it under its own fence, so nothing is comp
 """
 
 import logging
+import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from apps.checkpoints import remote, storage
 from apps.checkpoints import services as checkpoints
-from apps.checkpoints import storage
 from apps.checkpoints.models import Checkpoint
 from apps.operations.ledger import Ledger
 from apps.operations.models import MetricPoint, Operation
@@ -35,13 +37,33 @@ def leave_behind(ledger: Ledger, staged: dict[str, Any]) -> None:
     logger.warning("%s: step %s is left for the next owner", ledger.operation.pk, staged["step"])
 
 
-def adopt(ledger: Ledger) -> Checkpoint | None:
-    """Commit what the attempt before this one left behind, if it is whole and newer.
+def upload(artifacts_path: str, stop: threading.Event) -> None:
+    """Upload a staged checkpoint, where a bucket is the storage. Raises what Remote.upload does."""
+    if (bucket := remote.bucket()) is not None:
+        bucket.upload(artifacts_path, stop)
+
+
+def store(operation: Operation, oldest: int, stop: threading.Event) -> None:
+    """Upload what was left behind on this machine; `adopt` commits it then.
+
+    Asks nothing of the database. Raises StorageFailed.
+    """
+    for directory, will in _wills(operation, oldest):
+        with suppress(CheckpointCorrupted):  # not adopted: `adopt` says so
+            verify(directory, lossless.decode(will["staged"])["digest"])
+            upload(f"{operation.pk}/{directory.name}", stop)
+
+
+def adopt(ledger: Ledger, oldest: int) -> Checkpoint | None:
+    """Commit what an attempt left behind, if it is whole and newer than what is committed.
+
+    `oldest` is the attempt that began last: one before it may have gone another way, one after it
+    has not computed a step that is known.
 
     Raises:
         Fenced: this attempt no longer owns the operation.
     """
-    for directory, will in _wills(ledger.operation):
+    for directory, will in _wills(ledger.operation, oldest):
         staged = lossless.decode(will["staged"])
         if not _is_newer(ledger.operation, staged["step"]):
             continue
@@ -50,7 +72,8 @@ def adopt(ledger: Ledger) -> Checkpoint | None:
         except CheckpointCorrupted as error:
             logger.warning("%s: not adopted: %s", ledger.operation.pk, error)
             continue
-        ledger.points = [_point(ledger.operation, values) for values in will["points"]]
+        measured_by = storage.attempt_of(directory.name)
+        ledger.points = [_point(ledger.operation, measured_by, values) for values in will["points"]]
         checkpoint = ledger.commit(staged)
         ledger.operation.record(
             "ADOPTED",
@@ -61,13 +84,12 @@ def adopt(ledger: Ledger) -> Checkpoint | None:
     return None
 
 
-def _wills(operation: Operation) -> Iterator[tuple[Path, dict[str, Any]]]:
-    """Yield what the last attempt left. Only its: an older one may have gone another way."""
-    mine = storage.operation_directory(operation.pk).glob(
-        f"a{operation.attempt - 1:04d}-*/{storage.WILL}"
-    )
+def _wills(operation: Operation, oldest: int) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """Yield what attempts left, the newest first, from the one that began last to this one."""
+    mine = storage.operation_directory(operation.pk).glob(f"a*/{storage.WILL}")
     for path in sorted(mine, reverse=True):
-        yield path.parent, lossless.loads(path.read_bytes())
+        if oldest <= storage.attempt_of(path.parent.name) < operation.attempt:
+            yield path.parent, lossless.loads(path.read_bytes())
 
 
 def _is_newer(operation: Operation, step: int) -> bool:
@@ -75,11 +97,11 @@ def _is_newer(operation: Operation, step: int) -> bool:
     return not newest or step > newest[0].step
 
 
-def _point(operation: Operation, values: list[Any]) -> MetricPoint:
+def _point(operation: Operation, attempt: int, values: list[Any]) -> MetricPoint:
     name, step, value, not_finite, at = values
     return MetricPoint(
         operation_id=operation.pk,
-        attempt=operation.attempt - 1,  # who measured it
+        attempt=attempt,
         name=name,
         step=step,
         value=value,

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
+from apps.checkpoints import remote, storage
 from apps.checkpoints import services as checkpoints
-from apps.checkpoints import storage
 from apps.checkpoints.models import Checkpoint
-from apps.operations.errors import CheckpointNotFound, NotAllowed
+from apps.operations.errors import CheckpointNotFound, NotAllowed, StorageUnavailable
 from trainops.engines.errors import CheckpointCorrupted
 from trainops.engines.manifest import Artifact, open_verified
 from trainops.errors import Refusal
@@ -61,38 +61,63 @@ def download(checkpoint: Checkpoint, name: str) -> Download:
         ArtifactNotFound: the checkpoint has no such file.
         NotAllowed: its bytes are not what was saved; the checkpoint is marked corrupted.
     """
-    artifacts = {each.name: each for each in listed(checkpoint)}
-    if name not in artifacts:
-        raise ArtifactNotFound(checkpoint.operation_id, name, sorted(artifacts))
-    chunks = _chunks(checkpoint, artifacts[name])
+    artifact = _named(checkpoint, name)
+    chunks = _chunks(checkpoint, artifact)
     try:
         first = next(chunks, b"")
     except CheckpointCorrupted as problem:
-        checkpoints.mark_corrupted(checkpoint.artifacts_path, str(problem))
-        raise NotAllowed(
-            "CHECKPOINT_CORRUPTED",
-            f"The bytes of {name} are not what was saved.",
-            missing_artifacts=problem.missing,
-            altered_artifacts=problem.altered,
-        ) from problem
-    return Download(artifacts[name], chain([first], chunks))
+        raise _corrupted(checkpoint, name, problem) from problem
+    return Download(artifact, chain([first], chunks))
+
+
+def link(checkpoint: Checkpoint, name: str) -> str | None:
+    """Return a URL that serves one file from the bucket for an hour; None without a bucket.
+
+    Raises:
+        ArtifactNotFound: the checkpoint has no such file.
+        NotAllowed: it is missing or cut short; the checkpoint is marked corrupted.
+        StorageUnavailable: nothing is known then.
+    """
+    bucket = remote.bucket()
+    if bucket is None:
+        return None
+    artifact = _named(checkpoint, name)
+    file_name = f"{checkpoint.operation_id}-step{checkpoint.step}-{name}"
+    try:
+        return bucket.link(checkpoint.artifacts_path, artifact, file_name)
+    except CheckpointCorrupted as problem:
+        raise _corrupted(checkpoint, name, problem) from problem
+    except OSError as error:
+        raise StorageUnavailable(error) from error
 
 
 def verified(checkpoint: Checkpoint) -> CheckpointCorrupted | None:
     """Read every byte of a checkpoint; return what is wrong with it (it is marked then), or None.
 
     Raises:
-        Refusal: the storage does not answer, which says nothing about the bytes.
+        StorageUnavailable: which says nothing about the bytes.
     """
     try:
         return checkpoints.check(checkpoint)
     except OSError as error:
-        raise Refusal(
-            "STORAGE_UNAVAILABLE",
-            f"The storage did not answer: {error.strerror}. Nothing was changed.",
-            {"part": "storage"},
-            status=503,
-        ) from error
+        raise StorageUnavailable(error) from error
+
+
+def _named(checkpoint: Checkpoint, name: str) -> Artifact:
+    artifacts = {each.name: each for each in listed(checkpoint)}
+    if name not in artifacts:
+        raise ArtifactNotFound(checkpoint.operation_id, name, sorted(artifacts))
+    return artifacts[name]
+
+
+def _corrupted(checkpoint: Checkpoint, name: str, problem: CheckpointCorrupted) -> NotAllowed:
+    checkpoints.mark_corrupted(checkpoint.artifacts_path, str(problem))
+    return NotAllowed(
+        "CHECKPOINT_CORRUPTED",
+        f"The bytes of {name} are not what was saved.",
+        missing_artifacts=problem.missing,
+        altered_artifacts=problem.altered,
+    )
 
 
 def _chunks(checkpoint: Checkpoint, artifact: Artifact) -> Iterator[bytes]:

@@ -38,6 +38,18 @@ class NotAllowed(Refusal):
         super().__init__(code, message, details, status=409)
 
 
+class StorageUnavailable(Refusal):
+    """That says nothing about the bytes that it holds."""
+
+    def __init__(self, error: OSError) -> None:
+        super().__init__(
+            "STORAGE_UNAVAILABLE",
+            f"The storage did not answer: {error.strerror}. Nothing was changed.",
+            {"part": "storage"},
+            status=503,
+        )
+
+
 class Forbidden(Refusal):
     def __init__(self, message: str) -> None:
         super().__init__("PERMISSION_DENIED", message, {}, status=403)

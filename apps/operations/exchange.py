@@ -8,7 +8,9 @@ import json
 import logging
 import subprocess
 import sys
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import BoundedSemaphore
@@ -16,12 +18,14 @@ from typing import Any
 
 from django.conf import settings
 
+from apps.checkpoints import remote, storage
 from apps.checkpoints import services as checkpoints
-from apps.checkpoints import storage
 from apps.checkpoints.models import Checkpoint
 from apps.datasets import services as datasets
+from apps.operations.errors import StorageUnavailable
 from apps.operations.models import Operation
 from trainops.engines.config import OperationConfig
+from trainops.engines.errors import CheckpointCorrupted
 from trainops.engines.registry import ENGINES
 from trainops.errors import Refusal
 
@@ -57,6 +61,9 @@ class Import:
             }
         )
         self._staged, self.receipt = told["staged"], told["receipt"]
+        if (bucket := remote.bucket()) is not None:
+            with _answering():
+                bucket.upload(f"{operation_id}/{self._staged['directory']}", threading.Event())
 
     def commit(self, operation: Operation) -> None:
         """Commit the checkpoint, in the transaction that makes the operation's row."""
@@ -78,17 +85,23 @@ class Import:
 
     def discard(self, operation_id: str) -> None:
         """Remove its files, where the row could not be written."""
-        storage.remove(f"{operation_id}/{self._staged['directory']}")
+        checkpoints.remove_files(f"{operation_id}/{self._staged['directory']}")
 
 
 def export(checkpoint: Checkpoint, target: Path) -> None:
     """Write a checkpoint as a file of the other tool of its kind. Raises Refusal."""
     operation = checkpoint.operation
     require_kind(operation.kind)
+    directory = storage.directory(checkpoint.artifacts_path)
+    if (bucket := remote.bucket()) is not None and not directory.exists():
+        with _answering():
+            bucket.download(
+                checkpoint.artifacts_path, checkpoint.manifest_digest, threading.Event()
+            )
     _ask(
         {
             "direction": "export",
-            "checkpoint": str(storage.directory(checkpoint.artifacts_path)),
+            "checkpoint": str(directory),
             "digest": checkpoint.manifest_digest,
             "config": operation.config,
             "name": operation.name,
@@ -104,6 +117,17 @@ def require_kind(kind: str) -> None:
             f"Operations of kind {kind!r} take no file of another tool.",
             {"given": kind, "allowed": list(KINDS)},
         )
+
+
+@contextmanager
+def _answering() -> Iterator[None]:
+    """Tell a person what a bucket did not do."""
+    try:
+        yield
+    except CheckpointCorrupted as error:
+        raise Refusal("CHECKPOINT_CORRUPTED", str(error), status=409) from error
+    except OSError as error:
+        raise StorageUnavailable(error) from error
 
 
 def _dataset_ids(kind: str, config: OperationConfig) -> list[str]:

@@ -12,6 +12,9 @@ from django.db import DatabaseError, connection
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from apps.checkpoints import remote
+from apps.checkpoints.trying import StorageFailed
+
 SECONDS = 2.0
 # A storage that hangs holds its thread until the kernel gives up; two, so that requests that come
 # meanwhile hold no more than that.
@@ -69,6 +72,10 @@ def _storage() -> str:
         settings.CHECKPOINT_ROOT.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=settings.CHECKPOINT_ROOT) as file:
             file.write(b"ready")
+        if settings.CHECKPOINT_BUCKET is not None:
+            remote.probe(settings.CHECKPOINT_BUCKET)
+    except StorageFailed as error:
+        return f"the bucket cannot be written and read: {error}"
     except OSError as error:
         return f"{type(error).__name__}: {error.strerror or 'cannot be written'}"
     return ""

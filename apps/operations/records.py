@@ -44,6 +44,13 @@ class Attempt(models.Model):
         return f"{self.operation_id} attempt {self.number}"
 
     @classmethod
+    def last_begun(cls, operation_id: str, *, before: int) -> int:
+        """Return the newest attempt before this one that is known to have begun to compute."""
+        begun = cls.objects.filter(operation_id=operation_id, number__lt=before)
+        newest = begun.exclude(receipt=None).values_list("number", flat=True).first()
+        return newest or 0
+
+    @classmethod
     def seconds_spent(cls, operation_id: str) -> float:
         """Return how long the operation's ended attempts took together.
 

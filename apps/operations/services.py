@@ -9,7 +9,12 @@ from django.db import transaction
 from apps.checkpoints import services as checkpoints
 from apps.checkpoints.models import Checkpoint
 from apps.operations.dispatch import dispatch
-from apps.operations.errors import CheckpointNotFound, NotAllowed, OperationNotFound
+from apps.operations.errors import (
+    CheckpointNotFound,
+    NotAllowed,
+    OperationNotFound,
+    StorageUnavailable,
+)
 from apps.operations.lifecycle import ACTIVE, RESUMABLE, WAITING, Reason, State
 from apps.operations.models import Operation
 from apps.operations.submission import submit as submit  # the first of all wishes
@@ -86,8 +91,11 @@ def _cannot_stop(operation: Operation, how: Operation.Stop) -> NotAllowed:
 def resume(*, operation_id: str, actor: "User", checkpoint_id: str = "") -> Resumption:
     """Continue the same operation from its newest healthy checkpoint, or from a chosen one.
 
-    Its bytes are verified first: an altered checkpoint is marked and the next older one is used,
-    unless it was chosen by name. A refused resume leaves the operation exactly as it was.
+    Its bytes are verified first, and those of a bucket by the worker that takes it: here only
+    that they are there. An altered checkpoint is marked and the next older one is used, unless it
+    was chosen by name. A refused resume leaves the operation exactly as it was.
+
+    Raises CheckpointNotFound, NotAllowed, StorageUnavailable.
     """
     operation = get(operation_id)
     _require_resumable(operation)
@@ -132,11 +140,17 @@ def _require_resumable(operation: Operation) -> None:
 
 
 def _first_healthy(operation: Operation, checkpoint_id: str) -> tuple[Checkpoint, list[str]]:
-    """Return the checkpoint to resume from and what was wrong with newer ones."""
+    """Return the checkpoint to resume from and what was wrong with newer ones.
+
+    Raises StorageUnavailable where nothing can be known.
+    """
     skipped: list[str] = []
     problem = None
     for checkpoint in checkpoints.to_resume_from(operation.pk, checkpoint_id):
-        problem = checkpoints.check(checkpoint)
+        try:
+            problem = checkpoints.glance(checkpoint)
+        except OSError as error:
+            raise StorageUnavailable(error) from error
         if problem is None:
             return checkpoint, skipped
         skipped.append(f"the one at step {checkpoint.step} is corrupted ({problem})")

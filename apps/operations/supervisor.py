@@ -8,16 +8,19 @@ import logging
 import os
 import select
 import selectors
+import threading
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
+from typing import Any
 
 from django.conf import settings
 from django.db import connection
 
+from apps.checkpoints import copies, remote, storage
 from apps.checkpoints import services as checkpoints
-from apps.checkpoints import storage
 from apps.checkpoints.models import Checkpoint
 from apps.datasets import services as datasets
 from apps.operations import adoption, claims, ending
@@ -28,6 +31,8 @@ from apps.operations.holding import Held
 from apps.operations.ledger import Ledger
 from apps.operations.lifecycle import Reason
 from apps.operations.models import Attempt, Operation
+from apps.operations.transfers import Beside, Upload
+from trainops.engines.errors import CheckpointCorrupted
 from trainops.engines.registry import ENGINES
 from trainops.engines.wire import Hangup, Message, now
 from trainops.patience import at_most
@@ -35,6 +40,7 @@ from trainops.patience import at_most
 logger = logging.getLogger(__name__)
 TICK_SECONDS = 0.1
 SAY_AGAIN_SECONDS = 10.0  # that the database is away
+PREPARED = object()
 EXIT_SECONDS = 5.0  # what a child gets between its last word and its end
 
 
@@ -66,9 +72,15 @@ class Supervision:
         self.told: str = ""  # the directive that was sent
         self.told_at = 0.0
         self.is_started = self.is_out_of_time = False
+        self.is_alone = False  # its child has hung up
         self.said_away_at = float("-inf")
         self.heard: deque[Message] = deque()  # not taken in yet: the database may be away
-        self.staged: Message | None = None  # waits for its commit
+        self.staged: Message | None = None  # stored; waits for its commit
+        self.uploads: deque[Upload] = deque()  # staged, not yet in the bucket; the oldest first
+        self.unstored: Message | None = None  # the upload failed, and no other checkpoint follows
+        self.nobody_waits = threading.Event()  # ends the transfers
+        self.candidates: list[Checkpoint] = []
+        self.preparation = self._prepare()
         self.ended: Message | None = None
         self.verdict: Ending | None = None
         self.first_step: int | None = None
@@ -80,13 +92,7 @@ class Supervision:
         self.selector.register(self.child.output, selectors.EVENT_READ)
         with self.selector:
             try:
-                while self.verdict is None and self.ended is None:
-                    with self._database_may_be_away():
-                        self._work()
-                    if self.ended is None:  # what is done already cannot be stopped any more
-                        self._watch()
-            except Hangup:
-                self._hear_the_rest()  # it died, or was killed: how, its last word or its exit says
+                self._follow()
             except claims.Fenced:
                 return Superseded()
         if self.verdict is not None:
@@ -100,6 +106,17 @@ class Supervision:
             )
         return ending.of_exit(self.child.exit_code, memory_ran_out=self.memory.ran_out())
 
+    def _follow(self) -> None:
+        try:
+            while self.verdict is None and self.ended is None:
+                with self._database_may_be_away():
+                    self._work()
+                if self.ended is None:  # what is done already cannot be stopped any more
+                    self._watch()
+        except Hangup:
+            self._hear_the_rest()  # it died, or was killed: how, its last word or its exit says
+            self._finish_uploads()
+
     def _work(self) -> None:
         """Start the child, hear it, write down what is due. Every part can be tried again."""
         if not self.is_started:
@@ -111,15 +128,63 @@ class Supervision:
             self.heard.popleft()
         self._write()
 
+    def _prepare(self) -> Iterator[None]:
+        """Find what it starts from; yields while that is on its way, so that others are heard."""
+        operation = self.operation
+        self.spent_before = Attempt.seconds_spent(operation.pk)
+        if not operation.resume_from:
+            oldest = Attempt.last_begun(operation.pk, before=operation.attempt)
+            yield from self._beside(partial(adoption.store, operation, oldest))
+            adoption.adopt(self.ledger, oldest)
+        self.candidates = checkpoints.to_resume_from(operation.pk, operation.resume_from)
+        if remote.bucket() is not None:
+            yield from self._make_one_local()
+
+    def _make_one_local(self) -> Iterator[None]:
+        """Download the newest that is whole; older ones only where newer ones are not."""
+        checkpoints.sweep_here()
+        for number, each in enumerate(self.candidates):
+            copies.forget_some(room_bytes=each.artifacts_size_bytes)
+            path, digest = each.artifacts_path, each.manifest_digest
+            try:
+                yield from self._beside(partial(copies.make_local, path, digest))
+            except CheckpointCorrupted as error:
+                self._corrupted(path, str(error))
+            else:
+                self.candidates = self.candidates[number : number + 1]
+                return
+        self.candidates = []
+
+    def _beside(self, call: Callable[[threading.Event], None]) -> Iterator[None]:
+        """Make a call that takes as long as a network does. Raises what it raises."""
+        if remote.bucket() is None:
+            return
+        transfer = Beside(call, stop=self.nobody_waits)
+        while not transfer.is_done:
+            yield
+        transfer.result()
+
+    def _is_prepared(self) -> bool:
+        """Whether it can start; what was cut short begins anew."""
+        try:
+            is_prepared = next(self.preparation, PREPARED) is PREPARED
+        except OSError as error:
+            self.verdict = Interrupted(Reason.STORAGE_ERROR, f"nothing to start from: {error}")
+            return False
+        except BaseException:
+            self.preparation = self._prepare()
+            raise
+        if not is_prepared:
+            time.sleep(TICK_SECONDS)
+        return is_prepared
+
     def _start(self) -> None:
+        if not self._is_prepared():
+            return
         operation = self.operation
         config = ENGINES[operation.kind].parse_config(operation.config)
         dataset_ids = ENGINES[operation.kind].dataset_ids(config)
-        self.spent_before = Attempt.seconds_spent(operation.pk)
-        if not operation.resume_from:
-            adoption.adopt(self.ledger)
-        candidates = checkpoints.to_resume_from(operation.pk, operation.resume_from)
-        if not candidates and self._has_lost_its_checkpoints():
+        if not self.candidates and self._has_lost_its_checkpoints():
             # To start over would throw work away that nobody said may go.
             note = "none of its checkpoints is whole any more"
             self.verdict = Interrupted(Reason.CHECKPOINT_CORRUPTED, note)
@@ -141,7 +206,7 @@ class Supervision:
             },
             candidates=[
                 {"path": str(storage.directory(c.artifacts_path)), "digest": c.manifest_digest}
-                for c in candidates
+                for c in self.candidates
             ],
             reserve_bytes=settings.THRESHOLDS.checkpoint_reserve_bytes,
             environment={"CUDA_VISIBLE_DEVICES": self.held.device},
@@ -154,11 +219,14 @@ class Supervision:
         return bool(self.operation.resume_from) or mine.exists()
 
     def leave_behind(self, outcome: Ending) -> None:
-        """A staged checkpoint that the database did not take is the next owner's."""
-        if self.staged is None or isinstance(outcome, Superseded):
+        """A staged checkpoint that storage or database did not take is the next owner's."""
+        self.nobody_waits.set()
+        waiting = [self.unstored, self.staged, *(upload.checkpoint for upload in self.uploads)]
+        newest = next(filter(None, reversed(waiting)), None)
+        if newest is None or isinstance(outcome, Superseded):
             return
         try:
-            adoption.leave_behind(self.ledger, self.staged)
+            adoption.leave_behind(self.ledger, newest)
         except OSError as error:
             logger.warning("%s: nothing is left for the next owner: %s", self.operation.pk, error)
 
@@ -203,7 +271,7 @@ class Supervision:
             if message["kind"] == "progress":
                 self.ledger.progress(message)
             elif message["kind"] == "staged":
-                self.staged = message["checkpoint"]
+                self._staged(message["checkpoint"])
         os.set_blocking(self.child.output, False)
         try:
             while output := os.read(self.child.output, 1 << 16):
@@ -220,15 +288,24 @@ class Supervision:
             case "restored":
                 self._restored(message)
             case "staged":
-                self.staged = message["checkpoint"]
+                self._staged(message["checkpoint"])
             case "ended":
                 self.ended = message
             case "corrupted":
-                path = f"{self.operation.pk}/{message['directory']}"
-                checkpoints.mark_corrupted(path, message["error"])
-                self._record("CHECKPOINT_CORRUPTED", f"{message['error']}; trying an older one")
+                self._corrupted(f"{self.operation.pk}/{message['directory']}", message["error"])
             case "save_failed":
                 self._record("SAVE_FAILED", message["error"])
+
+    def _corrupted(self, artifacts_path: str, problem: str) -> None:
+        checkpoints.mark_corrupted(artifacts_path, problem)
+        self._record("CHECKPOINT_CORRUPTED", f"{problem}; trying an older one")
+
+    def _staged(self, checkpoint: Message) -> None:
+        """What is on the disk is stored, but where a bucket is the storage."""
+        if remote.bucket() is None:
+            self.staged = checkpoint
+        else:
+            self.uploads.append(Upload(checkpoint))
 
     def _record(self, what: str, note: str) -> None:
         self.operation.record(what, actor=self.operation.worker_id, note=note)
@@ -250,16 +327,58 @@ class Supervision:
 
     def _write(self) -> None:
         """Write what is due. A commit that the database refuses for now is tried again."""
+        if self.uploads and self.staged is None:
+            self._upload(self.uploads[0])
         if self.staged is not None:
             try:
                 self.ledger.commit(self.staged)
             except claims.Fenced:
-                self.child.wire.send("refused")
+                self._tell("refused")
                 raise
             self.staged = None
-            self.child.wire.send("committed")
+            self._tell("committed")
+            if remote.bucket() is not None:
+                copies.forget_some()
         elif self.ledger.is_due:
             self.ledger.flush()
+
+    def _upload(self, upload: Upload) -> None:
+        """Start it, or see what became of it. One at a time: they are answered in their order."""
+        checkpoint = upload.checkpoint
+        if upload.transfer is None:
+            path = f"{self.operation.pk}/{checkpoint['directory']}"
+            upload.transfer = Beside(partial(adoption.upload, path), stop=self.nobody_waits)
+        if not upload.transfer.is_done:
+            return
+        self.moved_at = time.monotonic()  # it may have waited for nothing else
+        try:
+            upload.transfer.result()
+        except (OSError, CheckpointCorrupted) as error:
+            self._not_stored(checkpoint, error)
+        else:
+            self.staged = checkpoint
+        self.uploads.popleft()
+
+    def _not_stored(self, checkpoint: Message, error: Exception) -> None:
+        """The run goes on without a periodic one; the last one is worth another owner's try."""
+        if checkpoint["type"] == Checkpoint.Type.PERIODIC:
+            storage.remove(f"{self.operation.pk}/{checkpoint['directory']}")
+        else:
+            self.unstored = checkpoint
+        self._tell("not_stored", error=str(error))
+
+    def _finish_uploads(self) -> None:
+        """Its process is gone, but what it staged is worth the wait."""
+        self.is_alone = True
+        while self.uploads and self.verdict is None:
+            with self._database_may_be_away():
+                self._write()
+            self._watch()
+            time.sleep(TICK_SECONDS)
+
+    def _tell(self, kind: str, **fields: Any) -> None:
+        if not self.is_alone:
+            self.child.wire.send(kind, **fields)
 
     @contextmanager
     def _database_may_be_away(self) -> Iterator[None]:
@@ -294,12 +413,28 @@ class Supervision:
                 Reason.SHUTDOWN,
                 "no safe point before its worker had to go; its last checkpoint stands",
             )
-        elif time.monotonic() - self.moved_at > limits["stall_timeout_seconds"]:
+        elif not self.is_started:
+            self._watch_before_the_start()
+        elif self._is_stalled():
             self.verdict = Interrupted(
                 Reason.STALLED, f"no progress for {limits['stall_timeout_seconds']:g} s"
             )
         else:
             self._direct()
+
+    def _watch_before_the_start(self) -> None:
+        """Its child knows nothing yet, so there is nothing to save and nobody to tell."""
+        self.moved_at = time.monotonic()
+        if self.held.stop == Operation.Stop.CANCEL:
+            self.verdict = Cancelled(Reason.CANCELLED_BY_PERSON, "stopped before it began")
+        elif self.held.must_be_gone_at is not None:
+            note = "its worker was stopped before it began"
+            self.verdict = Interrupted(Reason.SHUTDOWN, note)
+
+    def _is_stalled(self) -> bool:
+        """Who waits for an upload is not stalled, however long that takes."""
+        elapsed = time.monotonic() - self.moved_at
+        return not self.uploads and elapsed > self.limits["stall_timeout_seconds"]
 
     def _is_overdue(self, directive: str, seconds: float) -> bool:
         return self.told == directive and time.monotonic() - self.told_at > seconds
@@ -307,11 +442,11 @@ class Supervision:
     def _direct(self) -> None:
         if self.held.renewed_at > self.granted_for:
             self.granted_for = self.held.renewed_at
-            self.child.wire.send("grant", until=self._deadline())
+            self._tell("grant", until=self._deadline())
         wish = self._wish()
         if wish and wish != self.told:
             self.told, self.told_at = wish, time.monotonic()
-            self.child.wire.send("stop", directive=wish)
+            self._tell("stop", directive=wish)
 
     def _wish(self) -> str:
         if self.held.stop == Operation.Stop.CANCEL:

@@ -92,7 +92,7 @@ class Story:
         services.clean_up(older_than_days=0)
         assert self.keys() == before
         for path in storage.operation_directory(self.operation.pk).glob("*"):
-            assert storage.attempt_of(path) >= self.attempt or self.owns(path), path
+            assert storage.attempt_of(path.name) >= self.attempt or self.owns(path), path
 
     def must_stay(self, keep_best):
         healthy = self.rows.healthy()

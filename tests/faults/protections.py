@@ -7,6 +7,8 @@ STOPPING = "tests/operations/test_stopping.py"
 CLAIMS = "tests/operations/test_claims.py"
 REGISTRY = "tests/workers/test_registry.py"
 REPORTS = "tests/workers/test_reports.py"
+REMOTE = "tests/checkpoints/test_remote.py"
+REMOTE_RUNS = "tests/checkpoints/test_remote_runs.py"
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +131,7 @@ PROTECTIONS = [
     Protection(
         "what an absent database did not take is adopted",
         "apps/operations/supervisor.py",
-        "            adoption.adopt(self.ledger)\n",
+        "            adoption.adopt(self.ledger, oldest)\n",
         "            pass\n",
         f"{SUPERVISOR}::test_what_an_absent_database_could_not_commit_is_adopted_by_the_next_owner",
     ),
@@ -226,5 +228,110 @@ PROTECTIONS = [
         "            self.forced = True",
         "            self.forced = False",
         "tests/launch/test_supervise.py::test_a_second_signal_forces",
+    ),
+    Protection(
+        "the manifest reaches a bucket last",
+        "apps/checkpoints/remote.py",
+        "for name in [*names, MANIFEST]:",
+        "for name in [MANIFEST, *names]:",
+        f"{REMOTE}::test_the_manifest_goes_last",
+    ),
+    Protection(
+        "nothing is committed that is not in the bucket",
+        "apps/operations/supervisor.py",
+        "        if remote.bucket() is None:\n            self.staged = checkpoint\n        else:",
+        "        self.staged = checkpoint\n        if False:",
+        f"{REMOTE_RUNS}::test_a_machine_with_an_empty_disk_goes_on_to_the_identical_result",
+    ),
+    Protection(
+        "a checkpoint that the bucket refuses is not committed",
+        "apps/operations/supervisor.py",
+        "            self._not_stored(checkpoint, error)\n",
+        "            self.staged = checkpoint\n",
+        f"{REMOTE_RUNS}::test_a_checkpoint_that_cannot_be_uploaded_is_said_and_the_run_goes_on",
+    ),
+    Protection(
+        "what passes is tried again",
+        "apps/checkpoints/trying.py",
+        "if number == patience.tries or not passes(error):",
+        "if True:",
+        "tests/checkpoints/test_remote_address.py::test_only_what_may_pass_is_tried_again",
+    ),
+    Protection(
+        "what is downloaded is verified",
+        "apps/checkpoints/remote.py",
+        "with self._named(), open_verified(self.draft, artifact):",
+        "with self._named():",
+        f"{REMOTE}::test_a_verification_reads_the_bucket_and_not_the_copy",
+    ),
+    Protection(
+        "an older checkpoint is made local where a newer one in the bucket is not whole",
+        "apps/operations/supervisor.py",
+        "                self._corrupted(path, str(error))\n",
+        "                raise claims.Fenced from error\n",
+        f"{REMOTE_RUNS}::test_what_went_bad_in_the_bucket_is_said_and_an_older_one_is_used",
+    ),
+    Protection(
+        "a bucket that is gone is not taken for files that are gone",
+        "apps/checkpoints/s3.py",
+        "        is_there = any(found.name == name for found in self.all(name))\n",
+        "        is_there = False\n",
+        f"{REMOTE}::test_a_bucket_that_is_gone_is_not_taken_for_files_that_are_gone",
+    ),
+    Protection(
+        "an upload does not hold up the supervisor",
+        "apps/operations/supervisor.py",
+        "        if not upload.transfer.is_done:\n            return\n",
+        "        upload.transfer.join()\n",
+        f"{REMOTE_RUNS}::test_steps_go_on_while_an_upload_stalls_and_a_kill_is_heard",
+    ),
+    Protection(
+        "an operation can be cancelled while what it starts from is on its way",
+        "apps/operations/supervisor.py",
+        "            self._watch_before_the_start()\n",
+        "            self._direct()\n",
+        f"{REMOTE_RUNS}::test_a_cancel_during_the_download_needs_no_patience",
+    ),
+    Protection(
+        "who waits for an upload is not stalled",
+        "apps/operations/supervisor.py",
+        "return not self.uploads and elapsed",
+        "return elapsed",
+        f"{REMOTE_RUNS}::test_who_waits_for_the_upload_of_its_result_is_not_stalled",
+    ),
+    Protection(
+        "what was staged is uploaded although its process is gone",
+        "apps/operations/supervisor.py",
+        "            self._finish_uploads()\n",
+        "",
+        f"{REMOTE_RUNS}::test_what_a_process_staged_before_it_died_is_uploaded_and_committed",
+    ),
+    Protection(
+        "what an attempt left is found after one that could not begin",
+        "apps/operations/records.py",
+        "        return newest or 0\n",
+        "        return before - 1\n",
+        f"{REMOTE_RUNS}::test_a_result_that_cannot_be_uploaded_is_uploaded_by_the_next_attempt",
+    ),
+    Protection(
+        "a copy that an attempt may be reading stays",
+        "apps/checkpoints/copies.py",
+        "committed.discard(start.artifacts_path)",
+        "pass",
+        f"{REMOTE}::test_a_copy_in_use_and_what_is_only_staged_stay",
+    ),
+    Protection(
+        "the sweep leaves what an attempt may be uploading",
+        "apps/checkpoints/services.py",
+        "if stored.attempt >= self.at_work.get(stored.operation_id, math.inf):",
+        "if False:",
+        f"{REMOTE}::test_the_sweep_leaves_what_is_owned_and_what_may_be_at_work",
+    ),
+    Protection(
+        "a bucket that does not answer corrupts nothing",
+        "apps/operations/supervisor.py",
+        "        except OSError as error:\n            self.verdict =",
+        "        except ArithmeticError as error:\n            self.verdict =",
+        f"{REMOTE_RUNS}::test_a_bucket_that_does_not_answer_corrupts_nothing",
     ),
 ]

@@ -117,7 +117,7 @@ def refused(answer, code):
     assert answer.status_code == 400, answer.content
     error = answer.json()["error"]
     assert error["code"] == code, error
-    assert not Operation.objects.exists() and not storage.stored()
+    assert not Operation.objects.exists() and not list(storage.stored())
     return error
 
 

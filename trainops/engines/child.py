@@ -97,7 +97,7 @@ class _Line:
         self.clock = clock
         self.directive = Directive.PROCEED
         self.points: deque[tuple[int, float, dict[str, float]]] = deque()
-        self.unanswered: deque[queue.SimpleQueue[bool]] = deque()  # commits, the oldest first
+        self.unanswered: deque[queue.SimpleQueue[Message]] = deque()  # commits, the oldest first
         self._next_report = 0.0
         self._last: Progress | None = None
         self._sent: Progress | None = None
@@ -123,12 +123,15 @@ class _Line:
 
     def checkpointed(self, checkpoint: Checkpoint) -> None:
         self._report()
-        answer: queue.SimpleQueue[bool] = queue.SimpleQueue()
+        answer: queue.SimpleQueue[Message] = queue.SimpleQueue()
         with self._sending:
             self.unanswered.append(answer)
             self._speak("staged", checkpoint=staged(checkpoint))
-        if not answer.get():
-            raise errors.LeaseLost
+        match answer.get():
+            case {"kind": "refused"}:
+                raise errors.LeaseLost
+            case {"kind": "not_stored", "error": error}:
+                raise errors.SaveFailed(checkpoint.step, error)
 
     def save_failed(self, error: errors.SaveFailed) -> None:
         self._send("save_failed", error=str(error))
@@ -186,8 +189,8 @@ class _Line:
                 self._granted(message["until"])
             case "stop":
                 self.stop(Directive[message["directive"]])
-            case "committed" | "refused" as answer:
-                self.unanswered.popleft().put(answer == "committed")
+            case "committed" | "refused" | "not_stored":
+                self.unanswered.popleft().put(message)
 
     def _mind_the_time(self) -> None:
         if now() > self._until:  # the machine slept, or the supervisor is frozen

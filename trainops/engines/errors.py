@@ -50,7 +50,7 @@ class LeaseLost(Machinery):
 
 
 class SaveFailed(Machinery):
-    """A checkpoint could not be written. What was written of it has been removed."""
+    """A checkpoint could not be written or stored. The job can go on without it."""
 
     def __init__(self, step: int, reason: str) -> None:
         super().__init__(f"the checkpoint of step {step} could not be saved: {reason}")

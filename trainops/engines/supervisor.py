@@ -33,7 +33,8 @@ class Supervisor(Protocol):
         """Commit the checkpoint, after everything reported up to its step is durable.
 
         Called in a thread of its own while the job goes on and reports later steps.
-        Raises LeaseLost if this attempt no longer owns the operation.
+        Raises LeaseLost if this attempt no longer owns the operation, and SaveFailed if the
+        storage did not take it.
         """
 
     def save_failed(self, error: SaveFailed) -> None:

@@ -1,6 +1,6 @@
 """The messages between a supervisor and its child: one JSON object a line, over a socket pair.
 
-supervisor → child: start, grant, stop, committed, refused
+supervisor → child: start, grant, stop, committed, refused, not_stored
 child → supervisor: restored, corrupted, progress, staged, save_failed, ended
 
 The order on the wire is the order of things: whatever was sent before `staged` is durable before

@@ -14,6 +14,7 @@ from apps.dashboard.answers import refuse, say
 from apps.dashboard.gate import is_fetch, needs
 from apps.dashboard.words import plural, size
 from apps.operations import access, services
+from apps.operations.artifacts import verified
 from apps.operations.models import Operation
 from trainops.errors import Refusal
 from trainops.http.roles import Role
@@ -151,7 +152,7 @@ def _unpin(checkpoint: Checkpoint, request: HttpRequest) -> tuple[str, str]:
 
 
 def _verify(checkpoint: Checkpoint, request: HttpRequest) -> tuple[str, str]:
-    if problem := checkpoints.check(checkpoint):
+    if problem := verified(checkpoint):
         return f"It is corrupted: {problem}", "error"
     num_files = len(checkpoint.manifest)
     return f"Verified: {plural(num_files, 'file')}, every byte as it was saved.", "success"

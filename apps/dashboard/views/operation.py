@@ -3,7 +3,14 @@
 from collections.abc import Iterator
 from typing import Any
 
-from django.http import FileResponse, Http404, HttpRequest, HttpResponse, JsonResponse
+from django.http import (
+    FileResponse,
+    Http404,
+    HttpRequest,
+    HttpResponse,
+    HttpResponseRedirect,
+    JsonResponse,
+)
 from django.http import StreamingHttpResponse as Streaming
 from django.shortcuts import render
 
@@ -11,9 +18,10 @@ from apps.checkpoints import storage
 from apps.checkpoints.models import Checkpoint
 from apps.dashboard import parts, points
 from apps.dashboard.gate import needs
-from apps.operations import services
+from apps.operations import artifacts, services
 from apps.operations.errors import OperationNotFound
 from apps.operations.models import LogChunk, Operation
+from trainops.errors import Refusal
 
 LOG_CHARACTERS = 64_000  # of the log's end, on the page; the rest is in the download
 LOG_CHUNKS = 400
@@ -78,11 +86,19 @@ def log(request: HttpRequest, operation_id: str) -> Streaming:
 
 
 @needs()
-def file(request: HttpRequest, operation_id: str, checkpoint_id: str, name: str) -> FileResponse:
+def file(
+    request: HttpRequest, operation_id: str, checkpoint_id: str, name: str
+) -> FileResponse | HttpResponseRedirect:
     """One file of a checkpoint; only names that its manifest holds are ever opened."""
     checkpoint = Checkpoint.objects.filter(pk=checkpoint_id, operation_id=operation_id).first()
     if checkpoint is None or name not in {artifact["name"] for artifact in checkpoint.manifest}:
         raise Http404("There is no such file.")
+    try:
+        link = artifacts.link(checkpoint, name)
+    except Refusal as refusal:
+        raise Http404(str(refusal)) from None
+    if link is not None:
+        return HttpResponseRedirect(link)
     path = storage.directory(checkpoint.artifacts_path) / name
     try:
         opened = path.open("rb")

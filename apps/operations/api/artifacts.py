@@ -1,6 +1,6 @@
 """The doors for an operation's files."""
 
-from django.http import StreamingHttpResponse
+from django.http import HttpResponseRedirect, StreamingHttpResponse
 from django.http.response import HttpResponseBase
 from django.urls import reverse
 from drf_spectacular.types import OpenApiTypes
@@ -52,15 +52,24 @@ class ArtifactView(APIView):
     @extend_schema(
         operation_id="operations_artifact",
         parameters=[ArtifactQuery],
-        responses={(200, "application/octet-stream"): OpenApiResponse(OpenApiTypes.BINARY)},
+        responses={
+            (200, "application/octet-stream"): OpenApiResponse(OpenApiTypes.BINARY),
+            302: OpenApiResponse(description="To the bucket that holds it; serves for an hour."),
+        },
     )
     def get(self, request: Request, operation_id: str, name: str) -> HttpResponseBase:
-        """One file, verified against its digest before the first byte is sent."""
+        """One file, verified against its digest before the first byte is sent.
+
+        Where checkpoints are in a bucket, the answer leads there, and what was read is verified
+        by the digest in the list.
+        """
         query = query_of(request, ArtifactQuery)
         services.get(operation_id)
         checkpoint = artifacts.source(operation_id, query["checkpoint_id"])
         if checkpoint is None:
             raise CheckpointNotFound(operation_id)
+        if (link := artifacts.link(checkpoint, name)) is not None:
+            return HttpResponseRedirect(link)
         download = artifacts.download(checkpoint, name)
         response = StreamingHttpResponse(download.chunks, content_type="application/octet-stream")
         response["Content-Length"] = str(download.artifact.size_bytes)

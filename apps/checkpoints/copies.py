@@ -1,0 +1,86 @@
+"""Copies of a bucket's checkpoints on this machine's disk: made where needed, bounded, forgotten.
+
+What is committed is in the bucket, so any copy of it may go; what is only staged may not.
+"""
+
+import os
+import shutil
+import threading
+import time
+from collections.abc import Collection
+
+from django.apps import apps
+from django.conf import settings
+
+from apps.checkpoints import remote, storage
+from apps.checkpoints.models import Checkpoint
+from trainops.engines.errors import CheckpointCorrupted
+from trainops.engines.manifest import verify
+
+
+def make_local(artifacts_path: str, digest: str, stop: threading.Event) -> None:
+    """Have the checkpoint whole on this disk: by the copy that is here, else by a download.
+
+    Raises CheckpointCorrupted where the bucket's is not whole, StorageFailed, NobodyWaits.
+    """
+    bucket = remote.bucket()
+    directory = storage.directory(artifacts_path)
+    if bucket is None or directory.exists():
+        try:
+            verify(directory, digest)
+        except CheckpointCorrupted:
+            if bucket is None:
+                raise
+            storage.remove(artifacts_path)  # a copy may go bad; the bucket has the bytes
+        else:
+            os.utime(directory)  # what was not used for longest is forgotten first
+            return
+    bucket.download(artifacts_path, digest, stop)
+
+
+def forget_some(*, room_bytes: int = 0) -> int:
+    """Remove the copies unused for longest until the rest, and `room_bytes`, fit; return how many.
+
+    A copy that a running attempt may be reading stays, and so does what is not in the bucket yet.
+    """
+    _remove_drafts()
+    copies = sorted(storage.stored(), key=lambda each: each.changed_at)
+    excess = sum(each.size_bytes for each in copies) + room_bytes
+    excess -= settings.THRESHOLDS.checkpoint_cache_bytes
+    if excess <= 0:
+        return 0
+    removable = _removable([each.artifacts_path for each in copies])
+    num_removed = 0
+    for each in copies:
+        if excess > 0 and each.artifacts_path in removable:
+            storage.remove(each.artifacts_path)
+            excess -= each.size_bytes
+            num_removed += 1
+    return num_removed
+
+
+def _removable(paths: Collection[str]) -> set[str]:
+    """Return those that are committed, and that no running operation starts from."""
+    operation_ids = {path.partition("/")[0] for path in paths}
+    rows = Checkpoint.objects.filter(operation_id__in=operation_ids)
+    committed = set(rows.values_list("artifacts_path", flat=True))
+    operations = apps.get_model("operations", "Operation").objects
+    running = operations.filter(state="RUNNING", pk__in=operation_ids)
+    for operation_id, chosen in running.values_list("pk", "resume_from"):
+        healthy = Checkpoint.objects.filter(operation_id=operation_id).healthy().newest_first()
+        start = healthy.filter(pk=chosen).first() if chosen else healthy.first()
+        if start is not None:
+            committed.discard(start.artifacts_path)
+    return committed
+
+
+def _remove_drafts() -> None:
+    """Downloads of processes that were killed; by age, since others may be at work here."""
+    oldest = time.time() - settings.THRESHOLDS.unowned_file_age_seconds
+    for draft in storage.drafts():
+        try:
+            files = [file.stat() for file in (draft, *draft.iterdir())]
+        except FileNotFoundError:
+            continue
+        if max(file.st_mtime for file in files) < oldest:
+            shutil.rmtree(draft, ignore_errors=True)

@@ -1,0 +1,298 @@
+"""Whole checkpoints in a bucket: uploaded manifest last, downloaded and verified before they count.
+
+The bucket holds `OPERATION/DIRECTORY/FILE`, as the local disk does. A directory belongs to one
+attempt, so two that are at work never write the same object; what a ghost uploads late, no row
+owns, and the sweep removes it.
+"""
+
+import logging
+import queue
+import shutil
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import lru_cache, partial
+from pathlib import Path
+from secrets import token_hex
+from tempfile import TemporaryDirectory
+
+from django.conf import settings
+
+from apps.checkpoints import objects, storage
+from apps.checkpoints.objects import Object, Objects
+from apps.checkpoints.storage import Stored
+from apps.checkpoints.trying import Missing, Patience, StorageFailed, patiently
+from trainops.checkpoint_storage import Bucket
+from trainops.engines.durable import require_space
+from trainops.engines.errors import CheckpointCorrupted
+from trainops.engines.manifest import (
+    MANIFEST,
+    Artifact,
+    Checkpoint,
+    open_verified,
+    read_manifest,
+)
+
+logger = logging.getLogger(__name__)
+BESIDE = Patience(tries=8)  # nobody waits but a thread: two minutes of pauses
+ASKED = Patience(tries=2, first_seconds=0.5)  # a person waits
+PROBE = ".ready"
+
+
+class Removals:
+    """What is removed in a moment, by one thread: a supervisor and a page have no time for it.
+
+    The thread holds no process up that ends; what it could not remove, the sweep finds.
+    """
+
+    def __init__(self) -> None:
+        self._calls: queue.Queue[Callable[[], None]] = queue.Queue()
+        self._starting = threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    def add(self, call: Callable[[], None]) -> None:
+        self._calls.put(call)
+        with self._starting:
+            if self._thread is None:  # not before: a server may fork its workers first
+                self._thread = threading.Thread(target=self._run, name="removing", daemon=True)
+                self._thread.start()
+
+    def join(self) -> None:
+        """Wait until nothing is left to do."""
+        self._calls.join()
+
+    def _run(self) -> None:
+        while True:
+            call = self._calls.get()
+            try:
+                call()
+            except Exception:
+                logger.exception("something is left for the sweep")
+            finally:
+                self._calls.task_done()
+
+
+REMOVALS = Removals()
+
+
+def bucket() -> "Remote | None":
+    """Return where checkpoints are kept, or None where that is a directory."""
+    chosen: Bucket | None = settings.CHECKPOINT_BUCKET
+    return None if chosen is None else _connected(chosen)
+
+
+@lru_cache(maxsize=8)
+def _connected(chosen: Bucket) -> "Remote":
+    return Remote(objects.connected(chosen))
+
+
+class Remote:
+    """Calls that take a `stop` raise NobodyWaits soon after it is set."""
+
+    def __init__(self, store: Objects) -> None:
+        self.objects = store
+
+    def upload(self, artifacts_path: str, stop: threading.Event) -> None:
+        """Upload a staged directory; without its manifest, which goes last, nothing of it counts.
+
+        Raises StorageFailed, or CheckpointCorrupted where the staged manifest is none.
+        """
+        directory = storage.directory(artifacts_path)
+        names = [artifact.name for artifact in read_manifest(directory).artifacts]
+        for name in [*names, MANIFEST]:
+            put = partial(self.objects.put, directory / name, f"{artifacts_path}/{name}", stop)
+            patiently(put, BESIDE, stop)
+
+    def download(self, artifacts_path: str, digest: str, stop: threading.Event) -> None:
+        """Make the checkpoint's directory on this machine's disk: whole, or not at all.
+
+        Raises CheckpointCorrupted where a file is missing or altered, StorageFailed.
+        """
+        directory = storage.directory(artifacts_path)
+        with _draft(directory) as draft:
+            found = Fetch(self.objects, artifacts_path, draft, BESIDE, stop)
+            for artifact in found.manifest(digest).artifacts:
+                found.file(artifact)
+            try:
+                draft.rename(directory)
+            except OSError:
+                if not directory.exists():
+                    raise
+                # Somebody else on this machine was quicker.
+
+    def verify(self, artifacts_path: str, digest: str) -> None:
+        """Read every byte in the bucket, with one file at a time on this disk.
+
+        Raises CheckpointCorrupted, which lists every file that is missing or altered, and
+        StorageFailed.
+        """
+        directory, stop = storage.directory(artifacts_path), threading.Event()
+        missing, altered = [], []
+        with _draft(directory) as draft:
+            found = Fetch(self.objects, artifacts_path, draft, ASKED, stop)
+            for artifact in found.manifest(digest).artifacts:
+                try:
+                    found.file(artifact)
+                except CheckpointCorrupted as error:
+                    missing += error.missing
+                    altered += error.altered
+                (draft / artifact.name).unlink(missing_ok=True)
+        if missing or altered:
+            raise CheckpointCorrupted(directory, missing=missing, altered=altered)
+
+    def look(self, artifacts_path: str, sizes: Mapping[str, int]) -> None:
+        """Compare what is there with the sizes by name, in one request and without reading it.
+
+        Raises CheckpointCorrupted, StorageFailed.
+        """
+        prefix, stop = f"{artifacts_path}/", threading.Event()
+        found = patiently(lambda: list(self.objects.all(prefix)), ASKED, stop)
+        there = {each.name.removeprefix(prefix): each.size_bytes for each in found}
+        missing = [name for name in (*sizes, MANIFEST) if name not in there]
+        altered = [name for name, size in sizes.items() if there.get(name, size) != size]
+        if missing or altered:
+            directory = storage.directory(artifacts_path)
+            raise CheckpointCorrupted(directory, missing=missing, altered=altered)
+
+    def link(self, artifacts_path: str, artifact: Artifact, file_name: str) -> str:
+        """Return a URL that serves one file for an hour.
+
+        Raises CheckpointCorrupted where the file is missing or has another size, StorageFailed.
+        """
+        directory, name = storage.directory(artifacts_path), f"{artifacts_path}/{artifact.name}"
+        try:
+            size = patiently(partial(self.objects.size, name), ASKED, threading.Event())
+        except Missing:
+            raise CheckpointCorrupted(directory, missing=[artifact.name]) from None
+        if size != artifact.size_bytes:
+            raise CheckpointCorrupted(directory, altered=[artifact.name])
+        return self.objects.link(name, file_name)
+
+    def remove_later(self, artifacts_path: str) -> None:
+        """Remove one checkpoint's objects in a moment; what that leaves, the sweep removes."""
+        REMOVALS.add(partial(self._remove, artifacts_path))
+
+    def _remove(self, artifacts_path: str) -> None:
+        try:
+            self.remove(artifacts_path)
+        except StorageFailed as error:
+            logger.warning("%s is left for the sweep: %s", artifacts_path, error)
+
+    def remove(self, artifacts_path: str) -> None:
+        """Remove one checkpoint's objects, the manifest first. Raises StorageFailed."""
+        stop = threading.Event()
+        found = patiently(lambda: list(self.objects.all(f"{artifacts_path}/")), ASKED, stop)
+        for each in sorted(found, key=lambda each: not each.name.endswith(MANIFEST)):
+            patiently(partial(self.objects.remove, each.name), ASKED, stop)
+
+    def stored(self) -> list[Stored]:
+        """Return every checkpoint there is, owned by a row or not. Raises StorageFailed."""
+        everything = patiently(lambda: list(self.objects.all()), ASKED, threading.Event())
+        directories: dict[str, list[Object]] = defaultdict(list)
+        for each in everything:
+            directories[each.name.rpartition("/")[0]].append(each)
+        return [
+            Stored(
+                artifacts_path,
+                size_bytes=sum(each.size_bytes for each in found),
+                changed_at=max(each.changed_at for each in found),
+            )
+            for artifacts_path, found in directories.items()
+            if storage.is_artifacts_path(artifacts_path)
+        ]
+
+    def unfinished(self) -> Iterator[tuple[Stored, partial[None]]]:
+        """Yield what uploads that were never completed left, and the call that removes it."""
+        for each in patiently(lambda: list(self.objects.unfinished()), ASKED, threading.Event()):
+            artifacts_path = each.name.rpartition("/")[0]
+            if storage.is_artifacts_path(artifacts_path):
+                call = partial(self.objects.forget, each)
+                forget = partial(patiently, call, ASKED, threading.Event())
+                yield Stored(artifacts_path, size_bytes=0, changed_at=each.began_at), forget
+
+
+class Fetch:
+    """One checkpoint on its way to a draft directory."""
+
+    def __init__(
+        self,
+        store: Objects,
+        artifacts_path: str,
+        draft: Path,
+        patience: Patience,
+        stop: threading.Event,
+    ) -> None:
+        self.objects, self.artifacts_path, self.draft = store, artifacts_path, draft
+        self.patience, self.stop = patience, stop
+
+    def manifest(self, digest: str) -> Checkpoint:
+        """Fetch what the files must be. Raises CheckpointCorrupted."""
+        self._get(MANIFEST)
+        with self._named():
+            checkpoint = read_manifest(self.draft, digest)
+        require_space(self.draft, checkpoint.size_bytes)
+        return checkpoint
+
+    def file(self, artifact: Artifact) -> None:
+        """Fetch one file and compare it with its digest. Raises CheckpointCorrupted."""
+        self._get(artifact.name)
+        with self._named(), open_verified(self.draft, artifact):
+            pass
+
+    def _get(self, name: str) -> None:
+        remote = f"{self.artifacts_path}/{name}"
+        try:
+            patiently(
+                lambda: self.objects.get(remote, self.draft / name, self.stop),
+                self.patience,
+                self.stop,
+            )
+        except Missing:
+            directory = storage.directory(self.artifacts_path)
+            raise CheckpointCorrupted(directory, missing=[name]) from None
+
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        """What is wrong is the checkpoint, not the draft of its copy."""
+        try:
+            yield
+        except CheckpointCorrupted as error:
+            raise CheckpointCorrupted(
+                storage.directory(self.artifacts_path),
+                missing=error.missing,
+                altered=error.altered,
+                reason=error.reason,
+            ) from error
+
+
+@contextmanager
+def _draft(directory: Path) -> Iterator[Path]:
+    """A new directory beside it, gone afterwards; its name is none of a checkpoint's."""
+    draft = directory.with_name(f".{directory.name}-{token_hex(4)}{storage.DRAFT}")
+    draft.mkdir(parents=True)
+    try:
+        yield draft
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+        storage.remove_if_empty(directory.parent)
+
+
+def probe(chosen: Bucket) -> None:
+    """Write, read and remove a small object, without any patience. Raises StorageFailed."""
+    store = _probing(chosen)
+    name, once, stop = f"{PROBE}/{token_hex(4)}", Patience(tries=1), threading.Event()
+    with TemporaryDirectory() as room:
+        sent, received = Path(room) / "sent", Path(room) / "received"
+        sent.write_bytes(b"ready")
+        patiently(partial(store.put, sent, name, stop), once, stop)
+        try:
+            patiently(partial(store.get, name, received, stop), once, stop)
+        except Missing:
+            raise StorageFailed("what was written just now cannot be read") from None
+        patiently(partial(store.remove, name), once, stop)
+
+
+@lru_cache(maxsize=8)
+def _probing(chosen: Bucket) -> Objects:
+    return objects.connected(chosen, is_quick=True)

@@ -1,0 +1,138 @@
+"""What TRAINOPS_CHECKPOINT_STORAGE may say, what it may not, and what is worth another try."""
+
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from botocore.exceptions import ClientError, EndpointConnectionError, NoCredentialsError
+
+from apps.checkpoints.trying import Patience, StorageFailed, patiently
+from trainops.checkpoint_storage import VARIABLE, Bucket, parse, read
+
+ROOT = Path(__file__).resolve().parents[2]
+QUICK = Patience(tries=3, first_seconds=0.001)
+
+
+def test_a_path_is_a_directory_as_ever():
+    assert read({VARIABLE: "/mnt/shared/checkpoints"}) == Path("/mnt/shared/checkpoints")
+    assert read({VARIABLE: ""}) is None
+    assert read({}) is None
+
+
+def test_a_bucket_and_what_leads_there():
+    given = "s3://kept/of/tests/?region_name=eu-central-1&endpoint_url=https://s3.example:9000"
+    bucket = read({VARIABLE: given})
+    assert isinstance(bucket, Bucket)
+    assert str(bucket) == "s3://kept/of/tests"
+    options = bucket.backend({})["OPTIONS"]
+    assert options["bucket_name"] == "kept"
+    assert options["location"] == "of/tests"
+    assert options["endpoint_url"] == "https://s3.example:9000"
+    assert options["region_name"] == "eu-central-1"
+
+
+def test_azures_credentials_come_from_the_environment():
+    bucket = Bucket("azure", "kept", "", (("account_name", "ours"),))
+    options = bucket.backend({"AZURE_STORAGE_KEY": "secret"})["OPTIONS"]
+    assert (options["account_key"], options["account_name"]) == ("secret", "ours")
+    assert "sas_token" not in options
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ("s4://kept", "s4:// is not known"),
+        ("s3:kept", "no name of a bucket"),
+        ("s3://", "no name of a bucket"),
+        ("s3://kept/a/../b", "no prefix"),
+        ("s3://kept/a//b", "no prefix"),
+        ("s3://kept#part", "#part means nothing"),
+        ("s3://kept?region=eu", "'region' is no option of s3:// \\(endpoint_url, region_name"),
+        ("s3://kept?region_name=", "region_name is empty"),
+        ("s3://kept?region_name=a&region_name=b", "given twice"),
+        ("s3://kept?endpoint_url=minio:9000", "must be http:// or https://"),
+        ("azure://kept", "account_name is missing"),
+        ("s3://[kept", "is no URL"),
+    ],
+)
+def test_what_cannot_be_understood_is_refused_with_what_is_allowed(given, told):
+    with pytest.raises(ValueError, match=told) as refusal:
+        read({VARIABLE: given})
+    assert VARIABLE in str(refusal.value)
+    assert "s3://BUCKET/PREFIX" in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "s3://ana:hunter2@kept/x",
+        "s3://kept?endpoint_url=https://ana:hunter2@s3.example",
+        "s3://kept?endpoint_url=https%3A%2F%2Fana%3Ahunter2%40s3.example",
+    ],
+)
+def test_credentials_in_it_are_refused_and_not_repeated(given):
+    with pytest.raises(ValueError, match="credentials come from the environment") as refusal:
+        parse(given)
+    assert "hunter2" not in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "extra"), [("gs://kept", "gcs"), ("azure://kept?account_name=ours", "azure")]
+)
+def test_a_library_that_is_missing_is_named_with_its_extra(given, extra, monkeypatch):
+    monkeypatch.setattr("trainops.checkpoint_storage.find_spec", lambda name: None)
+    with pytest.raises(ValueError, match=f"the extra '{extra}' brings it"):
+        parse(given)
+
+
+@pytest.mark.slow
+def test_nothing_starts_with_an_address_that_is_wrong():
+    environment = os.environ | {VARIABLE: "s3://kept?region=eu"}
+    command = [sys.executable, "manage.py", "check"]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert done.returncode != 0
+    assert "'region' is no option of s3://" in done.stderr
+
+
+def client_error(status, code):
+    told = {"Error": {"Code": code, "Message": "told"}}
+    return ClientError(told | {"ResponseMetadata": {"HTTPStatusCode": status}}, "PutObject")
+
+
+@pytest.mark.parametrize(
+    ("error", "num_tries"),
+    [
+        (client_error(500, "InternalError"), 3),
+        (client_error(503, "SlowDown"), 3),
+        (client_error(429, "TooManyRequests"), 3),
+        (EndpointConnectionError(endpoint_url="http://nowhere"), 3),
+        (ConnectionResetError(), 3),
+        (TimeoutError(), 3),
+        (client_error(400, "ExpiredToken"), 1),
+        (client_error(403, "AccessDenied"), 1),
+        (client_error(404, "NoSuchBucket"), 1),
+        (NoCredentialsError(), 1),
+        (PermissionError(), 1),
+    ],
+)
+def test_only_what_may_pass_is_tried_again(error, num_tries):
+    tried = []
+
+    def call():
+        tried.append(1)
+        raise error
+
+    with pytest.raises(StorageFailed):
+        patiently(call, QUICK, threading.Event())
+    assert len(tried) == num_tries
+
+
+def test_pauses_double_and_are_drawn():
+    patience = Patience(tries=9, first_seconds=1, longest_seconds=60)
+    assert all(0.5 <= patience.pause(1) <= 1 for _ in range(100))
+    assert all(4 <= patience.pause(4) <= 8 for _ in range(100))
+    assert all(30 <= patience.pause(9) <= 60 for _ in range(100))
+    assert len({patience.pause(4) for _ in range(10)}) > 1
