@@ -11,6 +11,7 @@ from django.core.files.storage import storages
 from apps.checkpoints import copies, remote, services, storage
 from apps.checkpoints.models import Checkpoint
 from apps.checkpoints.objects import StorageObjects
+from apps.checkpoints.removals import REMOVALS
 from apps.checkpoints.trying import NobodyWaits, Patience, StorageFailed
 from apps.operations import artifacts, readiness
 from apps.operations.errors import NotAllowed
@@ -225,7 +226,7 @@ def test_what_could_not_be_removed_the_sweep_removes(store, s3_proxy, settings, 
     s3_proxy.arm("expired", methods=("DELETE",))
     services.delete(Checkpoint.objects.all())
     wait_until(lambda: s3_proxy.num_failed)
-    remote.REMOVALS.join()
+    REMOVALS.join()
     assert len(store.of(checkpoint)) == 3
     s3_proxy.disarm()
     later = time.time() + settings.THRESHOLDS.unowned_file_age_seconds + 60

@@ -259,7 +259,7 @@ PROTECTIONS = [
     ),
     Protection(
         "what is downloaded is verified",
-        "apps/checkpoints/remote.py",
+        "apps/checkpoints/fetching.py",
         "with self._named(), open_verified(self.draft, artifact):",
         "with self._named():",
         f"{REMOTE}::test_a_verification_reads_the_bucket_and_not_the_copy",
