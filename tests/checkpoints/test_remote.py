@@ -156,7 +156,7 @@ def test_the_sweep_leaves_what_is_owned_and_what_may_be_at_work(store, settings,
     assert len(store.names(f"of/tests/{path}/")) == 3
 
 
-def test_an_upload_that_nobody_waits_for_ends(store, s3_proxy):
+def test_an_upload_that_nobody_waits_for_ends(store, s3_proxy, monkeypatch):
     path, _ = staged(rows.submitted())
     stop, raised = threading.Event(), []
     s3_proxy.arm("slow_down")
@@ -167,7 +167,7 @@ def test_an_upload_that_nobody_waits_for_ends(store, s3_proxy):
         except NobodyWaits as error:
             raised.append(error)
 
-    remote.BESIDE = Patience(tries=1000, first_seconds=60)
+    monkeypatch.setattr(remote, "BESIDE", Patience(tries=1000, first_seconds=60))
     thread = threading.Thread(target=run)
     thread.start()
     wait_until(lambda: s3_proxy.num_failed >= 3)
