@@ -6,12 +6,9 @@ owns, and the sweep removes it.
 """
 
 import logging
-import queue
-import shutil
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
 from functools import lru_cache, partial
 from pathlib import Path
 from secrets import token_hex
@@ -20,60 +17,19 @@ from tempfile import TemporaryDirectory
 from django.conf import settings
 
 from apps.checkpoints import objects, storage
+from apps.checkpoints.fetching import Fetch, new_draft
 from apps.checkpoints.objects import Object, Objects
+from apps.checkpoints.removals import REMOVALS
 from apps.checkpoints.storage import Stored
 from apps.checkpoints.trying import Missing, Patience, StorageFailed, patiently
 from trainops.checkpoint_storage import Bucket
-from trainops.engines.durable import require_space
 from trainops.engines.errors import CheckpointCorrupted
-from trainops.engines.manifest import (
-    MANIFEST,
-    Artifact,
-    Checkpoint,
-    open_verified,
-    read_manifest,
-)
+from trainops.engines.manifest import MANIFEST, Artifact, read_manifest
 
 logger = logging.getLogger(__name__)
 BESIDE = Patience(tries=8)  # nobody waits but a thread: two minutes of pauses
 ASKED = Patience(tries=2, first_seconds=0.5)  # a person waits
 PROBE = ".ready"
-
-
-class Removals:
-    """What is removed in a moment, by one thread: a supervisor and a page have no time for it.
-
-    The thread holds no process up that ends; what it could not remove, the sweep finds.
-    """
-
-    def __init__(self) -> None:
-        self._calls: queue.Queue[Callable[[], None]] = queue.Queue()
-        self._starting = threading.Lock()
-        self._thread: threading.Thread | None = None
-
-    def add(self, call: Callable[[], None]) -> None:
-        self._calls.put(call)
-        with self._starting:
-            if self._thread is None:  # not before: a server may fork its workers first
-                self._thread = threading.Thread(target=self._run, name="removing", daemon=True)
-                self._thread.start()
-
-    def join(self) -> None:
-        """Wait until nothing is left to do."""
-        self._calls.join()
-
-    def _run(self) -> None:
-        while True:
-            call = self._calls.get()
-            try:
-                call()
-            except Exception:
-                logger.exception("something is left for the sweep")
-            finally:
-                self._calls.task_done()
-
-
-REMOVALS = Removals()
 
 
 def bucket() -> "Remote | None":
@@ -110,7 +66,7 @@ class Remote:
         Raises CheckpointCorrupted where a file is missing or altered, StorageFailed.
         """
         directory = storage.directory(artifacts_path)
-        with _draft(directory) as draft:
+        with new_draft(directory) as draft:
             found = Fetch(self.objects, artifacts_path, draft, BESIDE, stop)
             for artifact in found.manifest(digest).artifacts:
                 found.file(artifact)
@@ -129,7 +85,7 @@ class Remote:
         """
         directory, stop = storage.directory(artifacts_path), threading.Event()
         missing, altered = [], []
-        with _draft(directory) as draft:
+        with new_draft(directory) as draft:
             found = Fetch(self.objects, artifacts_path, draft, ASKED, stop)
             for artifact in found.manifest(digest).artifacts:
                 try:
@@ -210,72 +166,6 @@ class Remote:
                 call = partial(self.objects.forget, each)
                 forget = partial(patiently, call, ASKED, threading.Event())
                 yield Stored(artifacts_path, size_bytes=0, changed_at=each.began_at), forget
-
-
-class Fetch:
-    """One checkpoint on its way to a draft directory."""
-
-    def __init__(
-        self,
-        store: Objects,
-        artifacts_path: str,
-        draft: Path,
-        patience: Patience,
-        stop: threading.Event,
-    ) -> None:
-        self.objects, self.artifacts_path, self.draft = store, artifacts_path, draft
-        self.patience, self.stop = patience, stop
-
-    def manifest(self, digest: str) -> Checkpoint:
-        """Fetch what the files must be. Raises CheckpointCorrupted."""
-        self._get(MANIFEST)
-        with self._named():
-            checkpoint = read_manifest(self.draft, digest)
-        require_space(self.draft, checkpoint.size_bytes)
-        return checkpoint
-
-    def file(self, artifact: Artifact) -> None:
-        """Fetch one file and compare it with its digest. Raises CheckpointCorrupted."""
-        self._get(artifact.name)
-        with self._named(), open_verified(self.draft, artifact):
-            pass
-
-    def _get(self, name: str) -> None:
-        remote = f"{self.artifacts_path}/{name}"
-        try:
-            patiently(
-                lambda: self.objects.get(remote, self.draft / name, self.stop),
-                self.patience,
-                self.stop,
-            )
-        except Missing:
-            directory = storage.directory(self.artifacts_path)
-            raise CheckpointCorrupted(directory, missing=[name]) from None
-
-    @contextmanager
-    def _named(self) -> Iterator[None]:
-        """What is wrong is the checkpoint, not the draft of its copy."""
-        try:
-            yield
-        except CheckpointCorrupted as error:
-            raise CheckpointCorrupted(
-                storage.directory(self.artifacts_path),
-                missing=error.missing,
-                altered=error.altered,
-                reason=error.reason,
-            ) from error
-
-
-@contextmanager
-def _draft(directory: Path) -> Iterator[Path]:
-    """A new directory beside it, gone afterwards; its name is none of a checkpoint's."""
-    draft = directory.with_name(f".{directory.name}-{token_hex(4)}{storage.DRAFT}")
-    draft.mkdir(parents=True)
-    try:
-        yield draft
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
-        storage.remove_if_empty(directory.parent)
 
 
 def probe(chosen: Bucket) -> None:

@@ -13,11 +13,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from apps.checkpoints import remote, storage
 from apps.checkpoints import services as checkpoints
+from apps.checkpoints import storage
 from apps.checkpoints.models import Checkpoint
 from apps.operations.ledger import Ledger
 from apps.operations.models import MetricPoint, Operation
+from apps.operations.transfers import upload
 from trainops.engines import durable, lossless
 from trainops.engines.errors import CheckpointCorrupted
 from trainops.engines.manifest import verify
@@ -35,12 +36,6 @@ def leave_behind(ledger: Ledger, staged: dict[str, Any]) -> None:
     content = lossless.dumps({"staged": lossless.encode(staged), "points": points})
     durable.write_whole(directory / storage.WILL, content.encode())
     logger.warning("%s: step %s is left for the next owner", ledger.operation.pk, staged["step"])
-
-
-def upload(artifacts_path: str, stop: threading.Event) -> None:
-    """Upload a staged checkpoint, where a bucket is the storage. Raises what Remote.upload does."""
-    if (bucket := remote.bucket()) is not None:
-        bucket.upload(artifacts_path, stop)
 
 
 def store(operation: Operation, oldest: int, stop: threading.Event) -> None:

@@ -11,16 +11,14 @@ import selectors
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from functools import partial
 from typing import Any
 
 from django.conf import settings
 from django.db import connection
 
 from apps.checkpoints import copies, remote, storage
-from apps.checkpoints import services as checkpoints
 from apps.checkpoints.models import Checkpoint
 from apps.datasets import services as datasets
 from apps.operations import adoption, claims, ending
@@ -31,7 +29,8 @@ from apps.operations.holding import Held
 from apps.operations.ledger import Ledger
 from apps.operations.lifecycle import Reason
 from apps.operations.models import Attempt, Operation
-from apps.operations.transfers import Beside, Upload
+from apps.operations.preparation import Preparation, say_corrupted
+from apps.operations.transfers import Uploads
 from trainops.engines.errors import CheckpointCorrupted
 from trainops.engines.registry import ENGINES
 from trainops.engines.wire import Hangup, Message, now
@@ -40,7 +39,6 @@ from trainops.patience import at_most
 logger = logging.getLogger(__name__)
 TICK_SECONDS = 0.1
 SAY_AGAIN_SECONDS = 10.0  # that the database is away
-PREPARED = object()
 EXIT_SECONDS = 5.0  # what a child gets between its last word and its end
 
 
@@ -76,11 +74,10 @@ class Supervision:
         self.said_away_at = float("-inf")
         self.heard: deque[Message] = deque()  # not taken in yet: the database may be away
         self.staged: Message | None = None  # stored; waits for its commit
-        self.uploads: deque[Upload] = deque()  # staged, not yet in the bucket; the oldest first
         self.unstored: Message | None = None  # the upload failed, and no other checkpoint follows
         self.nobody_waits = threading.Event()  # ends the transfers
-        self.candidates: list[Checkpoint] = []
-        self.preparation = self._prepare()
+        self.uploads = Uploads(operation.pk, self.nobody_waits)  # staged, not yet in the bucket
+        self.preparation = Preparation(self.ledger, self.nobody_waits)
         self.ended: Message | None = None
         self.verdict: Ending | None = None
         self.first_step: int | None = None
@@ -128,52 +125,12 @@ class Supervision:
             self.heard.popleft()
         self._write()
 
-    def _prepare(self) -> Iterator[None]:
-        """Find what it starts from; yields while that is on its way, so that others are heard."""
-        operation = self.operation
-        self.spent_before = Attempt.seconds_spent(operation.pk)
-        if not operation.resume_from:
-            oldest = Attempt.last_begun(operation.pk, before=operation.attempt)
-            yield from self._beside(partial(adoption.store, operation, oldest))
-            adoption.adopt(self.ledger, oldest)
-        self.candidates = checkpoints.to_resume_from(operation.pk, operation.resume_from)
-        if remote.bucket() is not None:
-            yield from self._make_one_local()
-
-    def _make_one_local(self) -> Iterator[None]:
-        """Download the newest that is whole; older ones only where newer ones are not."""
-        checkpoints.sweep_here()
-        for number, each in enumerate(self.candidates):
-            copies.forget_some(room_bytes=each.artifacts_size_bytes)
-            path, digest = each.artifacts_path, each.manifest_digest
-            try:
-                yield from self._beside(partial(copies.make_local, path, digest))
-            except CheckpointCorrupted as error:
-                self._corrupted(path, str(error))
-            else:
-                self.candidates = self.candidates[number : number + 1]
-                return
-        self.candidates = []
-
-    def _beside(self, call: Callable[[threading.Event], None]) -> Iterator[None]:
-        """Make a call that takes as long as a network does. Raises what it raises."""
-        if remote.bucket() is None:
-            return
-        transfer = Beside(call, stop=self.nobody_waits)
-        while not transfer.is_done:
-            yield
-        transfer.result()
-
     def _is_prepared(self) -> bool:
-        """Whether it can start; what was cut short begins anew."""
         try:
-            is_prepared = next(self.preparation, PREPARED) is PREPARED
+            is_prepared = self.preparation.is_done()
         except OSError as error:
             self.verdict = Interrupted(Reason.STORAGE_ERROR, f"nothing to start from: {error}")
             return False
-        except BaseException:
-            self.preparation = self._prepare()
-            raise
         if not is_prepared:
             time.sleep(TICK_SECONDS)
         return is_prepared
@@ -182,9 +139,11 @@ class Supervision:
         if not self._is_prepared():
             return
         operation = self.operation
+        self.spent_before = Attempt.seconds_spent(operation.pk)
         config = ENGINES[operation.kind].parse_config(operation.config)
         dataset_ids = ENGINES[operation.kind].dataset_ids(config)
-        if not self.candidates and self._has_lost_its_checkpoints():
+        candidates = self.preparation.candidates
+        if not candidates and self._has_lost_its_checkpoints():
             # To start over would throw work away that nobody said may go.
             note = "none of its checkpoints is whole any more"
             self.verdict = Interrupted(Reason.CHECKPOINT_CORRUPTED, note)
@@ -206,7 +165,7 @@ class Supervision:
             },
             candidates=[
                 {"path": str(storage.directory(c.artifacts_path)), "digest": c.manifest_digest}
-                for c in self.candidates
+                for c in candidates
             ],
             reserve_bytes=settings.THRESHOLDS.checkpoint_reserve_bytes,
             environment={"CUDA_VISIBLE_DEVICES": self.held.device},
@@ -221,7 +180,7 @@ class Supervision:
     def leave_behind(self, outcome: Ending) -> None:
         """A staged checkpoint that storage or database did not take is the next owner's."""
         self.nobody_waits.set()
-        waiting = [self.unstored, self.staged, *(upload.checkpoint for upload in self.uploads)]
+        waiting = [self.unstored, self.staged, *self.uploads.waiting]
         newest = next(filter(None, reversed(waiting)), None)
         if newest is None or isinstance(outcome, Superseded):
             return
@@ -292,20 +251,17 @@ class Supervision:
             case "ended":
                 self.ended = message
             case "corrupted":
-                self._corrupted(f"{self.operation.pk}/{message['directory']}", message["error"])
+                path = f"{self.operation.pk}/{message['directory']}"
+                say_corrupted(self.operation, path, message["error"])
             case "save_failed":
                 self._record("SAVE_FAILED", message["error"])
-
-    def _corrupted(self, artifacts_path: str, problem: str) -> None:
-        checkpoints.mark_corrupted(artifacts_path, problem)
-        self._record("CHECKPOINT_CORRUPTED", f"{problem}; trying an older one")
 
     def _staged(self, checkpoint: Message) -> None:
         """What is on the disk is stored, but where a bucket is the storage."""
         if remote.bucket() is None:
             self.staged = checkpoint
         else:
-            self.uploads.append(Upload(checkpoint))
+            self.uploads.add(checkpoint)
 
     def _record(self, what: str, note: str) -> None:
         self.operation.record(what, actor=self.operation.worker_id, note=note)
@@ -327,8 +283,8 @@ class Supervision:
 
     def _write(self) -> None:
         """Write what is due. A commit that the database refuses for now is tried again."""
-        if self.uploads and self.staged is None:
-            self._upload(self.uploads[0])
+        if self.uploads.waiting and self.staged is None:
+            self._upload()
         if self.staged is not None:
             try:
                 self.ledger.commit(self.staged)
@@ -342,22 +298,18 @@ class Supervision:
         elif self.ledger.is_due:
             self.ledger.flush()
 
-    def _upload(self, upload: Upload) -> None:
-        """Start it, or see what became of it. One at a time: they are answered in their order."""
-        checkpoint = upload.checkpoint
-        if upload.transfer is None:
-            path = f"{self.operation.pk}/{checkpoint['directory']}"
-            upload.transfer = Beside(partial(adoption.upload, path), stop=self.nobody_waits)
-        if not upload.transfer.is_done:
-            return
-        self.moved_at = time.monotonic()  # it may have waited for nothing else
+    def _upload(self) -> None:
+        """See what became of the oldest upload."""
+        checkpoint = self.uploads.waiting[0]
         try:
-            upload.transfer.result()
+            is_stored = self.uploads.is_first_stored()
         except (OSError, CheckpointCorrupted) as error:
+            self.moved_at = time.monotonic()
             self._not_stored(checkpoint, error)
-        else:
+            return
+        if is_stored:
+            self.moved_at = time.monotonic()  # it may have waited for nothing else
             self.staged = checkpoint
-        self.uploads.popleft()
 
     def _not_stored(self, checkpoint: Message, error: Exception) -> None:
         """The run goes on without a periodic one; the last one is worth another owner's try."""
@@ -370,7 +322,7 @@ class Supervision:
     def _finish_uploads(self) -> None:
         """Its process is gone, but what it staged is worth the wait."""
         self.is_alone = True
-        while self.uploads and self.verdict is None:
+        while self.uploads.waiting and self.verdict is None:
             with self._database_may_be_away():
                 self._write()
             self._watch()
@@ -434,7 +386,7 @@ class Supervision:
     def _is_stalled(self) -> bool:
         """Who waits for an upload is not stalled, however long that takes."""
         elapsed = time.monotonic() - self.moved_at
-        return not self.uploads and elapsed > self.limits["stall_timeout_seconds"]
+        return not self.uploads.waiting and elapsed > self.limits["stall_timeout_seconds"]
 
     def _is_overdue(self, directive: str, seconds: float) -> bool:
         return self.told == directive and time.monotonic() - self.told_at > seconds

@@ -3,6 +3,7 @@
 import logging
 
 from apps.checkpoints import services as checkpoints
+from apps.checkpoints.trying import StorageFailed
 from apps.datasets import services as datasets
 from apps.operations import sweeps
 from apps.operations.work import work_until_idle
@@ -25,6 +26,8 @@ def sweep() -> None:
 @app.task(name="trainops.clean_up")
 def clean_up() -> None:
     """Remove old checkpoints and files that no row owns."""
-    logger.info(
-        "clean-up: %s, %d files of datasets", checkpoints.clean_up(), datasets.sweep_files()
-    )
+    logger.info("clean-up: %d files of datasets", datasets.sweep_files())
+    try:
+        logger.info("clean-up: %s", checkpoints.clean_up())
+    except StorageFailed as error:
+        logger.warning("clean-up: the storage did not answer, another time: %s", error)

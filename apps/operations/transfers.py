@@ -1,9 +1,13 @@
 """What takes as long as a network does, beside the supervisor's loop: uploads and downloads."""
 
 import threading
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Generic, TypeVar
+
+from apps.checkpoints import remote
 
 T = TypeVar("T")
 
@@ -36,8 +40,37 @@ class Beside(threading.Thread, Generic[T]):
 
 
 @dataclass(slots=True)
-class Upload:
-    """A staged checkpoint that waits for its upload, or is being uploaded."""
+class Uploads:
+    """Staged checkpoints of one attempt on their way to the bucket, one after the other.
 
-    checkpoint: dict[str, Any]
-    transfer: "Beside[None] | None" = field(default=None)
+    Their child waits for an answer to each, in this order.
+    """
+
+    operation_id: str
+    nobody_waits: threading.Event
+    waiting: deque[dict[str, Any]] = field(default_factory=deque)  # the oldest first
+    _transfer: Beside[None] | None = None  # of the oldest
+
+    def add(self, checkpoint: dict[str, Any]) -> None:
+        self.waiting.append(checkpoint)
+
+    def is_first_stored(self) -> bool:
+        """Begin the upload of the oldest, or see what became of it; one that ended waits no more.
+
+        Raises what Remote.upload raises.
+        """
+        if self._transfer is None:
+            path = f"{self.operation_id}/{self.waiting[0]['directory']}"
+            self._transfer = Beside(partial(upload, path), stop=self.nobody_waits)
+        if not self._transfer.is_done:
+            return False
+        transfer, self._transfer = self._transfer, None
+        self.waiting.popleft()
+        transfer.result()
+        return True
+
+
+def upload(artifacts_path: str, stop: threading.Event) -> None:
+    """Upload a staged checkpoint, where a bucket is the storage. Raises what Remote.upload does."""
+    if (bucket := remote.bucket()) is not None:
+        bucket.upload(artifacts_path, stop)

@@ -11,6 +11,7 @@ import pytest
 from botocore.config import Config
 
 from apps.checkpoints import remote, s3
+from apps.checkpoints.removals import REMOVALS
 from apps.checkpoints.trying import Patience
 from tests.faults.http_proxy import http_proxy
 from tests.operations.conftest import house, nursery  # noqa: F401 - fixtures of these tests, too
@@ -122,6 +123,6 @@ def store(moto, s3_proxy, machine, settings, monkeypatch):
     s3_proxy.seen.clear()
     yield store
     s3_proxy.disarm()
-    remote.REMOVALS.join()
+    REMOVALS.join()
     remote._connected.cache_clear()
     remote._probing.cache_clear()

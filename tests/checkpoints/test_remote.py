@@ -11,6 +11,7 @@ from django.core.files.storage import storages
 from apps.checkpoints import copies, remote, services, storage
 from apps.checkpoints.models import Checkpoint
 from apps.checkpoints.objects import StorageObjects
+from apps.checkpoints.removals import REMOVALS
 from apps.checkpoints.trying import NobodyWaits, Patience, StorageFailed
 from apps.operations import artifacts, readiness
 from apps.operations.errors import NotAllowed
@@ -155,7 +156,7 @@ def test_the_sweep_leaves_what_is_owned_and_what_may_be_at_work(store, settings,
     assert len(store.names(f"of/tests/{path}/")) == 3
 
 
-def test_an_upload_that_nobody_waits_for_ends(store, s3_proxy):
+def test_an_upload_that_nobody_waits_for_ends(store, s3_proxy, monkeypatch):
     path, _ = staged(rows.submitted())
     stop, raised = threading.Event(), []
     s3_proxy.arm("slow_down")
@@ -166,7 +167,7 @@ def test_an_upload_that_nobody_waits_for_ends(store, s3_proxy):
         except NobodyWaits as error:
             raised.append(error)
 
-    remote.BESIDE = Patience(tries=1000, first_seconds=60)
+    monkeypatch.setattr(remote, "BESIDE", Patience(tries=1000, first_seconds=60))
     thread = threading.Thread(target=run)
     thread.start()
     wait_until(lambda: s3_proxy.num_failed >= 3)
@@ -225,7 +226,7 @@ def test_what_could_not_be_removed_the_sweep_removes(store, s3_proxy, settings, 
     s3_proxy.arm("expired", methods=("DELETE",))
     services.delete(Checkpoint.objects.all())
     wait_until(lambda: s3_proxy.num_failed)
-    remote.REMOVALS.join()
+    REMOVALS.join()
     assert len(store.of(checkpoint)) == 3
     s3_proxy.disarm()
     later = time.time() + settings.THRESHOLDS.unowned_file_age_seconds + 60

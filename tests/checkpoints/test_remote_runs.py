@@ -7,7 +7,9 @@ import signal
 import psutil
 import pytest
 
+from apps.checkpoints import remote
 from apps.checkpoints.models import Checkpoint
+from apps.checkpoints.trying import Patience
 from apps.operations import services
 from apps.operations.lifecycle import Reason, State
 from apps.operations.models import Operation
@@ -148,7 +150,10 @@ def test_a_bucket_that_does_not_answer_corrupts_nothing(house, store, machine, s
     assert operation.checkpoints.get().health == "healthy"
 
 
-def test_steps_go_on_while_an_upload_stalls_and_a_kill_is_heard(house, store, s3_proxy):
+def test_steps_go_on_while_an_upload_stalls_and_a_kill_is_heard(
+    house, store, s3_proxy, monkeypatch
+):
+    monkeypatch.setattr(remote, "BESIDE", Patience(tries=1000, longest_seconds=1))
     s3_proxy.arm("stall")
     limits = {"stall_timeout_seconds": 30}
     operation = submit(step_seconds=0.01, epochs=500, checkpoint={"every_steps": 4}, limits=limits)

@@ -130,7 +130,7 @@ PROTECTIONS = [
     ),
     Protection(
         "what an absent database did not take is adopted",
-        "apps/operations/supervisor.py",
+        "apps/operations/preparation.py",
         "            adoption.adopt(self.ledger, oldest)\n",
         "            pass\n",
         f"{SUPERVISOR}::test_what_an_absent_database_could_not_commit_is_adopted_by_the_next_owner",
@@ -259,16 +259,16 @@ PROTECTIONS = [
     ),
     Protection(
         "what is downloaded is verified",
-        "apps/checkpoints/remote.py",
+        "apps/checkpoints/fetching.py",
         "with self._named(), open_verified(self.draft, artifact):",
         "with self._named():",
         f"{REMOTE}::test_a_verification_reads_the_bucket_and_not_the_copy",
     ),
     Protection(
         "an older checkpoint is made local where a newer one in the bucket is not whole",
-        "apps/operations/supervisor.py",
-        "                self._corrupted(path, str(error))\n",
-        "                raise claims.Fenced from error\n",
+        "apps/operations/preparation.py",
+        "                say_corrupted(self.operation, path, str(error))\n",
+        "                raise OSError from error\n",
         f"{REMOTE_RUNS}::test_what_went_bad_in_the_bucket_is_said_and_an_older_one_is_used",
     ),
     Protection(
@@ -280,9 +280,9 @@ PROTECTIONS = [
     ),
     Protection(
         "an upload does not hold up the supervisor",
-        "apps/operations/supervisor.py",
-        "        if not upload.transfer.is_done:\n            return\n",
-        "        upload.transfer.join()\n",
+        "apps/operations/transfers.py",
+        "        if not self._transfer.is_done:\n            return False\n",
+        "        self._transfer.join()\n",
         f"{REMOTE_RUNS}::test_steps_go_on_while_an_upload_stalls_and_a_kill_is_heard",
     ),
     Protection(
@@ -295,7 +295,7 @@ PROTECTIONS = [
     Protection(
         "who waits for an upload is not stalled",
         "apps/operations/supervisor.py",
-        "return not self.uploads and elapsed",
+        "return not self.uploads.waiting and elapsed",
         "return elapsed",
         f"{REMOTE_RUNS}::test_who_waits_for_the_upload_of_its_result_is_not_stalled",
     ),

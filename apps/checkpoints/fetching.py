@@ -1,0 +1,87 @@
+"""One checkpoint on its way from a bucket to a directory that counts for nothing yet."""
+
+import shutil
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from secrets import token_hex
+
+from apps.checkpoints import storage
+from apps.checkpoints.objects import Objects
+from apps.checkpoints.trying import Missing, Patience, patiently
+from trainops.engines.durable import require_space
+from trainops.engines.errors import CheckpointCorrupted
+from trainops.engines.manifest import (
+    MANIFEST,
+    Artifact,
+    Checkpoint,
+    open_verified,
+    read_manifest,
+)
+
+
+class Fetch:
+    """Files of one checkpoint, fetched into a draft and verified there."""
+
+    def __init__(
+        self,
+        store: Objects,
+        artifacts_path: str,
+        draft: Path,
+        patience: Patience,
+        stop: threading.Event,
+    ) -> None:
+        self.objects, self.artifacts_path, self.draft = store, artifacts_path, draft
+        self.patience, self.stop = patience, stop
+
+    def manifest(self, digest: str) -> Checkpoint:
+        """Fetch what the files must be. Raises CheckpointCorrupted."""
+        self._get(MANIFEST)
+        with self._named():
+            checkpoint = read_manifest(self.draft, digest)
+        require_space(self.draft, checkpoint.size_bytes)
+        return checkpoint
+
+    def file(self, artifact: Artifact) -> None:
+        """Fetch one file and compare it with its digest. Raises CheckpointCorrupted."""
+        self._get(artifact.name)
+        with self._named(), open_verified(self.draft, artifact):
+            pass
+
+    def _get(self, name: str) -> None:
+        remote = f"{self.artifacts_path}/{name}"
+        try:
+            patiently(
+                lambda: self.objects.get(remote, self.draft / name, self.stop),
+                self.patience,
+                self.stop,
+            )
+        except Missing:
+            directory = storage.directory(self.artifacts_path)
+            raise CheckpointCorrupted(directory, missing=[name]) from None
+
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        """What is wrong is the checkpoint, not the draft of its copy."""
+        try:
+            yield
+        except CheckpointCorrupted as error:
+            raise CheckpointCorrupted(
+                storage.directory(self.artifacts_path),
+                missing=error.missing,
+                altered=error.altered,
+                reason=error.reason,
+            ) from error
+
+
+@contextmanager
+def new_draft(directory: Path) -> Iterator[Path]:
+    """A new directory beside it, gone afterwards; its name is none of a checkpoint's."""
+    draft = directory.with_name(f".{directory.name}-{token_hex(4)}{storage.DRAFT}")
+    draft.mkdir(parents=True)
+    try:
+        yield draft
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+        storage.remove_if_empty(directory.parent)

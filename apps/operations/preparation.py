@@ -1,0 +1,84 @@
+"""What an attempt starts from: adopted, chosen, and made local where a bucket is the storage."""
+
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING
+
+from apps.checkpoints import copies, remote
+from apps.checkpoints import services as checkpoints
+from apps.operations import adoption
+from apps.operations.ledger import Ledger
+from apps.operations.models import Attempt, Operation
+from apps.operations.transfers import Beside
+from trainops.engines.errors import CheckpointCorrupted
+
+if TYPE_CHECKING:
+    from apps.checkpoints.models import Checkpoint
+
+DONE = object()
+
+
+class Preparation:
+    """Goes on by a piece whenever it is asked whether it is done, so that its supervisor looks
+    around while something is on its way. On a local disk the first piece is all of it.
+    """
+
+    def __init__(self, ledger: Ledger, nobody_waits: threading.Event) -> None:
+        self.ledger, self.operation = ledger, ledger.operation
+        self.nobody_waits = nobody_waits
+        self.candidates: list[Checkpoint] = []
+        self._pieces = self._prepare()
+
+    def is_done(self) -> bool:
+        """Whether `candidates` is what the child may start from.
+
+        Raises OSError where the storage does not answer, and what the database raises; when it is
+        asked again then, it begins anew.
+        """
+        try:
+            return next(self._pieces, DONE) is DONE
+        except BaseException:
+            self._pieces = self._prepare()
+            raise
+
+    def _prepare(self) -> Iterator[None]:
+        operation = self.operation
+        if not operation.resume_from:
+            oldest = Attempt.last_begun(operation.pk, before=operation.attempt)
+            yield from self._beside(partial(adoption.store, operation, oldest))
+            adoption.adopt(self.ledger, oldest)
+        self.candidates = checkpoints.to_resume_from(operation.pk, operation.resume_from)
+        if remote.bucket() is not None:
+            yield from self._make_one_local()
+
+    def _make_one_local(self) -> Iterator[None]:
+        """Download the newest that is whole; older ones only where newer ones are not."""
+        checkpoints.sweep_here()
+        for number, each in enumerate(self.candidates):
+            copies.forget_some(room_bytes=each.artifacts_size_bytes)
+            path, digest = each.artifacts_path, each.manifest_digest
+            try:
+                yield from self._beside(partial(copies.make_local, path, digest))
+            except CheckpointCorrupted as error:
+                say_corrupted(self.operation, path, str(error))
+            else:
+                self.candidates = self.candidates[number : number + 1]
+                return
+        self.candidates = []
+
+    def _beside(self, call: Callable[[threading.Event], None]) -> Iterator[None]:
+        """Make a call that takes as long as a network does. Raises what it raises."""
+        if remote.bucket() is None:
+            return
+        transfer = Beside(call, stop=self.nobody_waits)
+        while not transfer.is_done:
+            yield
+        transfer.result()
+
+
+def say_corrupted(operation: Operation, artifacts_path: str, problem: str) -> None:
+    """Mark a checkpoint, and write into the operation's events that it is."""
+    checkpoints.mark_corrupted(artifacts_path, problem)
+    note = f"{problem}; trying an older one"
+    operation.record("CHECKPOINT_CORRUPTED", actor=operation.worker_id, note=note)
