@@ -71,13 +71,13 @@ def _pauses(stack: Stack) -> list[float]:
     for each in _operations(stack):
         if each["state"] != "COMPLETED":
             raise RuntimeError(f"{each['id']} is {each['state']}")
-        by_worker[each["worker_id"]].append(
-            (_moment(each["started_at"]), _moment(each["ended_at"]))
-        )
+        (attempt,) = stack.get(f"operations/{each['id']}/attempts")
+        span = _moment(attempt["started_at"]), _moment(attempt["ended_at"])
+        by_worker[attempt["worker_id"]].append(span)
     pauses = []
     for spans in by_worker.values():
         spans.sort()
-        pauses += [then - end for (_, end), (then, _) in pairwise(spans) if then > end]
+        pauses += [then - end for (_, end), (then, _) in pairwise(spans)]
     return pauses
 
 
