@@ -52,7 +52,7 @@ def test_a_machine_with_an_empty_disk_goes_on_to_the_identical_result(
     house, store, machine, person, whole
 ):
     rarely = {"every_epochs": 1000}
-    cancelling = submit(step_seconds=0.005, epochs=20, checkpoint=rarely)
+    cancelling = submit(step_seconds=0.04, epochs=20, checkpoint=rarely)
     running = Running(house, cancelling).until_step(10)
     operation = cancelled(house, person, running)
     checkpoint = operation.checkpoints.get()
@@ -179,7 +179,7 @@ def test_a_cancel_is_bounded_and_what_it_saved_is_uploaded_by_the_resume(
 ):
     limits = {"cancel_timeout_seconds": 1.5}
     once = {"every_steps": 8, "every_epochs": 1000}
-    cancelling = submit(step_seconds=0.02, epochs=20, limits=limits, checkpoint=once)
+    cancelling = submit(step_seconds=0.05, epochs=20, limits=limits, checkpoint=once)
     running = Running(house, cancelling)
     wait_until(cancelling.checkpoints.exists)
     s3_proxy.arm("stall")

@@ -95,7 +95,7 @@ def test_a_cancel_saves_where_it_stopped(house, person):
 
 def test_a_cancelled_operation_continues_to_the_identical_result(house, person):
     whole = run(house, submit(epochs=20))
-    running = Running(house, submit(step_seconds=0.005, epochs=20)).until_step(10)
+    running = Running(house, submit(step_seconds=0.03, epochs=20)).until_step(10)
     services.cancel(operation_id=running.operation.pk, actor=person)
     running.held.stop = Operation.Stop.CANCEL
     services.resume(operation_id=running.ended().pk, actor=person)
