@@ -75,7 +75,9 @@ def web_server(tmp_path):
         yield process, client, port
     finally:
         client.close()
-        process.kill()
+        family = psutil.Process(process.pid).children() if process.poll() is None else []
+        for each in (*family, process):  # killed alone, it would leave those that answer
+            each.kill()
         process.wait()
 
 
