@@ -13,10 +13,11 @@ from pathlib import Path
 
 from django.conf import settings
 
+from trainops.engines.manifest import DIRECTORY_NAME
+
 WILL = "unsettled.json"  # beside staged files that an absent database could not commit
 DRAFT = ".draft"  # ends the names of directories that are being downloaded
 _OPERATION_ID = re.compile(r"op_[a-z]+_\d{8}_\d{6}_[a-z0-9]+")
-_DIRECTORY = re.compile(r"a(\d{4,})-s\d{10,}-[a-z]+(-\d+)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +53,14 @@ def operation_directory(operation_id: str) -> Path:
 def directory(artifacts_path: str) -> Path:
     """Return the directory of one checkpoint from its row's `artifacts_path`."""
     operation_id, _, name = artifacts_path.partition("/")
-    if not _DIRECTORY.fullmatch(name):
+    if not DIRECTORY_NAME.fullmatch(name):
         raise ValueError(f"not a checkpoint directory: {artifacts_path!r}")
     return operation_directory(operation_id) / name
 
 
 def is_artifacts_path(text: str) -> bool:
     operation_id, _, name = text.partition("/")
-    return bool(_OPERATION_ID.fullmatch(operation_id) and _DIRECTORY.fullmatch(name))
+    return bool(_OPERATION_ID.fullmatch(operation_id) and DIRECTORY_NAME.fullmatch(name))
 
 
 def attempt_of(name: str) -> int:
@@ -68,7 +69,7 @@ def attempt_of(name: str) -> int:
     Raises:
         ValueError: it is no name of such a directory.
     """
-    found = _DIRECTORY.fullmatch(name)
+    found = DIRECTORY_NAME.fullmatch(name)
     if found is None:
         raise ValueError(f"not a checkpoint directory: {name!r}")
     return int(found[1])

@@ -11,7 +11,7 @@ from functools import wraps
 from pathlib import Path
 from typing import Any
 
-from trainops.engines import checkpoint
+from trainops.engines import archives, checkpoint
 from trainops.engines.attempt import Attempt
 from trainops.engines.checkpoint import CheckpointStore
 from trainops.engines.child import _Line
@@ -44,10 +44,10 @@ MOMENTS = {  # in the order of a save
     "copied": before(Attempt, "_save_safe_point"),
     "directory-made": after(CheckpointStore, "_new_directory"),
     "part-begun": after(DurableFile, "_write"),
-    "part-written": before(checkpoint, "_archive"),
+    "part-written": before(archives, "write_archive"),
     "parts-written": before(DurableFile, "finish"),
     "part-synced": after(DurableFile, "finish"),
-    "parts-synced": after(checkpoint, "_write_parts"),
+    "parts-synced": after(checkpoint, "write_parts"),
     "directory-synced": before(checkpoint, "write_whole"),
     "manifest-drafted": before(Path, "rename"),
     "manifest-named": after(Path, "rename"),

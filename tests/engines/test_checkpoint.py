@@ -13,8 +13,7 @@ import pytest
 import torch
 from blake3 import blake3
 
-from trainops.engines import checkpoint as checkpoints
-from trainops.engines import durable, lossless, manifest
+from trainops.engines import archives, durable, lossless, manifest
 from trainops.engines.checkpoint import Candidate, CheckpointStore, CheckpointType
 from trainops.engines.errors import CheckpointCorrupted, SaveFailed, UnfreezableState
 from trainops.engines.manifest import verify
@@ -154,7 +153,7 @@ def test_what_happens_to_a_file_after_it_was_verified_does_not_matter(store, mon
     """Not even when it is overwritten in place, between the digest and the first tensor."""
     model = {"state": {}, "model": STATE["model"]}
     checkpoint = store.write(CheckpointType.PERIODIC, step=1, state=model)
-    unpickle, path = checkpoints._unpickle, checkpoint.path / "model.pt"
+    unpickle, path = archives._unpickle, checkpoint.path / "model.pt"
 
     def too_late(pages):
         with path.open("r+b") as file:
@@ -162,7 +161,7 @@ def test_what_happens_to_a_file_after_it_was_verified_does_not_matter(store, mon
         os.truncate(path, 10)
         return unpickle(pages)
 
-    monkeypatch.setattr(checkpoints, "_unpickle", too_late)
+    monkeypatch.setattr(archives, "_unpickle", too_late)
     assert torch.equal(load(store, checkpoint)["model"]["weight"], STATE["model"]["weight"])
 
 

@@ -68,7 +68,11 @@ def test_saving_at_every_step_and_beside_the_loop_changes_nothing(case, tmp_path
 
 
 def test_the_contract_notices_an_alias_in_the_place_of_a_copy(tmp_path, runs, monkeypatch):
-    monkeypatch.setattr(snapshot, "_freeze_tensor", lambda tensor, into: tensor.detach())
+    def alias(copying, tensor, into):
+        copying.is_same = False
+        return tensor.detach()
+
+    monkeypatch.setattr(snapshot._Copying, "_copy_tensor", alias)
     with pytest.raises(AssertionError, match="not as it was at its step"):
         require_saving_changes_nothing(CASES[0], tmp_path, runs(CASES[0]))
 

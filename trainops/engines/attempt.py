@@ -97,6 +97,7 @@ class Attempt:
         receipt = Receipt(step=job.step)
         if found := self._newest_healthy():
             checkpoint, state = found
+            self.safe_point.restored(state)
             with job_code():
                 receipt = _take_over(job, checkpoint, state)
             self.saved_step = checkpoint.step
@@ -168,8 +169,16 @@ class Attempt:
             self.saved_step = saving.step
 
     def _save_safe_point(self, kind: CheckpointType, step: int) -> None:
-        write = partial(self.store.write, kind, step=step, state=self.safe_point.state)
-        self._savings.append(Saving(kind, step, write, self.supervisor.checkpointed))
+        state, changed = self.safe_point.state, self.safe_point.changes()
+        write = partial(self.store.write, kind, step=step, state=state, changed=changed)
+        self._savings.append(Saving(kind, step, write, self._commit))
+
+    def _commit(self, checkpoint: Checkpoint) -> None:
+        try:
+            self.supervisor.checkpointed(checkpoint)
+        except SaveFailed:  # its bytes may be gone, or be nowhere but here
+            self.store.refer_to_none()
+            raise
 
     def _newest_healthy(self) -> tuple[Checkpoint, StateDict] | None:
         errors = []

@@ -1,45 +1,36 @@
 """Checkpoints on disk: whole or absent, never half."""
 
 import errno
-import mmap
-import pickle
 import re
 import shutil
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any
 
-import torch
 from blake3 import blake3
-from torch.utils.serialization import config as torch_config
 
 from trainops.engines import lossless, reproducibility
-from trainops.engines.durable import DurableFile, require_space, sync_directory, write_whole
-from trainops.engines.errors import CheckpointCorrupted, SaveFailed, UnfreezableState
+from trainops.engines.archives import Earlier, read_parts, write_parts
+from trainops.engines.durable import sync_directory, write_whole
+from trainops.engines.errors import SaveFailed, UnfreezableState
 from trainops.engines.job import StateDict
 from trainops.engines.manifest import (
     FORMAT,
     MANIFEST,
-    STATE,
     VERSION,
     Artifact,
     Candidate,
     Checkpoint,
     CheckpointType,
     read_manifest,
-    read_verified,
     verify,
     with_state,
 )
-from trainops.engines.pages import PAGE_BYTES
 from trainops.engines.policy import CheckpointPolicy
-from trainops.engines.snapshot import tensors_in
 
 __all__ = [
     "Artifact",
@@ -51,13 +42,7 @@ __all__ = [
     "verify",
 ]
 
-ZIP = b"PK\x03\x04"
 PART_NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
-MAX_PADDING = 1 / 64  # of a part, so that each of its tensors lies at a page of the file
-FAILED_READING = (
-    pickle.UnpicklingError, RuntimeError, EOFError, ValueError, LookupError, TypeError,
-    AttributeError, AssertionError,
-)  # fmt: skip
 
 
 class CheckpointStore:
@@ -80,21 +65,39 @@ class CheckpointStore:
         self.reserve_bytes = reserve_bytes
         self.identity = dict(identity)
         self.candidates = tuple(candidates)
+        self._before: Checkpoint | None = None  # the last one written or restored
+        self._changed: set[str] = set()  # parts, since then
 
-    def write(self, kind: CheckpointType, *, step: int, state: StateDict) -> Checkpoint:
+    def write(
+        self,
+        kind: CheckpointType,
+        *,
+        step: int,
+        state: StateDict,
+        changed: Collection[str] | None = None,
+    ) -> Checkpoint:
         """Write a new directory, durably, its manifest last; it counts once its row is there.
 
-        Part "state" becomes state.json, every other part NAME.pt. Raises UnfreezableState, where
-        that cannot be, and SaveFailed, where the disk will not have it, after removing what was
+        Part "state" becomes state.json, a stream several files, every other part NAME.pt.
+        `changed` names the parts that are not what they were when this was last called (None:
+        all); the files of the others are not written again. Raises UnfreezableState, where that
+        cannot be, and SaveFailed, where the disk will not have it, after removing what was
         written; a full disk is noticed before the first byte.
         """
         plain = _check_writable(state)
+        self._changed.update(state if changed is None else changed)
         try:
             directory = self._new_directory(kind, step)
             with _all_or_nothing(directory):
-                return self._write(directory, kind, step, plain, state)
+                checkpoint = self._write(directory, kind, step, plain, state)
         except OSError as error:
             raise SaveFailed(step, error.strerror or str(error)) from error
+        self._before, self._changed = checkpoint, set()
+        return checkpoint
+
+    def refer_to_none(self) -> None:
+        """Write the next checkpoint whole: the one before may not be there to be referred to."""
+        self._before = None
 
     def load(self, candidate: Candidate) -> StateDict:
         """Return the parts of a checkpoint by name, every byte verified before it is read.
@@ -106,13 +109,9 @@ class CheckpointStore:
     def restore(self, candidate: Candidate) -> tuple[Checkpoint, StateDict]:
         """Return what the manifest says, and the parts, as load does."""
         checkpoint = with_state(read_manifest(candidate.path, candidate.digest))
-        archives = [each for each in checkpoint.artifacts if each.name != STATE]
-        with ThreadPoolExecutor(torch.get_num_threads()) as threads:
-            loaded = threads.map(partial(_load, candidate.path), archives)
-            parts = {
-                archive.name.removesuffix(".pt"): part
-                for archive, part in zip(archives, loaded, strict=True)
-            }
+        parts = read_parts(candidate.path, checkpoint.artifacts)
+        if candidate.path.parent == self.root:  # not in another operation's directory
+            self._before, self._changed = checkpoint, set()
         return checkpoint, {"state": checkpoint.state, **parts}
 
     def _new_directory(self, kind: CheckpointType, step: int) -> Path:
@@ -132,7 +131,14 @@ class CheckpointStore:
         self, directory: Path, kind: CheckpointType, step: int, plain: bytes, state: StateDict
     ) -> Checkpoint:
         reserve_bytes = self.reserve_bytes if kind is CheckpointType.PERIODIC else None
-        artifacts = _write_parts(directory, plain, state, reserve_bytes)
+        before = self._before
+        artifacts = write_parts(
+            directory,
+            plain,
+            state,
+            earlier=None if before is None else Earlier(before, frozenset(self._changed)),
+            reserve_bytes=reserve_bytes,
+        )
         sync_directory(directory)
         metric = state.get("state", {}).get("metric")
         environment = reproducibility.environment()
@@ -177,74 +183,3 @@ def _all_or_nothing(directory: Path) -> Iterator[None]:
     except BaseException:
         shutil.rmtree(directory, ignore_errors=True)
         raise
-
-
-def _write_parts(
-    directory: Path, plain: bytes, state: StateDict, reserve_bytes: int | None
-) -> tuple[Artifact, ...]:
-    parts = {name: part for name, part in state.items() if name != "state"}
-    sizes = {STATE: len(plain), **{f"{name}.pt": _size(part) for name, part in parts.items()}}
-    total_bytes = sum(sizes.values())
-    spare_bytes = 0 if reserve_bytes is None else reserve_bytes + total_bytes
-    require_space(directory, total_bytes, spare_bytes=spare_bytes)
-    with ExitStack() as stack:
-        files = {}
-        for name, size in sizes.items():
-            files[name] = stack.enter_context(closing(DurableFile(directory / name, size)))
-        files[STATE].write(plain)
-        for name, part in parts.items():
-            _archive(part, files[f"{name}.pt"], sizes[f"{name}.pt"])
-        digests = {name: file.finish() for name, file in files.items()}
-        return tuple(
-            Artifact(name, files[name].size_bytes, digest) for name, digest in digests.items()
-        )
-
-
-def _archive(part: Any, file: DurableFile, size: int) -> None:
-    """Write one part as an archive of torch's, without its CRC-32: BLAKE3 says more in less time.
-
-    Where the padding is little beside the whole, tensors begin at pages of the file.
-    """
-    settings: dict[str, Any] = {"save.compute_crc32": False}
-    if PAGE_BYTES * sum(1 for _ in tensors_in(part)) <= size * MAX_PADDING:
-        settings["save.storage_alignment"] = PAGE_BYTES
-    with torch_config.patch(settings):  # type: ignore[attr-defined]
-        torch.save(part, cast(BinaryIO, file))
-
-
-def _size(value: Any) -> int:
-    """Return about how many bytes the value takes when saved, rather a little too many."""
-    if isinstance(value, torch.Tensor):
-        return value.nbytes + PAGE_BYTES
-    if isinstance(value, dict):
-        return 64 + sum(32 + _size(each) for each in value.values())
-    if isinstance(value, list | tuple):
-        return 64 + sum(_size(each) for each in value)
-    return 16 + (len(value) if isinstance(value, str | bytes) else 0)
-
-
-def _load(path: Path, artifact: Artifact) -> Any:
-    pages = read_verified(path, artifact)
-    if pages[: len(ZIP)] != ZIP:  # torch would go on to older formats
-        raise CheckpointCorrupted(path, altered=[artifact.name], reason="no archive of torch")
-    try:
-        return _unpickle(pages)
-    except FAILED_READING as error:
-        raise CheckpointCorrupted(
-            path, altered=[artifact.name], reason=f"{artifact.name}: {error}"
-        ) from error
-
-
-def _unpickle(pages: mmap.mmap) -> Any:
-    """Return what an archive in memory holds, its tensors where they lie.
-
-    This is what torch.load(mmap=True, weights_only=True) does with a file, over whose bytes it
-    has no power: they may change, or end, after they were verified.
-    """
-    return torch.serialization._load(
-        torch._C.PyTorchFileReader(cast(BinaryIO, pages)),
-        "cpu",
-        torch._weights_only_unpickler,
-        overall_storage=torch.frombuffer(pages, dtype=torch.uint8).untyped_storage(),
-        encoding="utf-8",
-    )

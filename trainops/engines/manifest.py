@@ -26,7 +26,8 @@ from trainops.engines.pages import private_pages
 FORMAT, VERSION = "trainops", 1
 MANIFEST, STATE = "manifest.json", "state.json"
 MAX_MANIFEST_BYTES = 4 * 2**20
-ARTIFACT_NAME = re.compile(r"[a-z][a-z0-9_]{0,63}\.pt|state\.json")
+ARTIFACT_NAME = re.compile(r"[a-z][a-z0-9_]{0,63}(-tail|-\d{1,12}x\d{1,12})?\.pt|state\.json")
+DIRECTORY_NAME = re.compile(r"a(\d{4,})-s\d{10,}-[a-z]+(-\d+)?")
 CHUNK_BYTES = 2**20
 
 
@@ -42,11 +43,17 @@ class CheckpointType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Artifact:
-    """One file of a checkpoint; `blake3` is in hexadecimal."""
+    """One file of a checkpoint; `blake3` is in hexadecimal.
+
+    `home` is the directory of the earlier checkpoint of the same operation that the file was
+    written for, where nothing in it has changed since; it lies in this one's directory, too. A
+    bucket has it there only. Empty: it was written for this one.
+    """
 
     name: str
     size_bytes: int
     blake3: str
+    home: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +81,11 @@ class Checkpoint:
     @property
     def size_bytes(self) -> int:
         return sum(artifact.size_bytes for artifact in self.artifacts)
+
+    @property
+    def written_bytes(self) -> int:
+        """The bytes that were new with this one."""
+        return sum(artifact.size_bytes for artifact in self.artifacts if not artifact.home)
 
 
 def staged(checkpoint: Checkpoint) -> dict[str, Any]:
@@ -191,9 +203,16 @@ def _parse(path: Path, digest: str, manifest: dict[str, Any]) -> Checkpoint:
 
 
 def _artifact(entry: dict[str, Any]) -> Artifact:
-    artifact = Artifact(str(entry["name"]), int(entry["size_bytes"]), str(entry["blake3"]))
+    artifact = Artifact(
+        str(entry["name"]),
+        int(entry["size_bytes"]),
+        str(entry["blake3"]),
+        str(entry.get("home", "")),
+    )
     if not ARTIFACT_NAME.fullmatch(artifact.name):
         raise ValueError(f"{artifact.name!r} is no name of a checkpoint's file")
+    if artifact.home and not DIRECTORY_NAME.fullmatch(artifact.home):
+        raise ValueError(f"{artifact.home!r} is no name of a checkpoint's directory")
     return artifact
 
 
