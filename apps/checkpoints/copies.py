@@ -7,7 +7,7 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 from django.apps import apps
 from django.conf import settings
@@ -45,18 +45,22 @@ def forget_some(*, room_bytes: int = 0) -> int:
     """
     _remove_drafts()
     copies = sorted(storage.stored(), key=lambda each: each.changed_at)
-    excess = sum(each.size_bytes for each in copies) + room_bytes
-    excess -= settings.THRESHOLDS.checkpoint_cache_bytes
-    if excess <= 0:
+    allowed_bytes = settings.THRESHOLDS.checkpoint_cache_bytes - room_bytes
+    if _taken_bytes(copies) <= allowed_bytes:
         return 0
     removable = _removable([each.artifacts_path for each in copies])
     num_removed = 0
     for each in copies:
-        if excess > 0 and each.artifacts_path in removable:
+        if each.artifacts_path in removable:
             storage.remove(each.artifacts_path)
-            excess -= each.size_bytes
             num_removed += 1
+            if _taken_bytes(storage.stored()) <= allowed_bytes:  # others may have its files
+                break
     return num_removed
+
+
+def _taken_bytes(copies: Iterable[storage.Stored]) -> int:
+    return sum(each.size_bytes for each in copies)
 
 
 def _removable(paths: Collection[str]) -> set[str]:

@@ -37,7 +37,7 @@ class Fetch:
 
     def manifest(self, digest: str) -> Checkpoint:
         """Fetch what the files must be. Raises CheckpointCorrupted."""
-        self._get(MANIFEST)
+        self._get(storage.manifest_location(self.artifacts_path), MANIFEST)
         with self._named():
             checkpoint = read_manifest(self.draft, digest)
         require_space(self.draft, checkpoint.size_bytes)
@@ -45,12 +45,11 @@ class Fetch:
 
     def file(self, artifact: Artifact) -> None:
         """Fetch one file and compare it with its digest. Raises CheckpointCorrupted."""
-        self._get(artifact.name)
+        self._get(storage.location(self.artifacts_path, artifact), artifact.name)
         with self._named(), open_verified(self.draft, artifact):
             pass
 
-    def _get(self, name: str) -> None:
-        remote = f"{self.artifacts_path}/{name}"
+    def _get(self, remote: str, name: str) -> None:
         try:
             patiently(
                 lambda: self.objects.get(remote, self.draft / name, self.stop),

@@ -42,10 +42,14 @@ class Checkpoint(models.Model):
     step = models.PositiveBigIntegerField()
     state = models.JSONField(help_text="Small and queryable; losslessly encoded.")
     artifacts_path = models.CharField(max_length=255, help_text="Directory in the storage.")
-    manifest = models.JSONField(help_text="name, size_bytes, blake3 of each file")
+    manifest = models.JSONField(help_text="name, size_bytes, blake3, home of each file")
     manifest_digest = models.CharField(max_length=64)
     state_size_bytes = models.PositiveBigIntegerField()
     artifacts_size_bytes = models.PositiveBigIntegerField()
+    counted_size_bytes = models.PositiveBigIntegerField(
+        default=0,
+        help_text="Of its artifacts; a file that older checkpoints have counts with the oldest.",
+    )
     metric = models.FloatField(null=True, blank=True)
     is_best = models.BooleanField(default=False)
     pinned = models.BooleanField(default=False)

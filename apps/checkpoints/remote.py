@@ -1,6 +1,7 @@
 """Whole checkpoints in a bucket: uploaded manifest last, downloaded and verified before they count.
 
-The bucket holds `OPERATION/DIRECTORY/FILE`, as the local disk does. A directory belongs to one
+The bucket holds `OPERATION/DIRECTORY/FILE`, as the local disk does; but where checkpoints share a
+file, it is there once, in the directory that it was written for. A directory belongs to one
 attempt, so two that are at work never write the same object; what a ghost uploads late, no row
 owns, and the sweep removes it.
 """
@@ -8,7 +9,7 @@ owns, and the sweep removes it.
 import logging
 import threading
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import lru_cache, partial
 from pathlib import Path
 from secrets import token_hex
@@ -52,13 +53,27 @@ class Remote:
     def upload(self, artifacts_path: str, stop: threading.Event) -> None:
         """Upload a staged directory; without its manifest, which goes last, nothing of it counts.
 
-        Raises StorageFailed, or CheckpointCorrupted where the staged manifest is none.
+        What it shares with earlier checkpoints is there already. Raises StorageFailed, or
+        CheckpointCorrupted where the staged manifest is none, or what it refers to is gone.
         """
         directory = storage.directory(artifacts_path)
-        names = [artifact.name for artifact in read_manifest(directory).artifacts]
-        for name in [*names, MANIFEST]:
-            put = partial(self.objects.put, directory / name, f"{artifacts_path}/{name}", stop)
-            patiently(put, BESIDE, stop)
+        for artifact in read_manifest(directory).artifacts:
+            name = storage.location(artifacts_path, artifact)
+            if artifact.home and self._has(name, artifact.size_bytes, stop):
+                continue
+            if not storage.is_of_one_attempt(artifacts_path, artifact.home):
+                raise CheckpointCorrupted(directory, missing=[artifact.name], reason="it is gone")
+            patiently(
+                partial(self.objects.put, directory / artifact.name, name, stop), BESIDE, stop
+            )
+        name = storage.manifest_location(artifacts_path)
+        patiently(partial(self.objects.put, directory / MANIFEST, name, stop), BESIDE, stop)
+
+    def _has(self, name: str, size_bytes: int, stop: threading.Event) -> bool:
+        try:
+            return patiently(partial(self.objects.size, name), BESIDE, stop) == size_bytes
+        except Missing:
+            return False
 
     def download(self, artifacts_path: str, digest: str, stop: threading.Event) -> None:
         """Make the checkpoint's directory on this machine's disk: whole, or not at all.
@@ -97,16 +112,21 @@ class Remote:
         if missing or altered:
             raise CheckpointCorrupted(directory, missing=missing, altered=altered)
 
-    def look(self, artifacts_path: str, sizes: Mapping[str, int]) -> None:
-        """Compare what is there with the sizes by name, in one request and without reading it.
+    def look(self, artifacts_path: str, artifacts: Sequence[Artifact]) -> None:
+        """Compare what is there with the names and sizes, in one listing and without reading it.
 
         Raises CheckpointCorrupted, StorageFailed.
         """
-        prefix, stop = f"{artifacts_path}/", threading.Event()
+        prefix, stop = f"{artifacts_path.partition('/')[0]}/", threading.Event()
         found = patiently(lambda: list(self.objects.all(prefix)), ASKED, stop)
-        there = {each.name.removeprefix(prefix): each.size_bytes for each in found}
-        missing = [name for name in (*sizes, MANIFEST) if name not in there]
-        altered = [name for name, size in sizes.items() if there.get(name, size) != size]
+        there = {each.name: each.size_bytes for each in found}
+        sizes = {each.name: there.get(storage.location(artifacts_path, each)) for each in artifacts}
+        missing = [name for name, size in sizes.items() if size is None]
+        if storage.manifest_location(artifacts_path) not in there:
+            missing.append(MANIFEST)
+        altered = [
+            each.name for each in artifacts if sizes[each.name] not in (None, each.size_bytes)
+        ]
         if missing or altered:
             directory = storage.directory(artifacts_path)
             raise CheckpointCorrupted(directory, missing=missing, altered=altered)
@@ -116,7 +136,8 @@ class Remote:
 
         Raises CheckpointCorrupted where the file is missing or has another size, StorageFailed.
         """
-        directory, name = storage.directory(artifacts_path), f"{artifacts_path}/{artifact.name}"
+        directory = storage.directory(artifacts_path)
+        name = storage.location(artifacts_path, artifact)
         try:
             size = patiently(partial(self.objects.size, name), ASKED, threading.Event())
         except Missing:
@@ -125,34 +146,37 @@ class Remote:
             raise CheckpointCorrupted(directory, altered=[artifact.name])
         return self.objects.link(name, file_name)
 
-    def remove_later(self, artifacts_path: str) -> None:
-        """Remove one checkpoint's objects in a moment; what that leaves, the sweep removes."""
-        REMOVALS.add(partial(self._remove, artifacts_path))
+    def remove_later(self, names: Iterable[str]) -> None:
+        """Remove objects in a moment; what that leaves, the sweep removes."""
+        REMOVALS.add(partial(self._remove, list(names)))
 
-    def _remove(self, artifacts_path: str) -> None:
+    def _remove(self, names: Sequence[str]) -> None:
         try:
-            self.remove(artifacts_path)
+            self.remove(names)
         except StorageFailed as error:
-            logger.warning("%s is left for the sweep: %s", artifacts_path, error)
+            logger.warning("%s are left for the sweep: %s", ", ".join(names), error)
 
-    def remove(self, artifacts_path: str) -> None:
-        """Remove one checkpoint's objects, the manifest first. Raises StorageFailed."""
-        stop = threading.Event()
-        found = patiently(lambda: list(self.objects.all(f"{artifacts_path}/")), ASKED, stop)
-        for each in sorted(found, key=lambda each: not each.name.endswith(MANIFEST)):
-            patiently(partial(self.objects.remove, each.name), ASKED, stop)
+    def remove(self, names: Iterable[str]) -> None:
+        """Remove objects, manifests first. Raises StorageFailed."""
+        for name in sorted(names, key=lambda name: not name.endswith(MANIFEST)):
+            patiently(partial(self.objects.remove, name), ASKED, threading.Event())
 
-    def stored(self) -> list[Stored]:
-        """Return every checkpoint there is, owned by a row or not. Raises StorageFailed."""
+    def stored(self, besides: Collection[str] = ()) -> list[Stored]:
+        """Return what there is by checkpoint, owned by a row or not, besides some objects.
+
+        Raises StorageFailed.
+        """
         everything = patiently(lambda: list(self.objects.all()), ASKED, threading.Event())
         directories: dict[str, list[Object]] = defaultdict(list)
         for each in everything:
-            directories[each.name.rpartition("/")[0]].append(each)
+            if each.name not in besides:
+                directories[each.name.rpartition("/")[0]].append(each)
         return [
             Stored(
                 artifacts_path,
                 size_bytes=sum(each.size_bytes for each in found),
                 changed_at=max(each.changed_at for each in found),
+                names=tuple(each.name for each in found),
             )
             for artifacts_path, found in directories.items()
             if storage.is_artifacts_path(artifacts_path)

@@ -19,7 +19,8 @@ SUMMARY = (
 )  # fmt: skip
 FIELDS = (
     "id", "operation_id", "attempt", "type", "created_at", "step", "state_size_bytes",
-    "artifacts_size_bytes", "metric", "is_best", "pinned", "health", "problem", "format_version",
+    "artifacts_size_bytes", "counted_size_bytes", "metric", "is_best", "pinned", "health",
+    "problem", "format_version",
 )  # fmt: skip
 SECONDS_PER_DAY = 86_400
 
@@ -88,6 +89,9 @@ class CheckpointSerializer(serializers.Serializer[Any]):
     state_summary = serializers.DictField(help_text="Epoch, losses and so on, where it has them.")
     state_size_bytes = serializers.IntegerField()
     artifacts_size_bytes = serializers.IntegerField()
+    counted_size_bytes = serializers.IntegerField(
+        help_text="Of the artifacts; a file that older checkpoints have counts with the oldest."
+    )
     metric = serializers.FloatField(allow_null=True)
     is_best = serializers.BooleanField()
     pinned = serializers.BooleanField(help_text="Kept for ever.")

@@ -13,7 +13,7 @@ from django.conf import settings
 from django.db import transaction
 from django.db.models import QuerySet, Sum
 
-from apps.checkpoints import remote, storage
+from apps.checkpoints import remote, sharing, storage
 from apps.checkpoints.models import Checkpoint
 from apps.checkpoints.storage import Stored
 from trainops.clock import DatabaseNow
@@ -42,6 +42,9 @@ def commit(*, operation_id: str, attempt: int, staged: Mapping[str, Any]) -> Che
 
     `staged` is what the child reported of it (trainops.engines.child). Where the same was
     committed already (the answer to a COMMIT can be lost), nothing more happens.
+
+    Raises:
+        CheckpointCorrupted: what it refers to in the bucket was deleted meanwhile.
     """
     artifacts = staged["artifacts"]
     checkpoint = Checkpoint(
@@ -61,9 +64,12 @@ def commit(*, operation_id: str, attempt: int, staged: Mapping[str, Any]) -> Che
     known = Checkpoint.objects.filter(pk=checkpoint.pk, manifest_digest=staged["digest"]).first()
     if known is not None:
         return known
+    if remote.bucket() is not None:
+        sharing.require_homes(operation_id, staged["directory"], artifacts)
     checkpoint.save(force_insert=True)
+    sharing.recount(operation_id)
     _elect_best(operation_id)
-    checkpoint.refresh_from_db(fields=["is_best"])
+    checkpoint.refresh_from_db(fields=["is_best", "counted_size_bytes"])
     return checkpoint
 
 
@@ -106,30 +112,31 @@ def keep_only_the_result(operation_id: str) -> Freed:
 
 
 def delete(checkpoints: QuerySet[Checkpoint]) -> Freed:
-    """Delete rows, then their files: a row never points to bytes that are gone."""
+    """Delete rows, then their files: a row never points to bytes that are gone.
+
+    A file that another checkpoint has stays.
+    """
     with transaction.atomic():
-        locked = checkpoints.order_by("pk").select_for_update(of=("self",))
-        rows = list(
-            locked.values_list("pk", "operation_id", "artifacts_path", "artifacts_size_bytes")
-        )
-        Checkpoint.objects.filter(pk__in=[row[0] for row in rows]).delete()
+        sharing.lock(checkpoints.values_list("operation_id", flat=True))
+        rows = list(checkpoints.values_list("pk", "operation_id", "artifacts_path"))
+        going = Checkpoint.objects.filter(pk__in=[row[0] for row in rows])
+        files = sharing.files_of_no_other(going)
+        going.delete()
         for operation_id in {row[1] for row in rows}:
+            sharing.recount(operation_id)
             _elect_best(operation_id)
         paths = [row[2] for row in rows]
-        transaction.on_commit(lambda: _remove_all(paths))
-    return Freed(num_checkpoints=len(rows), freed_bytes=sum(row[3] for row in rows))
+        transaction.on_commit(lambda: remove_files(paths, files))
+    return Freed(num_checkpoints=len(rows), freed_bytes=sum(files.values()))
 
 
-def _remove_all(paths: Iterable[str]) -> None:
+def remove_files(artifacts_paths: Iterable[str], names: Iterable[str]) -> None:
+    """Remove checkpoints' directories here, and soon their manifests and these in the bucket."""
+    paths = list(artifacts_paths)
     for path in paths:
-        remove_files(path)
-
-
-def remove_files(artifacts_path: str) -> None:
-    """Remove its files here, and soon those in the bucket."""
-    storage.remove(artifacts_path)
+        storage.remove(path)
     if (bucket := remote.bucket()) is not None:
-        bucket.remove_later(artifacts_path)
+        bucket.remove_later([*names, *map(storage.manifest_location, paths)])
 
 
 def to_resume_from(operation_id: str, checkpoint_id: str = "") -> list[Checkpoint]:
@@ -156,8 +163,8 @@ def glance(checkpoint: Checkpoint) -> CheckpointCorrupted | None:
     """Do what `check` does, but of a bucket ask only for the names and sizes: somebody waits."""
     if (bucket := remote.bucket()) is None:
         return check(checkpoint)
-    sizes = {each["name"]: each["size_bytes"] for each in checkpoint.manifest}
-    return _marked(checkpoint, partial(bucket.look, checkpoint.artifacts_path, sizes))
+    files = sharing.artifacts(checkpoint.manifest)
+    return _marked(checkpoint, partial(bucket.look, checkpoint.artifacts_path, files))
 
 
 def _marked(checkpoint: Checkpoint, look: Callable[[], object]) -> CheckpointCorrupted | None:
@@ -198,7 +205,7 @@ def clean_up(*, older_than_days: float | None = None, dry_run: bool = False) -> 
 
 
 def _would_free(checkpoints: QuerySet[Checkpoint]) -> Freed:
-    return Freed(num_checkpoints=checkpoints.count(), freed_bytes=total_bytes(checkpoints))
+    return Freed(num_checkpoints=checkpoints.count(), freed_bytes=sharing.freed_bytes(checkpoints))
 
 
 def sweep_unowned(*, dry_run: bool = False) -> Freed:
@@ -213,10 +220,10 @@ def sweep_unowned(*, dry_run: bool = False) -> Freed:
     if (bucket := remote.bucket()) is None:
         return freed
     unowned = Unowned()
-    for each in filter(unowned.holds, bucket.stored()):
+    for each in filter(unowned.holds, bucket.stored(besides=unowned.shared())):
         freed += Freed(num_unowned=1, freed_bytes=each.size_bytes)
         if not dry_run:
-            bucket.remove(each.artifacts_path)
+            bucket.remove(each.names)
     for each, forget in bucket.unfinished():
         if not dry_run and unowned.is_old(each):
             forget()
@@ -248,6 +255,10 @@ class Unowned:
     def holds(self, stored: Stored) -> bool:
         return stored.artifacts_path not in self.owned and self.is_old(stored)
 
+    def shared(self) -> set[str]:
+        """Return the objects that some checkpoint has, whatever directory they are in."""
+        return set(sharing.files(Checkpoint.objects.all()))
+
     def is_old(self, stored: Stored) -> bool:
         if stored.attempt >= self.at_work.get(stored.operation_id, math.inf):
             return False
@@ -262,4 +273,5 @@ def _attempts_at_work() -> dict[str, int]:
 
 
 def total_bytes(checkpoints: QuerySet[Checkpoint]) -> int:
-    return checkpoints.aggregate(total=Sum("artifacts_size_bytes"))["total"] or 0
+    """Return what the checkpoints take; a file that several have counts once."""
+    return checkpoints.aggregate(total=Sum("counted_size_bytes"))["total"] or 0

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from django.conf import settings
 
-from trainops.engines.manifest import DIRECTORY_NAME
+from trainops.engines.manifest import DIRECTORY_NAME, MANIFEST, Artifact
 
 WILL = "unsettled.json"  # beside staged files that an absent database could not commit
 DRAFT = ".draft"  # ends the names of directories that are being downloaded
@@ -28,6 +28,7 @@ class Stored:
     size_bytes: int
     changed_at: float  # seconds since 1970
     is_will: bool = False  # it was left for the next owner
+    names: tuple[str, ...] = ()  # of its objects, where it is in a bucket
 
     @property
     def operation_id(self) -> str:
@@ -56,6 +57,22 @@ def directory(artifacts_path: str) -> Path:
     if not DIRECTORY_NAME.fullmatch(name):
         raise ValueError(f"not a checkpoint directory: {artifacts_path!r}")
     return operation_directory(operation_id) / name
+
+
+def location(artifacts_path: str, artifact: Artifact) -> str:
+    """Return the name of a file's object in a bucket, which has each file once."""
+    operation_id, _, name = artifacts_path.partition("/")
+    return f"{operation_id}/{artifact.home or name}/{artifact.name}"
+
+
+def is_of_one_attempt(artifacts_path: str, home: str) -> bool:
+    """Whether a checkpoint and the home of one of its files belong to the same attempt."""
+    name = artifacts_path.partition("/")[2]
+    return not home or attempt_of(name) == attempt_of(home)
+
+
+def manifest_location(artifacts_path: str) -> str:
+    return f"{artifacts_path}/{MANIFEST}"
 
 
 def is_artifacts_path(text: str) -> bool:
@@ -110,7 +127,7 @@ def _described(artifacts_path: str, path: Path) -> Stored:
     files = [file.stat() for file in path.iterdir()]
     return Stored(
         artifacts_path,
-        size_bytes=sum(file.st_size for file in files),
+        size_bytes=sum(file.st_size // file.st_nlink for file in files),  # shared in equal parts
         changed_at=max(file.st_mtime for file in (path.stat(), *files)),
         is_will=(path / WILL).exists(),
     )

@@ -231,7 +231,7 @@ def _checkpoints(subject: Subject) -> Mapping[str, Any]:
             }
             for checkpoint in subject.checkpoints
         ],
-        "total_bytes": sum(c.artifacts_size_bytes for c in subject.checkpoints),
+        "total_bytes": sum(c.counted_size_bytes for c in subject.checkpoints),
         "may_resume": "resume" in subject.actions,
         "may_delete": subject.may_change and subject.operation.is_finished,
     }

@@ -62,14 +62,16 @@ def adopt(ledger: Ledger, oldest: int) -> Checkpoint | None:
         staged = lossless.decode(will["staged"])
         if not _is_newer(ledger.operation, staged["step"]):
             continue
+        measured_by = storage.attempt_of(directory.name)
+        points = [_point(ledger.operation, measured_by, values) for values in will["points"]]
+        before, ledger.points = ledger.points, points
         try:
             verify(directory, staged["digest"])
+            checkpoint = ledger.commit(staged)
         except CheckpointCorrupted as error:
             logger.warning("%s: not adopted: %s", ledger.operation.pk, error)
+            ledger.points = before
             continue
-        measured_by = storage.attempt_of(directory.name)
-        ledger.points = [_point(ledger.operation, measured_by, values) for values in will["points"]]
-        checkpoint = ledger.commit(staged)
         ledger.operation.record(
             "ADOPTED",
             actor=ledger.operation.worker_id,

@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any
 
 from apps.checkpoints import remote, storage
 from apps.checkpoints import services as checkpoints
 from apps.checkpoints.models import Checkpoint
+from apps.checkpoints.sharing import artifacts
 from apps.operations.errors import CheckpointNotFound, NotAllowed, StorageUnavailable
 from trainops.engines.errors import CheckpointCorrupted
 from trainops.engines.manifest import Artifact, open_verified
@@ -49,7 +49,7 @@ def source(operation_id: str, checkpoint_id: str = "") -> Checkpoint | None:
 
 
 def listed(checkpoint: Checkpoint) -> list[Artifact]:
-    return [_artifact(entry) for entry in checkpoint.manifest]
+    return artifacts(checkpoint.manifest)
 
 
 def download(checkpoint: Checkpoint, name: str) -> Download:
@@ -104,10 +104,10 @@ def verified(checkpoint: Checkpoint) -> CheckpointCorrupted | None:
 
 
 def _named(checkpoint: Checkpoint, name: str) -> Artifact:
-    artifacts = {each.name: each for each in listed(checkpoint)}
-    if name not in artifacts:
-        raise ArtifactNotFound(checkpoint.operation_id, name, sorted(artifacts))
-    return artifacts[name]
+    files = {each.name: each for each in listed(checkpoint)}
+    if name not in files:
+        raise ArtifactNotFound(checkpoint.operation_id, name, sorted(files))
+    return files[name]
 
 
 def _corrupted(checkpoint: Checkpoint, name: str, problem: CheckpointCorrupted) -> NotAllowed:
@@ -124,7 +124,3 @@ def _chunks(checkpoint: Checkpoint, artifact: Artifact) -> Iterator[bytes]:
     with open_verified(storage.directory(checkpoint.artifacts_path), artifact) as file:
         while chunk := file.read(CHUNK_BYTES):
             yield chunk
-
-
-def _artifact(entry: dict[str, Any]) -> Artifact:
-    return Artifact(entry["name"], entry["size_bytes"], entry["blake3"])

@@ -21,6 +21,7 @@ from django.conf import settings
 from apps.checkpoints import remote, storage
 from apps.checkpoints import services as checkpoints
 from apps.checkpoints.models import Checkpoint
+from apps.checkpoints.sharing import artifacts
 from apps.datasets import services as datasets
 from apps.operations.errors import StorageUnavailable
 from apps.operations.models import Operation
@@ -85,7 +86,9 @@ class Import:
 
     def discard(self, operation_id: str) -> None:
         """Remove its files, where the row could not be written."""
-        checkpoints.remove_files(f"{operation_id}/{self._staged['directory']}")
+        path = f"{operation_id}/{self._staged['directory']}"
+        names = [storage.location(path, each) for each in artifacts(self._staged["artifacts"])]
+        checkpoints.remove_files([path], names)
 
 
 def export(checkpoint: Checkpoint, target: Path) -> None:

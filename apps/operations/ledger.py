@@ -127,6 +127,7 @@ class Ledger:
 
         Raises:
             Fenced: the attempt no longer owns the operation; the staged files are nobody's.
+            CheckpointCorrupted: what it refers to in the bucket was deleted meanwhile.
         """
         with transaction.atomic():
             self._write()

@@ -291,10 +291,14 @@ class Supervision:
             except claims.Fenced:
                 self._tell("refused")
                 raise
-            self.staged = None
-            self._tell("committed")
-            if remote.bucket() is not None:
-                copies.forget_some()
+            except CheckpointCorrupted as error:
+                self._not_stored(self.staged, error)
+                self.staged = None
+            else:
+                self.staged = None
+                self._tell("committed")
+                if remote.bucket() is not None:
+                    copies.forget_some()
         elif self.ledger.is_due:
             self.ledger.flush()
 

@@ -315,7 +315,7 @@ def test_the_plain_way_through_django_storages_does_the_same(plain, store, machi
     plain.verify(path, digest)
     artifact = read_manifest(storage.directory(path)).artifacts[1]
     assert httpx.get(plain.link(path, artifact, "name")).content == LARGE
-    plain.remove(path)
+    plain.remove(plain.stored()[0].names)
     assert not store.names()
 
 

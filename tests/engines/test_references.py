@@ -6,42 +6,12 @@ import shutil
 import pytest
 import torch
 
+from tests.engines.incremental import EQUITY, Run, grown
 from trainops.engines import archives
-from trainops.engines.checkpoint import Candidate, CheckpointStore, CheckpointType, verify
+from trainops.engines.checkpoint import Candidate, verify
 from trainops.engines.errors import CheckpointCorrupted
 from trainops.engines.manifest import read_manifest
-from trainops.engines.snapshot import SafePoint
 from trainops.engines.stream import Stream
-
-PERIODIC = CheckpointType.PERIODIC
-EQUITY = {"equity": (torch.float64, ())}
-
-
-class Run:
-    """One attempt's safe point and store, as trainops.engines.attempt uses them."""
-
-    def __init__(self, root, attempt=1):
-        self.safe_point = SafePoint(clock=lambda: 0.0, share=0.005)
-        self.store = CheckpointStore(root, identity={"attempt": attempt})
-        self.step = 0
-
-    def freeze(self, state):
-        self.safe_point.take(self.step, lambda: {"state": {"step": self.step}} | state)
-
-    def save(self, state, kind=PERIODIC):
-        self.step += 1
-        self.freeze(state)
-        return self.store.write(
-            kind,
-            step=self.step,
-            state=self.safe_point.state,
-            changed=self.safe_point.changes(),
-        )
-
-    def restore(self, checkpoint):
-        _, state = self.store.restore(Candidate(checkpoint.path, checkpoint.digest))
-        self.safe_point.restored(state)
-        return state
 
 
 @pytest.fixture
@@ -51,13 +21,7 @@ def run(tmp_path):
 
 @pytest.fixture
 def state():
-    equity = Stream(EQUITY, segment_bytes=8 * 64)
-    equity.append({"equity": torch.arange(200.0, dtype=torch.float64)})
-    return {
-        "model": {"weight": torch.zeros(300, 300)},
-        "best_model": {"weight": torch.ones(300, 300)},
-        "equity": equity,
-    }
+    return grown()
 
 
 def homes(checkpoint):

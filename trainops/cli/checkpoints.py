@@ -87,7 +87,7 @@ def ls(
         session.out.note("No checkpoints.")
         return
     session.out.table(
-        ["CHECKPOINT", "TYPE", "STEP", "METRIC", "SIZE", "HEALTH", "KEPT", "CREATED"],
+        ["CHECKPOINT", "TYPE", "STEP", "METRIC", "SIZE", "NEW", "HEALTH", "KEPT", "CREATED"],
         ([looks.cell(row["checkpoint_id"]), *_cells(row)] for row in page.rows),
         narrow=["CHECKPOINT", "STEP", "HEALTH"],
     )
@@ -104,6 +104,7 @@ def _cells(row: dict[str, Any]) -> list[Any]:
         looks.cell(row["step"]),
         looks.cell(None if row["metric"] is None else looks.number(row["metric"])),
         looks.cell(looks.size(row["artifacts_size_bytes"])),
+        looks.cell(looks.size(row["counted_size_bytes"])),
         looks.state(row["health"]),
         looks.cell(", ".join(kept)),
         looks.cell(looks.ago(row["created_at"])),

@@ -39,7 +39,7 @@ def differences(one: Path, other: Path) -> list[Difference]:
 
 def _leaves_of(path: Path) -> dict[str, Any]:
     if own.is_own(path):
-        return dict(leaves(own.load_parts(path)))
+        return dict(leaves(own.in_columns(own.load_parts(path))))
     with opened(path) as content:
         return dict(leaves(load(content, outline_in(content))))
 

@@ -19,6 +19,7 @@ from trainops.engines.manifest import (
     verify,
     with_state,
 )
+from trainops.engines.stream import Stream
 from trainops.formats.errors import DamagedFile, InvalidFields
 from trainops.formats.fields import Fields
 from trainops.formats.finite import leaves, not_finite
@@ -79,7 +80,7 @@ class OwnReading:
     def check_numbers(self) -> str:
         if wrong := not_finite({n: part for n, part in self.state.items() if n != "state"}):
             raise InvalidFields(wrong)
-        return "no NaN and no infinity in any tensor"
+        return "no NaN and no infinity in any tensor outside of streams"
 
     def check_agreement(self) -> str:
         wrong = _training_disagreements(self.checkpoint, self.state) if self.is_training else {}
@@ -95,6 +96,20 @@ def load_parts(path: Path) -> StateDict:
         parts = store.load(Candidate(path, read_manifest(path).digest))
         deque(leaves(parts), maxlen=0)  # whoever walks through them must get to their end
         return parts
+
+
+def in_columns(parts: StateDict) -> StateDict:
+    """Return the parts with each stream as its columns, by name."""
+    return {
+        name: _columns(part) if isinstance(part, Stream) else part for name, part in parts.items()
+    }
+
+
+def _columns(stream: Stream) -> dict[str, Any]:
+    return {
+        "first_row": stream.first_row,
+        **{name: stream.column(name) for name in stream.columns},
+    }
 
 
 def outlines(path: Path) -> Iterator[tuple[str, Any]]:

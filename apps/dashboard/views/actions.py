@@ -8,6 +8,7 @@ from django.shortcuts import render
 from django.views.decorators.http import require_POST
 
 from apps.checkpoints import services as checkpoints
+from apps.checkpoints import sharing
 from apps.checkpoints.models import Checkpoint
 from apps.dashboard import confirmation
 from apps.dashboard.answers import refuse, say
@@ -101,6 +102,7 @@ def confirm_checkpoint(request: HttpRequest, checkpoint_id: str) -> HttpResponse
     context = {
         "checkpoint": found,
         "position": services.position(found, found.operation),
+        "freed_bytes": sharing.freed_bytes(Checkpoint.objects.filter(pk=checkpoint_id)),
         "is_last": [other.pk for other in others] == [found.pk],
         "next": request.GET.get("next") or found.operation.get_absolute_url(),
     }

@@ -75,7 +75,7 @@ def checkpoints(request: HttpRequest) -> HttpResponse:
         "page": page,
         "mine": mine,
         "colours": parts.CHECKPOINT_COLOURS,
-        "total_bytes": Checkpoint.objects.aggregate(total=Sum("artifacts_size_bytes"))["total"],
+        "total_bytes": Checkpoint.objects.aggregate(total=Sum("counted_size_bytes"))["total"],
         "max_age_days": settings.THRESHOLDS.checkpoint_max_age_days,
     }
     return render(request, "dashboard/checkpoints/list.html", context)
