@@ -14,6 +14,7 @@ NAMES = {
     "drain": "1,000 waiting operations and two workers",
     "recovery": "from SIGKILL of a worker to computing again, part by part",
     "checkpoint": "what a checkpoint costs the loop, against others",
+    "incremental": "what a checkpoint writes after 10, 100 and 1,000 times the history",
 }
 RESULTS = Path(__file__).parent / "results"
 

@@ -169,6 +169,27 @@ def test_a_save_that_fails_beside_the_loop_is_reported_and_tried_again_when_next
     assert saved(supervisor) == [("periodic", 4), ("final", 6)]
 
 
+def test_after_a_commit_that_failed_the_next_one_is_whole(store):
+    """What a bucket did not take must not be referred to; what it took may be."""
+
+    class Refusing(Gatekeeper):
+        def checkpointed(self, checkpoint):
+            super().checkpointed(checkpoint)
+            if checkpoint.step == 4:
+                raise SaveFailed(4, "the bucket is full")
+
+    supervisor = Refusing(store=store)
+    supervisor.is_patient = True
+    store.gate.set()
+    start(store, supervisor, lambda: CountingJob(total_steps=8))
+    homes = {
+        each.step: {file.home for file in each.artifacts if file.name == "random.pt"}
+        for each in supervisor.checkpoints
+    }
+    first, third = (supervisor.checkpoints[number].path.name for number in (0, 2))
+    assert homes == {2: {""}, 4: {first}, 6: {""}, 8: {third}}
+
+
 def test_a_lost_lease_beside_the_loop_ends_the_run_before_the_next_step(store):
     class Superseded(Gatekeeper):
         def checkpointed(self, checkpoint):

@@ -9,6 +9,8 @@ REGISTRY = "tests/workers/test_registry.py"
 REPORTS = "tests/workers/test_reports.py"
 REMOTE = "tests/checkpoints/test_remote.py"
 REMOTE_RUNS = "tests/checkpoints/test_remote_runs.py"
+SHARING = "tests/checkpoints/test_sharing.py"
+REFERENCES = "tests/engines/test_references.py"
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,5 +335,62 @@ PROTECTIONS = [
         "        except OSError as error:\n            self.verdict =",
         "        except ArithmeticError as error:\n            self.verdict =",
         f"{REMOTE_RUNS}::test_a_bucket_that_does_not_answer_corrupts_nothing",
+    ),
+    Protection(
+        "what changed at any safe point since the last checkpoint is written",
+        "trainops/engines/snapshot.py",
+        "self._changed |= changed",
+        "self._changed = changed",
+        f"{REFERENCES}::test_what_changed_at_a_safe_point_between_is_not_forgotten",
+    ),
+    Protection(
+        "what changed before a save that failed is written with the next",
+        "trainops/engines/checkpoint.py",
+        "self._changed.update(state if changed is None else changed)",
+        "self._changed = set(state if changed is None else changed)",
+        f"{REFERENCES}::test_what_changed_before_a_save_that_failed_is_not_forgotten",
+    ),
+    Protection(
+        "states are compared bit for bit",
+        "trainops/engines/snapshot.py",
+        "return torch.equal(one.view(-1).view(torch.int64), other.view(-1).view(torch.int64))",
+        "return torch.equal(one, other)",
+        f"{REFERENCES}::test_one_bit_that_differs_is_a_change",
+    ),
+    Protection(
+        "a stream that began anew is not taken for a continuation",
+        "trainops/engines/stream.py",
+        "return all(map(_is, self.sealed, earlier.sealed[skipped:]))",
+        "return True",
+        f"{REFERENCES}::test_a_stream_that_begins_anew_is_written_whole",
+    ),
+    Protection(
+        "after a checkpoint that was not stored the next refers to nothing",
+        "trainops/engines/attempt.py",
+        "            self.store.refer_to_none()\n",
+        "            pass\n",
+        "tests/engines/test_attempt.py::test_after_a_commit_that_failed_the_next_one_is_whole",
+    ),
+    Protection(
+        "objects that another checkpoint has outlive the one that is deleted",
+        "apps/checkpoints/sharing.py",
+        "for name, size in files(checkpoints).items() if name not in kept}",
+        "for name, size in files(checkpoints).items()}",
+        f"{SHARING}::TestInABucket::"
+        "test_another_machine_gets_it_whole_although_its_first_owner_was_deleted",
+    ),
+    Protection(
+        "the sweep spares objects that a checkpoint has",
+        "apps/checkpoints/services.py",
+        "bucket.stored(besides=unowned.shared())",
+        "bucket.stored()",
+        f"{SHARING}::TestInABucket::test_the_sweep_spares_what_others_have_and_takes_the_rest",
+    ),
+    Protection(
+        "nothing is committed that refers to what was deleted meanwhile",
+        "apps/checkpoints/sharing.py",
+        "    if gone:\n",
+        "    if False:\n",
+        f"{SHARING}::TestInABucket::test_a_delete_between_upload_and_commit_refuses_the_commit",
     ),
 ]

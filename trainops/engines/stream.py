@@ -15,7 +15,7 @@ Columns: TypeAlias = Mapping[str, tuple[torch.dtype, tuple[int, ...]]]  # type, 
 Segment: TypeAlias = dict[str, Tensor]
 
 SEGMENT_BYTES = 2**18
-GROUP = 16  # so many segments, or groups of them, make a file: few files, and each written once
+GROUP = 16  # so many full segments share a file: fewer files, and each is written once more
 
 
 class Stream:
@@ -109,8 +109,8 @@ class Stream:
     def archives(self, part: str) -> Iterator[tuple[str, Any]]:
         """Yield what the part of this name is written as: file names and what each one holds.
 
-        Full segments go into files by 16, 256, 4096 …, so that there are few files, and each row
-        is written a number of times that grows with the logarithm of the length only.
+        Once 16 segments are full, they move into one file, so each row is written twice, apart
+        from the time that it was in the open segment.
         """
         for first, count in grouped(self.first_segment, self.end_segment):
             start = first - self.first_segment
@@ -188,13 +188,10 @@ def tail_name(part: str) -> str:
 def grouped(first: int, end: int) -> Iterator[tuple[int, int]]:
     """Yield (first, count) of the files that segments from `first` to before `end` lie in.
 
-    Each time the largest group that begins here: as long as both ends only grow, a group that is
-    whole stays the same file.
+    As long as both ends only grow, a group that is whole stays the same file.
     """
     while first < end:
-        count = 1
-        while first % (count * GROUP) == 0 and first + count * GROUP <= end:
-            count *= GROUP
+        count = GROUP if first % GROUP == 0 and first + GROUP <= end else 1
         yield first, count
         first += count
 
