@@ -61,6 +61,9 @@ class Thresholds(BaseSettings):
     checkpoint_reserve_bytes: NonNegativeInt = Field(
         1024**3, description="Periodic checkpoints leave so much disk free, and room for one."
     )
+    checkpoint_quota_bytes: NonNegativeInt = Field(
+        0, description="Above it for one owner's checkpoints, periodic saving pauses; 0: no limit."
+    )
     cleanup_interval_hours: PositiveFloat = Field(
         24, description="How often old checkpoints and unowned files are removed."
     )

@@ -88,6 +88,13 @@ def _elect_best(operation_id: str) -> None:
 
 def retain(operation_id: str, *, keep_last: int, keep_best: int, better: str) -> Freed:
     """Delete what the operation's policy lets go: never the newest, the best or a pinned one."""
+    return delete(expired(operation_id, keep_last=keep_last, keep_best=keep_best, better=better))
+
+
+def expired(
+    operation_id: str, *, keep_last: int, keep_best: int, better: str
+) -> QuerySet[Checkpoint]:
+    """Return what the operation's policy lets go."""
     healthy = Checkpoint.objects.filter(operation_id=operation_id).healthy()
     # A failure checkpoint never displaces the last good one, so it does not use up a place.
     newest = healthy.exclude(type=Checkpoint.Type.FAILURE).newest_first()[:keep_last]
@@ -96,9 +103,7 @@ def retain(operation_id: str, *, keep_last: int, keep_best: int, better: str) ->
     kept = {*newest.values_list("pk", flat=True), *best.values_list("pk", flat=True)}
     newest_failure = healthy.filter(type=Checkpoint.Type.FAILURE).newest_first()[:1]
     kept |= set(newest_failure.values_list("pk", flat=True))
-    return delete(
-        Checkpoint.objects.filter(operation_id=operation_id, pinned=False).exclude(pk__in=kept)
-    )
+    return Checkpoint.objects.filter(operation_id=operation_id, pinned=False).exclude(pk__in=kept)
 
 
 def keep_only_the_result(operation_id: str) -> Freed:

@@ -149,14 +149,8 @@ class Ledger:
 
     def _let_go(self) -> None:
         """Delete what the policy no longer keeps; what fails here, the next commit mends."""
-        keep = self.operation.config["checkpoint"]
         try:
-            checkpoints.retain(
-                self.operation.pk,
-                keep_last=keep["keep_last"],
-                keep_best=keep["keep_best"],
-                better=self.operation.config.get("mode", "min"),
-            )
+            checkpoints.retain(self.operation.pk, **self.operation.retention)
         except DatabaseError as error:
             logger.warning("%s: retention is put off: %s", self.operation.pk, error)
 

@@ -248,6 +248,16 @@ class Operation(models.Model):
         )
 
     @property
+    def retention(self) -> dict[str, Any]:
+        """What apps.checkpoints.services.retain is to keep."""
+        keep = self.config["checkpoint"]
+        return {
+            "keep_last": keep["keep_last"],
+            "keep_best": keep["keep_best"],
+            "better": self.config.get("mode", "min"),
+        }
+
+    @property
     def percent(self) -> float:
         return 100.0 * self.step / self.total_steps if self.total_steps else 0.0
 

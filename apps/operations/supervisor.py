@@ -21,7 +21,7 @@ from django.db import connection
 from apps.checkpoints import copies, remote, storage
 from apps.checkpoints.models import Checkpoint
 from apps.datasets import services as datasets
-from apps.operations import adoption, claims, ending
+from apps.operations import adoption, claims, ending, quota
 from apps.operations.children import Child
 from apps.operations.conclusion import AWAY, cleaned, conclude
 from apps.operations.ending import Cancelled, Ending, Interrupted, Superseded
@@ -247,7 +247,7 @@ class Supervision:
             case "restored":
                 self._restored(message)
             case "staged":
-                self._staged(message["checkpoint"])
+                self._heard_of(message["checkpoint"])
             case "ended":
                 self.ended = message
             case "corrupted":
@@ -255,6 +255,15 @@ class Supervision:
                 say_corrupted(self.operation, path, message["error"])
             case "save_failed":
                 self._record("SAVE_FAILED", message["error"])
+
+    def _heard_of(self, checkpoint: Message) -> None:
+        """No other waits for its answer, where it is a periodic one."""
+        try:
+            quota.require(self.operation, checkpoint)
+        except (quota.QuotaExceeded, CheckpointCorrupted) as error:
+            self._not_stored(checkpoint, error)
+        else:
+            self._staged(checkpoint)
 
     def _staged(self, checkpoint: Message) -> None:
         """What is on the disk is stored, but where a bucket is the storage."""

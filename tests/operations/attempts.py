@@ -17,9 +17,9 @@ PARAMETERS = {"at", "step_seconds", "build_seconds", "validation_seconds", "trac
 def submit(what="nothing", *, epochs=2, **given):
     """Submit a scripted operation: `submit("hang", at=3)`; other names are the config's."""
     parameters = {name: given.pop(name) for name in PARAMETERS & set(given)}
-    parameters["what"] = what
+    parameters["what"], owner = what, given.pop("owner", None)
     config = {"recipe": "scripted", "parameters": parameters, "epochs": epochs, "batch_size": 16}
-    return services.submit(kind="training", config=config | given, owner=None)
+    return services.submit(kind="training", config=config | given, owner=owner)
 
 
 def run(house, operation):

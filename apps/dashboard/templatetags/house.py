@@ -8,6 +8,7 @@ from django.core.cache import cache
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
+from apps.operations import quota
 from apps.operations.models import Operation
 from apps.workers.models import Worker
 
@@ -21,7 +22,7 @@ def house_counts() -> dict[str, Any]:
     """Return how many operations are active and workers alive, a few seconds old at most.
 
     `short_disks` are the hosts whose disk is so full that periodic saving pauses there, with the
-    bytes that are free.
+    bytes that are free; `over_quota` are the owners whose quota is used up, with what theirs take.
     """
     return cast(dict[str, Any], cache.get_or_set(COUNTS_KEY, _count, COUNTS_SECONDS))
 
@@ -37,7 +38,13 @@ def _count() -> dict[str, Any]:
         if each["storage_free_bytes"] is not None and each["storage_free_bytes"] < reserve
     }
     active = Operation.objects.active().count()
-    return {"active": active, "workers": len(alive), "short_disks": sorted(short.items())}
+    return {
+        "active": active,
+        "workers": len(alive),
+        "short_disks": sorted(short.items()),
+        "over_quota": quota.owners_above(),
+        "quota": settings.THRESHOLDS.checkpoint_quota_bytes,
+    }
 
 
 @register.simple_tag(takes_context=True)
