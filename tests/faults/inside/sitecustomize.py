@@ -29,7 +29,7 @@ POINTS = {  # module: {attribute: (point before, point after)}
     "apps.checkpoints.services": {
         "commit": ("", "commit-row-before-commit"),
         "retain": ("retention-before", "retention-after"),
-        "_remove_all": ("retention-before-files", ""),
+        "remove_files": ("retention-before-files", ""),
     },
 }
 NAMES = sorted(
