@@ -11,4 +11,5 @@ atexit.register(shutil.rmtree, DATA_DIR, ignore_errors=True)
 os.environ["TRAINOPS_DATA_DIR"] = DATA_DIR
 for name in ("TRAINOPS_BROKER_URL", "TRAINOPS_CHECKPOINT_STORAGE", "TRAINOPS_SECRET_KEY"):
     os.environ.pop(name, None)
-os.environ["TRAINOPS_RECIPES"] = "tests.recipes.scripted:RECIPE,tests.engines.toy:RECIPE"
+RECIPES = ("tests.recipes.scripted", "tests.engines.toy", "tests.backtest.busy")
+os.environ["TRAINOPS_RECIPES"] = ",".join(f"{module}:RECIPE" for module in RECIPES)

@@ -7,8 +7,9 @@ from tests.api.answers import data, error
 
 
 def test_kinds_and_recipes_come_with_their_schemas(viewer):
-    (training,) = data(viewer.get("kinds"))
+    training, backtest = data(viewer.get("kinds"))
     assert (training["kind"], training["unit"]) == ("training", "step")
+    assert (backtest["kind"], backtest["unit"]) == ("backtest", "bar")
     assert "epochs" in training["json_schema"]["properties"]
     recipes = {recipe["name"]: recipe for recipe in data(viewer.get("recipes", kind="training"))}
     assert {"digits", "tabular"} <= recipes.keys()
@@ -18,7 +19,10 @@ def test_kinds_and_recipes_come_with_their_schemas(viewer):
 
 def test_an_unknown_kind_names_those_there_are(viewer):
     problem = error(viewer.get("recipes", kind="cooking"), 400, "VALIDATION_ERROR")
-    assert problem["details"]["fields"]["kind"] == "'cooking' is not a kind; allowed: training"
+    assert (
+        problem["details"]["fields"]["kind"]
+        == "'cooking' is not a kind; allowed: training, backtest"
+    )
 
 
 def test_an_example_can_be_submitted_as_it_stands(operator):

@@ -262,6 +262,27 @@ def small_table() -> pa.Table:
     )
 
 
+def price_table() -> pa.Table:
+    """Return 30 hourly bars that rise and fall within reach of each other's orders."""
+    steps = [3, -2, -4, 5, 1, -3, -1, 4, -5, 2]
+    closes = [100.0]
+    for i in range(29):
+        closes.append(closes[-1] + steps[i * 7 % 10] * (1 + i % 3) / 3)
+    opens = [closes[max(i - 1, 0)] + (i % 5 - 2) / 4 for i in range(30)]
+    return pa.table(
+        {
+            "time": pa.array([i * 3_600_000_000 for i in range(30)], pa.timestamp("us")),
+            "open": opens,
+            "high": [max(pair) + 1.5 for pair in zip(opens, closes, strict=True)],
+            "low": [min(pair) - 1.5 for pair in zip(opens, closes, strict=True)],
+            "close": closes,
+        }
+    )
+
+
+BARS = {"dataset": DATASET, "chunk_bars": 1}
+COSTLY = {"commission": {"relative": 0.001, "fixed": 0.5, "minimum": 1.0}, "spread": 0.001,
+          "slippage": 0.0005}  # fmt: skip
 TOY = {"recipe": "toy", "batch_size": 8, "epochs": 3, "log_every_steps": 5}
 CASES = [
     Case(  # 38 examples, 5 batches and 3 steps in an epoch
@@ -318,5 +339,44 @@ CASES = [
          "hidden_sizes": []}, "batch_size": 8, "epochs": 3},
         stops=(1, 6),
         table=small_table,
+    ),
+    Case(
+        "backtest",
+        "vector-bracket",
+        {**BARS, **COSTLY, "recipe": "sma_crossover", "margin": 0.5, "parameters":
+         {"fast": 1, "slow": 2, "stop_loss": 0.04, "take_profit": 0.03}},
+        stops=(0, 1, 4, 9, 17, 29),
+        table=price_table,
+    ),
+    Case(
+        "backtest",
+        "vector-same-close",
+        {**BARS, "recipe": "rsi_reversion", "fill": "same_close", "parameters":
+         {"period": 3, "entry": "limit"}, "sizing": {"whole_units": False, "amount": 0.5}},
+        stops=(1, 7, 20),
+        table=price_table,
+    ),
+    Case(
+        "backtest",
+        "event-everything",
+        {**BARS, **COSTLY, "recipe": "busy", "cash": 700.0},
+        stops=(0, 1, 5, 10, 16, 23, 29),
+        table=price_table,
+    ),
+    Case(
+        "backtest",
+        "event-same-close",
+        {**BARS, "recipe": "donchian_breakout", "execution": "event", "fill": "same_close",
+         "parameters": {"period": 3, "exit_period": 2, "entry": "stop", "stop_loss": 0.02}},
+        stops=(1, 8, 21),
+        table=price_table,
+    ),
+    Case(
+        "backtest",
+        "event-indicators",
+        {**BARS, "recipe": "macd", "execution": "event",
+         "parameters": {"fast": 2, "slow": 4, "signal": 2}},
+        stops=(1, 9, 22),
+        table=price_table,
     ),
 ]  # fmt: skip

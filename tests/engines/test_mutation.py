@@ -17,6 +17,10 @@ CONSTANT = {
     "state.recipe": "set by the config",
     "constants*": "measured on the same rows; that they are used is tested in test_training",
     "state.epochs_without_improvement": "in cases where every epoch was the best",
+    "state.peak_equity": "in cases that only ever lost",
+    "broker.account.*": "in cases without commission, refused orders or liquidations",
+    "strategy": "in vector cases, which remember nothing",
+    "strategy.moods.calm": "never changed, to see that this is no harm",
     "random*": "streams that the case does not draw from",
 }
 RECOMPUTED = {
@@ -33,6 +37,12 @@ STOPS = {
     "digits": (2, 3),
     "tabular-regression": (3, 4),
     "tabular-classification": (3, 8),
+    # Bars at which orders wait, trades are open, and trades have been closed.
+    "vector-bracket": (9, 10),
+    "vector-same-close": (12, 20),
+    "event-everything": (11, 14, 22),
+    "event-same-close": (8, 12, 21),
+    "event-indicators": (8, 9, 22),
 }
 
 

@@ -20,6 +20,13 @@ from trainops.engines.errors import RecipeError
 BUILT_IN = (
     "trainops.engines.training.recipes.digits:RECIPE",
     "trainops.engines.training.recipes.tabular:RECIPE",
+    "trainops.engines.backtest.recipes.buy_and_hold:RECIPE",
+    "trainops.engines.backtest.recipes.sma_crossover:RECIPE",
+    "trainops.engines.backtest.recipes.ema_crossover:RECIPE",
+    "trainops.engines.backtest.recipes.rsi_reversion:RECIPE",
+    "trainops.engines.backtest.recipes.bollinger:RECIPE",
+    "trainops.engines.backtest.recipes.donchian_breakout:RECIPE",
+    "trainops.engines.backtest.recipes.macd:RECIPE",
 )
 
 

@@ -65,4 +65,11 @@ ENGINES = {
         config="trainops.engines.training.config:TrainingConfig",
         job="trainops.engines.training.job:TrainingJob",
     ),
+    "backtest": Engine(
+        label="Backtest",
+        description="A strategy trades over a price series, one bar after the other",
+        unit="bar",
+        config="trainops.engines.backtest.config:BacktestConfig",
+        job="trainops.engines.backtest.job:BacktestJob",
+    ),
 }

@@ -1,0 +1,92 @@
+"""The report's figures, on outcomes small enough to reckon by hand."""
+
+import json
+import math
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from tests.backtest.market import bars_of, run, walk
+from trainops.engines.backtest.core.book import CLOSED
+from trainops.engines.backtest.report import drawdown, geometric_mean, trading
+
+DAY = 86_400_000_000
+
+
+def daily(table):
+    times = pa.array([i * DAY for i in range(len(table))], pa.timestamp("us"))
+    return table.set_column(0, "time", times)
+
+
+@pytest.mark.parametrize("num_bars", [1, 2, 3, 300])
+def test_a_report_is_json_whatever_happened(num_bars, tmp_path):
+    result = run(walk(num_bars), tmp_path, recipe="sma_crossover").result()
+    json.dumps(result, allow_nan=False)
+    assert result["bars"] == num_bars
+    assert len(result["curve"]) == min(num_bars, 500)
+
+
+def test_what_was_lost_entirely_is_still_json(tmp_path):
+    crash = bars_of((100, 101, 99, 100), (100, 101, 99, 100), (20, 21, 19, 20), (20, 21, 19, 20))
+    result = run(crash, tmp_path, recipe="buy_and_hold", margin=0.25).result()
+    json.dumps(result, allow_nan=False)
+    assert result["liquidations"] == 1 and result["final_equity"] < 0
+
+
+def test_a_drawdown_lasts_until_the_peak_is_reached_again():
+    times = np.arange(7) * DAY
+    assert drawdown(times, np.array([1, 2, 1.5, 1, 1.9, 2, 3.0])) == (0.5, 4.0)
+    assert drawdown(times, np.array([1, 2, 3, 4, 5, 6, 7.0])) == (0.0, 0.0)
+    assert drawdown(times, np.array([4, 3, 2, 3, 3, 3, 3.0])) == (0.5, 6.0)  # never again
+
+
+def test_trades_are_counted_won_and_lost():
+    trades = np.zeros(4, CLOSED)
+    trades["profit"], trades["units"], trades["entry_price"] = (
+        [30, -10, 10, -10],
+        [1, -1, 1, 2],
+        100,
+    )
+    trades["reason"] = [0, 1, 2, 1]
+    found = trading(trades)
+    assert found["trades"] == 4 and found["win_rate"] == 0.5
+    assert found["profit_factor"] == 2.0 and found["expectancy"] == 5.0
+    assert found["trades_by_reason"] == {
+        "order": 1, "stop_loss": 2, "take_profit": 1, "liquidation": 0, "end": 0,
+    }  # fmt: skip
+    assert found["best_trade"] == 0.3 and found["worst_trade"] == -0.1
+    assert found["sqn"] == pytest.approx(2 * 5 / np.std([30, -10, 10, -10], ddof=1))
+
+
+def test_no_trades_have_no_averages():
+    found = trading(np.zeros(0, CLOSED))
+    assert found["trades"] == 0 and found["win_rate"] is None and found["profit_factor"] is None
+
+
+def test_a_mean_return_compounds_to_the_same():
+    assert geometric_mean(np.array([0.1, 0.2])) == pytest.approx(math.sqrt(1.1 * 1.2) - 1)
+    assert geometric_mean(np.array([0.5, -1.0])) == 0.0
+    assert geometric_mean(np.array([])) == 0.0
+
+
+def test_years_and_months_multiply_to_the_whole_return(tmp_path):
+    result = run(daily(walk(900)), tmp_path, recipe="ema_crossover").result()
+    for periods in (result["years"], result["months"]):
+        whole = np.prod([1 + each["return"] for each in periods]) - 1
+        assert whole == pytest.approx(result["return"], rel=1e-9)
+    assert [each["period"] for each in result["years"]] == ["1970", "1971", "1972"]
+    assert result["months"][1]["period"] == "1970-02"
+
+
+@pytest.mark.parametrize(
+    ("finish", "price", "trades"), [("close", 104, 1), ("open", 102, 1), ("hold", 104, 0)]
+)
+def test_what_is_open_at_the_end_is_closed_as_the_config_says(finish, price, trades, tmp_path):
+    table = bars_of((100, 101, 99, 100), (100, 101, 99, 100), (102, 105, 101, 104))
+    job = run(table, tmp_path, recipe="buy_and_hold", finish=finish, cash=1000.0)
+    result = job.result()
+    assert result["final_equity"] == 1000 + 10 * (price - 100)
+    assert result["trades"] == trades
+    assert result["exposure"] == pytest.approx(2 / 3)
+    assert job.result() == result, "a report leaves the books as they are"

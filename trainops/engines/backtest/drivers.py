@@ -1,0 +1,94 @@
+"""How a strategy meets its broker: a plan made beforehand, or a question at every bar."""
+
+import time
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from trainops.engines.backtest.broker import Broker
+from trainops.engines.backtest.desk import Desk
+from trainops.engines.backtest.prices import Prices
+from trainops.engines.backtest.remembered import remember, remembered
+from trainops.engines.backtest.strategy import EventStrategy, Signals
+from trainops.engines.errors import IncompatibleState
+
+PATIENCE_SECONDS = 0.2  # after which a slow strategy comes up for air
+LOOK_EVERY = 16  # bars between two looks at the clock
+
+
+class Driver(Protocol):
+    """Takes a broker over bars as a strategy wishes."""
+
+    def go(self, broker: Broker, end: int) -> None:
+        """Go on to before bar `end`, or less far where that takes long."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what the strategy remembers."""
+
+    def load_state_dict(self, saved: Any) -> None:
+        """Take over what was remembered, or raise IncompatibleState."""
+
+
+class VectorDriver:
+    """Executes signals that were computed once over the whole series."""
+
+    def __init__(self, compute: Callable[[Prices], Signals], prices: Prices) -> None:
+        signals = compute(prices)
+        if signals.target.shape[:1] != (len(prices),):
+            raise ValueError(f"{len(signals.target)} signals for {len(prices)} bars")
+        self.plan = signals.to_plan()
+
+    def go(self, broker: Broker, end: int) -> None:
+        broker.begin_chunk(end)
+        broker.go_to(end, self.plan)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {}
+
+    def load_state_dict(self, saved: Any) -> None:
+        if saved != {}:
+            raise IncompatibleState("a vector strategy remembers nothing")
+
+
+class EventDriver:
+    """Asks a strategy at every bar."""
+
+    def __init__(
+        self,
+        make_strategy: Callable[[], EventStrategy],
+        *,
+        is_same_close: bool,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._make_strategy = make_strategy
+        self.strategy = make_strategy()
+        self._is_same_close = is_same_close
+        self._clock = clock
+        remembered(self.strategy)  # what cannot be saved is refused now, not at a checkpoint
+
+    def go(self, broker: Broker, end: int) -> None:
+        first = broker.next_bar
+        broker.begin_chunk(end)
+        bars, desk = broker.prices.bars, Desk(broker)
+        columns = [prices[first:end, desk.symbol].tolist() for prices in bars]
+        on_bar, deadline = self.strategy.on_bar, self._clock() + PATIENCE_SECONDS
+        for bar, (desk.open, desk.high, desk.low, desk.close) in enumerate(
+            zip(*columns, strict=True), start=first
+        ):
+            desk.bar = bar
+            on_bar(desk)
+            if desk.has_ordered:
+                desk.has_ordered = False
+                if self._is_same_close:
+                    broker.fill_at_close(bar)
+            if not bar % LOOK_EVERY and self._clock() > deadline:
+                broker.end_early(bar + 1)
+                break
+        broker.go_to(broker.chunk_end)
+
+    def state_dict(self) -> dict[str, Any]:
+        return remembered(self.strategy)
+
+    def load_state_dict(self, saved: Any) -> None:
+        strategy = self._make_strategy()
+        remember(strategy, saved)
+        self.strategy = strategy

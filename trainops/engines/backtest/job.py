@@ -1,0 +1,133 @@
+"""A backtest: one step is one bar."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+from trainops.engines.backtest.broker import Broker
+from trainops.engines.backtest.config import BacktestConfig
+from trainops.engines.backtest.drivers import Driver, EventDriver, VectorDriver
+from trainops.engines.backtest.outcome import outcome_of
+from trainops.engines.backtest.prices import Prices, read_prices
+from trainops.engines.backtest.report import report_of
+from trainops.engines.backtest.resampling import resample
+from trainops.engines.backtest.strategy import BuildContext, Strategy
+from trainops.engines.backtest.streams import are_trades, is_equity
+from trainops.engines.backtest.summary import Standing, require_summary, standing_of, summary_of
+from trainops.engines.backtest.times import iso
+from trainops.engines.errors import ConfigError, IncompatibleState, InputError
+from trainops.engines.job import Metrics, StateDict
+
+PARTS = {"state", "broker", "strategy", "equity", "trades"}
+POINTS = 200  # of the curve, where the config does not say
+MAX_CHUNK = 10_000
+
+
+class BacktestJob:
+    """A strategy that meets one bar after the other.
+
+    Safe points lie between bars: the bar's orders are filled, its equity is written down, and the
+    strategy has given its orders for the next. What is open after the last bar stays open in the
+    state, so that a backtest can go on over newer bars; only the report closes it.
+    """
+
+    unit: ClassVar[str] = "bar"
+
+    def __init__(self, config: BacktestConfig, inputs: Mapping[str, Path]) -> None:
+        self.config = config
+        self.prices = load_prices(config, inputs)
+        self.chunk_bars = config.chunk_bars or min(MAX_CHUNK, -(-len(self.prices) // POINTS))
+        recipe = config.find_recipe()
+        strategy = recipe.builder()(
+            recipe.parse_parameters(config.parameters), BuildContext(config.seed, inputs)
+        )
+        self.driver = choose_driver(strategy, config, self.prices)
+        self.broker = Broker(config, self.prices)
+        self.standing = Standing(config.cash, config.cash)
+
+    @property
+    def step(self) -> int:
+        return self.broker.next_bar
+
+    @property
+    def total_steps(self) -> int:
+        return len(self.prices)
+
+    @property
+    def place(self) -> str:
+        if not self.step:
+            return "before the first bar"
+        return iso(int(self.prices.times[self.step - 1]))[:10]
+
+    @property
+    def checkpoint_steps(self) -> int:
+        return self.config.checkpoint.every_bars
+
+    def advance(self) -> Metrics:
+        chunk = self.chunk_bars
+        end = min((self.step // chunk + 1) * chunk, self.total_steps)
+        self.driver.go(self.broker, end)
+        self.standing = self.standing.after(self.broker.end_chunk())
+        is_point = self.step % chunk == 0 or self.step == self.total_steps
+        return self.standing.metrics() if is_point else {}
+
+    def state_dict(self) -> StateDict:
+        return {
+            "state": summary_of(self.broker, self.standing, self.config.monitor),
+            "broker": self.broker.state_dict(),
+            "strategy": self.driver.state_dict(),
+            "equity": self.broker.equity,
+            "trades": self.broker.trades,
+        }
+
+    def load_state_dict(self, state: StateDict) -> None:
+        if state.keys() != PARTS:
+            raise IncompatibleState(f"the state has {sorted(state)}; it needs {sorted(PARTS)}")
+        if not (is_equity(state["equity"]) and are_trades(state["trades"])):
+            raise IncompatibleState("equity and trades are not the streams of a backtest")
+        bar = len(state["equity"])
+        if bar > self.total_steps:
+            raise IncompatibleState(f"the state is at bar {bar}, there are {self.total_steps}")
+        broker = self.broker.thawed(state["broker"], state["equity"], state["trades"], bar)
+        standing = standing_of(state["equity"], self.config.cash)
+        require_summary(state["state"], summary_of(broker, standing, self.config.monitor))
+        self.driver.load_state_dict(state["strategy"])  # changes nothing unless it fits
+        self.broker, self.standing = broker, standing
+
+    def result(self) -> Mapping[str, Any]:
+        outcome = outcome_of(self.broker, self.config, self.step)
+        return {
+            "recipe": self.config.recipe,
+            "execution": "vector" if isinstance(self.driver, VectorDriver) else "event",
+            "bars": self.step,
+            "refused_orders": int(self.broker.account["refused"]),
+            "liquidations": int(self.broker.account["liquidations"]),
+            **report_of(self.prices, outcome, self.config.cash),
+        }
+
+
+def load_prices(config: BacktestConfig, inputs: Mapping[str, Path]) -> Prices:
+    """Return the series that the config names. Raises InputError."""
+    if config.dataset not in inputs:
+        raise InputError({"dataset": f"there is no dataset {config.dataset}"})
+    prices = read_prices(
+        inputs[config.dataset], config.columns, symbol=config.symbol, timezone=config.timezone
+    )
+    return prices if config.resample is None else resample(prices, config.resample)
+
+
+def choose_driver(strategy: Strategy, config: BacktestConfig, prices: Prices) -> Driver:
+    """Return the form of the strategy that the config asks for. Raises ConfigError."""
+    forms = {"vector": strategy.vector, "event": strategy.event}
+    there_are = [name for name, form in forms.items() if form is not None]
+    wanted = there_are[0] if config.execution == "auto" else config.execution
+    if wanted not in there_are:
+        allowed = ", ".join(["auto", *there_are])
+        raise ConfigError(
+            {"execution": f"got {wanted!r}; {config.recipe} has no such form; allowed: {allowed}"}
+        )
+    if wanted == "vector" and strategy.vector is not None:
+        return VectorDriver(strategy.vector, prices)
+    if strategy.event is None:
+        raise ValueError(f"{config.recipe} has neither form")
+    return EventDriver(strategy.event, is_same_close=config.fill == "same_close")

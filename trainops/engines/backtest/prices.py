@@ -1,0 +1,86 @@
+"""Reading a price series, and finding what is wrong with it before a backtest begins."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from trainops.engines.backtest.columns import PRICES, PriceColumns, find_columns
+from trainops.engines.backtest.core.book import Bars, Floats
+from trainops.engines.backtest.refusals import refuse
+from trainops.engines.backtest.times import Times, to_microseconds
+from trainops.engines.errors import InputError
+
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """A price series that was found to be whole: times in µs since 1970, prices of each symbol."""
+
+    times: Times
+    bars: Bars
+    volume: Floats  # (bars, symbols); empty where the table has none
+    symbols: tuple[str, ...]
+    timezone: str  # in which days begin
+
+    def __len__(self) -> int:
+        return len(self.times)
+
+    def highs(self, symbol: int = 0) -> Floats:
+        return np.ascontiguousarray(self.bars.high[:, symbol])
+
+    def lows(self, symbol: int = 0) -> Floats:
+        return np.ascontiguousarray(self.bars.low[:, symbol])
+
+    def closes(self, symbol: int = 0) -> Floats:
+        return np.ascontiguousarray(self.bars.close[:, symbol])
+
+
+def read_prices(path: Path, named: PriceColumns, *, symbol: str, timezone: str) -> Prices:
+    """Read one symbol's series from a Parquet file.
+
+    Raises InputError, with row numbers: missing columns or values, times that do not rise, mixed
+    time zones, prices that are not above 0, a high below a low.
+    """
+    schema = pq.read_schema(path)
+    found, problems = find_columns({field.name: _kind(field.type) for field in schema}, named)
+    if problems:
+        raise InputError(problems)
+    table = pq.read_table(path, columns=list(found.values()))
+    if not len(table):
+        raise InputError({"dataset": "has no rows"})
+    times = to_microseconds(found["time"], table[found["time"]])
+    refuse(np.diff(times, prepend=times[0] - 1) == 0, f"times repeat ({found['time']})")
+    refuse(np.diff(times, prepend=times[0] - 1) < 0, f"times go back ({found['time']})")
+    columns = {role: _numbers(found[role], table[found[role]]) for role in PRICES}
+    for role in PRICES:
+        refuse(columns[role] <= 0, f"{found[role]} is not above 0")
+    refuse(columns["high"] < columns["low"], f"{found['high']} is below {found['low']}")
+    volume = np.empty((0, 1))
+    if "volume" in found:
+        volume = _column(_numbers(found["volume"], table[found["volume"]], may_be_missing=True))
+    bars = Bars(*(_column(columns[role]) for role in PRICES))
+    return Prices(times, bars, volume, (symbol,), timezone)
+
+
+def _numbers(name: str, column: pa.ChunkedArray, *, may_be_missing: bool = False) -> Floats:
+    values: Floats = column.cast(pa.float64()).to_numpy(zero_copy_only=False)
+    if not may_be_missing:
+        refuse(~np.isfinite(values), f"{name} has no value")
+    return values
+
+
+def _column(values: Floats) -> Floats:
+    return np.ascontiguousarray(values, dtype=np.float64).reshape(-1, 1)
+
+
+def _kind(kind: Any) -> str:
+    if pa.types.is_integer(kind):
+        return "integer"
+    if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+        return "number"
+    if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
+        return "datetime"
+    return "boolean" if pa.types.is_boolean(kind) else "text"

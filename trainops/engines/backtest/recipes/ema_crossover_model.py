@@ -1,0 +1,29 @@
+"""Crossings of two exponential moving averages."""
+
+from functools import partial
+
+from trainops.engines.backtest.desk import Desk
+from trainops.engines.backtest.indicators.averages import Ema, ema
+from trainops.engines.backtest.prices import Prices
+from trainops.engines.backtest.recipes.ema_crossover import EmaCrossoverParameters
+from trainops.engines.backtest.recipes.rules import CrossingStrategy, crossing_signals
+from trainops.engines.backtest.strategy import BuildContext, Signals, Strategy
+
+
+class EmaCrossover(CrossingStrategy):
+    def __init__(self, parameters: EmaCrossoverParameters) -> None:
+        super().__init__(parameters)
+        self.fast, self.slow = Ema(parameters.fast), Ema(parameters.slow)
+
+    def lines(self, desk: Desk) -> tuple[float, float]:
+        return self.fast.update(desk.close), self.slow.update(desk.close)
+
+
+def vector(parameters: EmaCrossoverParameters, prices: Prices) -> Signals:
+    fast = ema(prices.closes(), parameters.fast)
+    slow = ema(prices.closes(), parameters.slow)
+    return crossing_signals(fast, slow, prices, parameters)
+
+
+def build(parameters: EmaCrossoverParameters, context: BuildContext) -> Strategy:
+    return Strategy(vector=partial(vector, parameters), event=partial(EmaCrossover, parameters))

@@ -1,0 +1,29 @@
+"""Crossings of two simple moving averages."""
+
+from functools import partial
+
+from trainops.engines.backtest.desk import Desk
+from trainops.engines.backtest.indicators.averages import Sma, sma
+from trainops.engines.backtest.prices import Prices
+from trainops.engines.backtest.recipes.rules import CrossingStrategy, crossing_signals
+from trainops.engines.backtest.recipes.sma_crossover import SmaCrossoverParameters
+from trainops.engines.backtest.strategy import BuildContext, Signals, Strategy
+
+
+class SmaCrossover(CrossingStrategy):
+    def __init__(self, parameters: SmaCrossoverParameters) -> None:
+        super().__init__(parameters)
+        self.fast, self.slow = Sma(parameters.fast), Sma(parameters.slow)
+
+    def lines(self, desk: Desk) -> tuple[float, float]:
+        return self.fast.update(desk.close), self.slow.update(desk.close)
+
+
+def vector(parameters: SmaCrossoverParameters, prices: Prices) -> Signals:
+    fast = sma(prices.closes(), parameters.fast)
+    slow = sma(prices.closes(), parameters.slow)
+    return crossing_signals(fast, slow, prices, parameters)
+
+
+def build(parameters: SmaCrossoverParameters, context: BuildContext) -> Strategy:
+    return Strategy(vector=partial(vector, parameters), event=partial(SmaCrossover, parameters))
