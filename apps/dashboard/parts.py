@@ -13,7 +13,7 @@ from django.utils import timezone
 from django.utils.safestring import SafeString
 
 from apps.checkpoints.models import Checkpoint
-from apps.dashboard import standing, words
+from apps.dashboard import report, standing, words
 from apps.dashboard.rows import digest, heartbeat_at
 from apps.operations import access, services
 from apps.operations.lifecycle import Reason, State
@@ -37,7 +37,7 @@ OUTCOME_COLOURS = {
     "lost": "red",
 }
 PARTS = (
-    "header", "standing", "progress", "stats", "error",
+    "header", "standing", "progress", "report", "stats", "error",
     "attempts", "checkpoints", "events", "files", "receipt",
 )  # fmt: skip
 
@@ -139,6 +139,13 @@ def _marks(subject: Subject) -> list[dict[str, Any]]:
             }
         )
     return marks
+
+
+def _report(subject: Subject) -> Mapping[str, Any]:
+    operation = subject.operation
+    if not report.has_report(operation.kind, operation.result):
+        return {"report": None}
+    return report.context(operation.result)
 
 
 def _stats(subject: Subject) -> Mapping[str, Any]:
@@ -267,6 +274,7 @@ CONTEXTS = {
     "header": _header,
     "standing": _standing,
     "progress": _progress,
+    "report": _report,
     "stats": _stats,
     "error": _error,
     "attempts": _attempts,

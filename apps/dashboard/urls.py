@@ -3,7 +3,16 @@
 from django.contrib.auth.views import LogoutView
 from django.urls import path
 
-from apps.dashboard.views import account, actions, datasets, house, listing, new, operation
+from apps.dashboard.views import (
+    account,
+    actions,
+    datasets,
+    house,
+    listing,
+    new,
+    operation,
+    report,
+)
 
 urlpatterns = [
     path("", listing.operations, name="operations"),
@@ -21,6 +30,7 @@ urlpatterns = [
         operation.file,
         name="operation-file",
     ),
+    path("operations/<str:operation_id>/report.<str:form>", report.download, name="report"),
     path("checkpoints/", house.checkpoints, name="checkpoints"),
     path(
         "checkpoints/<str:checkpoint_id>/confirm-delete",

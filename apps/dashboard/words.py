@@ -92,6 +92,16 @@ def number(value: Any) -> str:
     return text if "e" not in text or abs(value) < 1e-3 else f"{value:,.0f}"
 
 
+def share(value: float | None) -> str:
+    """Return a fraction as percent with three digits: "12.3 %", "−0.41 %"."""
+    if value is None:
+        return "—"
+    percent = 100 * value
+    digits = 0 if abs(percent) >= 99.95 else 1 if abs(percent) >= 9.995 else 2
+    text = f"{percent:,.{digits}f} %"
+    return text.replace("-", "−")
+
+
 def rate(steps_per_second: float | None, unit: str) -> str:
     """Return e.g. "3.1 steps/min", in the unit of time that gives a readable number."""
     if not steps_per_second:

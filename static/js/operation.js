@@ -2,6 +2,7 @@
 import { getJSON } from "./ask.js";
 import { Charts } from "./charts.js";
 import { startLog } from "./log.js";
+import { drawReport } from "./report.js";
 import { poll } from "./poll.js";
 import { swap } from "./swap.js";
 import { startTabs } from "./tabs.js";
@@ -26,6 +27,7 @@ async function ask() {
     if (!news) continue;
     part.dataset.digest = news.digest;
     swap(part, news.html);
+    if (part.dataset.part === "report") drawReport(part);
   }
   page.dataset.state = answer.state;
   last.points = answer.points.last;
@@ -35,6 +37,7 @@ async function ask() {
   return !answer.settled;
 }
 
+drawReport(page.querySelector("[data-part=report]"));
 startTabs(document.querySelector("[data-hash-tabs]"));
 const polling = poll(ask, EVERY);
 polling.now();

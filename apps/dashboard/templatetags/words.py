@@ -14,6 +14,7 @@ register.filter("duration", words.duration)
 register.filter("roughly", words.roughly)
 register.filter("size", words.size)
 register.filter("number", words.number)
+register.filter("share", words.share)
 register.filter("plural", words.plural)
 register.filter("ago", words.moment)
 

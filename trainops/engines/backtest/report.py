@@ -33,7 +33,7 @@ def report_of(prices: Prices, outcome: Outcome, cash: float) -> dict[str, Any]:
         **trading(trades),
         "years": returns_by("Y", prices, equity, cash),
         "months": returns_by("M", prices, equity, cash),
-        "curve": curve(prices.times, equity),
+        "curve": curve(prices, equity),
         "trade_list": [_trade(row, prices.times) for row in trades[-TRADES_SHOWN:]],
         "trade_returns": histogram(trade_returns(trades)),
     }
@@ -135,11 +135,14 @@ def geometric_mean(returns: Floats) -> float:
     return math.expm1(float(np.log1p(returns).sum()) / len(returns))
 
 
-def curve(times: Times, equity: Floats) -> list[list[Any]]:
-    """Return (time, equity, drawdown) at evenly spaced bars, the last one included."""
-    fall = 1 - equity / np.maximum.accumulate(equity)
+def curve(prices: Prices, equity: Floats) -> list[list[Any]]:
+    """Return (time, equity, drawdown, close) at evenly spaced bars, the last one included."""
+    fall, close = 1 - equity / np.maximum.accumulate(equity), prices.bars.close[:, 0]
     chosen = np.unique(np.linspace(0, len(equity) - 1, CURVE_POINTS).round().astype(np.int64))
-    return [[iso(int(times[i])), float(equity[i]), float(fall[i])] for i in chosen]
+    return [
+        [iso(int(prices.times[i])), float(equity[i]), float(fall[i]), float(close[i])]
+        for i in chosen
+    ]
 
 
 def histogram(returns: Floats) -> dict[str, list[float]]:
