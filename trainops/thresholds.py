@@ -52,6 +52,9 @@ class Thresholds(BaseSettings):
     training_epoch_interval: PositiveInt = Field(
         10, description="Training saves a checkpoint every so many epochs."
     )
+    backtest_bar_interval: PositiveInt = Field(
+        10_000, description="A backtest saves a checkpoint every so many bars."
+    )
     checkpoint_time_interval_seconds: PositiveFloat = Field(
         300, description="Every kind saves a checkpoint at least so often."
     )

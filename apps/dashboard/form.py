@@ -39,6 +39,11 @@ class Form:
         return [self._filled(field) for field in self._blank]
 
     @property
+    def engine(self) -> str:
+        """What the recipe's engine is called."""
+        return ENGINES[self.recipe.kind].label
+
+    @property
     def parameters(self) -> list[Field]:
         return [field for field in self.fields if field.path.startswith(PARAMETERS)]
 
@@ -54,7 +59,7 @@ class Form:
         groups: dict[str, list[Field]] = {}
         for field in self.fields:
             if not field.is_basic and not field.path.startswith(PARAMETERS):
-                groups.setdefault(field.group or "Training", []).append(field)
+                groups.setdefault(field.group or self.engine, []).append(field)
         return groups
 
     @property
@@ -111,8 +116,8 @@ class Form:
         return replace(filled, text=_joined(filled), error=error)
 
     def _knows_dataset(self) -> bool:
-        chosen = at(self.config, f"{PARAMETERS}dataset")
-        return any(dataset.pk == chosen for dataset in self.datasets)
+        chosen = [at(self.config, field.path) for field in self._blank if field.kind == "dataset"]
+        return any(dataset.pk in chosen for dataset in self.datasets)
 
     def _inner_error(self, field: Field) -> str:
         """A problem of one element of a list is a problem of the list."""

@@ -175,15 +175,16 @@ def _with_house_defaults(kind: str, config: Mapping[str, Any]) -> Mapping[str, A
     house: dict[str, Any] = {"every_seconds": limits.checkpoint_time_interval_seconds}
     if kind == "training":
         house["every_epochs"] = limits.training_epoch_interval
+    if kind == "backtest":
+        house["every_bars"] = limits.backtest_bar_interval
     return {**config, "checkpoint": {**house, **given}}
 
 
 def _check_datasets(dataset_ids: Sequence[str], config: OperationConfig) -> None:
     """Refuse what names datasets that are not there, or that do not fit."""
     if absent := datasets.missing(dataset_ids):
-        raise ConfigError(
-            {"parameters.dataset": f"there is no dataset {', '.join(absent)}; upload it first"}
-        )
+        field = "dataset" if getattr(config, "dataset", None) in absent else "parameters.dataset"
+        raise ConfigError({field: f"there is no dataset {', '.join(absent)}; upload it first"})
     if problems := config.check_columns(datasets.columns_of(dataset_ids)):
         raise ConfigError(problems)
 

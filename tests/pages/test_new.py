@@ -28,6 +28,16 @@ def posted(page, recipe="digits", **changes):
     return page.post("/operations/new", data | changes)
 
 
+BARS = b"when,open,high,low,last price\n" + b"".join(
+    b"2024-01-%02d,10,11,9,10.5\n" % day for day in range(1, 31)
+)
+
+
+@pytest.fixture
+def bars(ana):
+    return datasets.add_table(io.BytesIO(BARS), filename="bars.csv", name="bars", owner=ana)
+
+
 @pytest.fixture
 def table(ana):
     return datasets.add_table(io.BytesIO(CSV), filename="flats.csv", name="flats", owner=ana)
@@ -102,6 +112,29 @@ def test_a_table_and_its_column_are_chosen(page, table):
     posted(page, "tabular", **dataset, **{"config.parameters.drop_columns": ["rooms"]})
     parameters = Operation.objects.get().config["parameters"]
     assert parameters["target"] == "price" and parameters["drop_columns"] == ["rooms"]
+
+
+def test_a_backtest_is_asked_for_its_prices_and_their_columns(page, bars):
+    shown = page.get(f"/operations/new?recipe=sma_crossover&dataset={bars.pk}").content.decode()
+    assert '<legend class="card-title">Backtest</legend>' in shown
+    assert "last price (number)" in shown
+    given = {"config.dataset": bars.pk, "config.columns.close": "last price"}
+    posted(page, "sma_crossover", **given, **{"config.parameters.fast": "2"})
+    operation = Operation.objects.get()
+    assert (operation.kind, operation.unit) == ("backtest", "bar")
+    assert operation.config["columns"]["close"] == "last price"
+    assert operation.config["checkpoint"]["every_bars"] == 10_000
+
+
+def test_a_table_without_prices_is_refused_beside_its_field(page, bars, table):
+    unnamed = posted(page, "macd", **{"config.dataset": bars.pk}).content.decode()
+    assert "no column for close was found; its columns: when, open" in unnamed
+    other = posted(page, "macd", **{"config.dataset": table.pk}).content.decode()
+    assert "no column for time, open, high, low, close was found" in other
+    absent = posted(page, "macd", **{"config.dataset": "ds_" + "f" * 16})
+    field = absent.content.decode().partition('name="config.dataset"')[2].partition("</div>")[0]
+    assert 'aria-invalid="true"' in field
+    assert not Operation.objects.exists()
 
 
 def test_a_column_that_is_not_there_is_told(page, table):

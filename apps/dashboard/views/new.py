@@ -31,7 +31,10 @@ def new(request: HttpRequest) -> HttpResponse:
         return render(request, "dashboard/new/no_recipe.html")
     config = dict(recipe.example)
     if dataset := request.GET.get("dataset"):
-        config["parameters"] = {**config.get("parameters", {}), "dataset": dataset}
+        if "dataset" in config:  # of the engine's own; else of the recipe
+            config["dataset"] = dataset
+        else:
+            config["parameters"] = {**config.get("parameters", {}), "dataset": dataset}
     return _show(request, Form(recipe, config), dict.fromkeys(OWN, ""))
 
 

@@ -2,8 +2,9 @@
 
 import re
 from collections.abc import Mapping
+from typing import Annotated
 
-from pydantic import Field
+from pydantic import Field, WithJsonSchema
 
 from trainops.engines.config import Strict
 
@@ -20,15 +21,18 @@ NUMBERS = ("number", "integer")
 TIMES = ("datetime", "integer", "category", "text")  # text: may be dates that mix zones
 
 
+ColumnName = Annotated[str, WithJsonSchema({"type": "string", "format": "column"})]
+
+
 class PriceColumns(Strict):
     """The columns of a price series, where they are not called by one of the usual names."""
 
-    time: str | None = Field(None, description="When a bar began, or its day")
-    open: str | None = None
-    high: str | None = None
-    low: str | None = None
-    close: str | None = None
-    volume: str | None = None
+    time: ColumnName | None = Field(None, description="When a bar began, or its day")
+    open: ColumnName | None = None
+    high: ColumnName | None = None
+    low: ColumnName | None = None
+    close: ColumnName | None = None
+    volume: ColumnName | None = None
 
 
 def find_columns(
