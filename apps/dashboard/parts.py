@@ -142,10 +142,8 @@ def _marks(subject: Subject) -> list[dict[str, Any]]:
 
 
 def _report(subject: Subject) -> Mapping[str, Any]:
-    operation = subject.operation
-    if not report.has_report(operation.kind, operation.result):
-        return {"report": None}
-    return report.context(operation.result)
+    result = report.of(subject.operation)
+    return {"report": None} if result is None else report.context(result)
 
 
 def _stats(subject: Subject) -> Mapping[str, Any]:

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from apps.operations.models import Operation
+
 Result = Mapping[str, Any]
 SHOWN_TRADES = 12
 HEAT = ((0.05, 3), (0.02, 2), (0.0, 1))  # a month's return from here on -> how strong its colour
@@ -13,8 +15,10 @@ MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", 
 WIDTH, HEIGHT = 960, 260  # of drawn curves, in units of their own
 
 
-def has_report(kind: str, result: Any) -> bool:
-    return kind == "backtest" and isinstance(result, Mapping) and "curve" in result
+def of(operation: Operation) -> Result | None:
+    """Return what a completed backtest reported; None where there is no report."""
+    is_there = operation.kind == "backtest" and "curve" in (operation.result or {})
+    return operation.result if is_there else None
 
 
 def context(result: Result) -> dict[str, Any]:
@@ -118,10 +122,8 @@ def line(values: Sequence[float], *, height: float = HEIGHT) -> str:
 
 def trades_csv(result: Result) -> str:
     """Return the listed trades, the oldest first."""
-    rows = result["trade_list"]
-    names = [
-        "entry_time", "exit_time", *(n for n in (rows[0] if rows else {}) if not n.endswith("_time"))
-    ]  # fmt: skip
+    rows, times = result["trade_list"], ["entry_time", "exit_time"]
+    names = [*times, *(name for name in (rows[0] if rows else ()) if name not in times)]
     return _csv(names, ([row[name] for name in names] for row in rows))
 
 

@@ -93,13 +93,12 @@ def number(value: Any) -> str:
 
 
 def share(value: float | None) -> str:
-    """Return a fraction as percent with three digits: "12.3 %", "−0.41 %"."""
+    """Return a fraction as percent with three digits: "12.3 %", "-0.41 %"."""
     if value is None:
         return "—"
     percent = 100 * value
     digits = 0 if abs(percent) >= 99.95 else 1 if abs(percent) >= 9.995 else 2
-    text = f"{percent:,.{digits}f} %"
-    return text.replace("-", "−")
+    return f"{percent:,.{digits}f} %"
 
 
 def rate(steps_per_second: float | None, unit: str) -> str:

@@ -1,7 +1,6 @@
 """The report of a finished backtest as files: HTML, JSON and CSV."""
 
 import json
-from typing import Any
 
 from django.http import Http404, HttpRequest, HttpResponse
 from django.template.loader import render_to_string
@@ -22,16 +21,21 @@ TYPES = {
 
 @needs()
 def download(request: HttpRequest, operation_id: str, form: str) -> HttpResponse:
-    operation = _with_report(operation_id)
+    try:
+        operation = services.get(operation_id)
+    except OperationNotFound as refusal:
+        raise Http404(str(refusal)) from None
+    result = report.of(operation)
+    if result is None:
+        raise Http404("It has no report: only a completed backtest has one.")
     if form not in TYPES:
         raise Http404(f"There is no report.{form}; there are: {', '.join(TYPES)}.")
-    answer = HttpResponse(_content(operation, form), content_type=TYPES[form])
+    answer = HttpResponse(_content(operation, result, form), content_type=TYPES[form])
     answer["Content-Disposition"] = f'attachment; filename="{operation_id}-report.{form}"'
     return answer
 
 
-def _content(operation: Operation, form: str) -> str:
-    result: Any = operation.result
+def _content(operation: Operation, result: report.Result, form: str) -> str:
     if form == "json":
         return json.dumps(result, indent=2, ensure_ascii=False)
     if form == "trades.csv":
@@ -48,13 +52,3 @@ def _content(operation: Operation, form: str) -> str:
             "drawdown_line": report.line(context["charts"]["drawdown"], height=120),
         },
     )
-
-
-def _with_report(operation_id: str) -> Operation:
-    try:
-        operation = services.get(operation_id)
-    except OperationNotFound as refusal:
-        raise Http404(str(refusal)) from None
-    if not report.has_report(operation.kind, operation.result):
-        raise Http404("It has no report: only a completed backtest has one.")
-    return operation
