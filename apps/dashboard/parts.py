@@ -253,7 +253,7 @@ def _files(subject: Subject) -> Mapping[str, Any]:
     ]
     return {
         "sources": [(checkpoint, subject.position(checkpoint)) for checkpoint in wanted],
-        "result": subject.operation.result,
+        "result": None if report.of(subject.operation) else subject.operation.result,
     }
 
 

@@ -9,7 +9,7 @@ import torch
 from tests.engines.incremental import EQUITY, Run, grown
 from trainops.engines import archives
 from trainops.engines.checkpoint import Candidate, verify
-from trainops.engines.errors import CheckpointCorrupted
+from trainops.engines.errors import CheckpointCorrupted, UnfreezableState
 from trainops.engines.manifest import read_manifest
 from trainops.engines.stream import Stream
 
@@ -117,6 +117,16 @@ def test_what_changed_at_a_safe_point_between_is_not_forgotten(run, state):
     state["model"]["weight"].fill_(5)
     run.freeze(state)
     run.freeze(state)  # the same as the safe point before; not as the checkpoint before
+    checkpoint = run.save(state)
+    assert "model.pt" in written(checkpoint)
+    assert read(run.store, checkpoint)["model"]["weight"].unique().tolist() == [5]
+
+
+def test_what_was_overwritten_before_a_freeze_broke_off_counts_as_changed(run, state):
+    run.save(state)
+    state["model"]["weight"].fill_(5)
+    with pytest.raises(UnfreezableState):
+        run.freeze(state | {"unfreezable": object()})
     checkpoint = run.save(state)
     assert "model.pt" in written(checkpoint)
     assert read(run.store, checkpoint)["model"]["weight"].unique().tolist() == [5]

@@ -372,6 +372,14 @@ PROTECTIONS = [
         "tests/engines/test_attempt.py::test_after_a_commit_that_failed_the_next_one_is_whole",
     ),
     Protection(
+        "a periodic checkpoint above its owner's quota is refused",
+        "apps/operations/quota.py",
+        "    if taken > quota:\n",
+        "    if False:\n",
+        "tests/operations/test_quota.py::"
+        "test_a_periodic_one_that_would_not_fit_is_refused_and_leaves_nothing",
+    ),
+    Protection(
         "objects that another checkpoint has outlive the one that is deleted",
         "apps/checkpoints/sharing.py",
         "for name, size in files(checkpoints).items() if name not in kept}",

@@ -100,8 +100,11 @@ class SafePoint:
         began = self._clock()
         state = capture()
         self.step = None  # while the buffers are being overwritten, there is none
-        self.state, changed = freeze_parts(state, into=self.state)
-        self._changed |= changed
+        changed = set(state)  # if it breaks off, what was overwritten cannot be compared any more
+        try:
+            self.state, changed = freeze_parts(state, into=self.state)
+        finally:
+            self._changed |= changed
         self.step = step
         ended = self._clock()
         self._next_at = ended + (ended - began) * self._rest if self._rest < math.inf else math.inf
