@@ -1,4 +1,4 @@
-"""Files of other tools: an operation that begins with one, and a checkpoint given out as one.
+"""What operations begin with, another tool's file or another's checkpoint; and files given out.
 
 A process of its own reads and writes them (trainops.formats.exchange): it needs torch and the
 recipe's code, which the web process never loads.
@@ -9,12 +9,13 @@ import logging
 import subprocess
 import sys
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import BoundedSemaphore
-from typing import Any
+from typing import Any, ClassVar
 
 from django.conf import settings
 
@@ -37,22 +38,20 @@ ATTEMPT = 0  # of a checkpoint that no attempt of ours computed
 _slots = BoundedSemaphore(2)  # more at once would only take each other's memory
 
 
-@dataclass(slots=True)
-class Import:
-    """A file that an operation begins with: read before there is a row, committed with it."""
+@dataclass
+class Beginning(ABC):
+    """What an operation begins with: read before there is a row, committed with it."""
 
-    file: Path
-    name: str  # as its owner calls it
-    receipt: dict[str, Any] = field(default_factory=dict)
-    _staged: dict[str, Any] = field(default_factory=dict)
+    told: dict[str, Any] = field(default_factory=dict, init=False)
+
+    what: ClassVar[str]  # of the event
 
     def prepare(self, operation_id: str, kind: str, config: OperationConfig) -> None:
         """Turn it into the files of a checkpoint. Raises Refusal; nothing is left then."""
-        require_kind(kind)
-        told = _ask(
+        self.told = _ask(
             {
-                "direction": "import",
-                "file": str(self.file),
+                **self._source(kind),
+                "kind": kind,
                 "config": config.model_dump(mode="json"),
                 "inputs": {
                     each: str(datasets.local_path(each)) for each in _dataset_ids(kind, config)
@@ -61,7 +60,6 @@ class Import:
                 "identity": {"operation_id": operation_id, "attempt": ATTEMPT, "kind": kind},
             }
         )
-        self._staged, self.receipt = told["staged"], told["receipt"]
         if (bucket := remote.bucket()) is not None:
             with _answering():
                 bucket.upload(f"{operation_id}/{self._staged['directory']}", threading.Event())
@@ -71,17 +69,11 @@ class Import:
         checkpoint = checkpoints.commit(
             operation_id=operation.pk, attempt=ATTEMPT, staged=self._staged
         )
-        operation.row.update(step=checkpoint.step)
-        left = [
-            f"{item['part']}: {item['note'] or 'not restored'}"
-            for item in self.receipt["items"]
-            if not item["exact"]
-        ]
-        note = f"{self.name}, {operation.unit} {checkpoint.step}"
+        operation.row.update(step=checkpoint.step, forked_from=self.forked_from)
         operation.record(
-            "IMPORTED",
+            self.what,
             actor=operation.owner.get_username() if operation.owner else "system",
-            note=note + "".join(f"; {each}" for each in left),
+            note=self._note(f"{operation.unit} {checkpoint.step}"),
         )
 
     def discard(self, operation_id: str) -> None:
@@ -90,21 +82,80 @@ class Import:
         names = [storage.location(path, each) for each in artifacts(self._staged["artifacts"])]
         checkpoints.remove_files([path], names)
 
+    @property
+    def forked_from(self) -> Operation | None:
+        return None
+
+    @property
+    def _staged(self) -> dict[str, Any]:
+        staged: dict[str, Any] = self.told["staged"]
+        return staged
+
+    @abstractmethod
+    def _source(self, kind: str) -> dict[str, Any]:
+        """Return what is asked of the process. Raises Refusal."""
+
+    @abstractmethod
+    def _note(self, place: str) -> str:
+        """Return what the event says."""
+
+
+@dataclass
+class Import(Beginning):
+    """A file of another tool."""
+
+    file: Path
+    name: str  # as its owner calls it
+
+    what: ClassVar[str] = "IMPORTED"
+
+    def _source(self, kind: str) -> dict[str, Any]:
+        require_kind(kind)
+        return {"direction": "import", "file": str(self.file)}
+
+    def _note(self, place: str) -> str:
+        left = [
+            f"{item['part']}: {item['note'] or 'not restored'}"
+            for item in self.told["receipt"]["items"]
+            if not item["exact"]
+        ]
+        return f"{self.name}, {place}" + "".join(f"; {each}" for each in left)
+
+
+@dataclass
+class Fork(Beginning):
+    """A checkpoint of another operation."""
+
+    checkpoint: Checkpoint
+
+    what: ClassVar[str] = "FORKED"
+
+    @property
+    def forked_from(self) -> Operation:
+        return self.checkpoint.operation
+
+    def _source(self, kind: str) -> dict[str, Any]:
+        _have_here(self.checkpoint)
+        return {
+            "direction": "fork",
+            "checkpoint": str(storage.directory(self.checkpoint.artifacts_path)),
+            "digest": self.checkpoint.manifest_digest,
+            "config_before": self.checkpoint.operation.config,
+        }
+
+    def _note(self, place: str) -> str:
+        return f"from {self.checkpoint.operation_id}, {place}"
+
 
 def export(checkpoint: Checkpoint, target: Path) -> None:
     """Write a checkpoint as a file of the other tool of its kind. Raises Refusal."""
     operation = checkpoint.operation
     require_kind(operation.kind)
-    directory = storage.directory(checkpoint.artifacts_path)
-    if (bucket := remote.bucket()) is not None and not directory.exists():
-        with _answering():
-            bucket.download(
-                checkpoint.artifacts_path, checkpoint.manifest_digest, threading.Event()
-            )
+    _have_here(checkpoint)
     _ask(
         {
             "direction": "export",
-            "checkpoint": str(directory),
+            "checkpoint": str(storage.directory(checkpoint.artifacts_path)),
             "digest": checkpoint.manifest_digest,
             "config": operation.config,
             "name": operation.name,
@@ -120,6 +171,16 @@ def require_kind(kind: str) -> None:
             f"Operations of kind {kind!r} take no file of another tool.",
             {"given": kind, "allowed": list(KINDS)},
         )
+
+
+def _have_here(checkpoint: Checkpoint) -> None:
+    """Download it where it lies in a bucket only. Raises Refusal."""
+    directory = storage.directory(checkpoint.artifacts_path)
+    if (bucket := remote.bucket()) is not None and not directory.exists():
+        with _answering():
+            bucket.download(
+                checkpoint.artifacts_path, checkpoint.manifest_digest, threading.Event()
+            )
 
 
 @contextmanager

@@ -189,6 +189,10 @@ class Operation(models.Model):
     started_at = models.DateTimeField(null=True, blank=True)
     finished_at = models.DateTimeField(null=True, blank=True)
 
+    forked_from = models.ForeignKey(
+        "self", models.SET_NULL, null=True, blank=True, related_name="forks"
+    )
+
     result = models.JSONField(null=True, blank=True)
     error = models.JSONField(null=True, blank=True, help_text="code, message, traceback")
 

@@ -23,7 +23,7 @@ ROW_FIELDS = (
 )  # fmt: skip
 DETAIL_FIELDS = (
     "config", "config_given", "config_hash", "stop_requested_at", "stop_requested_by",
-    "lease_expires_at", "resume_from", "result", "error",
+    "lease_expires_at", "resume_from", "forked_from", "result", "error",
 )  # fmt: skip
 LIVE_FIELDS = (
     "id", "state", "reason", "stop_requested", "attempt", "worker_id", "not_before", "unit",

@@ -47,6 +47,27 @@ class ResumeRequestSerializer(StrictSerializer):
     )
 
 
+class ForkSerializer(StrictSerializer):
+    """What is to differ from the operation that it is forked from."""
+
+    checkpoint_id = serializers.CharField(
+        max_length=200,
+        required=False,
+        allow_blank=True,
+        default="",
+        help_text="Without it: the newest healthy one, the result included.",
+    )
+    config = serializers.DictField(
+        required=False, default=dict, help_text="Fields of the config that differ, by name."
+    )
+    name = SubmissionSerializer().fields["name"]
+    tags = SubmissionSerializer().fields["tags"]
+    priority = serializers.IntegerField(
+        min_value=-100, max_value=100, required=False, allow_null=True, default=None,
+        help_text="Without it: that of the other.",
+    )  # fmt: skip
+
+
 class LiveOperationSerializer(serializers.Serializer[Any]):
     """How far it is, and what can be done."""
 
@@ -114,6 +135,9 @@ class OperationDetailSerializer(OperationSerializer):
     stop_requested_by = serializers.CharField(allow_blank=True)
     lease_expires_at = serializers.DateTimeField(allow_null=True)
     resume_from = serializers.CharField(allow_blank=True, help_text="A chosen checkpoint.")
+    forked_from = serializers.CharField(
+        allow_null=True, help_text="The operation that its first checkpoint is of."
+    )
     result = serializers.DictField(allow_null=True)
     error = ErrorSerializer(allow_null=True)
 

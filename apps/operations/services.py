@@ -99,7 +99,7 @@ def resume(*, operation_id: str, actor: "User", checkpoint_id: str = "") -> Resu
     """
     operation = get(operation_id)
     _require_resumable(operation)
-    checkpoint, skipped = _first_healthy(operation, checkpoint_id)
+    checkpoint, skipped = first_healthy(operation, checkpoint_id)
     note = f"from the {checkpoint}" + "".join(f"; {problem}" for problem in skipped)
     with transaction.atomic():
         moved = operation.row.filter(state__in=RESUMABLE).move(
@@ -139,7 +139,7 @@ def _require_resumable(operation: Operation) -> None:
         )
 
 
-def _first_healthy(operation: Operation, checkpoint_id: str) -> tuple[Checkpoint, list[str]]:
+def first_healthy(operation: Operation, checkpoint_id: str) -> tuple[Checkpoint, list[str]]:
     """Return the checkpoint to resume from and what was wrong with newer ones.
 
     Raises StorageUnavailable where nothing can be known.

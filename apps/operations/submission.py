@@ -17,7 +17,7 @@ from django.utils import timezone
 from apps.datasets import services as datasets
 from apps.operations.dispatch import dispatch
 from apps.operations.errors import NotAllowed
-from apps.operations.exchange import Import
+from apps.operations.exchange import Beginning
 from apps.operations.models import DatasetUse, Operation, Tag
 from apps.operations.placement import need_of
 from trainops.engines.config import OperationConfig
@@ -57,7 +57,7 @@ def submit(
     priority: int = 0,
     queue: str = "",
     idempotency_key: str = "",
-    beginning: Import | None = None,
+    beginning: Beginning | None = None,
 ) -> Operation:
     """Validate and write down what a person wants; a worker is woken once it is committed.
 
@@ -92,7 +92,7 @@ def submit(
 
 @contextmanager
 def _begun(
-    beginning: Import | None, operation_id: str, kind: str, parsed: OperationConfig
+    beginning: Beginning | None, operation_id: str, kind: str, parsed: OperationConfig
 ) -> Iterator[Callable[[Operation], None]]:
     """Make the files that an operation begins with; they are gone again if it is not written."""
     if beginning is None:

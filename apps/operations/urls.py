@@ -14,6 +14,7 @@ from apps.operations.api.checkpoints import (
 from apps.operations.api.exchange import ExportView, ImportView
 from apps.operations.api.operations import (
     CancelView,
+    ForkView,
     KillView,
     OperationsView,
     OperationView,
@@ -39,6 +40,7 @@ urlpatterns = [
     path(f"{ONE}/cancel", CancelView.as_view(), name="api-operation-cancel"),
     path(f"{ONE}/kill", KillView.as_view(), name="api-operation-kill"),
     path(f"{ONE}/resume", ResumeView.as_view(), name="api-operation-resume"),
+    path(f"{ONE}/fork", ForkView.as_view(), name="api-operation-fork"),
     path(f"{ONE}/export", ExportView.as_view(), name="api-operation-export"),
     path(f"{ONE}/metrics", MetricsView.as_view(), name="api-operation-metrics"),
     path(f"{ONE}/logs", LogsView.as_view(), name="api-operation-logs"),

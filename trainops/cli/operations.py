@@ -7,10 +7,11 @@ import typer
 from trainops.cli import following, looks
 from trainops.cli.api import Rows
 from trainops.cli.following import say_commands, watch_to_the_end
-from trainops.cli.problems import ExitCode, Problem
+from trainops.cli.problems import ExitCode, Problem, Refused
 from trainops.cli.references import operation_id
 from trainops.cli.server import COMMAND
 from trainops.cli.session import Session, command
+from trainops.cli.submission import Submission
 
 PANEL = "Operations"
 MAX_LIMIT = 500
@@ -29,6 +30,7 @@ def register(app: typer.Typer) -> None:
         ("events", events),
         ("cancel", cancel),
         ("resume", resume),
+        ("fork", fork),
         ("rm", rm),
     ):
         command(app, name, panel=PANEL)(function)
@@ -203,6 +205,37 @@ def _resumed(session: Session, found: str, resumption: dict[str, Any]) -> None:
         return
     session.out.text(looks.plain(resumption["message"]))
     say_commands(session, found)
+
+
+def fork(
+    session: Session,
+    reference: Id,
+    checkpoint: Annotated[
+        str | None, typer.Option(help="From this one instead of the newest healthy.")
+    ] = None,
+    name: Annotated[str, typer.Option(help="Of the new operation.")] = "",
+    assignments: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="PATH=VALUE", help="What differs in config; repeatable."),
+    ] = None,
+    follow_it: Follow = False,
+) -> None:
+    """Submit a new operation that goes on from a checkpoint of another."""
+    found = operation_id(session.api, reference)
+    wanted = Submission({"checkpoint_id": checkpoint or "", "name": name}, "fork")
+    for typed in assignments or ():
+        wanted.assign(typed)
+    try:
+        forked = session.api.post(f"operations/{found}/fork", wanted.body)
+    except Refused as refused:
+        raise wanted.explain(refused) from refused
+    if session.out.is_json and not follow_it:
+        session.out.json(forked)
+    elif not session.out.is_json:
+        session.out.text(f"{forked['id']}, from {found} at {forked['unit']} {forked['step']}")
+        say_commands(session, forked["id"])
+    if follow_it:
+        watch_to_the_end(session, forked["id"])
 
 
 def rm(

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
-from typing import Annotated, Any, Literal, Self, get_args
+from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
 from pydantic import (
     BaseModel,
@@ -101,6 +101,11 @@ class ResourcesConfig(Strict):
 class OperationConfig(Strict):
     """What every kind of operation can be told."""
 
+    # What a fork may tell differently: it changes nothing that the state is made of.
+    FORKABLE: ClassVar[frozenset[str]] = frozenset(
+        {"device", "threads", "deterministic", "checkpoint", "restart", "limits", "resources"}
+    )
+
     seed: int = Field(0, ge=0, le=2**63 - 1, description="Where every random number starts")
     device: Literal["auto", "cpu", "cuda"] = Field(
         "auto", description="auto: a GPU if there is one"
@@ -122,6 +127,19 @@ class OperationConfig(Strict):
             problem = f"got {config.resources.gpu_memory_gb:g}, but device is cpu; allowed with "
             raise ConfigError({"resources.gpu_memory_gb": f"{problem}auto and cuda"})
         return config
+
+    def require_forkable(self, before: "OperationConfig") -> None:
+        """Raise ConfigError for what a fork from a state of `before` may not tell otherwise."""
+        told, kept = self.model_dump(mode="json"), before.model_dump(mode="json")
+        allowed = ", ".join(sorted(self.FORKABLE))
+        problems = {
+            name: f"got {_shown(value)}; a fork keeps {_shown(kept.get(name))}; "
+            f"allowed to differ: {allowed}"
+            for name, value in told.items()
+            if name not in self.FORKABLE and value != kept.get(name)
+        }
+        if problems:
+            raise ConfigError(problems)
 
     def code(self) -> Sequence[str]:
         """Return what else must be imported before the job is made ("package.module:name")."""

@@ -22,6 +22,7 @@ class Engine:
     unit: str  # what one step is called, before any job exists
     config: str  # imports no torch, so the web process can validate with it
     job: str  # imports torch; only the attempt's own process loads it
+    adapt: str = ""  # what a fork's config changes in the state; "" where nothing
 
     def parse_config(self, raw: Mapping[str, Any]) -> OperationConfig:
         """Return the validated config, defaults filled in. Raises ConfigError."""
@@ -64,6 +65,7 @@ ENGINES = {
         unit="step",
         config="trainops.engines.training.config:TrainingConfig",
         job="trainops.engines.training.job:TrainingJob",
+        adapt="trainops.engines.training.adapting:adapt",
     ),
     "backtest": Engine(
         label="Backtest",

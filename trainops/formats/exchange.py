@@ -1,4 +1,5 @@
-"""The process that turns another tool's file into a checkpoint of ours, and ours into such a file.
+"""The process that makes checkpoints of another tool's files, or of another operation's, and files
+of ours.
 
 Reads one JSON object from stdin, writes one to stdout: what was made, or {"refused": {"code",
 "message", "details"}}. It makes the job, so it needs torch and the operation's data, which the web
@@ -24,6 +25,7 @@ from trainops.engines.errors import (
     InputError,
     SaveFailed,
 )
+from trainops.engines.forking import fork
 from trainops.engines.manifest import Candidate, CheckpointType, staged
 from trainops.engines.registry import ENGINES
 from trainops.engines.training.config import TrainingConfig
@@ -54,7 +56,10 @@ def answer(request: Mapping[str, Any]) -> Answer:
     except FormatError as error:
         return _refused("UNUSABLE_FILE", str(error))
     except IncompatibleState as error:
-        return _refused("INCOMPATIBLE_FILE", f"The file does not fit the config: {error}.")
+        what = "checkpoint" if request["direction"] == "fork" else "file"
+        return _refused(
+            f"INCOMPATIBLE_{what.upper()}", f"The {what} does not fit the config: {error}."
+        )
     except InputError as error:
         return _refused("INCOMPATIBLE_FILE", str(error), fields=dict(error.errors))
     except CheckpointCorrupted as error:
@@ -86,9 +91,24 @@ def give_out(request: Mapping[str, Any]) -> Answer:
     return {"size_bytes": target.stat().st_size}
 
 
+def fork_off(request: Mapping[str, Any]) -> Answer:
+    """Write a checkpoint of one operation as the first one of another, below `directory`."""
+    engine = ENGINES[request["kind"]]
+    checkpoint = fork(
+        engine,
+        source=Candidate(Path(request["checkpoint"]), request["digest"]),
+        before=engine.parse_config(request["config_before"]),
+        after=engine.parse_config(request["config"]),
+        inputs={name: Path(path) for name, path in request["inputs"].items()},
+        store=CheckpointStore(Path(request["directory"]), identity=request["identity"]),
+    )
+    return {"staged": staged(checkpoint)}
+
+
 DIRECTIONS: Mapping[str, Callable[[Mapping[str, Any]], Answer]] = {
     "import": take_in,
     "export": give_out,
+    "fork": fork_off,
 }
 
 

@@ -29,6 +29,7 @@ With a running server
   logs, events     what its processes wrote; what happened to it
   cancel           save at the next safe point, then stop
   resume           go on from the newest healthy checkpoint
+  fork             a new operation that goes on from a checkpoint of another
   rm               delete an operation with all that it saved
   checkpoints      list, look into, verify, compare, pin and delete them
   recipes          what can be run, and a file to start from

@@ -1,4 +1,4 @@
-"""The doors for operations: submit, list, look, cancel, kill, resume, delete."""
+"""The doors for operations: submit, list, look, cancel, kill, resume, fork, delete."""
 
 import re
 from typing import Any
@@ -13,7 +13,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from apps.checkpoints.models import Checkpoint
-from apps.operations import access, services
+from apps.operations import access, forking, services
 from apps.operations.access import Action
 from apps.operations.errors import OperationNotFound
 from apps.operations.filters import OperationQuery, narrowed
@@ -22,6 +22,7 @@ from apps.operations.models import Operation
 from apps.operations.rows import ROW_FIELDS, described_all, detail, rows_of
 from apps.operations.serializers import (
     DeletionSerializer,
+    ForkSerializer,
     OperationDetailSerializer,
     OperationSerializer,
     ResumeRequestSerializer,
@@ -33,6 +34,12 @@ from trainops.http.envelope import OPTIONS
 from trainops.http.pagination import NewestFirst
 
 IDEMPOTENCY_KEY = re.compile(r"[\x21-\x7e]{1,120}")
+KEY = OpenApiParameter(
+    "Idempotency-Key",
+    OpenApiTypes.STR,
+    OpenApiParameter.HEADER,
+    description="The same key again answers with the first operation.",
+)
 
 
 class OperationsView(APIView):
@@ -57,14 +64,7 @@ class OperationsView(APIView):
         operation_id="operations_create",
         request=SubmissionSerializer,
         responses={202: OperationDetailSerializer},
-        parameters=[
-            OpenApiParameter(
-                "Idempotency-Key",
-                OpenApiTypes.STR,
-                OpenApiParameter.HEADER,
-                description="The same key again answers with the first operation.",
-            )
-        ],
+        parameters=[KEY],
     )
     def post(self, request: Request) -> Response:
         """Submit an operation. `Location` is its address; a worker takes it when it is its turn."""
@@ -140,6 +140,29 @@ class ResumeView(APIView):
                 "message": resumption.message,
             }
         )
+
+
+class ForkView(APIView):
+    @extend_schema(
+        operation_id="operations_fork",
+        request=ForkSerializer,
+        responses={202: OperationDetailSerializer},
+        parameters=[KEY],
+    )
+    def post(self, request: Request, operation_id: str) -> Response:
+        """Submit a new operation that goes on from one of its checkpoints.
+
+        Only what changes nothing that the checkpoint is made of may differ in its config.
+        """
+        wanted = body_of(request, ForkSerializer)
+        forked = forking.fork(
+            operation_id=operation_id,
+            owner=person(request),
+            idempotency_key=_idempotency_key(request),
+            **wanted,
+        )
+        address = reverse("api-operation", args=[forked.pk])
+        return answer(forked.pk, request, status=202, headers={"Location": address})
 
 
 def _allowed(operation_id: str, request: Request, action: Action) -> None:

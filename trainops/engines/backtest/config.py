@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from pydantic import Field
 
 from trainops.engines.backtest.columns import PriceColumns, find_columns
-from trainops.engines.config import CheckpointConfig, DatasetId, Strict
+from trainops.engines.config import CheckpointConfig, DatasetId, OperationConfig, Strict
 from trainops.engines.errors import ConfigError
 from trainops.engines.recipe_config import RecipeConfig
 
@@ -43,6 +43,7 @@ class BacktestConfig(RecipeConfig):
     """A strategy, the prices it meets, and the broker's terms."""
 
     kind: ClassVar[str] = "backtest"
+    FORKABLE: ClassVar[frozenset[str]] = OperationConfig.FORKABLE | {"dataset", "finish"}
 
     dataset: DatasetId = Field(description="The price series: an uploaded table of bars")
     columns: PriceColumns = PriceColumns()

@@ -4,7 +4,8 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from trainops.engines.config import CheckpointConfig
+from trainops.engines.config import CheckpointConfig, OperationConfig
+from trainops.engines.errors import ConfigError
 from trainops.engines.recipe_config import RecipeConfig
 
 
@@ -18,6 +19,10 @@ class TrainingConfig(RecipeConfig):
     """A recipe, its parameters, and how it is trained."""
 
     kind: ClassVar[str] = "training"
+    FORKABLE: ClassVar[frozenset[str]] = OperationConfig.FORKABLE | {
+        "epochs", "learning_rate", "weight_decay", "max_grad_norm", "early_stopping_patience",
+        "log_every_steps",
+    }  # fmt: skip
 
     epochs: int = Field(10, ge=1, le=1_000_000, description="Passes over the training examples")
     batch_size: int = Field(32, ge=1, le=1_000_000, description="Examples in a batch")
@@ -46,3 +51,13 @@ class TrainingConfig(RecipeConfig):
     mode: Literal["min", "max"] = Field("min", description="Whether a better metric is lower")
     log_every_steps: int = Field(10, ge=1, description="Steps between two points of the loss curve")
     checkpoint: TrainingCheckpointConfig = TrainingCheckpointConfig()
+
+    def require_forkable(self, before: OperationConfig) -> None:
+        super().require_forkable(before)
+        if self.scheduler == "none" or not isinstance(before, TrainingConfig):
+            return
+        for name in ("learning_rate", "epochs"):
+            told, kept = getattr(self, name), getattr(before, name)
+            if told != kept:
+                problem = f"got {told}; the schedule {self.scheduler} rests on {kept}"
+                raise ConfigError({name: f"{problem}; allowed to differ with the schedule none"})

@@ -1,0 +1,38 @@
+"""A fork: the first checkpoint of a new operation, made of another operation's."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from trainops.engines import reproducibility
+from trainops.engines.attempt import RANDOM
+from trainops.engines.checkpoint import Candidate, Checkpoint, CheckpointStore, CheckpointType
+from trainops.engines.config import OperationConfig
+from trainops.engines.errors import IncompatibleState
+from trainops.engines.recipes import load
+from trainops.engines.registry import Engine
+
+
+def fork(
+    engine: Engine,
+    *,
+    source: Candidate,
+    before: OperationConfig,
+    after: OperationConfig,
+    inputs: Mapping[str, Path],
+    store: CheckpointStore,
+) -> Checkpoint:
+    """Write a checkpoint that was made under one config as the first one under another.
+
+    A job of the new config takes the state before anything is written. Raises CheckpointCorrupted,
+    IncompatibleState, InputError and SaveFailed.
+    """
+    reproducibility.set_determinism(after.deterministic, after.threads)
+    checkpoint, state = CheckpointStore(source.path.parent, identity={}).restore(source)
+    streams = {RANDOM: state.pop(RANDOM)} if RANDOM in state else {}
+    if engine.adapt:
+        state = load(engine.adapt)(state, before, after)
+    job = engine.make_job(after, inputs)
+    job.load_state_dict(dict(state))
+    if job.step != checkpoint.step:
+        raise IncompatibleState(f"it would be at step {job.step}, not {checkpoint.step}")
+    return store.write(CheckpointType.PERIODIC, step=checkpoint.step, state=state | streams)
