@@ -14,6 +14,7 @@ NAMES = {
     "drain": "1,000 waiting operations and two workers",
     "recovery": "from SIGKILL of a worker to computing again, part by part",
     "checkpoint": "what a checkpoint costs the loop, against others",
+    "backtest": "bars per second, against others; checkpoints; length",
 }
 RESULTS = Path(__file__).parent / "results"
 

@@ -42,7 +42,7 @@ class Broker:
 
     def __init__(self, config: BacktestConfig, prices: Prices) -> None:
         self.prices = prices
-        self.equity, self.trades = equity_stream(), trade_stream()
+        self.equity, self._trades = equity_stream(), trade_stream()
         self.next_bar = 0
         self._chunk_start, self._chunk = 0, np.empty(0)
         account = np.zeros(1, dtype=ACCOUNT)
@@ -74,8 +74,8 @@ class Broker:
                 self._chunk,
                 self._chunk_start,
             )
-            self._collect()
             if self.next_bar < end:
+                self._collect()
                 self.make_room()
 
     def end_chunk(self) -> Floats:
@@ -135,7 +135,6 @@ class Broker:
         """Fill market orders at the close of the bar they were placed in."""
         self.make_room()
         fill_market_orders(self.book, self.prices.bars.close[bar], bar)
-        self._collect()
 
     def value(self) -> float:
         """Return the equity at the close of the newest bar that was done."""
@@ -157,6 +156,12 @@ class Broker:
         return self.book.account[0]
 
     @property
+    def trades(self) -> Stream:
+        """All closed trades."""
+        self._collect()
+        return self._trades
+
+    @property
     def open_trades(self) -> Rows:
         return self.book.trades[: self.account["num_trades"]]
 
@@ -166,6 +171,7 @@ class Broker:
 
     def closings(self, prices: Floats, bar: int) -> tuple[Rows, float]:
         """Return what closing everything at these prices would leave: the trades, and the cash."""
+        self._collect()
         copy = Book(*(part.copy() for part in self.book))
         close_everything(copy, prices, bar, AT_END)
         return copy.closed[: copy.account["num_closed"][0]], float(copy.account["cash"][0])
@@ -178,7 +184,7 @@ class Broker:
         account, orders, open_trades = thaw_book(part, len(self.prices.symbols), bar)
         other = Broker.__new__(Broker)
         other.prices, other.next_bar = self.prices, bar
-        other.equity, other.trades = equity.copy(), trades.copy()
+        other.equity, other._trades = equity.copy(), trades.copy()
         other._chunk_start, other._chunk = bar, np.empty(0)
         room = _room(len(orders) + len(open_trades))
         room[0][: len(orders)], room[1][: len(open_trades)] = orders, open_trades
@@ -188,6 +194,8 @@ class Broker:
     def make_room(self) -> None:
         """Enlarge the tables where a bar and its decisions might not fit."""
         account = self.account
+        if account["num_closed"] > len(self.book.closed) // 2:
+            self._collect()
         if 4 * (account["num_trades"] + account["num_orders"] + 2) < len(self.book.orders):
             return
         room = _room(2 * len(self.book.orders))
@@ -205,7 +213,7 @@ class Broker:
     def _collect(self) -> None:
         num_closed = self.account["num_closed"]
         if num_closed:
-            append_trades(self.trades, self.book.closed[:num_closed].copy())
+            append_trades(self._trades, self.book.closed[:num_closed].copy())
             self.account["num_closed"] = 0
 
 

@@ -47,6 +47,12 @@ if CACHE is not None:
     numba_config.CACHE_DIR = str(CACHE)  # type: ignore[attr-defined] # set where it is read
 
 
+def inlined(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
+    """Compile into whatever calls it: for what is asked at every bar."""
+    compile_it: Any = numba.njit(inline="always")
+    return cast(Callable[Arguments, Result], compile_it(function))
+
+
 def compiled(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
     """Compile at the first call, by the rules of IEEE 754: no sum is reordered, nothing is fused.
 

@@ -71,17 +71,16 @@ class EventDriver:
         bars, desk = broker.prices.bars, Desk(broker)
         columns = [prices[first:end, desk.symbol].tolist() for prices in bars]
         on_bar, deadline = self.strategy.on_bar, self._clock() + PATIENCE_SECONDS
-        for bar, (desk.open, desk.high, desk.low, desk.close) in enumerate(
-            zip(*columns, strict=True), start=first
+        for desk.bar, desk.open, desk.high, desk.low, desk.close in zip(
+            range(first, end), *columns, strict=True
         ):
-            desk.bar = bar
             on_bar(desk)
             if desk.has_ordered:
                 desk.has_ordered = False
                 if self._is_same_close:
-                    broker.fill_at_close(bar)
-            if not bar % LOOK_EVERY and self._clock() > deadline:
-                broker.end_early(bar + 1)
+                    broker.fill_at_close(desk.bar)
+            if not desk.bar % LOOK_EVERY and self._clock() > deadline:
+                broker.end_early(desk.bar + 1)
                 break
         broker.go_to(broker.chunk_end)
 

@@ -15,8 +15,8 @@ class EmaCrossover(CrossingStrategy):
         super().__init__(parameters)
         self.fast, self.slow = Ema(parameters.fast), Ema(parameters.slow)
 
-    def lines(self, desk: Desk) -> tuple[float, float]:
-        return self.fast.update(desk.close), self.slow.update(desk.close)
+    def above(self, desk: Desk) -> float:
+        return self.fast.update(desk.close) - self.slow.update(desk.close)
 
 
 def vector(parameters: EmaCrossoverParameters, prices: Prices) -> Signals:

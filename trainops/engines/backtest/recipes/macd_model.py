@@ -15,8 +15,9 @@ class MacdCrossing(CrossingStrategy):
         super().__init__(parameters)
         self.macd = Macd(parameters.fast, parameters.slow, parameters.signal)
 
-    def lines(self, desk: Desk) -> tuple[float, float]:
-        return self.macd.update(desk.close)
+    def above(self, desk: Desk) -> float:
+        line, signal = self.macd.update(desk.close)
+        return line - signal
 
 
 def vector(parameters: MacdParameters, prices: Prices) -> Signals:

@@ -21,13 +21,12 @@ class CrossingStrategy(EventStrategy):
         self.entries = parameters
         self.before = np.nan  # how far the first line was above the other
 
-    def lines(self, desk: Desk) -> tuple[float, float]:
-        """Return both lines at this bar."""
+    def above(self, desk: Desk) -> float:
+        """Return how far the first line is above the other at this bar."""
         raise NotImplementedError
 
     def on_bar(self, desk: Desk) -> None:
-        line, other = self.lines(desk)
-        above, before = line - other, self.before
+        above, before = self.above(desk), self.before
         self.before = above
         if before * above < 0:  # of different signs; never true of a NaN
             switch(desk, self.entries, 1.0 if above > 0 else -1.0)

@@ -15,8 +15,8 @@ class SmaCrossover(CrossingStrategy):
         super().__init__(parameters)
         self.fast, self.slow = Sma(parameters.fast), Sma(parameters.slow)
 
-    def lines(self, desk: Desk) -> tuple[float, float]:
-        return self.fast.update(desk.close), self.slow.update(desk.close)
+    def above(self, desk: Desk) -> float:
+        return self.fast.update(desk.close) - self.slow.update(desk.close)
 
 
 def vector(parameters: SmaCrossoverParameters, prices: Prices) -> Signals:
