@@ -15,9 +15,12 @@ class MacdCrossing(CrossingStrategy):
         super().__init__(parameters)
         self.macd = Macd(parameters.fast, parameters.slow, parameters.signal)
 
-    def above(self, desk: Desk) -> float:
+    def on_bar(self, desk: Desk) -> None:
         line, signal = self.macd.update(desk.close)
-        return line - signal
+        above = line - signal
+        if above * self.before < 0:  # of different signs; never true of a NaN
+            self.turn(desk, above)
+        self.before = above
 
 
 def vector(parameters: MacdParameters, prices: Prices) -> Signals:
