@@ -48,6 +48,7 @@ def exits(broker):
 
 def after(broker):
     broker.go_to(len(broker.prices))
+    broker.end_chunk()
     return broker
 
 

@@ -62,7 +62,7 @@ def test_a_slow_strategy_comes_up_for_air_without_a_point(tmp_path, monkeypatch)
     while job.step < job.total_steps:
         metrics = job.advance()
         seen.append((job.step, bool(metrics)))
-    assert seen[:4] == [(1, False), (17, False), (33, False), (49, False)]
+    assert seen[:4] == [(16, False), (32, False), (48, False), (50, True)]
     assert [step for step, is_point in seen if is_point] == [50, 100]
     monkeypatch.undo()
     assert bits(job) == bits(run(TABLE, tmp_path, recipe="busy", parameters={"dice": False}))

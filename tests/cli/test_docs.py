@@ -9,6 +9,7 @@ from pydantic import BaseModel
 
 from tests.cli.conftest import ROOT
 from trainops.cli.app import build
+from trainops.engines.backtest.config import BacktestConfig
 from trainops.engines.training.config import TrainingConfig
 from trainops.launch.commands import HELP
 from trainops.thresholds import Thresholds
@@ -18,6 +19,7 @@ DOCUMENTS = [
     *(ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CHANGELOG.md")),
     *(ROOT / "docs").rglob("*.md"),
 ]
+SHARED_GROUPS = ("checkpoint", "restart", "limits", "resources")
 LAUNCHER = {"up", "test", "bench", "chaos", "install"}
 
 
@@ -53,6 +55,25 @@ def test_each_field_of_a_config_is_documented_with_its_default(name, default):
     assert row, name
     if isinstance(default, int | float):
         assert row[1] == (str(default).lower() if isinstance(default, bool) else f"{default:g}")
+    elif default is None or isinstance(default, str):
+        assert row[1] == (default or "none")
+
+
+@pytest.mark.parametrize(("name", "default"), list(fields(BacktestConfig)))
+def test_each_field_of_a_backtest_is_documented_with_its_default(name, default):
+    text = (ROOT / "docs" / "backtest.md").read_text()
+    is_shared = name in TrainingConfig.model_fields or name.partition(".")[0] in SHARED_GROUPS
+    if is_shared and name not in ("mode", "monitor", "checkpoint.every_bars"):
+        return  # in the page on every operation's config
+    if name.startswith("columns."):
+        assert f"`.{name.partition('.')[2]}`" in text or f"`{name}`" in text
+        return
+    row = re.search(rf"^\| `{re.escape(name)}`.*? \| (.*?) \|", text, re.MULTILINE)
+    assert row, name
+    if isinstance(default, bool):
+        assert row[1] == str(default).lower()
+    elif isinstance(default, int | float):
+        assert row[1] == f"{default:g}"
     elif default is None or isinstance(default, str):
         assert row[1] == (default or "none")
 

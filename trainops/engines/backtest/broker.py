@@ -1,13 +1,20 @@
 """The broker of one backtest: the compiled core, its book, and the streams that it fills."""
 
 import math
+from copy import copy
 from typing import Any
 
 import numpy as np
 
+from trainops.engines.backtest.compiled import settled
 from trainops.engines.backtest.config import BacktestConfig
 from trainops.engines.backtest.core import orders as core_orders
-from trainops.engines.backtest.core.bars import close_everything, fill_market_orders, run_bars
+from trainops.engines.backtest.core.bars import (
+    close_everything,
+    fill_market_orders,
+    has_room,
+    run_bars,
+)
 from trainops.engines.backtest.core.book import (
     ACCOUNT,
     AT_END,
@@ -15,7 +22,6 @@ from trainops.engines.backtest.core.book import (
     FOR_EVER,
     NO_TRADE,
     ORDER,
-    SETTINGS,
     TRADE,
     Book,
     Floats,
@@ -25,7 +31,8 @@ from trainops.engines.backtest.core.book import (
 from trainops.engines.backtest.core.fills import equity_of
 from trainops.engines.backtest.frozen_book import freeze_book, thaw_book
 from trainops.engines.backtest.prices import Prices
-from trainops.engines.backtest.streams import append_trades, equity_stream, trade_stream
+from trainops.engines.backtest.streams import EquityCurve, append_trades, trade_stream
+from trainops.engines.backtest.terms import settings_of
 from trainops.engines.stream import Stream
 
 EMPTY = np.empty((0, 0))
@@ -42,46 +49,40 @@ class Broker:
 
     def __init__(self, config: BacktestConfig, prices: Prices) -> None:
         self.prices = prices
-        self.equity, self.trades = equity_stream(), trade_stream()
         self.next_bar = 0
-        self._chunk_start, self._chunk = 0, np.empty(0)
         account = np.zeros(1, dtype=ACCOUNT)
         account["cash"] = config.cash
-        self.book = self._new_book(settings_of(config), account, *_room(0))
+        self.book = _new_book(settings_of(config), account, prices, *_room(0))
+        self._curve, self._trades = EquityCurve(), trade_stream()
+        self._begin()
+
+    def _begin(self) -> None:
+        self._chunk_start = self.chunk_end = self.next_bar
+        nan, book = math.nan, self.book
+        self._has_room = settled(has_room, book)
+        self._run_bars = settled(
+            run_bars, book, self.prices.bars, NO_PLAN, 0, 0, self._curve.buffer, 0
+        )
+        self._switch = settled(core_orders.switch, book, 0, nan, nan, nan, nan, nan, 0)
 
     def begin_chunk(self, end: int) -> None:
         """Make room for the equity up to before this bar."""
-        self._chunk_start = self.next_bar
-        self._chunk = np.empty(end - self.next_bar)
-
-    @property
-    def chunk_end(self) -> int:
-        return self._chunk_start + len(self._chunk)
-
-    def end_early(self, end: int) -> None:
-        """Let the chunk end before this bar."""
-        self._chunk = self._chunk[: end - self._chunk_start]
+        self._chunk_start, self.chunk_end = self.next_bar, end
+        self._curve.make_room(end)
 
     def go_to(self, end: int, plan: Plan = NO_PLAN) -> None:
         """Do all bars before `end`, within the chunk."""
+        curve = self._curve
         while self.next_bar < end:
-            self.next_bar = run_bars(
-                self.book,
-                self.prices.bars,
-                plan,
-                self.next_bar,
-                end,
-                self._chunk,
-                self._chunk_start,
+            self.next_bar = self._run_bars(
+                self.book, self.prices.bars, plan, self.next_bar, end, curve.buffer, curve.first_bar
             )
-            self._collect()
             if self.next_bar < end:
                 self.make_room()
 
     def end_chunk(self) -> Floats:
-        """Append the chunk's equity to its stream, and return it."""
-        self.equity.append({"equity": self._chunk})
-        return self._chunk
+        """Return the equity of the chunk's bars."""
+        return self._curve.since(self._chunk_start, self.next_bar)
 
     def place(
         self,
@@ -117,7 +118,7 @@ class Broker:
     ) -> None:
         """Cancel what is open, close what is held, and enter a position of the configured size."""
         self.make_room()
-        core_orders.switch(
+        self._switch(
             self.book, symbol, float(target), float(limit), float(stop), float(stop_loss),
             float(take_profit), bar,
         )  # fmt: skip
@@ -135,7 +136,6 @@ class Broker:
         """Fill market orders at the close of the bar they were placed in."""
         self.make_room()
         fill_market_orders(self.book, self.prices.bars.close[bar], bar)
-        self._collect()
 
     def value(self) -> float:
         """Return the equity at the close of the newest bar that was done."""
@@ -157,6 +157,17 @@ class Broker:
         return self.book.account[0]
 
     @property
+    def equity(self) -> Stream:
+        """The equity of every bar that is done, chunk by chunk."""
+        return self._curve.stream
+
+    @property
+    def trades(self) -> Stream:
+        """All closed trades."""
+        self._collect()
+        return self._trades
+
+    @property
     def open_trades(self) -> Rows:
         return self.book.trades[: self.account["num_trades"]]
 
@@ -166,9 +177,10 @@ class Broker:
 
     def closings(self, prices: Floats, bar: int) -> tuple[Rows, float]:
         """Return what closing everything at these prices would leave: the trades, and the cash."""
-        copy = Book(*(part.copy() for part in self.book))
-        close_everything(copy, prices, bar, AT_END)
-        return copy.closed[: copy.account["num_closed"][0]], float(copy.account["cash"][0])
+        self._collect()
+        book = Book(*(part.copy() for part in self.book))
+        close_everything(book, prices, bar, AT_END)
+        return book.closed[: book.account["num_closed"][0]], float(book.account["cash"][0])
 
     def state_dict(self) -> dict[str, Any]:
         return freeze_book(self.book)
@@ -176,58 +188,41 @@ class Broker:
     def thawed(self, part: Any, equity: Stream, trades: Stream, bar: int) -> "Broker":
         """Return a broker like this one, gone on to a saved bar. Raises IncompatibleState."""
         account, orders, open_trades = thaw_book(part, len(self.prices.symbols), bar)
-        other = Broker.__new__(Broker)
-        other.prices, other.next_bar = self.prices, bar
-        other.equity, other.trades = equity.copy(), trades.copy()
-        other._chunk_start, other._chunk = bar, np.empty(0)
         room = _room(len(orders) + len(open_trades))
         room[0][: len(orders)], room[1][: len(open_trades)] = orders, open_trades
-        other.book = other._new_book(self.book.settings, account, *room)
+        other = copy(self)
+        other.next_bar = bar
+        other.book = _new_book(self.book.settings, account, self.prices, *room)
+        other._curve, other._trades = EquityCurve(equity), trades.copy()
+        other._begin()
         return other
 
     def make_room(self) -> None:
-        """Enlarge the tables where a bar and its decisions might not fit."""
-        account = self.account
-        if 4 * (account["num_trades"] + account["num_orders"] + 2) < len(self.book.orders):
+        """Collect closed trades and enlarge the tables where a bar might not fit."""
+        if self._has_room(self.book):
             return
-        room = _room(2 * len(self.book.orders))
-        room[0][: len(self.book.orders)] = self.book.orders
-        room[1][: len(self.book.trades)] = self.book.trades
-        room[2][: account["num_closed"]] = self.book.closed[: account["num_closed"]]
-        self.book = self._new_book(self.book.settings, self.book.account, *room)
-
-    def _new_book(
-        self, settings: Rows, account: Rows, orders: Rows, trades: Rows, closed: Rows
-    ) -> Book:
-        marks = np.zeros(len(self.prices.symbols))
-        return Book(settings, account, orders, trades, closed, marks)
+        self._collect()
+        if self._has_room(self.book):
+            return
+        book = self.book
+        room = _room(len(book.orders))
+        room[0][: len(book.orders)], room[1][: len(book.trades)] = book.orders, book.trades
+        self.book = _new_book(book.settings, book.account, self.prices, *room)
 
     def _collect(self) -> None:
         num_closed = self.account["num_closed"]
         if num_closed:
-            append_trades(self.trades, self.book.closed[:num_closed].copy())
+            append_trades(self._trades, self.book.closed[:num_closed].copy())
             self.account["num_closed"] = 0
+
+
+def _new_book(
+    settings: Rows, account: Rows, prices: Prices, orders: Rows, trades: Rows, closed: Rows
+) -> Book:
+    return Book(settings, account, orders, trades, closed, np.zeros(len(prices.symbols)))
 
 
 def _room(num_rows: int) -> tuple[Rows, Rows, Rows]:
     """Return tables for so many open orders and trades, with space to spare."""
     size = max(ROWS, 8 * num_rows)
     return np.zeros(size, ORDER), np.zeros(size, TRADE), np.zeros(CLOSED_ROWS + 4 * size, CLOSED)
-
-
-def settings_of(config: BacktestConfig) -> Rows:
-    """Return the broker's terms as the core reads them."""
-    settings = np.zeros(1, dtype=SETTINGS)
-    settings["commission_relative"] = config.commission.relative
-    settings["commission_fixed"] = config.commission.fixed
-    settings["commission_minimum"] = config.commission.minimum
-    settings["half_spread"] = config.spread / 2
-    settings["slippage"] = config.slippage
-    settings["leverage"] = 1 / config.margin
-    settings["maintenance"] = config.maintenance_margin
-    settings["sizing"] = config.sizing.amount
-    settings["sizing_is_units"] = config.sizing.by == "units"
-    settings["whole_units"] = config.sizing.whole_units
-    settings["fixed_for_each_unit"] = config.sizing.fixed_commission_for_each_unit
-    settings["same_close"] = config.fill == "same_close"
-    return settings

@@ -47,6 +47,24 @@ if CACHE is not None:
     numba_config.CACHE_DIR = str(CACHE)  # type: ignore[attr-defined] # set where it is read
 
 
+def settled(function: Callable[Arguments, Result], *examples: Any) -> Callable[..., Result]:
+    """Return the machine code of a compiled function for arguments like these.
+
+    Most of what a call costs is numba's search for the types of its arguments: ten times the call
+    where they are tables of records. Whoever calls the code itself must keep to the types.
+    """
+    dispatcher: Any = function
+    signature = tuple(map(numba.typeof, examples))
+    dispatcher.compile(signature)
+    return cast(Callable[..., Result], dispatcher.overloads[signature].entry_point)
+
+
+def inlined(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
+    """Compile into whatever calls it: for what is asked at every bar."""
+    compile_it: Any = numba.njit(inline="always")
+    return cast(Callable[Arguments, Result], compile_it(function))
+
+
 def compiled(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
     """Compile at the first call, by the rules of IEEE 754: no sum is reordered, nothing is fused.
 

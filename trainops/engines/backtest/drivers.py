@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from itertools import islice
 from typing import Any, Protocol
 
 from trainops.engines.backtest.broker import Broker
@@ -71,19 +72,16 @@ class EventDriver:
         bars, desk = broker.prices.bars, Desk(broker)
         columns = [prices[first:end, desk.symbol].tolist() for prices in bars]
         on_bar, deadline = self.strategy.on_bar, self._clock() + PATIENCE_SECONDS
-        for bar, (desk.open, desk.high, desk.low, desk.close) in enumerate(
-            zip(*columns, strict=True), start=first
-        ):
-            desk.bar = bar
-            on_bar(desk)
-            if desk.has_ordered:
-                desk.has_ordered = False
-                if self._is_same_close:
-                    broker.fill_at_close(bar)
-            if not bar % LOOK_EVERY and self._clock() > deadline:
-                broker.end_early(bar + 1)
-                break
-        broker.go_to(broker.chunk_end)
+        rows = zip(range(first, end), *columns, strict=True)
+        while desk.bar + 1 < end and (desk.bar < 0 or self._clock() < deadline):
+            some = islice(rows, LOOK_EVERY)
+            for desk.bar, desk.open, desk.high, desk.low, desk.close in some:
+                on_bar(desk)
+                if desk.has_ordered:
+                    desk.has_ordered = False
+                    if self._is_same_close:
+                        broker.fill_at_close(desk.bar)
+        broker.go_to(desk.bar + 1)
 
     def state_dict(self) -> dict[str, Any]:
         return remembered(self.strategy)

@@ -73,7 +73,7 @@ def _numbers(name: str, column: pa.ChunkedArray, *, may_be_missing: bool = False
 
 
 def _column(values: Floats) -> Floats:
-    return np.ascontiguousarray(values, dtype=np.float64).reshape(-1, 1)
+    return np.require(values.reshape(-1, 1), np.float64, ["C", "W"])
 
 
 def _kind(kind: Any) -> str:

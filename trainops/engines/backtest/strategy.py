@@ -68,4 +68,4 @@ def _as_columns(values: Floats | None) -> Floats:
     if values is None:
         return np.empty((0, 0))
     columns = values.reshape(len(values), -1)
-    return np.ascontiguousarray(columns, dtype=np.float64)
+    return np.require(columns, np.float64, ["C", "W"])

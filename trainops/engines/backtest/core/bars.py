@@ -6,7 +6,7 @@ happens first, and what helps only where it must have happened. docs/backtest.md
 
 import math
 
-from trainops.engines.backtest.compiled import compiled
+from trainops.engines.backtest.compiled import compiled, inlined
 from trainops.engines.backtest.core.book import (
     AT_OPEN,
     BY_LIMIT,
@@ -40,9 +40,11 @@ def run_bars(
     account, trades, closes = book.account[0], book.trades, bars.close
     for bar in range(first, end):
         # Most bars fill nothing. Calls are kept out of their way: each costs more than a bar.
-        if account.num_trades + account.num_orders and not has_room(book):
+        may_fill = account.num_orders > 0 or _has_stops(trades, account.num_trades)
+        decides = len(plan.target) > 0 and _wants_any(plan.target, bar)
+        if (may_fill or decides) and not has_room(book):
             return bar
-        if account.num_orders or _has_stops(trades, account.num_trades):
+        if may_fill:
             _fill_orders(book, bars, bar)
         total, exposure = account.cash, 0.0
         for i in range(account.num_trades):
@@ -54,25 +56,25 @@ def run_bars(
             close_everything(book, closes[bar], bar, BY_LIQUIDATION)
             total = account.cash
         equity[bar - offset] = total
-        if len(plan.target) and _wants_any(plan.target, bar):
+        if decides:
             decide(book, bars, plan, bar)
     return end
 
 
-@compiled
+@inlined
 def _has_stops(trades: Rows, num_trades: int) -> bool:
+    found = False
     for i in range(num_trades):
-        if is_set(trades[i].stop_loss) or is_set(trades[i].take_profit):
-            return True
-    return False
+        found = found or is_set(trades[i].stop_loss) or is_set(trades[i].take_profit)
+    return found
 
 
-@compiled
+@inlined
 def _wants_any(targets: Floats, bar: int) -> bool:
-    for symbol in range(targets.shape[1]):  # noqa: SIM110 - numba has no any()
-        if is_set(targets[bar, symbol]):
-            return True
-    return False
+    found = False
+    for symbol in range(targets.shape[1]):
+        found = found or is_set(targets[bar, symbol])
+    return found
 
 
 @compiled

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from trainops.engines.backtest.compiled import compiled
+from trainops.engines.backtest.compiled import compiled, inlined
 from trainops.engines.backtest.core.book import BY_ORDER, FOR_EVER, NO_TRADE, Book
 from trainops.engines.backtest.core.fills import (
     affordable_units,
@@ -171,6 +171,6 @@ def expire(book: Book, bar: int) -> None:
             row += 1
 
 
-@compiled
+@inlined
 def is_set(price: float) -> bool:
     return not np.isnan(price)

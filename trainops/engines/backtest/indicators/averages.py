@@ -8,10 +8,10 @@ import numpy as np
 
 from trainops.engines.backtest.compiled import compiled
 from trainops.engines.backtest.core.book import Floats
-from trainops.engines.backtest.indicators.indicator import Indicator
+from trainops.engines.backtest.indicators.indicator import Indicator, OfOne, bound
 
 # The simple average's numbers, then its window
-COUNT, SUM, LOST_ADDING, LOST_REMOVING, NEWEST, EQUAL, WINDOW = range(7)
+COUNT, SLOT, SUM, LOST_ADDING, LOST_REMOVING, NEWEST, EQUAL, WINDOW = range(8)
 # The exponential one's
 FACTOR, PERIOD, SEEN, AVERAGE, NUM_EMA = range(5)
 
@@ -23,7 +23,7 @@ def sma_step(state: Floats, value: float) -> float:
     Sums are compensated (Kahan, CACM 8, 1965) in the way of pandas' rolling mean.
     """
     period = len(state) - WINDOW
-    slot = WINDOW + int(state[COUNT]) % period
+    slot = WINDOW + int(state[SLOT])
     if state[COUNT] >= period:
         added = -state[slot] - state[LOST_REMOVING]
         total = state[SUM] + added
@@ -36,6 +36,7 @@ def sma_step(state: Floats, value: float) -> float:
     state[EQUAL] = state[EQUAL] + 1 if state[COUNT] and value == state[NEWEST] else 1
     state[NEWEST] = value
     state[slot] = value
+    state[SLOT] = state[SLOT] + 1 if state[SLOT] + 1 < period else 0
     state[COUNT] += 1
     if state[COUNT] < period:
         return np.nan
@@ -74,9 +75,7 @@ class Sma(Indicator):
 
     def __init__(self, period: int) -> None:
         super().__init__(WINDOW + period)
-
-    def update(self, value: float) -> float:
-        return sma_step(self.state, value)
+        self.update: OfOne = bound(sma_step, self.state, 1)
 
 
 class Ema(Indicator):
@@ -85,9 +84,7 @@ class Ema(Indicator):
     def __init__(self, period: int) -> None:
         super().__init__(NUM_EMA)
         self.state[FACTOR], self.state[PERIOD] = 2 / (period + 1), period
-
-    def update(self, value: float) -> float:
-        return ema_step(self.state, value)
+        self.update: OfOne = bound(ema_step, self.state, 1)
 
 
 def sma(values: Floats, period: int) -> Floats:

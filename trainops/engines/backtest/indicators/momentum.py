@@ -5,7 +5,7 @@ import numpy as np
 from trainops.engines.backtest.compiled import compiled
 from trainops.engines.backtest.core.book import Floats
 from trainops.engines.backtest.indicators.averages import NUM_EMA, Ema, ema_step
-from trainops.engines.backtest.indicators.indicator import Indicator
+from trainops.engines.backtest.indicators.indicator import Indicator, OfOne, bound
 
 RSI_PERIOD, RSI_SEEN, BEFORE, GAIN, LOSS, NUM_RSI = range(6)
 LINE, SIGNAL = 3 * NUM_EMA, 3 * NUM_EMA + 1
@@ -70,9 +70,7 @@ class Rsi(Indicator):
     def __init__(self, period: int) -> None:
         super().__init__(NUM_RSI)
         self.state[RSI_PERIOD] = period
-
-    def update(self, value: float) -> float:
-        return rsi_step(self.state, value)
+        self.update: OfOne = bound(rsi_step, self.state, 1)
 
 
 class Macd(Indicator):
@@ -82,9 +80,10 @@ class Macd(Indicator):
         super().__init__(3 * NUM_EMA + 2)
         for i, period in enumerate((fast, slow, signal)):
             self.state[i * NUM_EMA : (i + 1) * NUM_EMA] = Ema(period).state
+        self._step = bound(macd_step, self.state, 1)
 
     def update(self, value: float) -> tuple[float, float]:
-        macd_step(self.state, value)
+        self._step(value)
         return float(self.state[LINE]), float(self.state[SIGNAL])
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from trainops.engines.backtest.compiled import compiled
 from trainops.engines.backtest.core.book import Floats
-from trainops.engines.backtest.indicators.indicator import Indicator
+from trainops.engines.backtest.indicators.indicator import Indicator, OfThree, bound
 
 # Numbers before a window: how many values it saw, and what came out
 COUNT, UPPER, MIDDLE, LOWER, WIDTH, WINDOW = range(6)
@@ -105,9 +105,10 @@ class Bollinger(Indicator):
     def __init__(self, period: int, width: float) -> None:
         super().__init__(WINDOW + period)
         self.state[WIDTH] = width
+        self._step = bound(bollinger_step, self.state, 1)
 
     def update(self, value: float) -> tuple[float, float, float]:
-        bollinger_step(self.state, value)
+        self._step(value)
         return float(self.state[UPPER]), float(self.state[MIDDLE]), float(self.state[LOWER])
 
 
@@ -117,6 +118,7 @@ class Donchian(Indicator):
     def __init__(self, period: int) -> None:
         super().__init__(WINDOW + 2 * period)
         self.state[UPPER] = self.state[LOWER] = np.nan
+        self._step = bound(donchian_step, self.state, 2)
 
     @property
     def ends(self) -> tuple[float, float]:
@@ -124,7 +126,7 @@ class Donchian(Indicator):
         return float(self.state[UPPER]), float(self.state[LOWER])
 
     def update(self, high: float, low: float) -> tuple[float, float]:
-        donchian_step(self.state, high, low)
+        self._step(high, low)
         return self.ends
 
 
@@ -134,9 +136,7 @@ class Atr(Indicator):
     def __init__(self, period: int) -> None:
         super().__init__(NUM_ATR)
         self.state[ATR_PERIOD] = period
-
-    def update(self, high: float, low: float, close: float) -> float:
-        return atr_step(self.state, high, low, close)
+        self.update: OfThree = bound(atr_step, self.state, 3)
 
 
 def bollinger(values: Floats, period: int, width: float) -> tuple[Floats, Floats, Floats]:

@@ -15,8 +15,12 @@ class MacdCrossing(CrossingStrategy):
         super().__init__(parameters)
         self.macd = Macd(parameters.fast, parameters.slow, parameters.signal)
 
-    def lines(self, desk: Desk) -> tuple[float, float]:
-        return self.macd.update(desk.close)
+    def on_bar(self, desk: Desk) -> None:
+        line, signal = self.macd.update(desk.close)
+        above = line - signal
+        if above * self.before < 0:  # of different signs; never true of a NaN
+            self.turn(desk, above)
+        self.before = above
 
 
 def vector(parameters: MacdParameters, prices: Prices) -> Signals:

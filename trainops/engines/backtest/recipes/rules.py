@@ -15,22 +15,17 @@ class CrossingStrategy(EventStrategy):
     """Buys where one line crosses another upwards, and turns where it crosses it downwards.
 
     A crossing takes two bars: below on one, above on the next. Lines that only touch do not cross.
+    A subclass's `on_bar` reckons how far the first line is above the other, and says `turn` where
+    that has changed its sign.
     """
 
     def __init__(self, parameters: EntryParameters) -> None:
         self.entries = parameters
         self.before = np.nan  # how far the first line was above the other
 
-    def lines(self, desk: Desk) -> tuple[float, float]:
-        """Return both lines at this bar."""
-        raise NotImplementedError
-
-    def on_bar(self, desk: Desk) -> None:
-        line, other = self.lines(desk)
-        above, before = line - other, self.before
-        self.before = above
-        if before * above < 0:  # of different signs; never true of a NaN
-            switch(desk, self.entries, 1.0 if above > 0 else -1.0)
+    def turn(self, desk: Desk, above: float) -> None:
+        """Go with the line that has just crossed the other."""
+        switch(desk, self.entries, 1.0 if above > 0 else -1.0)
 
 
 class StandingStrategy(EventStrategy):

@@ -15,8 +15,11 @@ class SmaCrossover(CrossingStrategy):
         super().__init__(parameters)
         self.fast, self.slow = Sma(parameters.fast), Sma(parameters.slow)
 
-    def lines(self, desk: Desk) -> tuple[float, float]:
-        return self.fast.update(desk.close), self.slow.update(desk.close)
+    def on_bar(self, desk: Desk) -> None:
+        above = self.fast.update(desk.close) - self.slow.update(desk.close)
+        if above * self.before < 0:  # of different signs; never true of a NaN
+            self.turn(desk, above)
+        self.before = above
 
 
 def vector(parameters: SmaCrossoverParameters, prices: Prices) -> Signals:

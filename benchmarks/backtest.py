@@ -1,0 +1,224 @@
+"""Bars per second of a backtest, beside those of others; and what checkpoints and length cost.
+
+The rule is a crossover of two simple averages with commission, long or flat, filled at the next
+open. All run over the same bars, in turns as far as they can: what an
+engine does once (reading the table, computing the averages) is part of its time, importing and
+compiling are not, and are shown apart. Others run in this environment where they are installed
+in it, else in that of the Python interpreter that TRAINOPS_BENCH_PEERS names.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from benchmarks.loop import Silent
+from trainops.engines.backtest.config import BacktestConfig
+from trainops.engines.backtest.job import load_prices
+from trainops.engines.checkpoint import CheckpointPolicy, CheckpointStore
+from trainops.engines.registry import ENGINES
+from trainops.engines.runner import Succeeded, run
+
+DATASET = "ds_0123456789abcdef"
+NUM_BARS, ROUNDS = 1_000_000, 5
+LENGTHS = (10_000, 100_000, 1_000_000, 10_000_000)
+FAST, SLOW, COMMISSION = 20, 60, 0.0005
+NOT_INSTALLED = 3
+PEERS = {"vectorbt": NUM_BARS, "backtesting.py": NUM_BARS, "backtrader": NUM_BARS // 10}
+GOALS = {
+    "vectorbt": ("vector, from memory", 5),
+    "backtesting.py": ("event, from memory", 8),
+    "backtrader": ("event, from memory", 100),
+}
+Spread = tuple[float, float, float]  # lowest, median, highest
+
+
+def walk(num_bars: int) -> dict[str, Any]:
+    """Return bars of a random walk, one a minute."""
+    rng = np.random.default_rng(1)
+    close = 100 * np.exp(np.cumsum(rng.normal(0, 1e-4, num_bars)))
+    open_ = np.append(close[0], close[:-1])
+    return {
+        "time": np.arange(num_bars) * np.timedelta64(60_000_000, "us")
+        + np.datetime64("2000-01-01"),
+        "open": open_,
+        "high": np.maximum(open_, close) * 1.0001,
+        "low": np.minimum(open_, close) * 0.9999,
+        "close": close,
+    }
+
+
+def config(**more: Any) -> dict[str, Any]:
+    return {
+        "recipe": "sma_crossover",
+        "dataset": DATASET,
+        "parameters": {"fast": FAST, "slow": SLOW, "direction": "long"},
+        "commission": {"relative": COMMISSION},
+        "cash": 1e6,
+        "finish": "open",
+        **more,
+    }
+
+
+def ours(path: Path, execution: str) -> tuple[float, float]:
+    """Return seconds and the final equity of a run without checkpoints."""
+    engine = ENGINES["backtest"]
+    began = time.perf_counter()
+    job = engine.make_job(engine.parse_config(config(execution=execution)), {DATASET: path})
+    while job.step < job.total_steps:
+        job.advance()
+    seconds = time.perf_counter() - began
+    return seconds, float(job.result()["final_equity"])
+
+
+def reading(path: Path) -> float:
+    """Return the seconds that reading and checking the table takes: others have it in memory."""
+    asked = BacktestConfig.parse(config())
+    began = time.perf_counter()
+    load_prices(asked, {DATASET: path})
+    return time.perf_counter() - began
+
+
+def looped(path: Path, root: Path, *, every_bars: int) -> float:
+    """Return seconds of a run by the loop, from the first bar to the final checkpoint."""
+    engine = ENGINES["backtest"]
+    asked = config(execution="vector", checkpoint={"every_bars": every_bars}, chunk_bars=10_000)
+    job = engine.make_job(engine.parse_config(asked), {DATASET: path})
+    began = time.perf_counter()
+    with tempfile.TemporaryDirectory(dir=root) as directory:
+        outcome = run(
+            lambda: job,
+            seed=0,
+            store=CheckpointStore(Path(directory), identity={"operation_id": "bench"}),
+            policy=CheckpointPolicy(every_seconds=3600.0),
+            supervisor=Silent(),
+            safe_point_share=0.0,
+        )
+        seconds = time.perf_counter() - began
+    assert isinstance(outcome, Succeeded), outcome  # noqa: S101
+    return seconds
+
+
+def peer(name: str, path: Path, num_bars: int) -> dict[str, Any] | None:
+    """Return what another library says of the same bars, or None where it is not installed."""
+    script = Path(__file__).parent / "peers.py"
+    for python in (sys.executable, os.environ.get("TRAINOPS_BENCH_PEERS")):
+        if python is None:
+            continue
+        done = subprocess.run(
+            [python, script, name, path.with_suffix(".npz"), str(num_bars)],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode == 0:
+            found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+            return found
+        if done.returncode != NOT_INSTALLED:
+            raise RuntimeError(f"{name}: {done.stderr[-2000:]}")
+    return None
+
+
+def main() -> dict[str, Any]:
+    """Print the tables, and return their figures."""
+    with tempfile.TemporaryDirectory() as directory:
+        root = Path(directory)
+        path = root / "bars.parquet"
+        bars = walk(NUM_BARS)
+        pq.write_table(pa.table(bars), path)
+        np.savez(path.with_suffix(".npz"), **bars)
+        return {
+            "name": "backtest",
+            "bars": NUM_BARS,
+            "speed": speed(path),
+            "checkpoints": checkpoints(path, root),
+            "lengths": lengths(root),
+        }
+
+
+def speed(path: Path) -> dict[str, Any]:
+    began = time.perf_counter()
+    for execution in ("vector", "event"):
+        ours(path, execution)  # compiles, or loads what was compiled
+    warm_up = time.perf_counter() - began
+    rows = own_rows(path)
+    for name, num_bars in PEERS.items():
+        if found := peer(name, path, num_bars):
+            rows[name] = found
+    print(f"SMA {FAST}/{SLOW} crossover with commission; bars/s")
+    for name, row in rows.items():
+        row["bars_per_second"] = spread([row["bars"] / seconds for seconds in row["seconds"]])
+        low, middle, high = row["bars_per_second"]
+        print(
+            f"{name:<28} {row['bars']:>9,} bars {middle:13,.0f} ({low:,.0f} to {high:,.0f})"
+            f"  equity {row['equity']:.2f}"
+        )
+    print(f"two first runs, in which numba compiles or loads what it compiled: {warm_up:.1f} s")
+    for name, (form, goal) in GOALS.items():
+        if name in rows:
+            factor = rows[form]["bars_per_second"][1] / rows[name]["bars_per_second"][1]
+            print(f"{form}: {factor:.1f} times {name} (goal {goal})")
+        else:
+            print(f"{name} is not installed here")
+    return {"rows": rows, "warm_up_seconds": warm_up}
+
+
+def own_rows(path: Path) -> dict[str, Any]:
+    """Return our rows; those "from memory" are without the time of reading the table."""
+    rows: dict[str, Any] = {}
+    for _ in range(ROUNDS):
+        read = reading(path)
+        for execution in ("vector", "event"):
+            seconds, equity = ours(path, execution)
+            for name, taken in (("", seconds), (", from memory", seconds - read)):
+                row = rows.setdefault(
+                    f"{execution}{name}", {"seconds": [], "equity": equity, "bars": NUM_BARS}
+                )
+                row["seconds"].append(taken)
+    return rows
+
+
+def checkpoints(path: Path, root: Path) -> dict[str, Any]:
+    """Compare runs with a checkpoint every 10,000 bars and with none but the last, in turns."""
+    costs: dict[str, list[float]] = {"none": [], "every 10,000 bars": []}
+    for _ in range(ROUNDS):
+        costs["none"].append(looped(path, root, every_bars=10**9))
+        costs["every 10,000 bars"].append(looped(path, root, every_bars=10_000))
+    for name, seconds in costs.items():
+        low, middle, high = spread(seconds)
+        print(f"checkpoints {name:<18} {middle:.3f} s ({low:.3f} to {high:.3f})")
+    return {name: spread(seconds) for name, seconds in costs.items()}
+
+
+def lengths(root: Path) -> dict[str, Any]:
+    """Return nanoseconds a bar from ten thousand to ten million bars, the reading included."""
+    found: dict[str, Any] = {}
+    for num_bars in LENGTHS:
+        path = root / f"{num_bars}.parquet"
+        pq.write_table(pa.table(walk(num_bars)), path)
+        for execution in ("vector", "event"):
+            timed = [ours(path, execution)[0] for _ in range(3)]
+            nanoseconds = spread([seconds / num_bars * 1e9 for seconds in timed])
+            found[f"{execution} {num_bars}"] = nanoseconds
+            low, middle, high = nanoseconds
+            print(
+                f"{execution:<7} {num_bars:>11,} bars {middle:9.0f} ns/bar ({low:.0f}-{high:.0f})"
+            )
+    return found
+
+
+def spread(values: list[float]) -> Spread:
+    return min(values), median(values), max(values)
+
+
+if __name__ == "__main__":
+    main()

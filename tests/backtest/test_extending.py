@@ -1,0 +1,77 @@
+"""A finished backtest goes on over newer bars, as if they had been there from the beginning."""
+
+import pytest
+import torch
+
+from tests.backtest.market import BACKTEST, DATASET, run, walk, write
+from trainops.engines.checkpoint import Candidate, CheckpointStore, CheckpointType
+from trainops.engines.errors import ConfigError, IncompatibleState
+from trainops.engines.forking import fork
+from trainops.engines.snapshot import freeze
+
+SETTINGS = {
+    "dataset": DATASET, "recipe": "sma_crossover", "parameters": {"stop_loss": 0.02},
+    "commission": {"relative": 0.001},
+}  # fmt: skip
+
+
+def saved(table, root):
+    """A checkpoint of a backtest after its last bar."""
+    job = run(table, root, **SETTINGS)
+    store = CheckpointStore(root / "one", identity={})
+    return store.write(CheckpointType.FINAL, step=job.step, state=freeze(job.state_dict()))
+
+
+def forked(checkpoint, table, root, **changes):
+    (root / "newer").mkdir()
+    inputs = write(table, root / "newer")
+    before = BACKTEST.parse_config(SETTINGS)
+    after = BACKTEST.parse_config(SETTINGS | changes)
+    after.require_forkable(before)
+    store = CheckpointStore(root / "other", identity={})
+    made = fork(
+        BACKTEST,
+        source=Candidate(checkpoint.path, checkpoint.digest),
+        before=before,
+        after=after,
+        inputs=inputs,
+        store=store,
+    )
+    job = BACKTEST.make_job(after, inputs)
+    job.load_state_dict(store.load(Candidate(made.path, made.digest)))
+    return job
+
+
+def test_it_ends_where_one_over_all_bars_ends(tmp_path):
+    whole = run(walk(900), tmp_path, **SETTINGS)
+    checkpoint = saved(walk(900).slice(0, 600), tmp_path)
+    job = forked(checkpoint, walk(900), tmp_path)
+    assert (job.step, job.total_steps) == (600, 900)
+    while job.step < job.total_steps:
+        job.advance()
+    assert job.result() == whole.result()
+    for part in ("equity", "trades"):
+        one, other = job.state_dict()[part], whole.state_dict()[part]
+        assert all(torch.equal(one.column(n), other.column(n)) for n in one.columns)
+
+
+def test_fewer_bars_are_refused(tmp_path):
+    checkpoint = saved(walk(600), tmp_path)
+    with pytest.raises(IncompatibleState, match="at bar 600, there are 500"):
+        forked(checkpoint, walk(600).slice(0, 500), tmp_path)
+
+
+def test_other_terms_are_refused_by_name(tmp_path):
+    checkpoint = saved(walk(600), tmp_path)
+    with pytest.raises(ConfigError, match="a fork keeps"):
+        forked(checkpoint, walk(900), tmp_path, cash=5.0)
+
+
+def test_bars_that_were_altered_before_the_end_are_refused(tmp_path):
+    checkpoint = saved(walk(900).slice(0, 600), tmp_path)
+    table = walk(900)
+    column = table.column("close").to_pylist()
+    column[300] = (column[300] + table.column("low").to_pylist()[300]) / 2
+    altered = table.set_column(table.column_names.index("close"), "close", [column])
+    with pytest.raises(IncompatibleState, match="bars"):
+        forked(checkpoint, altered, tmp_path)
