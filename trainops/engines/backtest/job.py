@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 from trainops.engines.backtest.broker import Broker
 from trainops.engines.backtest.config import BacktestConfig
 from trainops.engines.backtest.drivers import Driver, EventDriver, VectorDriver
+from trainops.engines.backtest.fingerprint import Fingerprint
 from trainops.engines.backtest.outcome import outcome_of
 from trainops.engines.backtest.prices import Prices, read_prices
 from trainops.engines.backtest.report import report_of
@@ -44,6 +45,7 @@ class BacktestJob:
         self.driver = choose_driver(strategy, config, self.prices)
         self.broker = Broker(config, self.prices)
         self.standing = Standing(config.cash, config.cash)
+        self.fingerprint = Fingerprint(self.prices)
 
     @property
     def step(self) -> int:
@@ -73,7 +75,7 @@ class BacktestJob:
 
     def state_dict(self) -> StateDict:
         return {
-            "state": summary_of(self.broker, self.standing, self.config.monitor),
+            "state": self._summary(self.broker, self.standing),
             "broker": self.broker.state_dict(),
             "strategy": self.driver.state_dict(),
             "equity": self.broker.equity,
@@ -90,9 +92,12 @@ class BacktestJob:
             raise IncompatibleState(f"the state is at bar {bar}, there are {self.total_steps}")
         broker = self.broker.thawed(state["broker"], state["equity"], state["trades"], bar)
         standing = standing_of(state["equity"], self.config.cash)
-        require_summary(state["state"], summary_of(broker, standing, self.config.monitor))
+        require_summary(state["state"], self._summary(broker, standing))
         self.driver.load_state_dict(state["strategy"])  # changes nothing unless it fits
         self.broker, self.standing = broker, standing
+
+    def _summary(self, broker: Broker, standing: Standing) -> dict[str, Any]:
+        return summary_of(broker, standing, self.config.monitor, self.fingerprint)
 
     def result(self) -> Mapping[str, Any]:
         outcome = outcome_of(self.broker, self.config, self.step)

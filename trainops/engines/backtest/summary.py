@@ -7,6 +7,7 @@ from typing import Any
 from trainops.engines import lossless
 from trainops.engines.backtest.broker import Broker
 from trainops.engines.backtest.core.book import Floats
+from trainops.engines.backtest.fingerprint import Fingerprint
 from trainops.engines.backtest.times import iso
 from trainops.engines.errors import IncompatibleState
 from trainops.engines.stream import Stream
@@ -33,12 +34,15 @@ def standing_of(equity: Stream, cash: float) -> Standing:
     return begin.after(equity.column("equity").numpy()) if len(equity) else begin
 
 
-def summary_of(broker: Broker, standing: Standing, monitor: str) -> dict[str, Any]:
+def summary_of(
+    broker: Broker, standing: Standing, monitor: str, fingerprint: Fingerprint
+) -> dict[str, Any]:
     bar, prices = broker.next_bar, broker.prices
     return {
         "bar_index": bar,
         "current_date": iso(int(prices.times[bar - 1])) if bar else None,
         "last_close": prices.bars.close[bar - 1].tolist() if bar else None,
+        "bars_digest": fingerprint.before(bar),
         "cash": float(broker.account["cash"]),
         "equity": standing.equity,
         "peak_equity": standing.peak,
@@ -53,7 +57,7 @@ def summary_of(broker: Broker, standing: Standing, monitor: str) -> dict[str, An
 def require_summary(saved: Any, expected: Mapping[str, Any]) -> None:
     """Raise IncompatibleState unless a saved summary is the one that the other parts give.
 
-    It has the last bar's time and close, so a state of other prices is refused here.
+    It has the digest of the bars, so a state of other prices is refused here.
     """
     if not isinstance(saved, Mapping):
         raise IncompatibleState(f"the state is {saved!r}")
