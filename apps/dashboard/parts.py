@@ -95,6 +95,7 @@ def _header(subject: Subject) -> Mapping[str, Any]:
     return {
         "actions": subject.actions,
         "may_submit": access.may_create(subject.user),
+        "may_fork": subject.newest is not None,
         "tags": list(subject.operation.tags.all()),
         "kind": services.kind_label(subject.operation),
     }

@@ -24,6 +24,7 @@ def fork(
     name: str = "",
     tags: Iterable[str] = (),
     priority: int | None = None,
+    queue: str | None = None,
     idempotency_key: str = "",
 ) -> Operation:
     """Submit a new operation that goes on from a checkpoint of another.
@@ -47,7 +48,7 @@ def fork(
         name=name or source.name[: MAX_NAME_LENGTH - len(FORK)] + FORK,
         tags=tags,
         priority=source.priority if priority is None else priority,
-        queue=source.queue,
+        queue=source.queue if queue is None else queue,
         idempotency_key=idempotency_key,
         beginning=Fork(checkpoint),
     )

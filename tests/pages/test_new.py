@@ -8,7 +8,9 @@ from apps.dashboard import fields
 from apps.dashboard.fields import Field, fields_of
 from apps.dashboard.form import Form
 from apps.datasets import services as datasets
+from apps.operations import forking
 from apps.operations.models import Operation
+from tests.api.saved import saved
 from tests.pages import making
 from trainops.engines.recipes import recipes
 from trainops.engines.registry import ENGINES
@@ -242,3 +244,36 @@ class TestFields:
         for recipe in recipes().values():
             form = Form(recipe, recipe.example)
             assert form.basic and form.advanced
+
+
+def test_a_fork_is_asked_for_in_the_form_of_its_source(page, ana, monkeypatch):
+    source = making.operation(ana, "CANCELLED", name="the first")
+    assert 'data-testid="fork"' not in page.get(f"/operations/{source.pk}/").content.decode()
+    saved(source)
+    assert 'data-testid="fork"' in page.get(f"/operations/{source.pk}/").content.decode()
+    shown = page.get(f"/operations/new?fork={source.pk}")
+    text = shown.content.decode()
+    assert "goes on from" in text and "the first" in text and "learning_rate" in text
+    assert 'data-testid="recipe-' not in text, "a fork keeps its recipe"
+
+    wanted = {}
+    monkeypatch.setattr(forking, "fork", lambda **given: wanted.update(given) or source)
+    form = {field.path: field.text for field in shown.context["form"].fields}
+    data = {
+        f"config.{path}": str(value) for path, value in form.items() if value not in (False, "")
+    }
+    data |= {"fork": source.pk, "recipe": source.recipe, "config.epochs": "9", "name": "second"}
+    response = page.post("/operations/new", data)
+    assert response.status_code == 302
+    assert (wanted["operation_id"], wanted["name"]) == (source.pk, "second")
+    assert wanted["config"]["epochs"] == 9
+
+
+def test_what_a_fork_may_not_change_is_said_at_its_field(page, ana):
+    source = making.operation(ana, "CANCELLED", name="the first")
+    saved(source)
+    response = posted(page, fork=source.pk, **{"config.batch_size": "7", "config.epochs": "5"})
+    assert response.status_code == 422
+    assert "a fork keeps" in response.content.decode()
+    assert f'name="fork" value="{source.pk}"' in response.content.decode()
+    assert Operation.objects.count() == 1

@@ -28,6 +28,10 @@ class Engine:
         """Return the validated config, defaults filled in. Raises ConfigError."""
         return self._config_class().parse(raw)
 
+    def forkable(self) -> frozenset[str]:
+        """Return the fields of the config that a fork may tell differently."""
+        return self._config_class().FORKABLE
+
     def json_schema(self) -> dict[str, Any]:
         """Return the JSON Schema of the config, for forms and documentation."""
         return self._config_class().model_json_schema()

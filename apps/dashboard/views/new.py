@@ -1,6 +1,7 @@
 """A new operation: choose a recipe, fill in its form, submit."""
 
 import secrets
+from functools import partial
 from typing import Any
 
 from django.contrib import messages
@@ -8,13 +9,15 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import render
 from django.views.decorators.http import require_POST
 
+from apps.checkpoints import services as checkpoints
 from apps.dashboard import form
 from apps.dashboard.form import OWN, Form
 from apps.dashboard.gate import needs
-from apps.operations import outlook, services
+from apps.operations import forking, outlook, services
 from apps.operations.models import Operation
 from trainops.engines.errors import ConfigError
 from trainops.engines.recipes import recipes
+from trainops.engines.registry import ENGINES
 from trainops.errors import Refusal
 from trainops.http.roles import Role
 
@@ -23,9 +26,11 @@ from trainops.http.roles import Role
 def new(request: HttpRequest) -> HttpResponse:
     if request.method == "POST":
         return _submit(request)
-    source = Operation.objects.filter(pk=request.GET.get("from", "")).first()
-    if source is not None and source.recipe in recipes():
-        return _show(request, Form(recipes()[source.recipe], source.config), _of(source))
+    fork = _source(request.GET.get("fork", ""))
+    source = fork or _source(request.GET.get("from", ""))
+    if source is not None:
+        filled = Form(recipes()[source.recipe], source.config)
+        return _show(request, filled, _of(source), fork=fork)
     recipe = form.choose(request.GET.get("recipe", ""))
     if recipe is None:
         return render(request, "dashboard/new/no_recipe.html")
@@ -57,9 +62,13 @@ def _submit(request: HttpRequest) -> HttpResponse:
         return HttpResponseRedirect("/operations/new")
     filled = Form(recipe, recipe.example, posted=request.POST)
     own = {name: request.POST.get(name, "") for name in OWN}
+    fork = _source(request.POST.get("fork", ""))
+    if fork is None:
+        submit = partial(services.submit, kind=recipe.kind)
+    else:
+        submit = partial(forking.fork, operation_id=fork.pk)
     try:
-        operation = services.submit(
-            kind=recipe.kind,
+        operation = submit(
             config=filled.to_config(),
             owner=_owner(request),
             name=own["name"],
@@ -70,18 +79,33 @@ def _submit(request: HttpRequest) -> HttpResponse:
         )
     except ConfigError as error:
         filled.errors = dict(error.errors)
-        return _show(request, filled, own, status=422)
+        return _show(request, filled, own, fork=fork, status=422)
     except Refusal as refusal:
         filled.errors = refusal.details.get("fields") or {"": refusal.message}
-        return _show(request, filled, own, status=422)
+        return _show(request, filled, own, fork=fork, status=422)
     messages.success(request, f"{operation.name} is submitted.")
     return HttpResponseRedirect(operation.get_absolute_url())
 
 
+def _source(operation_id: str) -> Operation | None:
+    """Return the operation that a new one is to be like, if its recipe is still there."""
+    source = Operation.objects.filter(pk=operation_id).first()
+    return source if source is not None and source.recipe in recipes() else None
+
+
 def _show(
-    request: HttpRequest, filled: Form, own: dict[str, Any], *, status: int = 200
+    request: HttpRequest,
+    filled: Form,
+    own: dict[str, Any],
+    *,
+    fork: Operation | None = None,
+    status: int = 200,
 ) -> HttpResponse:
+    newest = checkpoints.to_resume_from(fork.pk)[:1] if fork else []
     context = {
+        "fork": fork,
+        "fork_at": services.position(newest[0], fork) if fork and newest else "",
+        "may_differ": sorted(ENGINES[fork.kind].forkable()) if fork else [],
         "form": filled,
         "own": own,
         "own_errors": {name: (filled.errors or {}).get(name, "") for name in OWN},
