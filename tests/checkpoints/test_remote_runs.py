@@ -10,7 +10,7 @@ import pytest
 from apps.checkpoints import remote
 from apps.checkpoints.models import Checkpoint
 from apps.checkpoints.trying import Patience
-from apps.operations import services
+from apps.operations import forking, services
 from apps.operations.lifecycle import Reason, State
 from apps.operations.models import Operation
 from tests.operations.attempts import Running, killed_after_its_first_checkpoint, run, submit
@@ -68,6 +68,18 @@ def test_a_machine_with_an_empty_disk_goes_on_to_the_identical_result(
     assert_identical(resumed, whole)
     wait_until(lambda: not store.of(checkpoint))  # only the result is kept
     assert len(store.names()) == 2 * len(store.of(resumed.checkpoints.get()))
+
+
+def test_a_fork_has_objects_of_its_own(house, store, machine, person, whole):
+    half = run(house, submit(epochs=10, checkpoint={"every_epochs": 1000}))
+    machine("second")
+    fork = forking.fork(operation_id=half.pk, owner=person, config={"epochs": 20})
+    services.delete(operation_id=half.pk, actor=person)
+    wait_until(lambda: not store.names(f"of/tests/{half.pk}/"))
+    machine("third")
+    ended = run(house, fork)
+    assert (ended.state, ended.attempts.get().from_step) == ("COMPLETED", half.step)
+    assert weights(ended) == weights(whole)
 
 
 @pytest.mark.parametrize("fault", ["500", "slow_down", "cut_upload", "stall"])
