@@ -45,6 +45,11 @@ class Saves:
         return self.commit(self.stage())
 
 
+@pytest.fixture(autouse=True)
+def _storage_of_its_own(settings, tmp_path):
+    settings.CHECKPOINT_ROOT = tmp_path / "checkpoints"
+
+
 @pytest.fixture
 def saves():
     return Saves()

@@ -4,6 +4,7 @@ import json
 import signal
 import subprocess
 import sys
+import threading
 import time
 from datetime import timedelta
 
@@ -348,10 +349,12 @@ def test_what_an_absent_database_could_not_commit_is_adopted_by_the_next_owner(
     running = Running(house, operation).until_step(10)
     held = running.held
 
-    write = Ledger._write
+    write, commit, was_tried = Ledger._write, Ledger.commit, threading.Event()
     monkeypatch.setattr(Ledger, "_write", away)
-    directory = storage.operation_directory(running.operation.pk)
-    wait_until(lambda: list(directory.glob("*-shutdown/manifest.json")))
+    monkeypatch.setattr(
+        Ledger, "commit", lambda ledger, staged: was_tried.set() or commit(ledger, staged)
+    )
+    wait_until(was_tried.is_set)
     held.renewed_at = now() - settings.THRESHOLDS.orphan_timeout_seconds - 1
     lost = running.ended()
     assert (lost.state, Checkpoint.objects.filter(operation=lost).count()) == ("RUNNING", 0)
