@@ -11,7 +11,6 @@ from trainops.engines.backtest.config import BacktestConfig
 from trainops.engines.backtest.core import orders as core_orders
 from trainops.engines.backtest.core.bars import (
     close_everything,
-    fill_market_orders,
     has_room,
     run_bars,
 )
@@ -29,6 +28,7 @@ from trainops.engines.backtest.core.book import (
     Rows,
 )
 from trainops.engines.backtest.core.fills import equity_of
+from trainops.engines.backtest.core.matching import fill_market_orders
 from trainops.engines.backtest.frozen_book import freeze_book, thaw_book
 from trainops.engines.backtest.prices import Prices
 from trainops.engines.backtest.streams import EquityCurve, append_trades, trade_stream
