@@ -20,6 +20,7 @@ from apps.operations.lifecycle import Reason, State
 from apps.operations.models import Attempt, Event, MetricPoint, Operation
 
 MAX_EVENTS = 100
+MAX_LISTED = 20  # elements of a result's list that the page shows
 LAST_LINES = 15
 CHECKPOINT_COLOURS = {
     "periodic": "blue",
@@ -248,7 +249,19 @@ def _files(subject: Subject) -> Mapping[str, Any]:
     ]
     return {
         "sources": [(checkpoint, subject.position(checkpoint)) for checkpoint in wanted],
-        "result": subject.operation.result,
+        "result": _without_long_lists(subject.operation.result),
+    }
+
+
+def _without_long_lists(result: Any) -> Any:
+    """Return a result for people: a curve of hundreds of numbers is no reading matter."""
+    if not isinstance(result, dict):
+        return result
+    return {
+        name: f"{len(value)} entries, in the API's answer"
+        if isinstance(value, list) and len(value) > MAX_LISTED
+        else value
+        for name, value in result.items()
     }
 
 

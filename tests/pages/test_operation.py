@@ -281,3 +281,12 @@ def test_checkpoints_are_marked_on_the_line(page, ana):
     text = text_of(page, operation)
     assert 'cx="20.60%"' in text and 'cx="59.80%"' in text and "mark-broken" in text
     assert "altered: model.pt" in text
+
+
+def test_a_result_is_shown_without_the_points_of_its_curves(page, ana):
+    result = {"sharpe": 1.25, "years": [0.1, 0.2], "curve": list(range(500))}
+    done = making.operation(ana, "COMPLETED", result=result)
+    text = page.get(f"/operations/{done.pk}/").content.decode()
+    shown = text.partition('data-testid="result">')[2].partition("</pre>")[0]
+    assert "1.25" in shown and "0.2" in shown
+    assert "500 entries, in the API" in shown and "499" not in shown
