@@ -33,9 +33,15 @@ class BacktestJob:
 
     unit: ClassVar[str] = "bar"
 
-    def __init__(self, config: BacktestConfig, inputs: Mapping[str, Path]) -> None:
+    def __init__(
+        self,
+        config: BacktestConfig,
+        inputs: Mapping[str, Path],
+        *,
+        prices: Prices | None = None,  # where they have been read already
+    ) -> None:
         self.config = config
-        self.prices = load_prices(config, inputs)
+        self.prices = load_prices(config, inputs) if prices is None else prices
         self.chunk_bars = config.chunk_bars or min(MAX_CHUNK, -(-len(self.prices) // POINTS))
         recipe = config.find_recipe()
         strategy = recipe.builder()(

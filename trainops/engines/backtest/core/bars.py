@@ -26,10 +26,11 @@ def run_bars(
     less than `end` if rows ran out, which whoever called provides.
     """
     account, trades, closes = book.account[0], book.trades, bars.close
+    maintenance, has_plan = book.settings[0].maintenance, len(plan.target) > 0
     for bar in range(first, end):
         # Most bars fill nothing. Calls are kept out of their way: each costs more than a bar.
         may_fill = account.num_orders > 0 or _has_stops(trades, account.num_trades)
-        decides = len(plan.target) > 0 and _wants_any(plan.target, bar)
+        decides = has_plan and _wants_any(plan.target, bar)
         if (may_fill or decides) and not has_room(book):
             return bar
         if may_fill:
@@ -39,7 +40,7 @@ def run_bars(
             value = trades[i].units * closes[bar, trades[i].symbol]
             total += value
             exposure += abs(value)
-        if account.num_trades and total <= book.settings[0].maintenance * exposure:
+        if account.num_trades and total <= maintenance * exposure:
             account.liquidations += 1
             close_everything(book, closes[bar], bar, BY_LIQUIDATION)
             total = account.cash
