@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -23,8 +24,10 @@ import pyarrow.parquet as pq
 
 from benchmarks.loop import Silent
 from trainops.engines.backtest.config import BacktestConfig
-from trainops.engines.backtest.job import load_prices
+from trainops.engines.backtest.job import BacktestJob, load_prices
+from trainops.engines.backtest.prices import Prices
 from trainops.engines.checkpoint import CheckpointPolicy, CheckpointStore
+from trainops.engines.manifest import Checkpoint
 from trainops.engines.registry import ENGINES
 from trainops.engines.runner import Succeeded, run
 
@@ -33,7 +36,7 @@ NUM_BARS, ROUNDS = 1_000_000, 5
 LENGTHS = (10_000, 100_000, 1_000_000, 10_000_000)
 FAST, SLOW, COMMISSION = 20, 60, 0.0005
 NOT_INSTALLED = 3
-PEERS = {"vectorbt": NUM_BARS, "backtesting.py": NUM_BARS, "backtrader": NUM_BARS // 10}
+PEERS = {"vectorbt": NUM_BARS, "backtesting.py": NUM_BARS, "backtrader": NUM_BARS // 20}
 GOALS = {
     "vectorbt": ("vector, from memory", 5),
     "backtesting.py": ("event, from memory", 8),
@@ -69,43 +72,49 @@ def config(**more: Any) -> dict[str, Any]:
     }
 
 
-def ours(path: Path, execution: str) -> tuple[float, float]:
-    """Return seconds and the final equity of a run without checkpoints."""
-    engine = ENGINES["backtest"]
+def ours(path: Path, execution: str, *, prices: Prices | None = None) -> tuple[float, float]:
+    """Return seconds and the final equity of a run without checkpoints.
+
+    Reading and checking the table is part of it, unless the prices are in memory.
+    """
     began = time.perf_counter()
-    job = engine.make_job(engine.parse_config(config(execution=execution)), {DATASET: path})
+    asked = BacktestConfig.parse(config(execution=execution))
+    job = BacktestJob(asked, {DATASET: path}, prices=prices)
     while job.step < job.total_steps:
         job.advance()
     seconds = time.perf_counter() - began
     return seconds, float(job.result()["final_equity"])
 
 
-def reading(path: Path) -> float:
-    """Return the seconds that reading and checking the table takes: others have it in memory."""
-    asked = BacktestConfig.parse(config())
-    began = time.perf_counter()
-    load_prices(asked, {DATASET: path})
-    return time.perf_counter() - began
+class Counting(Silent):
+    """Counts checkpoints."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def checkpointed(self, checkpoint: Checkpoint) -> None:
+        self.count += 1
 
 
-def looped(path: Path, root: Path, *, every_bars: int) -> float:
-    """Return seconds of a run by the loop, from the first bar to the final checkpoint."""
+def looped(path: Path, root: Path, execution: str, *, every_bars: int) -> tuple[float, int]:
+    """Return seconds of a run by the loop, the final checkpoint included, and how many it took."""
     engine = ENGINES["backtest"]
-    asked = config(execution="vector", checkpoint={"every_bars": every_bars}, chunk_bars=10_000)
+    asked = config(execution=execution, checkpoint={"every_bars": every_bars}, chunk_bars=10_000)
     job = engine.make_job(engine.parse_config(asked), {DATASET: path})
-    began = time.perf_counter()
+    supervisor = Counting()
     with tempfile.TemporaryDirectory(dir=root) as directory:
+        began = time.perf_counter()
         outcome = run(
             lambda: job,
             seed=0,
             store=CheckpointStore(Path(directory), identity={"operation_id": "bench"}),
             policy=CheckpointPolicy(every_seconds=3600.0),
-            supervisor=Silent(),
+            supervisor=supervisor,
             safe_point_share=0.0,
         )
         seconds = time.perf_counter() - began
     assert isinstance(outcome, Succeeded), outcome  # noqa: S101
-    return seconds
+    return seconds, supervisor.count
 
 
 def peer(name: str, path: Path, num_bars: int) -> dict[str, Any] | None:
@@ -150,10 +159,11 @@ def speed(path: Path) -> dict[str, Any]:
     for execution in ("vector", "event"):
         ours(path, execution)  # compiles, or loads what was compiled
     warm_up = time.perf_counter() - began
-    rows = own_rows(path)
-    for name, num_bars in PEERS.items():
-        if found := peer(name, path, num_bars):
-            rows[name] = found
+    rows: dict[str, Any] = {}
+    for _ in range(ROUNDS):  # in turns, so that a busy machine disturbs all alike
+        for name, row in (own_round(path) | peer_round(path)).items():
+            known = rows.setdefault(name, {**row, "seconds": []})
+            known["seconds"] += row["seconds"]
     print(f"SMA {FAST}/{SLOW} crossover with commission; bars/s")
     for name, row in rows.items():
         row["bars_per_second"] = spread([row["bars"] / seconds for seconds in row["seconds"]])
@@ -163,40 +173,50 @@ def speed(path: Path) -> dict[str, Any]:
             f"  equity {row['equity']:.2f}"
         )
     print(f"two first runs, in which numba compiles or loads what it compiled: {warm_up:.1f} s")
+    compare(rows)
+    return {"rows": rows, "warm_up_seconds": warm_up}
+
+
+def compare(rows: Mapping[str, Any]) -> None:
     for name, (form, goal) in GOALS.items():
         if name in rows:
             factor = rows[form]["bars_per_second"][1] / rows[name]["bars_per_second"][1]
             print(f"{form}: {factor:.1f} times {name} (goal {goal})")
         else:
             print(f"{name} is not installed here")
-    return {"rows": rows, "warm_up_seconds": warm_up}
 
 
-def own_rows(path: Path) -> dict[str, Any]:
-    """Return our rows; those "from memory" are without the time of reading the table."""
+def own_round(path: Path) -> dict[str, Any]:
+    prices = load_prices(BacktestConfig.parse(config()), {DATASET: path})
     rows: dict[str, Any] = {}
-    for _ in range(ROUNDS):
-        read = reading(path)
-        for execution in ("vector", "event"):
-            seconds, equity = ours(path, execution)
-            for name, taken in (("", seconds), (", from memory", seconds - read)):
-                row = rows.setdefault(
-                    f"{execution}{name}", {"seconds": [], "equity": equity, "bars": NUM_BARS}
-                )
-                row["seconds"].append(taken)
+    for execution in ("vector", "event"):
+        for name, known in ((execution, None), (f"{execution}, from memory", prices)):
+            seconds, equity = ours(path, execution, prices=known)
+            rows[name] = {"seconds": [seconds], "equity": equity, "bars": NUM_BARS}
     return rows
 
 
+def peer_round(path: Path) -> dict[str, Any]:
+    found = {name: peer(name, path, num_bars) for name, num_bars in PEERS.items()}
+    return {name: row for name, row in found.items() if row is not None}
+
+
 def checkpoints(path: Path, root: Path) -> dict[str, Any]:
-    """Compare runs with a checkpoint every 10,000 bars and with none but the last, in turns."""
-    costs: dict[str, list[float]] = {"none": [], "every 10,000 bars": []}
-    for _ in range(ROUNDS):
-        costs["none"].append(looped(path, root, every_bars=10**9))
-        costs["every 10,000 bars"].append(looped(path, root, every_bars=10_000))
-    for name, seconds in costs.items():
-        low, middle, high = spread(seconds)
-        print(f"checkpoints {name:<18} {middle:.3f} s ({low:.3f} to {high:.3f})")
-    return {name: spread(seconds) for name, seconds in costs.items()}
+    """Compare runs with a checkpoint every 10,000 bars and with none but the last, in turns.
+
+    One is in flight at a time, so fewer are taken where bars are quick.
+    """
+    found: dict[str, Any] = {}
+    for execution in ("vector", "event"):
+        for _ in range(ROUNDS):
+            for every_bars in (10**9, 10_000):
+                taken = looped(path, root, execution, every_bars=every_bars)
+                found.setdefault(f"{execution} {every_bars}", []).append(taken)
+    for name, taken in found.items():
+        low, middle, high = spread([seconds for seconds, _ in taken])
+        counts = sorted(count for _, count in taken)
+        print(f"checkpoints, {name:<18} {middle:.3f} s ({low:.3f} to {high:.3f}), {counts} taken")
+    return found
 
 
 def lengths(root: Path) -> dict[str, Any]:

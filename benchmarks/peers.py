@@ -97,7 +97,7 @@ def main():
         frame
     )
     seconds = []
-    for _ in range(5 if name == "vectorbt" else 2):
+    for _ in range(3 if name == "vectorbt" else 1):
         began = time.perf_counter()
         equity = float(np.asarray(once()).reshape(-1)[0])
         seconds.append(time.perf_counter() - began)

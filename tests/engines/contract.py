@@ -280,6 +280,27 @@ def price_table() -> pa.Table:
     )
 
 
+def several_prices() -> pa.Table:
+    """Return 24 hourly bars of three symbols, whose order by momentum changes again and again."""
+    rows = [(i, name, number) for i in range(24) for number, name in enumerate("ABC")]
+    closes = [
+        100.0 + 3 * number + (i * (number + 3) * 7 % 11 - 5) * (1 + i % 4) / 2
+        for i, _, number in rows
+    ]
+    return pa.table(
+        {
+            "time": pa.array([i * 3_600_000_000 for i, _, _ in rows], pa.timestamp("us")),
+            "symbol": [name for _, name, _ in rows],
+            "open": [
+                close + (i % 3 - 1) / 2 for close, (i, _, _) in zip(closes, rows, strict=True)
+            ],
+            "high": [close + 2 for close in closes],
+            "low": [close - 2 for close in closes],
+            "close": closes,
+        }
+    )
+
+
 BARS = {"dataset": DATASET, "chunk_bars": 1}
 COSTLY = {"commission": {"relative": 0.001, "fixed": 0.5, "minimum": 1.0}, "spread": 0.001,
           "slippage": 0.0005}  # fmt: skip
@@ -378,5 +399,21 @@ CASES = [
          "parameters": {"fast": 2, "slow": 4, "signal": 2}},
         stops=(1, 9, 22),
         table=price_table,
+    ),
+    Case(
+        "backtest",
+        "vector-rotation",
+        {**BARS, **COSTLY, "recipe": "momentum_rotation",
+         "parameters": {"lookback": 2, "every": 2, "top": 2}},
+        stops=(1, 7, 16),
+        table=several_prices,
+    ),
+    Case(
+        "backtest",
+        "event-rotation",
+        {**BARS, **COSTLY, "recipe": "momentum_rotation", "execution": "event",
+         "parameters": {"lookback": 2, "every": 2, "top": 2}},
+        stops=(1, 7, 16),
+        table=several_prices,
     ),
 ]  # fmt: skip

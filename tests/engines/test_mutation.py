@@ -43,6 +43,8 @@ STOPS = {
     "event-everything": (11, 14, 22),
     "event-same-close": (8, 12, 21),
     "event-indicators": (8, 9, 22),
+    "vector-rotation": (7, 8, 15),
+    "event-rotation": (7, 8, 15),
 }
 
 

@@ -27,6 +27,7 @@ BUILT_IN = (
     "trainops.engines.backtest.recipes.bollinger:RECIPE",
     "trainops.engines.backtest.recipes.donchian_breakout:RECIPE",
     "trainops.engines.backtest.recipes.macd:RECIPE",
+    "trainops.engines.backtest.recipes.momentum_rotation:RECIPE",
 )
 
 

@@ -11,7 +11,6 @@ from trainops.engines.backtest.config import BacktestConfig
 from trainops.engines.backtest.core import orders as core_orders
 from trainops.engines.backtest.core.bars import (
     close_everything,
-    fill_market_orders,
     has_room,
     run_bars,
 )
@@ -29,6 +28,7 @@ from trainops.engines.backtest.core.book import (
     Rows,
 )
 from trainops.engines.backtest.core.fills import equity_of
+from trainops.engines.backtest.core.matching import fill_market_orders
 from trainops.engines.backtest.frozen_book import freeze_book, thaw_book
 from trainops.engines.backtest.prices import Prices
 from trainops.engines.backtest.streams import EquityCurve, append_trades, trade_stream
@@ -50,6 +50,7 @@ class Broker:
     def __init__(self, config: BacktestConfig, prices: Prices) -> None:
         self.prices = prices
         self.next_bar = 0
+        self.has_ordered = False  # since somebody last looked
         account = np.zeros(1, dtype=ACCOUNT)
         account["cash"] = config.cash
         self.book = _new_book(settings_of(config), account, prices, *_room(0))
@@ -100,6 +101,7 @@ class Broker:
     ) -> int:
         """Place an order at the close of a bar, and return its id."""
         self.make_room()
+        self.has_ordered = True
         return core_orders.place(
             self.book, symbol, float(amount), is_fraction, float(limit), float(stop),
             float(stop_loss), float(take_profit), trade, bar, last_bar,
@@ -118,6 +120,7 @@ class Broker:
     ) -> None:
         """Cancel what is open, close what is held, and enter a position of the configured size."""
         self.make_room()
+        self.has_ordered = True
         self._switch(
             self.book, symbol, float(target), float(limit), float(stop), float(stop_loss),
             float(take_profit), bar,

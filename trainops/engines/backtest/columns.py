@@ -14,12 +14,16 @@ USUAL = {
     "high": ("high", "h", "highprice", "bidhigh"),
     "low": ("low", "l", "lowprice", "bidlow"),
     "close": ("close", "c", "closeprice", "last", "bidclose"),
+    "symbol": ("symbol", "ticker", "instrument", "pair"),
     "volume": ("volume", "vol", "v", "tickvolume", "basevolume"),
 }
 PRICES = ("open", "high", "low", "close")
 NUMBERS = ("number", "integer")
+NAMES = ("category", "text")
 TIMES = ("datetime", "integer", "category", "text")  # text: may be dates that mix zones
 
+
+ALLOWED = {"time": (TIMES, "dates"), "symbol": (NAMES, "names")}  # others: numbers
 
 ColumnName = Annotated[str, WithJsonSchema({"type": "string", "format": "column"})]
 
@@ -33,6 +37,7 @@ class PriceColumns(Strict):
     low: ColumnName | None = None
     close: ColumnName | None = None
     volume: ColumnName | None = None
+    symbol: ColumnName | None = Field(None, description="In a table of several symbols")
 
 
 def find_columns(
@@ -64,9 +69,8 @@ def find_columns(
 def _wrong_types(found: Mapping[str, str], kinds: Mapping[str, str]) -> dict[str, str]:
     problems = {}
     for role, name in found.items():
-        allowed = TIMES if role == "time" else NUMBERS
+        allowed, wanted = ALLOWED.get(role, (NUMBERS, "numbers"))
         if kinds[name] not in allowed:
-            wanted = "dates" if role == "time" else "numbers"
             problems["dataset"] = f"column {name!r} ({role}) holds {kinds[name]}, not {wanted}"
     return problems
 

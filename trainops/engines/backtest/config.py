@@ -48,6 +48,11 @@ class BacktestConfig(RecipeConfig):
     dataset: DatasetId = Field(description="The price series: an uploaded table of bars")
     columns: PriceColumns = PriceColumns()
     symbol: str = Field("asset", min_length=1, max_length=40, description="What is traded")
+    symbols: list[str] = Field(
+        default_factory=list,
+        max_length=1000,
+        description="Of a table of several symbols: those to trade; all, if none is named",
+    )
     timezone: str = Field("UTC", description="In which days begin")
     resample: Literal["1min", "5min", "15min", "30min", "1h", "4h", "1d", "1w"] | None = Field(
         None, description="Coarser bars, made from those of the dataset"
@@ -107,6 +112,8 @@ class BacktestConfig(RecipeConfig):
             )
         if not _is_timezone(config.timezone):
             errors["timezone"] = f"got {config.timezone!r}; allowed: names such as Europe/Berlin"
+        if len(set(config.symbols)) < len(config.symbols):
+            errors["symbols"] = f"got {config.symbols}; each at most once"
         if errors:
             raise ConfigError(errors)
         return config

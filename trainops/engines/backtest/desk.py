@@ -4,7 +4,7 @@ import math
 from typing import Any
 
 from trainops.engines.backtest.broker import Broker
-from trainops.engines.backtest.core.book import FOR_EVER
+from trainops.engines.backtest.core.book import FOR_EVER, Floats
 from trainops.engines.backtest.times import iso
 
 NAN = math.nan
@@ -17,14 +17,13 @@ class Desk:
     next bar, or at this close where the backtest says so.
     """
 
-    __slots__ = ("_broker", "bar", "close", "has_ordered", "high", "low", "open", "symbol")
+    __slots__ = ("_broker", "bar", "close", "high", "low", "open", "symbol")
 
     def __init__(self, broker: Broker, symbol: int = 0) -> None:
         self._broker = broker
         self.symbol = symbol
         self.bar = -1  # its number, from 0
         self.open = self.high = self.low = self.close = NAN
-        self.has_ordered = False  # at this bar
 
     @property
     def time(self) -> str:
@@ -35,6 +34,26 @@ class Desk:
         """What was traded in the bar; NaN where the table does not say."""
         volume = self._broker.prices.volume
         return float(volume[self.bar, self.symbol]) if len(volume) else NAN
+
+    @property
+    def symbols(self) -> tuple[str, ...]:
+        """The names of all symbols; this desk is that of number `symbol`."""
+        return self._broker.prices.symbols
+
+    @property
+    def closes(self) -> Floats:
+        """The closes of all symbols at this bar."""
+        closes: Floats = self._broker.prices.bars.close[self.bar].copy()
+        return closes
+
+    def of(self, symbol: int) -> "Desk":
+        """Return the desk of another symbol, at this bar and of the same account."""
+        desk, bars = Desk(self._broker, symbol), self._broker.prices.bars
+        desk.bar = self.bar
+        desk.open, desk.high, desk.low, desk.close = (
+            float(prices[self.bar, symbol]) for prices in bars
+        )
+        return desk
 
     @property
     def cash(self) -> float:
@@ -88,7 +107,6 @@ class Desk:
         """
         size, is_fraction = self._size(units, fraction)
         last_bar = FOR_EVER if for_bars is None else self.bar + for_bars
-        self.has_ordered = True
         return self._settled().place(
             math.copysign(size, direction), bar=self.bar, symbol=self.symbol,
             is_fraction=is_fraction, limit=limit, stop=stop, stop_loss=stop_loss,
@@ -105,7 +123,6 @@ class Desk:
         take_profit: float = NAN,
     ) -> None:
         """Cancel open orders, close open trades, and enter a position: 1 long, -1 short, 0 none."""
-        self.has_ordered = True
         self._settled().switch(
             target, bar=self.bar, symbol=self.symbol, limit=limit, stop=stop,
             stop_loss=stop_loss, take_profit=take_profit,
@@ -115,7 +132,6 @@ class Desk:
         """Order to close this share of every open trade, at the market."""
         if not 0 < share <= 1:
             raise ValueError(f"got {share!r}; a share is above 0 and at most 1")
-        self.has_ordered = True
         broker = self._settled()
         for trade in broker.open_trades.copy():
             if trade["symbol"] == self.symbol:

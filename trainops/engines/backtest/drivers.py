@@ -37,6 +37,8 @@ class VectorDriver:
         if signals.target.shape[:1] != (len(prices),):
             raise ValueError(f"{len(signals.target)} signals for {len(prices)} bars")
         self.plan = signals.to_plan()
+        if self.plan.target.shape[1] != len(prices.symbols):
+            raise ValueError(f"signals for {self.plan.target.shape[1]} symbols")
 
     def go(self, broker: Broker, end: int) -> None:
         broker.begin_chunk(end)
@@ -77,8 +79,8 @@ class EventDriver:
             some = islice(rows, LOOK_EVERY)
             for desk.bar, desk.open, desk.high, desk.low, desk.close in some:
                 on_bar(desk)
-                if desk.has_ordered:
-                    desk.has_ordered = False
+                if broker.has_ordered:
+                    broker.has_ordered = False
                     if self._is_same_close:
                         broker.fill_at_close(desk.bar)
         broker.go_to(desk.bar + 1)

@@ -34,9 +34,15 @@ class BacktestJob:
 
     unit: ClassVar[str] = "bar"
 
-    def __init__(self, config: BacktestConfig, inputs: Mapping[str, Path]) -> None:
+    def __init__(
+        self,
+        config: BacktestConfig,
+        inputs: Mapping[str, Path],
+        *,
+        prices: Prices | None = None,  # where they have been read already
+    ) -> None:
         self.config = config
-        self.prices = load_prices(config, inputs)
+        self.prices = load_prices(config, inputs) if prices is None else prices
         self.chunk_bars = config.chunk_bars or min(MAX_CHUNK, -(-len(self.prices) // POINTS))
         recipe = config.find_recipe()
         strategy = recipe.builder()(
@@ -116,13 +122,27 @@ def load_prices(config: BacktestConfig, inputs: Mapping[str, Path]) -> Prices:
     if config.dataset not in inputs:
         raise InputError({"dataset": f"there is no dataset {config.dataset}"})
     prices = read_prices(
-        inputs[config.dataset], config.columns, symbol=config.symbol, timezone=config.timezone
+        inputs[config.dataset],
+        config.columns,
+        symbol=config.symbol,
+        symbols=config.symbols,
+        timezone=config.timezone,
     )
     return prices if config.resample is None else resample(prices, config.resample)
 
 
 def choose_driver(strategy: Strategy, config: BacktestConfig, prices: Prices) -> Driver:
-    """Return the form of the strategy that the config asks for. Raises ConfigError."""
+    """Return the form of the strategy that the config asks for.
+
+    Raises ConfigError, and InputError where there are more symbols than it trades.
+    """
+    if len(prices.symbols) > 1 and not strategy.trades_several:
+        raise InputError(
+            {
+                "symbols": f"{config.recipe} trades one symbol; there are "
+                f"{', '.join(prices.symbols[:50])}: name one of them"
+            }
+        )
     forms = {"vector": strategy.vector, "event": strategy.event}
     there_are = [name for name, form in forms.items() if form is not None]
     wanted = there_are[0] if config.execution == "auto" else config.execution

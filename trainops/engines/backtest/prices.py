@@ -1,5 +1,6 @@
 """Reading a price series, and finding what is wrong with it before a backtest begins."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from trainops.engines.backtest.alignment import aligned, require_rising, rows_by_symbol
 from trainops.engines.backtest.columns import PRICES, PriceColumns, find_columns
 from trainops.engines.backtest.core.book import Bars, Floats
 from trainops.engines.backtest.refusals import refuse
@@ -38,9 +40,17 @@ class Prices:
         return np.ascontiguousarray(self.bars.close[:, symbol])
 
 
-def read_prices(path: Path, named: PriceColumns, *, symbol: str, timezone: str) -> Prices:
-    """Read one symbol's series from a Parquet file.
+def read_prices(
+    path: Path,
+    named: PriceColumns,
+    *,
+    symbol: str,
+    timezone: str,
+    symbols: Sequence[str] = (),
+) -> Prices:
+    """Read a price series from a Parquet file; `symbol` is its name where the table has none.
 
+    Of a table with several symbols, `symbols` are read, or all, at the times that all of them have.
     Raises InputError, with row numbers: missing columns or values, times that do not rise, mixed
     time zones, prices that are not above 0, a high below a low.
     """
@@ -52,17 +62,25 @@ def read_prices(path: Path, named: PriceColumns, *, symbol: str, timezone: str) 
     if not len(table):
         raise InputError({"dataset": "has no rows"})
     times = to_microseconds(found["time"], table[found["time"]])
-    refuse(np.diff(times, prepend=times[0] - 1) == 0, f"times repeat ({found['time']})")
-    refuse(np.diff(times, prepend=times[0] - 1) < 0, f"times go back ({found['time']})")
     columns = {role: _numbers(found[role], table[found[role]]) for role in PRICES}
     for role in PRICES:
         refuse(columns[role] <= 0, f"{found[role]} is not above 0")
     refuse(columns["high"] < columns["low"], f"{found['high']} is below {found['low']}")
-    volume = np.empty((0, 1))
     if "volume" in found:
-        volume = _column(_numbers(found["volume"], table[found["volume"]], may_be_missing=True))
-    bars = Bars(*(_column(columns[role]) for role in PRICES))
-    return Prices(times, bars, volume, (symbol,), timezone)
+        volume = _numbers(found["volume"], table[found["volume"]], may_be_missing=True)
+        columns["volume"] = volume
+    rows = rows_by_symbol(table[found["symbol"]], symbols) if "symbol" in found else None
+    rows = {symbol: np.arange(len(times))} if rows is None else rows
+    for each in rows.values():
+        require_rising(found["time"], times, each)
+    common, rows = aligned(times, rows)
+    matrices = {
+        role: np.column_stack([values[each] for each in rows.values()])
+        for role, values in columns.items()
+    }
+    bars = Bars(*(matrices[role] for role in PRICES))
+    volume = matrices.get("volume", np.empty((0, len(rows))))
+    return Prices(common, bars, volume, tuple(rows), timezone)
 
 
 def _numbers(name: str, column: pa.ChunkedArray, *, may_be_missing: bool = False) -> Floats:
@@ -70,10 +88,6 @@ def _numbers(name: str, column: pa.ChunkedArray, *, may_be_missing: bool = False
     if not may_be_missing:
         refuse(~np.isfinite(values), f"{name} has no value")
     return values
-
-
-def _column(values: Floats) -> Floats:
-    return np.require(values.reshape(-1, 1), np.float64, ["C", "W"])
 
 
 def _kind(kind: Any) -> str:

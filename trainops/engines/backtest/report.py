@@ -27,14 +27,14 @@ def report_of(prices: Prices, outcome: Outcome, cash: float) -> dict[str, Any]:
         "final_equity": float(equity[-1]),
         "peak_equity": float(equity.max()),
         "return": float(equity[-1]) / cash - 1,
-        "buy_and_hold_return": float(prices.bars.close[-1, 0] / prices.bars.close[0, 0]) - 1,
+        "buy_and_hold_return": float(np.mean(prices.bars.close[-1] / prices.bars.close[0])) - 1,
         "exposure": exposure(outcome),
         **risk(prices, equity),
         **trading(trades),
         "years": returns_by("Y", prices, equity, cash),
         "months": returns_by("M", prices, equity, cash),
         "curve": curve(prices, equity),
-        "trade_list": [_trade(row, prices.times) for row in trades[-TRADES_SHOWN:]],
+        "trade_list": [_trade(row, prices) for row in trades[-TRADES_SHOWN:]],
         "trade_returns": histogram(trade_returns(trades)),
     }
 
@@ -153,10 +153,12 @@ def histogram(returns: Floats) -> dict[str, list[float]]:
     return {"counts": counts.tolist(), "edges": edges.tolist()}
 
 
-def _trade(row: Any, times: Times) -> dict[str, Any]:
+def _trade(row: Any, prices: Prices) -> dict[str, Any]:
+    times = prices.times
     trade = dict(zip(row.dtype.names, row.tolist(), strict=True))
     return {
         **{name: _json(value) for name, value in trade.items()},
+        "symbol": prices.symbols[trade["symbol"]],
         "reason": REASONS[trade["reason"]],
         "entry_time": iso(int(times[trade["entry_bar"]])),
         "exit_time": iso(int(times[trade["exit_bar"]])),

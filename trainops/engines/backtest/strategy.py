@@ -62,6 +62,7 @@ class Strategy:
 
     vector: Callable[[Prices], Signals] | None = None
     event: Callable[[], EventStrategy] | None = None
+    trades_several: bool = False  # symbols at once; signals are then of (bars, symbols)
 
 
 def _as_columns(values: Floats | None) -> Floats:

@@ -1,0 +1,131 @@
+"""Several symbols in one portfolio."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from tests.backtest.market import BACKTEST, DATASET, make_job, run, walk, write
+from trainops.engines.backtest.outcome import trades_of
+from trainops.engines.errors import ConfigError, InputError
+
+NAMES = ("A", "B", "C", "D")
+ROTATION = {"recipe": "momentum_rotation", "cash": 50_000.0,
+            "parameters": {"lookback": 10, "every": 5, "top": 2}}  # fmt: skip
+
+
+def several(num_bars=200, *, names=NAMES):
+    """Return a table in which the bars of each time stand together."""
+    tables = [
+        walk(num_bars, seed=seed).append_column("symbol", [[name] * num_bars])
+        for seed, name in enumerate(names)
+    ]
+    return pa.concat_tables(tables).sort_by([("time", "ascending"), ("symbol", "descending")])
+
+
+def test_symbols_are_read_in_the_order_of_their_names_or_as_wanted(tmp_path):
+    job = make_job(several(), tmp_path, **ROTATION)
+    assert job.prices.symbols == NAMES
+    assert job.prices.closes(2).tolist() == walk(200, seed=2)["close"].to_pylist()
+    job = make_job(several(), tmp_path, **ROTATION, symbols=["D", "B"])
+    assert job.prices.symbols == ("D", "B")
+    assert job.prices.closes(0).tolist() == walk(200, seed=3)["close"].to_pylist()
+
+
+def test_only_times_that_all_symbols_have_are_bars(tmp_path):
+    table = several(50, names="AB")
+    without = table.filter(pa.array([i not in (4, 11, 12) for i in range(100)]))
+    job = make_job(without, tmp_path, **ROTATION)
+    assert len(job.prices) == 50 - 3  # B at the third bar, A at the sixth, B at the seventh
+    assert job.prices.closes(0)[2] == walk(50, seed=0)["close"][3].as_py()
+    apart = pa.concat_tables([table.slice(0, 2), table.slice(2, 1), table.slice(5, 1)])
+    assert len(make_job(apart, tmp_path, **ROTATION).prices) == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "field", "problem"),
+    [
+        (lambda t: t.filter(pa.array([i % 2 == (i // 2) % 2 for i in range(len(t))])),
+         "dataset", "no time that all of A, B have"),
+        (lambda t: t.set_column(5, "symbol", [["A"] * len(t)]),
+         "dataset", "times repeat (time) in rows 3, 5, 7, 9, 11 and 15 more"),
+        (lambda t: pa.concat_tables([t.slice(10), t.slice(0, 10)]),
+         "dataset", "times go back (time) in row 33"),
+        (lambda t: t.set_column(5, "symbol", [[None, *["A"] * (len(t) - 1)]]),
+         "dataset", "no symbol in row 2"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_with_several_symbols_is_told(change, field, problem, tmp_path):
+    with pytest.raises(InputError) as error:
+        make_job(change(several(20, names="AB")), tmp_path, **ROTATION)
+    assert problem in error.value.errors[field]
+
+
+def test_a_symbol_that_there_is_not_is_told(tmp_path):
+    with pytest.raises(InputError, match="symbols: got X; there are A, B, C, D"):
+        make_job(several(), tmp_path, **ROTATION, symbols=["A", "X"])
+    with pytest.raises(ConfigError, match="each at most once"):
+        BACKTEST.parse_config({**ROTATION, "dataset": DATASET, "symbols": ["A", "A"]})
+
+
+def test_a_strategy_for_one_symbol_asks_which(tmp_path):
+    with pytest.raises(InputError, match="macd trades one symbol; there are A, B, C, D"):
+        make_job(several(), tmp_path, recipe="macd")
+    alone = run(several(), tmp_path, recipe="macd", symbols=["B"]).result()
+    assert alone["trade_list"][0]["symbol"] == "B"
+    assert (
+        alone["final_equity"]
+        == run(walk(200, seed=1), tmp_path, recipe="macd").result()["final_equity"]
+    )
+
+
+@pytest.mark.parametrize("fill", ["next_open", "same_close"])
+@pytest.mark.parametrize("only_rising", [True, False])
+def test_both_forms_of_a_rotation_give_the_same_bits(fill, only_rising, tmp_path):
+    parameters = {"lookback": 7, "every": 3, "top": 2, "only_rising": only_rising}
+    found = [
+        run(several(), tmp_path, **{**ROTATION, "parameters": parameters}, fill=fill,
+            execution=execution, commission={"relative": 0.001, "minimum": 1.0})
+        for execution in ("vector", "event")
+    ]  # fmt: skip
+    one, other = ((trades_of(job.broker.trades), job.broker.equity.column("equity").numpy())
+                  for job in found)  # fmt: skip
+    assert len(one[0]) > 20
+    assert one[0].tobytes() == other[0].tobytes() and one[1].tobytes() == other[1].tobytes()
+
+
+def test_a_rotation_holds_what_rose_most(tmp_path):
+    job = run(several(), tmp_path, **ROTATION, finish="hold")
+    closes = job.prices.bars.close
+    trades = trades_of(job.broker.trades)
+    assert set(trades["symbol"]) == {0, 1, 2, 3}
+    for trade in trades:
+        bar = trade["entry_bar"] - 1  # where it was decided
+        assert bar >= 10 and (bar - 10) % 5 == 0
+        rise = closes[bar] / closes[bar - 10]
+        assert trade["symbol"] in np.argsort(-rise)[:2] and rise[trade["symbol"]] > 1
+
+
+def test_the_equity_of_a_portfolio_is_cash_and_all_positions(tmp_path):
+    job = make_job(several(), tmp_path, **ROTATION, chunk_bars=1)
+    cash, closes = 50_000.0, job.prices.bars.close
+    while job.step < job.total_steps:
+        job.advance()
+        state = job.state_dict()["state"]
+        held = np.array([state["positions"][name] for name in NAMES])
+        bar = job.step - 1
+        assert state["equity"] == pytest.approx(state["cash"] + held @ closes[bar], rel=1e-12)
+        cash = state["cash"]
+    assert cash != 50_000.0
+
+
+def test_a_report_compares_with_holding_all_symbols(tmp_path):
+    result = run(several(), tmp_path, **ROTATION).result()
+    closes = [walk(200, seed=seed)["close"] for seed in range(4)]
+    held = np.mean([each[-1].as_py() / each[0].as_py() for each in closes]) - 1
+    assert result["buy_and_hold_return"] == pytest.approx(held, rel=1e-12)
+    assert {trade["symbol"] for trade in result["trade_list"]} <= set(NAMES)
+
+
+def test_an_uploaded_table_without_symbols_is_one(tmp_path):
+    write(walk(20), tmp_path)
+    assert make_job(walk(20), tmp_path, **ROTATION, symbol="GOLD").prices.symbols == ("GOLD",)
