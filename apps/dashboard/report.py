@@ -30,7 +30,8 @@ def context(result: Result) -> dict[str, Any]:
         "month_names": MONTHS,
         "bars": bars(result["trade_returns"]),
         "newest_trades": [_shown(trade) for trade in trades[::-1][:SHOWN_TRADES]],
-        "num_listed": len(trades),
+        "symbol": result["symbols"][0],
+        "has_several": len(result["symbols"]) > 1,
         "charts": charts(result),
     }
 
@@ -56,6 +57,7 @@ def charts(result: Result) -> dict[str, Any]:
         {"time": seconds(trade[f"{what}_time"]), "price": trade[f"{what}_price"], "what": what,
          "is_long": trade["units"] > 0}
         for trade in result["trade_list"]
+        if trade["symbol"] == result["symbols"][0]  # whose price is drawn
         for what in ("entry", "exit")
     ]  # fmt: skip
     return {

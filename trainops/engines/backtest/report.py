@@ -21,6 +21,7 @@ DAYS_PER_YEAR = 365.25
 def report_of(prices: Prices, outcome: Outcome, cash: float) -> dict[str, Any]:
     equity, trades = outcome.equity, outcome.trades
     return {
+        "symbols": list(prices.symbols),
         "start": iso(int(prices.times[0])),
         "end": iso(int(prices.times[-1])),
         "start_equity": cash,
@@ -136,7 +137,7 @@ def geometric_mean(returns: Floats) -> float:
 
 
 def curve(prices: Prices, equity: Floats) -> list[list[Any]]:
-    """Return (time, equity, drawdown, close) at evenly spaced bars, the last one included."""
+    """Return (time, equity, drawdown, first symbol's close) at evenly spaced bars and the last."""
     fall, close = 1 - equity / np.maximum.accumulate(equity), prices.bars.close[:, 0]
     chosen = np.unique(np.linspace(0, len(equity) - 1, CURVE_POINTS).round().astype(np.int64))
     return [
