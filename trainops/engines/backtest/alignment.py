@@ -2,18 +2,17 @@
 
 from collections.abc import Mapping, Sequence
 from functools import reduce
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from trainops.engines.backtest.refusals import refuse
 from trainops.engines.backtest.times import Times
 from trainops.engines.errors import InputError
 
-RowNumbers = NDArray[np.intp]
+RowNumbers: TypeAlias = Any  # indices, or a slice
 
 
 def rows_by_symbol(column: pa.ChunkedArray, wanted: Sequence[str]) -> dict[str, RowNumbers]:
@@ -34,15 +33,20 @@ def rows_by_symbol(column: pa.ChunkedArray, wanted: Sequence[str]) -> dict[str, 
 
 def require_rising(name: str, times: Times, rows: RowNumbers) -> None:
     """Raise InputError, with row numbers, unless the times of these rows rise."""
-    steps = np.diff(times[rows], prepend=times[rows[0]] - 1)
+    own = times[rows]
+    steps = np.diff(own, prepend=own[0] - 1)
+    if steps.min() > 0:
+        return
     for is_wrong, problem in ((steps == 0, "times repeat"), (steps < 0, "times go back")):
         flags = np.zeros(len(times), dtype=bool)
-        flags[rows[is_wrong]] = True
+        flags[rows] = is_wrong
         refuse(flags, f"{problem} ({name})")
 
 
 def aligned(times: Times, rows: Mapping[str, RowNumbers]) -> tuple[Times, dict[str, RowNumbers]]:
     """Return the times that every symbol has, and the rows of each at them. Raises InputError."""
+    if len(rows) == 1:
+        return times[next(iter(rows.values()))], dict(rows)
     common = reduce(np.intersect1d, [times[each] for each in rows.values()])
     if not len(common):
         raise InputError({"dataset": f"no time that all of {', '.join(rows)} have"})

@@ -1,6 +1,6 @@
 """Reading a price series, and finding what is wrong with it before a backtest begins."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from trainops.engines.backtest.alignment import aligned, require_rising, rows_by_symbol
+from trainops.engines.backtest.alignment import (
+    RowNumbers,
+    aligned,
+    require_rising,
+    rows_by_symbol,
+)
 from trainops.engines.backtest.columns import PRICES, PriceColumns, find_columns
 from trainops.engines.backtest.core.book import Bars, Floats
 from trainops.engines.backtest.refusals import refuse
@@ -70,17 +75,21 @@ def read_prices(
         volume = _numbers(found["volume"], table[found["volume"]], may_be_missing=True)
         columns["volume"] = volume
     rows = rows_by_symbol(table[found["symbol"]], symbols) if "symbol" in found else None
-    rows = {symbol: np.arange(len(times))} if rows is None else rows
+    rows = {symbol: slice(None)} if rows is None else rows
     for each in rows.values():
         require_rising(found["time"], times, each)
     common, rows = aligned(times, rows)
-    matrices = {
-        role: np.column_stack([values[each] for each in rows.values()])
-        for role, values in columns.items()
-    }
+    matrices = {role: _matrix(values, rows.values()) for role, values in columns.items()}
     bars = Bars(*(matrices[role] for role in PRICES))
     volume = matrices.get("volume", np.empty((0, len(rows))))
     return Prices(common, bars, volume, tuple(rows), timezone)
+
+
+def _matrix(values: Floats, rows: Iterable[RowNumbers]) -> Floats:
+    """Return a column for each symbol; of one symbol without a copy, where that can be."""
+    columns = [values[each].reshape(-1, 1) for each in rows]
+    whole = columns[0] if len(columns) == 1 else np.hstack(columns)
+    return np.require(whole, np.float64, ["C", "W"])
 
 
 def _numbers(name: str, column: pa.ChunkedArray, *, may_be_missing: bool = False) -> Floats:
