@@ -30,9 +30,16 @@ def _sources_digest() -> str:
 
 def _cache_directory() -> Path | None:
     """Return a directory that only we write to; never a shared one: what is in it gets executed."""
-    caches = (HERE / "__pycache__", Path.home() / ".cache" / "trainops")
-    for root in caches:
-        directory = root / f"compiled-{_sources_digest()}"
+    roots = (
+        os.environ.get("NUMBA_CACHE_DIR"),
+        HERE / "__pycache__",
+        os.environ.get("TRAINOPS_DATA_DIR"),  # where the sources may not be written, as in images
+        Path.home() / ".cache" / "trainops",
+    )
+    for root in roots:
+        if not root:
+            continue
+        directory = Path(root) / f"compiled-{_sources_digest()}"
         try:
             directory.mkdir(parents=True, exist_ok=True)
         except OSError:
