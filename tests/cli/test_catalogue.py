@@ -52,6 +52,19 @@ def test_a_schema_is_told_in_words(schema, text):
     assert allowed(schema) == text
 
 
+def test_after_an_upload_the_next_command_is_the_one_for_such_a_table(cli, tmp_path):
+    prices, table = tmp_path / "prices.csv", tmp_path / "table.csv"
+    prices.write_text("Date,Open,High,Low,Close\n2024-01-01,1,2,1,2\n2024-01-02,2,3,2,3\n")
+    table.write_text("size,price\n1,2\n2,3\n")
+    assert (
+        "Backtest on it: python3 -m trainops run examples/backtest.yaml"
+        in cli("upload", prices).stderr
+    )
+    assert (
+        "Train on it: python3 -m trainops run examples/tabular.yaml" in cli("upload", table).stderr
+    )
+
+
 def test_an_uploaded_table_gives_its_id_and_what_was_found_in_it(cli, tmp_path, settings):
     settings.STORAGES = settings.STORAGES | {
         "datasets": {

@@ -12,6 +12,7 @@ from trainops.cli.server import COMMAND
 from trainops.cli.session import Session, command
 
 PANEL = "What there is"
+PRICES = {"open", "high", "low", "close"}  # columns of a price series
 
 
 def register(app: typer.Typer) -> None:
@@ -139,10 +140,13 @@ def upload(
     for column in dataset["columns"][:20]:
         missing = f", {column['missing']} missing" if column["missing"] else ""
         session.out.note(f"  {column['name']}: {column['type']}{missing}")
-    session.out.note(
-        f"Train on it: {COMMAND} run examples/tabular.yaml "
-        f"--set parameters.dataset={dataset['id']} --set parameters.target=COLUMN"
-    )
+    names = {column["name"].lower() for column in dataset["columns"]}
+    if names >= PRICES:
+        what, settings = "Backtest", f"examples/backtest.yaml --set dataset={dataset['id']}"
+    else:
+        settings = f"examples/tabular.yaml --set parameters.dataset={dataset['id']}"
+        what, settings = "Train", f"{settings} --set parameters.target=COLUMN"
+    session.out.note(f"{what} on it: {COMMAND} run {settings}")
 
 
 def workers(session: Session) -> None:
