@@ -57,23 +57,33 @@ class Remote:
         CheckpointCorrupted where the staged manifest is none, or what it refers to is gone.
         """
         directory = storage.directory(artifacts_path)
-        for artifact in read_manifest(directory).artifacts:
-            name = storage.location(artifacts_path, artifact)
-            if artifact.home and self._has(name, artifact.size_bytes, stop):
-                continue
-            if not storage.is_of_one_attempt(artifacts_path, artifact.home):
-                raise CheckpointCorrupted(directory, missing=[artifact.name], reason="it is gone")
-            patiently(
-                partial(self.objects.put, directory / artifact.name, name, stop), BESIDE, stop
-            )
-        name = storage.manifest_location(artifacts_path)
-        patiently(partial(self.objects.put, directory / MANIFEST, name, stop), BESIDE, stop)
+        names = {
+            artifact.name: storage.location(artifacts_path, artifact)
+            for artifact in read_manifest(directory).artifacts
+            if not self._is_there(artifacts_path, artifact, stop)
+        }
+        manifest = (MANIFEST, storage.manifest_location(artifacts_path))
+        for file, name in [*names.items(), manifest]:
+            patiently(partial(self.objects.put, directory / file, name, stop), BESIDE, stop)
 
-    def _has(self, name: str, size_bytes: int, stop: threading.Event) -> bool:
-        try:
-            return patiently(partial(self.objects.size, name), BESIDE, stop) == size_bytes
-        except Missing:
+    def _is_there(self, artifacts_path: str, artifact: Artifact, stop: threading.Event) -> bool:
+        """Whether an earlier checkpoint brought the file. Raises CheckpointCorrupted.
+
+        What is gone that this same attempt wrote can be uploaded again; another's cannot.
+        """
+        if not artifact.home:
             return False
+        name = storage.location(artifacts_path, artifact)
+        try:
+            found = patiently(partial(self.objects.size, name), BESIDE, stop)
+        except Missing:
+            found = None
+        if found == artifact.size_bytes:
+            return True
+        if not storage.is_of_one_attempt(artifacts_path, artifact.home):
+            directory = storage.directory(artifacts_path)
+            raise CheckpointCorrupted(directory, missing=[artifact.name], reason="it is gone")
+        return False
 
     def download(self, artifacts_path: str, digest: str, stop: threading.Event) -> None:
         """Make the checkpoint's directory on this machine's disk: whole, or not at all.

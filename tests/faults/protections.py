@@ -234,8 +234,8 @@ PROTECTIONS = [
     Protection(
         "the manifest reaches a bucket last",
         "apps/checkpoints/remote.py",
-        "for name in [*names, MANIFEST]:",
-        "for name in [MANIFEST, *names]:",
+        "for file, name in [*names.items(), manifest]:",
+        "for file, name in [manifest, *names.items()]:",
         f"{REMOTE}::test_the_manifest_goes_last",
     ),
     Protection(
