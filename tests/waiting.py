@@ -2,6 +2,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import psutil
+
 
 def wait_until(condition: Callable[[], Any], seconds: float = 30) -> Any:
     """Return what `condition` returns once it is true; fail after so many seconds."""
@@ -10,3 +12,12 @@ def wait_until(condition: Callable[[], Any], seconds: float = 30) -> Any:
         assert time.monotonic() < deadline, "it did not happen in time"
         time.sleep(0.02)
     return found
+
+
+def has_ended(which: psutil.Process | int) -> bool:
+    """Whether a process has, be it that nobody has asked yet how; it may do so while one looks."""
+    try:
+        process = psutil.Process(which) if isinstance(which, int) else which
+        return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True

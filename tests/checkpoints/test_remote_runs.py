@@ -4,7 +4,6 @@ import os
 import shutil
 import signal
 
-import psutil
 import pytest
 
 from apps.checkpoints import remote
@@ -15,7 +14,7 @@ from apps.operations.lifecycle import Reason, State
 from apps.operations.models import Operation
 from tests.operations.attempts import Running, killed_after_its_first_checkpoint, run, submit
 from tests.operations.test_supervisor import curve, weights
-from tests.waiting import wait_until
+from tests.waiting import has_ended, wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.faults, pytest.mark.django_db(transaction=True)]
 
@@ -241,7 +240,7 @@ def test_what_a_process_staged_before_it_died_is_uploaded_and_committed(house, s
     operation = running.ended()
     assert (operation.state, operation.reason) == ("RESUMING", Reason.PROCESS_KILLED)
     assert operation.checkpoints.get().step == 4
-    assert not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    assert has_ended(pid)
 
 
 def test_a_ghosts_upload_counts_for_nothing(house, store, s3_proxy):

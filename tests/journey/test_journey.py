@@ -6,7 +6,7 @@ import psutil
 import pytest
 
 from tests.journey.stack import running
-from tests.waiting import wait_until
+from tests.waiting import has_ended, wait_until
 from trainops.launch.servers import postgres_server, redis_server
 
 pytestmark = [pytest.mark.journey, pytest.mark.slow]
@@ -76,7 +76,7 @@ def test_a_worker_that_is_killed_loses_nothing_but_time(stack, undisturbed):
     child = psutil.Process(stack.child_pid(operation_id))
     worker = child.parents()[1]  # child, nursery, worker
     worker.send_signal(signal.SIGKILL)
-    wait_until(lambda: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE, 5)
+    wait_until(lambda: has_ended(child), 5)
 
     stack.wait(operation_id, "COMPLETED")
     events = [event["note"] for event in stack.get(f"operations/{operation_id}/events")]
@@ -108,7 +108,7 @@ def test_a_worker_that_is_frozen_beyond_its_lease_is_a_ghost_that_changes_nothin
     worker.suspend()
     try:
         # The child hears no more grants: its own timer ends it before anyone may take over.
-        wait_until(lambda: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE, 20)
+        wait_until(lambda: has_ended(child), 20)
         wait_until(lambda: stack.get(f"operations/{operation_id}")["attempt"] == 2, 60)
     finally:
         worker.resume()

@@ -10,7 +10,7 @@ from tests.faults.faults import NURSERY, WORKER, fill
 from tests.faults.inside import sitecustomize as inside
 from tests.faults.installations import two_machines
 from tests.journey.stack import QUICK
-from tests.waiting import wait_until
+from tests.waiting import has_ended, wait_until
 
 pytestmark = [pytest.mark.faults, pytest.mark.journey, pytest.mark.slow]
 CONFIG = {
@@ -202,7 +202,7 @@ def test_a_worker_cut_off_from_the_database_gives_up_what_another_takes_over(
     child = psutil.Process(stack.child_pid(operation.id))
     network.become("stall")
     try:
-        wait_until(lambda: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE)
+        wait_until(lambda: has_ended(child))
         wait_until(lambda: operation.attempt == 2, 60)
         operation.completed(undisturbed)
     finally:

@@ -27,7 +27,7 @@ from tests.operations.attempts import (
     run,
     submit,
 )
-from tests.waiting import wait_until
+from tests.waiting import has_ended, wait_until
 from trainops.engines.wire import now
 
 pytestmark = [pytest.mark.faults, pytest.mark.django_db(transaction=True), pytest.mark.database]
@@ -255,7 +255,7 @@ def test_children_die_with_the_nursery_even_with_the_lock_held():
     child = start(nursery, "hold_gil", grant_seconds=60)
     nursery._closed = True
     nursery._process.kill()
-    wait_until(lambda: not psutil.pid_exists(child.pid) or is_zombie(child.pid))
+    wait_until(lambda: has_ended(child.pid))
     child.close()
 
 
@@ -286,7 +286,7 @@ def test_children_die_with_the_nursery_while_their_worker_is_frozen():
         worker.send_signal(signal.SIGSTOP)
         nursery.kill()
         try:
-            wait_until(lambda: not psutil.pid_exists(pid) or is_zombie(pid))
+            wait_until(lambda: has_ended(pid))
         finally:
             worker.kill()
 
@@ -300,14 +300,7 @@ def test_nothing_of_the_process_group_is_left(house):
     running.held.stop = Operation.Stop.KILL
     running.ended()
     assert not psutil.pid_exists(pid)
-    assert not psutil.pid_exists(sleeper) or is_zombie(sleeper)
-
-
-def is_zombie(pid):
-    try:
-        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return True
+    assert has_ended(sleeper)
 
 
 def start(nursery, what, grant_seconds):
@@ -432,5 +425,5 @@ def test_a_birth_that_comes_too_late_is_nobody_elses(nursery):
     assert child.pid != 2**22 + 1
     assert psutil.pid_exists(child.pid)
     child.end()
-    assert not psutil.pid_exists(child.pid) or is_zombie(child.pid)
+    assert has_ended(child.pid)
     child.close()
