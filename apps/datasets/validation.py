@@ -68,7 +68,8 @@ def _ask(request: Mapping[str, Any]) -> dict[str, Any]:
     except subprocess.TimeoutExpired:
         return {"timed_out": True}
     if done.returncode < 0:
-        logger.warning("The reader of an upload died of signal %s", -done.returncode)
+        errors = done.stderr.decode(errors="replace")[-2000:]
+        logger.warning("The reader of an upload died of signal %s:\n%s", -done.returncode, errors)
         return {"died_of": -done.returncode}
     if done.returncode:
         errors = done.stderr.decode(errors="replace")

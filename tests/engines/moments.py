@@ -16,6 +16,7 @@ from trainops.engines.attempt import Attempt
 from trainops.engines.checkpoint import CheckpointStore
 from trainops.engines.child import _Line
 from trainops.engines.durable import DurableFile
+from trainops.engines.manifest import CheckpointType
 from trainops.engines.wire import Wire
 
 DIES_AT = "TEST_DIES_AT"  # "staged 2": at that moment of the second save of this process
@@ -73,8 +74,14 @@ class _Saves:
     number: int = 0
 
     def count(self, function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+        """Count a save, and wait for it: else the last one may begin before this one is done."""
+        attempt, _, kind = arguments
         self.number += 1
-        return function(*arguments, **named)
+        result = function(*arguments, **named)
+        if kind is CheckpointType.PERIODIC:
+            for saving in attempt._savings:
+                saving.join()
+        return result
 
     def die_around(self, function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
         is_now = self.number == self.dies_in and (
