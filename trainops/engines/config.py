@@ -67,6 +67,9 @@ class CheckpointConfig(Strict):
 
     every_steps: int | None = Field(None, ge=1, description="A checkpoint after so many steps")
     every_seconds: float = Field(300.0, gt=0, description="A checkpoint after so many seconds")
+    least_seconds: float = Field(
+        0.0, ge=0, description="So many seconds lie between two that are due after steps"
+    )
     keep_last: int = Field(2, ge=1, le=1000, description="The newest ones that are kept")
     keep_best: int = Field(1, ge=0, le=1000, description="The best ones that are kept")
     keep_after_success: bool = Field(False, description="Keep them when the operation completed")

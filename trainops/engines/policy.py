@@ -8,7 +8,8 @@ from collections.abc import Callable
 class CheckpointPolicy:
     """When a checkpoint is due: after so many steps or seconds, whichever comes first.
 
-    Both are counted from the start of the attempt or from the last checkpoint.
+    Both are counted from the start of the attempt or from the last checkpoint. Where steps are so
+    quick that a checkpoint takes longer than what it would spare, `least_seconds` lie between.
     """
 
     def __init__(
@@ -16,21 +17,25 @@ class CheckpointPolicy:
         *,
         every_steps: int | None = None,
         every_seconds: float = 300.0,
+        least_seconds: float = 0.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.every_steps = every_steps
         self.every_seconds = every_seconds
+        self.least_seconds = least_seconds
         self._clock = clock
-        self._due_step = self._due_at = math.inf
+        self._due_step = self._due_at = self._not_before = math.inf
         self.saved(0)
 
     def is_due(self, step: int) -> bool:
-        return step >= self._due_step or self._clock() >= self._due_at
+        now = self._clock()
+        return now >= self._due_at or (step >= self._due_step and now >= self._not_before)
 
     def saved(self, step: int) -> None:
         """Count from here: at the attempt's start, after a checkpoint, after a failed one."""
         self._due_step = math.inf if self.every_steps is None else step + self.every_steps
-        self._due_at = self._clock() + self.every_seconds
+        now = self._clock()
+        self._due_at, self._not_before = now + self.every_seconds, now + self.least_seconds
 
     def at_least_every(self, steps: int) -> None:
         """Take a job's own pace into account, where it is the quicker one."""

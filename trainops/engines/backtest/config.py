@@ -16,6 +16,9 @@ class BacktestCheckpointConfig(CheckpointConfig):
     """When checkpoints are taken: after bars or seconds, whichever is first."""
 
     every_bars: int = Field(10_000, ge=1, description="A checkpoint after so many bars")
+    least_seconds: float = Field(
+        1.0, ge=0, description="So many seconds lie between two that are due after bars"
+    )
 
 
 class CommissionConfig(Strict):
