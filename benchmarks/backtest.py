@@ -25,9 +25,9 @@ import pyarrow.parquet as pq
 from benchmarks.loop import Silent
 from trainops.engines.backtest.config import BacktestConfig
 from trainops.engines.backtest.job import BacktestJob, load_prices
-from trainops.engines.backtest.prices import Prices
 from trainops.engines.checkpoint import CheckpointPolicy, CheckpointStore
 from trainops.engines.manifest import Checkpoint
+from trainops.engines.market.prices import Prices
 from trainops.engines.registry import ENGINES
 from trainops.engines.runner import Succeeded, run
 

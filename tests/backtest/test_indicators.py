@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trainops.engines.backtest.indicators.averages import Ema, Sma, ema, sma
-from trainops.engines.backtest.indicators.momentum import Macd, Rsi, macd, rsi
-from trainops.engines.backtest.indicators.ranges import (
+from trainops.engines.market.indicators.averages import Ema, Sma, ema, sma
+from trainops.engines.market.indicators.momentum import Macd, Rsi, macd, rsi
+from trainops.engines.market.indicators.ranges import (
     Atr,
     Bollinger,
     Donchian,

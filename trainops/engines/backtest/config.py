@@ -6,9 +6,9 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import Field
 
-from trainops.engines.backtest.columns import PriceColumns, find_columns
 from trainops.engines.config import CheckpointConfig, DatasetId, OperationConfig, Strict
 from trainops.engines.errors import ConfigError
+from trainops.engines.market.columns import PriceColumns, find_columns
 from trainops.engines.recipe_config import RecipeConfig
 
 

@@ -9,15 +9,15 @@ from trainops.engines.backtest.config import BacktestConfig
 from trainops.engines.backtest.drivers import Driver, EventDriver, VectorDriver
 from trainops.engines.backtest.fingerprint import Fingerprint
 from trainops.engines.backtest.outcome import outcome_of
-from trainops.engines.backtest.prices import Prices, read_prices
 from trainops.engines.backtest.report import report_of
-from trainops.engines.backtest.resampling import resample
 from trainops.engines.backtest.strategy import BuildContext, Strategy
 from trainops.engines.backtest.streams import are_trades, is_equity
 from trainops.engines.backtest.summary import Standing, require_summary, standing_of, summary_of
-from trainops.engines.backtest.times import iso
 from trainops.engines.errors import ConfigError, IncompatibleState, InputError
 from trainops.engines.job import Metrics, StateDict
+from trainops.engines.market.prices import Prices, read_prices
+from trainops.engines.market.resampling import resample
+from trainops.engines.market.times import iso
 
 PARTS = {"state", "broker", "strategy", "equity", "trades"}
 POINTS = 200  # of the curve, where the config does not say

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
-from trainops.engines.backtest.core.book import Floats, Plan
+from trainops.engines.backtest.core.book import Plan
 from trainops.engines.backtest.desk import Desk
-from trainops.engines.backtest.prices import Prices
+from trainops.engines.market.bars import Floats
+from trainops.engines.market.prices import Prices
 
 
 @dataclass(frozen=True, slots=True)

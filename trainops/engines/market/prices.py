@@ -9,17 +9,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from trainops.engines.backtest.alignment import (
+from trainops.engines.errors import InputError
+from trainops.engines.market.alignment import (
     RowNumbers,
     aligned,
     require_rising,
     rows_by_symbol,
 )
-from trainops.engines.backtest.columns import PRICES, PriceColumns, find_columns
-from trainops.engines.backtest.core.book import Bars, Floats
-from trainops.engines.backtest.refusals import refuse
-from trainops.engines.backtest.times import Times, to_microseconds
-from trainops.engines.errors import InputError
+from trainops.engines.market.bars import Bars, Floats
+from trainops.engines.market.columns import PRICES, PriceColumns, find_columns
+from trainops.engines.market.refusals import refuse
+from trainops.engines.market.times import Times, to_microseconds
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from trainops.engines.backtest.refusals import refuse
 from trainops.engines.errors import InputError
+from trainops.engines.market.refusals import refuse
 
 Times = NDArray[np.int64]
 
