@@ -14,7 +14,7 @@ from django.conf import settings
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
-from apps.datasets import services as datasets
+from apps.operations import inputs
 from apps.operations.dispatch import dispatch
 from apps.operations.errors import NotAllowed
 from apps.operations.exchange import Beginning
@@ -98,7 +98,7 @@ def _begun(
     if beginning is None:
         yield lambda operation: None
         return
-    _check_datasets(ENGINES[kind].dataset_ids(parsed), parsed)
+    inputs.check(ENGINES[kind].dataset_ids(parsed), parsed)
     beginning.prepare(operation_id, kind, parsed)
     try:
         yield beginning.commit
@@ -125,7 +125,7 @@ def _write(
 ) -> Operation:
     engine = ENGINES[wanted.kind]
     dataset_ids = engine.dataset_ids(parsed)
-    _check_datasets(dataset_ids, parsed)
+    inputs.check(dataset_ids, parsed)
     config = parsed.model_dump(mode="json")
     recipe = config.get("recipe", "")
     need = need_of(parsed)
@@ -151,6 +151,7 @@ def _write(
     DatasetUse.objects.bulk_create(
         DatasetUse(operation=operation, dataset_id=each) for each in dataset_ids
     )
+    inputs.use_models(operation, parsed)
     operation.record("SUBMITTED", actor=owner.get_username() if owner else "system")
     return operation
 
@@ -178,15 +179,6 @@ def _with_house_defaults(kind: str, config: Mapping[str, Any]) -> Mapping[str, A
     if kind == "backtest":
         house["every_bars"] = limits.backtest_bar_interval
     return {**config, "checkpoint": {**house, **given}}
-
-
-def _check_datasets(dataset_ids: Sequence[str], config: OperationConfig) -> None:
-    """Refuse what names datasets that are not there, or that do not fit."""
-    if absent := datasets.missing(dataset_ids):
-        field = "dataset" if getattr(config, "dataset", None) in absent else "parameters.dataset"
-        raise ConfigError({field: f"there is no dataset {', '.join(absent)}; upload it first"})
-    if problems := config.check_columns(datasets.columns_of(dataset_ids)):
-        raise ConfigError(problems)
 
 
 def _clean_name(name: str) -> str:

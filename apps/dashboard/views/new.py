@@ -16,10 +16,13 @@ from apps.dashboard.gate import needs
 from apps.operations import forking, outlook, services
 from apps.operations.models import Operation
 from trainops.engines.errors import ConfigError
-from trainops.engines.recipes import recipes
+from trainops.engines.recipes import Recipe, recipes
 from trainops.engines.registry import ENGINES
 from trainops.errors import Refusal
 from trainops.http.roles import Role
+
+# What a model learned from and what it is to trade are told in the same fields.
+OF_A_SERIES = ("dataset", "columns", "symbols", "timezone", "resample")
 
 
 @needs(Role.OPERATOR)
@@ -34,13 +37,22 @@ def new(request: HttpRequest) -> HttpResponse:
     recipe = form.choose(request.GET.get("recipe", ""))
     if recipe is None:
         return render(request, "dashboard/new/no_recipe.html")
+    return _show(request, Form(recipe, _begun(recipe, request)), dict.fromkeys(OWN, ""))
+
+
+def _begun(recipe: Recipe, request: HttpRequest) -> dict[str, Any]:
+    """Return the recipe's example with the dataset or the model that the address names."""
     config = dict(recipe.example)
     if dataset := request.GET.get("dataset"):
         if "dataset" in config:  # of the engine's own; else of the recipe
             config["dataset"] = dataset
         else:
             config["parameters"] = {**config.get("parameters", {}), "dataset": dataset}
-    return _show(request, Form(recipe, config), dict.fromkeys(OWN, ""))
+    if trained := Operation.objects.filter(pk=request.GET.get("model", "")).first():
+        learned_from = trained.config.get("parameters", {})
+        config |= {name: learned_from[name] for name in OF_A_SERIES if name in learned_from}
+        config["parameters"] = {**config.get("parameters", {}), "operation": trained.pk}
+    return config
 
 
 @require_POST

@@ -9,6 +9,7 @@ from pydantic import Field
 from trainops.engines.config import CheckpointConfig, DatasetId, OperationConfig, Strict
 from trainops.engines.errors import ConfigError
 from trainops.engines.market.columns import PriceColumns, find_columns
+from trainops.engines.market.pipeline import Interval
 from trainops.engines.recipe_config import RecipeConfig
 
 
@@ -57,7 +58,7 @@ class BacktestConfig(RecipeConfig):
         description="Of a table of several symbols: those to trade; all, if none is named",
     )
     timezone: str = Field("UTC", description="In which days begin")
-    resample: Literal["1min", "5min", "15min", "30min", "1h", "4h", "1d", "1w"] | None = Field(
+    resample: Interval | None = Field(
         None, description="Coarser bars, made from those of the dataset"
     )
     cash: float = Field(10_000.0, gt=0, le=1e15, description="What the account begins with")

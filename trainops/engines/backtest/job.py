@@ -48,6 +48,7 @@ class BacktestJob:
         strategy = recipe.builder()(
             recipe.parse_parameters(config.parameters), BuildContext(config.seed, inputs)
         )
+        self.identity = dict(strategy.identity)
         self.driver = choose_driver(strategy, config, self.prices)
         self.broker = Broker(config, self.prices)
         self.standing = Standing(config.cash, config.cash)
@@ -83,7 +84,7 @@ class BacktestJob:
         return {
             "state": self._summary(self.broker, self.standing),
             "broker": self.broker.state_dict(),
-            "strategy": self.driver.state_dict(),
+            "strategy": {"identity": self.identity, "remembered": self.driver.state_dict()},
             "equity": self.broker.equity,
             "trades": self.broker.trades,
         }
@@ -99,8 +100,18 @@ class BacktestJob:
         broker = self.broker.thawed(state["broker"], state["equity"], state["trades"], bar)
         standing = standing_of(state["equity"], self.config.cash)
         require_summary(state["state"], self._summary(broker, standing))
-        self.driver.load_state_dict(state["strategy"])  # changes nothing unless it fits
+        self.driver.load_state_dict(self._remembered(state))  # changes nothing unless it fits
         self.broker, self.standing = broker, standing
+
+    def _remembered(self, state: StateDict) -> Any:
+        saved = state["strategy"]
+        if type(saved) is not dict or saved.keys() != {"identity", "remembered"}:
+            raise IncompatibleState("the strategy's part has no identity and memory")
+        if saved["identity"] != self.identity:
+            raise IncompatibleState(
+                f"the strategy was made of {saved['identity']}, this one of {self.identity}"
+            )
+        return saved["remembered"]
 
     def _summary(self, broker: Broker, standing: Standing) -> dict[str, Any]:
         return summary_of(broker, standing, self.config.monitor, self.fingerprint)
