@@ -1,6 +1,7 @@
 """What a backtest can be told."""
 
 from collections.abc import Mapping, Sequence
+from datetime import date
 from typing import Any, ClassVar, Literal, Self
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -47,7 +48,7 @@ class BacktestConfig(RecipeConfig):
     """A strategy, the prices it meets, and the broker's terms."""
 
     kind: ClassVar[str] = "backtest"
-    FORKABLE: ClassVar[frozenset[str]] = OperationConfig.FORKABLE | {"dataset", "finish"}
+    FORKABLE: ClassVar[frozenset[str]] = OperationConfig.FORKABLE | {"dataset", "finish", "until"}
 
     dataset: DatasetId = Field(description="The price series: an uploaded table of bars")
     columns: PriceColumns = PriceColumns()
@@ -58,6 +59,10 @@ class BacktestConfig(RecipeConfig):
         description="Of a table of several symbols: those to trade; all, if none is named",
     )
     timezone: str = Field("UTC", description="In which days begin")
+    start: date | None = Field(None, strict=False, description="The first day that is traded")
+    until: date | None = Field(
+        None, strict=False, description="The first day that is not traded any more"
+    )
     resample: Interval | None = Field(
         None, description="Coarser bars, made from those of the dataset"
     )
@@ -114,6 +119,8 @@ class BacktestConfig(RecipeConfig):
             errors["maintenance_margin"] = (
                 f"got {config.maintenance_margin:g}; at most the margin, {config.margin:g}"
             )
+        if config.start and config.until and config.until <= config.start:
+            errors["until"] = f"got {config.until}; must be after start, {config.start}"
         if not _is_timezone(config.timezone):
             errors["timezone"] = f"got {config.timezone!r}; allowed: names such as Europe/Berlin"
         if len(set(config.symbols)) < len(config.symbols):

@@ -15,7 +15,7 @@ from trainops.engines.backtest.streams import are_trades, is_equity
 from trainops.engines.backtest.summary import Standing, require_summary, standing_of, summary_of
 from trainops.engines.errors import ConfigError, IncompatibleState, InputError
 from trainops.engines.job import Metrics, StateDict
-from trainops.engines.market.prices import Prices, read_prices
+from trainops.engines.market.prices import Prices, between, read_prices
 from trainops.engines.market.resampling import resample
 from trainops.engines.market.times import iso
 
@@ -139,6 +139,7 @@ def load_prices(config: BacktestConfig, inputs: Mapping[str, Path]) -> Prices:
         symbols=config.symbols,
         timezone=config.timezone,
     )
+    prices = between(prices, config.start, config.until)
     return prices if config.resample is None else resample(prices, config.resample)
 
 

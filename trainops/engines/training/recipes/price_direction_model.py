@@ -18,7 +18,7 @@ from trainops.engines.market.labels import forward_return, zigzag
 from trainops.engines.market.network import DOWN, UP, Pipeline
 from trainops.engines.market.prices import Prices, read_prices
 from trainops.engines.market.resampling import resample
-from trainops.engines.market.times import iso, local
+from trainops.engines.market.times import bar_of_day, iso
 from trainops.engines.training.ingredients import Context, Examples, Ingredients, accuracy
 from trainops.engines.training.recipes.price_direction import PriceDirectionParameters
 
@@ -93,12 +93,9 @@ def _prices(parameters: PriceDirectionParameters, context: Context) -> Prices:
 
 def _validation_span(parameters: PriceDirectionParameters, prices: Prices) -> tuple[int, int]:
     """Return the first bar to validate on, and the bar before which that ends."""
-    wall_clock = local(prices.times, parameters.timezone)
 
     def bar_of(day: date | None, otherwise: int) -> int:
-        if day is None:
-            return otherwise
-        return int(np.searchsorted(wall_clock, np.datetime64(day, "us").astype(np.int64)))
+        return otherwise if day is None else bar_of_day(prices.times, parameters.timezone, day)
 
     later = round(len(prices) * (1 - parameters.validation_fraction))
     return bar_of(parameters.train_until, later), bar_of(parameters.validate_until, len(prices))
