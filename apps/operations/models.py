@@ -17,7 +17,7 @@ from apps.operations.lifecycle import (
     sources_of,
 )
 from apps.operations.placement import Need, Offer
-from apps.operations.records import Attempt, Event, LogChunk, MetricPoint
+from apps.operations.records import Attempt, Event, LogChunk, MetricPoint, Study
 from trainops.clock import DatabaseNow
 
 __all__ = [
@@ -29,6 +29,7 @@ __all__ = [
     "ModelUse",
     "Operation",
     "OperationQuerySet",
+    "Study",
     "Tag",
     "seconds_from_now",
 ]
@@ -194,6 +195,13 @@ class Operation(models.Model):
         "self", models.SET_NULL, null=True, blank=True, related_name="forks"
     )
 
+    study = models.ForeignKey(
+        Study, models.CASCADE, null=True, blank=True, related_name="operations"
+    )
+    study_values = models.JSONField(default=dict, blank=True, help_text="What it tries.")
+    fold = models.PositiveSmallIntegerField(default=0, help_text="Of a walk-forward; from 1.")
+    is_test = models.BooleanField(default=False, help_text="Tries what its fold chose.")
+
     result = models.JSONField(null=True, blank=True)
     error = models.JSONField(null=True, blank=True, help_text="code, message, traceback")
 
@@ -229,6 +237,11 @@ class Operation(models.Model):
                 fields=["owner", "idempotency_key"],
                 condition=~Q(idempotency_key=""),
                 name="one_operation_per_idempotency_key",
+            ),
+            models.UniqueConstraint(
+                fields=["study", "fold"],
+                condition=Q(is_test=True),
+                name="one_test_per_fold",
             ),
         ]
 
