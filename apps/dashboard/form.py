@@ -7,6 +7,7 @@ from typing import Any
 
 from django.http import QueryDict
 
+from apps.dashboard import trying
 from apps.dashboard.fields import COLUMN, COLUMNS, NOTHING, Field, at, fields_of, put
 from apps.datasets.models import Dataset
 from apps.operations.lifecycle import State
@@ -87,6 +88,31 @@ class Form:
         chosen = {field.text for field in self.fields if field.kind == "dataset"}
         found = (dataset.columns for dataset in self.datasets if dataset.pk in chosen)
         return next(found, [])
+
+    @property
+    def tries(self) -> list[trying.Try]:
+        """The rows in which several values are typed."""
+        return trying.read(self.posted)
+
+    @property
+    def triable(self) -> list[Field]:
+        return trying.choices(self.fields)
+
+    @property
+    def is_trying(self) -> bool:
+        return self.posted is not None and trying.is_wanted(self.posted)
+
+    @property
+    def method(self) -> str:
+        return self.posted.get("try.method", "grid") if self.posted is not None else "grid"
+
+    @property
+    def samples(self) -> str:
+        return self.posted.get("try.samples", "") if self.posted is not None else ""
+
+    @property
+    def folds(self) -> str:
+        return self.posted.get("try.folds", "") if self.posted is not None else ""
 
     def to_config(self) -> dict[str, Any]:
         """Return what was posted, without what is the default anyway."""
