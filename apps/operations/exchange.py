@@ -28,6 +28,7 @@ from apps.operations.errors import StorageUnavailable
 from apps.operations.models import Operation
 from trainops.engines.config import OperationConfig
 from trainops.engines.errors import CheckpointCorrupted
+from trainops.engines.registry import ENGINES
 from trainops.errors import Refusal
 
 logger = logging.getLogger(__name__)
@@ -156,6 +157,27 @@ def export(checkpoint: Checkpoint, target: Path) -> None:
             "digest": checkpoint.manifest_digest,
             "config": operation.config,
             "name": operation.name,
+            "file": str(target),
+        }
+    )
+
+
+def tabulate(checkpoint: Checkpoint, table: str, target: Path) -> None:
+    """Write all "trades", or the "equity" of every bar, of a finished backtest as CSV.
+
+    Raises Refusal.
+    """
+    operation = checkpoint.operation
+    config = ENGINES[operation.kind].parse_config(operation.config)
+    _have_here(checkpoint)
+    _ask(
+        {
+            "direction": "tabulate",
+            "checkpoint": str(storage.directory(checkpoint.artifacts_path)),
+            "digest": checkpoint.manifest_digest,
+            "config": operation.config,
+            "inputs": inputs.paths(operation.kind, config, _models_here(config)),
+            "table": table,
             "file": str(target),
         }
     )

@@ -1,9 +1,11 @@
 """A backtest on the model of a training: through the services, with real children."""
 
+import csv
 import io
 
 import pyarrow.parquet as pq
 import pytest
+from django.test import Client
 
 from apps.checkpoints import storage
 from apps.checkpoints.models import Checkpoint
@@ -48,6 +50,29 @@ def backtest(dataset, model, person):
     return services.submit(kind="backtest", config=config, owner=person)
 
 
+def require_whole_tables(ended, person):
+    """The downloads of a backtest have every trade and every bar, to the last bit."""
+    client = Client()
+    client.force_login(person)
+
+    def rows(table):
+        answer = client.get(f"/operations/{ended.pk}/report.{table}.csv")
+        return list(csv.DictReader(io.StringIO(answer.getvalue().decode())))
+
+    trades, listed = rows("trades"), ended.result["trade_list"]
+    assert len(trades) == len(listed) == ended.result["trades"]
+    for row, trade in zip(trades, listed, strict=True):
+        assert float(row["profit"]) == trade["profit"] and row["reason"] == trade["reason"]
+        assert row["entry_time"] == trade["entry_time"] and row["symbol"] == trade["symbol"]
+    equity = rows("equity")
+    assert len(equity) == ended.step
+    known = {row["time"]: row for row in equity}
+    for time, value, drawdown, close in ended.result["curve"]:
+        row = known[time]
+        assert (float(row["equity"]), float(row["close"])) == (value, close)
+        assert float(row["drawdown"]) == drawdown
+
+
 @pytest.mark.slow
 def test_what_was_trained_is_backtested_and_kept_as_long_as_it_is_needed(house, person):
     prices = uploaded(700, person)
@@ -63,6 +88,7 @@ def test_what_was_trained_is_backtested_and_kept_as_long_as_it_is_needed(house, 
 
     assert ended.state == "COMPLETED", ended.error
     assert ended.result["trades"] > 0
+    require_whole_tables(ended, person)
     newer = uploaded(900, person)
     extended = run(
         house, forking.fork(operation_id=ended.pk, owner=person, config={"dataset": newer})
