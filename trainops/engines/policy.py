@@ -22,15 +22,24 @@ class CheckpointPolicy:
         self.every_seconds = every_seconds
         self._clock = clock
         self._due_step = self._due_at = math.inf
+        self._milestones: Callable[[], int] | None = None
+        self._passed = 0
         self.saved(0)
 
     def is_due(self, step: int) -> bool:
-        return step >= self._due_step or self._clock() >= self._due_at
+        if step >= self._due_step or self._clock() >= self._due_at:
+            return True
+        return self._milestones is not None and self._milestones() > self._passed
 
     def saved(self, step: int) -> None:
         """Count from here: at the attempt's start, after a checkpoint, after a failed one."""
         self._due_step = math.inf if self.every_steps is None else step + self.every_steps
         self._due_at = self._clock() + self.every_seconds
+        self._passed = self._milestones() if self._milestones else 0
+
+    def follow(self, milestones: Callable[[], int]) -> None:
+        """Take a job's own count of what has come due into account, from its next rise on."""
+        self._milestones = milestones
 
     def at_least_every(self, steps: int) -> None:
         """Take a job's own pace into account, where it is the quicker one."""

@@ -28,6 +28,12 @@ BUILT_IN = (
     "trainops.engines.backtest.recipes.donchian_breakout:RECIPE",
     "trainops.engines.backtest.recipes.macd:RECIPE",
     "trainops.engines.backtest.recipes.momentum_rotation:RECIPE",
+    "trainops.engines.rl.recipes.grid_world:RECIPE",
+    *(
+        f"trainops.engines.rl.recipes.levels:{level}"
+        for level in ("CORRIDOR", "MEADOW", "TOWN", "FOG", "CITY")
+    ),
+    "trainops.engines.rl.recipes.gymnasium_id:RECIPE",
 )
 
 
