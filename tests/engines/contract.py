@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
 
+from tests.rl import cases as rl_cases
 from trainops.engines.attempt import Saving
 from trainops.engines.checkpoint import (
     Candidate,
@@ -427,3 +428,4 @@ CASES = [
         table=several_prices,
     ),
 ]  # fmt: skip
+CASES += [Case("rl", *each) for each in rl_cases.CASES]

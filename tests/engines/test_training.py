@@ -10,12 +10,12 @@ from tests.engines.contract import CASES, Case, ScriptedSupervisor, attempt
 from tests.engines.mutation import load
 from trainops.engines import reproducibility
 from trainops.engines.checkpoint import CheckpointStore, CheckpointType
+from trainops.engines.devices import choose_device
 from trainops.engines.errors import ConfigError, IncompatibleState, InputError, NonFiniteLoss
 from trainops.engines.registry import ENGINES
 from trainops.engines.runner import Failed, Succeeded
 from trainops.engines.snapshot import freeze
 from trainops.engines.training.data import Route, order, split
-from trainops.engines.training.job import choose_device
 
 TOY = {"recipe": "toy", "batch_size": 8, "epochs": 2}
 

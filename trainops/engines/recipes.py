@@ -30,6 +30,12 @@ BUILT_IN = (
     "trainops.engines.backtest.recipes.macd:RECIPE",
     "trainops.engines.backtest.recipes.momentum_rotation:RECIPE",
     "trainops.engines.backtest.recipes.model:RECIPE",
+    "trainops.engines.rl.recipes.grid_world:RECIPE",
+    *(
+        f"trainops.engines.rl.recipes.levels:{level}"
+        for level in ("CORRIDOR", "MEADOW", "TOWN", "FOG", "CITY")
+    ),
+    "trainops.engines.rl.recipes.gymnasium_id:RECIPE",
 )
 
 

@@ -79,4 +79,12 @@ ENGINES = {
         config="trainops.engines.backtest.config:BacktestConfig",
         job="trainops.engines.backtest.job:BacktestJob",
     ),
+    "rl": Engine(
+        label="Reinforcement learning",
+        description="Agents learn by acting in a world, one step of all of them after another",
+        unit="step",
+        config="trainops.engines.rl.config:RlConfig",
+        job="trainops.engines.rl.job:RlJob",
+        adapt="trainops.engines.rl.adapting:adapt",
+    ),
 }

@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
-import torch
 from torch import Tensor
 
-from trainops.engines.errors import ConfigError, IncompatibleState, NonFiniteLoss
+from trainops.engines.devices import choose_device
+from trainops.engines.errors import IncompatibleState, NonFiniteLoss
 from trainops.engines.job import Metrics, StateDict
 from trainops.engines.stream import Stream
 from trainops.engines.training.averages import Averages
@@ -171,17 +171,6 @@ class TrainingJob:
 
     def _constants(self) -> dict[str, Any]:
         return dict(self.learner.ingredients.constants)
-
-
-def choose_device(name: str) -> torch.device:
-    """Return the device that "auto", "cpu" or "cuda" stands for. Raises ConfigError."""
-    if name == "cuda" and not torch.cuda.is_available():
-        raise ConfigError(
-            {"device": "got 'cuda'; this machine has no usable GPU; allowed: auto, cpu"}
-        )
-    if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "cpu"
-    return torch.device(name)
 
 
 def _copy(weights: Mapping[str, Any]) -> dict[str, Any]:
