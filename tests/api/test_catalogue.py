@@ -7,9 +7,10 @@ from tests.api.answers import data, error
 
 
 def test_kinds_and_recipes_come_with_their_schemas(viewer):
-    training, backtest = data(viewer.get("kinds"))
+    training, backtest, federated = data(viewer.get("kinds"))
     assert (training["kind"], training["unit"]) == ("training", "step")
     assert (backtest["kind"], backtest["unit"]) == ("backtest", "bar")
+    assert (federated["kind"], federated["unit"]) == ("federated", "client epoch")
     assert "epochs" in training["json_schema"]["properties"]
     recipes = {recipe["name"]: recipe for recipe in data(viewer.get("recipes", kind="training"))}
     assert {"digits", "tabular"} <= recipes.keys()
@@ -21,7 +22,7 @@ def test_an_unknown_kind_names_those_there_are(viewer):
     problem = error(viewer.get("recipes", kind="cooking"), 400, "VALIDATION_ERROR")
     assert (
         problem["details"]["fields"]["kind"]
-        == "'cooking' is not a kind; allowed: training, backtest"
+        == "'cooking' is not a kind; allowed: training, backtest, federated"
     )
 
 

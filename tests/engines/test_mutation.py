@@ -21,10 +21,27 @@ CONSTANT = {
     "broker.account.*": "in cases without commission, refused orders or liquidations",
     "strategy": "in vector cases, which remember nothing",
     "strategy.moods.calm": "never changed, to see that this is no harm",
+    "server": "in strategies that remember nothing",
+    "state.partition*": "follows from the config and the data",
+    "state.rounds": "set by the config; a fork may tell another",
+    "state.num_clients": "follows from the config and the data",
+    "state.local_epochs": "set by the config",
+    "state.monitor": "set by the config",
+    "state.mode": "set by the config",
+    "state.privacy": "in cases that keep none",
+    "state.clients": "in cases that keep privacy, and tell no figures of clients",
+    "state.client": "in cases that stop at one and the same client",
+    "state.clients_done": "in cases that stop where none of the round is done",
+    "clients.done": "in cases that stop where none of the round is done",
     "random*": "streams that the case does not draw from",
 }
 RECOMPUTED = {
     "scheduler.*._last_lr": "what the last step set, for people who ask; the next writes it anew",
+    "state.privacy.*_epsilon": "each level's share, for people who read; the sums are compared",
+    "state.privacy.epsilon": "compared with a ledger that outlives the process: tests/federated",
+    "state.clients.*.*": "for people who ask; the client's next round writes them anew",
+    "state.chosen": "a function of the round; compared where it is another's",
+    "state.is_budget_spent": "asked anew of the ledger",
 }
 # Steps in the middle of an epoch, where no sum, counter or moment is zero; at an epoch's end, where
 # the metric is known; and, where there is one, after an epoch that was not the best.
@@ -45,6 +62,12 @@ STOPS = {
     "event-indicators": (8, 9, 22),
     "vector-rotation": (7, 8, 15),
     "event-rotation": (7, 8, 15),
+    # In the middle of a client, with others done, and between two rounds.
+    "federated-none": (9, 12),
+    "federated-sample": (11, 16),
+    "federated-user": (1, 4),
+    "federated-hybrid": (3, 8),
+    "federated-budget": (1, 4),
 }
 
 

@@ -245,6 +245,8 @@ def _code(error: BaseException, how: str) -> str:
         return "NON_FINITE_LOSS"
     if isinstance(error, errors.InputError | errors.ConfigError):
         return "INPUT_ERROR"
+    if isinstance(error, errors.LedgerMismatch):
+        return "PRIVACY_LEDGER_MISMATCH"
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return "OUT_OF_MEMORY"
     if isinstance(error, errors.AllCheckpointsCorrupted):

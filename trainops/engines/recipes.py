@@ -28,6 +28,7 @@ BUILT_IN = (
     "trainops.engines.backtest.recipes.donchian_breakout:RECIPE",
     "trainops.engines.backtest.recipes.macd:RECIPE",
     "trainops.engines.backtest.recipes.momentum_rotation:RECIPE",
+    "trainops.engines.federated.recipes.digits:RECIPE",
 )
 
 
