@@ -17,6 +17,7 @@ from apps.operations.lifecycle import (
     sources_of,
 )
 from apps.operations.placement import Need, Offer
+from apps.operations.privacy import PrivacyAccount, PrivacyEntry
 from apps.operations.records import Attempt, Event, LogChunk, MetricPoint
 from trainops.clock import DatabaseNow
 
@@ -28,6 +29,8 @@ __all__ = [
     "MetricPoint",
     "Operation",
     "OperationQuerySet",
+    "PrivacyAccount",
+    "PrivacyEntry",
     "Tag",
     "seconds_from_now",
 ]

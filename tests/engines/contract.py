@@ -30,6 +30,7 @@ from trainops.engines.job import Progress
 from trainops.engines.receipt import Receipt
 from trainops.engines.registry import ENGINES
 from trainops.engines.runner import Directive, Outcome, Succeeded, run
+from trainops.engines.spending import PrivacyLedger
 
 Curve = dict[int, dict[str, float]]
 
@@ -139,6 +140,7 @@ def attempt(
     every_steps: int | None = None,
     number: int = 1,
     make_store: Callable[..., CheckpointStore] = CheckpointStore,
+    ledger: PrivacyLedger | None = None,
     **changes: Any,
 ) -> Outcome:
     """Run one attempt in a process whose random streams are anything but fresh."""
@@ -146,7 +148,7 @@ def attempt(
     engine = ENGINES[case.kind]
     config = engine.parse_config({"seed": 7, **case.config, **changes})
     return run(
-        engine.job_factory(config, case.inputs(root)),
+        engine.job_factory(config, case.inputs(root), ledger),
         seed=config.seed,
         store=make_store(
             root,

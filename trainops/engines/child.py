@@ -16,7 +16,7 @@ import threading
 import time
 import traceback
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from trainops.engines.manifest import staged
 from trainops.engines.receipt import Receipt
 from trainops.engines.registry import ENGINES
 from trainops.engines.runner import Directive, Failed, Outcome, Stopped, Succeeded, run
+from trainops.engines.spending import Entry, MemoryLedger
 from trainops.engines.wire import Hangup, Message, Wire, now
 
 REPORT_SECONDS = 0.25  # how often progress goes over the wire, whatever the length of a step
@@ -75,8 +76,9 @@ def _run(start: Message, line: "_Line") -> Outcome:
         every_steps=config.checkpoint.every_steps,
         every_seconds=config.checkpoint.every_seconds,
     )
+    ledger = _Ledger(line, start["privacy"]) if "privacy" in start else None
     return run(
-        lambda: engine.make_job(config, inputs),
+        lambda: engine.make_job(config, inputs, ledger),
         seed=config.seed,
         store=store,
         policy=policy,
@@ -98,6 +100,7 @@ class _Line:
         self.directive = Directive.PROCEED
         self.points: deque[tuple[int, float, dict[str, float]]] = deque()
         self.unanswered: deque[queue.SimpleQueue[Message]] = deque()  # commits, the oldest first
+        self.written: queue.SimpleQueue[Message] = queue.SimpleQueue()  # of what was spent
         self._next_report = 0.0
         self._last: Progress | None = None
         self._sent: Progress | None = None
@@ -135,6 +138,11 @@ class _Line:
 
     def save_failed(self, error: errors.SaveFailed) -> None:
         self._send("save_failed", error=str(error))
+
+    def spend(self, entries: Sequence[Entry]) -> None:
+        """Return once this is written down; if it never is, the supervisor ends this process."""
+        self._send("spending", entries=[entry.to_json() for entry in entries])
+        self.written.get()
 
     # What the end of the attempt calls.
 
@@ -189,6 +197,8 @@ class _Line:
                 self._granted(message["until"])
             case "stop":
                 self.stop(Directive[message["directive"]])
+            case "written":
+                self.written.put(message)
             case "committed" | "refused" | "not_stored":
                 self.unanswered.popleft().put(message)
 
@@ -232,6 +242,19 @@ class _Line:
             self.wire.send(kind, **fields)
         except Hangup:
             _end_everything()
+
+
+class _Ledger(MemoryLedger):
+    """The house's ledger, as this process was told of it."""
+
+    def __init__(self, line: _Line, told: Mapping[str, Any]) -> None:
+        spent = (Entry(**entry) for entry in told["spent"])
+        super().__init__(spent, secret=bytes.fromhex(told["secret"]), is_durable=True)
+        self._line = line
+
+    def write(self, entries: Sequence[Entry]) -> None:
+        self._line.spend(entries)
+        super().write(entries)
 
 
 def _end_everything() -> None:
