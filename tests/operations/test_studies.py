@@ -123,6 +123,20 @@ def test_a_walk_forward_tries_on_the_next_days_what_was_best_before(house, perso
     assert studies.advance_all() == 0
 
 
+@pytest.mark.parametrize(
+    ("kind", "config", "judged"),
+    [
+        ("training", {"recipe": "digits"}, ("best.value", "min")),
+        ("training", {"recipe": "digits", "mode": "max"}, ("best.value", "max")),
+        ("rl", {"recipe": "gymnasium", "parameters": {"id": "CartPole-v1"}}, ("best.value", "max")),
+    ],
+)
+def test_a_study_is_judged_as_its_kind_judges_itself(person, kind, config, judged):
+    design = {"values": {"seed": [1, 2]}}
+    study = studies.create(kind=kind, config=config, design=design, owner=person)
+    assert (study.metric, study.mode) == judged
+
+
 def ended(study, **results):
     """Pretend that the operations of fold 1 ended, with these returns by value of fast."""
     for operation in study.operations.filter(fold=1):
