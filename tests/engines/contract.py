@@ -372,8 +372,8 @@ CASES = [
         {"recipe": "price_direction", "parameters": {"dataset": DATASET, "horizon": 2,
          "hidden_sizes": [4], "features": {"returns": [1], "averages": [3], "rsi": [], "macd":
          False, "bollinger": [], "donchian": [3], "atr": [2], "fuzzy": "beside"}},
-         "batch_size": 4, "epochs": 2},
-        stops=(1, 4, 7),
+         "batch_size": 4, "epochs": 4, "learning_rate": 0.05},
+        stops=(1, 7, 17),
         table=price_table,
     ),
     Case(
