@@ -74,6 +74,7 @@ def _run(start: Message, line: "_Line") -> Outcome:
     policy = CheckpointPolicy(
         every_steps=config.checkpoint.every_steps,
         every_seconds=config.checkpoint.every_seconds,
+        least_seconds=config.checkpoint.least_seconds,
     )
     return run(
         lambda: engine.make_job(config, inputs),

@@ -45,7 +45,8 @@ class Engine:
     ) -> ResumableJob:
         """Make the job from freshly seeded random streams: its weights are drawn here.
 
-        `inputs` maps each dataset id to its normalised Parquet file. Raises InputError.
+        `inputs` maps each dataset id to its normalised Parquet file, and each operation whose
+        model is used to its final checkpoint. Raises InputError.
         """
         for path in (self.job, *config.code()):
             load(path)
