@@ -6,9 +6,13 @@ import pytest
 
 from apps.checkpoints.models import Checkpoint
 from apps.dashboard import agents
+from apps.operations.models import Operation
 from tests.pages import making
+from tests.pages.test_new import posted
 from tests.rl.cases import ADAPTIVE
 from tests.rl.populations import GRID, job_of, of
+from trainops.engines.recipes import recipes
+from trainops.engines.registry import ENGINES
 
 
 @pytest.fixture(scope="module")
@@ -79,3 +83,19 @@ def test_stages_are_level_between_moves():
     assert lines[0]["points"] == "0.0,180.0 480.0,180.0 480.0,0.0 960.0,0.0"
     assert lines[1]["points"] == "0.0,180.0 960.0,180.0"
     assert agents.stage_lines({"stages": [], "stage_changes": [], "episodes_completed": 3}) is None
+
+
+@pytest.mark.parametrize("name", recipes("rl"))
+def test_the_form_of_a_world_as_it_is_shown_is_its_example(page, settings, name):
+    response = posted(page, name)
+    assert response.status_code == 302, response.context["form"].errors
+    settled = Operation.objects.get()
+    example = ENGINES["rl"].parse_config(recipes("rl")[name].example)
+    assert settled.config == example.model_dump(mode="json")
+
+
+def test_what_is_wrong_inside_a_list_is_told_at_its_field(page):
+    changes = {"config.parameters.affordances": '[{"name": "Exit", "position": [9]}]'}
+    response = posted(page, "grid_corridor", **changes)
+    (field,) = [f for f in response.context["form"].fields if f.path == "parameters.affordances"]
+    assert response.status_code == 422 and "a cell of [8]" in field.error
