@@ -15,6 +15,7 @@ NAMES = {
     "recovery": "from SIGKILL of a worker to computing again, part by part",
     "checkpoint": "what a checkpoint costs the loop, against others",
     "incremental": "what a checkpoint writes after 10, 100 and 1,000 times the history",
+    "rl": "environment steps per second with learning, against others; checkpoints; CartPole",
     "backtest": "bars per second, against others; checkpoints; length",
 }
 RESULTS = Path(__file__).parent / "results"

@@ -48,7 +48,8 @@ class Field:
         return "" if self.default in (NOTHING, None) else str(text_of(self.default))
 
     def with_value(self, value: Any) -> "Field":
-        return replace(self, text=text_of(value))
+        is_structure = self.kind == "json" and value not in (NOTHING, None)
+        return replace(self, text=json.dumps(value) if is_structure else text_of(value))
 
     def value(self, given: Sequence[str]) -> Any:
         """Return the value that the texts of a form mean; NOTHING for a blank one.
@@ -128,6 +129,8 @@ def _kind(schema: Schema) -> str:
         return str(schema["format"])
     if "enum" in schema:
         return "choice"
+    if "$ref" in schema.get("items", {}):  # a list of models has no texts with commas
+        return "json"
     kinds = {"boolean": "switch", "array": "list", "object": "json"}
     kind = schema.get("type", "string")
     return kinds.get(kind, kind if kind in ("number", "integer") else "text")

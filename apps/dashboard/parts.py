@@ -13,7 +13,7 @@ from django.utils import timezone
 from django.utils.safestring import SafeString
 
 from apps.checkpoints.models import Checkpoint
-from apps.dashboard import report, standing, words
+from apps.dashboard import agents, report, standing, words
 from apps.dashboard.rows import digest, heartbeat_at
 from apps.operations import access, services
 from apps.operations.lifecycle import Reason, State
@@ -38,7 +38,7 @@ OUTCOME_COLOURS = {
     "lost": "red",
 }
 PARTS = (
-    "header", "standing", "progress", "report", "stats", "error",
+    "header", "standing", "progress", "report", "agents", "stats", "error",
     "attempts", "checkpoints", "events", "files", "receipt",
 )  # fmt: skip
 
@@ -151,6 +151,11 @@ def _report(subject: Subject) -> Mapping[str, Any]:
     return {"report": None} if result is None else report.context(result)
 
 
+def _agents(subject: Subject) -> Mapping[str, Any]:
+    found = agents.context(subject.operation, subject.checkpoints)
+    return found | {"sides": [(side, found.get(side)) for side in ("left", "right")]}
+
+
 def _stats(subject: Subject) -> Mapping[str, Any]:
     operation = subject.operation
     monitor = operation.config.get("monitor", "")
@@ -258,8 +263,13 @@ def _files(subject: Subject) -> Mapping[str, Any]:
     ]
     return {
         "sources": [(checkpoint, subject.position(checkpoint)) for checkpoint in wanted],
-        "result": None if report.of(subject.operation) else subject.operation.result,
+        "result": None if _is_told(subject.operation) else subject.operation.result,
     }
+
+
+def _is_told(operation: Operation) -> bool:
+    """Whether other parts of the page show the result."""
+    return operation.kind == agents.KIND or report.of(operation) is not None
 
 
 def _receipt(subject: Subject) -> Mapping[str, Any]:
@@ -278,6 +288,7 @@ CONTEXTS = {
     "standing": _standing,
     "progress": _progress,
     "report": _report,
+    "agents": _agents,
     "stats": _stats,
     "error": _error,
     "attempts": _attempts,

@@ -31,6 +31,11 @@ urlpatterns = [
         operation.file,
         name="operation-file",
     ),
+    path(
+        "operations/<str:operation_id>/recordings/<int:step>",
+        operation.recording,
+        name="operation-recording",
+    ),
     path("operations/<str:operation_id>/report.<str:form>", report.download, name="report"),
     path("checkpoints/", house.checkpoints, name="checkpoints"),
     path(

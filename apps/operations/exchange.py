@@ -32,7 +32,7 @@ from trainops.engines.registry import ENGINES
 from trainops.errors import Refusal
 
 logger = logging.getLogger(__name__)
-KINDS = ("training",)  # whose files of others can be made into checkpoints, and back
+KINDS = ("training", "rl")  # whose files of others can be made into checkpoints, and back
 SECONDS = 600
 ATTEMPT = 0  # of a checkpoint that no attempt of ours computed
 _slots = BoundedSemaphore(2)  # more at once would only take each other's memory
@@ -151,14 +151,18 @@ class Fork(Beginning):
         return f"from {self.checkpoint.operation_id}, {place}"
 
 
-def export(checkpoint: Checkpoint, target: Path) -> None:
-    """Write a checkpoint as a file of the other tool of its kind. Raises Refusal."""
+def export(checkpoint: Checkpoint, target: Path) -> str:
+    """Write a checkpoint as a file of the other tool of its kind. Raises Refusal.
+
+    Returns what that tool would call it.
+    """
     operation = checkpoint.operation
     require_kind(operation.kind)
     _have_here(checkpoint)
-    _ask(
+    told = _ask(
         {
             "direction": "export",
+            "kind": operation.kind,
             "checkpoint": str(storage.directory(checkpoint.artifacts_path)),
             "digest": checkpoint.manifest_digest,
             "config": operation.config,
@@ -166,6 +170,7 @@ def export(checkpoint: Checkpoint, target: Path) -> None:
             "file": str(target),
         }
     )
+    return str(told["name"])
 
 
 def tabulate(checkpoint: Checkpoint, table: str, target: Path) -> None:

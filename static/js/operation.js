@@ -4,6 +4,7 @@ import { Charts } from "./charts.js";
 import { startLog } from "./log.js";
 import { drawReport } from "./report.js";
 import { poll } from "./poll.js";
+import { showReplay } from "./replay.js";
 import { swap } from "./swap.js";
 import { startTabs } from "./tabs.js";
 
@@ -28,6 +29,7 @@ async function ask() {
     part.dataset.digest = news.digest;
     swap(part, news.html);
     if (part.dataset.part === "report") drawReport(part);
+    if (part.dataset.part === "agents") showReplay(part);
   }
   page.dataset.state = answer.state;
   last.points = answer.points.last;
@@ -38,6 +40,7 @@ async function ask() {
 }
 
 drawReport(page.querySelector("[data-part=report]"));
+showReplay(page.querySelector("[data-part=agents]"));
 startTabs(document.querySelector("[data-hash-tabs]"));
 const polling = poll(ask, EVERY);
 polling.now();

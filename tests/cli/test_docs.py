@@ -10,6 +10,8 @@ from pydantic import BaseModel
 from tests.cli.conftest import ROOT
 from trainops.cli.app import build
 from trainops.engines.backtest.config import BacktestConfig
+from trainops.engines.config import OperationConfig
+from trainops.engines.rl.config import RlConfig
 from trainops.engines.training.config import TrainingConfig
 from trainops.launch.commands import HELP
 from trainops.thresholds import Thresholds
@@ -76,6 +78,24 @@ def test_each_field_of_a_backtest_is_documented_with_its_default(name, default):
         assert row[1] == f"{default:g}"
     elif default is None or isinstance(default, str):
         assert row[1] == (default or "none")
+
+
+@pytest.mark.parametrize(("name", "default"), list(fields(RlConfig)))
+def test_each_field_of_reinforcement_learning_is_documented_with_its_default(name, default):
+    is_shared = name in OperationConfig.model_fields or name.partition(".")[0] in SHARED_GROUPS
+    if name in ("recipe", "parameters") or (is_shared and name != "checkpoint.every_episodes"):
+        return  # in the page on every operation's config
+    text = (ROOT / "docs" / "rl.md").read_text()
+    row = re.search(rf"^\| `{re.escape(name)}` \| (.*?) \|", text, re.MULTILINE)
+    assert row, name
+    if isinstance(default, bool):
+        assert row[1] == str(default).lower()
+    elif isinstance(default, int | float):
+        assert float(row[1]) == default
+    elif default is None or isinstance(default, str):
+        assert row[1] == (default or "none")
+    else:
+        assert row[1] == (", ".join(map(str, default)) or "none")
 
 
 CONFIGURATION = (ROOT / "docs" / "configuration.md").read_text()

@@ -14,6 +14,7 @@ from apps.operations.holding import Holding
 from apps.operations.models import Attempt, Operation
 from tests.api.conftest import signed_in
 from tests.formats.originals import original, save, tree
+from tests.formats.test_rl_exchange import FITTING as RL_FITTING
 from tests.operations.attempts import run
 from tests.waiting import wait_until
 from trainops.formats.verify import verify
@@ -168,3 +169,31 @@ def test_an_altered_checkpoint_is_not_given_out(house, operator, tmp_path):
     answer = operator.get(f"operations/{operation.pk}/export")
     assert answer.status_code == 409
     assert answer.json()["error"]["code"] == "CHECKPOINT_CORRUPTED"
+
+
+def test_a_file_of_agents_is_taken_in_goes_on_and_is_given_out(operator, house, tmp_path):
+    path = original("rl", tmp_path)
+    wanted = {"kind": "rl", "config": {**RL_FITTING, "environment_steps": 260}}
+    answer = take_in(operator, path, wanted)
+    assert answer.status_code == 202, answer.content
+    operation = Operation.objects.get(pk=answer.json()["data"]["id"])
+    assert operation.step == 240 and operation.kind == "rl"
+    imported = operation.events.get(what="IMPORTED").note
+    assert "step 240" in imported and "epsilon: 0.99 in the file" in imported
+    run(house, operation)
+    operation.refresh_from_db()
+    assert operation.state == "COMPLETED" and operation.step == 260
+    answer = operator.get(f"operations/{operation.pk}/export")
+    assert 'filename="checkpoint_ep0000' in answer["Content-Disposition"]
+    given = tmp_path / "given.pt"
+    given.write_bytes(b"".join(answer.streaming_content))
+    assert verify(given)
+
+
+def test_a_file_of_agents_that_does_not_fit_is_refused(operator, tmp_path):
+    config = {**RL_FITTING, "network": {"hidden_sizes": [8]}}
+    answer = take_in(operator, original("rl", tmp_path), {"kind": "rl", "config": config})
+    assert answer.status_code == 400
+    assert answer.json()["error"]["code"] == "INCOMPATIBLE_FILE"
+    assert "q_network has" in answer.json()["error"]["message"]
+    assert not Operation.objects.exists()

@@ -5,7 +5,7 @@ import torch
 from torch import tensor
 
 from trainops.engines.rl.priorities import Priorities
-from trainops.engines.rl.targets import advantages, importance, n_step, q_target
+from trainops.engines.rl.targets import advantages, importance, n_step, one_step, q_target
 
 
 def flags(*values):
@@ -20,6 +20,13 @@ def test_n_step_returns_stop_at_the_end_of_an_episode():
     assert horizon.returns.tolist() == [1 + 1 + 1, 1 + 1, 1]
     assert horizon.last.tolist() == [2, 1, 0]
     assert horizon.discounts.tolist() == [0.125, 0.0, 0.5]
+
+
+def test_one_step_is_n_step_of_one():
+    rewards, terminated = tensor([1.0, 2.0]), tensor([False, True])
+    ours = one_step(rewards, terminated, 0.9)
+    theirs = n_step(rewards[:, None], terminated[:, None], terminated[:, None], 0.9)
+    assert all(map(torch.equal, ours, theirs))
 
 
 def test_double_dqn_values_by_the_target_what_the_learner_chooses():

@@ -1,5 +1,6 @@
 """Commands on checkpoints: list, look into, verify, compare, export, pin, delete."""
 
+import hashlib
 import json
 import os
 from enum import StrEnum
@@ -35,6 +36,7 @@ class ForeignFormat(StrEnum):
     """Formats of other tools that a checkpoint can be written in."""
 
     TRAINING = "training"  # format version 1
+    RL = "rl"  # version 3; with a .sha256
 
 
 class Which(StrEnum):
@@ -255,22 +257,35 @@ def export(
         Path, typer.Option("--file", "-o", metavar="FILE.ckpt", help="Where to write.")
     ],
     file_format: Annotated[
-        ForeignFormat, typer.Option("--format", help="Whose file it becomes.")
-    ] = ForeignFormat.TRAINING,
+        ForeignFormat | None,
+        typer.Option("--format", help="Whose file it becomes; by default its kind's."),
+    ] = None,
 ) -> None:
     """Write a checkpoint as the file of another tool; of an operation its result, else its best."""
     is_one = "-" in reference
     front = f"op_{reference.partition('-')[0].removeprefix('op_')}" if is_one else reference
     found = operation_id(session.api, front)
     chosen = reference if is_one else None
+    kind = found.split("_")[1]
+    if file_format is not None and file_format.value != kind:
+        raise Problem(f"{found} becomes a file of {kind}, not of {file_format}", ExitCode.USAGE)
     try:
         size = session.api.download(f"operations/{found}/export", target, checkpoint_id=chosen)
+        if kind == ForeignFormat.RL:
+            write_digest(target)
     except OSError as error:
         raise Problem(f"{target}: {error.strerror or error}", ExitCode.USAGE) from error
     if session.out.is_json:
-        session.out.json({"file": str(target), "format": file_format.value, "bytes": size})
+        session.out.json({"file": str(target), "format": kind, "bytes": size})
     else:
-        session.out.text(f"{target}: {file_format.value}, {looks.size(size)}")
+        session.out.text(f"{target}: {kind}, {looks.size(size)}")
+
+
+def write_digest(file: Path) -> None:
+    """Write the file's SHA-256 beside it, as the other tool of its kind does."""
+    with file.open("rb") as content:
+        digest = hashlib.file_digest(content, "sha256").hexdigest()
+    file.with_name(f"{file.name}.sha256").write_text(f"{digest}\n")
 
 
 def take_in(

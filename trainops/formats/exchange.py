@@ -21,6 +21,7 @@ from trainops.engines import reproducibility
 from trainops.engines.backtest.job import PARTS, BacktestJob
 from trainops.engines.backtest.tables import write_csv
 from trainops.engines.checkpoint import CheckpointStore
+from trainops.engines.config import OperationConfig
 from trainops.engines.errors import (
     CheckpointCorrupted,
     IncompatibleState,
@@ -30,12 +31,15 @@ from trainops.engines.errors import (
 from trainops.engines.forking import fork
 from trainops.engines.manifest import Candidate, CheckpointType, staged
 from trainops.engines.registry import ENGINES
+from trainops.engines.rl.config import RlConfig
 from trainops.engines.spending import MemoryLedger
 from trainops.engines.training.config import TrainingConfig
 from trainops.formats.errors import FormatError
-from trainops.formats.reading import read_training
+from trainops.formats.reading import read_rl, read_training
+from trainops.formats.rl_export import export_rl
+from trainops.formats.rl_import import ImportedAgents, import_rl
 from trainops.formats.training_export import export_training
-from trainops.formats.training_import import import_training
+from trainops.formats.training_import import Imported, import_training
 from trainops.formats.writing import write
 
 PR_SET_PDEATHSIG = 1
@@ -73,10 +77,10 @@ def answer(request: Mapping[str, Any]) -> Answer:
 
 def take_in(request: Mapping[str, Any]) -> Answer:
     """Write the file as a checkpoint below `directory`, which nobody has committed yet."""
-    config = _config(request)
+    config = ENGINES[request["kind"]].parse_config(request["config"])
     reproducibility.set_determinism(config.deterministic, config.threads)
     inputs = {name: Path(path) for name, path in request["inputs"].items()}
-    imported = import_training(read_training(Path(request["file"])), config, inputs)
+    imported = _imported(Path(request["file"]), config, inputs)
     store = CheckpointStore(Path(request["directory"]), identity=request["identity"])
     checkpoint = store.write(CheckpointType.PERIODIC, step=imported.step, state=imported.state)
     return {"staged": staged(checkpoint), "receipt": imported.receipt.to_json()}
@@ -88,10 +92,23 @@ def give_out(request: Mapping[str, Any]) -> Answer:
     store = CheckpointStore(path.parent, identity={})
     checkpoint, state = store.restore(Candidate(path, request["digest"]))
     saved_at = datetime.fromisoformat(checkpoint.created_at).timestamp()
-    name = request["name"]
     target = Path(request["file"])
-    write(export_training(state, _config(request), name=name, saved_at=saved_at), target)
-    return {"size_bytes": target.stat().st_size}
+    config = ENGINES[request["kind"]].parse_config(request["config"])
+    if isinstance(config, RlConfig):
+        file = export_rl(state, config, saved_at=saved_at)
+        write(file, target)
+        return {"size_bytes": target.stat().st_size, "name": file.name}
+    config = cast(TrainingConfig, config)
+    write(export_training(state, config, name=request["name"], saved_at=saved_at), target)
+    return {"size_bytes": target.stat().st_size, "name": target.name}
+
+
+def _imported(
+    file: Path, config: OperationConfig, inputs: Mapping[str, Path]
+) -> Imported | ImportedAgents:
+    if isinstance(config, RlConfig):
+        return import_rl(read_rl(file)[0], config, inputs)
+    return import_training(read_training(file), cast(TrainingConfig, config), inputs)
 
 
 def fork_off(request: Mapping[str, Any]) -> Answer:
@@ -126,10 +143,6 @@ DIRECTIONS: Mapping[str, Callable[[Mapping[str, Any]], Answer]] = {
     "fork": fork_off,
     "tabulate": tabulate,
 }
-
-
-def _config(request: Mapping[str, Any]) -> TrainingConfig:
-    return cast(TrainingConfig, ENGINES["training"].parse_config(request["config"]))
 
 
 def _refused(code: str, message: str, **details: Any) -> Answer:

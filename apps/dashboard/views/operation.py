@@ -16,7 +16,7 @@ from django.shortcuts import render
 
 from apps.checkpoints import storage
 from apps.checkpoints.models import Checkpoint
-from apps.dashboard import parts, points
+from apps.dashboard import agents, parts, points
 from apps.dashboard.gate import needs
 from apps.operations import artifacts, services
 from apps.operations.errors import OperationNotFound
@@ -71,6 +71,16 @@ def live(request: HttpRequest, operation_id: str) -> JsonResponse:
             "log": _log_after(operation_id, _whole(request, "log")),
         }
     )
+
+
+@needs()
+def recording(request: HttpRequest, operation_id: str, step: int) -> JsonResponse:
+    """Return the recorded episode of the evaluation at a step, to be played back."""
+    subject = parts.Subject(_find(operation_id), request.user)
+    found = agents.recording(subject.operation, subject.checkpoints, step)
+    if found is None:
+        raise Http404("There is no such recording.")
+    return JsonResponse(found)
 
 
 @needs()

@@ -32,7 +32,8 @@ FORM_BYTES = 2**20  # what the other field and the multipart frame may add to th
 
 class ImportSerializer(StrictSerializer):
     file = serializers.FileField(
-        max_length=1000, help_text="A training checkpoint of format version 1."
+        max_length=1000,
+        help_text="A training checkpoint of format version 1, or one of reinforcement learning, 3.",
     )
     operation = serializers.CharField(
         max_length=FORM_BYTES, help_text="What a submission's body is, as JSON text."
@@ -95,7 +96,7 @@ class ExportView(APIView):
         responses={(200, "application/octet-stream"): OpenApiResponse(OpenApiTypes.BINARY)},
     )
     def get(self, request: Request, operation_id: str) -> HttpResponseBase:
-        """A checkpoint as the file of another tool: training format version 1."""
+        """A checkpoint as the file of another tool: training version 1, RL version 3."""
         query = query_of(request, ArtifactQuery)
         services.get(operation_id)
         checkpoint = artifacts.source(operation_id, query["checkpoint_id"])
@@ -103,6 +104,6 @@ class ExportView(APIView):
             raise CheckpointNotFound(operation_id)
         with workspace() as directory:
             path = directory / f"{checkpoint.pk}.ckpt"
-            exchange.export(checkpoint, path)
+            name = exchange.export(checkpoint, path)
             file = path.open("rb")  # stays readable when its name is gone
-        return FileResponse(file, as_attachment=True, filename=path.name)
+        return FileResponse(file, as_attachment=True, filename=name)

@@ -31,6 +31,10 @@ class Batch(NamedTuple):
     masks: Tensor | None  # of what could be done there; None where everything can be
     next_masks: Tensor | None
 
+    def all_rewards(self, weight: float) -> Tensor:
+        """Return the world's rewards with the agents' own, by this weight."""
+        return self.rewards + weight * self.novelty if weight else self.rewards
+
 
 class Layout:
     """Where in a row of numbers each thing lies."""
@@ -121,8 +125,7 @@ class Replay:
         batch = self.at(torch.where(is_here, ahead, numbers[:, None]))
         ended = batch.terminated | batch.truncated
         ended[:, :-1] |= ~is_here[:, 1:]
-        rewards = batch.rewards + weight * batch.novelty
-        return n_step(rewards, batch.terminated, ended, discount)
+        return n_step(batch.all_rewards(weight), batch.terminated, ended, discount)
 
     def stream(self) -> Stream:
         """Return everything so far that is still of use; only what is new is copied."""

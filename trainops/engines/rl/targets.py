@@ -36,6 +36,12 @@ def n_step(rewards: Tensor, terminated: Tensor, ended: Tensor, discount: float) 
     return Horizon((rewards * counts * factors).sum(1), last, discounts)
 
 
+def one_step(rewards: Tensor, terminated: Tensor, discount: float) -> Horizon:
+    """Return what n_step does for one step, from tensors of (batch,)."""
+    discounts = discount * (~terminated).to(rewards.dtype)
+    return Horizon(rewards, torch.zeros_like(terminated, dtype=torch.int64), discounts)
+
+
 def q_target(
     returns: Tensor,
     discounts: Tensor,

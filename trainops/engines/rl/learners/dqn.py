@@ -14,10 +14,10 @@ from trainops.engines.rl.environment import Outcome, Space
 from trainops.engines.rl.learners.learner import Player, adam, annealed, set_learning_rate
 from trainops.engines.rl.networks import follow, q_network
 from trainops.engines.rl.priorities import Priorities
-from trainops.engines.rl.replay import Replay
+from trainops.engines.rl.replay import Batch, Replay
 from trainops.engines.rl.schedules import linear
 from trainops.engines.rl.seeds import generator
-from trainops.engines.rl.targets import NEVER, importance, q_target
+from trainops.engines.rl.targets import NEVER, importance, one_step, q_target
 
 
 class DqnLearner:
@@ -93,7 +93,7 @@ class DqnLearner:
         batch = self.replay.at(numbers)
         self._learned_from = batch.next_observations
         with torch.no_grad():
-            targets = self.targets(numbers, novelty_weight)
+            targets = self.targets(numbers, batch, novelty_weight)
         values = self.online(batch.observations).gather(1, batch.actions[:, None]).squeeze(1)
         losses = nn.functional.smooth_l1_loss(values, targets, reduction="none")
         loss = (losses if weights is None else losses * weights).mean()
@@ -102,11 +102,15 @@ class DqnLearner:
             self.priorities.update(numbers % self.replay.slots, (values - targets).detach())
         return loss.detach()
 
-    def targets(self, numbers: Tensor, novelty_weight: float) -> Tensor:
-        """Return what the values of these rows' actions are moved towards."""
-        config = self.config
-        horizon = self.replay.horizon(numbers, config.dqn.n_step, config.discount, novelty_weight)
-        led_to = self.replay.at(numbers + horizon.last * self.replay.agents)
+    def targets(self, numbers: Tensor, batch: Batch, novelty_weight: float) -> Tensor:
+        """Return what the values of these rows' actions are moved towards; `batch` is the rows."""
+        config, replay = self.config, self.replay
+        if config.dqn.n_step == 1:
+            horizon = one_step(batch.all_rewards(novelty_weight), batch.terminated, config.discount)
+            led_to = batch
+        else:
+            horizon = replay.horizon(numbers, config.dqn.n_step, config.discount, novelty_weight)
+            led_to = replay.at(numbers + horizon.last * replay.agents)
         online = self.online(led_to.next_observations) if config.dqn.double else None
         valued = self.target(led_to.next_observations)
         return q_target(horizon.returns, horizon.discounts, valued, online, led_to.next_masks)

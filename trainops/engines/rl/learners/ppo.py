@@ -114,7 +114,7 @@ class PpoLearner:
         config, shape = self.config, (-1, self.config.agents)
         values = self.network.value(batch.observations)
         found = advantages(
-            (batch.rewards + novelty_weight * batch.novelty).view(shape),
+            batch.all_rewards(novelty_weight).view(shape),
             values.view(shape),
             self.network.value(batch.next_observations).view(shape),
             batch.terminated.view(shape),

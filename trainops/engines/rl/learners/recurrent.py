@@ -55,7 +55,7 @@ class RecurrentLearner(DqnLearner):
         values, _ = self.online(seen)
         with torch.no_grad():
             later, _ = self.target(seen)
-            rewards = batch.rewards + novelty_weight * batch.novelty
+            rewards = batch.all_rewards(novelty_weight)
             discounts = self.config.discount * (~batch.terminated).float()
             online = values.detach()[1:] if self.config.dqn.double else None
             targets = q_target(rewards, discounts, later[1:], online, batch.next_masks)

@@ -1,0 +1,166 @@
+"""A file of reinforcement learning as an operation's first checkpoint, and back."""
+
+import pytest
+import torch
+
+from tests.formats.originals import REAL, original
+from tests.rl.cases import ADAPTIVE, CARTPOLE, GRID, PRIORITIZED, of
+from tests.rl.populations import played
+from trainops.engines import reproducibility
+from trainops.engines.errors import IncompatibleState
+from trainops.engines.registry import ENGINES
+from trainops.engines.snapshot import freeze
+from trainops.formats.digests import beside
+from trainops.formats.reading import read_rl
+from trainops.formats.replay import PlainReplay, PrioritizedReplay, SequentialReplay
+from trainops.formats.rl_export import export_rl
+from trainops.formats.rl_import import import_rl
+from trainops.formats.verify import verify
+from trainops.formats.writing import write
+
+# A world of 66 numbers to see, 8 actions and 8 meters, as the original file's.
+WORLD = {
+    "size": [5, 10],
+    "use": "named",
+    "temporal": True,
+    "affordances": [{"name": name, "position": [i, 2]} for i, name in enumerate("ABC")],
+    "meters": [{"name": f"meter_{i}", "depletion": 0.01, "is_fatal": i == 0} for i in range(8)],
+}
+FITTING = {
+    "recipe": "grid_world",
+    "parameters": WORLD,
+    "network": {"hidden_sizes": [32, 32], "layer_norm": True},
+    "replay": {"capacity": 256},
+    "dqn": {"learning_starts": 10, "batch_size": 8},
+    "environment_steps": 300,
+    "evaluation": {"every_steps": 1000, "episodes": 1},
+}
+SOURCES = ["rl", *(path for path in REAL if "ep0" in path.name)]
+
+
+def config(**more):
+    return ENGINES["rl"].parse_config({**FITTING, **more})
+
+
+def taken_in(path, **more):
+    return import_rl(read_rl(path)[0], config(**more))
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=str)
+def test_a_file_goes_on_at_its_step_with_its_networks_ring_and_moments(source, tmp_path):
+    path = original(source, tmp_path)
+    file, _ = read_rl(path)
+    imported = taken_in(path)
+    job = ENGINES["rl"].make_job(config())
+    job.load_state_dict({n: part for n, part in imported.state.items() if n != "random"})
+    learner, population = job.population.learner, file.population
+    assert job.step == population.total_steps == 240
+    assert job.population.episodes.completed == file.episode
+    for name, weights in population.q_network.items():
+        assert torch.equal(learner.online.state_dict()[name], weights)
+    for number, moments in population.optimizer["state"].items():
+        mine = learner.optimizer.state_dict()["state"][number]
+        assert all(torch.equal(mine[name], moments[name]) for name in moments)
+    batch = learner.replay.at(torch.arange(240))
+    assert torch.equal(batch.observations, population.replay.transitions["observations"])
+    assert torch.equal(batch.actions, population.replay.transitions["actions"])
+    while job.step < job.total_steps:
+        job.advance()
+
+
+def test_the_receipt_says_what_a_file_has_not(tmp_path):
+    items = {item.part: item for item in taken_in(original("rl", tmp_path)).receipt.items}
+    assert items["model"].exact and items["replay"].exact
+    assert "0.99 in the file" in items["epsilon"].note
+    assert not items["environment"].exact and not items["random streams"].exact
+    assert "training_config" in items["config"].note
+
+
+def test_importing_draws_from_no_stream_of_this_process(tmp_path):
+    path = original("rl", tmp_path)
+    before = reproducibility.state_dict()
+    taken_in(path)
+    assert torch.equal(before["torch"], reproducibility.state_dict()["torch"])
+
+
+@pytest.mark.parametrize(
+    ("more", "problem"),
+    [
+        ({"parameters": {**WORLD, "size": [49]}}, "substrate_type: is 'Grid2DSubstrate' in the f"),
+        ({"parameters": {**WORLD, "temporal": False}}, "observation_dim: is 66 in the file and 63"),
+        ({"parameters": {**WORLD, "use": "here", "size": [5, 10]}}, "action_dim: is 8 .* and 6"),
+        ({"network": {"hidden_sizes": [32]}}, "q_network has"),
+        ({"algorithm": "ppo"}, "of Q-learning"),
+    ],
+)
+def test_a_file_of_another_world_is_refused_with_both_values(more, problem, tmp_path):
+    if "parameters" in more and more["parameters"]["size"] == [49]:
+        more["parameters"]["affordances"] = [{"name": name} for name in "ABC"]
+    with pytest.raises(IncompatibleState, match=problem):
+        taken_in(original("rl", tmp_path), **more)
+
+
+def test_a_ring_that_does_not_fit_is_left_and_the_place_stays(tmp_path):
+    imported = taken_in(original("rl", tmp_path), agents=7)
+    assert imported.step == 240 // 7
+    (item,) = [item for item in imported.receipt.items if item.part == "replay"]
+    assert not item.restored and "not of 7 agents" in item.note
+
+
+def test_a_smaller_ring_takes_the_newest_over(tmp_path):
+    path = original("rl", tmp_path)
+    imported = taken_in(path, replay={"capacity": 100})
+    job = ENGINES["rl"].make_job(config(replay={"capacity": 100}))
+    job.load_state_dict({n: part for n, part in imported.state.items() if n != "random"})
+    held = read_rl(path)[0].population.replay.transitions["observations"]
+    ring = job.population.learner.replay
+    assert torch.equal(ring.at(torch.arange(140, 240)).observations, held[140:])
+
+
+CONFIGS = {
+    "plain": (of(GRID, "dqn", 2, 60, replay={"capacity": 24}, **ADAPTIVE), PlainReplay),
+    "prioritized": (of(GRID, "dqn", 2, 60, **PRIORITIZED), PrioritizedReplay),
+    "recurrent": (of(GRID, "recurrent_dqn", 2, 60), SequentialReplay),
+    "ppo": (of(CARTPOLE, "ppo", 2, 60), PlainReplay),
+}
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_a_checkpoint_of_each_learner_is_a_file_that_their_checks_accept(name, tmp_path):
+    told, kind = CONFIGS[name]
+    job = played(told, 23)
+    parsed = ENGINES["rl"].parse_config({"seed": 7, **told})
+    file = export_rl(freeze(job.state_dict()), parsed, saved_at=1.0)
+    path = tmp_path / file.name
+    write(file, path)
+    assert path.name == f"checkpoint_ep{job.population.episodes.completed:05d}.pt"
+    assert beside(path).exists()
+    assert verify(path)
+    again, _ = read_rl(path)
+    assert isinstance(again.population.replay, kind)
+    assert again.population.total_steps == 46 and again.curriculum["agent_stages"].shape == (2,)
+    if name == "recurrent":
+        rows = sum(len(each["actions"]) for each in again.population.current_episodes)
+        assert rows == int(job.population.episodes.lengths.sum())
+        assert rows + again.population.replay.num_transitions == 46
+
+
+def test_a_file_of_ours_comes_back(tmp_path):
+    told = of(GRID, "dqn", 2, 60, replay={"capacity": 24}, **ADAPTIVE)
+    job = played(told, 23)
+    parsed = ENGINES["rl"].parse_config({"seed": 7, **told})
+    path = tmp_path / "file.pt"
+    write(export_rl(freeze(job.state_dict()), parsed, saved_at=1.0), path)
+    state = import_rl(read_rl(path)[0], parsed).state
+    other = ENGINES["rl"].make_job(parsed)
+    other.load_state_dict({n: part for n, part in state.items() if n != "random"})
+    assert other.step == 23 and other.population.learner.updates == job.population.learner.updates
+    numbers = torch.arange(46 - 24, 46)
+    mine, theirs = (each.population.learner.replay.at(numbers) for each in (job, other))
+    assert torch.equal(mine.observations, theirs.observations)
+    assert other.population.curriculum.stages == job.population.curriculum.stages
+
+
+def test_names_of_files_sort_by_number_in_this_program(tmp_path):
+    file = read_rl(original("rl", tmp_path))[0]
+    assert file.name == "checkpoint_ep00001.pt"
