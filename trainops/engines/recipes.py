@@ -29,6 +29,8 @@ BUILT_IN = (
     "trainops.engines.backtest.recipes.macd:RECIPE",
     "trainops.engines.backtest.recipes.momentum_rotation:RECIPE",
     "trainops.engines.federated.recipes.digits:RECIPE",
+    "trainops.engines.federated.recipes.tabular:RECIPE",
+    "trainops.engines.federated.recipes.segmentation:RECIPE",
 )
 
 
