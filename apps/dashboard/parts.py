@@ -252,7 +252,11 @@ def _files(subject: Subject) -> Mapping[str, Any]:
     wanted = [c for c in subject.checkpoints if c.type == Checkpoint.Type.FINAL] or [
         c for c in subject.checkpoints if c.is_best or c == subject.newest
     ]
+    exported = subject.newest if subject.operation.kind == "federated" else None
     return {
+        "exports": exported,
+        "exported_position": subject.position(exported) if exported else "",
+        "has_best": exported and any(a["name"] == "best_model.pt" for a in exported.manifest),
         "sources": [(checkpoint, subject.position(checkpoint)) for checkpoint in wanted],
         "result": None if report.of(subject.operation) else subject.operation.result,
     }

@@ -136,7 +136,7 @@ def test_the_noise_that_a_budget_asks_for_is_found_and_just_enough():
 
 def test_a_budget_for_examples_that_no_noise_keeps_is_refused():
     privacy = {"noise_multiplier": None, "target_epsilon": 0.01}
-    with pytest.raises(InputError, match="got 0.01; not even"):
+    with pytest.raises(InputError, match=r"got 0\.01; not even"):
         make_job("sample", privacy=privacy)
 
 

@@ -35,6 +35,7 @@ class ForeignFormat(StrEnum):
     """Formats of other tools that a checkpoint can be written in."""
 
     TRAINING = "training"  # format version 1
+    FEDERATED = "federated"  # version 2.0
 
 
 class Which(StrEnum):
@@ -245,6 +246,11 @@ def _freed(told: dict[str, Any], verb: str) -> str:
     )
 
 
+def _format_of(operation_id: str) -> ForeignFormat:
+    is_federated = operation_id.startswith("op_federated_")
+    return ForeignFormat.FEDERATED if is_federated else ForeignFormat.TRAINING
+
+
 def export(
     session: Session,
     reference: Annotated[
@@ -255,22 +261,33 @@ def export(
         Path, typer.Option("--file", "-o", metavar="FILE.ckpt", help="Where to write.")
     ],
     file_format: Annotated[
-        ForeignFormat, typer.Option("--format", help="Whose file it becomes.")
-    ] = ForeignFormat.TRAINING,
+        ForeignFormat | None,
+        typer.Option("--format", help="Whose file it becomes; by default that of its kind."),
+    ] = None,
+    which: Annotated[
+        Which | None,
+        typer.Option("--which", help="Of a federated one: its state, or the best round's model."),
+    ] = None,
 ) -> None:
     """Write a checkpoint as the file of another tool; of an operation its result, else its best."""
     is_one = "-" in reference
     front = f"op_{reference.partition('-')[0].removeprefix('op_')}" if is_one else reference
     found = operation_id(session.api, front)
     chosen = reference if is_one else None
+    told = file_format or _format_of(found)
     try:
-        size = session.api.download(f"operations/{found}/export", target, checkpoint_id=chosen)
+        size = session.api.download(
+            f"operations/{found}/export",
+            target,
+            checkpoint_id=chosen,
+            which=which and which.value,
+        )
     except OSError as error:
         raise Problem(f"{target}: {error.strerror or error}", ExitCode.USAGE) from error
     if session.out.is_json:
-        session.out.json({"file": str(target), "format": file_format.value, "bytes": size})
+        session.out.json({"file": str(target), "format": told.value, "bytes": size})
     else:
-        session.out.text(f"{target}: {file_format.value}, {looks.size(size)}")
+        session.out.text(f"{target}: {told.value}, {looks.size(size)}")
 
 
 def take_in(

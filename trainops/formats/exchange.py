@@ -19,21 +19,25 @@ from typing import Any, cast
 
 from trainops.engines import reproducibility
 from trainops.engines.checkpoint import CheckpointStore
+from trainops.engines.config import OperationConfig
 from trainops.engines.errors import (
     CheckpointCorrupted,
     IncompatibleState,
     InputError,
     SaveFailed,
 )
+from trainops.engines.federated.config import FederatedConfig
 from trainops.engines.forking import fork
 from trainops.engines.manifest import Candidate, CheckpointType, staged
 from trainops.engines.registry import ENGINES
 from trainops.engines.spending import MemoryLedger
 from trainops.engines.training.config import TrainingConfig
 from trainops.formats.errors import FormatError
-from trainops.formats.reading import read_training
+from trainops.formats.federated_export import export_federated
+from trainops.formats.federated_import import ImportedRun, import_federated
+from trainops.formats.reading import read_federated, read_training
 from trainops.formats.training_export import export_training
-from trainops.formats.training_import import import_training
+from trainops.formats.training_import import Imported, import_training
 from trainops.formats.writing import write
 
 PR_SET_PDEATHSIG = 1
@@ -74,10 +78,20 @@ def take_in(request: Mapping[str, Any]) -> Answer:
     config = _config(request)
     reproducibility.set_determinism(config.deterministic, config.threads)
     inputs = {name: Path(path) for name, path in request["inputs"].items()}
-    imported = import_training(read_training(Path(request["file"])), config, inputs)
+    file, secret = Path(request["file"]), bytes.fromhex(request.get("secret", ""))
+    imported: Imported | ImportedRun
+    if isinstance(config, FederatedConfig):
+        imported = import_federated(read_federated(file), config, inputs, secret)
+    else:
+        imported = import_training(read_training(file), cast(TrainingConfig, config), inputs)
+    spent = imported.spent if isinstance(imported, ImportedRun) else []
     store = CheckpointStore(Path(request["directory"]), identity=request["identity"])
     checkpoint = store.write(CheckpointType.PERIODIC, step=imported.step, state=imported.state)
-    return {"staged": staged(checkpoint), "receipt": imported.receipt.to_json()}
+    return {
+        "staged": staged(checkpoint),
+        "receipt": imported.receipt.to_json(),
+        "spent": [entry.to_json() for entry in spent],
+    }
 
 
 def give_out(request: Mapping[str, Any]) -> Answer:
@@ -85,10 +99,17 @@ def give_out(request: Mapping[str, Any]) -> Answer:
     path = Path(request["checkpoint"])
     store = CheckpointStore(path.parent, identity={})
     checkpoint, state = store.restore(Candidate(path, request["digest"]))
-    saved_at = datetime.fromisoformat(checkpoint.created_at).timestamp()
-    name = request["name"]
-    target = Path(request["file"])
-    write(export_training(state, _config(request), name=name, saved_at=saved_at), target)
+    created_at, name = checkpoint.created_at, request["name"]
+    target, config = Path(request["file"]), _config(request)
+    if isinstance(config, FederatedConfig):
+        which = request["which"]
+        write(export_federated(state, config, name=name, saved_at=created_at, which=which), target)
+    else:
+        saved_at, told = (
+            datetime.fromisoformat(created_at).timestamp(),
+            cast(TrainingConfig, config),
+        )
+        write(export_training(state, told, name=name, saved_at=saved_at), target)
     return {"size_bytes": target.stat().st_size}
 
 
@@ -114,8 +135,8 @@ DIRECTIONS: Mapping[str, Callable[[Mapping[str, Any]], Answer]] = {
 }
 
 
-def _config(request: Mapping[str, Any]) -> TrainingConfig:
-    return cast(TrainingConfig, ENGINES["training"].parse_config(request["config"]))
+def _config(request: Mapping[str, Any]) -> OperationConfig:
+    return ENGINES[request["kind"]].parse_config(request["config"])
 
 
 def _refused(code: str, message: str, **details: Any) -> Answer:
