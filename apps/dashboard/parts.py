@@ -13,7 +13,7 @@ from django.utils import timezone
 from django.utils.safestring import SafeString
 
 from apps.checkpoints.models import Checkpoint
-from apps.dashboard import report, standing, words
+from apps.dashboard import federation, report, standing, words
 from apps.dashboard.rows import digest, heartbeat_at
 from apps.operations import access, services
 from apps.operations.lifecycle import Reason, State
@@ -37,7 +37,7 @@ OUTCOME_COLOURS = {
     "lost": "red",
 }
 PARTS = (
-    "header", "standing", "progress", "report", "stats", "error",
+    "header", "standing", "progress", "report", "federated", "stats", "error",
     "attempts", "checkpoints", "events", "files", "receipt",
 )  # fmt: skip
 
@@ -145,6 +145,10 @@ def _marks(subject: Subject) -> list[dict[str, Any]]:
 def _report(subject: Subject) -> Mapping[str, Any]:
     result = report.of(subject.operation)
     return {"report": None} if result is None else report.context(result)
+
+
+def _federated(subject: Subject) -> Mapping[str, Any]:
+    return federation.context(subject.operation, subject.newest)
 
 
 def _stats(subject: Subject) -> Mapping[str, Any]:
@@ -278,6 +282,7 @@ CONTEXTS = {
     "standing": _standing,
     "progress": _progress,
     "report": _report,
+    "federated": _federated,
     "stats": _stats,
     "error": _error,
     "attempts": _attempts,
