@@ -25,9 +25,9 @@ import pyarrow.parquet as pq
 from benchmarks.loop import Silent
 from trainops.engines.backtest.config import BacktestConfig
 from trainops.engines.backtest.job import BacktestJob, load_prices
-from trainops.engines.backtest.prices import Prices
 from trainops.engines.checkpoint import CheckpointPolicy, CheckpointStore
 from trainops.engines.manifest import Checkpoint
+from trainops.engines.market.prices import Prices
 from trainops.engines.registry import ENGINES
 from trainops.engines.runner import Succeeded, run
 
@@ -96,11 +96,12 @@ class Counting(Silent):
         self.count += 1
 
 
-def looped(path: Path, root: Path, execution: str, *, every_bars: int) -> tuple[float, int]:
+def looped(path: Path, root: Path, execution: str, **checkpoint: float) -> tuple[float, int]:
     """Return seconds of a run by the loop, the final checkpoint included, and how many it took."""
     engine = ENGINES["backtest"]
-    asked = config(execution=execution, checkpoint={"every_bars": every_bars}, chunk_bars=10_000)
-    job = engine.make_job(engine.parse_config(asked), {DATASET: path})
+    asked = config(execution=execution, checkpoint=checkpoint, chunk_bars=10_000)
+    parsed = engine.parse_config(asked)
+    job = engine.make_job(parsed, {DATASET: path})
     supervisor = Counting()
     with tempfile.TemporaryDirectory(dir=root) as directory:
         began = time.perf_counter()
@@ -108,7 +109,9 @@ def looped(path: Path, root: Path, execution: str, *, every_bars: int) -> tuple[
             lambda: job,
             seed=0,
             store=CheckpointStore(Path(directory), identity={"operation_id": "bench"}),
-            policy=CheckpointPolicy(every_seconds=3600.0),
+            policy=CheckpointPolicy(
+                every_seconds=3600.0, least_seconds=parsed.checkpoint.least_seconds
+            ),
             supervisor=supervisor,
             safe_point_share=0.0,
         )
@@ -149,8 +152,8 @@ def main() -> dict[str, Any]:
             "name": "backtest",
             "bars": NUM_BARS,
             "speed": speed(path),
-            "checkpoints": checkpoints(path, root),
             "lengths": lengths(root),
+            "checkpoints": checkpoints(root),
         }
 
 
@@ -201,21 +204,28 @@ def peer_round(path: Path) -> dict[str, Any]:
     return {name: row for name, row in found.items() if row is not None}
 
 
-def checkpoints(path: Path, root: Path) -> dict[str, Any]:
+def checkpoints(root: Path) -> dict[str, Any]:
     """Compare runs with a checkpoint every 10,000 bars and with none but the last, in turns.
 
-    One is in flight at a time, so fewer are taken where bars are quick.
+    By default at least a second lies between two of them; without it as many are taken as can be,
+    one in flight at a time.
     """
+    policies: dict[str, dict[str, float]] = {
+        "none": {"every_bars": 10**9},
+        "10,000 bars": {"every_bars": 10_000},
+        "10,000 bars, 0 s": {"every_bars": 10_000, "least_seconds": 0.0},
+    }
+    path = root / f"{LENGTHS[-1]}.parquet"  # long enough for several
     found: dict[str, Any] = {}
     for execution in ("vector", "event"):
         for _ in range(ROUNDS):
-            for every_bars in (10**9, 10_000):
-                taken = looped(path, root, execution, every_bars=every_bars)
-                found.setdefault(f"{execution} {every_bars}", []).append(taken)
+            for name, policy in policies.items():
+                taken = looped(path, root, execution, **policy)
+                found.setdefault(f"{execution}, {name}", []).append(taken)
     for name, taken in found.items():
         low, middle, high = spread([seconds for seconds, _ in taken])
         counts = sorted(count for _, count in taken)
-        print(f"checkpoints, {name:<18} {middle:.3f} s ({low:.3f} to {high:.3f}), {counts} taken")
+        print(f"checkpoints, {name:<24} {middle:.3f} s ({low:.3f} to {high:.3f}), {counts} taken")
     return found
 
 

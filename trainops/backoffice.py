@@ -122,6 +122,7 @@ class LooksOnlyInline(LooksOnly, TabularInline):
 GROUPS = {
     "Operations": [
         ("Operations", "model_training", "operations_operation"),
+        ("Studies", "grid_view", "operations_study"),
         ("Attempts", "replay", "operations_attempt"),
         ("Events", "history", "operations_event"),
         ("Metric points", "show_chart", "operations_metricpoint"),

@@ -22,7 +22,8 @@ class Field:
     """One input. `text` is what it shows: a str, a list of str (columns), or a bool (switch)."""
 
     path: str
-    kind: str  # text, number, integer, choice, switch, list, json, dataset, column, columns
+    # text, number, integer, choice, switch, list, json, dataset, column, columns, model
+    kind: str
     label: str
     description: str = ""
     group: str = ""
@@ -33,6 +34,7 @@ class Field:
     minimum: Any = None
     maximum: Any = None
     element: str = "string"  # of a list
+    recipe: str = ""  # of a model: what must have trained it
     text: Any = ""
     error: str = ""
     is_basic: bool = False
@@ -106,6 +108,7 @@ def _walk(schema: Schema, models: Schema, prefix: str, group: str) -> Iterator[F
             minimum=found.get("minimum"),
             maximum=found.get("maximum"),
             element=found.get("items", {}).get("type", "string"),
+            recipe=found.get("x-recipe", ""),
         )
 
 
@@ -121,7 +124,7 @@ def _resolve(schema: Schema, models: Schema) -> tuple[Schema, bool]:
 
 
 def _kind(schema: Schema) -> str:
-    if schema.get("format") in ("dataset", COLUMN, COLUMNS):
+    if schema.get("format") in ("dataset", "model", COLUMN, COLUMNS):
         return str(schema["format"])
     if "enum" in schema:
         return "choice"

@@ -7,8 +7,11 @@ from typing import Any
 
 from django.http import QueryDict
 
+from apps.dashboard import trying
 from apps.dashboard.fields import COLUMN, COLUMNS, NOTHING, Field, at, fields_of, put
 from apps.datasets.models import Dataset
+from apps.operations.lifecycle import State
+from apps.operations.models import Operation
 from trainops.engines.recipes import Recipe, recipes
 from trainops.engines.registry import ENGINES
 
@@ -33,6 +36,13 @@ class Form:
         needs_one = any(field.kind == "dataset" for field in self._blank)
         columns = ("id", "name", "num_rows", "columns")
         return list(Dataset.objects.only(*columns)[:200]) if needs_one else []
+
+    @cached_property
+    def models(self) -> list[Operation]:
+        """The completed trainings whose model can be chosen, the newest first."""
+        wanted = [field.recipe for field in self._blank if field.kind == "model"]
+        trained = Operation.objects.filter(recipe__in=wanted, state=State.COMPLETED)
+        return list(trained.only("id", "name").order_by("-id")[:200]) if wanted else []
 
     @cached_property
     def fields(self) -> list[Field]:
@@ -79,6 +89,31 @@ class Form:
         found = (dataset.columns for dataset in self.datasets if dataset.pk in chosen)
         return next(found, [])
 
+    @property
+    def tries(self) -> list[trying.Try]:
+        """The rows in which several values are typed."""
+        return trying.read(self.posted)
+
+    @property
+    def triable(self) -> list[Field]:
+        return trying.choices(self.fields)
+
+    @property
+    def is_trying(self) -> bool:
+        return self.posted is not None and trying.is_wanted(self.posted)
+
+    @property
+    def method(self) -> str:
+        return self.posted.get("try.method", "grid") if self.posted is not None else "grid"
+
+    @property
+    def samples(self) -> str:
+        return self.posted.get("try.samples", "") if self.posted is not None else ""
+
+    @property
+    def folds(self) -> str:
+        return self.posted.get("try.folds", "") if self.posted is not None else ""
+
     def to_config(self) -> dict[str, Any]:
         """Return what was posted, without what is the default anyway."""
         config: dict[str, Any] = {"recipe": self.recipe.name}
@@ -110,6 +145,8 @@ class Form:
         value = at(self.config, field.path)
         filled = field.with_value(field.default if value is NOTHING else value)
         if field.kind == "dataset" and filled.text not in {d.pk for d in self.datasets}:
+            return replace(filled, text="")
+        if field.kind == "model" and filled.text not in {model.pk for model in self.models}:
             return replace(filled, text="")
         if field.kind in (COLUMN, COLUMNS) and not self._knows_dataset():
             return replace(filled, text=[] if field.kind == COLUMNS else "")

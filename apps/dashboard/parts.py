@@ -18,6 +18,7 @@ from apps.dashboard.rows import digest, heartbeat_at
 from apps.operations import access, services
 from apps.operations.lifecycle import Reason, State
 from apps.operations.models import Attempt, Event, MetricPoint, Operation
+from trainops.engines.config import PRICE_DIRECTION
 
 MAX_EVENTS = 100
 LAST_LINES = 15
@@ -92,9 +93,12 @@ def draw(subject: Subject) -> dict[str, tuple[SafeString, str]]:
 
 
 def _header(subject: Subject) -> Mapping[str, Any]:
+    may_submit = access.may_create(subject.user)
+    is_model = subject.operation.recipe == PRICE_DIRECTION
     return {
         "actions": subject.actions,
-        "may_submit": access.may_create(subject.user),
+        "may_submit": may_submit,
+        "may_backtest": may_submit and is_model and subject.operation.state == State.COMPLETED,
         "may_fork": subject.newest is not None,
         "tags": list(subject.operation.tags.all()),
         "kind": services.kind_label(subject.operation),

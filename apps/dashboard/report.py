@@ -1,8 +1,6 @@
 """The report of a finished backtest as its page and its downloads show it. Pure."""
 
-import csv
-import io
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -120,26 +118,6 @@ def line(values: Sequence[float], *, height: float = HEIGHT) -> str:
         f"{number * step:.1f},{height - height * (value - low) / scale:.1f}"
         for number, value in enumerate(values)
     )
-
-
-def trades_csv(result: Result) -> str:
-    """Return the listed trades, the oldest first."""
-    rows, times = result["trade_list"], ["entry_time", "exit_time"]
-    names = [*times, *(name for name in (rows[0] if rows else ()) if name not in times)]
-    return _csv(names, ([row[name] for name in names] for row in rows))
-
-
-def equity_csv(result: Result) -> str:
-    """Return the curve's points."""
-    return _csv(["time", "equity", "drawdown", "close"], result["curve"])
-
-
-def _csv(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(names)
-    writer.writerows(rows)
-    return text.getvalue()
 
 
 def seconds(time: str) -> float:

@@ -13,6 +13,7 @@ from apps.dashboard.views import (
     new,
     operation,
     report,
+    studies,
 )
 
 urlpatterns = [
@@ -42,6 +43,9 @@ urlpatterns = [
     path(
         "checkpoints/<str:checkpoint_id>/<slug:action>", actions.on_checkpoint, name="on-checkpoint"
     ),
+    path("studies/", studies.listed, name="studies"),
+    path("studies/<str:study_id>/", studies.study, name="study"),
+    path("studies/<str:study_id>/<slug:action>", studies.act, name="study-act"),
     path("workers/", house.workers, name="workers"),
     path("datasets/", datasets.datasets, name="datasets"),
     path("datasets/upload", datasets.upload, name="dataset-upload"),

@@ -14,7 +14,7 @@ from django.db.models import Exists, OuterRef
 from apps.checkpoints.models import Checkpoint
 from apps.operations.errors import Forbidden
 from apps.operations.lifecycle import ACTIVE, RESUMABLE, State
-from apps.operations.models import Operation
+from apps.operations.models import Operation, Study
 from trainops.http.roles import Role, has_role, role_of
 
 Person = AbstractBaseUser | AnonymousUser
@@ -44,14 +44,21 @@ def require(operation: Operation, user: Person, action: Action | str) -> None:
     Raises:
         Forbidden: the role does not suffice, or the operation is somebody else's.
     """
-    if may_change(operation.owner_id, user):
+    _require(operation, user, f"{action} only your own operations", action)
+
+
+def require_study(study: Study, user: Person, action: str) -> None:
+    """Let `user` do this to the study and its operations, as far as roles go. Raises Forbidden."""
+    _require(study, user, f"{action} only your own studies", action)
+
+
+def _require(owned: Operation | Study, user: Person, only: str, action: str) -> None:
+    if may_change(owned.owner_id, user):
         return
     role = role_of(user)
     if role is not None and role.includes(Role.OPERATOR):
-        owner = operation.owner.get_username() if operation.owner else "nobody any more"
-        raise Forbidden(
-            f"You may {action} only your own operations; this one belongs to {owner}. An admin may."
-        )
+        owner = owned.owner.get_username() if owned.owner else "nobody any more"
+        raise Forbidden(f"You may {only}; this one belongs to {owner}. An admin may.")
     raise Forbidden(f"To {action} it takes the role operator; yours is {role or 'none'}.")
 
 

@@ -24,8 +24,7 @@ from apps.checkpoints import remote, storage
 from apps.checkpoints import services as checkpoints
 from apps.checkpoints.models import Checkpoint
 from apps.checkpoints.sharing import artifacts
-from apps.datasets import services as datasets
-from apps.operations import privacy
+from apps.operations import inputs, privacy
 from apps.operations.errors import StorageUnavailable
 from apps.operations.models import Operation, PrivacyAccount
 from trainops.engines.config import OperationConfig
@@ -56,9 +55,7 @@ class Beginning(ABC):
                 **self._source(kind),
                 "kind": kind,
                 "config": config.model_dump(mode="json"),
-                "inputs": {
-                    each: str(datasets.local_path(each)) for each in _dataset_ids(kind, config)
-                },
+                "inputs": inputs.paths(kind, config, _models_here(config)),
                 "directory": str(storage.operation_directory(operation_id)),
                 "identity": {"operation_id": operation_id, "attempt": ATTEMPT, "kind": kind},
             }
@@ -192,6 +189,27 @@ def file_name(checkpoint: Checkpoint, which: str) -> str:
     return f"{which}.pt" if checkpoint.operation.kind == "federated" else f"{checkpoint.pk}.ckpt"
 
 
+def tabulate(checkpoint: Checkpoint, table: str, target: Path) -> None:
+    """Write all "trades", or the "equity" of every bar, of a finished backtest as CSV.
+
+    Raises Refusal.
+    """
+    operation = checkpoint.operation
+    config = ENGINES[operation.kind].parse_config(operation.config)
+    _have_here(checkpoint)
+    _ask(
+        {
+            "direction": "tabulate",
+            "checkpoint": str(storage.directory(checkpoint.artifacts_path)),
+            "digest": checkpoint.manifest_digest,
+            "config": operation.config,
+            "inputs": inputs.paths(operation.kind, config, _models_here(config)),
+            "table": table,
+            "file": str(target),
+        }
+    )
+
+
 def secret_of(operation: Operation) -> dict[str, str]:
     """Return what a process needs to read checkpoints in which clients' updates are masked."""
     if not privacy.is_kept(operation.config):
@@ -229,8 +247,13 @@ def _answering() -> Iterator[None]:
         raise StorageUnavailable(error) from error
 
 
-def _dataset_ids(kind: str, config: OperationConfig) -> list[str]:
-    return list(ENGINES[kind].dataset_ids(config))
+def _models_here(config: OperationConfig) -> dict[str, Checkpoint]:
+    models = inputs.finals(config.models())
+    for each in models.values():
+        _have_here(each)
+        with _answering():
+            inputs.require_committed(each)
+    return models
 
 
 def _ask(request: Mapping[str, Any]) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from apps.operations.lifecycle import (
 )
 from apps.operations.placement import Need, Offer
 from apps.operations.privacy import PrivacyAccount, PrivacyEntry
-from apps.operations.records import Attempt, Event, LogChunk, MetricPoint
+from apps.operations.records import Attempt, Event, LogChunk, MetricPoint, Study
 from trainops.clock import DatabaseNow
 
 __all__ = [
@@ -27,10 +27,12 @@ __all__ = [
     "Event",
     "LogChunk",
     "MetricPoint",
+    "ModelUse",
     "Operation",
     "OperationQuerySet",
     "PrivacyAccount",
     "PrivacyEntry",
+    "Study",
     "Tag",
     "seconds_from_now",
 ]
@@ -196,6 +198,13 @@ class Operation(models.Model):
         "self", models.SET_NULL, null=True, blank=True, related_name="forks"
     )
 
+    study = models.ForeignKey(
+        Study, models.CASCADE, null=True, blank=True, related_name="operations"
+    )
+    study_values = models.JSONField(default=dict, blank=True, help_text="What it tries.")
+    fold = models.PositiveSmallIntegerField(default=0, help_text="Of a walk-forward; from 1.")
+    is_test = models.BooleanField(default=False, help_text="Tries what its fold chose.")
+
     result = models.JSONField(null=True, blank=True)
     error = models.JSONField(null=True, blank=True, help_text="code, message, traceback")
 
@@ -231,6 +240,11 @@ class Operation(models.Model):
                 fields=["owner", "idempotency_key"],
                 condition=~Q(idempotency_key=""),
                 name="one_operation_per_idempotency_key",
+            ),
+            models.UniqueConstraint(
+                fields=["study", "fold"],
+                condition=Q(is_test=True),
+                name="one_test_per_fold",
             ),
         ]
 
@@ -324,4 +338,25 @@ class DatasetUse(models.Model):
     def active_users_of(cls, dataset_id: str) -> list[str]:
         """Return the operations that are not finished and read it."""
         uses = cls.objects.filter(dataset_id=dataset_id, operation__state__in=ACTIVE)
+        return list(uses.values_list("operation_id", flat=True))
+
+
+class ModelUse(models.Model):
+    """An operation uses the model that another trained: it stays until the operation has ended."""
+
+    operation = models.ForeignKey(Operation, models.CASCADE, related_name="models_used")
+    source = models.ForeignKey(Operation, models.CASCADE, related_name="model_users")
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["operation", "source"], name="one_use_per_model")
+        ]
+
+    def __str__(self) -> str:
+        return self.source_id
+
+    @classmethod
+    def active_users_of(cls, source_id: str) -> list[str]:
+        """Return the operations that are not finished and use its model."""
+        uses = cls.objects.filter(source_id=source_id, operation__state__in=ACTIVE)
         return list(uses.values_list("operation_id", flat=True))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from apps.checkpoints import copies, remote
 from apps.checkpoints import services as checkpoints
-from apps.operations import adoption
+from apps.operations import adoption, inputs
 from apps.operations.ledger import Ledger
 from apps.operations.models import Attempt, Operation
 from apps.operations.transfers import Beside
@@ -28,13 +28,14 @@ class Preparation:
         self.ledger, self.operation = ledger, ledger.operation
         self.nobody_waits = nobody_waits
         self.candidates: list[Checkpoint] = []
+        self.models: dict[str, Checkpoint] = {}
         self._pieces = self._prepare()
 
     def is_done(self) -> bool:
-        """Whether `candidates` is what the child may start from.
+        """Whether `candidates` is what the child may start from, and its `models` are here.
 
-        Raises OSError where the storage does not answer, and what the database raises; when it is
-        asked again then, it begins anew.
+        Raises OSError where the storage does not answer, CheckpointCorrupted where a model is not
+        whole, and what the database raises; when it is asked again then, it begins anew.
         """
         try:
             return next(self._pieces, DONE) is DONE
@@ -48,6 +49,11 @@ class Preparation:
             oldest = Attempt.last_begun(operation.pk, before=operation.attempt)
             yield from self._beside(partial(adoption.store, operation, oldest))
             adoption.adopt(self.ledger, oldest)
+        self.models = inputs.models_of(operation)
+        for each in self.models.values():
+            path, digest = each.artifacts_path, each.manifest_digest
+            yield from self._beside(partial(copies.make_local, path, digest))
+            inputs.require_committed(each)
         self.candidates = checkpoints.to_resume_from(operation.pk, operation.resume_from)
         if remote.bucket() is not None:
             yield from self._make_one_local()

@@ -1,6 +1,8 @@
 """What is remembered of an operation's attempts: their runs, events, points and printed lines."""
 
+from django.conf import settings
 from django.db import models
+from django.db.models import Q
 
 from apps.operations.lifecycle import Reason
 from trainops.clock import DatabaseNow
@@ -136,3 +138,44 @@ class LogChunk(models.Model):
 
     def __str__(self) -> str:
         return f"{self.operation_id}/{self.attempt}"
+
+
+class Study(models.Model):
+    """Many operations that differ in some values of their config, to be compared."""
+
+    id = models.CharField(primary_key=True, max_length=40)
+    name = models.CharField(max_length=120)
+    kind = models.CharField(max_length=16)
+    recipe = models.CharField(max_length=64, blank=True)
+    owner = models.ForeignKey(
+        settings.AUTH_USER_MODEL, models.SET_NULL, null=True, blank=True, related_name="studies"
+    )
+    config = models.JSONField(help_text="What all of them share, as submitted.")
+    design = models.JSONField(help_text="Which values are tried, and how.")
+    submission = models.JSONField(help_text="Tags, priority and label of each.")
+    metric = models.CharField(max_length=80, help_text="Dotted path in the result.")
+    mode = models.CharField(max_length=3, help_text="min or max")
+    folds = models.JSONField(default=list, blank=True, help_text="Of a walk-forward analysis.")
+    left_out = models.JSONField(default=list, blank=True, help_text="Values that no config takes.")
+    num_planned = models.PositiveIntegerField(help_text="Operations there are going to be.")
+    stopped_at = models.DateTimeField(null=True, blank=True, help_text="No more are submitted.")
+    idempotency_key = models.CharField(max_length=120, blank=True)
+    request_hash = models.CharField(max_length=64, blank=True)
+    created_at = models.DateTimeField(db_default=DatabaseNow())
+
+    class Meta:
+        ordering = ["-created_at", "-id"]
+        verbose_name_plural = "studies"
+        constraints = [
+            models.UniqueConstraint(
+                fields=["owner", "idempotency_key"],
+                condition=~Q(idempotency_key=""),
+                name="one_study_per_idempotency_key",
+            )
+        ]
+
+    def __str__(self) -> str:
+        return self.name or self.pk
+
+    def get_absolute_url(self) -> str:
+        return f"/studies/{self.pk}/"

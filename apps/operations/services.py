@@ -16,7 +16,7 @@ from apps.operations.errors import (
     StorageUnavailable,
 )
 from apps.operations.lifecycle import ACTIVE, RESUMABLE, WAITING, Reason, State
-from apps.operations.models import Operation
+from apps.operations.models import ModelUse, Operation
 from apps.operations.submission import submit as submit  # the first of all wishes
 from trainops.clock import DatabaseNow
 from trainops.engines.registry import ENGINES
@@ -193,6 +193,7 @@ def delete(*, operation_id: str, actor: "User") -> checkpoints.Freed:
         finished = operation.row.exclude(state__in=ACTIVE).select_for_update().first()
         if finished is None:
             raise NotAllowed("OPERATION_ACTIVE", "It was resumed a moment ago; cancel it first.")
+        _require_unused(operation_id)
         freed = checkpoints.delete(Checkpoint.objects.filter(operation_id=operation_id))
         finished.delete()
     return freed
@@ -213,6 +214,7 @@ def delete_checkpoints(
                 f"It is {operation.state}: its checkpoints are in use.",
                 current_status=operation.state,
             )
+        _require_unused(operation_id)
         chosen = Checkpoint.objects.filter(operation_id=operation_id)
         if checkpoint_id:
             chosen = chosen.filter(pk=checkpoint_id)
@@ -225,6 +227,15 @@ def delete_checkpoints(
             note=f"{freed.num_checkpoints} checkpoints, {freed.freed_bytes} bytes",
         )
     return freed
+
+
+def _require_unused(operation_id: str) -> None:
+    if users := ModelUse.active_users_of(operation_id):
+        raise NotAllowed(
+            "MODEL_IN_USE",
+            f"Its model is in use by {', '.join(users[:5])}; cancel those first, or let them end.",
+            used_by=users,
+        )
 
 
 def kind_label(operation: Operation) -> str:

@@ -14,7 +14,7 @@ from django.conf import settings
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
-from apps.datasets import services as datasets
+from apps.operations import inputs
 from apps.operations.dispatch import dispatch
 from apps.operations.errors import NotAllowed
 from apps.operations.exchange import Beginning
@@ -29,6 +29,16 @@ if TYPE_CHECKING:
     from django.contrib.auth.models import User
 
 MAX_TAGS, MAX_TAG_LENGTH, MAX_NAME_LENGTH = 20, 64, 120
+
+
+@dataclass(frozen=True, slots=True)
+class InStudy:
+    """Which part of a study an operation is."""
+
+    study_id: str
+    values: Mapping[str, Any]
+    fold: int = 0
+    is_test: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,29 +68,30 @@ def submit(
     queue: str = "",
     idempotency_key: str = "",
     beginning: Beginning | None = None,
+    part: InStudy | None = None,
 ) -> Operation:
     """Validate and write down what a person wants; a worker is woken once it is committed.
 
     The same owner's same `idempotency_key` returns the first operation again. With a `beginning`
-    its first attempt goes on from that.
+    its first attempt goes on from that. It may be a `part` of a study.
 
     Raises:
         ConfigError: unknown kind, recipe or parameter, wrong types, values out of range.
         NotAllowed: the key was used for something else.
         Refusal: the file to begin with is not usable; nothing is left of it.
     """
-    label = _clean_label(queue)
-    wanted = Wanted(kind, config, _clean_name(name), _clean_tags(tags), priority, label)
+    label = clean_label(queue)
+    wanted = Wanted(kind, config, clean_name(name), clean_tags(tags), priority, label)
     if first := _submitted_before(wanted, owner, idempotency_key):
         return first
     if kind not in ENGINES:
         raise ConfigError({"kind": f"{kind!r} is not a kind; there are: {', '.join(ENGINES)}"})
-    parsed = ENGINES[kind].parse_config(_with_house_defaults(kind, config))
+    parsed = ENGINES[kind].parse_config(with_house_defaults(kind, config))
     operation_id = new_id(kind)
     with _begun(beginning, operation_id, kind, parsed) as begin:
         try:
             with transaction.atomic():
-                operation = _write(operation_id, wanted, parsed, owner, idempotency_key)
+                operation = _write(operation_id, wanted, parsed, owner, idempotency_key, part)
                 begin(operation)
                 transaction.on_commit(partial(dispatch, operation.pk, kind, label))
         except IntegrityError:
@@ -98,7 +109,7 @@ def _begun(
     if beginning is None:
         yield lambda operation: None
         return
-    _check_datasets(ENGINES[kind].dataset_ids(parsed), parsed)
+    inputs.check(ENGINES[kind].dataset_ids(parsed), parsed)
     beginning.prepare(operation_id, kind, parsed)
     try:
         yield beginning.commit
@@ -121,11 +132,16 @@ def _submitted_before(wanted: Wanted, owner: "User | None", key: str) -> Operati
 
 
 def _write(
-    operation_id: str, wanted: Wanted, parsed: OperationConfig, owner: "User | None", key: str
+    operation_id: str,
+    wanted: Wanted,
+    parsed: OperationConfig,
+    owner: "User | None",
+    key: str,
+    part: InStudy | None,
 ) -> Operation:
     engine = ENGINES[wanted.kind]
     dataset_ids = engine.dataset_ids(parsed)
-    _check_datasets(dataset_ids, parsed)
+    inputs.check(dataset_ids, parsed)
     config = parsed.model_dump(mode="json")
     recipe = config.get("recipe", "")
     need = need_of(parsed)
@@ -146,13 +162,26 @@ def _write(
         idempotency_key=key,
         request_hash=wanted.hash if key else "",
         unit=engine.unit,
+        **_of_study(part),
     )
     Tag.objects.bulk_create(Tag(operation=operation, name=tag) for tag in wanted.tags)
     DatasetUse.objects.bulk_create(
         DatasetUse(operation=operation, dataset_id=each) for each in dataset_ids
     )
+    inputs.use_models(operation, parsed)
     operation.record("SUBMITTED", actor=owner.get_username() if owner else "system")
     return operation
+
+
+def _of_study(part: InStudy | None) -> dict[str, Any]:
+    if part is None:
+        return {}
+    return {
+        "study_id": part.study_id,
+        "study_values": dict(part.values),
+        "fold": part.fold,
+        "is_test": part.is_test,
+    }
 
 
 def new_id(kind: str) -> str:
@@ -166,7 +195,7 @@ def canonical_hash(asked: Mapping[str, Any]) -> str:
     return hashlib.sha256(canonical.encode()).hexdigest()
 
 
-def _with_house_defaults(kind: str, config: Mapping[str, Any]) -> Mapping[str, Any]:
+def with_house_defaults(kind: str, config: Mapping[str, Any]) -> Mapping[str, Any]:
     """Fill in how often this installation saves, where the person did not say."""
     given = config.get("checkpoint", {})
     if not isinstance(given, Mapping):
@@ -180,16 +209,7 @@ def _with_house_defaults(kind: str, config: Mapping[str, Any]) -> Mapping[str, A
     return {**config, "checkpoint": {**house, **given}}
 
 
-def _check_datasets(dataset_ids: Sequence[str], config: OperationConfig) -> None:
-    """Refuse what names datasets that are not there, or that do not fit."""
-    if absent := datasets.missing(dataset_ids):
-        field = "dataset" if getattr(config, "dataset", None) in absent else "parameters.dataset"
-        raise ConfigError({field: f"there is no dataset {', '.join(absent)}; upload it first"})
-    if problems := config.check_columns(datasets.columns_of(dataset_ids)):
-        raise ConfigError(problems)
-
-
-def _clean_name(name: str) -> str:
+def clean_name(name: str) -> str:
     if len(name) > MAX_NAME_LENGTH:
         raise ConfigError({"name": f"has {len(name)} characters; at most {MAX_NAME_LENGTH}"})
     if odd := {character for character in name if category(character) in ("Cc", "Cf", "Cs")}:
@@ -198,14 +218,14 @@ def _clean_name(name: str) -> str:
     return name.strip()
 
 
-def _clean_tags(tags: Iterable[str]) -> list[str]:
-    cleaned = sorted({_clean_name(tag) for tag in tags if tag.strip()})
+def clean_tags(tags: Iterable[str]) -> list[str]:
+    cleaned = sorted({clean_name(tag) for tag in tags if tag.strip()})
     if len(cleaned) > MAX_TAGS or any(len(tag) > MAX_TAG_LENGTH for tag in cleaned):
         raise ConfigError({"tags": f"at most {MAX_TAGS} tags of {MAX_TAG_LENGTH} characters each"})
     return cleaned
 
 
-def _clean_label(label: str) -> str:
+def clean_label(label: str) -> str:
     if not is_label(label):
         raise ConfigError({"queue": f"got {label[:80]!r}; {LABEL_RULE}"})
     return label

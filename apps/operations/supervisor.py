@@ -20,8 +20,7 @@ from django.db import connection
 
 from apps.checkpoints import copies, remote, storage
 from apps.checkpoints.models import Checkpoint
-from apps.datasets import services as datasets
-from apps.operations import adoption, claims, ending, privacy, quota
+from apps.operations import adoption, claims, ending, inputs, privacy, quota
 from apps.operations.children import Child
 from apps.operations.conclusion import AWAY, cleaned, conclude
 from apps.operations.ending import Cancelled, Ending, Interrupted, Superseded
@@ -131,6 +130,9 @@ class Supervision:
         except OSError as error:
             self.verdict = Interrupted(Reason.STORAGE_ERROR, f"nothing to start from: {error}")
             return False
+        except CheckpointCorrupted as error:
+            self.verdict = Interrupted(Reason.CHECKPOINT_CORRUPTED, f"a model it uses: {error}")
+            return False
         if not is_prepared:
             time.sleep(TICK_SECONDS)
         return is_prepared
@@ -141,7 +143,6 @@ class Supervision:
         operation = self.operation
         self.spent_before = Attempt.seconds_spent(operation.pk)
         config = ENGINES[operation.kind].parse_config(operation.config)
-        dataset_ids = ENGINES[operation.kind].dataset_ids(config)
         candidates = self.preparation.candidates
         if not candidates and self._has_lost_its_checkpoints():
             # To start over would throw work away that nobody said may go.
@@ -155,7 +156,7 @@ class Supervision:
             "start",
             operation_kind=operation.kind,
             config=operation.config,
-            inputs={name: str(datasets.local_path(name)) for name in dataset_ids},
+            inputs=inputs.paths(operation.kind, config, self.preparation.models),
             directory=str(storage.operation_directory(operation.pk)),
             identity={
                 "operation_id": operation.pk,

@@ -29,7 +29,15 @@ from apps.operations.api.records import (
     LogsView,
     MetricsView,
 )
+from apps.operations.api.studies import (
+    CancelStudyView,
+    KillStudyView,
+    ResumeStudyView,
+    StudiesView,
+    StudyView,
+)
 
+STUDY = "studies/<str:study_id>"
 ONE = "operations/<str:operation_id>"
 CHECKPOINT = "checkpoints/<str:operation_id>/<str:checkpoint_id>"
 
@@ -59,6 +67,11 @@ urlpatterns = [
     path(f"{CHECKPOINT}/pin", PinView.as_view(), name="api-checkpoint-pin"),
     path(f"{CHECKPOINT}/unpin", UnpinView.as_view(), name="api-checkpoint-unpin"),
     path(f"{CHECKPOINT}/verify", VerifyView.as_view(), name="api-checkpoint-verify"),
+    path("studies", StudiesView.as_view(), name="api-studies"),
+    path(STUDY, StudyView.as_view(), name="api-study"),
+    path(f"{STUDY}/cancel", CancelStudyView.as_view(), name="api-study-cancel"),
+    path(f"{STUDY}/kill", KillStudyView.as_view(), name="api-study-kill"),
+    path(f"{STUDY}/resume", ResumeStudyView.as_view(), name="api-study-resume"),
     path("kinds", KindsView.as_view(), name="api-kinds"),
     path("recipes", RecipesView.as_view(), name="api-recipes"),
     path("health", HealthView.as_view(), name="api-health"),

@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from apps.datasets.models import Dataset
 from apps.operations.lifecycle import State
-from apps.operations.models import LogChunk, MetricPoint, Operation
+from apps.operations.models import LogChunk, MetricPoint, Operation, Study
 from apps.workers import registry
 from tests.api.saved import saved
 from tests.operations.rows import claimed, in_state, submitted
@@ -36,6 +36,10 @@ def rows(root):
         num_rows=1, num_columns=1, columns=[], preview=[], source_bytes=1, size_bytes=1,
     )  # fmt: skip
     Token.objects.create(root.user)
+    Study.objects.create(
+        id="st_20260101_000000_abcdef", name="<script>alert(1)</script>", kind="training",
+        config={}, design={}, submission={}, metric="best.value", mode="min", num_planned=1,
+    )  # fmt: skip
 
 
 def page_of(model, kind, *args):
@@ -48,7 +52,7 @@ def page_of(model, kind, *args):
 def test_every_model_has_a_page():
     assert {model.__name__ for model in MODELS} == {
         "Operation", "Attempt", "Event", "MetricPoint", "LogChunk", "Tag",
-        "Checkpoint", "Dataset", "Worker", "Token",
+        "Checkpoint", "Dataset", "Worker", "Token", "Study",
     }  # fmt: skip
     labels = {model._meta.app_label for model in django_admin.site._registry}
     assert labels == {*OURS, "auth"}

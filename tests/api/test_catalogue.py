@@ -4,10 +4,11 @@ import pytest
 
 from apps.operations import readiness
 from tests.api.answers import data, error
+from trainops.engines.registry import ENGINES
 
 
 def test_kinds_and_recipes_come_with_their_schemas(viewer):
-    training, backtest, federated = data(viewer.get("kinds"))
+    training, backtest, _, federated = data(viewer.get("kinds"))
     assert (training["kind"], training["unit"]) == ("training", "step")
     assert (backtest["kind"], backtest["unit"]) == ("backtest", "bar")
     assert (federated["kind"], federated["unit"]) == ("federated", "client epoch")
@@ -22,7 +23,7 @@ def test_an_unknown_kind_names_those_there_are(viewer):
     problem = error(viewer.get("recipes", kind="cooking"), 400, "VALIDATION_ERROR")
     assert (
         problem["details"]["fields"]["kind"]
-        == "'cooking' is not a kind; allowed: training, backtest, federated"
+        == f"'cooking' is not a kind; allowed: {', '.join(ENGINES)}"
     )
 
 

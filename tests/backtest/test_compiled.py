@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from trainops.engines.backtest import compiled
-from trainops.engines.backtest.indicators.averages import Sma, sma_step
+from trainops.engines.market import compiled
+from trainops.engines.market.indicators.averages import Sma, sma_step
 
 NOWHERE = Path("/proc/nowhere")  # not even root can make it
 
@@ -36,11 +36,11 @@ def test_where_nothing_may_be_written_it_is_compiled_each_time(monkeypatch):
 
 def test_other_sources_get_another_directory(monkeypatch, tmp_path):
     for folder in compiled.CALLED_INTO:
-        (tmp_path / folder).mkdir()
+        (tmp_path / folder).mkdir(parents=True)
         (tmp_path / folder / "one.py").write_text("x = 1")
-    monkeypatch.setattr(compiled, "HERE", tmp_path)
+    monkeypatch.setattr(compiled, "ENGINES", tmp_path)
     before = compiled._sources_digest()
-    (tmp_path / "core" / "one.py").write_text("x = 2")
+    (tmp_path / "backtest" / "core" / "one.py").write_text("x = 2")
     assert compiled._sources_digest() != before
 
 

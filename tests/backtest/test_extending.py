@@ -2,9 +2,9 @@
 
 import pytest
 
-from tests.backtest.market import BACKTEST, DATASET, run, walk, write
+from tests.backtest.market import BACKTEST, DATASET, make_job, run, run_through, walk, write
 from trainops.engines.checkpoint import Candidate, CheckpointStore, CheckpointType
-from trainops.engines.errors import ConfigError, IncompatibleState
+from trainops.engines.errors import ConfigError, IncompatibleState, InputError
 from trainops.engines.forking import fork
 from trainops.engines.snapshot import freeze
 
@@ -75,3 +75,33 @@ def test_bars_that_were_altered_before_the_end_are_refused(tmp_path):
     altered = table.set_column(table.column_names.index("close"), "close", [column])
     with pytest.raises(IncompatibleState, match="bars_digest"):
         forked(checkpoint, altered, tmp_path)
+
+
+def test_a_later_last_day_goes_on_where_an_earlier_one_ended(tmp_path):
+    """The day at which a backtest ends may differ in a fork; the one at which it begins may not."""
+    table = walk(900)  # of hours: 37 days and a half
+    job = run(table, tmp_path, **SETTINGS, start="2020-01-05", until="2020-01-20")
+    assert job.total_steps == 15 * 24
+    state = freeze(job.state_dict())
+    longer = make_job(table, tmp_path, **SETTINGS, start="2020-01-05")
+    longer.load_state_dict(state)
+    whole = run(table, tmp_path, **SETTINGS, start="2020-01-05")
+    assert run_through(longer).result() == whole.result()
+    before, after = (
+        BACKTEST.parse_config(SETTINGS | days)
+        for days in ({"start": "2020-01-05"}, {"start": "2020-01-06", "until": "2020-01-20"})
+    )
+    with pytest.raises(ConfigError) as refused:
+        after.require_forkable(before)
+    assert list(refused.value.errors) == ["start"]
+
+
+@pytest.mark.parametrize(
+    ("days", "field"), [({"start": "2021-01-01"}, "start"), ({"until": "2019-01-01"}, "until")]
+)
+def test_days_without_a_bar_are_refused(tmp_path, days, field):
+    with pytest.raises(InputError) as refused:
+        make_job(walk(100), tmp_path, **SETTINGS, **days)
+    assert "no bar is left" in refused.value.errors[field]
+    with pytest.raises(ConfigError):
+        BACKTEST.parse_config(SETTINGS | {"start": "2020-01-02", "until": "2020-01-02"})

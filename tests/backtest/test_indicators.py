@@ -1,14 +1,18 @@
 """Streaming, over a series, and against references: the same values."""
 
+import json
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trainops.engines.backtest.indicators.averages import Ema, Sma, ema, sma
-from trainops.engines.backtest.indicators.momentum import Macd, Rsi, macd, rsi
-from trainops.engines.backtest.indicators.ranges import (
+from tests.backtest.market import shipped_prices
+from trainops.engines.market.indicators.averages import Ema, Sma, ema, sma
+from trainops.engines.market.indicators.momentum import Macd, Rsi, macd, rsi
+from trainops.engines.market.indicators.ranges import (
     Atr,
     Bollinger,
     Donchian,
@@ -81,6 +85,27 @@ def test_an_indicator_is_what_its_reference_is(name):
     # The differences of MACD are small beside the prices they come from.
     scale = 1e-12 * CLOSE.max() if name == "macd" else 0
     np.testing.assert_allclose(found, columns(expected), rtol=1e-12, atol=scale)
+
+
+# How many bars it takes until a library that begins its smoothing otherwise has forgotten that.
+FORGOTTEN = {("TA-Lib", "ema"): 250, ("TA-Lib", "macd"): 450, ("TA-Lib", "atr"): 450}
+REFERENCES = json.loads((Path(__file__).parent / "references" / "indicators.json").read_text())
+LIBRARIES = [(library, name) for library in ("TA-Lib", "ta") for name in REFERENCES[library]]
+
+
+@pytest.mark.parametrize(("library", "name"), LIBRARIES)
+def test_an_indicator_is_what_other_libraries_say(library, name):
+    """TA-Lib 0.8 and ta 0.11, recorded. What a library does not have is not in its record."""
+    prices = shipped_prices("GOOG").to_pandas()
+    high, low, close = (prices[each].to_numpy(float) for each in ("High", "Low", "Close"))
+    given = {"atr": (high, low, close), "donchian": (high, low)}.get(name, (close,))
+    bars = np.array(REFERENCES["bars"])
+    late = bars >= FORGOTTEN.get((library, name), 0)
+    assert late.sum() > 15
+    found = columns(CASES[name][0](*map(np.ascontiguousarray, given)))[:, bars[late]]
+    expected = np.array(REFERENCES[library][name], dtype=float)[:, late]
+    scale = 1e-12 * close.max() if name == "macd" else 0
+    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=scale)
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -134,8 +134,14 @@ def test_a_strategy_with_other_memories_is_refused(tmp_path):
     busy = {"recipe": "busy", "parameters": {"dice": False}}
     state = freeze(stopped(tmp_path, **busy).state_dict())
     job = make_job(TABLE, tmp_path, **busy)
-    for wrong in ({}, {**state["strategy"], "more": 1},
-                  {**state["strategy"], "average": torch.zeros(3)}):  # fmt: skip
+    saved = state["strategy"]
+    remembered = saved["remembered"]
+    for wrong in (
+        {},
+        {**saved, "identity": {"model": "another"}},
+        {**saved, "remembered": {**remembered, "more": 1}},
+        {**saved, "remembered": {**remembered, "average": torch.zeros(3)}},
+    ):
         with pytest.raises(IncompatibleState, match="strategy"):
             job.load_state_dict({**state, "strategy": wrong})
     assert job.step == 0

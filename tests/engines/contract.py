@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
 
+from tests.rl import cases as rl_cases
 from trainops.engines.attempt import Saving
 from trainops.engines.checkpoint import (
     Candidate,
@@ -366,6 +367,16 @@ CASES = [
         table=small_table,
     ),
     Case(
+        "training",
+        "price-direction",
+        {"recipe": "price_direction", "parameters": {"dataset": DATASET, "horizon": 2,
+         "hidden_sizes": [4], "features": {"returns": [1], "averages": [3], "rsi": [], "macd":
+         False, "bollinger": [], "donchian": [3], "atr": [2], "fuzzy": "beside"}},
+         "batch_size": 4, "epochs": 2},
+        stops=(1, 4, 7),
+        table=price_table,
+    ),
+    Case(
         "backtest",
         "vector-bracket",
         {**BARS, **COSTLY, "recipe": "sma_crossover", "margin": 0.5, "parameters":
@@ -458,3 +469,4 @@ CASES = [
         stops=(1, 3),
     ),
 ]  # fmt: skip
+CASES += [Case("rl", *each) for each in rl_cases.CASES]

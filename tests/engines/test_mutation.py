@@ -10,7 +10,7 @@ from tests.engines.mutation import Mutations
 # Pieces that a restore could leave out, and why that is right. Those called constant are checked
 # to be the same in a new job, at every stop and at the end: there is nothing to bring back.
 CONSTANT = {
-    "optimizer.*.param_groups.*": "set by the config; where a schedule moves one, it is noticed",
+    "optimizer*.param_groups.*": "set by the config; where a schedule moves one, it is noticed",
     "scheduler.*": "set by the config; what counts steps is noticed",
     "state.learning_rate": "in cases without a schedule",
     "state.*_accuracy": "in cases that measure none",
@@ -19,8 +19,9 @@ CONSTANT = {
     "state.epochs_without_improvement": "in cases where every epoch was the best",
     "state.peak_equity": "in cases that only ever lost",
     "broker.account.*": "in cases without commission, refused orders or liquidations",
-    "strategy": "in vector cases, which remember nothing",
-    "strategy.moods.calm": "never changed, to see that this is no harm",
+    "strategy.identity": "in cases without a model",
+    "strategy.remembered": "in vector cases, which remember nothing",
+    "strategy.remembered.moods.calm": "never changed, to see that this is no harm",
     "server": "in strategies that remember nothing",
     "state.partition*": "follows from the config and the data",
     "state.rounds": "set by the config; a fork may tell another",
@@ -34,9 +35,21 @@ CONSTANT = {
     "state.clients_done": "in cases that stop where none of the round is done",
     "clients.done": "in cases that stop where none of the round is done",
     "random*": "streams that the case does not draw from",
+    "state.provenance.*": "set by the config and the world",
+    "environment.*": "in cases whose worlds and stages do not move it",
+    "state.stage_changes": "in cases without stages",
+    "open_episodes.chosen": "in cases that do not choose stages by entropy",
+    "state.tallies*": "in worlds that have none",
+    "learning.*": "in cases that draw from no such stream, or have no such ring",
+    "novelty.fixed.*": "drawn when the job is made",
+    "novelty.optimizer.param_groups.*": "set by the config",
+    "state.stages": "in cases without stages",
+    "curriculum*": "in cases without stages",
 }
 RECOMPUTED = {
     "scheduler.*._last_lr": "what the last step set, for people who ask; the next writes it anew",
+    "optimizer.param_groups.*.lr": "of agents: a function of the step, set before each update",
+    "state.evaluations.newest*": "the last step evaluates anew",
     "state.privacy.*_epsilon": "each level's share, for people who read; the sums are compared",
     "state.privacy.epsilon": "compared with a ledger that outlives the process: tests/federated",
     "state.clients.*.*": "for people who ask; the client's next round writes them anew",
@@ -59,9 +72,15 @@ STOPS = {
     "vector-same-close": (12, 20),
     "event-everything": (11, 14, 22),
     "event-same-close": (8, 12, 21),
+    "price-direction": (1, 4, 7),
     "event-indicators": (8, 9, 22),
     "vector-rotation": (7, 8, 15),
     "event-rotation": (7, 8, 15),
+    # In the midst of episodes and of a rollout, after evaluations of which one was not the best.
+    "dqn-cartpole": (7, 14),
+    "prioritized-grid": (7, 14),
+    "recurrent-grid": (5, 11, 16),
+    "ppo-cartpole": (10, 15),
     # In the middle of a client, with others done, and between two rounds.
     "federated-none": (9, 12),
     "federated-sample": (11, 16),
@@ -79,10 +98,11 @@ def test_every_piece_of_state_is_needed(case, tmp_path):
         assert mutations.keeps_contract(step, state), "nothing was left out"
     for piece in mutations.pieces():
         name = ".".join(map(str, piece))
+        if is_listed(name, CONSTANT) and mutations.is_constant(piece):
+            continue
         if mutations.is_noticed(piece) or is_listed(name, RECOMPUTED):
             continue
-        assert is_listed(name, CONSTANT), f"leaving out {name} goes unnoticed"
-        assert mutations.is_constant(piece), f"{name} changes, but leaving it out goes unnoticed"
+        raise AssertionError(f"leaving out {name} goes unnoticed")
 
 
 def is_listed(name, patterns):

@@ -39,3 +39,16 @@ def test_a_jobs_own_pace_counts_where_it_is_quicker():
         policy = CheckpointPolicy(every_steps=given, clock=Clock())
         policy.at_least_every(pace)
         assert policy.every_steps == expected
+
+
+def test_checkpoints_after_steps_lie_some_seconds_apart_where_steps_are_quick():
+    clock = Clock()
+    policy = CheckpointPolicy(every_steps=5, every_seconds=10, least_seconds=2, clock=clock)
+    assert not policy.is_due(5)
+    clock.seconds = 2
+    assert policy.is_due(5) and not policy.is_due(4)
+    policy.saved(40)
+    clock.seconds = 3.9
+    assert not policy.is_due(90)
+    clock.seconds = 4
+    assert policy.is_due(90)

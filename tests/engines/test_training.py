@@ -10,12 +10,12 @@ from tests.engines.contract import CASES, Case, ScriptedSupervisor, attempt
 from tests.engines.mutation import load
 from trainops.engines import reproducibility
 from trainops.engines.checkpoint import CheckpointStore, CheckpointType
+from trainops.engines.devices import choose_device
 from trainops.engines.errors import ConfigError, IncompatibleState, InputError, NonFiniteLoss
 from trainops.engines.registry import ENGINES
 from trainops.engines.runner import Failed, Succeeded
 from trainops.engines.snapshot import freeze
 from trainops.engines.training.data import Route, order, split
-from trainops.engines.training.job import choose_device
 
 TOY = {"recipe": "toy", "batch_size": 8, "epochs": 2}
 
@@ -251,8 +251,10 @@ BROKEN = {
     "a cursor beyond the data": damage("state", "cursor", next_batch=400),
     "a cursor with more": damage("state", "cursor", more=1),
     "positions that disagree": damage("state", "cursor", samples_seen=1),
-    "a history that is none": damage("state", training_history=3),
-    "a line without the metric": lack("state", "training_history", 0, "val_loss"),
+    "no history": lack("history"),
+    "a history that is none": lambda state: state.update(history=3),
+    "other newest lines": damage("state", training_history=3),
+    "a newest line without the metric": lack("state", "training_history", 0, "val_loss"),
     "no means": lack("state", "epoch_means"),
     "no best model": lack("best_model"),
     "a best model of another shape": damage("best_model", values={"0.weight": torch.ones(1)}),

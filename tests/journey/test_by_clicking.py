@@ -1,38 +1,11 @@
 """A person with a mouse: submit, watch, cancel, resume. Real browser, worker and training."""
 
-import os
 import re
 
 import pytest
-from playwright.sync_api import expect, sync_playwright
-
-from tests.browser.conftest import ARGUMENTS
-from tests.journey.stack import running
+from playwright.sync_api import expect
 
 pytestmark = [pytest.mark.journey, pytest.mark.browser, pytest.mark.slow]
-PASSWORD = "a long pass phrase"
-
-
-@pytest.fixture
-def stack(tmp_path):
-    with running(tmp_path / "var", TRAINOPS_ADMIN_PASSWORD=PASSWORD) as stack:
-        yield stack
-
-
-@pytest.fixture
-def page(stack):
-    expect.set_options(timeout=60_000)
-    with sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path="/usr/bin/chromium", args=ARGUMENTS)
-        page = browser.new_page(base_url=stack.url)
-        page.goto("/login/")
-        page.fill("input[name=username]", "admin")
-        page.fill("input[name=password]", PASSWORD)
-        page.get_by_test_id("sign-in").click()
-        yield page
-        if directory := os.environ.get("TRAINOPS_TEST_SCREENSHOTS"):
-            page.screenshot(path=f"{directory}/by-clicking.png", full_page=True)
-        browser.close()
 
 
 def test_submit_watch_cancel_resume(page, stack):

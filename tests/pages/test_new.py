@@ -151,6 +151,22 @@ def test_choosing_a_table_brings_its_columns_and_keeps_what_was_typed(page, tabl
     assert "price (integer)" in text and 'value="99"' in text and "<html" not in text
 
 
+def test_a_completed_training_offers_its_model_to_a_backtest(page, ana, bars):
+    trained = making.operation(ana, "COMPLETED", name="waves")
+    learned_from = {"dataset": bars.pk, "resample": "1w", "timezone": "Asia/Tokyo"}
+    address = f"/operations/new?recipe=model&model={trained.pk}"
+    assert address not in page.get(f"/operations/{trained.pk}/").content.decode()
+    trained.row.update(
+        recipe="price_direction", config={**trained.config, "parameters": learned_from}
+    )
+    assert address.replace("&", "&amp;") in page.get(f"/operations/{trained.pk}/").content.decode()
+    form = page.get(address).context["form"]
+    texts = {field.path: field.text for field in form.fields}
+    assert texts["parameters.operation"] == trained.pk and texts["dataset"] == bars.pk
+    assert texts["resample"] == "1w" and texts["timezone"] == "Asia/Tokyo"
+    assert [model.pk for model in form.models] == [trained.pk]
+
+
 def test_another_recipe_starts_from_its_own_example(page):
     data = {"recipe": "digits", "shown": "tabular", "config.epochs": "99"}
     text = page.post("/operations/new/fields", data).content.decode()

@@ -2,7 +2,7 @@
 
 import typer
 
-from trainops.cli import catalogue, checkpoints, logs, operations, submitting, tokens
+from trainops.cli import catalogue, checkpoints, logs, operations, studies, submitting, tokens
 
 
 def build() -> typer.Typer:
@@ -14,6 +14,6 @@ def build() -> typer.Typer:
         help="Submit, watch, stop and resume long machine-learning operations.",
         epilog="Exit codes: 0 ok, 1 failed, 2 usage or bad config, 3 not found, 4 conflict.",
     )
-    for module in (submitting, operations, logs, checkpoints, catalogue, tokens):
+    for module in (submitting, operations, logs, studies, checkpoints, catalogue, tokens):
         module.register(app)
     return app

@@ -6,25 +6,35 @@ from trainops.cli.api import Api, Rows
 from trainops.cli.problems import ExitCode, Problem
 
 OPERATION_ID = re.compile(r"op_[a-z]+_\d{8}_\d{6}_[0-9a-f]{6}")
-_MOST = 50
+STUDY_ID = re.compile(r"st_\d{8}_\d{6}_[0-9a-f]{6}")
+_MOST, _MOST_STUDIES = 50, 500
 
 
 def operation_id(api: Api, typed: str) -> str:
-    """Return the id that `typed` is, begins or ends.
-
-    Raises:
-        Problem: it fits none, or several.
-    """
+    """Return the id that `typed` is, begins or ends. Raises Problem: it fits none, or several."""
     if OPERATION_ID.fullmatch(typed):
         return typed
     found = api.rows("operations", search=typed, limit=_MOST) if typed.strip() else Rows([])
+    return _only(found, typed, "operation")
+
+
+def study_id(api: Api, typed: str) -> str:
+    """Return the id of the study that `typed` is, begins or ends, as operation_id does."""
+    if STUDY_ID.fullmatch(typed):
+        return typed
+    found = api.rows("studies", limit=_MOST_STUDIES) if typed.strip() else Rows([])
+    return _only(Rows(found.rows), typed, "study")
+
+
+def _only(found: Rows, typed: str, what: str) -> str:
     ids = [str(row["id"]) for row in found.rows]
     fitting = [each for each in ids if each.startswith(typed) or each.endswith(typed)]
+    several = {"operation": "operations", "study": "studies"}[what]
     if not fitting:
-        raise Problem(f"No operation's id begins or ends with {typed!r}.", ExitCode.NOT_FOUND)
+        raise Problem(f"No {what}'s id begins or ends with {typed!r}.", ExitCode.NOT_FOUND)
     if len(fitting) > 1 or found.has_more:
         raise Problem(
-            f"{typed!r} fits several operations; type more of the id.",
+            f"{typed!r} fits several {several}; type more of the id.",
             ExitCode.USAGE,
             hints=tuple(fitting[:10]),
         )

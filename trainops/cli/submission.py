@@ -1,6 +1,6 @@
 """What is submitted: a YAML file, then the values of --set; and where each field stands."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -62,8 +62,8 @@ class Submission:
         return f"{self.source}: "
 
 
-def read(path: Path) -> Submission:
-    """Read a file of the form {kind, name, tags, priority, queue, config: {...}}.
+def read(path: Path, *, also: Sequence[str] = ()) -> Submission:
+    """Read a file of the form {kind, name, tags, priority, queue, config: {...}}, and `also` these.
 
     Raises:
         Problem: it cannot be read, is not YAML of plain values, or has fields that nobody knows.
@@ -78,7 +78,7 @@ def read(path: Path) -> Submission:
         raise Problem(
             f"{path}: must hold fields such as kind and config, not {_kind(data)}", ExitCode.USAGE
         )
-    _require_known(data, path, lines)
+    _require_known(data, path, lines, (*FIELDS, *also))
     for field_path, why in unsendable(data, ""):
         raise Problem(f"{path}:{lines.get(field_path, 1)}: {field_path}: {why}", ExitCode.USAGE)
     return Submission(data, str(path), lines)
@@ -97,13 +97,15 @@ def _text(path: Path) -> str:
         raise Problem(f"{path}: {error.strerror}", ExitCode.USAGE) from error
 
 
-def _require_known(data: Mapping[str, Any], path: Path, lines: Mapping[str, int]) -> None:
+def _require_known(
+    data: Mapping[str, Any], path: Path, lines: Mapping[str, int], known: Sequence[str]
+) -> None:
     for name in data:
-        if name not in FIELDS:
+        if name not in known:
             hint = "" if "config" in data else " Does it belong under config:?"
             raise Problem(
                 f"{path}:{lines[str(name)]}: {name}: there is no such field; "
-                f"allowed: {', '.join(FIELDS)}.{hint}",
+                f"allowed: {', '.join(known)}.{hint}",
                 ExitCode.USAGE,
             )
     if not isinstance(data.get("config", {}), dict):

@@ -16,7 +16,7 @@ from trainops.engines.errors import (
     SaveFailed,
     UnfreezableState,
 )
-from trainops.engines.job import Paced, ResumableJob, StateDict
+from trainops.engines.job import Candid, Eventful, Paced, ResumableJob, StateDict
 from trainops.engines.manifest import Checkpoint, CheckpointType
 from trainops.engines.receipt import Receipt, ReceiptItem, compare_environments
 from trainops.engines.snapshot import SafePoint, all_finite
@@ -103,6 +103,8 @@ class Attempt:
             self.saved_step = checkpoint.step
         if isinstance(job, Paced):
             self.policy.at_least_every(job.checkpoint_steps)
+        if isinstance(job, Eventful):
+            self.policy.follow(job.milestones)
         self.policy.saved(job.step)
         self.supervisor.restored(receipt)
 
@@ -210,11 +212,13 @@ def _take_over(job: ResumableJob, checkpoint: Checkpoint, state: StateDict) -> R
             f"the job is at step {job.step}, its checkpoint at {checkpoint.step}"
         )
     restored = reproducibility.load_state_dict(streams)
+    inexact = dict(job.inexact) if isinstance(job, Candid) else {}
     return Receipt(
         step=checkpoint.step,
         checkpoint=checkpoint.path.name,
         items=(
-            *(ReceiptItem(part) for part in parts),
+            *(ReceiptItem(part) for part in parts if part not in inexact),
+            *(ReceiptItem(part, exact=False, note=why) for part, why in inexact.items()),
             ReceiptItem("data position", note=f"{job.unit} {job.step}, {job.place}"),
             *(_stream(name, name in restored) for name in streams),
             *compare_environments(checkpoint.environment, reproducibility.environment()),

@@ -75,6 +75,7 @@ def _run(start: Message, line: "_Line") -> Outcome:
     policy = CheckpointPolicy(
         every_steps=config.checkpoint.every_steps,
         every_seconds=config.checkpoint.every_seconds,
+        least_seconds=config.checkpoint.least_seconds,
     )
     ledger = _Ledger(line, start["privacy"]) if "privacy" in start else None
     return run(

@@ -1,8 +1,9 @@
 """How a configuration is read: strictly, with errors a person can act on."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Annotated, Any, ClassVar, Literal, Self, get_args
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar, get_args
 
 from pydantic import (
     BaseModel,
@@ -16,9 +17,18 @@ from pydantic_core import ErrorDetails
 
 from trainops.engines.errors import ConfigError
 
+Mark = TypeVar("Mark")
+
 
 class IsDataset:
     """Marks a field that names an uploaded dataset."""
+
+
+@dataclass(frozen=True, slots=True)
+class IsModel:
+    """Marks a field that names a COMPLETED operation whose model is used."""
+
+    recipe: str  # that it must have trained
 
 
 DATASET_ID_PATTERN = r"^ds_[0-9a-f]{16}$"
@@ -27,6 +37,22 @@ DatasetId = Annotated[
     StringConstraints(pattern=DATASET_ID_PATTERN),
     WithJsonSchema({"type": "string", "format": "dataset", "pattern": DATASET_ID_PATTERN}),
     IsDataset(),
+]
+
+TRAINING_ID_PATTERN = r"^op_training_[0-9]{8}_[0-9]{6}_[0-9a-f]{6}$"
+PRICE_DIRECTION = "price_direction"
+PriceModelId = Annotated[
+    str,
+    StringConstraints(pattern=TRAINING_ID_PATTERN),
+    WithJsonSchema(
+        {
+            "type": "string",
+            "format": "model",
+            "pattern": TRAINING_ID_PATTERN,
+            "x-recipe": PRICE_DIRECTION,
+        }
+    ),
+    IsModel(PRICE_DIRECTION),
 ]
 
 
@@ -49,7 +75,11 @@ class Strict(BaseModel):
 
     def dataset_ids(self) -> list[str]:
         """Return the ids of the uploaded datasets that this model names."""
-        return list(dict.fromkeys(_dataset_ids(self)))
+        return list(dict.fromkeys(name for _, name in _marked(self, IsDataset)))
+
+    def models(self) -> dict[str, IsModel]:
+        """Return the ids of the operations whose models this one uses, and what they must be."""
+        return {name: mark for mark, name in _marked(self, IsModel)}
 
     def check_columns(
         self, columns: Mapping[str, Sequence[Mapping[str, Any]]]
@@ -67,6 +97,9 @@ class CheckpointConfig(Strict):
 
     every_steps: int | None = Field(None, ge=1, description="A checkpoint after so many steps")
     every_seconds: float = Field(300.0, gt=0, description="A checkpoint after so many seconds")
+    least_seconds: float = Field(
+        0.0, ge=0, description="So many seconds lie between two that are due after steps"
+    )
     keep_last: int = Field(2, ge=1, le=1000, description="The newest ones that are kept")
     keep_best: int = Field(1, ge=0, le=1000, description="The best ones that are kept")
     keep_after_success: bool = Field(False, description="Keep them when the operation completed")
@@ -146,20 +179,25 @@ class OperationConfig(Strict):
         return ()
 
 
-def _dataset_ids(model: BaseModel) -> Iterator[str]:
+def _marked(model: BaseModel, kind: type[Mark]) -> Iterator[tuple[Mark, str]]:
+    """Yield each mark of this kind with what its field names."""
     for name, field in type(model).model_fields.items():
         value = getattr(model, name)
+        mark = _mark(kind, field.annotation, field.metadata)
         if isinstance(value, BaseModel):
-            yield from _dataset_ids(value)
-        elif _is_dataset(field.annotation, field.metadata):
-            yield from [value] if isinstance(value, str) else value or []
+            yield from _marked(value, kind)
+        elif mark is not None:
+            yield from (
+                (mark, each) for each in ([value] if isinstance(value, str) else value or [])
+            )
 
 
-def _is_dataset(annotation: Any, metadata: Sequence[Any] = ()) -> bool:
-    marks = [*metadata, *getattr(annotation, "__metadata__", ())]
-    return any(isinstance(mark, IsDataset) for mark in marks) or any(
-        _is_dataset(part) for part in get_args(annotation)
-    )
+def _mark(kind: type[Mark], annotation: Any, metadata: Sequence[Any] = ()) -> Mark | None:
+    for mark in (*metadata, *getattr(annotation, "__metadata__", ())):
+        if isinstance(mark, kind):
+            return mark
+    inner = (_mark(kind, part) for part in get_args(annotation))
+    return next((mark for mark in inner if mark is not None), None)
 
 
 def _explain(cls: type[BaseModel], error: ErrorDetails) -> tuple[str, str]:

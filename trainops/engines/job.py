@@ -63,6 +63,21 @@ class Paced(Protocol):
         """A checkpoint is due after this many steps, or sooner if the policy says so."""
 
 
+@runtime_checkable
+class Eventful(Protocol):
+    """A job in which checkpoints come due by what happens, as after so many episodes."""
+
+    def milestones(self) -> int:
+        """Return how many checkpoints have come due so far, as a function of the state."""
+
+
+@runtime_checkable
+class Candid(Protocol):
+    """A job that knows what of its state could not be put back to the bit."""
+
+    inexact: Mapping[str, str]  # why, by the name of the part; empty where everything was
+
+
 @dataclass(frozen=True, slots=True)
 class Progress:
     """How far a job is, and the points it recorded at this step."""

@@ -5,7 +5,7 @@ from typing import Any, ClassVar, Self
 
 from pydantic import Field
 
-from trainops.engines.config import OperationConfig
+from trainops.engines.config import IsModel, OperationConfig
 from trainops.engines.errors import ConfigError
 from trainops.engines.recipes import Recipe, recipes
 
@@ -46,6 +46,10 @@ class RecipeConfig(OperationConfig):
     def dataset_ids(self) -> list[str]:
         parameters = self.find_recipe().parse_parameters(self.parameters)
         return list(dict.fromkeys([*super().dataset_ids(), *parameters.dataset_ids()]))
+
+    def models(self) -> dict[str, IsModel]:
+        parameters = self.find_recipe().parse_parameters(self.parameters)
+        return {**super().models(), **parameters.models()}
 
     def check_columns(
         self, columns: Mapping[str, Sequence[Mapping[str, Any]]]

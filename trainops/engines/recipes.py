@@ -20,6 +20,7 @@ from trainops.engines.errors import RecipeError
 BUILT_IN = (
     "trainops.engines.training.recipes.digits:RECIPE",
     "trainops.engines.training.recipes.tabular:RECIPE",
+    "trainops.engines.training.recipes.price_direction:RECIPE",
     "trainops.engines.backtest.recipes.buy_and_hold:RECIPE",
     "trainops.engines.backtest.recipes.sma_crossover:RECIPE",
     "trainops.engines.backtest.recipes.ema_crossover:RECIPE",
@@ -28,6 +29,13 @@ BUILT_IN = (
     "trainops.engines.backtest.recipes.donchian_breakout:RECIPE",
     "trainops.engines.backtest.recipes.macd:RECIPE",
     "trainops.engines.backtest.recipes.momentum_rotation:RECIPE",
+    "trainops.engines.backtest.recipes.model:RECIPE",
+    "trainops.engines.rl.recipes.grid_world:RECIPE",
+    *(
+        f"trainops.engines.rl.recipes.levels:{level}"
+        for level in ("CORRIDOR", "MEADOW", "TOWN", "FOG", "CITY")
+    ),
+    "trainops.engines.rl.recipes.gymnasium_id:RECIPE",
     "trainops.engines.federated.recipes.digits:RECIPE",
     "trainops.engines.federated.recipes.tabular:RECIPE",
     "trainops.engines.federated.recipes.segmentation:RECIPE",

@@ -50,9 +50,9 @@ class Engine:
     ) -> ResumableJob:
         """Make the job from freshly seeded random streams: its weights are drawn here.
 
-        `inputs` maps each dataset id to its normalised Parquet file. `ledger`, of a kind that
-        spends privacy, remembers what was spent; without one the job's own states do. Raises
-        InputError.
+        `inputs` maps each dataset id to its normalised Parquet file, and each operation whose
+        model is used to its final checkpoint. `ledger`, of a kind that spends privacy, remembers
+        what was spent; without one the job's own states do. Raises InputError.
         """
         for path in (self.job, *config.code()):
             load(path)
@@ -88,6 +88,14 @@ ENGINES = {
         unit="bar",
         config="trainops.engines.backtest.config:BacktestConfig",
         job="trainops.engines.backtest.job:BacktestJob",
+    ),
+    "rl": Engine(
+        label="Reinforcement learning",
+        description="Agents learn by acting in a world, one step of all of them after another",
+        unit="step",
+        config="trainops.engines.rl.config:RlConfig",
+        job="trainops.engines.rl.job:RlJob",
+        adapt="trainops.engines.rl.adapting:adapt",
     ),
     "federated": Engine(
         label="Federated",

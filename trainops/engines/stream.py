@@ -79,11 +79,12 @@ class Stream:
             del self.sealed[:num_segments]
             self.first_segment += num_segments
 
-    def column(self, name: str) -> Tensor:
-        """Return a copy of one column, from `first_row` to the end."""
-        return torch.cat(
-            [*(segment[name] for segment in self.sealed), self._open[name][: self._open_rows]]
-        )
+    def column(self, name: str, first: int = 0) -> Tensor:
+        """Return a copy of one column, from row `first`, or `first_row`, to the end."""
+        skipped = max(0, first // self.segment_rows - self.first_segment)
+        segments = [segment[name] for segment in self.sealed[skipped:]]
+        rows = torch.cat([*segments, self._open[name][: self._open_rows]])
+        return rows[max(0, first - self.first_row - skipped * self.segment_rows) :]
 
     def copy(self) -> "Stream":
         """Return an independent stream of the same rows; the full segments are shared."""

@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from trainops.engines import reproducibility
+from trainops.engines.backtest.job import PARTS, BacktestJob
+from trainops.engines.backtest.tables import write_csv
 from trainops.engines.checkpoint import CheckpointStore
 from trainops.engines.config import OperationConfig
 from trainops.engines.errors import (
@@ -128,10 +130,22 @@ def fork_off(request: Mapping[str, Any]) -> Answer:
     return {"staged": staged(checkpoint)}
 
 
+def tabulate(request: Mapping[str, Any]) -> Answer:
+    """Write a table of a backtest's final checkpoint as CSV at `file`."""
+    engine, path = ENGINES["backtest"], Path(request["checkpoint"])
+    inputs = {name: Path(each) for name, each in request["inputs"].items()}
+    job = cast(BacktestJob, engine.make_job(engine.parse_config(request["config"]), inputs))
+    state = CheckpointStore(path.parent, identity={}).load(Candidate(path, request["digest"]))
+    job.load_state_dict({part: each for part, each in state.items() if part in PARTS})
+    write_csv(job, request["table"], Path(request["file"]))
+    return {"size_bytes": Path(request["file"]).stat().st_size}
+
+
 DIRECTIONS: Mapping[str, Callable[[Mapping[str, Any]], Answer]] = {
     "import": take_in,
     "export": give_out,
     "fork": fork_off,
+    "tabulate": tabulate,
 }
 
 

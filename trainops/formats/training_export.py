@@ -7,6 +7,7 @@ import numpy as np
 
 from trainops.engines.job import StateDict
 from trainops.engines.training.config import TrainingConfig
+from trainops.engines.training.history import History
 from trainops.engines.training.record import Cursor
 from trainops.formats.loaders import IteratorState, LoaderManagerState, LoaderState
 from trainops.formats.streams import NumpyState, RngStates
@@ -25,8 +26,8 @@ def export_training(
     plain = state["state"]
     cursor = Cursor(**plain["cursor"])
     num_batches = batches_trained(cursor, config)
-    history = plain["training_history"]
-    last = history[-1] if history else {}
+    history = History.from_part(state["history"]) if "history" in state else History()
+    last = history.newest(1)[0] if len(history) else {}
     return TrainingFile(
         save_timestamp=saved_at,
         epoch=cursor.epoch,
@@ -90,10 +91,10 @@ def _numpy_state(state: Mapping[str, Any]) -> NumpyState:
     )  # fmt: skip
 
 
-def _columns(history: list[dict[str, Any]]) -> dict[str, list[Any]]:
-    """Return a list for each metric, with a value or None for each epoch."""
-    names = dict.fromkeys(name for line in history for name in line if name != "epoch")
-    return {name: [line.get(name) for line in history] for name in names}
+def _columns(history: History) -> dict[str, list[float]]:
+    """Return a list for each metric, with a value for each epoch."""
+    names = history.stream.columns if history.stream is not None else {}
+    return {name: history.values(name) for name in names}
 
 
 def _saving(config: TrainingConfig) -> dict[str, Any]:

@@ -105,6 +105,7 @@ def _continued(file: TrainingFile, job: TrainingJob, state: StateDict) -> Import
         "optimizer": optimizers,
         "random": random,
         **({"scheduler": schedulers} if schedulers else {}),
+        **({"history": history.stream} if history.stream is not None else {}),
         **({"best_model": dict(file.model)} if is_best else {}),
     }
     step = cursor.optimizer_steps

@@ -6,6 +6,7 @@ from typing import Any
 
 from trainops.engines.receipt import ReceiptItem
 from trainops.engines.training.data import Route
+from trainops.engines.training.history import History
 from trainops.engines.training.job import TrainingJob
 from trainops.engines.training.record import Cursor, Record
 from trainops.formats.fields import is_list, is_number
@@ -44,31 +45,37 @@ def fit_position(file: TrainingFile, job: TrainingJob) -> tuple[Cursor, ReceiptI
 
 def fit_history(
     file: TrainingFile, job: TrainingJob, cursor: Cursor
-) -> tuple[list[dict[str, Any]], bool, list[ReceiptItem]]:
+) -> tuple[History, bool, list[ReceiptItem]]:
     """Return a line for each finished epoch, and whether the weights are those of the best one.
 
     The file holds no other model than its last. So where an earlier epoch was the best, the
     monitored metric starts anew. Raises Obstacle where early stopping would count from there.
     """
     if not cursor.epoch:
-        return [], False, []
+        return History(), False, []
     monitor, patience = job.config.monitor, job.config.early_stopping_patience
     columns = _columns(file.metrics_history, cursor.epoch)
-    lines = [
-        {"epoch": number + 1, monitor: math.nan}
-        | {name: values[number] for name, values in columns.items() if is_number(values[number])}
-        for number in range(cursor.epoch)
-    ]
-    best = Record(job.config, job.learner.route, cursor, lines).best.epochs
+    history = _history(columns, cursor.epoch, monitor)
+    best = Record(job.config, job.learner.route, cursor, history).best.epochs
     is_best = best == cursor.epoch and cursor.next_batch == 0
     if not is_best:
-        lines = [line | {monitor: math.nan} for line in lines]
+        history = _history(columns | {monitor: []}, cursor.epoch, monitor)
         if patience is not None and cursor.epoch >= patience:
             raise Obstacle("early stopping counts from the best epoch, whose model is not here")
     note = "" if columns else "the file has none of these epochs"
     if best and not is_best:
         note = f"without {monitor}: the best model, of epoch {best}, is not in the file"
-    return lines, is_best, [ReceiptItem("history", bool(columns), is_best, note)]
+    return history, is_best, [ReceiptItem("history", bool(columns), is_best, note)]
+
+
+def _history(columns: Mapping[str, list[Any]], num_epochs: int, monitor: str) -> History:
+    """Return a line for each epoch; what is no number is NaN, as is the monitor without values."""
+    history = History()
+    for epoch in range(num_epochs):
+        values = {name: each[epoch] for name, each in columns.items() if each}
+        numbers = {name: float(v) for name, v in values.items() if is_number(v)}
+        history.append({monitor: math.nan} | numbers)
+    return history
 
 
 def _loaders_of(file: TrainingFile) -> IteratorState | None:

@@ -31,6 +31,7 @@ With a running server
   resume           go on from the newest healthy checkpoint
   fork             a new operation that goes on from a checkpoint of another
   rm               delete an operation with all that it saved
+  studies          many operations that differ in some values: submit, compare, stop
   checkpoints      list, look into, verify, compare, pin and delete them
   recipes          what can be run, and a file to start from
   upload           a table (CSV or Parquet)

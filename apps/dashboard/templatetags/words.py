@@ -1,6 +1,7 @@
 """The words of apps.dashboard.words, for templates."""
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from django import template
@@ -10,6 +11,7 @@ from django.utils.safestring import SafeString
 from apps.dashboard import words
 
 register = template.Library()
+SHARES = ("return", "cagr", "max_drawdown", "win_rate", "exposure", "volatility")
 register.filter("duration", words.duration)
 register.filter("roughly", words.roughly)
 register.filter("size", words.size)
@@ -35,6 +37,25 @@ def plain(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     return value if isinstance(value, str) else words.number(value)
+
+
+@register.filter
+def at(values: Mapping[str, Any], name: str) -> Any:
+    """Return what a mapping holds under a name; a template cannot look up a name with dots."""
+    return values.get(name)
+
+
+@register.filter
+def figure(value: Any, name: str) -> str:
+    """Return a figure of a result: as percent where it is a share, else as a number."""
+    is_share = value is not None and name.rpartition(".")[2] in SHARES
+    return words.share(value) if is_share else words.number(value)
+
+
+@register.filter
+def leaf(path: str) -> str:
+    """Return the last name of a dotted path as words: "parameters.stop_loss" is "stop loss"."""
+    return path.rpartition(".")[2].replace("_", " ")
 
 
 @register.filter

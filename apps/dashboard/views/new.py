@@ -10,16 +10,19 @@ from django.shortcuts import render
 from django.views.decorators.http import require_POST
 
 from apps.checkpoints import services as checkpoints
-from apps.dashboard import form
+from apps.dashboard import form, trying
 from apps.dashboard.form import OWN, Form
 from apps.dashboard.gate import needs
-from apps.operations import forking, outlook, services
+from apps.operations import forking, outlook, services, studies
 from apps.operations.models import Operation
 from trainops.engines.errors import ConfigError
-from trainops.engines.recipes import recipes
+from trainops.engines.recipes import Recipe, recipes
 from trainops.engines.registry import ENGINES
 from trainops.errors import Refusal
 from trainops.http.roles import Role
+
+# What a model learned from and what it is to trade are told in the same fields.
+OF_A_SERIES = ("dataset", "columns", "symbols", "timezone", "resample")
 
 
 @needs(Role.OPERATOR)
@@ -34,13 +37,22 @@ def new(request: HttpRequest) -> HttpResponse:
     recipe = form.choose(request.GET.get("recipe", ""))
     if recipe is None:
         return render(request, "dashboard/new/no_recipe.html")
+    return _show(request, Form(recipe, _begun(recipe, request)), dict.fromkeys(OWN, ""))
+
+
+def _begun(recipe: Recipe, request: HttpRequest) -> dict[str, Any]:
+    """Return the recipe's example with the dataset or the model that the address names."""
     config = dict(recipe.example)
     if dataset := request.GET.get("dataset"):
         if "dataset" in config:  # of the engine's own; else of the recipe
             config["dataset"] = dataset
         else:
             config["parameters"] = {**config.get("parameters", {}), "dataset": dataset}
-    return _show(request, Form(recipe, config), dict.fromkeys(OWN, ""))
+    if trained := Operation.objects.filter(pk=request.GET.get("model", "")).first():
+        learned_from = trained.config.get("parameters", {})
+        config |= {name: learned_from[name] for name in OF_A_SERIES if name in learned_from}
+        config["parameters"] = {**config.get("parameters", {}), "operation": trained.pk}
+    return config
 
 
 @require_POST
@@ -63,12 +75,14 @@ def _submit(request: HttpRequest) -> HttpResponse:
     filled = Form(recipe, recipe.example, posted=request.POST)
     own = {name: request.POST.get(name, "") for name in OWN}
     fork = _source(request.POST.get("fork", ""))
-    if fork is None:
-        submit = partial(services.submit, kind=recipe.kind)
-    else:
-        submit = partial(forking.fork, operation_id=fork.pk)
     try:
-        operation = submit(
+        submit: Any = partial(services.submit, kind=recipe.kind)
+        if fork is not None:
+            submit = partial(forking.fork, operation_id=fork.pk)
+        elif filled.is_trying:
+            design = trying.design(request.POST, filled.fields)
+            submit = partial(studies.create, kind=recipe.kind, design=design)
+        made = submit(
             config=filled.to_config(),
             owner=_owner(request),
             name=own["name"],
@@ -83,8 +97,8 @@ def _submit(request: HttpRequest) -> HttpResponse:
     except Refusal as refusal:
         filled.errors = refusal.details.get("fields") or {"": refusal.message}
         return _show(request, filled, own, fork=fork, status=422)
-    messages.success(request, f"{operation.name} is submitted.")
-    return HttpResponseRedirect(operation.get_absolute_url())
+    messages.success(request, f"{made.name} is submitted.")
+    return HttpResponseRedirect(made.get_absolute_url())
 
 
 def _source(operation_id: str) -> Operation | None:
@@ -109,7 +123,7 @@ def _show(
         "form": filled,
         "own": own,
         "own_errors": {name: (filled.errors or {}).get(name, "") for name in OWN},
-        "recipes": recipes().values(),
+        "recipes": [each for kind in ENGINES for each in recipes(kind).values()],
         "labels": sorted({label for worker in outlook.workers() for label in worker.labels}),
         "num_errors": len(filled.errors or {}),
         "once": secrets.token_hex(16),  # what was posted was refused, and is not what comes next

@@ -1,26 +1,27 @@
 """The report of a finished backtest as files: HTML, JSON and CSV."""
 
 import json
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import FileResponse, Http404, HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
 from django.template.loader import render_to_string
 
 from apps.dashboard import report
 from apps.dashboard.gate import needs
-from apps.operations import services
+from apps.operations import artifacts, exchange, services
 from apps.operations.errors import OperationNotFound
 from apps.operations.models import Operation
+from trainops.errors import Refusal
 
-TYPES = {
-    "html": "text/html; charset=utf-8",
-    "json": "application/json",
-    "trades.csv": "text/csv; charset=utf-8",
-    "equity.csv": "text/csv; charset=utf-8",
-}
+TYPES = {"html": "text/html; charset=utf-8", "json": "application/json"}
+TABLES = {"trades.csv": "trades", "equity.csv": "equity"}
+NAMES = (*TYPES, *TABLES)
 
 
 @needs()
-def download(request: HttpRequest, operation_id: str, form: str) -> HttpResponse:
+def download(request: HttpRequest, operation_id: str, form: str) -> HttpResponseBase:
     try:
         operation = services.get(operation_id)
     except OperationNotFound as refusal:
@@ -28,20 +29,37 @@ def download(request: HttpRequest, operation_id: str, form: str) -> HttpResponse
     result = report.of(operation)
     if result is None:
         raise Http404("It has no report: only a completed backtest has one.")
-    if form not in TYPES:
-        raise Http404(f"There is no report.{form}; there are: {', '.join(TYPES)}.")
+    if form not in NAMES:
+        raise Http404(f"There is no report.{form}; there are: {', '.join(NAMES)}.")
+    name = f"{operation_id}-report.{form}"
+    if form in TABLES:
+        return _table(operation, TABLES[form], name)
     answer = HttpResponse(_content(operation, result, form), content_type=TYPES[form])
-    answer["Content-Disposition"] = f'attachment; filename="{operation_id}-report.{form}"'
+    answer["Content-Disposition"] = f'attachment; filename="{name}"'
     return answer
+
+
+def _table(operation: Operation, table: str, name: str) -> HttpResponseBase:
+    """Answer with every row of the final checkpoint, read by a process that may load it."""
+    final = artifacts.source(operation.pk)
+    if final is None:
+        raise Http404("Its checkpoints were deleted, and the rows with them.")
+    final.operation = operation
+    with TemporaryDirectory(prefix="trainops-") as directory:
+        path = Path(directory) / name
+        try:
+            exchange.tabulate(final, table, path)
+        except Refusal as refusal:
+            raise Http404(refusal.message) from refusal
+        file = path.open("rb")  # stays readable when its name is gone
+    return FileResponse(
+        file, as_attachment=True, filename=name, content_type="text/csv; charset=utf-8"
+    )
 
 
 def _content(operation: Operation, result: report.Result, form: str) -> str:
     if form == "json":
         return json.dumps(result, indent=2, ensure_ascii=False)
-    if form == "trades.csv":
-        return report.trades_csv(result)
-    if form == "equity.csv":
-        return report.equity_csv(result)
     context = report.context(result)
     return render_to_string(
         "dashboard/report/file.html",

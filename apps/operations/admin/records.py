@@ -1,8 +1,8 @@
-"""What operations leave behind, in the admin: attempts, events, points, logs, tags."""
+"""What operations leave behind, in the admin: attempts, events, points, logs, tags; and studies."""
 
 from django.contrib import admin
 
-from apps.operations.models import Attempt, Event, LogChunk, MetricPoint, Tag
+from apps.operations.models import Attempt, Event, LogChunk, MetricPoint, Study, Tag
 from trainops.backoffice import LooksOnlyAdmin, LooksOnlyInline, column
 
 OUTCOMES = {
@@ -84,6 +84,15 @@ class LogChunkAdmin(LooksOnlyAdmin):
     @column(description="Text")
     def beginning(self, chunk: LogChunk) -> str:
         return chunk.text[:BEGINNING_CHARS]
+
+
+@admin.register(Study)
+class StudyAdmin(LooksOnlyAdmin):
+    list_display = ("name", "id", "kind", "recipe", "owner", "num_planned", "metric", "created_at")
+    list_filter = ("kind", "created_at")
+    list_select_related = ("owner",)
+    search_fields = ("id", "name")
+    ordering = ("-created_at", "-id")
 
 
 @admin.register(Tag)

@@ -69,7 +69,7 @@ class OperationsView(APIView):
     def post(self, request: Request) -> Response:
         """Submit an operation. `Location` is its address; a worker takes it when it is its turn."""
         wanted = body_of(request, SubmissionSerializer)
-        key = _idempotency_key(request)
+        key = idempotency_key(request)
         operation = services.submit(**wanted, owner=person(request), idempotency_key=key)
         address = reverse("api-operation", args=[operation.pk])
         return answer(operation.pk, request, status=202, headers={"Location": address})
@@ -158,7 +158,7 @@ class ForkView(APIView):
         forked = forking.fork(
             operation_id=operation_id,
             owner=person(request),
-            idempotency_key=_idempotency_key(request),
+            idempotency_key=idempotency_key(request),
             **wanted,
         )
         address = reverse("api-operation", args=[forked.pk])
@@ -193,7 +193,7 @@ def _resumed_from(checkpoint: Checkpoint, operation: Operation) -> dict[str, Any
     }
 
 
-def _idempotency_key(request: Request) -> str:
+def idempotency_key(request: Request) -> str:
     key = request.headers.get("Idempotency-Key")
     if key is not None and not IDEMPOTENCY_KEY.fullmatch(key):
         problem = f"{key[:60]!r} is not usable; 1 to 120 printable ASCII characters without spaces"

@@ -7,7 +7,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('operations', '0005_forked_from'),
+        ('operations', '0006_models_and_studies'),
     ]
 
     operations = [

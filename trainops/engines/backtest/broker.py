@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from trainops.engines.backtest.compiled import settled
 from trainops.engines.backtest.config import BacktestConfig
 from trainops.engines.backtest.core import orders as core_orders
 from trainops.engines.backtest.core.bars import (
@@ -23,16 +22,17 @@ from trainops.engines.backtest.core.book import (
     ORDER,
     TRADE,
     Book,
-    Floats,
     Plan,
     Rows,
 )
 from trainops.engines.backtest.core.fills import equity_of
 from trainops.engines.backtest.core.matching import fill_market_orders
 from trainops.engines.backtest.frozen_book import freeze_book, thaw_book
-from trainops.engines.backtest.prices import Prices
 from trainops.engines.backtest.streams import EquityCurve, append_trades, trade_stream
 from trainops.engines.backtest.terms import settings_of
+from trainops.engines.market.bars import Floats
+from trainops.engines.market.compiled import settled
+from trainops.engines.market.prices import Prices
 from trainops.engines.stream import Stream
 
 EMPTY = np.empty((0, 0))

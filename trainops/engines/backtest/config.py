@@ -1,14 +1,16 @@
 """What a backtest can be told."""
 
 from collections.abc import Mapping, Sequence
+from datetime import date
 from typing import Any, ClassVar, Literal, Self
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import Field
 
-from trainops.engines.backtest.columns import PriceColumns, find_columns
 from trainops.engines.config import CheckpointConfig, DatasetId, OperationConfig, Strict
 from trainops.engines.errors import ConfigError
+from trainops.engines.market.columns import PriceColumns, find_columns
+from trainops.engines.market.pipeline import Interval
 from trainops.engines.recipe_config import RecipeConfig
 
 
@@ -16,6 +18,9 @@ class BacktestCheckpointConfig(CheckpointConfig):
     """When checkpoints are taken: after bars or seconds, whichever is first."""
 
     every_bars: int = Field(10_000, ge=1, description="A checkpoint after so many bars")
+    least_seconds: float = Field(
+        1.0, ge=0, description="So many seconds lie between two that are due after bars"
+    )
 
 
 class CommissionConfig(Strict):
@@ -43,7 +48,7 @@ class BacktestConfig(RecipeConfig):
     """A strategy, the prices it meets, and the broker's terms."""
 
     kind: ClassVar[str] = "backtest"
-    FORKABLE: ClassVar[frozenset[str]] = OperationConfig.FORKABLE | {"dataset", "finish"}
+    FORKABLE: ClassVar[frozenset[str]] = OperationConfig.FORKABLE | {"dataset", "finish", "until"}
 
     dataset: DatasetId = Field(description="The price series: an uploaded table of bars")
     columns: PriceColumns = PriceColumns()
@@ -54,7 +59,11 @@ class BacktestConfig(RecipeConfig):
         description="Of a table of several symbols: those to trade; all, if none is named",
     )
     timezone: str = Field("UTC", description="In which days begin")
-    resample: Literal["1min", "5min", "15min", "30min", "1h", "4h", "1d", "1w"] | None = Field(
+    start: date | None = Field(None, strict=False, description="The first day that is traded")
+    until: date | None = Field(
+        None, strict=False, description="The first day that is not traded any more"
+    )
+    resample: Interval | None = Field(
         None, description="Coarser bars, made from those of the dataset"
     )
     cash: float = Field(10_000.0, gt=0, le=1e15, description="What the account begins with")
@@ -110,6 +119,8 @@ class BacktestConfig(RecipeConfig):
             errors["maintenance_margin"] = (
                 f"got {config.maintenance_margin:g}; at most the margin, {config.margin:g}"
             )
+        if config.start and config.until and config.until <= config.start:
+            errors["until"] = f"got {config.until}; must be after start, {config.start}"
         if not _is_timezone(config.timezone):
             errors["timezone"] = f"got {config.timezone!r}; allowed: names such as Europe/Berlin"
         if len(set(config.symbols)) < len(config.symbols):

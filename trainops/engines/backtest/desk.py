@@ -4,8 +4,9 @@ import math
 from typing import Any
 
 from trainops.engines.backtest.broker import Broker
-from trainops.engines.backtest.core.book import FOR_EVER, Floats
-from trainops.engines.backtest.times import iso
+from trainops.engines.backtest.core.book import FOR_EVER
+from trainops.engines.market.bars import Floats
+from trainops.engines.market.times import iso
 
 NAN = math.nan
 

@@ -7,10 +7,10 @@ from typing import Any, Protocol
 
 from trainops.engines.backtest.broker import Broker
 from trainops.engines.backtest.desk import Desk
-from trainops.engines.backtest.prices import Prices
 from trainops.engines.backtest.remembered import remember, remembered
 from trainops.engines.backtest.strategy import EventStrategy, Signals
 from trainops.engines.errors import IncompatibleState
+from trainops.engines.market.prices import Prices
 
 PATIENCE_SECONDS = 0.2  # after which a slow strategy comes up for air
 LOOK_EVERY = 16  # bars between two looks at the clock

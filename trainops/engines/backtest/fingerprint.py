@@ -2,7 +2,7 @@
 
 from blake3 import blake3
 
-from trainops.engines.backtest.prices import Prices
+from trainops.engines.market.prices import Prices
 
 
 class Fingerprint:

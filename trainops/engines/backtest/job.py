@@ -9,15 +9,15 @@ from trainops.engines.backtest.config import BacktestConfig
 from trainops.engines.backtest.drivers import Driver, EventDriver, VectorDriver
 from trainops.engines.backtest.fingerprint import Fingerprint
 from trainops.engines.backtest.outcome import outcome_of
-from trainops.engines.backtest.prices import Prices, read_prices
 from trainops.engines.backtest.report import report_of
-from trainops.engines.backtest.resampling import resample
 from trainops.engines.backtest.strategy import BuildContext, Strategy
 from trainops.engines.backtest.streams import are_trades, is_equity
 from trainops.engines.backtest.summary import Standing, require_summary, standing_of, summary_of
-from trainops.engines.backtest.times import iso
 from trainops.engines.errors import ConfigError, IncompatibleState, InputError
 from trainops.engines.job import Metrics, StateDict
+from trainops.engines.market.prices import Prices, between, read_prices
+from trainops.engines.market.resampling import resample
+from trainops.engines.market.times import iso
 
 PARTS = {"state", "broker", "strategy", "equity", "trades"}
 POINTS = 200  # of the curve, where the config does not say
@@ -48,6 +48,7 @@ class BacktestJob:
         strategy = recipe.builder()(
             recipe.parse_parameters(config.parameters), BuildContext(config.seed, inputs)
         )
+        self.identity = dict(strategy.identity)
         self.driver = choose_driver(strategy, config, self.prices)
         self.broker = Broker(config, self.prices)
         self.standing = Standing(config.cash, config.cash)
@@ -83,7 +84,7 @@ class BacktestJob:
         return {
             "state": self._summary(self.broker, self.standing),
             "broker": self.broker.state_dict(),
-            "strategy": self.driver.state_dict(),
+            "strategy": {"identity": self.identity, "remembered": self.driver.state_dict()},
             "equity": self.broker.equity,
             "trades": self.broker.trades,
         }
@@ -99,8 +100,18 @@ class BacktestJob:
         broker = self.broker.thawed(state["broker"], state["equity"], state["trades"], bar)
         standing = standing_of(state["equity"], self.config.cash)
         require_summary(state["state"], self._summary(broker, standing))
-        self.driver.load_state_dict(state["strategy"])  # changes nothing unless it fits
+        self.driver.load_state_dict(self._remembered(state))  # changes nothing unless it fits
         self.broker, self.standing = broker, standing
+
+    def _remembered(self, state: StateDict) -> Any:
+        saved = state["strategy"]
+        if type(saved) is not dict or saved.keys() != {"identity", "remembered"}:
+            raise IncompatibleState("the strategy's part has no identity and memory")
+        if saved["identity"] != self.identity:
+            raise IncompatibleState(
+                f"the strategy was made of {saved['identity']}, this one of {self.identity}"
+            )
+        return saved["remembered"]
 
     def _summary(self, broker: Broker, standing: Standing) -> dict[str, Any]:
         return summary_of(broker, standing, self.config.monitor, self.fingerprint)
@@ -128,6 +139,7 @@ def load_prices(config: BacktestConfig, inputs: Mapping[str, Path]) -> Prices:
         symbols=config.symbols,
         timezone=config.timezone,
     )
+    prices = between(prices, config.start, config.until)
     return prices if config.resample is None else resample(prices, config.resample)
 
 

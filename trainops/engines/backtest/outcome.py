@@ -6,8 +6,9 @@ import numpy as np
 
 from trainops.engines.backtest.broker import Broker
 from trainops.engines.backtest.config import BacktestConfig
-from trainops.engines.backtest.core.book import CLOSED, Floats, Rows
+from trainops.engines.backtest.core.book import CLOSED, Rows
 from trainops.engines.backtest.streams import TRADE_COLUMNS
+from trainops.engines.market.bars import Floats
 from trainops.engines.stream import Stream
 
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 
-from trainops.engines.backtest.core.book import Floats
-from trainops.engines.backtest.prices import Prices
-from trainops.engines.backtest.times import DAY, local
+from trainops.engines.market.bars import Floats
+from trainops.engines.market.prices import Prices
+from trainops.engines.market.times import DAY, local
 
 WEEKEND_SHARE = 2 / 7 * 0.6  # of bars on Saturdays and Sundays: a market that never closes
 TRADING_DAYS, ALL_DAYS = 252, 365

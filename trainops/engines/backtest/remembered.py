@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from trainops.engines.backtest.indicators.indicator import Indicator
 from trainops.engines.backtest.strategy import EventStrategy
 from trainops.engines.config import Strict
 from trainops.engines.errors import IncompatibleState, UnfreezableState
+from trainops.engines.market.indicators.indicator import Indicator
 
 PLAIN = (bool, int, float, str, type(None))
 

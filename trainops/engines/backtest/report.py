@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from trainops.engines.backtest.core.book import REASONS, Floats, Rows
+from trainops.engines.backtest.core.book import REASONS, Rows
 from trainops.engines.backtest.outcome import Outcome
 from trainops.engines.backtest.periods import daily, periods_per_year, returns_by
-from trainops.engines.backtest.prices import Prices
-from trainops.engines.backtest.times import DAY, Times, iso
+from trainops.engines.market.bars import Floats
+from trainops.engines.market.prices import Prices
+from trainops.engines.market.times import DAY, Times, iso
 
 CURVE_POINTS, TRADES_SHOWN, HISTOGRAM_BINS = 500, 500, 20
 DAYS_PER_YEAR = 365.25

@@ -1,14 +1,15 @@
 """The two ways to write a strategy, and what a recipe's `build` returns."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
-from trainops.engines.backtest.core.book import Floats, Plan
+from trainops.engines.backtest.core.book import Plan
 from trainops.engines.backtest.desk import Desk
-from trainops.engines.backtest.prices import Prices
+from trainops.engines.market.bars import Floats
+from trainops.engines.market.prices import Prices
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +17,7 @@ class BuildContext:
     """What a recipe may use beside its parameters."""
 
     seed: int
-    inputs: Mapping[str, Path]  # the Parquet file of each dataset
+    inputs: Mapping[str, Path]  # each dataset's Parquet file, each model's checkpoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +59,15 @@ class EventStrategy:
 
 @dataclass(frozen=True, slots=True)
 class Strategy:
-    """One rule, in one form or in both. Both must give the same trades."""
+    """One rule, in one form or in both. Both must give the same trades.
+
+    `identity`: what else it is made of, such as a model's digest. A state goes on with the same.
+    """
 
     vector: Callable[[Prices], Signals] | None = None
     event: Callable[[], EventStrategy] | None = None
     trades_several: bool = False  # symbols at once; signals are then of (bars, symbols)
+    identity: Mapping[str, str] = field(default_factory=dict)
 
 
 def _as_columns(values: Floats | None) -> Floats:

@@ -3,7 +3,8 @@
 import numpy as np
 import torch
 
-from trainops.engines.backtest.core.book import CLOSED, Floats, Rows
+from trainops.engines.backtest.core.book import CLOSED, Rows
+from trainops.engines.market.bars import Floats
 from trainops.engines.stream import Stream
 
 EQUITY_COLUMNS = {"equity": (torch.float64, ())}

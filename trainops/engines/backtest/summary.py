@@ -6,10 +6,10 @@ from typing import Any
 
 from trainops.engines import lossless
 from trainops.engines.backtest.broker import Broker
-from trainops.engines.backtest.core.book import Floats
 from trainops.engines.backtest.fingerprint import Fingerprint
-from trainops.engines.backtest.times import iso
 from trainops.engines.errors import IncompatibleState
+from trainops.engines.market.bars import Floats
+from trainops.engines.market.times import iso
 from trainops.engines.stream import Stream
 
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
+from trainops.engines.devices import choose_device
 from trainops.engines.errors import IncompatibleState
 from trainops.engines.federated.config import FederatedConfig
 from trainops.engines.federated.drawing import Secrets
@@ -17,7 +18,6 @@ from trainops.engines.federated.visit import Visit
 from trainops.engines.federated.workshop import Workshop
 from trainops.engines.job import Metrics, StateDict
 from trainops.engines.spending import Entry, MemoryLedger, PrivacyLedger
-from trainops.engines.training.job import choose_device
 
 REASON = "PRIVACY_BUDGET"  # why a run is over before its last round
 

@@ -5,14 +5,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
-import torch
 from torch import Tensor
 
-from trainops.engines.errors import ConfigError, IncompatibleState, NonFiniteLoss
+from trainops.engines.devices import choose_device
+from trainops.engines.errors import IncompatibleState, NonFiniteLoss
 from trainops.engines.job import Metrics, StateDict
+from trainops.engines.stream import Stream
 from trainops.engines.training.averages import Averages
 from trainops.engines.training.config import TrainingConfig
 from trainops.engines.training.data import order
+from trainops.engines.training.history import History
 from trainops.engines.training.learner import Learner
 from trainops.engines.training.record import Record
 from trainops.engines.training.shapes import require_same_shape
@@ -81,6 +83,7 @@ class TrainingJob:
                 "epoch_means": self.epoch_means.state_dict(),
             },
             **learned,
+            **({"history": self.record.history.stream} if self.record.cursor.epoch else {}),
             **({"best_model": self.best_model} if self.best_model is not None else {}),
             **({"constants": constants} if (constants := self._constants()) else {}),
         }
@@ -95,7 +98,8 @@ class TrainingJob:
             learner = Learner(self.config, self.inputs, self.device, constants)
         learner.check(state)
         learning_rate = state["optimizer"][0]["param_groups"][0]["lr"]
-        record = Record(self.config, learner.route).from_state(plain, learning_rate)
+        history = History.from_part(state["history"]) if "history" in state else History()
+        record = Record(self.config, learner.route).from_state(plain, history, learning_rate)
         _check_best_model(record, state)
         logged_loss, epoch_means = Averages(["loss"], self.device), learner.new_averages()
         try:
@@ -112,7 +116,7 @@ class TrainingJob:
         best = self.record.best
         return {
             "recipe": self.config.recipe,
-            "final": dict(self.record.history[-1]),
+            "final": self.record.history.newest(1)[0],
             "best": {
                 "metric": self.config.monitor,
                 "mode": self.config.mode,
@@ -124,7 +128,11 @@ class TrainingJob:
             "samples_seen": self.record.cursor.samples_seen,
             "stopped_early": self.record.is_stopped_early,
             "parameters": sum(each.numel() for each in self.learner.model.parameters()),
-            "artifacts": [f"{part}.pt" for part in self.state_dict() if part != "state"],
+            "artifacts": [
+                f"{name}.pt"
+                for name, part in self.state_dict().items()
+                if name != "state" and not isinstance(part, Stream)
+            ],
             "details": dict(self.learner.ingredients.description),
         }
 
@@ -163,17 +171,6 @@ class TrainingJob:
 
     def _constants(self) -> dict[str, Any]:
         return dict(self.learner.ingredients.constants)
-
-
-def choose_device(name: str) -> torch.device:
-    """Return the device that "auto", "cpu" or "cuda" stands for. Raises ConfigError."""
-    if name == "cuda" and not torch.cuda.is_available():
-        raise ConfigError(
-            {"device": "got 'cuda'; this machine has no usable GPU; allowed: auto, cpu"}
-        )
-    if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "cpu"
-    return torch.device(name)
 
 
 def _copy(weights: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """Where a training run stands and what it has seen: the part of its state that people read."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -8,8 +9,10 @@ from trainops.engines import lossless
 from trainops.engines.errors import IncompatibleState
 from trainops.engines.training.config import TrainingConfig
 from trainops.engines.training.data import Route
+from trainops.engines.training.history import History
 
 SHOWN = ("train_loss", "val_loss", "train_accuracy", "val_accuracy")
+NEWEST_EPOCHS = 100  # whose lines are in the JSON state; all of them are in the history
 
 
 @dataclass(slots=True)
@@ -28,7 +31,6 @@ class Best:
 
     metric: float | None = None
     epochs: int | None = None  # finished when it was reached
-    epochs_since: int = 0
 
 
 @dataclass(slots=True)
@@ -38,7 +40,15 @@ class Record:
     config: TrainingConfig
     route: Route
     cursor: Cursor = field(default_factory=Cursor)
-    history: list[dict[str, Any]] = field(default_factory=list)
+    history: History = field(default_factory=History)
+    best: Best = field(default_factory=Best, init=False)
+    best_val_loss: float | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        for epoch, value in enumerate(self.history.values(self.config.monitor), 1):
+            self._judge(epoch, value)
+        for loss in self.history.values("val_loss"):
+            self._judge_loss(loss)
 
     def step_done(self, num_batches: int, num_samples: int) -> bool:
         """Move the cursor past a step; return whether that ended the epoch."""
@@ -52,23 +62,29 @@ class Record:
         """Write the epoch's line and go to the next; return whether it was the best so far."""
         self.cursor.epoch += 1
         self.cursor.next_batch = 0
-        self.history.append({"epoch": self.cursor.epoch, **metrics})
+        self.history.append(metrics)
+        self._judge(self.cursor.epoch, metrics[self.config.monitor])
+        self._judge_loss(metrics.get("val_loss", math.nan))
         return self.best.epochs == self.cursor.epoch
 
+    def _judge(self, epoch: int, value: float) -> None:
+        """Keep the first of the best epochs, so that a tie changes nothing."""
+        best, sign = self.best.metric, 1 if self.config.mode == "min" else -1
+        if value == value and (best is None or sign * value < sign * best):
+            self.best = Best(value, epoch)
+
+    def _judge_loss(self, loss: float) -> None:
+        if loss == loss and (self.best_val_loss is None or loss < self.best_val_loss):
+            self.best_val_loss = loss
+
     @property
-    def best(self) -> Best:
-        """Return the first of the best epochs, so that a tie changes nothing."""
-        best, sign = Best(), 1 if self.config.mode == "min" else -1
-        for line in self.history:
-            value = line[self.config.monitor]
-            if value == value and (best.metric is None or sign * value < sign * best.metric):
-                best = Best(value, line["epoch"])
-        return Best(best.metric, best.epochs, len(self.history) - (best.epochs or 0))
+    def epochs_without_improvement(self) -> int:
+        return len(self.history) - (self.best.epochs or 0)
 
     @property
     def is_stopped_early(self) -> bool:
         patience = self.config.early_stopping_patience
-        return patience is not None and self.best.epochs_since >= patience
+        return patience is not None and self.epochs_without_improvement >= patience
 
     @property
     def total_steps(self) -> int:
@@ -82,37 +98,33 @@ class Record:
 
     def to_state(self, learning_rate: float) -> dict[str, Any]:
         """Return the JSON state. "metric" is there only where it was measured on these weights."""
-        last = self.history[-1] if self.history else {}
+        lines = self.history.newest(NEWEST_EPOCHS)
+        last = lines[-1] if lines else {}
         best, cursor = self.best, self.cursor
-        losses = [line["val_loss"] for line in self.history if "val_loss" in line]
-        finite = [loss for loss in losses if loss == loss]
         return {
             "recipe": self.config.recipe,
             "epoch": cursor.epoch,
             "global_step": cursor.optimizer_steps,
             **{name: last.get(name) for name in SHOWN},
             "learning_rate": learning_rate,
-            "best_val_loss": min(finite, default=None),
+            "best_val_loss": self.best_val_loss,
             "best_metric": best.metric,
             "best_epoch": best.epochs,
-            "epochs_without_improvement": best.epochs_since,
+            "epochs_without_improvement": self.epochs_without_improvement,
             "metric": last.get(self.config.monitor) if cursor.next_batch == 0 else None,
-            "training_history": [dict(line) for line in self.history],
+            "training_history": lines,
             "cursor": asdict(cursor),
         }
 
-    def from_state(self, state: Mapping[str, Any], learning_rate: float) -> "Record":
+    def from_state(
+        self, state: Mapping[str, Any], history: History, learning_rate: float
+    ) -> "Record":
         """Return the record that the state describes. Raises IncompatibleState.
 
         Whatever follows from something else in the state must agree with it.
         """
         try:
-            record = Record(
-                self.config,
-                self.route,
-                Cursor(**state["cursor"]),
-                [dict(line) for line in state["training_history"]],
-            )
+            record = Record(self.config, self.route, Cursor(**state["cursor"]), history)
             expected = record.to_state(learning_rate)
         except (KeyError, TypeError, ValueError) as error:
             raise IncompatibleState(f"the state cannot be read: {error!r}") from error
@@ -134,7 +146,7 @@ class Record:
             and cursor.samples_seen == cursor.epoch * route.num_examples + samples
             and cursor.next_batch % route.batches_per_step == 0
             and 0 <= cursor.next_batch < route.batches_per_epoch
-            and len(self.history) == cursor.epoch
+            and len(self.history.values(self.config.monitor)) == cursor.epoch
         )
         if not agree:
             raise IncompatibleState(f"{cursor} is no place between two steps of {route}")

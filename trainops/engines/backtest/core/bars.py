@@ -2,18 +2,12 @@
 
 import math
 
-from trainops.engines.backtest.compiled import compiled, inlined
-from trainops.engines.backtest.core.book import (
-    BY_LIQUIDATION,
-    Bars,
-    Book,
-    Floats,
-    Plan,
-    Rows,
-)
+from trainops.engines.backtest.core.book import BY_LIQUIDATION, Book, Plan, Rows
 from trainops.engines.backtest.core.fills import close_units, market_price
 from trainops.engines.backtest.core.matching import fill_market_orders, fill_orders
 from trainops.engines.backtest.core.orders import is_set, switch
+from trainops.engines.market.bars import Bars, Floats
+from trainops.engines.market.compiled import compiled, inlined
 
 
 @compiled

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-Floats = NDArray[np.float64]
+from trainops.engines.market.bars import Floats
+
 Rows = NDArray[Any]
 
 NO_TRADE = -1
@@ -103,15 +104,6 @@ class Book(NamedTuple):
     trades: Rows
     closed: Rows
     marks: Floats
-
-
-class Bars(NamedTuple):
-    """Prices, each an array of (bars, symbols)."""
-
-    open: Floats
-    high: Floats
-    low: Floats
-    close: Floats
 
 
 class Plan(NamedTuple):

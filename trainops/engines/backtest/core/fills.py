@@ -4,8 +4,8 @@ import math
 
 import numpy as np
 
-from trainops.engines.backtest.compiled import compiled
 from trainops.engines.backtest.core.book import Book
+from trainops.engines.market.compiled import compiled
 
 
 @compiled

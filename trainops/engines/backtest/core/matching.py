@@ -6,7 +6,6 @@ and what helps only where it must have happened. docs/backtest.md states it.
 
 import math
 
-from trainops.engines.backtest.compiled import compiled
 from trainops.engines.backtest.core.book import (
     AT_OPEN,
     BY_LIMIT,
@@ -14,12 +13,12 @@ from trainops.engines.backtest.core.book import (
     BY_STOP_LOSS,
     BY_TAKE_PROFIT,
     NO_TRADE,
-    Bars,
     Book,
-    Floats,
 )
 from trainops.engines.backtest.core.fills import close_units, market_price
 from trainops.engines.backtest.core.orders import expire, fill, is_set, remove_order
+from trainops.engines.market.bars import Bars, Floats
+from trainops.engines.market.compiled import compiled
 
 
 @compiled

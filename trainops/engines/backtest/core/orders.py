@@ -4,7 +4,6 @@ import math
 
 import numpy as np
 
-from trainops.engines.backtest.compiled import compiled, inlined
 from trainops.engines.backtest.core.book import BY_ORDER, FOR_EVER, NO_TRADE, Book
 from trainops.engines.backtest.core.fills import (
     affordable_units,
@@ -14,6 +13,7 @@ from trainops.engines.backtest.core.fills import (
     equity_of,
     open_trade,
 )
+from trainops.engines.market.compiled import compiled, inlined
 
 
 @compiled

@@ -5,10 +5,10 @@ from functools import partial
 import numpy as np
 
 from trainops.engines.backtest.desk import Desk
-from trainops.engines.backtest.prices import Prices
 from trainops.engines.backtest.recipes.buy_and_hold import BuyAndHoldParameters
 from trainops.engines.backtest.recipes.rules import StandingStrategy, standing_signals
 from trainops.engines.backtest.strategy import BuildContext, Signals, Strategy
+from trainops.engines.market.prices import Prices
 
 
 class BuyAndHold(StandingStrategy):

@@ -4,14 +4,14 @@ from functools import partial
 
 import numpy as np
 
-from trainops.engines.backtest.compiled import compiled
-from trainops.engines.backtest.core.book import Floats
 from trainops.engines.backtest.desk import Desk
-from trainops.engines.backtest.indicators.ranges import Donchian, donchian
-from trainops.engines.backtest.prices import Prices
 from trainops.engines.backtest.recipes.donchian_breakout import DonchianBreakoutParameters
 from trainops.engines.backtest.recipes.rules import StandingStrategy, standing_signals
 from trainops.engines.backtest.strategy import BuildContext, Signals, Strategy
+from trainops.engines.market.bars import Floats
+from trainops.engines.market.compiled import compiled
+from trainops.engines.market.indicators.ranges import Donchian, donchian
+from trainops.engines.market.prices import Prices
 
 
 class DonchianBreakout(StandingStrategy):

@@ -3,11 +3,11 @@
 from functools import partial
 
 from trainops.engines.backtest.desk import Desk
-from trainops.engines.backtest.indicators.momentum import Macd, macd
-from trainops.engines.backtest.prices import Prices
 from trainops.engines.backtest.recipes.macd import MacdParameters
 from trainops.engines.backtest.recipes.rules import CrossingStrategy, crossing_signals
 from trainops.engines.backtest.strategy import BuildContext, Signals, Strategy
+from trainops.engines.market.indicators.momentum import Macd, macd
+from trainops.engines.market.prices import Prices
 
 
 class MacdCrossing(CrossingStrategy):

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trainops.engines.backtest.core.book import Floats
 from trainops.engines.backtest.desk import Desk
-from trainops.engines.backtest.prices import Prices
 from trainops.engines.backtest.recipes.momentum_rotation import MomentumRotationParameters
 from trainops.engines.backtest.strategy import BuildContext, EventStrategy, Signals, Strategy
+from trainops.engines.market.bars import Floats
+from trainops.engines.market.prices import Prices
 
 Flags = NDArray[np.bool_]
 

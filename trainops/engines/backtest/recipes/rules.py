@@ -4,11 +4,11 @@ from typing import Any
 
 import numpy as np
 
-from trainops.engines.backtest.core.book import Floats
 from trainops.engines.backtest.desk import Desk
-from trainops.engines.backtest.prices import Prices
 from trainops.engines.backtest.recipes.entries import EntryParameters
 from trainops.engines.backtest.strategy import EventStrategy, Signals
+from trainops.engines.market.bars import Floats
+from trainops.engines.market.prices import Prices
 
 
 class CrossingStrategy(EventStrategy):

@@ -3,11 +3,11 @@
 from functools import partial
 
 from trainops.engines.backtest.desk import Desk
-from trainops.engines.backtest.indicators.averages import Sma, sma
-from trainops.engines.backtest.prices import Prices
 from trainops.engines.backtest.recipes.rules import CrossingStrategy, crossing_signals
 from trainops.engines.backtest.recipes.sma_crossover import SmaCrossoverParameters
 from trainops.engines.backtest.strategy import BuildContext, Signals, Strategy
+from trainops.engines.market.indicators.averages import Sma, sma
+from trainops.engines.market.prices import Prices
 
 
 class SmaCrossover(CrossingStrategy):

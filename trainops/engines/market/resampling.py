@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from trainops.engines.backtest.core.book import Bars, Floats
-from trainops.engines.backtest.prices import Prices
-from trainops.engines.backtest.times import DAY, local
+from trainops.engines.market.bars import Bars, Floats
+from trainops.engines.market.prices import Prices
+from trainops.engines.market.times import DAY, local
 
 MINUTE = 60_000_000
 INTERVALS = {

@@ -6,9 +6,9 @@ steps are taken one after the other, so both forms give the same bits.
 
 import numpy as np
 
-from trainops.engines.backtest.compiled import compiled
-from trainops.engines.backtest.core.book import Floats
-from trainops.engines.backtest.indicators.indicator import Indicator, OfOne, bound
+from trainops.engines.market.bars import Floats
+from trainops.engines.market.compiled import compiled
+from trainops.engines.market.indicators.indicator import Indicator, OfOne, bound
 
 # The simple average's numbers, then its window
 COUNT, SLOT, SUM, LOST_ADDING, LOST_REMOVING, NEWEST, EQUAL, WINDOW = range(8)

@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from trainops.engines.backtest.refusals import refuse
-from trainops.engines.backtest.times import Times
 from trainops.engines.errors import InputError
+from trainops.engines.market.refusals import refuse
+from trainops.engines.market.times import Times
 
 RowNumbers: TypeAlias = Any  # indices, or a slice
 

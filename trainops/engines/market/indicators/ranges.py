@@ -7,9 +7,9 @@ import math
 
 import numpy as np
 
-from trainops.engines.backtest.compiled import compiled
-from trainops.engines.backtest.core.book import Floats
-from trainops.engines.backtest.indicators.indicator import Indicator, OfThree, bound
+from trainops.engines.market.bars import Floats
+from trainops.engines.market.compiled import compiled
+from trainops.engines.market.indicators.indicator import Indicator, OfThree, bound
 
 # Numbers before a window: how many values it saw, and what came out
 COUNT, UPPER, MIDDLE, LOWER, WIDTH, WINDOW = range(6)

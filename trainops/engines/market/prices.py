@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -9,17 +10,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from trainops.engines.backtest.alignment import (
+from trainops.engines.errors import InputError
+from trainops.engines.market.alignment import (
     RowNumbers,
     aligned,
     require_rising,
     rows_by_symbol,
 )
-from trainops.engines.backtest.columns import PRICES, PriceColumns, find_columns
-from trainops.engines.backtest.core.book import Bars, Floats
-from trainops.engines.backtest.refusals import refuse
-from trainops.engines.backtest.times import Times, to_microseconds
-from trainops.engines.errors import InputError
+from trainops.engines.market.bars import Bars, Floats
+from trainops.engines.market.columns import PRICES, PriceColumns, find_columns
+from trainops.engines.market.refusals import refuse
+from trainops.engines.market.times import Times, bar_of_day, iso, to_microseconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +84,26 @@ def read_prices(
     bars = Bars(*(matrices[role] for role in PRICES))
     volume = matrices.get("volume", np.empty((0, len(rows))))
     return Prices(common, bars, volume, tuple(rows), timezone)
+
+
+def between(prices: Prices, start: date | None, until: date | None) -> Prices:
+    """Return the bars from one day on and before another. Raises InputError where there are none.
+
+    Days begin in the series' time zone.
+    """
+    first = bar_of_day(prices.times, prices.timezone, start) if start else 0
+    end = bar_of_day(prices.times, prices.timezone, until) if until else len(prices)
+    if first >= end:
+        there_are = f"the bars are from {iso(prices.times[0])} to {iso(prices.times[-1])}"
+        field, day = ("start", start) if first == len(prices) else ("until", until)
+        raise InputError({field: f"got {day}: no bar is left; {there_are}"})
+    return Prices(
+        prices.times[first:end],
+        Bars(*(each[first:end] for each in prices.bars)),
+        prices.volume[first:end],
+        prices.symbols,
+        prices.timezone,
+    )
 
 
 def _matrix(values: Floats, rows: Iterable[RowNumbers]) -> Floats:

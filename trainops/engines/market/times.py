@@ -1,7 +1,7 @@
 """Times of bars: microseconds since 1970 in UTC, from whatever a table holds."""
 
 import re
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from typing import Any
 
 import numpy as np
@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from trainops.engines.backtest.refusals import refuse
 from trainops.engines.errors import InputError
+from trainops.engines.market.refusals import refuse
 
 Times = NDArray[np.int64]
 
@@ -69,3 +69,9 @@ def local(times: Times, timezone: str) -> Times:
         return times
     zoned = pd.DatetimeIndex(times.view("M8[us]"), tz="UTC").tz_convert(timezone)
     return zoned.tz_localize(None).as_unit("us").asi8
+
+
+def bar_of_day(times: Times, timezone: str, day: date) -> int:
+    """Return the number of the first bar on or after a day, which begins in a time zone."""
+    midnight = np.datetime64(day, "us").astype(np.int64)
+    return int(np.searchsorted(local(times, timezone), midnight))

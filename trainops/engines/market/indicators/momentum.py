@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from trainops.engines.backtest.compiled import compiled
-from trainops.engines.backtest.core.book import Floats
-from trainops.engines.backtest.indicators.averages import NUM_EMA, Ema, ema_step
-from trainops.engines.backtest.indicators.indicator import Indicator, OfOne, bound
+from trainops.engines.market.bars import Floats
+from trainops.engines.market.compiled import compiled
+from trainops.engines.market.indicators.averages import NUM_EMA, Ema, ema_step
+from trainops.engines.market.indicators.indicator import Indicator, OfOne, bound
 
 RSI_PERIOD, RSI_SEEN, BEFORE, GAIN, LOSS, NUM_RSI = range(6)
 LINE, SIGNAL = 3 * NUM_EMA, 3 * NUM_EMA + 1

@@ -17,13 +17,14 @@ from numba.core import config as numba_config
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 HERE = Path(__file__).parent
-CALLED_INTO = ("core", "indicators")
+ENGINES = HERE.parent
+CALLED_INTO = ("backtest/core", "market/indicators")
 
 
 def _sources_digest() -> str:
     digest = sha256()
     for folder in CALLED_INTO:
-        for path in sorted((HERE / folder).glob("*.py")):
+        for path in sorted((ENGINES / folder).glob("*.py")):
             digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
 

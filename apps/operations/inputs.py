@@ -1,0 +1,87 @@
+"""What an operation reads: uploaded tables, and models that other operations trained."""
+
+from collections.abc import Iterable, Mapping
+
+from apps.checkpoints import storage
+from apps.checkpoints.models import Checkpoint
+from apps.datasets import services as datasets
+from apps.operations.lifecycle import State
+from apps.operations.models import ModelUse, Operation
+from trainops.engines.config import IsModel, OperationConfig
+from trainops.engines.errors import ConfigError
+from trainops.engines.manifest import read_manifest
+from trainops.engines.registry import ENGINES
+
+FIELD = "parameters.operation"
+
+
+def check(dataset_ids: Iterable[str], config: OperationConfig) -> None:
+    """Refuse what names datasets or models that are not there, or that do not fit.
+
+    Raises ConfigError.
+    """
+    if absent := datasets.missing(dataset_ids):
+        field = "dataset" if getattr(config, "dataset", None) in absent else "parameters.dataset"
+        raise ConfigError({field: f"there is no dataset {', '.join(absent)}; upload it first"})
+    if problems := config.check_columns(datasets.columns_of(dataset_ids)):
+        raise ConfigError(problems)
+    for operation_id, mark in config.models().items():
+        _check_model(operation_id, mark)
+
+
+def use_models(operation: Operation, config: OperationConfig) -> None:
+    """Write down whose models it needs: they cannot be deleted before it has ended.
+
+    Call in the transaction that makes its row. Raises ConfigError.
+    """
+    # Deleting locks the same rows: it was before, and is seen here, or it finds these uses.
+    sources = Operation.objects.filter(pk__in=config.models()).select_for_update()
+    sources_by_id = {each.pk: each for each in sources}
+    for operation_id, mark in config.models().items():
+        _check_model(operation_id, mark)
+        ModelUse.objects.create(operation=operation, source=sources_by_id[operation_id])
+
+
+def models_of(operation: Operation) -> dict[str, Checkpoint]:
+    """Return the final checkpoint of each operation whose model it uses."""
+    sources = ModelUse.objects.filter(operation=operation).values_list("source_id", flat=True)
+    return finals(sources)
+
+
+def finals(operation_ids: Iterable[str]) -> dict[str, Checkpoint]:
+    """Return the final checkpoint of each operation that still has it."""
+    found = {each: _final(each) for each in operation_ids}
+    return {each: checkpoint for each, checkpoint in found.items() if checkpoint is not None}
+
+
+def paths(kind: str, config: OperationConfig, models: Mapping[str, Checkpoint]) -> dict[str, str]:
+    """Return where each input lies on this machine: what makes a job is given these."""
+    found = {each: datasets.local_path(each) for each in ENGINES[kind].dataset_ids(config)}
+    found |= {name: storage.directory(each.artifacts_path) for name, each in models.items()}
+    return {name: str(path) for name, path in found.items()}
+
+
+def require_committed(model: Checkpoint) -> None:
+    """Raise CheckpointCorrupted unless what lies here is what was committed.
+
+    The manifest stands for all of it: what reads the files compares them with that.
+    """
+    read_manifest(storage.directory(model.artifacts_path), model.manifest_digest)
+
+
+def _final(operation_id: str) -> Checkpoint | None:
+    mine = Checkpoint.objects.filter(operation_id=operation_id, type=Checkpoint.Type.FINAL)
+    return mine.healthy().newest_first().first()
+
+
+def _check_model(operation_id: str, mark: IsModel) -> None:
+    source = Operation.objects.filter(pk=operation_id).first()
+    if source is None:
+        raise ConfigError({FIELD: f"there is no operation {operation_id}"})
+    if source.recipe != mark.recipe:
+        problem = f"{operation_id} trained the recipe {source.recipe!r}; needed: {mark.recipe!r}"
+        raise ConfigError({FIELD: problem})
+    if source.state != State.COMPLETED:
+        raise ConfigError({FIELD: f"{operation_id} is {source.state}; it must be COMPLETED"})
+    if _final(operation_id) is None:
+        raise ConfigError({FIELD: f"the model of {operation_id} was deleted"})

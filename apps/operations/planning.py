@@ -1,0 +1,116 @@
+"""What a study will submit, checked before anything is written down."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from typing import Any
+
+from apps.datasets import services as datasets
+from apps.operations import inputs
+from apps.operations.designs import (
+    MAX_OPERATIONS,
+    Design,
+    Fold,
+    TooMany,
+    WalkForward,
+    folds,
+    put,
+)
+from apps.operations.submission import InStudy, with_house_defaults
+from trainops.engines.config import OperationConfig
+from trainops.engines.errors import ConfigError
+from trainops.engines.market.columns import PriceColumns, find_columns
+from trainops.engines.registry import ENGINES
+
+LEARNED = ("best.value", "")  # in the config's own mode
+METRICS = {"backtest": ("sharpe", "max")}  # by kind, where it is another
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a study is going to submit at once."""
+
+    parts: Sequence[tuple[dict[str, Any], InStudy]]  # the config and the place of each
+    left_out: Sequence[dict[str, Any]]
+    folds: Sequence[Fold]
+
+
+def parse(design: Mapping[str, Any]) -> Design:
+    try:
+        return Design.parse(design)
+    except ConfigError as error:
+        named = {f"design.{path}".rstrip("."): why for path, why in error.errors.items()}
+        raise ConfigError(named) from error
+
+
+def judged_by(kind: str, config: Mapping[str, Any], metric: str, mode: str) -> tuple[str, str]:
+    """Return the metric and whether more of it is better, as told or as is usual for the kind."""
+    if mode not in ("", "min", "max"):
+        raise ConfigError({"mode": f"got {mode!r}; allowed: min, max"})
+    usual_metric, usual_mode = METRICS.get(kind, LEARNED)
+    by_default = ENGINES[kind].json_schema()["properties"]["mode"]["default"]
+    own_mode = usual_mode or str(config.get("mode", by_default))
+    return metric or usual_metric, mode or own_mode
+
+
+def plan(study_id: str, kind: str, config: Mapping[str, Any], design: Design) -> Plan:
+    try:
+        sets = design.sets()
+    except TooMany as error:
+        raise ConfigError({"design.values": str(error)}) from error
+    spans = _spans(kind, config, design.walk_forward)
+    if len(sets) * max(1, len(spans)) > MAX_OPERATIONS:
+        problem = f"{len(sets)} sets in {len(spans)} folds; at most {MAX_OPERATIONS} operations"
+        raise ConfigError({"design.walk_forward": problem})
+    parts, left_out, problems = [], [], ConfigError({})
+    for values in sets:
+        try:
+            _require_usable(kind, put(config, values))
+        except ConfigError as error:
+            problems = error
+            left_out.append({"values": values, "problem": str(error)[:300]})
+            continue
+        if not spans:
+            parts.append((put(config, values), InStudy(study_id, values)))
+        for fold in spans:
+            told = values | fold.config(is_test=False)
+            parts.append((put(config, told), InStudy(study_id, values, fold.number)))
+    if not parts:
+        raise problems
+    return Plan(parts, left_out, spans)
+
+
+def _require_usable(kind: str, config: Mapping[str, Any]) -> None:
+    engine = ENGINES[kind]
+    parsed = engine.parse_config(with_house_defaults(kind, config))
+    inputs.check(engine.dataset_ids(parsed), parsed)
+
+
+def _spans(kind: str, config: Mapping[str, Any], wanted: WalkForward | None) -> list[Fold]:
+    """Return the folds over the days of a backtest's series. Raises ConfigError."""
+    if wanted is None:
+        return []
+    if kind != "backtest":
+        raise ConfigError({"design.walk_forward": f"got one for {kind}; allowed: backtest"})
+    parsed = ENGINES[kind].parse_config(with_house_defaults(kind, config))
+    first, last = _days(parsed)
+    try:
+        return folds(wanted, first, last)
+    except ValueError as error:
+        raise ConfigError({"design.walk_forward": str(error)}) from error
+
+
+def _days(config: OperationConfig) -> tuple[date, date]:
+    """Return the first and the last day that the config would trade. Raises ConfigError."""
+    told = config.model_dump()
+    columns = datasets.columns_of([told["dataset"]]).get(told["dataset"], [])
+    kinds = {column["name"]: column["type"] for column in columns}
+    found, problems = find_columns(kinds, PriceColumns.parse(told["columns"]))
+    if problems:
+        raise ConfigError(problems)
+    time = next(column for column in columns if column["name"] == found["time"])
+    if time["type"] != "datetime":
+        problem = f"column {time['name']!r} holds {time['type']}; walk-forward needs dates"
+        raise ConfigError({"design.walk_forward": problem})
+    first, last = (datetime.fromisoformat(time[end]).date() for end in ("min", "max"))
+    return told["start"] or first, told["until"] - timedelta(days=1) if told["until"] else last

@@ -1,0 +1,264 @@
+"""The circle: a model is trained on prices, and a backtest trades on what it learned."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from tests.backtest.market import BACKTEST, DATASET, DAY, run_through, table_of, walk, write
+from trainops.engines.backtest.recipes.model import ModelParameters
+from trainops.engines.backtest.recipes.model_model import read_trained
+from trainops.engines.checkpoint import CheckpointStore, CheckpointType
+from trainops.engines.errors import ConfigError, IncompatibleState, InputError
+from trainops.engines.market.bars import Bars
+from trainops.engines.market.network import BATCH_BARS
+from trainops.engines.market.prices import Prices
+from trainops.engines.registry import ENGINES
+from trainops.engines.snapshot import freeze
+
+TRAINING = ENGINES["training"]
+MODEL = "op_training_20260101_000000_abcdef"
+FEATURES = {
+    "returns": [1, 3], "averages": [5], "rsi": [5], "bollinger": [5], "donchian": [5], "atr": [5],
+    "macd": False,
+}  # fmt: skip
+
+
+def waves(num_bars):
+    """Prices that rise for twenty bars and fall for twenty: there is something to learn."""
+    rng = np.random.default_rng(3)
+    close = 100 + 10 * np.sin(np.arange(num_bars) * np.pi / 20) + rng.normal(0, 0.3, num_bars)
+    open_ = np.append(close[0], close[:-1])
+    return table_of(open_, np.maximum(open_, close) + 0.2, np.minimum(open_, close) - 0.2, close)
+
+
+def training(table, root, **parameters):
+    told = {"dataset": DATASET, "horizon": 5, "features": FEATURES, "hidden_sizes": [8]}
+    config = {
+        "recipe": "price_direction", "parameters": told | parameters, "epochs": 6,
+        "batch_size": 16, "learning_rate": 0.01,
+    }  # fmt: skip
+    return TRAINING.make_job(TRAINING.parse_config(config), write(table, root))
+
+
+def trained(table, root, **parameters):
+    """Return the final checkpoint of a training."""
+    job = run_through(training(table, root, **parameters))
+    store = CheckpointStore(root / "model", identity={})
+    return store.write(CheckpointType.FINAL, step=job.step, state=freeze(job.state_dict()))
+
+
+def backtest(table, root, model, *, settings=(), **parameters):
+    config = {
+        "recipe": "model", "dataset": DATASET, "parameters": {"operation": MODEL} | parameters,
+        "commission": {"relative": 0.001}, **dict(settings),
+    }  # fmt: skip
+    return BACKTEST.make_job(BACKTEST.parse_config(config), write(table, root) | {MODEL: model})
+
+
+def bits(job):
+    state = job.state_dict()
+    return [
+        state[part].column(name).numpy().tobytes()
+        for part in ("equity", "trades")
+        for name in state[part].columns
+    ]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return trained(waves(600), tmp_path_factory.mktemp("trained")).path
+
+
+def prices_of(table):
+    column = {name: table.column(name).to_numpy() for name in table.column_names}
+    times = column["time"].astype("M8[us]").astype(np.int64)
+    bars = Bars(*(column[role].reshape(-1, 1) for role in ("open", "high", "low", "close")))
+    return Prices(times, bars, np.empty((0, 1)), ("asset",), "UTC")
+
+
+def scores(table, model):
+    parameters = ModelParameters.parse({"operation": MODEL})
+    return read_trained(parameters, {MODEL: model}).scores(prices_of(table))
+
+
+def with_another_future(table, bar):
+    other = walk(len(table), seed=9)
+    return pa.concat_tables(
+        [table.slice(0, bar), other.slice(bar).set_column(0, "time", table["time"].slice(bar))]
+    )
+
+
+def test_what_is_learned_is_traded_with_profit(tmp_path, model):
+    job = run_through(backtest(waves(1000), tmp_path, model))
+    result = job.result()
+    assert result["trades"] > 5 and result["return"] > 0.3
+    assert run_through(training(waves(600), tmp_path)).result()["final"]["val_accuracy"] > 0.8
+
+
+def test_nothing_that_comes_later_changes_a_score(model):
+    table = waves(500)
+    for bar in (60, 200, 499):
+        altered = scores(with_another_future(table, bar), model)
+        assert altered[:bar].tobytes() == scores(table, model)[:bar].tobytes()
+    assert not np.isnan(scores(table, model)[60:]).any()
+
+
+def test_nothing_that_is_validated_on_is_learned_from(tmp_path):
+    """Also not by a label that looks past the split, nor by a mean over all bars."""
+    for parameters in ({}, {"label": "zigzag"}, {"features": FEATURES | {"fuzzy": "beside"}}):
+        jobs = [
+            training(table, tmp_path, **parameters)
+            for table in (waves(600), with_another_future(waves(600), 480))
+        ]
+        one, other = (job.learner.train for job in jobs)
+        assert one.inputs[0].numpy().tobytes() == other.inputs[0].numpy().tobytes()
+        assert one.targets.tolist() == other.targets.tolist()
+        assert jobs[0].learner.ingredients.constants == jobs[1].learner.ingredients.constants
+
+
+def test_it_goes_on_from_any_bar_with_the_same_trades(tmp_path, model):
+    table = waves(300)
+    settings = {"chunk_bars": 1}
+    expected = run_through(backtest(table, tmp_path, model, settings=settings, bars="all"))
+    assert len(expected.state_dict()["trades"]) > 4
+    job = backtest(table, tmp_path, model, settings=settings, bars="all")
+    while job.step < job.total_steps:
+        job.advance()
+        if job.step % 7 == 0:
+            state = freeze(job.state_dict())
+            job = backtest(table, tmp_path, model, settings=settings, bars="all")
+            job.load_state_dict(state)
+    assert bits(job) == bits(expected) and job.result() == expected.result()
+
+
+def test_it_goes_on_over_newer_bars_exactly(tmp_path, model):
+    first = run_through(backtest(waves(700), tmp_path, model))
+    job = backtest(waves(900), tmp_path, model)
+    job.load_state_dict(freeze(first.state_dict()))
+    run_through(job)
+    assert bits(job) == bits(run_through(backtest(waves(900), tmp_path, model)))
+
+
+def test_a_score_does_not_depend_on_how_many_bars_are_judged_with_it(tmp_path):
+    """A network may give other last bits to few rows than to the same rows among many."""
+    path = trained(waves(300), tmp_path, hidden_sizes=[32, 16], task="regression").path
+    many = scores(waves(BATCH_BARS + 3000), path)
+    for more in (1, 2, 3, 7):
+        few = scores(waves(BATCH_BARS + 3000).slice(0, BATCH_BARS + more), path)
+        assert many[: len(few)].tobytes() == few.tobytes()
+
+
+def test_a_state_goes_on_with_the_model_that_it_was_made_with(tmp_path, model):
+    state = freeze(run_through(backtest(waves(300), tmp_path, model, bars="all")).state_dict())
+    other = trained(waves(600), tmp_path, hidden_sizes=[4]).path
+    job = backtest(waves(300), tmp_path, other, bars="all")
+    with pytest.raises(IncompatibleState, match="the strategy was made of"):
+        job.load_state_dict(state)
+    assert job.step == 0
+
+
+def test_bars_that_it_learned_from_are_traded_only_on_request(tmp_path, model):
+    unseen = run_through(backtest(waves(800), tmp_path, model)).state_dict()["trades"]
+    assert unseen.column("entry_bar").min() >= 480  # 80 % of 600
+    every = run_through(backtest(waves(800), tmp_path, model, bars="all")).state_dict()["trades"]
+    assert every.column("entry_bar").min() < 100
+    with pytest.raises(InputError, match=r"there are no later ones; allowed: all"):
+        backtest(waves(480), tmp_path, model)
+
+
+def test_best_and_last_weights_are_told_apart(tmp_path):
+    path = trained(walk(400), tmp_path).path  # noise: the best epoch is not the last
+    both = [
+        read_trained(ModelParameters.parse({"operation": MODEL, "weights": which}), {MODEL: path})
+        for which in ("best", "last")
+    ]
+    prices = prices_of(walk(400))
+    assert both[0].scores(prices).tobytes() != both[1].scores(prices).tobytes()
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"threshold": 0.02},
+        {"task": "regression"},
+        {"label": "zigzag", "reversal": 0.1},
+        {"features": FEATURES | {"fuzzy": "instead", "macd": True}},
+        {"train_until": "2020-01-12", "validate_until": "2020-01-20", "timezone": "Asia/Tokyo"},
+        {"resample": "4h"},
+    ],
+    ids=lambda parameters: next(iter(parameters)),
+)
+def test_every_way_to_learn_can_be_traded(tmp_path, parameters):
+    table = waves(1200)
+    path = trained(table, tmp_path, **parameters).path
+    settings = {"resample": parameters.get("resample")}
+    job = run_through(backtest(table, tmp_path, path, settings=settings, bars="all"))
+    assert job.result()["trades"] > 0
+
+
+def test_several_symbols_are_learned_from_together(tmp_path):
+    tables = [
+        walk(300, seed=seed).append_column("symbol", pa.array([name] * 300))
+        for seed, name in enumerate(("AA", "BB"))
+    ]
+    job = training(pa.concat_tables(tables), tmp_path)
+    description = job.learner.ingredients.description
+    assert description["symbols"] == ["AA", "BB"]
+    single = training(tables[0].drop_columns("symbol"), tmp_path).learner.ingredients.description
+    assert description["training_bars"] == 2 * single["training_bars"]
+
+
+def test_days_split_where_they_begin_in_the_time_zone(tmp_path):
+    job = training(waves(600), tmp_path, train_until="2020-01-15", timezone="Asia/Tokyo")
+    assert job.learner.ingredients.description["trained_until"] == "2020-01-14T15:00:00+00:00"
+
+
+@pytest.mark.parametrize(
+    ("parameters", "field", "message"),
+    [
+        ({"train_until": "2019-01-01"}, "train_until", "no bar is left for training"),
+        ({"train_until": "2030-01-01"}, "train_until", "no bar is left for validation"),
+        ({"horizon": 5000}, "validation_fraction", "no bar is left for training"),
+        ({"symbols": ["AA"]}, "symbols", ""),
+    ],
+)
+def test_too_few_bars_are_refused_by_name(tmp_path, parameters, field, message):
+    if field == "symbols":
+        table = waves(100).append_column("symbol", pa.array(["BB"] * 100))
+    else:
+        table = waves(100)
+    with pytest.raises(InputError) as refused:
+        training(table, tmp_path, **parameters)
+    assert message in refused.value.errors[f"parameters.{field}"]
+
+
+@pytest.mark.parametrize(
+    ("parameters", "field"),
+    [
+        ({"label": "zigzag", "task": "regression"}, "label"),
+        ({"train_until": "2020-02-01", "validate_until": "2020-01-01"}, "validate_until"),
+        ({"train_until": "soon"}, "train_until"),
+        ({"features": {name: [] for name in FEATURES} | {"macd": False}}, "features"),
+        ({"features": {"rsi": [1]}}, "features.rsi"),
+        ({"features": {"returns": [0]}}, "features.returns.0"),
+    ],
+)
+def test_what_cannot_be_learned_is_refused_at_submission(parameters, field):
+    told = {"recipe": "price_direction", "parameters": {"dataset": DATASET} | parameters}
+    with pytest.raises(ConfigError) as refused:
+        TRAINING.parse_config(told)
+    assert f"parameters.{field}" in refused.value.errors
+
+
+def test_a_model_that_is_not_whole_or_of_other_bars_is_refused(tmp_path, model):
+    with pytest.raises(InputError, match="was not given"):
+        read_trained(ModelParameters.parse({"operation": MODEL}), {})
+    daily = waves(700)
+    times = daily["time"].to_pandas().iloc[0] + np.arange(700) * DAY
+    daily = daily.set_column(0, "time", pa.array(times, pa.timestamp("us")))
+    with pytest.raises(InputError, match=r"86400 s apart; the model learned from 3600 s"):
+        backtest(daily, tmp_path, model)
+    broken = trained(waves(300), tmp_path).path
+    (broken / "model.pt").write_bytes(b"x" * (broken / "model.pt").stat().st_size)
+    with pytest.raises(InputError, match="is not whole"):
+        read_trained(ModelParameters.parse({"operation": MODEL}), {MODEL: broken})

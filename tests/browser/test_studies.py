@@ -1,0 +1,63 @@
+"""Studies in Chromium: submitted by the form, compared, stopped by a button that asks."""
+
+import io
+import os
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from apps.datasets import services as datasets
+from apps.operations.models import Study
+from tests.browser.conftest import NARROW
+from tests.pages.test_studies import BARS, GRID, completed, made
+
+
+@pytest.fixture
+def prices(ana, settings, tmp_path):
+    settings.STORAGES = settings.STORAGES | {
+        "datasets": {
+            "BACKEND": "django.core.files.storage.FileSystemStorage",
+            "OPTIONS": {"location": tmp_path / "datasets"},
+        }
+    }
+    return datasets.add_table(io.BytesIO(BARS), filename="bars.csv", owner=ana).pk
+
+
+def photograph(page, name):
+    if directory := os.environ.get("TRAINOPS_TEST_SCREENSHOTS"):
+        page.screenshot(path=f"{directory}/{name}.png", full_page=True)
+
+
+def test_values_are_typed_submitted_and_stopped(open_page, prices):
+    page = open_page(f"/operations/new?recipe=sma_crossover&dataset={prices}")
+    page.get_by_test_id("tries").locator("summary").click()
+    page.get_by_test_id("try-path").nth(0).select_option("parameters.fast")
+    page.get_by_test_id("try-values").nth(0).fill("3, 5, 40")
+    page.get_by_test_id("try-path").nth(1).select_option("parameters.slow")
+    page.get_by_test_id("try-values").nth(1).fill("10..30:10")
+    photograph(page, "study-form")
+    page.get_by_test_id("submit").click()
+    page.wait_for_url(re.compile(r"/studies/st_"))
+    expect(page.get_by_test_id("line")).to_have_count(6)
+    expect(page.get_by_test_id("left-out")).to_contain_text("fast 40")
+    page.get_by_test_id("study-cancel").click()
+    page.get_by_test_id("confirm-yes").click()
+    expect(page.get_by_test_id("study-counts")).to_contain_text("Cancelled 6")
+    assert set(Study.objects.get().operations.values_list("state", flat=True)) == {"CANCELLED"}
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_what_came_of_it_is_compared_at_any_width(open_page, ana, prices, scheme):
+    study = made(ana, prices, GRID, name="Averages")
+    completed(study)
+    page = open_page(study.get_absolute_url(), scheme=scheme)
+    expect(page.get_by_test_id("heat").locator("td")).to_have_count(4)
+    expect(page.get_by_test_id("line")).to_have_count(8)
+    photograph(page, f"study-{scheme}")
+    page = open_page(study.get_absolute_url(), viewport=NARROW, scheme=scheme)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    photograph(page, f"study-narrow-{scheme}")
+    page.select_option("select[name=x]", "cash")
+    page.get_by_role("button", name="Show").click()
+    expect(page.locator("#heat-title")).to_contain_text("by cash and")

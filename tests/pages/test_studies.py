@@ -1,0 +1,163 @@
+"""Studies on their pages: made by the form, compared, stopped."""
+
+import io
+
+import pytest
+
+from apps.dashboard import trying
+from apps.dashboard.fields import Field
+from apps.datasets import services as datasets
+from apps.operations import studies
+from apps.operations.models import Operation, Study
+from tests.pages import making
+from trainops.engines.errors import ConfigError
+
+BARS = b"date,open,high,low,close\n" + b"".join(
+    b"2020-%02d-%02d,%d,%d,%d,%d\n" % (day // 28 + 1, day % 28 + 1, 100, 102, 99, 101)
+    for day in range(84)
+)
+GRID = {"values": {"parameters.fast": [3, 5], "parameters.slow": [10, 30], "cash": [1e3, 1e4]}}
+
+
+@pytest.fixture
+def prices(ana):
+    return datasets.add_table(io.BytesIO(BARS), filename="bars.csv", owner=ana).pk
+
+
+def made(owner, prices, design=GRID, **more):
+    config = {"recipe": "sma_crossover", "dataset": prices}
+    return studies.create(kind="backtest", config=config, design=design, owner=owner, **more)
+
+
+def completed(study):
+    """End all of its operations, with a Sharpe ratio of slow - fast."""
+    for operation in study.operations.all():
+        tried = operation.config["parameters"]
+        result = {"sharpe": tried["slow"] - tried["fast"], "return": 0.1, "trades": 7}
+        operation.row.update(state="COMPLETED", result=result)
+
+
+def posted(page, prices, *tries, **changes):
+    data = {
+        "recipe": "sma_crossover", "once": "x" * 8, "config.dataset": prices, **changes,
+    }  # fmt: skip
+    for number, (path, values) in enumerate(tries):
+        data |= {f"try.{number}.path": path, f"try.{number}.values": values}
+    return page.post("/operations/new", data)
+
+
+def test_the_form_makes_a_study_of_what_is_tried(page, prices):
+    answer = posted(
+        page, prices, ("parameters.fast", "3, 5"), ("parameters.slow", "10..30:10"), name="both"
+    )
+    study = Study.objects.get()
+    assert answer.url == study.get_absolute_url() and study.name == "both"
+    assert study.design["values"] == {"parameters.fast": [3, 5], "parameters.slow": [10, 20, 30]}
+    assert study.operations.count() == 6
+    text = page.get(answer.url).content.decode()
+    assert text.count('data-testid="line"') == 6 and "0%" in text
+
+
+def test_random_sets_and_folds_come_from_the_form(page, prices):
+    posted(
+        page, prices, ("parameters.fast", "2..9"),
+        **{"try.method": "random", "try.samples": "3", "try.folds": "2"},
+    )  # fmt: skip
+    study = Study.objects.get()
+    assert study.design["samples"] == 3 and len(study.folds) == 2
+    tried = {each.study_values["parameters.fast"] for each in study.operations.all()}
+    assert all(isinstance(each, int) and 2 <= each <= 9 for each in tried)
+
+
+def test_what_cannot_be_tried_is_told_and_stays_as_typed(page, prices):
+    for row, problem in (
+        (("parameters.fast", "2..9"), "a range is for random"),
+        (("parameters.fast", "quick"), "parameters.fast"),
+        (("parameters.fast", "9..2:1"), "e.g. 5..20:5"),
+    ):
+        answer = posted(page, prices, row)
+        text = answer.content.decode()
+        assert answer.status_code == 422 and problem in text
+        assert f'value="{row[1]}"' in text
+    answer = posted(page, prices, ("parameters.fast", "3"), **{"try.folds": "many"})
+    assert "must be a whole number" in answer.content.decode()
+    assert not Study.objects.exists() and not Operation.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "values"),
+    [
+        ("integer", "1, 2,3", [1, 2, 3]),
+        ("integer", "5..20:5", [5, 10, 15, 20]),
+        ("number", "0..0.3:0.1", [0.0, 0.1, 0.2, 0.3]),
+        ("number", "1e-4..1e-1 log", {"low": 1e-4, "high": 0.1, "log": True, "whole": False}),
+        ("integer", "-3..3", {"low": -3.0, "high": 3.0, "log": False, "whole": True}),
+        ("choice", "adam, sgd", ["adam", "sgd"]),
+        ("switch", "true,False", [True, False]),
+        ("text", "1..2", ["1..2"]),
+    ],
+)
+def test_values_are_read_by_the_kind_of_their_field(kind, text, values):
+    assert trying.values_of(Field(path="a", kind=kind, label="A"), text) == values
+
+
+def test_a_switch_has_two_values():
+    with pytest.raises(ConfigError, match="allowed: true, false"):
+        trying.values_of(Field(path="a", kind="switch", label="A"), "perhaps")
+
+
+def test_the_page_compares_the_best_first_and_maps_two_of_the_values(page, ana, prices):
+    study = made(ana, prices)
+    completed(study)
+    found = page.get(study.get_absolute_url())
+    first = found.context["lines"][0]
+    assert first["value"] == 27 and first["study_values"]["parameters.slow"] == 30
+    assert found.context["best"] == first
+    text = found.content.decode()
+    assert "strength-6" in text and "strength-0" in text and "data-refresh" not in text
+    other = page.get(study.get_absolute_url() + "?x=cash&y=parameters.slow").context["heat"]
+    assert other["columns"] == [1000.0, 10000.0]
+    values = [[cell["value"] for cell in cells] for _, cells in other["rows"]]
+    assert values == [[7, 7], [27, 27]], "the best over the values of fast"
+
+
+def test_a_study_that_runs_is_fetched_again_and_one_of_folds_shows_what_was_chosen(
+    page, ana, prices
+):
+    design = {"values": {"parameters.fast": [3, 5]}, "walk_forward": {"folds": 2}}
+    study = made(ana, prices, design)
+    assert 'data-refresh="/studies/' in page.get(study.get_absolute_url()).content.decode()
+    completed(study)
+    assert studies.advance(study.pk) == 2
+    completed(study)
+    chosen = page.get(study.get_absolute_url()).context["chosen"]
+    assert [fold["values"] for fold in chosen] == [{"parameters.fast": 3}] * 2
+    assert chosen[0]["in_sample"] == chosen[0]["out_of_sample"] is not None
+
+
+def test_its_buttons_do_what_they_say_to_those_who_may(page, as_, vera, ana, prices):
+    viewer = as_(vera)
+    study = made(ana, prices, name="mine")
+    assert viewer.post(f"/studies/{study.pk}/cancel").status_code == 403
+    assert "study-cancel" not in viewer.get(study.get_absolute_url()).content.decode()
+    page.post(f"/studies/{study.pk}/cancel")
+    assert set(study.operations.values_list("state", flat=True)) == {"CANCELLED"}
+    page.post(f"/studies/{study.pk}/resume")
+    assert set(study.operations.values_list("state", flat=True)) == {"PENDING"}
+    assert (
+        "have not ended" in page.post(f"/studies/{study.pk}/delete", follow=True).content.decode()
+    )
+    page.post(f"/studies/{study.pk}/kill")
+    assert page.post(f"/studies/{study.pk}/explode").status_code == 404
+    assert page.post(f"/studies/{study.pk}/delete").url == "/studies/"
+    assert page.get(study.get_absolute_url()).status_code == 404
+
+
+def test_studies_are_listed_and_an_operation_names_its_own(page, ana, prices):
+    assert "No studies yet" in page.get("/studies/").content.decode()
+    study = made(ana, prices, name="compared")
+    assert "compared" in page.get("/studies/").content.decode()
+    operation = study.operations.first()
+    assert study.get_absolute_url() in page.get(operation.get_absolute_url()).content.decode()
+    alone = making.operation(ana)
+    assert "part of" not in page.get(alone.get_absolute_url()).content.decode()

@@ -1,0 +1,52 @@
+"""All trades and the equity of every bar of a backtest, as CSV: the report has only the newest."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from trainops.engines.backtest.core.book import REASONS
+from trainops.engines.backtest.job import BacktestJob
+from trainops.engines.backtest.outcome import outcome_of
+
+
+def trades(job: BacktestJob) -> pd.DataFrame:
+    """Return a row for each trade, the oldest first, in the columns of the report's list."""
+    rows, prices = outcome_of(job.broker, job.config, job.step).trades, job.prices
+    times = pd.Series(_iso(prices.times))
+    table = pd.DataFrame({name: rows[name] for name in rows.dtype.names or ()})
+    table["symbol"] = np.array(prices.symbols)[rows["symbol"]]
+    table["reason"] = np.array(REASONS)[rows["reason"]]
+    for end in ("exit", "entry"):
+        table.insert(0, f"{end}_time", times.iloc[rows[f"{end}_bar"]].to_numpy())
+    return table
+
+
+def equity(job: BacktestJob) -> pd.DataFrame:
+    """Return time, equity, drawdown and the close of each symbol at every bar."""
+    values, prices = outcome_of(job.broker, job.config, job.step).equity, job.prices
+    closes = prices.bars.close[: job.step]
+    names = ["close"] if len(prices.symbols) == 1 else [f"close_{each}" for each in prices.symbols]
+    return pd.DataFrame(
+        {
+            "time": _iso(prices.times[: job.step]),
+            "equity": values,
+            "drawdown": 1 - values / np.maximum.accumulate(values),
+            **{name: closes[:, number] for number, name in enumerate(names)},
+        }
+    )
+
+
+TABLES: Mapping[str, Callable[[BacktestJob], pd.DataFrame]] = {"trades": trades, "equity": equity}
+
+
+def write_csv(job: BacktestJob, table: str, path: Path) -> None:
+    """Write one of TABLES; numbers as they are read back to the last bit."""
+    TABLES[table](job).to_csv(path, index=False, lineterminator="\n")
+
+
+def _iso(times: np.ndarray) -> list[str]:
+    """Return e.g. "2013-03-01T00:00:00+00:00" for each."""
+    whole = np.datetime_as_string(times.view("M8[us]"), unit="us")
+    return [f"{each.removesuffix('.000000')}+00:00" for each in whole.tolist()]

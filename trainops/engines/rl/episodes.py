@@ -1,0 +1,153 @@
+"""Which episodes there have been, and how far the open ones are."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from trainops.engines.errors import IncompatibleState
+from trainops.engines.job import StateDict
+from trainops.engines.rl.environment import Outcome
+from trainops.engines.stream import Stream
+
+COLUMNS = {
+    "agent": (torch.int64, ()),
+    "step": (torch.int64, ()),  # of the population, at which it ended
+    "length": (torch.int64, ()),
+    "return": (torch.float64, ()),
+    "survival": (torch.float64, ()),  # length as a share of its limit
+    "terminated": (torch.bool, ()),
+    "stage": (torch.int64, ()),
+}
+RECENT = 100  # episodes that the mean return is of
+
+
+class Finished(NamedTuple):
+    """One whole episode."""
+
+    agent: int
+    length: int
+    gained: float
+    survival: float
+    entropy: float  # of its actions, 1 where all were equally frequent
+
+
+class Episodes:
+    """A line for each whole episode, in the order of their ends, and sums of those still open.
+
+    `completed` episodes were played to their end; the next one has the number `completed`, counted
+    from 0. What a stop interrupts is neither logged nor counted: it goes on after the resume.
+    """
+
+    def __init__(self, agents: int, actions: int, device: torch.device) -> None:
+        """Count how often each of `actions` was chosen; 0: entropies are not asked for."""
+        self.gained = torch.zeros(agents, dtype=torch.float64, device=device)
+        self.lengths = torch.zeros(agents, dtype=torch.int64, device=device)
+        self.chosen = torch.zeros(agents, actions, dtype=torch.int64, device=device)
+        self.log = Stream(COLUMNS)
+        self.recent: list[float] = []  # returns, the newest last
+        self.since_point = {"count": 0.0, "return": 0.0, "length": 0.0, "survival": 0.0}
+
+    @property
+    def completed(self) -> int:
+        return len(self.log)
+
+    def step(self, actions: Tensor, outcome: Outcome) -> None:
+        self.gained += outcome.rewards
+        self.lengths += 1
+        if self.chosen.shape[1]:
+            self.chosen.scatter_add_(1, actions[:, None], torch.ones_like(actions)[:, None])
+
+    def finish(
+        self, which: Sequence[int], outcome: Outcome, limits: Tensor, step: int,
+        stages: Sequence[int],
+    ) -> list[Finished]:  # fmt: skip
+        """Close the episodes of these agents; return what they were."""
+        rows = torch.as_tensor(which, device=self.gained.device)
+        lengths, gained = self.lengths[rows], self.gained[rows]
+        survival = lengths.double() / limits[rows].double()
+        self.log.append(
+            {
+                "agent": rows.cpu(),
+                "step": torch.full((len(which),), step),
+                "length": lengths.cpu(),
+                "return": gained.cpu(),
+                "survival": survival.cpu(),
+                "terminated": outcome.terminated[rows].cpu(),
+                "stage": torch.tensor(stages),
+            }
+        )
+        told = zip(
+            which, lengths.tolist(), gained.tolist(), survival.tolist(),
+            entropies(self.chosen[rows]).tolist(), strict=True,
+        )  # fmt: skip
+        finished = [Finished(*each) for each in told]
+        self.drop(which)
+        for each in finished:
+            self._count(each)
+        return finished
+
+    def drop(self, which: Sequence[int]) -> None:
+        """Forget the open episodes of these agents, as if they had never begun."""
+        rows = list(which)
+        self.gained[rows], self.lengths[rows], self.chosen[rows] = 0.0, 0, 0
+
+    def point(self) -> dict[str, float]:
+        """Return means over the episodes since the last point, and start anew."""
+        since, count = self.since_point, self.since_point["count"]
+        names = ("return", "length", "survival") if count else ()
+        means = {name: since[name] / count for name in names}
+        if self.recent:
+            means["return_mean"] = sum(self.recent) / len(self.recent)
+        self.since_point = dict.fromkeys(since, 0.0)
+        return means
+
+    def plain(self) -> dict[str, Any]:
+        return {
+            "episodes_completed": self.completed,
+            "next_episode": self.completed,
+            "recent_returns": list(self.recent),
+            "since_point": {name: float(value) for name, value in self.since_point.items()},
+        }
+
+    def state_dict(self) -> StateDict:
+        """Return the open episodes; the log and the plain values are other parts."""
+        return {"gained": self.gained, "lengths": self.lengths, "chosen": self.chosen}
+
+    def load(self, plain: Mapping[str, Any], state: StateDict, log: object) -> None:
+        """Take over. Raises IncompatibleState, ValueError."""
+        if not isinstance(log, Stream) or log.columns != self.log.columns or log.first_row:
+            raise IncompatibleState("episodes is no stream of episodes")
+        if plain["episodes_completed"] != len(log) or plain["next_episode"] != len(log):
+            raise IncompatibleState(
+                f"episodes_completed is {plain['episodes_completed']}, next_episode "
+                f"{plain['next_episode']}; {len(log)} are logged"
+            )
+        for name, own in self.state_dict().items():
+            given = state[name]
+            if (given.shape, given.dtype) != (own.shape, own.dtype):
+                raise ValueError(f"{name} is {tuple(given.shape)}, here {tuple(own.shape)}")
+            setattr(self, name, given.to(own.device, copy=True))
+        self.log = log.copy()
+        self.recent = [float(value) for value in plain["recent_returns"]]
+        self.since_point = {name: float(plain["since_point"][name]) for name in self.since_point}
+
+    def _count(self, each: Finished) -> None:
+        self.recent = [*self.recent, each.gained][-RECENT:]
+        since = self.since_point
+        since["count"] += 1
+        since["return"] += each.gained
+        since["length"] += each.length
+        since["survival"] += each.survival
+
+
+def entropies(chosen: Tensor) -> Tensor:
+    """Return how evenly actions were chosen, 0 to 1: (rows,) of counts (rows, actions)."""
+    if chosen.shape[1] < 2:
+        return torch.zeros(len(chosen), dtype=torch.float64, device=chosen.device)
+    shares = chosen.double() / chosen.sum(1, keepdim=True).clamp(min=1)
+    found = -torch.special.xlogy(shares, shares).sum(1)
+    evenly: Tensor = found / math.log(chosen.shape[1])
+    return evenly

@@ -1,0 +1,99 @@
+"""Evaluations: episodes without exploration, always from the same beginnings.
+
+They have environments of their own, made anew for each from the same seed, and draw from no stream
+that training draws from. The first of their episodes is recorded, to be played back.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from trainops.engines.rl.config import EvaluationConfig
+from trainops.engines.rl.environment import Outcome, World
+from trainops.engines.rl.learners.learner import Player
+from trainops.engines.rl.seeds import seed_for
+
+FIXED = ("layout",)  # what of a frame does not move within an episode
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """What the episodes gained, and one of them to look at."""
+
+    returns: tuple[float, ...]
+    lengths: tuple[int, ...]
+    recording: Mapping[str, Any]
+
+    @property
+    def mean_return(self) -> float:
+        return sum(self.returns) / len(self.returns)
+
+    @property
+    def mean_length(self) -> float:
+        return sum(self.lengths) / len(self.lengths)
+
+
+@torch.no_grad()
+def evaluate(
+    world: World, player: Player, config: EvaluationConfig, seed: int, device: torch.device
+) -> Evaluation:
+    """Play each of the episodes to its end, at most the world's own steps."""
+    environment = world.make(config.episodes, seed_for(seed, "evaluation"), device)
+    gained = torch.zeros(config.episodes, dtype=torch.float64, device=device)
+    lengths = torch.zeros(config.episodes, dtype=torch.int64, device=device)
+    is_open = torch.ones(config.episodes, dtype=torch.bool, device=device)
+    recorder = Recorder(config.max_frames)
+    recorder.begin(environment.frame())
+    while bool(is_open.any()):
+        masks = environment.masks() if world.space.has_masks else None
+        actions = player.act(environment.observe(), masks)
+        outcome = environment.step(actions)
+        gained += outcome.rewards * is_open
+        lengths += is_open
+        if bool(is_open[0]):
+            recorder.add(environment.frame(), int(actions[0]), outcome)
+        ended = outcome.terminated | outcome.truncated
+        is_open &= ~ended
+        which = ended.nonzero().flatten().tolist()
+        environment.restart(which)
+        player.restarted(which)
+    recording = {"world": world.scenery(), **recorder.recording()}
+    return Evaluation(tuple(gained.tolist()), tuple(lengths.tolist()), recording)
+
+
+class Recorder:
+    """One episode as columns of plain values: a value for each frame, the beginning included."""
+
+    def __init__(self, max_frames: int) -> None:
+        self.max_frames = max_frames
+        self.fixed: dict[str, Any] = {}
+        self.frames: list[dict[str, Any]] = []
+        self.gained, self.length, self.terminated = 0.0, 0, False
+
+    def begin(self, frame: Mapping[str, Any]) -> None:
+        self.fixed = {name: frame[name] for name in FIXED if name in frame}
+        self._keep(frame, action=None, reward=0.0)
+
+    def add(self, frame: Mapping[str, Any], action: int, outcome: Outcome) -> None:
+        reward = float(outcome.rewards[0])
+        self.gained += reward
+        self.length += 1
+        self.terminated = bool(outcome.terminated[0])
+        if len(self.frames) < self.max_frames:
+            self._keep(frame, action=action, reward=round(reward, 4))
+
+    def recording(self) -> dict[str, Any]:
+        names = self.frames[0]
+        return {
+            **self.fixed,
+            "return": self.gained,
+            "length": self.length,
+            "terminated": self.terminated,
+            "frames": {name: [frame[name] for frame in self.frames] for name in names},
+        }
+
+    def _keep(self, frame: Mapping[str, Any], **told: Any) -> None:
+        moving = {name: value for name, value in frame.items() if name not in FIXED}
+        self.frames.append(moving | told)

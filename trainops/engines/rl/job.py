@@ -1,0 +1,193 @@
+"""Reinforcement learning: one step is one action of every agent."""
+
+import copy
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+from trainops.engines import lossless
+from trainops.engines.devices import choose_device
+from trainops.engines.errors import IncompatibleState
+from trainops.engines.job import Metrics, StateDict
+from trainops.engines.rl.config import RlConfig
+from trainops.engines.rl.environment import BuildContext, World
+from trainops.engines.rl.evaluation import evaluate
+from trainops.engines.rl.population import Population
+from trainops.engines.rl.provenance import check_provenance, provenance_of
+
+FAILED_LOADING = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
+Evaluated = dict[str, Any]
+
+
+class RlJob:
+    """A population that learns, looked at now and then.
+
+    Safe points lie between steps, in the midst of episodes: what is open is part of the state and
+    goes on after a resume. Counters of episodes never include an open one.
+    """
+
+    unit: ClassVar[str] = "step"
+
+    def __init__(self, config: RlConfig, inputs: Mapping[str, Path]) -> None:
+        self.config = config
+        self.device = choose_device(config.device)
+        recipe = config.find_recipe()
+        parameters = recipe.parse_parameters(config.parameters)
+        self.world: World = recipe.builder()(parameters, BuildContext(config.seed))
+        self.population = Population(config, self.world, self.device)
+        self.provenance = provenance_of(config, self.world.space)
+        self.newest: Evaluated | None = None
+        self.best: Evaluated | None = None
+        self.first: Evaluated | None = None
+        self.best_model: dict[str, Any] | None = None
+        self.inexact: dict[str, str] = {}
+
+    @property
+    def step(self) -> int:
+        return self.population.step
+
+    @property
+    def total_steps(self) -> int:
+        wanted, completed = self.config.episodes, self.population.episodes.completed
+        if wanted is not None and completed >= wanted:
+            return self.step
+        return max(self.step, self.config.vector_steps)
+
+    @property
+    def place(self) -> str:
+        return f"episode {self.population.episodes.completed}"
+
+    def milestones(self) -> int:
+        """Return how many checkpoints have come due by the count of episodes."""
+        return self.population.episodes.completed // self.config.checkpoint.every_episodes
+
+    def advance(self) -> Metrics:
+        self.population.advance()
+        is_over = self.step >= self.total_steps
+        metrics: dict[str, float] = {}
+        if self.step % self.config.evaluation.every_steps == 0 or is_over:
+            metrics |= self._evaluate()
+        if self.step % self.config.log_every_steps == 0 or is_over:
+            metrics |= self.population.metrics()
+        return metrics
+
+    def state_dict(self) -> StateDict:
+        self.population.check_finite()
+        parts = self.population.state_dict()
+        return {
+            "state": {
+                **self.population.plain(),
+                "provenance": self.provenance,
+                "metric": self.newest["return"] if self.newest else None,
+                "evaluations": self._evaluations(),
+            },
+            **parts,
+            **({"best_model": self.best_model} if self.best_model is not None else {}),
+        }
+
+    def load_state_dict(self, state: StateDict) -> None:
+        """Build everything anew from the state, then let it take the place of what was there."""
+        plain = state.get("state", {})
+        changed = check_provenance(plain.get("provenance", {}), self.provenance)
+        try:
+            population = Population(self.config, self.world, self.device)
+            expected = set(population.state_dict()) | {"state", "best_model"}
+            if missing := expected - state.keys() - {"best_model"}:
+                raise IncompatibleState(f"the state lacks {', '.join(sorted(missing))}")
+            if more := state.keys() - expected:
+                raise IncompatibleState(f"the state has {', '.join(sorted(more))} besides")
+            population.load(plain, state)
+            _check_agreement(plain, population)
+            evaluations = copy.deepcopy(dict(plain["evaluations"]))
+        except FAILED_LOADING as error:
+            if isinstance(error, IncompatibleState):
+                raise
+            raise IncompatibleState(f"the state cannot be read: {error!r}") from error
+        best_model = state.get("best_model")
+        if (best_model is None) != (evaluations.get("best") is None):
+            raise IncompatibleState("the best model is there without its evaluation, or the other")
+        self.population, self.best_model = population, _copy(best_model)
+        self.first, self.best = evaluations.get("first"), evaluations.get("best")
+        self.newest = evaluations.get("newest")
+        self._note_what_is_inexact(changed)
+
+    def result(self) -> Mapping[str, Any]:
+        population = self.population
+        plain = population.plain()
+        return {
+            "recipe": self.config.recipe,
+            "algorithm": self.config.algorithm,
+            "episodes": population.episodes.completed,
+            "environment_steps": population.environment_steps,
+            "updates": population.learner.updates,
+            "final": {"return_mean": _mean(population.episodes.recent)},
+            "best": {
+                "metric": self.config.monitor,
+                "mode": self.config.mode,
+                "value": self.best["return"] if self.best else None,
+                "step": self.best["step"] if self.best else None,
+            },
+            "world": self.world.scenery(),
+            "stage_changes": plain["stage_changes"],
+            "stages": plain["stages"],
+            "tallies": plain["tallies"],
+            "evaluations": self._evaluations(),
+        }
+
+    def _evaluate(self) -> dict[str, float]:
+        """Play the fixed episodes; keep the network where none did better before."""
+        player = self.population.learner.player(self.config.evaluation.episodes)
+        found = evaluate(self.world, player, self.config.evaluation, self.config.seed, self.device)
+        told = {
+            "step": self.step,
+            "episode": self.population.episodes.completed,
+            "return": found.mean_return,
+            "length": found.mean_length,
+            "recording": found.recording,
+        }
+        self.newest = told
+        self.first = self.first or told
+        if self.best is None or told["return"] > self.best["return"]:
+            self.best = told
+            self.best_model = _copy(self.population.learner.state_dict()["model"])
+        return {"evaluation_return": found.mean_return, "evaluation_length": found.mean_length}
+
+    def _evaluations(self) -> dict[str, Evaluated]:
+        found = {"first": self.first, "best": self.best, "newest": self.newest}
+        return {name: each for name, each in found.items() if each is not None}
+
+    def _note_what_is_inexact(self, changed: str) -> None:
+        why = self.population.environment.inexact()
+        if why:
+            told = f"open episodes began anew: {why}"
+            self.inexact["environment"] = told
+        if changed:
+            self.inexact["config"] = changed
+
+
+def _check_agreement(plain: Mapping[str, Any], population: Population) -> None:
+    """Raise IncompatibleState where counters in the state tell of different runs."""
+    for name, value in population.plain().items():
+        if lossless.dumps(plain[name]) != lossless.dumps(value):
+            raise IncompatibleState(
+                f"{name} is {plain[name]!r}, but by the rest of the state {value!r}"
+            )
+    newest = plain["evaluations"].get("newest")
+    if plain["metric"] != (newest and newest["return"]):
+        raise IncompatibleState(f"metric is {plain['metric']!r}, not that of the newest evaluation")
+    if population.learner.replay.count != population.environment_steps:
+        raise IncompatibleState(
+            f"{population.learner.replay.count} transitions were recorded in "
+            f"{population.environment_steps} environment steps"
+        )
+
+
+def _mean(values: list[float]) -> float | None:
+    return sum(values) / len(values) if values else None
+
+
+def _copy(weights: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """Return the weights as they are now, on the CPU: an alias would follow the training."""
+    if weights is None:
+        return None
+    return {name: each.detach().to("cpu", copy=True) for name, each in weights.items()}

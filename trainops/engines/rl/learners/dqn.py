@@ -1,0 +1,208 @@
+"""Deep Q-learning: double, dueling, n-step and prioritized, each of them an option."""
+
+import copy
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from trainops.engines.errors import IncompatibleState, NonFiniteLoss
+from trainops.engines.job import StateDict
+from trainops.engines.rl.config import RlConfig
+from trainops.engines.rl.environment import Outcome, Space
+from trainops.engines.rl.learners.learner import Player, adam, annealed, set_learning_rate
+from trainops.engines.rl.networks import follow, q_network
+from trainops.engines.rl.priorities import Priorities
+from trainops.engines.rl.replay import Replay
+from trainops.engines.rl.schedules import linear
+from trainops.engines.rl.seeds import generator
+from trainops.engines.rl.targets import NEVER, importance, q_target
+
+
+class DqnLearner:
+    """A network learns the value of each action from transitions drawn from a ring."""
+
+    def __init__(self, config: RlConfig, space: Space, device: torch.device) -> None:
+        self.config, self.space, self.device = config, space, device
+        self.online = self.make_network().to(device)
+        self.target = copy.deepcopy(self.online).requires_grad_(False)
+        self.optimizer = adam(self.online, config)
+        self.replay = Replay(space, config.agents, config.replay.capacity, device)
+        self.priorities: Priorities | None = None
+        if config.replay.prioritized:
+            self.priorities = Priorities(self.replay.slots, config.replay.alpha, device)
+        self.exploration = generator(config.seed, "exploration", device)
+        self.drawing = generator(config.seed, "replay", device)
+        self.updates = 0
+        self._learned_from: Tensor | None = None
+
+    def make_network(self) -> nn.Module:
+        config = self.config
+        return q_network(
+            self.space.observation_dim, len(self.space.actions), config.network,
+            dueling=config.dqn.dueling,
+        )  # fmt: skip
+
+    @torch.no_grad()
+    def act(self, observations: Tensor, masks: Tensor | None, epsilon: float) -> Tensor:
+        greedy = self.greedy(observations, masks)
+        count, actions = len(observations), len(self.space.actions)
+        drawn = torch.rand(
+            count, actions + 1, generator=self.exploration, device=self.device
+        )  # the last column decides whether, the others what
+        keys = drawn[:, :actions]
+        if masks is not None:
+            keys = keys.masked_fill(~masks, -1.0)
+        return torch.where(drawn[:, actions] < epsilon, keys.argmax(1), greedy)
+
+    def greedy(self, observations: Tensor, masks: Tensor | None) -> Tensor:
+        return best(self.online(observations), masks)
+
+    def record(
+        self, observations: Tensor, actions: Tensor, outcome: Outcome, novelty: Tensor | None,
+        masks: Tensor | None, next_masks: Tensor | None,
+    ) -> None:  # fmt: skip
+        taken = self.replay.add(
+            self.replay.layout.row(observations, actions, outcome, novelty, masks, next_masks)
+        )
+        if self.priorities is not None:
+            self.priorities.add(taken)
+
+    def restarted(self, which: Sequence[int]) -> None:
+        """A network without memory has nothing to forget."""
+
+    def learn(self, step: int, environment_steps: int, novelty_weight: float) -> list[Tensor]:
+        self._learned_from = None
+        dqn = self.config.dqn
+        if step % dqn.train_every or self.replay.count < max(dqn.learning_starts, self.least()):
+            return []
+        rate = self.config.learning_rate * annealed(self.config, environment_steps)
+        set_learning_rate(self.optimizer, rate)
+        return [
+            self.update(step, environment_steps, novelty_weight) for _ in range(dqn.gradient_steps)
+        ]
+
+    def least(self) -> int:
+        """Return how many rows there must be to draw from."""
+        return 1
+
+    def update(self, step: int, environment_steps: int, novelty_weight: float) -> Tensor:
+        """Move the weights once; return the loss."""
+        numbers, weights = self._draw(environment_steps)
+        batch = self.replay.at(numbers)
+        self._learned_from = batch.next_observations
+        with torch.no_grad():
+            targets = self.targets(numbers, novelty_weight)
+        values = self.online(batch.observations).gather(1, batch.actions[:, None]).squeeze(1)
+        losses = nn.functional.smooth_l1_loss(values, targets, reduction="none")
+        loss = (losses if weights is None else losses * weights).mean()
+        self.move(loss, step)
+        if self.priorities is not None:
+            self.priorities.update(numbers % self.replay.slots, (values - targets).detach())
+        return loss.detach()
+
+    def targets(self, numbers: Tensor, novelty_weight: float) -> Tensor:
+        """Return what the values of these rows' actions are moved towards."""
+        config = self.config
+        horizon = self.replay.horizon(numbers, config.dqn.n_step, config.discount, novelty_weight)
+        led_to = self.replay.at(numbers + horizon.last * self.replay.agents)
+        online = self.online(led_to.next_observations) if config.dqn.double else None
+        valued = self.target(led_to.next_observations)
+        return q_target(horizon.returns, horizon.discounts, valued, online, led_to.next_masks)
+
+    def move(self, loss: Tensor, step: int) -> None:
+        """Take a step of the optimizer, and let the target follow. Raises NonFiniteLoss."""
+        if self.device.type == "cpu" and not math.isfinite(value := loss.item()):
+            raise NonFiniteLoss(step, value)
+        self.optimizer.zero_grad()
+        loss.backward()
+        if self.config.max_grad_norm is not None:
+            nn.utils.clip_grad_norm_(self.online.parameters(), self.config.max_grad_norm)
+        self.optimizer.step()
+        self.updates += 1
+        dqn = self.config.dqn
+        if dqn.target_tau is not None:
+            follow(self.target, self.online, dqn.target_tau)
+        elif self.updates % dqn.target_every == 0:
+            follow(self.target, self.online, 1.0)
+
+    def recent_observations(self) -> Tensor | None:
+        return self._learned_from
+
+    def player(self, count: int) -> Player:
+        return Greedy(self)
+
+    def state_dict(self) -> StateDict:
+        priorities = {} if self.priorities is None else {"priorities": self.priorities.saved()}
+        return {
+            "model": self.online.state_dict(),
+            "target": self.target.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "replay": self.replay.stream(),
+            "learning": {
+                "updates": self.updates,
+                "exploration": self.exploration.get_state(),
+                "drawing": self.drawing.get_state(),
+                "capacity": self.replay.slots,
+                "floor": self.replay.floor,
+                "breaks": list(self.replay.breaks),
+                "largest_priority": self.priorities.largest if self.priorities else None,
+            },
+            **priorities,
+        }
+
+    def load_state_dict(self, state: StateDict) -> None:
+        learning = state["learning"]
+        if learning["capacity"] != self.replay.slots:
+            raise IncompatibleState(
+                f"replay.capacity is {learning['capacity']} in the state and {self.replay.slots} "
+                "here; a fork takes the newest transitions over"
+            )
+        self.online.load_state_dict(state["model"])
+        self.target.load_state_dict(state["target"])
+        load_optimizer(self.optimizer, state["optimizer"])
+        self.replay.load(state["replay"], learning["breaks"], learning["floor"])
+        if self.priorities is not None:
+            self.priorities.load(state["priorities"], learning["largest_priority"])
+        self.updates = int(learning["updates"])
+        self.exploration.set_state(learning["exploration"])
+        self.drawing.set_state(learning["drawing"])
+
+    def _draw(self, environment_steps: int) -> tuple[Tensor, Tensor | None]:
+        """Return the numbers of rows, and how much each counts."""
+        size, replay = self.config.dqn.batch_size, self.replay
+        if self.priorities is None:
+            return replay.draw(size, self.drawing), None
+        told = self.config.replay
+        slots, likely = self.priorities.draw(size, self.drawing)
+        beta = linear(told.beta, 1.0, told.beta_steps, environment_steps)
+        behind = ((replay.count - 1 - slots) % replay.slots).clamp(max=len(replay) - 1)
+        return replay.count - 1 - behind, importance(likely, len(replay), beta)
+
+
+class Greedy:
+    """Plays the best action."""
+
+    def __init__(self, learner: DqnLearner) -> None:
+        self.learner = learner
+
+    def act(self, observations: Tensor, masks: Tensor | None) -> Tensor:
+        return self.learner.greedy(observations, masks)
+
+    def restarted(self, which: Sequence[int]) -> None:
+        """A network without memory has nothing to forget."""
+
+
+def best(values: Tensor, masks: Tensor | None) -> Tensor:
+    return (values if masks is None else values.masked_fill(~masks, NEVER)).argmax(-1)
+
+
+def load_optimizer(optimizer: torch.optim.Optimizer, state: StateDict) -> None:
+    """Take over an optimizer's state. Raises IncompatibleState for moments of other shapes."""
+    parameters = [each for group in optimizer.param_groups for each in group["params"]]
+    for index, moments in state["state"].items():
+        shape = tuple(moments["exp_avg"].shape) if index < len(parameters) else None
+        if shape is None or shape != tuple(parameters[index].shape):
+            raise IncompatibleState(f"the optimizer's moments of parameter {index} are {shape}")
+    optimizer.load_state_dict(state)

@@ -1,0 +1,72 @@
+"""What every algorithm is, to the population that it learns for."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from trainops.engines.job import StateDict
+from trainops.engines.rl.config import RlConfig
+from trainops.engines.rl.environment import Outcome
+from trainops.engines.rl.replay import Replay
+
+
+class Player(Protocol):
+    """Plays by what has been learned, without exploring; for evaluations."""
+
+    def act(self, observations: Tensor, masks: Tensor | None) -> Tensor: ...
+
+    def restarted(self, which: Sequence[int]) -> None:
+        """Forget what these agents remember: their next episodes have begun."""
+
+
+class Learner(Protocol):
+    """Chooses actions, keeps what came of them, and learns from it."""
+
+    replay: Replay
+    updates: int  # of the weights, so far
+
+    def act(self, observations: Tensor, masks: Tensor | None, epsilon: float) -> Tensor:
+        """Return an action for each agent: (agents,) int64."""
+
+    def record(
+        self, observations: Tensor, actions: Tensor, outcome: Outcome, novelty: Tensor | None,
+        masks: Tensor | None, next_masks: Tensor | None,
+    ) -> None: ...  # fmt: skip
+
+    def restarted(self, which: Sequence[int]) -> None:
+        """Forget what these agents remember: their next episodes have begun."""
+
+    def learn(self, step: int, environment_steps: int, novelty_weight: float) -> list[Tensor]:
+        """Learn if it is time; return the losses, without gradients. Raises NonFiniteLoss."""
+
+    def recent_observations(self) -> Tensor | None:
+        """Return observations that novelty learns from, if it is time; after `learn`."""
+
+    def player(self, count: int) -> Player: ...
+
+    def state_dict(self) -> StateDict:
+        """Return parts of the state; "model" is what plays."""
+
+    def load_state_dict(self, state: StateDict) -> None:
+        """Take over the parts, by a learner that is thrown away if that fails.
+
+        Raises IncompatibleState, and what torch raises for other shapes.
+        """
+
+
+def annealed(config: RlConfig, environment_steps: int) -> float:
+    """Return what learning rate and clip are multiplied by."""
+    if not config.anneal:
+        return 1.0
+    return max(0.0, 1.0 - environment_steps / (config.vector_steps * config.agents))
+
+
+def set_learning_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
+    for group in optimizer.param_groups:
+        group["lr"] = rate
+
+
+def adam(network: torch.nn.Module, config: RlConfig) -> torch.optim.Optimizer:
+    return torch.optim.Adam(network.parameters(), lr=config.learning_rate, fused=True)

@@ -1,0 +1,168 @@
+"""The ring of transitions: on the device for learning, and as a stream for checkpoints.
+
+All agents' transitions of one step lie side by side, so the next step of the same agent is as many
+rows further as there are agents: n-step returns and sequences are looked up when they are drawn,
+and there are no open episodes to keep anywhere else.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from trainops.engines.errors import IncompatibleState
+from trainops.engines.rl.environment import Outcome, Space
+from trainops.engines.rl.targets import Horizon, n_step
+from trainops.engines.stream import Stream
+
+FLUSH_ROWS = 65_536  # at most so many rows wait for the stream
+
+
+class Batch(NamedTuple):
+    """Transitions drawn from the ring; the first dimension is the batch."""
+
+    observations: Tensor
+    actions: Tensor  # int64
+    rewards: Tensor  # of the world
+    novelty: Tensor  # the agent's own reward
+    terminated: Tensor
+    truncated: Tensor
+    next_observations: Tensor
+    masks: Tensor | None  # of what could be done there; None where everything can be
+    next_masks: Tensor | None
+
+
+class Layout:
+    """Where in a row of numbers each thing lies."""
+
+    def __init__(self, space: Space) -> None:
+        self.observed, self.actions = space.observation_dim, len(space.actions)
+        self.has_masks = space.has_masks
+        self.width = 2 * self.observed + 5 + (2 * self.actions if space.has_masks else 0)
+
+    def row(
+        self, observations: Tensor, actions: Tensor, outcome: Outcome, novelty: Tensor | None,
+        masks: Tensor | None, next_masks: Tensor | None,
+    ) -> Tensor:  # fmt: skip
+        """Return (environments, width) float32."""
+        rewards = outcome.rewards
+        told = torch.stack(
+            [actions.float(), rewards, torch.zeros_like(rewards) if novelty is None else novelty,
+             outcome.terminated.float(), outcome.truncated.float()], dim=1,
+        )  # fmt: skip
+        parts = [observations, outcome.observations, told]
+        parts += [each.float() for each in (masks, next_masks) if each is not None]
+        return torch.cat(parts, dim=1)
+
+    def batch(self, rows: Tensor) -> Batch:
+        """Undo `row`, over any leading dimensions."""
+        size = self.observed
+        end = 2 * size + 5
+        told = rows[..., 2 * size : end]
+        return Batch(
+            observations=rows[..., :size],
+            actions=told[..., 0].long(),
+            rewards=told[..., 1],
+            novelty=told[..., 2],
+            terminated=told[..., 3] > 0,
+            truncated=told[..., 4] > 0,
+            next_observations=rows[..., size : 2 * size],
+            masks=rows[..., end : end + self.actions] > 0 if self.has_masks else None,
+            next_masks=rows[..., end + self.actions :] > 0 if self.has_masks else None,
+        )
+
+
+class Replay:
+    """The newest transitions of all agents. Rows count from 0 and keep their number."""
+
+    def __init__(self, space: Space, agents: int, capacity: int, device: torch.device) -> None:
+        self.layout, self.agents = Layout(space), agents
+        self.slots = capacity // agents * agents
+        self.rows = torch.zeros(self.slots, self.layout.width, device=device)
+        self.count = 0  # of rows ever added
+        self.floor = 0  # the first row that was ever here; later than 0 in a ring that was enlarged
+        self.breaks: list[int] = []  # rows after which an agent's next one is of another episode
+        self._stream = Stream({"transition": (torch.float32, (self.layout.width,))})
+
+    def __len__(self) -> int:
+        return min(self.count - self.floor, self.slots)
+
+    @property
+    def first(self) -> int:
+        """The number of the oldest row that is here."""
+        return self.count - len(self)
+
+    def add(self, rows: Tensor) -> slice:
+        """Take a row of each agent; return the slots that they have now."""
+        start = self.count % self.slots
+        taken = slice(start, start + self.agents)
+        if self.count - len(self._stream) >= min(self.slots, FLUSH_ROWS):
+            self._flush()
+        self.rows[taken] = rows
+        self.count += self.agents
+        return taken
+
+    def draw(self, size: int, generator: torch.Generator) -> Tensor:
+        """Return the numbers of rows drawn evenly, with repetition."""
+        drawn = torch.randint(len(self), (size,), generator=generator, device=self.rows.device)
+        return drawn + self.first
+
+    def at(self, numbers: Tensor) -> Batch:
+        """Return the rows of these numbers, which must be here."""
+        return self.layout.batch(self.rows[numbers % self.slots])
+
+    def horizon(self, numbers: Tensor, steps: int, discount: float, weight: float) -> Horizon:
+        """Return the n-step returns from these rows; fewer steps where no more have been made.
+
+        `weight` is that of the agents' own reward.
+        """
+        ahead = numbers[:, None] + self.agents * torch.arange(steps, device=numbers.device)
+        is_here = ahead < self.count
+        batch = self.at(torch.where(is_here, ahead, numbers[:, None]))
+        ended = batch.terminated | batch.truncated
+        ended[:, :-1] |= ~is_here[:, 1:]
+        rewards = batch.rewards + weight * batch.novelty
+        return n_step(rewards, batch.terminated, ended, discount)
+
+    def stream(self) -> Stream:
+        """Return everything so far that is still of use; only what is new is copied."""
+        self._flush()
+        self._stream.forget(self.first)
+        return self._stream
+
+    def load(self, stream: object, breaks: list[int], floor: int) -> None:
+        """Take over the newest rows of a stream. Raises IncompatibleState."""
+        if not isinstance(stream, Stream) or stream.columns != self._stream.columns:
+            raise IncompatibleState("replay is no stream of transitions of this world")
+        if len(stream) % self.agents:
+            raise IncompatibleState(f"replay has {len(stream)} rows of {self.agents} agents")
+        self._stream, self.count, self.floor = stream.copy(), len(stream), floor
+        self.breaks = list(breaks)
+        if stream.first_row > self.first:
+            raise IncompatibleState(
+                f"replay begins at row {stream.first_row}; this ring needs it from {self.first}"
+            )
+        newest = stream.column("transition")[self.first - stream.first_row :]
+        slots = torch.arange(self.first, self.count) % max(1, self.slots)
+        self.rows[slots.to(self.rows.device)] = newest.to(self.rows.device)
+        for number in self.breaks:
+            self._cut(number)
+
+    def cut(self) -> None:
+        """Note that what comes next is of new episodes, though these have not ended."""
+        for number in range(max(self.first, self.count - self.agents), self.count):
+            self.breaks.append(number)
+            self._cut(number)
+
+    def _cut(self, number: int) -> None:
+        if number >= self.first:
+            self.rows[number % self.slots, 2 * self.layout.observed + 4] = 1.0
+
+    def _flush(self) -> None:
+        start = len(self._stream)
+        while start < self.count:
+            slot = start % self.slots
+            size = min(self.count - start, self.slots - slot)
+            self._stream.append({"transition": self.rows[slot : slot + size].cpu()})
+            start += size
+        self.breaks = [number for number in self.breaks if number >= self.first]
