@@ -104,7 +104,9 @@ def changed(state, *path_and_value):
         (("broker", "trades", "symbol"), torch.tensor([3]), "different lengths|of a symbol"),
         (("broker", "orders", "limit"), torch.zeros(1, dtype=torch.int64), "cannot be read"),
         (("equity",), 1, "not the streams"),
-        (("strategy",), {"a": 1}, "remembers"),
+        (("strategy",), {"a": 1}, "no identity and memory"),
+        (("strategy", "identity"), {"model": "another"}, "the strategy was made of"),
+        (("strategy", "remembered"), {"a": 1}, "remembers"),
     ],
 )
 def test_a_state_that_does_not_fit_is_refused_and_changes_nothing(path, value, problem, tmp_path):
