@@ -11,5 +11,10 @@ atexit.register(shutil.rmtree, DATA_DIR, ignore_errors=True)
 os.environ["TRAINOPS_DATA_DIR"] = DATA_DIR
 for name in ("TRAINOPS_BROKER_URL", "TRAINOPS_CHECKPOINT_STORAGE", "TRAINOPS_SECRET_KEY"):
     os.environ.pop(name, None)
-RECIPES = ("tests.recipes.scripted", "tests.engines.toy", "tests.backtest.busy")
+RECIPES = (
+    "tests.recipes.scripted",
+    "tests.engines.toy",
+    "tests.backtest.busy",
+    "tests.federated.crowd",
+)
 os.environ["TRAINOPS_RECIPES"] = ",".join(f"{module}:RECIPE" for module in RECIPES)

@@ -12,6 +12,8 @@ from apps.operations.models import Operation, Study
 FIGURES: Mapping[str, Sequence[str]] = {  # of a kind's result, beside what the study judges by
     "backtest": ("return", "sharpe", "max_drawdown", "trades"),
     "training": ("best.value", "epochs"),
+    "federated": ("best.value", "rounds"),
+    "rl": ("best.value", "final.return_mean", "episodes"),
 }
 LINE_FIELDS = (
     "id", "name", "state", "stop_requested", "step", "total_steps", "study_values", "fold",

@@ -71,8 +71,8 @@ def settle(operation: Operation, ending: Ending) -> None:
         Fenced: the attempt no longer owns it; nothing was changed.
     """
     match ending:
-        case Completed(result=result):
-            _complete(operation, result)
+        case Completed(result=result, reason=reason):
+            _complete(operation, result, reason)
         case Cancelled(reason=reason, note=note):
             claims.finish(
                 operation, State.CANCELLED, outcome=Attempt.Outcome.CANCELLED,
@@ -91,9 +91,10 @@ def settle(operation: Operation, ending: Ending) -> None:
                 raise claims.Fenced
 
 
-def _complete(operation: Operation, result: Any) -> None:
+def _complete(operation: Operation, result: Any, reason: Reason) -> None:
     claims.finish(
-        operation, State.COMPLETED, outcome=Attempt.Outcome.COMPLETED,
+        operation, State.COMPLETED, outcome=Attempt.Outcome.COMPLETED, reason=reason,
+        note=reason.label,
         result=result, error=None, restarts_used=0,
     )  # fmt: skip
     if not operation.config["checkpoint"]["keep_after_success"]:

@@ -22,7 +22,10 @@ SIGNALS = {
 
 @dataclass(frozen=True, slots=True)
 class Completed:
+    """It is done; `reason` says why, where that is before all was done."""
+
     result: Mapping[str, Any]
+    reason: Reason = Reason.NONE
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +55,9 @@ def of_message(message: Mapping[str, Any], *, is_told: bool, is_out_of_time: boo
     """Return the ending that a child told; `is_told`: its supervisor told it to save and stop."""
     match message["how"]:
         case "succeeded":
-            return Completed(message["result"])
+            result = message["result"]
+            is_spent = result.get("reason") == Reason.PRIVACY_BUDGET
+            return Completed(result, Reason.PRIVACY_BUDGET if is_spent else Reason.NONE)
         case "stopped" if is_out_of_time:
             return Interrupted(Reason.TIME_LIMIT, "it reached its time limit and was saved")
         case "stopped" if message["directive"] == "CANCEL":

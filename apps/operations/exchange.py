@@ -23,9 +23,9 @@ from apps.checkpoints import remote, storage
 from apps.checkpoints import services as checkpoints
 from apps.checkpoints.models import Checkpoint
 from apps.checkpoints.sharing import artifacts
-from apps.operations import inputs
+from apps.operations import inputs, privacy
 from apps.operations.errors import StorageUnavailable
-from apps.operations.models import Operation
+from apps.operations.models import Operation, PrivacyAccount
 from trainops.engines.config import OperationConfig
 from trainops.engines.errors import CheckpointCorrupted
 from trainops.engines.registry import ENGINES
@@ -139,7 +139,13 @@ class Fork(Beginning):
             "checkpoint": str(storage.directory(self.checkpoint.artifacts_path)),
             "digest": self.checkpoint.manifest_digest,
             "config_before": self.checkpoint.operation.config,
+            **secret_of(self.checkpoint.operation),
         }
+
+    def commit(self, operation: Operation) -> None:
+        super().commit(operation)
+        if privacy.is_kept(operation.config):
+            PrivacyAccount.inherit(operation.pk, self.checkpoint.operation_id)
 
     def _note(self, place: str) -> str:
         return f"from {self.checkpoint.operation_id}, {place}"
@@ -186,6 +192,13 @@ def tabulate(checkpoint: Checkpoint, table: str, target: Path) -> None:
             "file": str(target),
         }
     )
+
+
+def secret_of(operation: Operation) -> dict[str, str]:
+    """Return what a process needs to read checkpoints in which clients' updates are masked."""
+    if not privacy.is_kept(operation.config):
+        return {}
+    return {"secret": PrivacyAccount.of(operation.pk).secret}
 
 
 def require_kind(kind: str) -> None:

@@ -4,7 +4,7 @@ import logging
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -16,9 +16,11 @@ from django.db.models.functions import Length
 
 from apps.checkpoints import services as checkpoints
 from apps.checkpoints.models import Checkpoint
+from apps.operations import privacy
 from apps.operations.claims import Fenced
 from apps.operations.models import Attempt, LogChunk, MetricPoint, Operation
 from trainops.clock import DatabaseNow
+from trainops.engines.spending import Entry
 
 logger = logging.getLogger(__name__)
 FLUSH_SECONDS = 0.5
@@ -121,6 +123,18 @@ class Ledger:
                 self.operation.record(
                     "RESTORED", actor=self.operation.worker_id, note=f"step {step}, {how}"
                 )
+
+    def spend(self, entries: Iterable[Mapping[str, Any]]) -> None:
+        """Write down what is about to be released, before it is.
+
+        Raises:
+            Fenced: the attempt no longer owns the operation; nothing was written.
+        """
+        with transaction.atomic():
+            self._require_ownership(progressed_at=DatabaseNow())
+            privacy.append(
+                self.operation.pk, self.operation.attempt, (Entry(**each) for each in entries)
+            )
 
     def commit(self, staged: Mapping[str, Any]) -> Checkpoint:
         """Commit a staged checkpoint: what was said before it, its row, the fence, all or none.

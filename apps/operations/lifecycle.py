@@ -62,4 +62,8 @@ class Reason(TextChoices):
     INPUT_ERROR = "INPUT_ERROR", "its data does not fit its config"
     CHECKPOINT_CORRUPTED = "CHECKPOINT_CORRUPTED", "none of its checkpoints is whole"
     STORAGE_ERROR = "STORAGE_ERROR", "its checkpoint could not be stored"
+    PRIVACY_BUDGET = "PRIVACY_BUDGET", "its privacy budget is spent"
+    PRIVACY_LEDGER_MISMATCH = (
+        "PRIVACY_LEDGER_MISMATCH", "its checkpoint and the privacy ledger contradict each other"
+    )  # fmt: skip
     HOUSE_ERROR = "HOUSE_ERROR", "the machinery around it failed"

@@ -17,6 +17,7 @@ from apps.operations.lifecycle import (
     sources_of,
 )
 from apps.operations.placement import Need, Offer
+from apps.operations.privacy import PrivacyAccount, PrivacyEntry
 from apps.operations.records import Attempt, Event, LogChunk, MetricPoint, Study
 from trainops.clock import DatabaseNow
 
@@ -29,6 +30,8 @@ __all__ = [
     "ModelUse",
     "Operation",
     "OperationQuerySet",
+    "PrivacyAccount",
+    "PrivacyEntry",
     "Study",
     "Tag",
     "seconds_from_now",

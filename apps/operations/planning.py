@@ -22,7 +22,8 @@ from trainops.engines.errors import ConfigError
 from trainops.engines.market.columns import PriceColumns, find_columns
 from trainops.engines.registry import ENGINES
 
-METRICS = {"backtest": ("sharpe", "max"), "training": ("best.value", "")}  # by kind, if not told
+LEARNED = ("best.value", "")  # in the config's own mode
+METRICS = {"backtest": ("sharpe", "max")}  # by kind, where it is another
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +45,12 @@ def parse(design: Mapping[str, Any]) -> Design:
 
 def judged_by(kind: str, config: Mapping[str, Any], metric: str, mode: str) -> tuple[str, str]:
     """Return the metric and whether more of it is better, as told or as is usual for the kind."""
-    usual_metric, usual_mode = METRICS.get(kind, ("", "max"))
-    if not metric and not usual_metric:
-        raise ConfigError({"metric": f"nothing was given; {kind} has no usual one"})
     if mode not in ("", "min", "max"):
         raise ConfigError({"mode": f"got {mode!r}; allowed: min, max"})
-    return metric or usual_metric, mode or usual_mode or str(config.get("mode", "min"))
+    usual_metric, usual_mode = METRICS.get(kind, LEARNED)
+    by_default = ENGINES[kind].json_schema()["properties"]["mode"]["default"]
+    own_mode = usual_mode or str(config.get("mode", by_default))
+    return metric or usual_metric, mode or own_mode
 
 
 def plan(study_id: str, kind: str, config: Mapping[str, Any], design: Design) -> Plan:

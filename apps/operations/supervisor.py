@@ -20,7 +20,7 @@ from django.db import connection
 
 from apps.checkpoints import copies, remote, storage
 from apps.checkpoints.models import Checkpoint
-from apps.operations import adoption, claims, ending, inputs, quota
+from apps.operations import adoption, claims, ending, inputs, privacy, quota
 from apps.operations.children import Child
 from apps.operations.conclusion import AWAY, cleaned, conclude
 from apps.operations.ending import Cancelled, Ending, Interrupted, Superseded
@@ -171,8 +171,14 @@ class Supervision:
             reserve_bytes=settings.THRESHOLDS.checkpoint_reserve_bytes,
             environment={"CUDA_VISIBLE_DEVICES": self.held.device},
             grant_until=self._deadline(),
+            **self._privacy(),
         )
         self.is_started = True
+
+    def _privacy(self) -> dict[str, Any]:
+        if not privacy.is_kept(self.operation.config):
+            return {}
+        return {"privacy": privacy.told_to_child(self.operation.pk)}
 
     def _has_lost_its_checkpoints(self) -> bool:
         mine = Checkpoint.objects.filter(operation_id=self.operation.pk)
@@ -249,6 +255,9 @@ class Supervision:
                 self._restored(message)
             case "staged":
                 self._heard_of(message["checkpoint"])
+            case "spending":
+                self.ledger.spend(message["entries"])
+                self._tell("written")
             case "ended":
                 self.ended = message
             case "corrupted":

@@ -8,9 +8,10 @@ from trainops.engines.registry import ENGINES
 
 
 def test_kinds_and_recipes_come_with_their_schemas(viewer):
-    training, backtest, *_ = data(viewer.get("kinds"))
+    training, backtest, _, federated = data(viewer.get("kinds"))
     assert (training["kind"], training["unit"]) == ("training", "step")
     assert (backtest["kind"], backtest["unit"]) == ("backtest", "bar")
+    assert (federated["kind"], federated["unit"]) == ("federated", "client epoch")
     assert "epochs" in training["json_schema"]["properties"]
     recipes = {recipe["name"]: recipe for recipe in data(viewer.get("recipes", kind="training"))}
     assert {"digits", "tabular"} <= recipes.keys()

@@ -31,6 +31,7 @@ from trainops.engines.job import Progress
 from trainops.engines.receipt import Receipt
 from trainops.engines.registry import ENGINES
 from trainops.engines.runner import Directive, Outcome, Succeeded, run
+from trainops.engines.spending import PrivacyLedger
 
 Curve = dict[int, dict[str, float]]
 
@@ -140,6 +141,7 @@ def attempt(
     every_steps: int | None = None,
     number: int = 1,
     make_store: Callable[..., CheckpointStore] = CheckpointStore,
+    ledger: PrivacyLedger | None = None,
     **changes: Any,
 ) -> Outcome:
     """Run one attempt in a process whose random streams are anything but fresh."""
@@ -147,7 +149,7 @@ def attempt(
     engine = ENGINES[case.kind]
     config = engine.parse_config({"seed": 7, **case.config, **changes})
     return run(
-        engine.job_factory(config, case.inputs(root)),
+        engine.job_factory(config, case.inputs(root), ledger),
         seed=config.seed,
         store=make_store(
             root,
@@ -306,6 +308,8 @@ BARS = {"dataset": DATASET, "chunk_bars": 1}
 COSTLY = {"commission": {"relative": 0.001, "fixed": 0.5, "minimum": 1.0}, "spread": 0.001,
           "slippage": 0.0005}  # fmt: skip
 TOY = {"recipe": "toy", "batch_size": 8, "epochs": 3, "log_every_steps": 5}
+CLIENTS = {"recipe": "crowd", "rounds": 3, "clients": 4, "local_epochs": 2, "batch_size": 6,
+           "checkpoint": {"every_client_epochs": 1000}}  # fmt: skip
 CASES = [
     Case(  # 38 examples, 5 batches and 3 steps in an epoch
         "training",
@@ -368,8 +372,8 @@ CASES = [
         {"recipe": "price_direction", "parameters": {"dataset": DATASET, "horizon": 2,
          "hidden_sizes": [4], "features": {"returns": [1], "averages": [3], "rsi": [], "macd":
          False, "bollinger": [], "donchian": [3], "atr": [2], "fuzzy": "beside"}},
-         "batch_size": 4, "epochs": 2},
-        stops=(1, 4, 7),
+         "batch_size": 4, "epochs": 4, "learning_rate": 0.05},
+        stops=(1, 7, 17),
         table=price_table,
     ),
     Case(
@@ -426,6 +430,43 @@ CASES = [
          "parameters": {"lookback": 2, "every": 2, "top": 2}},
         stops=(1, 7, 16),
         table=several_prices,
+    ),
+    Case(  # 45 examples with 4 clients, 3 of them in a round, of 2 local epochs each
+        "federated",
+        "federated-none",
+        {**CLIENTS, "optimizer": "adam", "fraction": 0.7, "parameters": {"norm": True,
+         "measured": True}, "server": {"strategy": "fedadam", "learning_rate": 0.1},
+         "partition": {"by": "dirichlet", "alpha": 1.0}},
+        stops=(0, 1, 3, 6, 9, 17),
+    ),
+    Case(
+        "federated",
+        "federated-sample",
+        {**CLIENTS, "momentum": 0.9, "server": {"strategy": "fedavgm"},
+         "privacy": {"mode": "sample", "noise_multiplier": 1.0}},
+        stops=(1, 4, 9),
+    ),
+    Case(  # rounds of 0, 0, 2, 0 and 3 clients, as chance has it
+        "federated",
+        "federated-user",
+        {**CLIENTS, "seed": 2, "rounds": 5, "fraction": 0.4,
+         "server": {"strategy": "fedyogi", "learning_rate": 0.1},
+         "privacy": {"mode": "user", "user_noise_multiplier": 1.0}},
+        stops=(1, 2, 5),
+    ),
+    Case(
+        "federated",
+        "federated-hybrid",
+        {**CLIENTS, "clients": 2, "server": {"strategy": "fedprox"}, "privacy": {
+         "mode": "hybrid", "noise_multiplier": 1.0, "user_noise_multiplier": 2.0}},
+        stops=(1, 3, 8),
+    ),
+    Case(
+        "federated",
+        "federated-budget",
+        {**CLIENTS, "clients": 2, "server": {"strategy": "fedadagrad", "learning_rate": 0.1},
+         "privacy": {"mode": "sample", "noise_multiplier": 1.0, "target_epsilon": 9.0}},
+        stops=(1, 3),
     ),
 ]  # fmt: skip
 CASES += [Case("rl", *each) for each in rl_cases.CASES]

@@ -19,8 +19,22 @@ CONSTANT = {
     "state.epochs_without_improvement": "in cases where every epoch was the best",
     "state.peak_equity": "in cases that only ever lost",
     "broker.account.*": "in cases without commission, refused orders or liquidations",
-    "strategy": "in vector cases, which remember nothing",
-    "strategy.moods.calm": "never changed, to see that this is no harm",
+    "strategy": "in vector cases without a model",
+    "strategy.identity": "in cases without a model",
+    "strategy.remembered": "in vector cases, which remember nothing",
+    "strategy.remembered.moods.calm": "never changed, to see that this is no harm",
+    "server": "in strategies that remember nothing",
+    "state.partition*": "follows from the config and the data",
+    "state.rounds": "set by the config; a fork may tell another",
+    "state.num_clients": "follows from the config and the data",
+    "state.local_epochs": "set by the config",
+    "state.monitor": "set by the config",
+    "state.mode": "set by the config",
+    "state.privacy": "in cases that keep none",
+    "state.clients": "in cases that keep privacy, and tell no figures of clients",
+    "state.client": "in cases that stop at one and the same client",
+    "state.clients_done": "in cases that stop where none of the round is done",
+    "clients.done": "in cases that stop where none of the round is done",
     "random*": "streams that the case does not draw from",
     "state.provenance.*": "set by the config and the world",
     "environment.*": "in cases whose worlds and stages do not move it",
@@ -37,6 +51,11 @@ RECOMPUTED = {
     "scheduler.*._last_lr": "what the last step set, for people who ask; the next writes it anew",
     "optimizer.param_groups.*.lr": "of agents: a function of the step, set before each update",
     "state.evaluations.newest*": "the last step evaluates anew",
+    "state.privacy.*_epsilon": "each level's share, for people who read; the sums are compared",
+    "state.privacy.epsilon": "compared with a ledger that outlives the process: tests/federated",
+    "state.clients.*.*": "for people who ask; the client's next round writes them anew",
+    "state.chosen": "a function of the round; compared where it is another's",
+    "state.is_budget_spent": "asked anew of the ledger",
 }
 # Steps in the middle of an epoch, where no sum, counter or moment is zero; at an epoch's end, where
 # the metric is known; and, where there is one, after an epoch that was not the best.
@@ -54,6 +73,7 @@ STOPS = {
     "vector-same-close": (12, 20),
     "event-everything": (11, 14, 22),
     "event-same-close": (8, 12, 21),
+    "price-direction": (7, 15, 17),
     "event-indicators": (8, 9, 22),
     "vector-rotation": (7, 8, 15),
     "event-rotation": (7, 8, 15),
@@ -62,6 +82,12 @@ STOPS = {
     "prioritized-grid": (7, 14),
     "recurrent-grid": (5, 11, 16),
     "ppo-cartpole": (10, 15),
+    # In the middle of a client, with others done, and between two rounds.
+    "federated-none": (9, 12),
+    "federated-sample": (11, 16),
+    "federated-user": (1, 4),
+    "federated-hybrid": (3, 8),
+    "federated-budget": (1, 4),
 }
 
 

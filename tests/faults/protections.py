@@ -401,4 +401,55 @@ PROTECTIONS = [
         "    if False:\n",
         f"{SHARING}::TestInABucket::test_a_delete_between_upload_and_commit_refuses_the_commit",
     ),
+    Protection(
+        "a model that is in use is not deleted",
+        "apps/operations/services.py",
+        "    if users := ModelUse.active_users_of(operation_id):\n",
+        "    if users := []:\n",
+        "tests/operations/test_models.py::"
+        "test_what_was_trained_is_backtested_and_kept_as_long_as_it_is_needed",
+    ),
+    Protection(
+        "a model is what was committed",
+        "apps/operations/preparation.py",
+        "            inputs.require_committed(each)\n",
+        "",
+        "tests/operations/test_models.py::test_a_model_whose_bytes_were_changed_is_not_traded",
+    ),
+    Protection(
+        "a backtest goes on with its own model",
+        "trainops/engines/backtest/job.py",
+        '        if saved["identity"] != self.identity:\n',
+        "        if False:\n",
+        "tests/backtest/test_model.py::test_a_state_goes_on_with_the_model_that_it_was_made_with",
+    ),
+    Protection(
+        "a label that was known only later is not learned from",
+        "trainops/engines/training/recipes/price_direction_model.py",
+        "lessons.where(lessons.known_at < first)",
+        "lessons.where(lessons.bars < first)",
+        "tests/backtest/test_model.py::test_nothing_that_is_validated_on_is_learned_from",
+    ),
+    Protection(
+        "scores are of batches of one size",
+        "trainops/engines/market/network.py",
+        "        padded = nn.functional.pad(bars, (0, 0, 0, BATCH_BARS - len(bars)))\n",
+        "        padded = bars\n",
+        "tests/backtest/test_model.py::"
+        "test_a_score_does_not_depend_on_how_many_bars_are_judged_with_it",
+    ),
+    Protection(
+        "a fold is tried once",
+        "apps/operations/studies.py",
+        "if fold.number not in tried | waiting]",
+        "if fold.number not in waiting]",
+        "tests/operations/test_studies.py::test_a_fold_is_tried_once_however_many_ask",
+    ),
+    Protection(
+        "a study that was stopped submits nothing more",
+        "apps/operations/studies.py",
+        "Study.objects.select_for_update().filter(pk=study_id, stopped_at=None).first()",
+        "Study.objects.select_for_update().filter(pk=study_id).first()",
+        "tests/operations/test_studies.py::test_a_study_that_was_stopped_tries_nothing_more",
+    ),
 ]

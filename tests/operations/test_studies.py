@@ -123,6 +123,20 @@ def test_a_walk_forward_tries_on_the_next_days_what_was_best_before(house, perso
     assert studies.advance_all() == 0
 
 
+@pytest.mark.parametrize(
+    ("kind", "config", "judged"),
+    [
+        ("training", {"recipe": "digits"}, ("best.value", "min")),
+        ("training", {"recipe": "digits", "mode": "max"}, ("best.value", "max")),
+        ("rl", {"recipe": "gymnasium", "parameters": {"id": "CartPole-v1"}}, ("best.value", "max")),
+    ],
+)
+def test_a_study_is_judged_as_its_kind_judges_itself(person, kind, config, judged):
+    design = {"values": {"seed": [1, 2]}}
+    study = studies.create(kind=kind, config=config, design=design, owner=person)
+    assert (study.metric, study.mode) == judged
+
+
 def ended(study, **results):
     """Pretend that the operations of fold 1 ended, with these returns by value of fast."""
     for operation in study.operations.filter(fold=1):
@@ -143,6 +157,8 @@ def test_a_fold_is_tried_once_however_many_ask(person, prices):
         thread.join()
     test = study.operations.get(is_test=True)
     assert (test.fold, test.study_values) == (1, {"parameters.fast": 8})
+    test.row.update(state="COMPLETED", result={"return": 0.0})
+    assert studies.advance(study.pk) == 0
 
 
 def _advance(study_id):
@@ -156,7 +172,8 @@ def test_a_study_that_was_stopped_tries_nothing_more(person, prices):
     study = create(person, prices, WALK, metric="return", mode="min")
     ended(study, fast_2=0.1, fast_8=0.2)
     studies.cancel(study_id=study.pk, actor=person)
-    assert studies.advance_all() == 0 and not study.operations.filter(is_test=True).exists()
+    assert studies.advance_all() == studies.advance(study.pk) == 0
+    assert not study.operations.filter(is_test=True).exists()
     studies.resume(study_id=study.pk, actor=person)
     assert study.operations.get(is_test=True).study_values == {"parameters.fast": 2}, "min"
 

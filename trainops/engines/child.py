@@ -16,7 +16,7 @@ import threading
 import time
 import traceback
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from trainops.engines.manifest import staged
 from trainops.engines.receipt import Receipt
 from trainops.engines.registry import ENGINES
 from trainops.engines.runner import Directive, Failed, Outcome, Stopped, Succeeded, run
+from trainops.engines.spending import Entry, MemoryLedger
 from trainops.engines.wire import Hangup, Message, Wire, now
 
 REPORT_SECONDS = 0.25  # how often progress goes over the wire, whatever the length of a step
@@ -76,8 +77,9 @@ def _run(start: Message, line: "_Line") -> Outcome:
         every_seconds=config.checkpoint.every_seconds,
         least_seconds=config.checkpoint.least_seconds,
     )
+    ledger = _Ledger(line, start["privacy"]) if "privacy" in start else None
     return run(
-        lambda: engine.make_job(config, inputs),
+        lambda: engine.make_job(config, inputs, ledger),
         seed=config.seed,
         store=store,
         policy=policy,
@@ -99,6 +101,7 @@ class _Line:
         self.directive = Directive.PROCEED
         self.points: deque[tuple[int, float, dict[str, float]]] = deque()
         self.unanswered: deque[queue.SimpleQueue[Message]] = deque()  # commits, the oldest first
+        self.written: queue.SimpleQueue[Message] = queue.SimpleQueue()  # of what was spent
         self._next_report = 0.0
         self._last: Progress | None = None
         self._sent: Progress | None = None
@@ -136,6 +139,11 @@ class _Line:
 
     def save_failed(self, error: errors.SaveFailed) -> None:
         self._send("save_failed", error=str(error))
+
+    def spend(self, entries: Sequence[Entry]) -> None:
+        """Return once this is written down; if it never is, the supervisor ends this process."""
+        self._send("spending", entries=[entry.to_json() for entry in entries])
+        self.written.get()
 
     # What the end of the attempt calls.
 
@@ -190,6 +198,8 @@ class _Line:
                 self._granted(message["until"])
             case "stop":
                 self.stop(Directive[message["directive"]])
+            case "written":
+                self.written.put(message)
             case "committed" | "refused" | "not_stored":
                 self.unanswered.popleft().put(message)
 
@@ -235,6 +245,19 @@ class _Line:
             _end_everything()
 
 
+class _Ledger(MemoryLedger):
+    """The house's ledger, as this process was told of it."""
+
+    def __init__(self, line: _Line, told: Mapping[str, Any]) -> None:
+        spent = (Entry(**entry) for entry in told["spent"])
+        super().__init__(spent, secret=bytes.fromhex(told["secret"]), is_durable=True)
+        self._line = line
+
+    def write(self, entries: Sequence[Entry]) -> None:
+        self._line.spend(entries)
+        super().write(entries)
+
+
 def _end_everything() -> None:
     """Nobody is there to answer to: end this process and all that it started."""
     os.killpg(0, signal.SIGKILL)
@@ -246,6 +269,8 @@ def _code(error: BaseException, how: str) -> str:
         return "NON_FINITE_LOSS"
     if isinstance(error, errors.InputError | errors.ConfigError):
         return "INPUT_ERROR"
+    if isinstance(error, errors.LedgerMismatch):
+        return "PRIVACY_LEDGER_MISMATCH"
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return "OUT_OF_MEMORY"
     if isinstance(error, errors.AllCheckpointsCorrupted):

@@ -37,6 +37,10 @@ class IncompatibleState(ValueError):
     """The saved state is whole, but belongs to a job of another shape. Nothing was changed."""
 
 
+class LedgerMismatch(ValueError):
+    """The privacy ledger does not have what a checkpoint says was spent: it must not be resumed."""
+
+
 class UnfreezableState(TypeError):
     """A job's state holds something that is neither a tensor nor a plain value."""
 

@@ -10,6 +10,7 @@ from trainops.engines.config import OperationConfig
 from trainops.engines.errors import IncompatibleState
 from trainops.engines.recipes import load
 from trainops.engines.registry import Engine
+from trainops.engines.spending import PrivacyLedger
 
 
 def fork(
@@ -20,6 +21,7 @@ def fork(
     after: OperationConfig,
     inputs: Mapping[str, Path],
     store: CheckpointStore,
+    ledger: PrivacyLedger | None = None,
 ) -> Checkpoint:
     """Write a checkpoint that was made under one config as the first one under another.
 
@@ -31,7 +33,7 @@ def fork(
     streams = {RANDOM: state.pop(RANDOM)} if RANDOM in state else {}
     if engine.adapt:
         state = load(engine.adapt)(state, before, after)
-    job = engine.make_job(after, inputs)
+    job = engine.make_job(after, inputs, ledger)
     job.load_state_dict(dict(state))
     if job.step != checkpoint.step:
         raise IncompatibleState(f"it would be at step {job.step}, not {checkpoint.step}")

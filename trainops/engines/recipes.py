@@ -36,6 +36,7 @@ BUILT_IN = (
         for level in ("CORRIDOR", "MEADOW", "TOWN", "FOG", "CITY")
     ),
     "trainops.engines.rl.recipes.gymnasium_id:RECIPE",
+    "trainops.engines.federated.recipes.digits:RECIPE",
 )
 
 

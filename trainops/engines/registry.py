@@ -9,6 +9,7 @@ from typing import Any, cast
 from trainops.engines.config import OperationConfig
 from trainops.engines.job import ResumableJob
 from trainops.engines.recipes import load
+from trainops.engines.spending import PrivacyLedger
 
 SEED_ALL = "trainops.engines.reproducibility:seed_all"  # a string: it imports torch
 
@@ -23,6 +24,7 @@ class Engine:
     config: str  # imports no torch, so the web process can validate with it
     job: str  # imports torch; only the attempt's own process loads it
     adapt: str = ""  # what a fork's config changes in the state; "" where nothing
+    spends_privacy: bool = False  # its job takes a ledger, too
 
     def parse_config(self, raw: Mapping[str, Any]) -> OperationConfig:
         """Return the validated config, defaults filled in. Raises ConfigError."""
@@ -41,23 +43,31 @@ class Engine:
         return config.dataset_ids()
 
     def make_job(
-        self, config: OperationConfig, inputs: Mapping[str, Path] | None = None
+        self,
+        config: OperationConfig,
+        inputs: Mapping[str, Path] | None = None,
+        ledger: PrivacyLedger | None = None,
     ) -> ResumableJob:
         """Make the job from freshly seeded random streams: its weights are drawn here.
 
         `inputs` maps each dataset id to its normalised Parquet file, and each operation whose
-        model is used to its final checkpoint. Raises InputError.
+        model is used to its final checkpoint. `ledger`, of a kind that spends privacy, remembers
+        what was spent; without one the job's own states do. Raises InputError.
         """
         for path in (self.job, *config.code()):
             load(path)
         load(SEED_ALL)(config.seed)  # once all is imported: importing draws numbers, but only once
-        return cast(ResumableJob, load(self.job)(config, inputs or {}))
+        more = {"ledger": ledger} if self.spends_privacy else {}
+        return cast(ResumableJob, load(self.job)(config, inputs or {}, **more))
 
     def job_factory(
-        self, config: OperationConfig, inputs: Mapping[str, Path] | None = None
+        self,
+        config: OperationConfig,
+        inputs: Mapping[str, Path] | None = None,
+        ledger: PrivacyLedger | None = None,
     ) -> Callable[[], ResumableJob]:
         """Return make_job as the loop wants it: called where the job's errors are expected."""
-        return partial(self.make_job, config, inputs)
+        return partial(self.make_job, config, inputs, ledger)
 
     def _config_class(self) -> type[OperationConfig]:
         return cast(type[OperationConfig], load(self.config))
@@ -86,5 +96,13 @@ ENGINES = {
         config="trainops.engines.rl.config:RlConfig",
         job="trainops.engines.rl.job:RlJob",
         adapt="trainops.engines.rl.adapting:adapt",
+    ),
+    "federated": Engine(
+        label="Federated",
+        description="Clients train on data of their own, and a server makes one model of it",
+        unit="client epoch",
+        config="trainops.engines.federated.config:FederatedConfig",
+        job="trainops.engines.federated.job:FederatedJob",
+        spends_privacy=True,
     ),
 }

@@ -32,6 +32,7 @@ from trainops.engines.forking import fork
 from trainops.engines.manifest import Candidate, CheckpointType, staged
 from trainops.engines.registry import ENGINES
 from trainops.engines.rl.config import RlConfig
+from trainops.engines.spending import MemoryLedger
 from trainops.engines.training.config import TrainingConfig
 from trainops.formats.errors import FormatError
 from trainops.formats.reading import read_rl, read_training
@@ -120,6 +121,7 @@ def fork_off(request: Mapping[str, Any]) -> Answer:
         after=engine.parse_config(request["config"]),
         inputs={name: Path(path) for name, path in request["inputs"].items()},
         store=CheckpointStore(Path(request["directory"]), identity=request["identity"]),
+        ledger=MemoryLedger(secret=bytes.fromhex(request.get("secret", ""))),
     )
     return {"staged": staged(checkpoint)}
 

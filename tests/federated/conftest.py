@@ -1,0 +1,8 @@
+import pytest
+
+from trainops.engines import reproducibility
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _engine_settings():
+    reproducibility.set_determinism(deterministic=True, threads=1)

@@ -1,0 +1,25 @@
+"""A small federated recipe that uses everything: every random stream, running statistics."""
+
+from pydantic import Field
+
+from trainops.engines.config import Strict
+from trainops.engines.recipes import Recipe
+
+
+class CrowdParameters(Strict):
+    examples: int = Field(60, ge=8)
+    norm: bool = Field(False, description="Batch normalisation")
+    dropout: float = Field(0.2, ge=0, lt=1)
+    measured: bool = Field(False, description="Keep a constant that was measured on the data")
+    explode_in_batch: int | None = None
+
+
+RECIPE = Recipe(
+    name="crowd",
+    kind="federated",
+    label="Crowd",
+    description="Points in three classes",
+    parameters="tests.federated.crowd:CrowdParameters",
+    build="tests.federated.crowd_model:build",
+    example={"recipe": "crowd"},
+)

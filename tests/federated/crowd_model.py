@@ -1,0 +1,52 @@
+import random
+
+import numpy as np
+import torch
+from torch import nn
+
+from tests.federated.crowd import CrowdParameters
+from trainops.engines.federated.ingredients import Federation, Group
+from trainops.engines.training.data import split
+from trainops.engines.training.ingredients import Context, Examples, Ingredients, accuracy
+
+
+class Noise(nn.Module):
+    """Draws from Python's and NumPy's global streams while training; counts, as buffers."""
+
+    def __init__(self, parameters):
+        super().__init__()
+        self.parameters = parameters
+        self.batches = nn.Buffer(torch.zeros((), dtype=torch.int64))
+
+    def forward(self, values):
+        if not self.training:
+            return values
+        self.batches += 1
+        if self.batches == self.parameters.explode_in_batch:
+            return values * float("nan")
+        noise = random.random() + np.random.standard_normal()  # noqa: NPY002, S311
+        return values * (1 + 0.1 * noise)
+
+
+def build(parameters: CrowdParameters, context: Context) -> Federation:
+    generator = torch.Generator().manual_seed(5)
+    inputs = torch.randn(parameters.examples, 4, generator=generator)
+    targets = (inputs[:, 0] > 0).long() + (inputs[:, 1] > 0.5).long()
+    constants = dict(context.constants)
+    if parameters.measured and not constants:
+        constants = {"offset": random.random()}  # noqa: S311 - of other data, another number
+    train, validation = split(len(targets), 0.25, context.seed)
+    noisy = [nn.BatchNorm1d(5), Noise(parameters)] if parameters.norm else []
+    return Federation(
+        ingredients=Ingredients(
+            model=nn.Sequential(
+                nn.Linear(4, 5), *noisy, nn.ReLU(), nn.Dropout(parameters.dropout), nn.Linear(5, 3)
+            ),
+            train=Examples((inputs[train] + constants.get("offset", 0.0),), targets[train]),
+            validation=Examples((inputs[validation],), targets[validation]),
+            loss=nn.functional.cross_entropy,
+            measures={"accuracy": accuracy},
+            constants=constants,
+        ),
+        classes=Group(owners=targets[train], names=("low", "middle", "high")),
+    )

@@ -1,0 +1,196 @@
+"""What is spent stays spent: other noise adds, nothing is refunded, contradictions are refused."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from tests.federated.runs import HouseLedger, case, go, make_job, run_through
+from trainops.engines import reproducibility
+from trainops.engines.errors import LedgerMismatch
+from trainops.engines.federated.account import Account
+from trainops.engines.federated.accounting import epsilon
+from trainops.engines.runner import Failed
+from trainops.engines.snapshot import freeze
+
+
+def stopped(ledger, mode="sample", at=5, **config):
+    """Return a job and its state after so many client epochs."""
+    reproducibility.seed_all(7)
+    job = make_job(mode, ledger, **config)
+    while job.step < min(at, job.total_steps):
+        job.advance()
+    return job, freeze(job.state_dict())
+
+
+def resumed(state, ledger, mode="sample", **config):
+    job = make_job(mode, ledger, **config)
+    job.load_state_dict(freeze(state))
+    return job
+
+
+@pytest.mark.parametrize("mode", ["sample", "user", "hybrid"])
+def test_from_an_older_checkpoint_with_other_noise_more_is_spent_never_less(mode):
+    ledger = HouseLedger()
+    job, state = stopped(ledger, mode, at=9)
+    run_through(job)
+    before, total = len(ledger.spent()), job.releasing.purse.total()["epsilon"]
+    again = resumed(state, ledger, mode)
+    torch.manual_seed(99)  # as on another kind of machine, the bits are others
+    with torch.no_grad():
+        again.server.parameters += 1e-6
+        for update in again.server.updates.values():
+            update.vector.add_(1e-7)
+    shown = [again.releasing.purse.epsilon]
+    while again.step < again.total_steps:
+        again.advance()
+        shown.append(again.releasing.purse.epsilon)
+    assert len(ledger.spent()) > before
+    assert again.releasing.purse.total()["epsilon"] > total
+    assert shown == sorted(shown) and shown[-1] == again.releasing.purse.total()["epsilon"]
+    assert again.result()["privacy"]["epsilon"] > total
+
+
+def test_the_same_steps_from_the_same_bits_are_one_release():
+    ledger = HouseLedger()
+    job, state = stopped(ledger, at=4)
+    streams = reproducibility.state_dict()
+    job.advance()
+    written = ledger.spent()
+    again = resumed(state, ledger)
+    reproducibility.load_state_dict(streams)
+    again.advance()
+    assert (
+        ledger.spent() == written and again.releasing.purse.epsilon == job.releasing.purse.epsilon
+    )
+
+
+def test_another_dropout_mask_is_another_release():
+    """Two gradients under one noise would tell their difference."""
+    ledger = HouseLedger()
+    job, state = stopped(ledger, at=4)
+    job.advance()
+    again = resumed(state, ledger)
+    torch.manual_seed(5)
+    again.advance()
+    one, other = (e for e in ledger.spent() if e.step == 5)
+    assert one.noise != other.noise
+
+
+def test_a_model_of_the_same_clients_released_again_counts_without_their_chance():
+    ledger = HouseLedger()
+    job, state = stopped(ledger, "user", at=0, fraction=0.5, clients=6)
+    run_through(job)
+    again = resumed(state, ledger, "user", fraction=0.5, clients=6)
+    torch.manual_seed(5)
+    run_through(again)
+    rates = {entry.noise: entry.sample_rate for entry in ledger.spent()}
+    assert sorted(set(rates.values())) == [0.5, 1.0]
+    assert again.releasing.purse.total()["epsilon"] > job.releasing.purse.total()["epsilon"]
+
+
+@pytest.mark.parametrize(
+    "tamper",
+    [
+        lambda spent: spent[1:],
+        lambda spent: [],
+        lambda spent: [replace(spent[0], noise_multiplier=2.0), *spent[1:]],
+        lambda spent: [replace(spent[0], steps=1), *spent[1:]],
+        lambda spent: [replace(spent[0], noise="0" * 32), *spent[1:]],
+        lambda spent: [replace(spent[0], client=3), *spent[1:]],
+    ],
+    ids=["one less", "nothing", "more noise", "fewer steps", "other noise", "another client"],
+)
+def test_a_ledger_that_contradicts_the_checkpoint_is_refused(tamper):
+    ledger = HouseLedger()
+    _, state = stopped(ledger)
+    other = make_job("sample", HouseLedger(tamper(list(ledger.spent()))))
+    with pytest.raises(LedgerMismatch):
+        other.load_state_dict(state)
+    assert other.step == 0 and other.visit is None, "nothing was changed"
+
+
+def test_a_checkpoint_whose_own_figure_was_changed_is_refused():
+    ledger = HouseLedger()
+    _, state = stopped(ledger)
+    for name in ("epsilon", "path_epsilon"):
+        changed = {**state, "state": {**state["state"], "privacy": {
+            **state["state"]["privacy"], name: 100.0}}}  # fmt: skip
+        with pytest.raises(LedgerMismatch):
+            make_job("sample", ledger).load_state_dict(changed)
+
+
+def test_a_mismatch_fails_the_run_and_saves_nothing(tmp_path):
+    first = go(case("sample"), tmp_path, HouseLedger(), at=5, dies=True, every_steps=1)
+    from tests.engines.contract import ScriptedSupervisor, attempt
+
+    second = ScriptedSupervisor()
+    outcome = attempt(
+        case("sample"), tmp_path, second, resume=first.checkpoints[::-1], ledger=HouseLedger()
+    )
+    assert isinstance(outcome, Failed) and isinstance(outcome.error, LedgerMismatch)
+    assert not second.checkpoints
+
+
+def test_what_an_ancestor_spent_counts_from_the_first_step():
+    ledger = HouseLedger()
+    job, _ = stopped(ledger, at=8)
+    inherited = HouseLedger([replace(entry, is_own=False) for entry in ledger.spent()])
+    fork = make_job("sample", inherited, rounds=4)
+    assert fork.releasing.purse.epsilon == pytest.approx(job.releasing.purse.epsilon)
+
+
+def test_the_worst_client_counts_and_not_the_mean():
+    ledger = HouseLedger()
+    job, _ = stopped(ledger, at=24, partition={"by": "dirichlet", "alpha": 0.5})
+    sizes = [len(part) for part in job.workshop.parts]
+    assert len(set(sizes)) > 1
+    each = {}
+    for entry in ledger.spent():
+        setting = (entry.noise_multiplier, entry.sample_rate)
+        each.setdefault(entry.client, {}).setdefault(setting, 0)
+        each[entry.client][setting] += entry.steps
+    figures = {client: epsilon(spent, 1e-5) for client, spent in each.items()}
+    assert job.releasing.purse.epsilon == max(figures.values())
+    assert len(set(figures.values())) > 1
+
+
+def test_an_account_does_not_depend_on_the_order_of_its_entries():
+    ledger = HouseLedger()
+    stopped(ledger, "hybrid", at=24)
+    one, other = Account(1e-5), Account(1e-5)
+    for entry in ledger.spent():
+        one.add([entry])
+        assert one.epsilon > 0, "asked again and again"
+    other.add(reversed(ledger.spent()))
+    assert one.epsilon == other.epsilon == one.of("sample") + one.of("user")
+
+
+@pytest.mark.parametrize("mode", ["sample", "user", "hybrid"])
+@pytest.mark.parametrize("resume_at", [None, 1, 4, 9])
+def test_the_budget_stops_a_run_before_the_step_that_would_exceed_it(mode, resume_at):
+    ledger = HouseLedger()
+    config = {"privacy": {"target_epsilon": 11.0}, "rounds": 20}
+    job, state = stopped(ledger, mode, at=resume_at or 0, **config)
+    streams = reproducibility.state_dict()
+    run_through(job)
+    result = job.result()
+    assert result["reason"] == "PRIVACY_BUDGET" and job.record.number <= 20
+    assert result["privacy"]["epsilon"] <= 11.0
+    if resume_at is None:
+        return
+    again = resumed(state, ledger, mode, **config)
+    reproducibility.load_state_dict(streams)
+    run_through(again)
+    assert again.result() == result and again.step == job.step
+
+
+def test_a_budget_that_is_spent_already_ends_a_fork_at_once():
+    ledger = HouseLedger()
+    config = {"privacy": {"target_epsilon": 9.0}}
+    job, _ = stopped(ledger, at=0, rounds=20, **config)
+    run_through(job)
+    state = freeze(job.state_dict())
+    fork = resumed(state, ledger, rounds=30, **config)
+    assert fork.step == fork.total_steps == job.step
+    assert fork.result()["reason"] == "PRIVACY_BUDGET"

@@ -1,0 +1,182 @@
+"""The privacy ledger in the database: appended to under the fence, and never rewound."""
+
+import os
+import signal
+
+import pytest
+from django.db import connection
+
+from apps.checkpoints.models import Checkpoint
+from apps.operations import claims, forking, services
+from apps.operations.ledger import Ledger
+from apps.operations.models import Operation, PrivacyAccount, PrivacyEntry
+from apps.operations.privacy import append, spent_by
+from tests.operations.attempts import Running, run
+from tests.operations.rows import claimed
+from trainops.engines.spending import Entry
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.database]
+in_a_house = pytest.mark.slow
+CONFIG = {
+    "recipe": "crowd", "rounds": 12, "clients": 3, "local_epochs": 2, "batch_size": 6,
+    "threads": 1, "privacy": {"mode": "sample", "noise_multiplier": 1.0},
+}  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def _storage_of_its_own(settings, tmp_path):
+    settings.CHECKPOINT_ROOT = tmp_path / "checkpoints"
+
+
+def entry(number, **changes):
+    plain = {"noise": f"{number:032x}", "step": number, "round": 1, "client": 0, "level": "sample",
+             "noise_multiplier": 1.0, "sample_rate": 0.1, "steps": 10}  # fmt: skip
+    return Entry(**plain | changes)
+
+
+def submit(owner=None, *, secret="5e" * 32, **config):
+    """Submit an operation whose noise is that of any other with this secret."""
+    operation = services.submit(kind="federated", config=CONFIG | config, owner=owner)
+    PrivacyAccount.objects.create(pk=operation.pk, secret=secret)
+    return operation
+
+
+def rows(operation):
+    names = ("noise", "step", "round", "client", "level", "sample_rate", "steps")
+    return list(PrivacyEntry.objects.filter(operation_id=operation.pk).values_list(*names))
+
+
+def killed(house, operation, *, at):
+    """Run an attempt until its process is killed; return the operation, ready for the next."""
+    running = Running(house, operation).until_step(at)
+    os.kill(running.pid, signal.SIGKILL)
+    assert running.ended().state == "RESUMING"
+    operation.row.update(not_before=None)
+    return operation
+
+
+def final(operation):
+    manifest = Checkpoint.objects.get(operation=operation, type="final").manifest
+    return {each["name"]: each["blake3"] for each in manifest}
+
+
+def test_entries_are_read_as_they_were_written_and_once_each():
+    append("op_1", 1, [entry(1), entry(2, client=None, level="user")])
+    append("op_1", 2, [entry(2, client=None, level="user"), entry(3, carried=2.5)])
+    assert spent_by("op_1") == [
+        entry(1), entry(2, client=None, level="user"), entry(3, carried=2.5)
+    ]  # fmt: skip
+    assert list(PrivacyEntry.objects.values_list("attempt", flat=True)) == [1, 1, 2]
+    assert all(PrivacyEntry.objects.values_list("released_at", flat=True))
+
+
+def test_nothing_is_changed_or_deleted():
+    append("op_1", 1, [entry(1)])
+    for change in (
+        lambda: PrivacyEntry.objects.update(steps=1),
+        lambda: PrivacyEntry.objects.all().delete(),
+        lambda: PrivacyEntry.objects.get().delete(),
+    ):
+        with pytest.raises(TypeError, match="append-only"):
+            change()
+    assert PrivacyEntry.objects.get().steps == 10
+
+
+def test_an_attempt_that_lost_its_operation_writes_nothing():
+    operation = claimed()
+    Ledger(operation).spend([entry(1).to_json()])
+    operation.row.update(attempt=2)
+    with pytest.raises(claims.Fenced):
+        Ledger(operation).spend([entry(2).to_json()])
+    assert len(spent_by(operation.pk)) == 1
+
+
+def test_a_fork_inherits_from_all_its_ancestors_and_deletion_forgets_nothing():
+    append("op_1", 1, [entry(1)])
+    PrivacyAccount.inherit("op_2", "op_1")
+    append("op_2", 1, [entry(2)])
+    PrivacyAccount.inherit("op_3", "op_2")
+    append("op_3", 1, [entry(3)])
+    append("op_4", 1, [entry(4)])
+    assert [(e.step, e.is_own) for e in spent_by("op_3")] == [(1, False), (2, False), (3, True)]
+    secrets = set(PrivacyAccount.objects.values_list("secret", flat=True))
+    assert len(secrets) == 1, "what both do from the same bits is one release"
+
+
+def test_accounts_draw_secrets_of_their_own():
+    one, other = PrivacyAccount.of("op_1"), PrivacyAccount.of("op_2")
+    assert one.secret != other.secret and len(bytes.fromhex(one.secret)) == 32
+    assert PrivacyAccount.of("op_1").secret == one.secret
+
+
+@in_a_house
+@pytest.mark.parametrize("mode", ["sample", "hybrid"])
+def test_killed_and_resumed_the_ledger_is_the_undisturbed_runs(house, mode):
+    privacy = {"mode": mode, "noise_multiplier": 1.0}
+    privacy |= {"user_noise_multiplier": 1.0} if mode == "hybrid" else {}
+    whole = run(house, submit(privacy=privacy))
+    assert whole.state == "COMPLETED", whole.error
+    resumed = run(house, killed(house, submit(privacy=privacy), at=5))
+    assert resumed.state == "COMPLETED" and resumed.attempt == 2
+    assert rows(resumed) == rows(whole)
+    assert resumed.result == whole.result and final(resumed) == final(whole)
+
+
+@in_a_house
+def test_a_resume_with_other_bits_adds_and_a_rewound_ledger_is_refused(house, person):
+    keep = {"checkpoint": {"keep_last": 500, "keep_after_success": True}}
+    operation = submit(person, **keep)
+    killed(house, operation, at=8)
+    before = len(rows(operation))
+    older = Checkpoint.objects.filter(operation=operation).order_by("step")[0]
+    config = {**services.get(operation.pk).config, "threads": 2}
+    operation.row.update(config=config, resume_from=older.pk)
+    done = run(house, operation)
+    assert done.state == "COMPLETED", done.error
+    assert len(rows(done)) == 72 + before - older.step, "what it had spent after is not refunded"
+    with connection.cursor() as cursor:
+        cursor.execute("DELETE FROM operations_privacyentry WHERE step = 1")
+    operation.row.update(state="RESUMING", resume_from=older.pk)  # as no service would
+    refused = run(house, operation)
+    assert (refused.state, refused.reason) == ("FAILED", "PRIVACY_LEDGER_MISMATCH")
+
+
+@in_a_house
+def test_the_budget_ends_an_operation_as_completed_and_says_why(house):
+    privacy = {"mode": "sample", "noise_multiplier": 1.0, "target_epsilon": 9.0}
+    done = run(house, submit(privacy=privacy))
+    assert (done.state, done.reason) == ("COMPLETED", "PRIVACY_BUDGET")
+    assert done.step == done.total_steps < 72
+    assert done.result["privacy"]["epsilon"] <= 9.0
+    assert Checkpoint.objects.filter(operation=done, type="final").exists()
+    assert "budget" in done.events.get(what="COMPLETED").note
+
+
+@in_a_house
+@pytest.mark.parametrize("mode", ["sample", "user"])
+def test_a_fork_goes_on_with_its_ancestors_noise_and_ledger(house, person, mode):
+    privacy = {"mode": mode, "noise_multiplier": 1.0, "user_noise_multiplier": 1.0}
+    source = run(house, submit(person, privacy=privacy, rounds=4))
+    whole = run(house, submit(person, privacy=privacy, rounds=6))
+    fork = forking.fork(operation_id=source.pk, owner=person, config={"rounds": 6})
+    services.delete(operation_id=source.pk, actor=person)
+    done = run(house, fork)
+    assert done.state == "COMPLETED", done.error
+    assert [e.noise for e in spent_by(fork.pk)] == [e.noise for e in spent_by(whole.pk)]
+    assert done.result["privacy"]["epsilon"] == whole.result["privacy"]["epsilon"]
+    assert final(done)["model.pt"] == final(whole)["model.pt"]
+
+
+@in_a_house
+def test_nothing_of_the_secret_or_of_a_users_update_is_in_what_is_kept(house, person, tmp_path):
+    privacy = {"mode": "user", "user_noise_multiplier": 1.0}
+    operation = submit(person, privacy=privacy, checkpoint={"keep_last": 500})
+    killed(house, operation, at=9)
+    secret = PrivacyAccount.objects.get(pk=operation.pk).secret
+    for path in (tmp_path / "checkpoints").rglob("*"):
+        if path.is_file():
+            content = path.read_bytes()
+            assert bytes.fromhex(secret) not in content and secret.encode() not in content
+            assert b"train_loss" not in content
+    told = str(Operation.objects.values().get(pk=operation.pk))
+    assert secret not in told and "train_" not in str(services.get(operation.pk).metrics)

@@ -1,0 +1,36 @@
+"""What a federated recipe is made of: a training recipe's ingredients, and whose each example is.
+
+The halves of a recipe, and what keeps it exact, are those of training
+(trainops.engines.training.ingredients).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from torch import Tensor
+
+from trainops.engines.training.ingredients import Ingredients
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """Which of some named owners each training example belongs to: (N,) int64, and the names."""
+
+    owners: Tensor
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Federation:
+    """All that federated training needs from a recipe.
+
+    ingredients: model, loss and examples. The training examples are what lies with the clients; the
+        validation examples are the server's own, and nobody's privacy.
+    classes: what partitions by class look at, where examples have one.
+    groups: how the examples can be told apart by column or file, by the name of the column, or
+        "file".
+    """
+
+    ingredients: Ingredients
+    classes: Group | None = None
+    groups: Mapping[str, Group] = field(default_factory=dict)

@@ -1,0 +1,101 @@
+"""A model's parameters as one vector, and its buffers by name."""
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _NormBase
+
+from trainops.engines.errors import InputError
+
+Buffers = dict[str, Tensor]
+
+
+class Layout:
+    """What of a model moves: its trained parameters, in their order, and its buffers.
+
+    Parameters that are not trained are the same everywhere and stay in the model.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        self.model = model
+        self.parameters = [each for each in model.parameters() if each.requires_grad]
+        self.names = [name for name, each in model.named_parameters() if each.requires_grad]
+        self.sizes = [each.numel() for each in self.parameters]
+        if len(types := {each.dtype for each in self.parameters}) != 1:
+            found = ", ".join(sorted(map(str, types))) or "none"
+            raise InputError({"recipe": f"its parameters are to be of one type, and are {found}"})
+
+    def vector(self) -> Tensor:
+        """Return a copy of the parameters: (P,)."""
+        return torch.cat([each.detach().reshape(-1) for each in self.parameters])
+
+    def buffers(self) -> Buffers:
+        """Return a copy of the buffers that a model saves."""
+        saved = self.model.state_dict()
+        names = (name for name, _ in self.model.named_buffers() if name in saved)
+        return {name: saved[name].detach().clone() for name in names}
+
+    def put(self, vector: Tensor, buffers: Mapping[str, Tensor]) -> None:
+        """Write parameters and buffers into the model."""
+        with torch.no_grad():
+            for each, values in zip(self.parameters, vector.split(self.sizes), strict=True):
+                each.copy_(values.view_as(each))
+            for name, buffer in self.model.named_buffers():
+                if name in buffers:
+                    buffer.copy_(buffers[name])
+
+    def state_dict(self, vector: Tensor, buffers: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Return what the model's own state would be with these parameters and buffers."""
+        pieces = zip(self.names, self.parameters, vector.split(self.sizes), strict=True)
+        given = {name: values.view_as(each) for name, each, values in pieces} | dict(buffers)
+        return {name: given.get(name, each) for name, each in self.model.state_dict().items()}
+
+    def taken_apart(self, state: Mapping[str, Tensor]) -> tuple[Tensor, Buffers]:
+        """Return vector and buffers of a model's state, as copies on the model's device."""
+        own = self.model.state_dict()
+        vector = torch.cat([state[name].detach().reshape(-1) for name in self.names])
+        buffers = {
+            name: state[name].detach().to(own[name].device, copy=True) for name in self.buffers()
+        }
+        return vector.to(self.parameters[0].device), buffers
+
+
+def average_of(buffers: list[Buffers], weights: Tensor) -> Buffers:
+    """Return what buffers of many clients become: means, weighted, of those that measure.
+
+    Running means and variances are averaged as parameters are (a mean of variances leaves out that
+    the means differ: it is what FedAvg does). Counters hold the largest, since a mean of numbers of
+    batches is the number of no batches at all.
+    """
+    shares = (weights / weights.sum()).to(torch.float64)
+    averaged = {}
+    for name, first in buffers[0].items():
+        stacked = torch.stack([each[name] for each in buffers])
+        if first.is_floating_point():
+            along = shares.to(first.device).view(-1, *[1] * first.ndim)
+            averaged[name] = (stacked.to(torch.float64) * along).sum(dim=0).to(first.dtype)
+        else:
+            averaged[name] = stacked.amax(dim=0)
+    return averaged
+
+
+def require_private(model: nn.Module, mode: str) -> None:
+    """Refuse a model in which one example's gradient follows from others, or that measures them.
+
+    Raises InputError, which names the layers and the way out.
+    """
+    wrong = [
+        name
+        for name, each in model.named_modules()
+        if isinstance(each, nn.modules.batchnorm._BatchNorm)
+        or (isinstance(each, _NormBase) and each.track_running_stats)
+    ]
+    if wrong:
+        raise InputError(
+            {
+                "privacy.mode": f"got {mode!r}; batch normalisation ({', '.join(wrong)}) mixes the "
+                "examples of a batch and keeps their statistics; use GroupNorm or LayerNorm (the "
+                "built-in recipes: parameters.norm = group)"
+            }
+        )

@@ -1,0 +1,88 @@
+"""What a federated config cannot ask for together, as far as it can be known without the data."""
+
+from trainops.engines.federated.options import FederatedOptions
+from trainops.engines.recipes import load
+
+FEW_CLIENTS = 10  # with fewer, the noise of a whole client's update drowns it
+SEARCH = "trainops.engines.federated.noise:find_for"  # a string: it imports NumPy
+ROBUST = ("median", "trimmed_mean")
+
+
+class Infeasible(ValueError):
+    """No noise that is considered keeps a plan within its budget; `most` is the largest."""
+
+    def __init__(self, target: float, reached: float, most: float) -> None:
+        super().__init__(
+            f"got {target:g}; not even a noise multiplier of {most:g} stays within it; allowed: "
+            f"{reached:g} or more, or fewer rounds, fewer local epochs, a smaller share of clients "
+            "or smaller batches"
+        )
+
+
+def problems_of(config: FederatedOptions) -> dict[str, str]:
+    """Return what is wrong by field; empty where all is well."""
+    problems = {}
+    if config.min_clients > config.clients and config.partition.by not in ("column", "file"):
+        problems["min_clients"] = f"got {config.min_clients}; at most the clients, {config.clients}"
+    if config.partition.by == "column" and not config.partition.column:
+        problems["partition.column"] = "nothing was given; required to partition by column"
+    if config.is_private:
+        problems |= _problems_of_privacy(config)
+    return problems
+
+
+def warnings_of(config: FederatedOptions, num_clients: int) -> list[str]:
+    """Return what is allowed, and unlikely to be meant."""
+    if config.has_users_noised and num_clients < FEW_CLIENTS:
+        return [
+            f"user-level privacy with {num_clients} clients: the noise is as large as one client's "
+            f"whole share; with fewer than {FEW_CLIENTS} the model can hardly learn"
+        ]
+    return []
+
+
+def _problems_of_privacy(config: FederatedOptions) -> dict[str, str]:
+    privacy, problems = config.privacy, {}
+    needed = {
+        "noise_multiplier": config.has_samples_noised and privacy.noise_multiplier is None,
+        "user_noise_multiplier": config.has_users_noised and privacy.user_noise_multiplier is None,
+    }
+    if privacy.target_epsilon is None:
+        for name in (name for name, is_missing in needed.items() if is_missing):
+            problems[f"privacy.{name}"] = "nothing was given; required, or a target_epsilon"
+    if config.has_users_noised:
+        problems |= _problems_of_users(config)
+    return problems
+
+
+def _problems_of_users(config: FederatedOptions) -> dict[str, str]:
+    problems = {}
+    if config.server.strategy in ROBUST:
+        problems["server.strategy"] = (
+            f"got {config.server.strategy!r}; user-level noise is added to a mean, so allowed are "
+            "the others"
+        )
+    if config.min_clients > 1 and config.fraction < 1:
+        problems["min_clients"] = (
+            f"got {config.min_clients}; with user-level privacy each client joins a round by "
+            "itself, by chance, so no number can be promised; allowed: 1, or a fraction of 1"
+        )
+    privacy = config.privacy
+    if privacy.target_epsilon is not None and privacy.user_noise_multiplier is None:
+        try:
+            find_user_noise(config)
+        except Infeasible as error:
+            problems["privacy.target_epsilon"] = str(error)
+    return problems
+
+
+def share_of_budget(config: FederatedOptions) -> float:
+    """Return what of the budget each level may plan with: both count where there are two."""
+    return (config.privacy.target_epsilon or 0.0) / (2 if config.privacy.mode == "hybrid" else 1)
+
+
+def find_user_noise(config: FederatedOptions) -> float:
+    """Return the noise of rounds that the budget asks for. Raises Infeasible."""
+    steps = {config.fraction: config.rounds}
+    found: float = load(SEARCH)(share_of_budget(config), config.privacy.delta, steps)
+    return found

@@ -1,0 +1,114 @@
+"""The fields of a federated config."""
+
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from trainops.engines.config import CheckpointConfig, OperationConfig, Strict
+from trainops.engines.recipe_config import RecipeConfig
+
+Strategy = Literal[
+    "fedavg", "fedprox", "fedavgm", "fedadam", "fedyogi", "fedadagrad", "median", "trimmed_mean"
+]
+
+
+class FederatedCheckpointConfig(CheckpointConfig):
+    """When checkpoints are taken: after client epochs or seconds, whichever is first."""
+
+    every_client_epochs: int = Field(
+        1, ge=1, description="A checkpoint after so many client epochs"
+    )
+
+
+class PartitionConfig(Strict):
+    """Which client has which examples."""
+
+    by: Literal["iid", "dirichlet", "shards", "column", "file"] = Field(
+        "iid",
+        description="dirichlet: uneven shares of each class; shards: few classes each; "
+        "column: one client for each value; file: one for each table",
+    )
+    alpha: float = Field(0.5, gt=0, le=1e6, description="Of dirichlet: smaller is more uneven")
+    shards_per_client: int = Field(2, ge=1, le=1000, description="Of shards")
+    column: str = Field("", description="Of column: its name; for images: label")
+    min_examples: int = Field(2, ge=1, description="A client has at least so many")
+
+
+class ServerConfig(Strict):
+    """How the server makes a new model of what the clients send."""
+
+    strategy: Strategy = Field("fedavg", description="How updates become the next model")
+    learning_rate: float = Field(1.0, gt=0, le=100, description="Of the server's own step")
+    momentum: float = Field(0.9, ge=0, lt=1, description="Of fedavgm")
+    beta_1: float = Field(0.9, ge=0, lt=1, description="Of fedadam and fedyogi")
+    beta_2: float = Field(0.99, ge=0, lt=1, description="Of fedadam and fedyogi")
+    tau: float = Field(1e-3, gt=0, le=1, description="Of fedadam, fedyogi, fedadagrad: adaptivity")
+    proximal: float = Field(
+        0.1, ge=0, le=1000, description="Of fedprox: pull to the server's model"
+    )
+    trim: float = Field(0.1, ge=0, lt=0.5, description="Of trimmed_mean: share cut at each end")
+
+
+class PrivacyConfig(Strict):
+    """Whose privacy is kept, by how much noise, and how much of it may be spent."""
+
+    mode: Literal["none", "sample", "user", "hybrid"] = Field(
+        "none", description="sample: each example; user: each client as a whole; hybrid: both"
+    )
+    target_epsilon: float | None = Field(
+        None, gt=0, le=1000, description="The budget: the run stops before a step would exceed it"
+    )
+    delta: float = Field(1e-5, gt=0, lt=1)
+    noise_multiplier: float | None = Field(
+        None, gt=0, le=1000, description="Of each step's gradients; found from the budget if none"
+    )
+    max_grad_norm: float = Field(1.0, gt=0, description="Each example's gradient is clipped to it")
+    user_noise_multiplier: float | None = Field(
+        None, gt=0, le=1000, description="Of each round's sum; found from the budget if none"
+    )
+    max_update_norm: float = Field(1.0, gt=0, description="Each client's update is clipped to it")
+    accountant: Literal["rdp", "prv"] = Field(
+        "rdp", description="prv: tighter, and half a second or more for each figure"
+    )
+
+
+class FederatedOptions(RecipeConfig):
+    """A recipe, the clients that its examples lie with, and how they learn together."""
+
+    kind: ClassVar[str] = "federated"
+    FORKABLE: ClassVar[frozenset[str]] = OperationConfig.FORKABLE | {"rounds", "learning_rate"}
+
+    rounds: int = Field(10, ge=1, le=100_000)
+    clients: int = Field(
+        10, ge=1, le=100_000, description="By column or file: as many as there are"
+    )
+    fraction: float = Field(1.0, gt=0, le=1, description="Share of the clients in each round")
+    min_clients: int = Field(1, ge=1, description="In each round at least so many")
+    local_epochs: int = Field(1, ge=1, le=10_000, description="Of a client in each round")
+    batch_size: int = Field(32, ge=1, le=1_000_000, description="Examples in a batch")
+    optimizer: Literal["sgd", "adam", "adamw"] = Field("sgd", description="Of the clients")
+    learning_rate: float = Field(0.05, gt=0, le=100, description="Of the clients")
+    momentum: float = Field(0.0, ge=0, lt=1, description="Of sgd")
+    weight_decay: float = Field(0.0, ge=0, le=10)
+    partition: PartitionConfig = PartitionConfig()
+    server: ServerConfig = ServerConfig()
+    privacy: PrivacyConfig = PrivacyConfig()
+    monitor: str = Field(
+        "val_loss",
+        pattern=r"^(train|val)_[a-z][a-z0-9_]*$",
+        description="The metric of completed rounds that decides which model is the best",
+    )
+    mode: Literal["min", "max"] = Field("min", description="Whether a better metric is lower")
+    checkpoint: FederatedCheckpointConfig = FederatedCheckpointConfig()
+
+    @property
+    def has_samples_noised(self) -> bool:
+        return self.privacy.mode in ("sample", "hybrid")
+
+    @property
+    def has_users_noised(self) -> bool:
+        return self.privacy.mode in ("user", "hybrid")
+
+    @property
+    def is_private(self) -> bool:
+        return self.privacy.mode != "none"

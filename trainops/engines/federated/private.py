@@ -1,0 +1,86 @@
+"""Gradients of single examples, clipped, summed and noised: what a DP-SGD step moves by.
+
+Abadi et al., "Deep learning with differential privacy" (2016), algorithm 1. The sum is divided by
+the expected number of examples, as the accounting needs: a step's true number is not public.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, grad, vmap
+
+from trainops.engines.federated.drawing import normal
+from trainops.engines.training.ingredients import Examples, Loss
+
+CHUNK = 256  # examples whose gradients are in memory at a time
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Noise:
+    """What one step releases: norms are at most `max_grad_norm`, the noise a multiple of that."""
+
+    multiplier: float
+    max_grad_norm: float
+    expected_examples: float
+
+
+class NoisyGradients:
+    """The noised mean gradient of examples, put where an optimizer looks for it."""
+
+    def __init__(self, model: nn.Module, loss: Loss, noise: Noise) -> None:
+        self.noise = noise
+        self.parameters = {n: p for n, p in model.named_parameters() if p.requires_grad}
+        self._fixed = {n: p for n, p in model.named_parameters() if not p.requires_grad}
+        self._model, self._loss = model, loss
+        self._of_each = vmap(
+            grad(self._loss_of_one), in_dims=(None, None, 0, 0), randomness="different"
+        )
+
+    def fill(self, examples: Examples, indices: Tensor, numbers: np.random.Generator) -> None:
+        """Set every parameter's gradient; `indices` may be empty, and then it is noise alone."""
+        sums = {name: torch.zeros_like(each) for name, each in self.parameters.items()}
+        for some in indices.split(CHUNK):
+            if len(some):
+                inputs, targets = examples.batch(some)
+                self._add(sums, self.of_each(inputs, targets))
+        deviation = self.noise.multiplier * self.noise.max_grad_norm
+        for name, parameter in self.parameters.items():
+            noised = sums[name] + normal(numbers, sums[name], deviation)
+            parameter.grad = noised / self.noise.expected_examples
+
+    def of_each(self, inputs: tuple[Tensor, ...], targets: Tensor) -> dict[str, Tensor]:
+        """Return the gradient of each example's own loss: (N, ...) for each parameter."""
+        parameters = {name: each.detach() for name, each in self.parameters.items()}
+        buffers = {name: each.detach() for name, each in self._model.named_buffers()}
+        fixed = {name: each.detach() for name, each in self._fixed.items()}
+        gradients: dict[str, Tensor] = self._of_each(parameters, buffers | fixed, inputs, targets)
+        return gradients
+
+    def _loss_of_one(
+        self,
+        parameters: dict[str, Tensor],
+        others: dict[str, Tensor],
+        inputs: tuple[Tensor, ...],
+        target: Tensor,
+    ) -> Tensor:
+        batch = tuple(each.unsqueeze(0) for each in inputs)
+        outputs = functional_call(self._model, (parameters, others), batch)
+        loss: Tensor = self._loss(outputs, target.unsqueeze(0))
+        return loss
+
+    def _add(self, sums: dict[str, Tensor], gradients: dict[str, Tensor]) -> None:
+        """Add the clipped gradients to the sums."""
+        squares = [each.flatten(1).square().sum(dim=1) for each in gradients.values()]
+        norms = torch.stack(squares).sum(dim=0).sqrt()
+        shares = (self.noise.max_grad_norm / (norms + 1e-6)).clamp(max=1.0)
+        for name, each in gradients.items():
+            sums[name] += torch.einsum("n,n...->...", shares.to(each), each)
+
+
+def clipped(update: Tensor, max_norm: float) -> Tensor:
+    """Return a client's update (P,), shortened to this norm where it is longer."""
+    norm = torch.linalg.vector_norm(update)
+    shortened: Tensor = update * (max_norm / (norm + 1e-12)).clamp(max=1.0)
+    return shortened

@@ -1,0 +1,216 @@
+"""What a run may still spend: its own path through the ledger, and all that the ledger holds."""
+
+import math
+from collections.abc import Mapping, Sequence
+
+import torch
+
+from trainops.engines.errors import IncompatibleState, LedgerMismatch
+from trainops.engines.federated import tight
+from trainops.engines.federated.account import Account, Measure
+from trainops.engines.federated.accounting import epsilon
+from trainops.engines.federated.options import PrivacyConfig
+from trainops.engines.spending import LEVELS, Entry, Level, PrivacyLedger
+from trainops.engines.stream import Columns, Stream
+
+COLUMNS: Columns = {
+    "noise": (torch.uint8, (16,)),
+    "step": (torch.int64, ()),
+    "round": (torch.int64, ()),
+    "client": (torch.int64, ()),  # NOBODY: all of them
+    "level": (torch.uint8, ()),  # its place in LEVELS
+    "noise_multiplier": (torch.float64, ()),
+    "sample_rate": (torch.float64, ()),
+    "steps": (torch.int64, ()),
+    "carried": (torch.float64, ()),
+}
+NOBODY = -1
+MEASURES: Mapping[str, Measure] = {"rdp": epsilon, "prv": tight.epsilon}
+
+
+class Purse:
+    """The releases on this run's path, in order, and what the ledger knows beside them.
+
+    What the ledger has and the path has not is either ahead (the run died after it was written
+    down, and will come to it again, bit for bit) or aside: of an ancestor, or of a way that was
+    left. What is ahead counts against the budget, what is aside is also shown. So figures are a
+    function of the step as long as every resume is exact, and never less than what was spent.
+    """
+
+    def __init__(self, config: PrivacyConfig, ledger: PrivacyLedger) -> None:
+        self.config, self.ledger = config, ledger
+        self.path = Stream(COLUMNS, segment_bytes=2**14)
+        self._measure = MEASURES[config.accountant]
+        self._own = self._account()  # of the path
+        self._shown = self._account()  # with what is aside
+        self._total = self._account()  # with what is ahead, too
+        self._beside: dict[str, Entry] = {}  # in the ledger, and not on the path
+        self._ahead: dict[str, Entry] = {}
+        self._look_into_ledger(step=0, on_path=())
+
+    @property
+    def epsilon(self) -> float:
+        """What was spent up to here, on this way or another."""
+        return self._shown.epsilon
+
+    @property
+    def path_epsilon(self) -> float:
+        return self._own.epsilon
+
+    def figures(self) -> dict[str, float]:
+        """Return what people read, by name."""
+        return {
+            "epsilon": self.epsilon,
+            "path_epsilon": self.path_epsilon,
+            **{f"{level}_epsilon": self._shown.of(level) for level in LEVELS},
+        }
+
+    def total(self) -> dict[str, float]:
+        """Return what the whole ledger comes to."""
+        return {
+            "epsilon": self._total.epsilon,
+            **{f"{level}_epsilon": self._total.of(level) for level in LEVELS},
+        }
+
+    def is_known(self, noise: str) -> bool:
+        """Whether this very release was written down before."""
+        return noise in self._beside
+
+    def is_ahead(self, level: Level, *, step: int = -1, round_number: int = -1) -> bool:
+        """Whether a release of this step or round is written down that the run is yet to meet."""
+        return any(
+            each.level == level and (each.step == step or each.round == round_number)
+            for each in self._ahead.values()
+        )
+
+    def was_sampled(self, entry: Entry) -> bool:
+        """Whether a release of its round is written down, of other noise: of the same sample."""
+        return any(
+            (other.round, other.level) == (entry.round, entry.level) and other.noise != entry.noise
+            for other in self._beside.values()
+        )
+
+    def affords(self, entry: Entry) -> bool:
+        """Whether the budget has room for it; what was written down before costs nothing."""
+        target = self.config.target_epsilon
+        if target is None or self.is_known(entry.noise):
+            return True
+        return self._total.with_entry(entry) <= target
+
+    def spend(self, entry: Entry) -> None:
+        """Write it down before it happens, unless it is known, and go over it."""
+        if known := self._beside.pop(entry.noise, None):
+            if _what(known) != _what(entry):
+                raise LedgerMismatch(f"{known} is written down, and {entry} would be released")
+            entry, is_aside = known, self._ahead.pop(entry.noise, None) is None
+        else:
+            self.ledger.write([entry])
+            self._total.add([entry])
+            is_aside = False
+        self.path.append(_rows([entry]))
+        self._own.add([entry])
+        if not is_aside:
+            self._shown.add([entry])
+
+    def passed(self, step: int) -> None:
+        """Count as aside what was written down for a step that is over, and not met."""
+        aside = [entry for entry in self._ahead.values() if entry.step <= step]
+        for entry in aside:
+            del self._ahead[entry.noise]
+        self._shown.add(aside)
+
+    def thawed(self, path: Stream, figures: Mapping[str, float], step: int) -> "Purse":
+        """Return a purse at a saved place.
+
+        Raises LedgerMismatch where the ledger does not have what the path went over, or comes to
+        less than was spent; IncompatibleState where path and figures are not of one run.
+        """
+        entries = entries_of(path)
+        purse = Purse(self.config, self.ledger)
+        if not self.ledger.is_durable:  # nobody else remembers
+            self.ledger.write(entries)
+        known = {entry.noise: entry for entry in self.ledger.spent()}
+        for entry in entries:
+            if _what(known.get(entry.noise)) != _what(entry):
+                raise LedgerMismatch(
+                    f"the checkpoint went over {entry}, the ledger has {known.get(entry.noise)}"
+                )
+        purse.path = path.copy()
+        purse._look_into_ledger(step, on_path=[known[entry.noise] for entry in entries])
+        purse._require(figures)
+        return purse
+
+    def _require(self, figures: Mapping[str, float]) -> None:
+        try:
+            path, shown = float(figures["path_epsilon"]), float(figures["epsilon"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise IncompatibleState(f"the state's privacy cannot be read: {error!r}") from error
+        if not _is_same(path, self.path_epsilon):
+            raise LedgerMismatch(
+                f"the checkpoint says that its way cost epsilon {path:g}, the ledger "
+                f"{self.path_epsilon:g}"
+            )
+        if self.ledger.is_durable and self._total.epsilon < shown and not _is_same(
+            self._total.epsilon, shown
+        ):  # fmt: skip
+            raise LedgerMismatch(
+                f"the checkpoint knows of epsilon {shown:g}, the ledger of {self._total.epsilon:g}"
+            )
+
+    def _look_into_ledger(self, step: int, on_path: Sequence[Entry]) -> None:
+        met = {entry.noise for entry in on_path}
+        spent = self.ledger.spent()
+        self._beside = {entry.noise: entry for entry in spent if entry.noise not in met}
+        self._ahead = {n: e for n, e in self._beside.items() if e.is_own and e.step > step}
+        self._own, self._shown, self._total = self._account(), self._account(), self._account()
+        self._own.add(on_path)
+        self._shown.add(on_path)
+        self._shown.add(e for noise, e in self._beside.items() if noise not in self._ahead)
+        self._total.add(on_path)
+        self._total.add(self._beside.values())
+
+    def _account(self) -> Account:
+        return Account(self.config.delta, self._measure)
+
+
+def is_path(stream: object) -> bool:
+    return isinstance(stream, Stream) and stream.columns == COLUMNS
+
+
+def entries_of(path: Stream) -> list[Entry]:
+    """Return the entries that a path went over."""
+    columns = {name: path.column(name) for name in COLUMNS}
+    names = [bytes(each).hex() for each in columns["noise"].tolist()]
+    rows = zip(*(columns[name].tolist() for name in COLUMNS if name != "noise"), strict=True)
+    return [
+        Entry(
+            noise=name, step=step, round=number, client=None if client == NOBODY else client,
+            level=LEVELS[level], noise_multiplier=sigma, sample_rate=rate, steps=steps,
+            carried=carried,
+        )
+        for name, (step, number, client, level, sigma, rate, steps, carried) in zip(
+            names, rows, strict=True
+        )
+    ]  # fmt: skip
+
+
+def _rows(entries: list[Entry]) -> dict[str, torch.Tensor]:
+    values: dict[str, list[object]] = {name: [] for name in COLUMNS}
+    for entry in entries:
+        values["noise"].append(list(bytes.fromhex(entry.noise)))
+        values["client"].append(NOBODY if entry.client is None else entry.client)
+        values["level"].append(LEVELS.index(entry.level))
+        for name in COLUMNS.keys() - {"noise", "client", "level"}:
+            values[name].append(getattr(entry, name))
+    return {name: torch.tensor(values[name], dtype=COLUMNS[name][0]) for name in COLUMNS}
+
+
+def _what(entry: Entry | None) -> tuple[object, ...] | None:
+    """Return what an entry released, apart from how likely each member was to be in it."""
+    if entry is None:
+        return None
+    return entry.client, entry.level, entry.noise_multiplier, entry.steps, entry.carried
+
+
+def _is_same(one: float, other: float) -> bool:
+    return math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-12)

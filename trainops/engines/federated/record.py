@@ -1,0 +1,167 @@
+"""Where a federated run stands and what its rounds came to: the part of its state people read."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from trainops.engines import lossless
+from trainops.engines.errors import IncompatibleState
+from trainops.engines.federated.options import FederatedOptions
+from trainops.engines.federated.schedule import Schedule
+
+
+@dataclass(frozen=True, slots=True)
+class Best:
+    """The best completed round by the monitored metric; nothing where none was finite."""
+
+    metric: float | None = None
+    round: int | None = None
+
+
+@dataclass(slots=True)
+class Record:
+    """The place within a round, and a line for each completed one; all else follows from these.
+
+    `done` are the clients of the current round whose epochs are over, in order; `epoch` counts
+    those of the next one. `is_spent`: the budget allows no further step.
+    """
+
+    config: FederatedOptions
+    schedule: Schedule
+    history: list[dict[str, Any]] = field(default_factory=list)
+    done: int = 0
+    epoch: int = 0
+    is_spent: bool = False
+
+    @property
+    def number(self) -> int:
+        """The current round, from 1; one more than there are once all are completed."""
+        return len(self.history) + 1
+
+    @property
+    def is_over(self) -> bool:
+        return self.number > self.config.rounds
+
+    @property
+    def chosen(self) -> tuple[int, ...]:
+        """The clients of the current round."""
+        return () if self.is_over else self.schedule.chosen(self.number)
+
+    @property
+    def client(self) -> int | None:
+        """The client that trains next; None where the round has no further one."""
+        return self.chosen[self.done] if self.done < len(self.chosen) else None
+
+    @property
+    def is_round_trained(self) -> bool:
+        return not self.is_over and self.client is None
+
+    @property
+    def step(self) -> int:
+        before = self.schedule.steps_before(self.number)
+        return before + self.done * self.config.local_epochs + self.epoch
+
+    @property
+    def total_steps(self) -> int:
+        return self.step if self.is_spent else self.schedule.total_steps
+
+    @property
+    def place(self) -> str:
+        rounds = self.config.rounds
+        if self.is_over or not self.chosen:
+            return f"round {min(self.number, rounds)} of {rounds}"
+        at = min(self.done + 1, len(self.chosen))
+        return f"round {self.number} of {rounds}, client {at} of {len(self.chosen)}"
+
+    @property
+    def best(self) -> Best:
+        """Return the first of the best rounds, so that a tie changes nothing."""
+        best, sign = Best(), 1 if self.config.mode == "min" else -1
+        for line in self.history:
+            value = line[self.config.monitor]
+            if not math.isnan(value) and (best.metric is None or sign * value < sign * best.metric):
+                best = Best(value, line["round"])
+        return best
+
+    def epoch_done(self) -> bool:
+        """Move past a client epoch; return whether that was the client's last in this round."""
+        self.epoch += 1
+        if self.epoch < self.config.local_epochs:
+            return False
+        self.done, self.epoch = self.done + 1, 0
+        return True
+
+    def round_done(self, metrics: Mapping[str, float], clients: Sequence[int]) -> bool:
+        """Write the round's line and go to the next; return whether it was the best so far."""
+        self.history.append({"round": self.number, "clients": len(clients), **metrics})
+        self.done = self.epoch = 0
+        return self.best.round == len(self.history)
+
+    def to_state(self) -> dict[str, Any]:
+        """Return the JSON state. "metric" is there only where it was measured on this model."""
+        best, last = self.best, self.history[-1] if self.history else {}
+        is_between = not (self.done or self.epoch)
+        return {
+            "recipe": self.config.recipe,
+            "round": len(self.history),
+            "rounds": self.config.rounds,
+            "num_clients": self.schedule.num_clients,
+            "chosen": list(self.chosen),
+            "clients_done": self.done,
+            "client": self.client,
+            "client_epoch": self.epoch,
+            "local_epochs": self.config.local_epochs,
+            "is_budget_spent": self.is_spent,
+            "best_metric": best.metric,
+            "best_round": best.round,
+            "monitor": self.config.monitor,
+            "mode": self.config.mode,
+            "metric": last.get(self.config.monitor) if is_between else None,
+            "round_history": [dict(line) for line in self.history],
+        }
+
+    def from_state(self, state: Any) -> "Record":
+        """Return the record that the state describes. Raises IncompatibleState.
+
+        Whatever follows from something else in the state must agree with it. How many rounds there
+        are is the config's to say: a fork may go on for more.
+        """
+        try:
+            record = Record(
+                self.config,
+                self.schedule,
+                [dict(line) for line in state["round_history"]],
+                int(state["clients_done"]),
+                int(state["client_epoch"]),
+                bool(state["is_budget_spent"]) and state["rounds"] == self.config.rounds,
+            )
+            expected = record.to_state() | {"rounds": state["rounds"]}
+        except (KeyError, TypeError, ValueError) as error:
+            raise IncompatibleState(f"the state cannot be read: {error!r}") from error
+        record.check()
+        after_end = len(record.history) == state["rounds"]  # where a fork goes on for more
+        for name, value in expected.items():
+            if (name in ("chosen", "client") and after_end) or name == "is_budget_spent":
+                continue
+            if name not in state or lossless.dumps(value) != lossless.dumps(state[name]):
+                raise IncompatibleState(
+                    f"{name} is {state.get(name)!r}, but by the rest of the state {value!r}"
+                )
+        return record
+
+    def check(self) -> None:
+        """Raise IncompatibleState unless this is a place between two steps of the schedule."""
+        numbers = [line.get("round") for line in self.history]
+        is_place = (
+            numbers == list(range(1, len(self.history) + 1))
+            and len(self.history) <= self.config.rounds
+            and 0 <= self.done <= len(self.chosen)
+            and 0 <= self.epoch < self.config.local_epochs
+            and (self.client is not None or self.epoch == 0)
+        )
+        if not is_place:
+            raise IncompatibleState(
+                f"round {self.number}, {self.done} clients and {self.epoch} epochs are no place "
+                f"in {self.config.rounds} rounds of {len(self.chosen)} clients"
+            )

@@ -1,0 +1,217 @@
+"""The server: its model, what the round's clients sent, and the best model so far."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from trainops.engines.errors import IncompatibleState
+from trainops.engines.federated.drawing import normal
+from trainops.engines.federated.layout import Buffers, average_of
+from trainops.engines.federated.masking import mask, unmask
+from trainops.engines.federated.record import Record
+from trainops.engines.federated.visit import Update, Visit, read_update, require_visit
+from trainops.engines.federated.workshop import Workshop
+from trainops.engines.job import StateDict
+from trainops.engines.spending import Entry
+from trainops.engines.training.shapes import require_same_shape
+
+
+class Server:
+    """Holds the model between rounds, and within one what clients sent, in their order."""
+
+    def __init__(self, workshop: Workshop) -> None:
+        self.workshop = workshop
+        self.parameters = workshop.layout.vector()
+        self.buffers = workshop.layout.buffers()
+        self.updates: dict[int, Update] = {}
+        self.best: tuple[Tensor, Buffers] | None = None
+        self.means: dict[int, dict[str, float]] = {}  # each client's newest, where they are told
+        self._masked: dict[int, Any] = {}
+
+    @property
+    def is_masked(self) -> bool:
+        """Whether what clients send must not be read out of a checkpoint."""
+        return self.workshop.config.has_users_noised
+
+    def receive(self, client: int, number: int) -> Visit:
+        """Let a client begin its round with the server's model."""
+        return Visit(
+            self.workshop, client=client, number=number, anchor=self.parameters,
+            buffers=self.buffers,
+        )  # fmt: skip
+
+    def take(self, client: int, update: Update) -> None:
+        """Keep what a client sent until its round is done."""
+        self.updates[client] = update
+        if update.means:
+            self.means[client] = self.workshop.in_units(update.means, "train")
+
+    def sum_of_updates(self) -> Tensor:
+        """Return the sum (P,) of what clients sent, in the order of the clients."""
+        total = torch.zeros_like(self.parameters)
+        for client in sorted(self.updates):
+            total += self.updates[client].vector
+        return total
+
+    def finish_round(self, number: int, release: Entry | None) -> dict[str, float]:
+        """Make the next model of what the clients sent; return what it is worth.
+
+        `release` is the noise of the round, under user-level privacy.
+        """
+        update = self._noised(release) if release else self._combined()
+        self.parameters = self.workshop.strategy.move(self.parameters, update, number)
+        metrics = self._means()
+        self.updates, self._masked = {}, {}
+        self.workshop.layout.put(self.parameters, self.buffers)
+        return metrics | self.workshop.evaluate()
+
+    def keep_best(self) -> None:
+        """Remember the model as it is now."""
+        copies = {name: each.clone() for name, each in self.buffers.items()}
+        self.best = self.parameters.clone(), copies
+
+    def lines(self) -> dict[str, dict[str, float]]:
+        """Return each client's newest means, by its number."""
+        return {str(client): dict(means) for client, means in sorted(self.means.items())}
+
+    def state_dict(self, visit: Visit | None) -> StateDict:
+        layout, strategy = self.workshop.layout, self.workshop.strategy
+        return {
+            "model": layout.state_dict(self.parameters, self.buffers),
+            "server": dict(strategy.state),
+            "clients": {"done": self._done(), "visit": self._visiting(visit)},
+            **({"best_model": layout.state_dict(*self.best)} if self.best else {}),
+        }
+
+    def check(self, state: StateDict, record: Record) -> StateDict | None:
+        """Return the state of the client in training, if there is one.
+
+        Raises IncompatibleState unless load_state_dict would take all of it.
+        """
+        own = self.workshop.layout.state_dict(self.parameters, self.buffers)
+        require_same_shape(own, state["model"], "model")
+        require_same_shape(self.workshop.strategy.state, state["server"], "server")
+        if ("best_model" in state) != (record.best.metric is not None):
+            raise IncompatibleState(
+                "the best model is there without its metric, or the other way round"
+            )
+        if "best_model" in state:
+            require_same_shape(own, state["best_model"], "best_model")
+        self._read_updates(state, record)
+        self._read_means(state)
+        visiting: StateDict | None = self._unmasked(state["clients"].get("visit"))
+        if (visiting is None) != (record.epoch == 0):
+            raise IncompatibleState(
+                "a client in training is there without its epochs, or the other way round"
+            )
+        if visiting is not None and record.client is not None:
+            require_visit(self.workshop, record.client, visiting)
+            if visiting["epoch"] != record.epoch:
+                raise IncompatibleState(
+                    f"a client is in epoch {visiting['epoch']}, not {record.epoch}"
+                )
+        return visiting
+
+    def load_state_dict(
+        self, state: StateDict, record: Record, visiting: StateDict | None
+    ) -> Visit | None:
+        """Take over what `check` has accepted, and return the client in training."""
+        layout = self.workshop.layout
+        self.parameters, self.buffers = layout.taken_apart(state["model"])
+        self.workshop.strategy.state = {
+            name: each.detach().to(self.parameters.device, copy=True)
+            for name, each in state["server"].items()
+        }
+        self.best = layout.taken_apart(state["best_model"]) if "best_model" in state else None
+        self.updates = self._read_updates(state, record)
+        self.means = self._read_means(state)
+        if visiting is None or record.client is None:
+            layout.put(self.parameters, self.buffers)
+            return None
+        visit = self.receive(record.client, record.number)
+        visit.load_state_dict(visiting)
+        return visit
+
+    def _combined(self) -> Tensor:
+        """Combine updates by numbers of examples; buffers are averaged alike."""
+        updates = [self.updates[client] for client in sorted(self.updates)]
+        weights = torch.tensor([each.num_examples for each in updates], dtype=torch.float64)
+        weights = weights.to(self.parameters.device)
+        if self.buffers:
+            self.buffers = average_of([each.buffers for each in updates], weights)
+        vectors = torch.stack([each.vector for each in updates])
+        return self.workshop.strategy.combine(vectors, weights)
+
+    def _noised(self, release: Entry) -> Tensor:
+        """Sum, add noise, and divide by the expected number of clients.
+
+        McMahan et al., "Learning differentially private recurrent language models" (2018),
+        algorithm 1, with the estimator of a fixed denominator and equal weights.
+        """
+        config, total = self.workshop.config, self.sum_of_updates()
+        deviation = release.noise_multiplier * config.privacy.max_update_norm
+        noised = total + normal(self.workshop.secrets.numbers(release.noise), total, deviation)
+        return noised / (config.fraction * self.workshop.schedule.num_clients)
+
+    def _means(self) -> dict[str, float]:
+        """Return the clients' means, weighted by their examples, where they are told."""
+        updates = [each for each in self.updates.values() if each.means]
+        total = sum(each.num_examples for each in updates)
+        names = updates[0].means if updates else {}
+        weighted = {
+            name: sum(each.means[name] * each.num_examples for each in updates) / total
+            for name in names
+        }
+        return self.workshop.in_units(weighted, "train")
+
+    def _done(self) -> dict[str, Any]:
+        if not self.is_masked:
+            return {str(client): each.to_state() for client, each in self.updates.items()}
+        for client, each in self.updates.items():
+            if client not in self._masked:
+                self._masked[client] = mask({"vector": each.vector}, self.workshop.secrets)
+        return {str(client): each for client, each in self._masked.items()}
+
+    def _visiting(self, visit: Visit | None) -> Any:
+        if visit is None or visit.epoch == 0:
+            return None
+        return (
+            mask(visit.state_dict(), self.workshop.secrets)
+            if self.is_masked
+            else visit.state_dict()
+        )
+
+    def _unmasked(self, value: Any) -> Any:
+        return unmask(value, self.workshop.secrets) if self.is_masked else value
+
+    def _read_updates(self, state: StateDict, record: Record) -> dict[int, Update]:
+        """Return what clients sent. Raises IncompatibleState."""
+        try:
+            done = {int(client): each for client, each in state["clients"]["done"].items()}
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise IncompatibleState(f"the clients cannot be read: {error!r}") from error
+        if list(done) != list(record.chosen[: record.done]):
+            raise IncompatibleState(
+                f"clients {list(done)} are done, of this round's {list(record.chosen)} "
+                f"{record.done} should be"
+            )
+        if self.is_masked:
+            done = {
+                client: {
+                    **self._unmasked(each), "buffers": {}, "means": {},
+                    "num_examples": len(self.workshop.parts[client]),
+                }
+                for client, each in done.items()
+            }  # fmt: skip
+        return {
+            client: read_update(each, self.parameters, self.buffers, is_private=self.is_masked)
+            for client, each in done.items()
+        }
+
+    def _read_means(self, state: StateDict) -> dict[int, dict[str, float]]:
+        try:
+            lines: dict[str, dict[str, float]] = state["state"]["clients"]
+            return {int(client): dict(means) for client, means in lines.items()}
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise IncompatibleState(f"the clients' means cannot be read: {error!r}") from error

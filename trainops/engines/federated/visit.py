@@ -1,0 +1,179 @@
+"""One client's training in one round: from the server's model, for some local epochs."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from trainops.engines.errors import IncompatibleState, NonFiniteLoss
+from trainops.engines.federated.drawing import generator
+from trainops.engines.federated.layout import Buffers
+from trainops.engines.federated.private import Noise, NoisyGradients, clipped
+from trainops.engines.federated.workshop import Workshop
+from trainops.engines.job import StateDict
+from trainops.engines.training.shapes import require_same_optimizers, require_same_shape
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """What a client sends when its epochs are done.
+
+    `vector` (P,) is how far its parameters moved, clipped under user-level privacy. `means` are of
+    its examples as they were trained; empty where privacy is kept, since they are not noised.
+    """
+
+    vector: Tensor
+    buffers: Buffers
+    num_examples: int
+    means: Mapping[str, float] = field(default_factory=dict)
+
+    def to_state(self) -> StateDict:
+        return {
+            "vector": self.vector,
+            "buffers": self.buffers,
+            "num_examples": self.num_examples,
+            "means": dict(self.means),
+        }
+
+
+class Visit:
+    """A client in training. `epoch` counts the local epochs that are done."""
+
+    def __init__(
+        self, workshop: Workshop, *, client: int, number: int, anchor: Tensor, buffers: Buffers
+    ) -> None:
+        self.workshop, self.client, self.number = workshop, client, number
+        self.anchor = anchor  # the server's parameters
+        self.epoch = 0
+        self.sums = workshop.new_averages()
+        workshop.layout.put(anchor, buffers)
+        self.optimizer = workshop.make_optimizer()
+
+    @property
+    def examples(self) -> Tensor:
+        return self.workshop.parts[self.client]
+
+    def train(self, noise: str, step: int) -> None:
+        """Train one local epoch; `noise` names the release, where each example's privacy is kept.
+
+        Raises NonFiniteLoss.
+        """
+        self.workshop.model.train()
+        if noise:
+            self._train_privately(self.workshop.secrets.numbers(noise))
+        else:
+            self._train()
+        self.epoch += 1
+        self._require_finite(step)
+
+    def update(self) -> Update:
+        """Return what the client sends."""
+        workshop = self.workshop
+        vector, config = workshop.layout.vector() - self.anchor, workshop.config
+        if config.has_users_noised:
+            return Update(clipped(vector, config.privacy.max_update_norm), {}, len(self.examples))
+        means = {} if config.is_private else self.sums.means()
+        return Update(vector, workshop.layout.buffers(), len(self.examples), means)
+
+    def state_dict(self) -> StateDict:
+        state: StateDict = {
+            "client": self.client,
+            "epoch": self.epoch,
+            "parameters": self.workshop.layout.vector(),
+            "buffers": self.workshop.layout.buffers(),
+            "optimizer": self.optimizer.state_dict(),
+        }
+        return (
+            state if self.workshop.config.is_private else state | {"sums": self.sums.state_dict()}
+        )
+
+    def load_state_dict(self, state: StateDict) -> None:
+        """Take over what `check` has accepted."""
+        self.workshop.layout.put(state["parameters"], state["buffers"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.epoch = state["epoch"]
+        if "sums" in state:
+            self.sums.load_state_dict(state["sums"])
+
+    def _train(self) -> None:
+        workshop, config = self.workshop, self.workshop.config
+        drawing = generator(config.seed, "order", self.number, self.client, self.epoch)
+        order = self.examples[torch.randperm(len(self.examples), generator=drawing)]
+        anchors = self._anchors()
+        sums = torch.zeros(len(self.sums.names), dtype=torch.float64, device=workshop.device)
+        for indices in order.to(workshop.device).split(config.batch_size):
+            self.optimizer.zero_grad()
+            loss, measured = workshop.measure(indices)
+            loss.backward()
+            workshop.strategy.pull(workshop.layout.parameters, anchors)
+            self.optimizer.step()
+            sums += measured
+        self.sums.add(list(sums), len(order))
+
+    def _train_privately(self, numbers: np.random.Generator) -> None:
+        """Take steps on Poisson samples: each example is in each of them by its own chance."""
+        workshop, count = self.workshop, len(self.examples)
+        rate, steps = workshop.sampling(self.client)
+        noise = Noise(
+            multiplier=workshop.noise_multiplier,
+            max_grad_norm=workshop.config.privacy.max_grad_norm,
+            expected_examples=rate * count,
+        )
+        gradients = NoisyGradients(workshop.model, workshop.ingredients.loss, noise)
+        anchors, examples = self._anchors(), self.examples.to(workshop.device)
+        for _ in range(steps):
+            is_drawn = torch.from_numpy(numbers.random(count) < rate).to(workshop.device)
+            gradients.fill(workshop.train, examples[is_drawn], numbers)
+            workshop.strategy.pull(workshop.layout.parameters, anchors)
+            self.optimizer.step()
+
+    def _anchors(self) -> list[Tensor]:
+        layout = self.workshop.layout
+        pieces = zip(layout.parameters, self.anchor.split(layout.sizes), strict=True)
+        return [values.view_as(each) for each, values in pieces]
+
+    def _require_finite(self, step: int) -> None:
+        total = sum(self.sums.means().values()) if self.sums.count else 0.0
+        if not math.isfinite(total):
+            raise NonFiniteLoss(step, total)
+        if not bool(torch.isfinite(self.workshop.layout.vector()).all()):
+            raise NonFiniteLoss(step, math.nan, "client's model")
+
+
+def require_visit(workshop: Workshop, client: int, state: Any) -> None:
+    """Raise IncompatibleState unless a client's visit can take over this state."""
+    own = {"client", "epoch", "parameters", "buffers", "optimizer"}
+    own |= set() if workshop.config.is_private else {"sums"}
+    if not isinstance(state, Mapping) or state.keys() != own:
+        raise IncompatibleState(f"a client in training has {state!r:.80}, not {sorted(own)}")
+    require_same_shape(workshop.layout.vector(), state["parameters"], "clients.visit.parameters")
+    require_same_shape(workshop.layout.buffers(), state["buffers"], "clients.visit.buffers")
+    require_same_optimizers([workshop.make_optimizer()], [state["optimizer"]])
+    if (state["client"], type(state["epoch"])) != (client, int):
+        raise IncompatibleState(f"client {state['client']} is in training, not {client}")
+    try:
+        sums = workshop.new_averages()
+        sums.load_state_dict(state.get("sums", sums.state_dict()))
+    except (KeyError, TypeError, ValueError) as error:
+        raise IncompatibleState(f"a client's sums cannot be read: {error!r}") from error
+
+
+def read_update(state: Any, like: Tensor, buffers: Buffers, *, is_private: bool) -> Update:
+    """Return the update that a state describes. Raises IncompatibleState."""
+    try:
+        update = Update(
+            state["vector"].to(like.device),
+            {name: each.to(like.device) for name, each in state["buffers"].items()},
+            int(state["num_examples"]),
+            {name: float(value) for name, value in state["means"].items()},
+        )
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise IncompatibleState(f"a client's update cannot be read: {error!r}") from error
+    require_same_shape(like, update.vector, "clients.vector")
+    if update.buffers or not is_private:
+        require_same_shape(buffers, update.buffers, "clients.buffers")
+    return update

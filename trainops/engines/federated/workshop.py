@@ -1,0 +1,148 @@
+"""What clients train with: one model that they take turns at, their examples, and the strategy."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim import SGD, Adam, AdamW, Optimizer
+
+from trainops.engines.errors import InputError
+from trainops.engines.federated.accounting import epsilon
+from trainops.engines.federated.drawing import Secrets
+from trainops.engines.federated.ingredients import Federation
+from trainops.engines.federated.layout import Layout, require_private
+from trainops.engines.federated.limits import Infeasible, share_of_budget
+from trainops.engines.federated.noise import find_for
+from trainops.engines.federated.options import FederatedOptions
+from trainops.engines.federated.partition import partition
+from trainops.engines.federated.schedule import Schedule
+from trainops.engines.federated.strategies.known import make_strategy
+from trainops.engines.training.averages import Averages
+from trainops.engines.training.ingredients import Context
+
+EVALUATED_AT_ONCE = 512
+
+
+class Workshop:
+    """Everything of a federated run that no round changes, apart from the strategy's memory."""
+
+    def __init__(
+        self,
+        config: FederatedOptions,
+        inputs: Mapping[str, Path],
+        device: torch.device,
+        secrets: Secrets,
+        constants: Mapping[str, Any],
+    ) -> None:
+        self.config, self.device, self.secrets = config, device, secrets
+        self.federation = _build(config, Context(config.seed, inputs, constants))
+        self.ingredients = self.federation.ingredients
+        self.model = self.ingredients.model.to(device)
+        if config.is_private:
+            require_private(self.model, config.privacy.mode)
+        self.train = self.ingredients.train.to(device)
+        validation = self.ingredients.validation
+        self.validation = validation.to(device) if validation else None
+        self.layout = Layout(self.model)
+        self.parts = partition(config, self.federation)
+        self.schedule = Schedule(config, len(self.parts), secrets)
+        self.strategy = make_strategy(config.server, self.layout.vector())
+        self.noise_multiplier = self._noise_multiplier()
+        self._require_monitor()
+
+    def new_averages(self) -> Averages:
+        return Averages(["loss", *self.ingredients.measures], self.device)
+
+    def make_optimizer(self) -> Optimizer:
+        config, parameters = self.config, self.layout.parameters
+        rate, decay = config.learning_rate, config.weight_decay
+        match config.optimizer:
+            case "sgd":
+                return SGD(parameters, rate, config.momentum, weight_decay=decay)
+            case "adam":
+                return Adam(parameters, rate, weight_decay=decay)
+            case "adamw":
+                return AdamW(parameters, rate, weight_decay=decay)
+
+    def sampling(self, client: int) -> tuple[float, int]:
+        """Return how likely each example is to be in a step, and the steps of a local epoch."""
+        count, size = len(self.parts[client]), self.config.batch_size
+        return min(1.0, size / count), -(-count // size)
+
+    def measure(self, indices: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the mean loss, and the sums of loss and measures over these examples (float64)."""
+        inputs, targets = self.train.batch(indices)
+        outputs = self.model(*inputs)
+        loss = self.ingredients.loss(outputs, targets)
+        with torch.no_grad():
+            sums = [loss.detach() * len(indices)]
+            sums += [each(outputs, targets).sum() for each in self.ingredients.measures.values()]
+            return loss, torch.stack(sums).to(torch.float64)
+
+    def evaluate(self) -> dict[str, float]:
+        """Return the model's mean loss and measures over the server's own examples."""
+        if self.validation is None:
+            return {}
+        averages = self.new_averages()
+        self.model.eval()
+        with torch.no_grad():
+            for indices in torch.arange(len(self.validation)).split(EVALUATED_AT_ONCE):
+                inputs, targets = self.validation.batch(indices.to(self.device))
+                outputs = self.model(*inputs)
+                measures = self.ingredients.measures.values()
+                loss = self.ingredients.loss(outputs, targets) * len(indices)
+                averages.add([loss, *(m(outputs, targets).sum() for m in measures)], len(indices))
+        return self.in_units(averages.means(), "val")
+
+    def in_units(self, means: Mapping[str, float], prefix: str) -> dict[str, float]:
+        """Return the means under their public names, the loss in the units people read."""
+        factors = {"loss": self.ingredients.loss_factor}
+        return {f"{prefix}_{name}": mean * factors.get(name, 1.0) for name, mean in means.items()}
+
+    def _noise_multiplier(self) -> float:
+        """Return the noise of each example's steps; found where a budget says how much."""
+        privacy = self.config.privacy
+        if not self.config.has_samples_noised:
+            return 0.0
+        if privacy.noise_multiplier is not None:
+            return privacy.noise_multiplier
+        steps: dict[float, int] = {}
+        for client in range(len(self.parts)):
+            rate, each = self.sampling(client)
+            planned = each * self.config.local_epochs * self.schedule.visits(client)
+            steps[rate] = max(planned, steps.get(rate, 0))
+        try:
+            return self._find_noise(steps)
+        except Infeasible as error:
+            raise InputError({"privacy.target_epsilon": str(error)}) from error
+
+    def _find_noise(self, steps: Mapping[float, int]) -> float:
+        """Return the noise that keeps the worst client within the budget."""
+        target, delta = share_of_budget(self.config), self.config.privacy.delta
+        # The most exposed one decides: a rough look at all of them says who that is.
+        likely = max(steps, key=lambda rate: rate * steps[rate] ** 0.5)
+        found = find_for(target, delta, {likely: steps[likely]})
+        others = [{(found, rate): count} for rate, count in steps.items() if rate != likely]
+        is_enough = all(epsilon(spent, delta) <= target for spent in others)
+        return found if is_enough else find_for(target, delta, steps)
+
+    def _require_monitor(self) -> None:
+        """Refuse to go by a metric that is not measured."""
+        names = ["loss", *self.ingredients.measures]
+        measured = [] if self.config.is_private else [f"train_{name}" for name in names]
+        measured += [f"val_{name}" for name in names] if self.validation is not None else []
+        if self.config.monitor not in measured:
+            allowed = ", ".join(measured) or "none: there are no validation examples"
+            raise InputError({"monitor": f"got {self.config.monitor!r}; measured are {allowed}"})
+
+
+def _build(config: FederatedOptions, context: Context) -> Federation:
+    recipe = config.find_recipe()
+    federation: Federation = recipe.builder()(recipe.parse_parameters(config.parameters), context)
+    if not isinstance(federation, Federation):
+        raise TypeError(f"{recipe.build} returned {type(federation).__name__}, not Federation")
+    if not len(federation.ingredients.train):
+        raise InputError({"recipe": f"{recipe.name} has no training examples"})
+    return federation
