@@ -8,7 +8,7 @@ import pytest
 from tests.journey.stack import running
 
 pytestmark = [pytest.mark.journey, pytest.mark.slow]
-STEPS = 6000
+STEPS = 4000
 CONFIG = {
     "recipe": "grid_town",
     "agents": 4,
