@@ -13,7 +13,7 @@ from django.utils import timezone
 from django.utils.safestring import SafeString
 
 from apps.checkpoints.models import Checkpoint
-from apps.dashboard import agents, report, standing, words
+from apps.dashboard import agents, federation, report, standing, words
 from apps.dashboard.rows import digest, heartbeat_at
 from apps.operations import access, services
 from apps.operations.lifecycle import Reason, State
@@ -38,7 +38,7 @@ OUTCOME_COLOURS = {
     "lost": "red",
 }
 PARTS = (
-    "header", "standing", "progress", "report", "agents", "stats", "error",
+    "header", "standing", "progress", "report", "agents", "federated", "stats", "error",
     "attempts", "checkpoints", "events", "files", "receipt",
 )  # fmt: skip
 
@@ -156,6 +156,10 @@ def _agents(subject: Subject) -> Mapping[str, Any]:
     return found | {"sides": [(side, found.get(side)) for side in ("left", "right")]}
 
 
+def _federated(subject: Subject) -> Mapping[str, Any]:
+    return federation.context(subject.operation, subject.newest)
+
+
 def _stats(subject: Subject) -> Mapping[str, Any]:
     operation = subject.operation
     monitor = operation.config.get("monitor", "")
@@ -261,7 +265,11 @@ def _files(subject: Subject) -> Mapping[str, Any]:
     wanted = [c for c in subject.checkpoints if c.type == Checkpoint.Type.FINAL] or [
         c for c in subject.checkpoints if c.is_best or c == subject.newest
     ]
+    exported = subject.newest if subject.operation.kind == "federated" else None
     return {
+        "exports": exported,
+        "exported_position": subject.position(exported) if exported else "",
+        "has_best": exported and any(a["name"] == "best_model.pt" for a in exported.manifest),
         "sources": [(checkpoint, subject.position(checkpoint)) for checkpoint in wanted],
         "result": None if _is_told(subject.operation) else subject.operation.result,
     }
@@ -289,6 +297,7 @@ CONTEXTS = {
     "progress": _progress,
     "report": _report,
     "agents": _agents,
+    "federated": _federated,
     "stats": _stats,
     "error": _error,
     "attempts": _attempts,

@@ -116,6 +116,20 @@ def _cancelled(operation: Operation, newest: Checkpoint | None) -> Standing:
     return Standing(format_html("Stopped: {}. {}", by, _way_on(operation, newest)), "orange")
 
 
+def _completed(operation: Operation) -> Standing | None:
+    if operation.reason != Reason.PRIVACY_BUDGET:
+        return None
+    target = operation.config["privacy"]["target_epsilon"]
+    return Standing(
+        format_html(
+            "It ended at {}, before all its rounds: the next step would have exceeded its privacy "
+            "budget of epsilon {}.",
+            operation.place, f"{target:g}",
+        ),
+        "orange",
+    )  # fmt: skip
+
+
 def _way_on(operation: Operation, newest: Checkpoint | None) -> SafeString | str:
     if newest is None:
         return "Nothing was saved, so there is nothing to resume: submit it again."
@@ -136,5 +150,5 @@ EXPLAIN: dict[State, Callable[[Operation, Checkpoint | None], Standing | None]] 
     State.RUNNING: _running,
     State.FAILED: _failed,
     State.CANCELLED: _cancelled,
-    State.COMPLETED: lambda _operation, _newest: None,
+    State.COMPLETED: lambda operation, _newest: _completed(operation),
 }

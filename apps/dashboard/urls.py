@@ -7,6 +7,7 @@ from apps.dashboard.views import (
     account,
     actions,
     datasets,
+    federated,
     house,
     listing,
     new,
@@ -36,6 +37,7 @@ urlpatterns = [
         operation.recording,
         name="operation-recording",
     ),
+    path("operations/<str:operation_id>/export/<str:which>.pt", federated.export, name="export"),
     path("operations/<str:operation_id>/report.<str:form>", report.download, name="report"),
     path("checkpoints/", house.checkpoints, name="checkpoints"),
     path(

@@ -32,6 +32,11 @@ class ArtifactNotFound(Refusal):
         )
 
 
+def newest(operation_id: str) -> Checkpoint | None:
+    """Return the newest healthy checkpoint."""
+    return Checkpoint.objects.filter(operation_id=operation_id).healthy().newest_first().first()
+
+
 def source(operation_id: str, checkpoint_id: str = "") -> Checkpoint | None:
     """Return the checkpoint whose files are the result: final, else best, else newest healthy.
 

@@ -6,6 +6,7 @@ recipe's code, which the web process never loads.
 
 import json
 import logging
+import secrets
 import subprocess
 import sys
 import threading
@@ -29,10 +30,11 @@ from apps.operations.models import Operation, PrivacyAccount
 from trainops.engines.config import OperationConfig
 from trainops.engines.errors import CheckpointCorrupted
 from trainops.engines.registry import ENGINES
+from trainops.engines.spending import Entry
 from trainops.errors import Refusal
 
 logger = logging.getLogger(__name__)
-KINDS = ("training", "rl")  # whose files of others can be made into checkpoints, and back
+KINDS = ("training", "federated", "rl")  # whose files of others become checkpoints, and back
 SECONDS = 600
 ATTEMPT = 0  # of a checkpoint that no attempt of ours computed
 _slots = BoundedSemaphore(2)  # more at once would only take each other's memory
@@ -105,11 +107,20 @@ class Import(Beginning):
     file: Path
     name: str  # as its owner calls it
 
+    secret: str = field(default_factory=lambda: secrets.token_hex(privacy.SECRET_BYTES))
+
     what: ClassVar[str] = "IMPORTED"
+
+    def commit(self, operation: Operation) -> None:
+        super().commit(operation)
+        if privacy.is_kept(operation.config):
+            PrivacyAccount.objects.create(pk=operation.pk, secret=self.secret)
+            spent = (Entry(**each) for each in self.told["spent"])
+            privacy.append(operation.pk, ATTEMPT, spent)
 
     def _source(self, kind: str) -> dict[str, Any]:
         require_kind(kind)
-        return {"direction": "import", "file": str(self.file)}
+        return {"direction": "import", "file": str(self.file), "secret": self.secret}
 
     def _note(self, place: str) -> str:
         left = [
@@ -151,9 +162,10 @@ class Fork(Beginning):
         return f"from {self.checkpoint.operation_id}, {place}"
 
 
-def export(checkpoint: Checkpoint, target: Path) -> str:
+def export(checkpoint: Checkpoint, target: Path, *, which: str = "last") -> str:
     """Write a checkpoint as a file of the other tool of its kind. Raises Refusal.
 
+    `which` of a federated one: its state ("last"), or the model of the best completed round.
     Returns what that tool would call it.
     """
     operation = checkpoint.operation
@@ -163,6 +175,7 @@ def export(checkpoint: Checkpoint, target: Path) -> str:
         {
             "direction": "export",
             "kind": operation.kind,
+            "which": which,
             "checkpoint": str(storage.directory(checkpoint.artifacts_path)),
             "digest": checkpoint.manifest_digest,
             "config": operation.config,

@@ -159,6 +159,15 @@ class ArtifactQuery(StrictSerializer):
     )
 
 
+class ExportQuery(ArtifactQuery):
+    which = serializers.ChoiceField(
+        choices=["last", "best"],
+        required=False,
+        default="last",
+        help_text="Of a federated one: its state, or the model of the best completed round.",
+    )
+
+
 class RecipeQuery(StrictSerializer):
     kind = serializers.ChoiceField(
         choices=list(ENGINES),

@@ -18,14 +18,15 @@ PRIVACY = {
 SECRET = b"of the tests"
 
 
-def case(mode="none", privacy=(), **config):
-    privacy = {"mode": mode, **PRIVACY[mode], **dict(privacy)}
-    return Case("federated", mode, {**SMALL, "privacy": privacy, **config}, stops=())
+def case(keeping="none", privacy=(), **config):
+    """Return a small run's case; None in `privacy` leaves a setting out."""
+    privacy = {"mode": keeping, **PRIVACY[keeping], **dict(privacy)}
+    return Case("federated", keeping, {**SMALL, "privacy": privacy, **config}, stops=())
 
 
-def make_job(mode="none", ledger=None, **config):
+def make_job(keeping="none", ledger=None, **config):
     engine = ENGINES["federated"]
-    told = engine.parse_config({"seed": 7, **case(mode, **config).config})
+    told = engine.parse_config({"seed": 7, **case(keeping, **config).config})
     return engine.make_job(told, {}, ledger)
 
 

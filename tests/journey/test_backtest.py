@@ -8,6 +8,7 @@ import pytest
 
 from tests.backtest.market import walk
 from tests.journey.stack import running
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.journey, pytest.mark.slow]
 NUM_BARS = 150_000
@@ -57,3 +58,34 @@ def test_cancelled_resumed_and_killed_it_ends_with_the_exact_trades(stack, datas
     assert found["result"] == expected["result"]
     assert stack.artifacts(stopped) == stack.artifacts(whole)
     assert stack.curve(stopped) == stack.curve(whole)
+
+
+def test_a_walk_forward_goes_through_to_its_end_by_itself(stack, dataset):
+    study = stack.post(
+        "studies",
+        {
+            "kind": "backtest",
+            "config": {"recipe": "sma_crossover", "dataset": dataset},
+            "design": {
+                "values": {"parameters.fast": [10, 40], "parameters.slow": [20, 80]},
+                "walk_forward": {"folds": 2},
+            },
+            "metric": "return",
+        },
+    )
+    assert study["num_planned"] == 8 and len(study["left_out"]) == 1
+
+    def whole():
+        found = stack.look(f"studies/{study['id']}")
+        return found if found and found["counts"] == {"COMPLETED": 8} else None
+
+    found = wait_until(whole, 120)
+    assert found["percent"] == 100 and not found["is_active"]
+    for fold in found["folds"]:
+        before = [
+            line for line in found["operations"]
+            if line["fold"] == fold["number"] and not line["is_test"]
+        ]  # fmt: skip
+        best = max(before, key=lambda line: line["value"])
+        assert (fold["values"], fold["in_sample"]) == (best["study_values"], best["value"])
+        assert fold["out_of_sample"] is not None

@@ -12,11 +12,13 @@ from apps.operations import services, work
 from apps.operations.children import Nursery
 from apps.operations.holding import Holding
 from apps.operations.models import Attempt, Operation
+from apps.operations.privacy import spent_by
 from tests.api.conftest import signed_in
 from tests.formats.originals import original, save, tree
 from tests.formats.test_rl_exchange import FITTING as RL_FITTING
 from tests.operations.attempts import run
 from tests.waiting import wait_until
+from trainops.formats.reading import read_federated
 from trainops.formats.verify import verify
 
 pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
@@ -32,7 +34,9 @@ def _foreign():
     """The recipe whose network the other tool's training file is of."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(
-            "TRAINOPS_RECIPES", f"{os.environ['TRAINOPS_RECIPES']},tests.formats.recipe:RECIPE"
+            "TRAINOPS_RECIPES",
+            f"{os.environ['TRAINOPS_RECIPES']},tests.formats.recipe:RECIPE,"
+            "tests.federated.other_tool:RECIPE",
         )
         yield
 
@@ -197,3 +201,31 @@ def test_a_file_of_agents_that_does_not_fit_is_refused(operator, tmp_path):
     assert answer.json()["error"]["code"] == "INCOMPATIBLE_FILE"
     assert "q_network has" in answer.json()["error"]["message"]
     assert not Operation.objects.exists()
+
+
+FEDERATED = {
+    "recipe": "other_tool", "rounds": 3, "clients": 2, "local_epochs": 5, "batch_size": 6,
+    "learning_rate": 0.001, "momentum": 0.9, "monitor": "val_dice", "mode": "max", "threads": 1,
+    "privacy": {"mode": "sample", "noise_multiplier": 2.0},
+}  # fmt: skip
+
+
+def test_a_federated_file_is_imported_goes_on_and_is_given_out_again(house, operator, tmp_path):
+    wanted = {"kind": "federated", "config": FEDERATED}
+    answer = take_in(operator, original("federated_mid_round", tmp_path), wanted)
+    assert answer.status_code == 202, answer.content
+    operation = services.get(answer.json()["data"]["id"])
+    assert operation.step in (20, 23, 28)
+    (carried,) = spent_by(operation.pk)
+    assert carried.carried > 14 and "epsilon 14.2" in operation.events.get(what="IMPORTED").note
+    middle = give_out(operator, operation, tmp_path / "again.pt")
+    assert read_federated(middle).round.total == 3
+    done = run(house, operation)
+    assert (done.state, done.step) == ("COMPLETED", 30), done.error
+    assert done.result["privacy"]["epsilon"] > carried.carried
+    files = {which: give_out(operator, done, tmp_path / f"{which}.pt", which=which)
+             for which in ("last", "best")}  # fmt: skip
+    for path in files.values():
+        assert verify(path).passed
+    assert read_federated(files["last"]).round.status == "completed"
+    assert read_federated(files["best"]).round.current == done.result["best"]["round"]

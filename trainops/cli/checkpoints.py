@@ -37,6 +37,7 @@ class ForeignFormat(StrEnum):
 
     TRAINING = "training"  # format version 1
     RL = "rl"  # version 3; with a .sha256
+    FEDERATED = "federated"  # version 2.0
 
 
 class Which(StrEnum):
@@ -260,6 +261,10 @@ def export(
         ForeignFormat | None,
         typer.Option("--format", help="Whose file it becomes; by default its kind's."),
     ] = None,
+    which: Annotated[
+        Which | None,
+        typer.Option("--which", help="Of a federated one: its state, or the best round's model."),
+    ] = None,
 ) -> None:
     """Write a checkpoint as the file of another tool; of an operation its result, else its best."""
     is_one = "-" in reference
@@ -270,7 +275,12 @@ def export(
     if file_format is not None and file_format.value != kind:
         raise Problem(f"{found} becomes a file of {kind}, not of {file_format}", ExitCode.USAGE)
     try:
-        size = session.api.download(f"operations/{found}/export", target, checkpoint_id=chosen)
+        size = session.api.download(
+            f"operations/{found}/export",
+            target,
+            checkpoint_id=chosen,
+            which=which and which.value,
+        )
         if kind == ForeignFormat.RL:
             write_digest(target)
     except OSError as error:

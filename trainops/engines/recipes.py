@@ -37,6 +37,8 @@ BUILT_IN = (
     ),
     "trainops.engines.rl.recipes.gymnasium_id:RECIPE",
     "trainops.engines.federated.recipes.digits:RECIPE",
+    "trainops.engines.federated.recipes.tabular:RECIPE",
+    "trainops.engines.federated.recipes.segmentation:RECIPE",
 )
 
 

@@ -28,14 +28,18 @@ from trainops.engines.errors import (
     InputError,
     SaveFailed,
 )
+from trainops.engines.federated.config import FederatedConfig
 from trainops.engines.forking import fork
+from trainops.engines.job import StateDict
 from trainops.engines.manifest import Candidate, CheckpointType, staged
 from trainops.engines.registry import ENGINES
 from trainops.engines.rl.config import RlConfig
 from trainops.engines.spending import MemoryLedger
 from trainops.engines.training.config import TrainingConfig
 from trainops.formats.errors import FormatError
-from trainops.formats.reading import read_rl, read_training
+from trainops.formats.federated_export import export_federated
+from trainops.formats.federated_import import ImportedRun, import_federated
+from trainops.formats.reading import read_federated, read_rl, read_training
 from trainops.formats.rl_export import export_rl
 from trainops.formats.rl_import import ImportedAgents, import_rl
 from trainops.formats.training_export import export_training
@@ -77,13 +81,18 @@ def answer(request: Mapping[str, Any]) -> Answer:
 
 def take_in(request: Mapping[str, Any]) -> Answer:
     """Write the file as a checkpoint below `directory`, which nobody has committed yet."""
-    config = ENGINES[request["kind"]].parse_config(request["config"])
+    config = _config(request)
     reproducibility.set_determinism(config.deterministic, config.threads)
     inputs = {name: Path(path) for name, path in request["inputs"].items()}
-    imported = _imported(Path(request["file"]), config, inputs)
+    imported = _imported(request, config, inputs)
+    spent = imported.spent if isinstance(imported, ImportedRun) else []
     store = CheckpointStore(Path(request["directory"]), identity=request["identity"])
     checkpoint = store.write(CheckpointType.PERIODIC, step=imported.step, state=imported.state)
-    return {"staged": staged(checkpoint), "receipt": imported.receipt.to_json()}
+    return {
+        "staged": staged(checkpoint),
+        "receipt": imported.receipt.to_json(),
+        "spent": [entry.to_json() for entry in spent],
+    }
 
 
 def give_out(request: Mapping[str, Any]) -> Answer:
@@ -91,24 +100,37 @@ def give_out(request: Mapping[str, Any]) -> Answer:
     path = Path(request["checkpoint"])
     store = CheckpointStore(path.parent, identity={})
     checkpoint, state = store.restore(Candidate(path, request["digest"]))
-    saved_at = datetime.fromisoformat(checkpoint.created_at).timestamp()
-    target = Path(request["file"])
-    config = ENGINES[request["kind"]].parse_config(request["config"])
-    if isinstance(config, RlConfig):
-        file = export_rl(state, config, saved_at=saved_at)
-        write(file, target)
-        return {"size_bytes": target.stat().st_size, "name": file.name}
-    config = cast(TrainingConfig, config)
-    write(export_training(state, config, name=request["name"], saved_at=saved_at), target)
-    return {"size_bytes": target.stat().st_size, "name": target.name}
+    name = _written(request, state, checkpoint.created_at)
+    return {"size_bytes": Path(request["file"]).stat().st_size, "name": name}
 
 
 def _imported(
-    file: Path, config: OperationConfig, inputs: Mapping[str, Path]
-) -> Imported | ImportedAgents:
+    request: Mapping[str, Any], config: OperationConfig, inputs: Mapping[str, Path]
+) -> Imported | ImportedAgents | ImportedRun:
+    file = Path(request["file"])
     if isinstance(config, RlConfig):
         return import_rl(read_rl(file)[0], config, inputs)
+    if isinstance(config, FederatedConfig):
+        secret = bytes.fromhex(request.get("secret", ""))
+        return import_federated(read_federated(file), config, inputs, secret)
     return import_training(read_training(file), cast(TrainingConfig, config), inputs)
+
+
+def _written(request: Mapping[str, Any], state: StateDict, created_at: str) -> str:
+    """Write the file; return what the other tool would call it."""
+    config, target, name = _config(request), Path(request["file"]), request["name"]
+    saved_at = datetime.fromisoformat(created_at).timestamp()
+    if isinstance(config, RlConfig):
+        file = export_rl(state, config, saved_at=saved_at)
+        write(file, target)
+        return file.name
+    if isinstance(config, FederatedConfig):
+        which = request["which"]
+        write(export_federated(state, config, name=name, saved_at=created_at, which=which), target)
+        return f"{which}.pt"
+    told = cast(TrainingConfig, config)
+    write(export_training(state, told, name=name, saved_at=saved_at), target)
+    return target.name
 
 
 def fork_off(request: Mapping[str, Any]) -> Answer:
@@ -143,6 +165,10 @@ DIRECTIONS: Mapping[str, Callable[[Mapping[str, Any]], Answer]] = {
     "fork": fork_off,
     "tabulate": tabulate,
 }
+
+
+def _config(request: Mapping[str, Any]) -> OperationConfig:
+    return ENGINES[request["kind"]].parse_config(request["config"])
 
 
 def _refused(code: str, message: str, **details: Any) -> Answer:

@@ -21,7 +21,7 @@ from apps.operations import artifacts, exchange, services
 from apps.operations.api.operations import answer
 from apps.operations.api.renderers import Bytes
 from apps.operations.errors import CheckpointNotFound
-from apps.operations.filters import ArtifactQuery
+from apps.operations.filters import ExportQuery
 from apps.operations.serializers import OperationDetailSerializer, SubmissionSerializer
 from trainops.http.asking import body_of, person, query_of
 from trainops.http.envelope import EnvelopeRenderer
@@ -92,18 +92,21 @@ class ExportView(APIView):
 
     @extend_schema(
         operation_id="operations_export",
-        parameters=[ArtifactQuery],
+        parameters=[ExportQuery],
         responses={(200, "application/octet-stream"): OpenApiResponse(OpenApiTypes.BINARY)},
     )
     def get(self, request: Request, operation_id: str) -> HttpResponseBase:
-        """A checkpoint as the file of another tool: training version 1, RL version 3."""
-        query = query_of(request, ArtifactQuery)
-        services.get(operation_id)
-        checkpoint = artifacts.source(operation_id, query["checkpoint_id"])
+        """A checkpoint as another tool's file: training version 1, federated 2.0, RL version 3."""
+        query = query_of(request, ExportQuery)
+        operation, chosen = services.get(operation_id), query["checkpoint_id"]
+        is_state = operation.kind == "federated" and not chosen  # last and best of one commit
+        checkpoint = (
+            artifacts.newest(operation_id) if is_state else artifacts.source(operation_id, chosen)
+        )
         if checkpoint is None:
             raise CheckpointNotFound(operation_id)
         with workspace() as directory:
             path = directory / f"{checkpoint.pk}.ckpt"
-            name = exchange.export(checkpoint, path)
+            name = exchange.export(checkpoint, path, which=query["which"])
             file = path.open("rb")  # stays readable when its name is gone
         return FileResponse(file, as_attachment=True, filename=name)

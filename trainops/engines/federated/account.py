@@ -1,8 +1,8 @@
 """What has been spent of each client's privacy, kept so that asking costs microseconds."""
 
-import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from trainops.engines.federated.accounting import Setting, Spent, epsilon
 from trainops.engines.spending import LEVELS, Entry, Level
@@ -76,14 +76,17 @@ class Account:
             self._known.pop((level, client), None)
 
 
-def forecast(account: Account, ahead: Iterable[Iterable[Entry]], target: float) -> int | None:
-    """Return how many of the rounds ahead fit into a budget; None where all of them do.
+def rounds_left(account: Account, each: Iterable[Entry], target: float, most: int) -> int:
+    """Return how many more rounds, each of these entries, fit into a budget; at most `most`."""
+    entries = list(each)
 
-    `ahead` has the entries of each round to come.
-    """
-    future = account.copy()
-    for number, entries in enumerate(ahead):
-        future.add(entries)
-        if not math.isfinite(future.epsilon) or future.epsilon > target:
-            return number
-    return None
+    def fits(number: int) -> bool:
+        future = account.copy()
+        future.add(replace(entry, steps=number * entry.steps) for entry in entries)
+        return future.epsilon <= target
+
+    low, high = 0, most + 1  # the last that fits, the first that does not
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low

@@ -41,7 +41,7 @@ def divergence(noise_multiplier: float, sample_rate: float) -> Floats:
 
 def epsilon(spent: Spent, delta: float) -> float:
     """Return the epsilon of all these steps together, at `delta`; 0 where there are none."""
-    used = {setting: steps for setting, steps in spent.items() if steps}
+    used = {setting: steps for setting, steps in spent.items() if steps and setting[1]}
     if not used:
         return 0.0
     total = sum(steps * divergence(*setting) for setting, steps in sorted(used.items()))

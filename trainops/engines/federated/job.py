@@ -162,7 +162,7 @@ class FederatedJob:
                 measured["epsilon"] = self.releasing.purse.epsilon
             if self.record.round_done(measured, self.record.chosen):
                 self.server.keep_best()
-            metrics = {**measured, "round": float(len(self.record.history))}
+            metrics = measured
         return metrics
 
     def _spend(self, entry: Entry) -> bool:

@@ -19,11 +19,21 @@ MAX_EMBEDDING = 16  # numbers that stand for one category
 def build(parameters: TabularParameters, context: Context) -> Ingredients:
     """Raises InputError, which names the column."""
     table = read_table(context.table(parameters.dataset), parameters)
+    return build_from(table, parameters, context)[0]
+
+
+def build_from(
+    table: Table, parameters: TabularParameters, context: Context
+) -> tuple[Ingredients, Tensor]:
+    """Return the ingredients of rows that were read, and which of them are trained on.
+
+    Raises InputError, which names the column.
+    """
     train, validation = split(len(table), parameters.validation_fraction, context.seed)
     constants = dict(context.constants) or _measure(table, parameters, train)
     inputs = _inputs(table, constants)
     targets = _targets(table, parameters, constants)
-    return Ingredients(
+    ingredients = Ingredients(
         model=TableNetwork(constants, inputs[0].shape[1], parameters),
         train=Examples(tuple(each[train] for each in inputs), targets[train]),
         validation=Examples(tuple(each[validation] for each in inputs), targets[validation]),
@@ -40,6 +50,7 @@ def build(parameters: TabularParameters, context: Context) -> Ingredients:
             "validation_rows": len(validation),
         },
     )
+    return ingredients, train
 
 
 class TableNetwork(nn.Module):

@@ -51,7 +51,7 @@ def read_table(path: Path, parameters: TabularParameters) -> Table:
     if not used:
         raise InputError({"parameters.drop_columns": "no column is left to predict from"})
     table = pq.read_table(path, columns=[*used, parameters.target])
-    labelled = table.filter(pc.is_valid(_no_nan(table[parameters.target])))
+    labelled = table.filter(has_value(table[parameters.target]))
     if len(labelled) < MIN_ROWS:
         raise InputError(
             {
@@ -68,6 +68,11 @@ def read_table(path: Path, parameters: TabularParameters) -> Table:
         else:
             numbers[name] = to_numbers(name, column, "parameters.drop_columns")
     return Table(numbers, categories, labelled[parameters.target], len(table) - len(labelled))
+
+
+def has_value(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return which rows have a value; NaN is none."""
+    return pc.is_valid(_no_nan(column))
 
 
 def to_numbers(name: str, column: pa.ChunkedArray, field: str) -> Floats:

@@ -1,0 +1,18 @@
+"""A recipe of the shape that the federated files of the other tool have."""
+
+from trainops.engines.config import Strict
+from trainops.engines.recipes import Recipe
+
+
+class Parameters(Strict):
+    pass
+
+
+RECIPE = Recipe(
+    name="other_tool",
+    kind="federated",
+    label="Other tool",
+    description="A network as another tool federated it",
+    parameters="tests.federated.other_tool:Parameters",
+    build="tests.federated.other_tool_model:build",
+)

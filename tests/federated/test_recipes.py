@@ -1,0 +1,187 @@
+"""The built-in recipes and partitioners."""
+
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+from tests.engines.contract import DATASET, small_table
+from tests.federated.runs import make_job, run_through
+from trainops.engines.errors import ConfigError, InputError
+from trainops.engines.federated.config import FederatedConfig
+from trainops.engines.federated.partition import partition
+from trainops.engines.federated.recipes.phantoms import make_phantoms
+from trainops.engines.federated.recipes.segmentation_model import dice
+from trainops.engines.registry import ENGINES
+
+OTHER = "ds_fedcba9876543210"
+
+
+def table_job(root, **config):
+    pq.write_table(small_table(), root / "one.parquet")
+    pq.write_table(small_table().slice(0, 25), root / "other.parquet")
+    engine = ENGINES["federated"]
+    parameters = {"dataset": DATASET, "target": "price", "hidden_sizes": [4],
+                  **config.pop("parameters", {})}  # fmt: skip
+    told = engine.parse_config({"recipe": "federated_tabular", "parameters": parameters, **config})
+    return engine.make_job(told, {DATASET: root / "one.parquet", OTHER: root / "other.parquet"})
+
+
+def sizes(job):
+    return [len(part) for part in job.workshop.parts]
+
+
+@pytest.mark.parametrize("by", ["iid", "dirichlet", "shards"])
+@pytest.mark.parametrize("clients", [1, 3, 10])
+def test_every_example_lies_with_exactly_one_client(by, clients):
+    job = make_job(recipe="federated_digits", clients=clients, partition={"by": by, "alpha": 0.3})
+    whole = torch.cat(job.workshop.parts).sort().values
+    assert torch.equal(whole, torch.arange(1438)) and len(job.workshop.parts) == clients
+    again = make_job(recipe="federated_digits", clients=clients, partition={"by": by, "alpha": 0.3})
+    assert all(map(torch.equal, job.workshop.parts, again.workshop.parts))
+
+
+def test_shards_give_each_client_few_classes():
+    job = make_job(recipe="federated_digits", clients=10, partition={"by": "shards"})
+    owners = job.workshop.federation.classes.owners
+    assert all(len(owners[part].unique()) <= 4 for part in job.workshop.parts)
+
+
+def test_a_smaller_alpha_is_more_uneven():
+    def unevenness(alpha):
+        job = make_job(recipe="federated_digits", partition={"by": "dirichlet", "alpha": alpha})
+        return torch.tensor(sizes(job)).double().std()
+
+    assert unevenness(0.1) > 2 * unevenness(100.0)
+
+
+def test_an_alpha_that_leaves_a_client_without_examples_is_refused():
+    with pytest.raises(InputError, match="a larger alpha, or fewer clients"):
+        make_job(recipe="federated_digits", clients=200,
+                 partition={"by": "dirichlet", "alpha": 0.01})  # fmt: skip
+
+
+def test_by_column_each_value_is_a_client(tmp_path):
+    job = table_job(tmp_path, partition={"by": "column", "column": "floor", "min_examples": 1})
+    assert len(sizes(job)) == 5 and sum(sizes(job)) == 32
+    run_through(job)
+    with pytest.raises(InputError, match="got 'cellar'; what these examples are told apart by"):
+        table_job(tmp_path, partition={"by": "column", "column": "cellar"})
+
+
+def test_by_file_each_table_is_a_client(tmp_path):
+    job = table_job(tmp_path, partition={"by": "file"}, parameters={"more_datasets": [OTHER]})
+    assert len(sizes(job)) == 2 and sum(sizes(job)) == 52
+
+
+def test_classes_of_a_table_can_be_partitioned(tmp_path):
+    config = {"partition": {"by": "dirichlet", "alpha": 5.0, "min_examples": 1}, "clients": 3}
+    job = table_job(tmp_path, parameters={"target": "town"}, monitor="val_accuracy", **config)
+    assert job.workshop.federation.classes.names == ("A", "B", "C", "D")
+    with pytest.raises(InputError, match="have no classes; allowed: iid, file, column"):
+        table_job(tmp_path, **config)
+
+
+def test_tables_of_other_columns_are_refused_at_submission():
+    config = FederatedConfig.parse({"recipe": "federated_tabular", "parameters": {
+        "dataset": DATASET, "target": "price", "more_datasets": [OTHER]}})  # fmt: skip
+    columns = [{"name": name, "type": "number"} for name in ("price", "size")]
+    problems = config.check_columns({DATASET: columns, OTHER: columns[:1]})
+    assert "lacks size" in problems["parameters.more_datasets"]
+    assert config.dataset_ids() == [DATASET, OTHER]
+    by_column = config.model_copy(update={"partition": config.partition.model_copy(
+        update={"by": "column", "column": "town"})})  # fmt: skip
+    assert (
+        "'town'; not in the dataset"
+        in by_column.check_columns({DATASET: columns})["partition.column"]
+    )
+
+
+@pytest.mark.parametrize("mode", ["sample", "user", "hybrid"])
+def test_batch_normalisation_is_refused_with_privacy_and_the_fix_named(mode):
+    parameters = {"network": "cnn", "norm": "batch"}
+    with pytest.raises(InputError, match=r"batch normalisation \(1, 4\).*GroupNorm.*norm = group"):
+        make_job(mode, recipe="federated_digits", parameters=parameters)
+    make_job(mode, recipe="federated_digits", parameters={**parameters, "norm": "group"})
+
+
+@pytest.mark.parametrize(
+    ("config", "field", "told"),
+    [
+        ({"privacy": {"mode": "sample"}}, "privacy.noise_multiplier", "or a target_epsilon"),
+        ({"privacy": {"mode": "user"}}, "privacy.user_noise_multiplier", "or a target_epsilon"),
+        ({"privacy": {"mode": "user", "target_epsilon": 0.05}}, "privacy.target_epsilon",
+         "got 0.05; not even a noise multiplier of 20.*or more, or fewer rounds"),
+        ({"privacy": {"mode": "user", "user_noise_multiplier": 1.0},
+          "server": {"strategy": "median"}}, "server.strategy", "added to a mean"),
+        ({"privacy": {"mode": "user", "user_noise_multiplier": 1.0}, "fraction": 0.5,
+          "min_clients": 3}, "min_clients", "by chance"),
+        ({"min_clients": 11}, "min_clients", "at most the clients, 10"),
+        ({"partition": {"by": "column"}}, "partition.column", "required"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_had_together_is_told_at_submission(config, field, told):
+    import re
+
+    with pytest.raises(ConfigError) as found:
+        FederatedConfig.parse({"recipe": "crowd", **config})
+    assert re.search(told, found.value.errors[field]), found.value.errors
+
+
+def test_the_noise_that_a_budget_asks_for_is_found_and_just_enough():
+    job = make_job("sample", privacy={"noise_multiplier": None, "target_epsilon": 6.0})
+    points = run_through(job)
+    assert "reason" not in job.result() and len(points) == 3
+    assert 5.9 < job.releasing.purse.epsilon <= 6.0
+
+
+def test_a_budget_for_examples_that_no_noise_keeps_is_refused():
+    privacy = {"noise_multiplier": None, "target_epsilon": 0.01}
+    with pytest.raises(InputError, match=r"got 0\.01; not even"):
+        make_job("sample", privacy=privacy)
+
+
+def test_user_level_privacy_with_few_clients_is_warned_of():
+    few = make_job("user", clients=4)
+    run_through(few)
+    assert "fewer than 10 " in few.result()["warnings"][0]
+    assert not make_job("none", clients=4).result()["warnings"]
+
+
+def test_a_metric_that_is_not_measured_is_refused_as_the_monitor():
+    with pytest.raises(InputError, match="measured are val_loss, val_accuracy"):
+        make_job("sample", monitor="train_loss")
+
+
+def test_parts_smaller_than_asked_for_are_refused():
+    config = FederatedConfig.parse(
+        {"recipe": "crowd", "clients": 20, "partition": {"min_examples": 5}}
+    )
+    federation = make_job().workshop.federation
+    with pytest.raises(InputError, match="a client has 2 of 45 examples"):
+        partition(config, federation)
+
+
+def test_phantoms_are_a_function_of_their_seed_and_have_an_organ():
+    one, other = (make_phantoms(12, 32, noise=0.1, sites=3, seed=4) for _ in range(2))
+    assert (one.images == other.images).all()
+    areas = one.masks.mean(axis=(1, 2))
+    assert (areas > 0.005).all() and (areas < 0.3).all() and set(one.masks.ravel()) == {0.0, 1.0}
+
+
+def test_dice_is_one_for_the_mask_itself_and_nearly_nothing_beside_it():
+    mask = torch.zeros(1, 1, 8, 8)
+    mask[..., :4, :] = 1
+    assert dice(mask * 2 - 1, mask).item() == 1.0
+    assert dice(1 - 2 * mask, mask).item() < 0.02
+
+
+@pytest.mark.slow
+def test_a_u_net_learns_to_outline_the_organ():
+    job = make_job(
+        recipe="federated_segmentation", parameters={"images": 120, "size": 24}, optimizer="adam",
+        learning_rate=0.01, batch_size=8, rounds=8, local_epochs=3, clients=4,
+        partition={"by": "column", "column": "site"}, monitor="val_dice", mode="max",
+        server={"strategy": "fedavg"},
+    )  # fmt: skip
+    run_through(job)
+    assert job.record.best.metric > 0.7

@@ -1,0 +1,205 @@
+"""Against Flower's strategies, Opacus' accountants, published figures, and a naive loop."""
+
+import json
+import math
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from tests.federated.runs import make_job, run_through
+from trainops.engines.federated import tight
+from trainops.engines.federated.account import Account
+from trainops.engines.federated.accounting import ORDERS, divergence, epsilon
+from trainops.engines.federated.drawing import Secrets
+from trainops.engines.federated.options import ServerConfig
+from trainops.engines.federated.private import Noise, NoisyGradients, clipped
+from trainops.engines.federated.strategies.known import make_strategy
+from trainops.engines.spending import Entry
+from trainops.engines.training.ingredients import Examples
+
+FLOWER = json.loads(Path(__file__).with_name("flower.json").read_text())
+SETTINGS = {
+    "fedavg": {},
+    "fedavgm": {"learning_rate": 0.5, "momentum": 0.9},
+    "fedadam": {"learning_rate": 0.1, "tau": 1e-3},
+    "fedyogi": {"learning_rate": 0.1, "tau": 1e-3},
+    "fedadagrad": {"learning_rate": 0.1, "tau": 1e-3},
+    "median": {},
+    "trimmed_mean": {"trim": 0.2},
+}
+
+
+@pytest.mark.parametrize("name", FLOWER["results"])
+def test_strategies_agree_with_flower(name):
+    current = torch.tensor(FLOWER["start"])
+    config = ServerConfig.parse({"strategy": name, **SETTINGS[name]})
+    strategy = make_strategy(config, current)
+    for number, expected in enumerate(FLOWER["results"][name], start=1):
+        updates = torch.tensor(FLOWER["updates"][number - 1])
+        weights = torch.tensor(FLOWER["counts"][number - 1], dtype=torch.float64)
+        current = strategy.move(current, strategy.combine(updates, weights), number)
+        np.testing.assert_allclose(current.numpy(), expected, rtol=2e-5, atol=2e-6)
+
+
+@pytest.mark.parametrize("sigma", [0.5, 1.0, 1.1, 4.0])
+@pytest.mark.parametrize("rate", [0.001, 0.01, 1 / 3, 1.0])
+def test_epsilon_is_that_of_opacus(sigma, rate):
+    from opacus.accountants.analysis import rdp
+
+    total = rdp.compute_rdp(q=rate, noise_multiplier=sigma, steps=1000, orders=list(ORDERS))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that the best order is at an end of those there are
+        expected, _ = rdp.get_privacy_spent(orders=list(ORDERS), rdp=total, delta=1e-5)
+    assert epsilon({(sigma, rate): 1000}, 1e-5) == pytest.approx(max(0, expected), rel=1e-10)
+
+
+def test_epsilon_of_mixed_settings_is_that_of_opacus():
+    from opacus.accountants import RDPAccountant
+
+    accountant = RDPAccountant()
+    accountant.history = [(1.0, 0.01, 500), (1.3, 0.02, 700), (2.0, 0.01, 100)]
+    spent = {(1.0, 0.01): 500, (1.3, 0.02): 700, (2.0, 0.01): 100}
+    assert epsilon(spent, 1e-5) == pytest.approx(accountant.get_epsilon(1e-5), rel=1e-10)
+
+
+def test_published_figures():
+    """Abadi et al. (2016), section 5: the example of figure 2, before conversions got tighter."""
+    divergences = 10_000 * divergence(4.0, 0.01)
+    classic = divergences + math.log(1e5) / (ORDERS - 1)
+    assert round(float(classic.min()), 2) == pytest.approx(1.26, abs=0.011)
+    assert epsilon({(4.0, 0.01): 10_000}, 1e-5) < 1.26
+
+
+def test_rounds_of_another_tool_add_up_below_their_sum():
+    """15 steps a round at a rate of 1/3: what users of it know."""
+    figures = [round(epsilon({(1.0, 1 / 3): 15 * n}, 1e-5), 2) for n in (1, 2, 3)]
+    assert figures == [10.18, 14.21, 17.54]
+    assert round(epsilon({(1.0, 0.01): 10_000}, 1e-5), 2) == 6.71
+
+
+def test_nothing_spent_and_no_noise_are_the_ends_of_the_scale():
+    assert (
+        epsilon({}, 1e-5) == epsilon({(1.0, 0.1): 0}, 1e-5) == epsilon({(1.0, 0.0): 9}, 1e-5) == 0
+    )
+    assert epsilon({(0.0, 0.1): 1}, 1e-5) == math.inf
+
+
+@pytest.mark.slow
+def test_privacy_loss_distributions_are_tighter():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        figure = tight.epsilon({(1.0, 0.01): 1000}, 1e-5)
+    assert 0.8 * epsilon({(1.0, 0.01): 1000}, 1e-5) < figure < epsilon({(1.0, 0.01): 1000}, 1e-5)
+
+
+def test_ten_thousand_entries_are_asked_in_a_moment():
+    import time
+
+    account = Account(1e-5)
+    entries = [
+        Entry(noise=f"{n:032x}", step=n, round=n // 10, client=n % 10, level="sample",
+              noise_multiplier=1.0, sample_rate=0.01, steps=10)
+        for n in range(10_000)
+    ]  # fmt: skip
+    account.add(entries[:1])
+    account.epsilon  # the first use of a setting takes tens of milliseconds
+    began = time.perf_counter()
+    account.add(entries[1:])
+    assert account.epsilon == epsilon({(1.0, 0.01): 10_000}, 1e-5)
+    assert time.perf_counter() - began < 0.5, "some 20 ms on a quiet machine"
+
+
+def networks():
+    torch.manual_seed(3)
+    return {
+        "mlp": (nn.Sequential(nn.Linear(6, 5), nn.ReLU(), nn.Linear(5, 3)), torch.randn(9, 6)),
+        "cnn": (
+            nn.Sequential(nn.Conv2d(1, 4, 3), nn.GroupNorm(2, 4), nn.Flatten(), nn.Linear(64, 3)),
+            torch.randn(9, 1, 6, 6),
+        ),
+    }
+
+
+@pytest.mark.parametrize("name", ["mlp", "cnn"])
+def test_noisy_gradients_agree_with_a_naive_loop(name):
+    model, inputs = networks()[name]
+    targets = torch.arange(9) % 3
+    noise = Noise(multiplier=0.7, max_grad_norm=0.9, expected_examples=7.5)
+    loss = nn.functional.cross_entropy
+    NoisyGradients(model, loss, noise).fill(
+        Examples((inputs,), targets), torch.arange(9), Secrets(b"", 1).numbers("n")
+    )
+    found = [each.grad.clone() for each in model.parameters()]
+    sums, num_clipped = [torch.zeros_like(each) for each in model.parameters()], 0
+    for i in range(9):
+        model.zero_grad()
+        loss(model(inputs[i : i + 1]), targets[i : i + 1]).backward()
+        norm = torch.cat([each.grad.flatten() for each in model.parameters()]).norm()
+        num_clipped += bool(norm > 0.9)
+        for total, each in zip(sums, model.parameters(), strict=True):
+            total += each.grad * min(1.0, 0.9 / (norm + 1e-6))
+    numbers = Secrets(b"", 1).numbers("n")
+    assert num_clipped > 0
+    for total, gradient in zip(sums, found, strict=True):
+        drawn = torch.from_numpy(numbers.standard_normal(total.shape) * 0.63).float()
+        torch.testing.assert_close(gradient, (total + drawn) / 7.5, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["mlp", "cnn"])
+def test_gradients_of_single_examples_are_those_of_opacus(name):
+    from opacus import GradSampleModule
+
+    model, inputs = networks()[name]
+    targets = torch.arange(9) % 3
+    noise = Noise(multiplier=0.0, max_grad_norm=1.0, expected_examples=9)
+    found = NoisyGradients(model, nn.functional.cross_entropy, noise).of_each((inputs,), targets)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        theirs = GradSampleModule(model, loss_reduction="sum")
+        nn.functional.cross_entropy(theirs(inputs), targets, reduction="sum").backward()
+    for name_, parameter in model.named_parameters():
+        torch.testing.assert_close(found[name_], parameter.grad_sample, rtol=1e-4, atol=1e-6)
+
+
+def test_an_empty_batch_is_noise_alone():
+    model, inputs = networks()["mlp"]
+    noise = Noise(multiplier=1.0, max_grad_norm=1.0, expected_examples=4)
+    gradients = NoisyGradients(model, nn.functional.cross_entropy, noise)
+    none = torch.empty(0, dtype=torch.int64)
+    gradients.fill(Examples((inputs,), torch.zeros(9, dtype=torch.int64)), none,
+                   Secrets(b"", 1).numbers("n"))  # fmt: skip
+    flat = torch.cat([each.grad.flatten() for each in model.parameters()])
+    assert 0.1 < flat.std() < 0.45
+
+
+def test_updates_are_clipped_to_their_norm_and_short_ones_kept():
+    long, short = torch.full((4,), 3.0), torch.full((4,), 0.1)
+    assert clipped(long, 1.5).norm() == pytest.approx(1.5)
+    assert torch.equal(clipped(short, 1.5), short)
+
+
+def test_the_noise_of_steps_has_the_deviation_that_is_accounted_for():
+    numbers = Secrets(b"key", 1).numbers("noise")
+    drawn = torch.from_numpy(numbers.standard_normal(200_000))
+    assert drawn.std() == pytest.approx(1.0, abs=0.01) and abs(drawn.mean()) < 0.01
+
+
+def test_other_secrets_and_other_seeds_draw_other_numbers():
+    streams = {
+        Secrets(secret, seed).draw(16, "noise") for secret in (b"", b"a", b"b") for seed in (0, 1)
+    }
+    assert len(streams) == 6
+
+
+@pytest.mark.parametrize("strategy", ["fedavg", "fedadam"])
+def test_clients_learn_together(strategy):
+    server = {"strategy": strategy, "learning_rate": 0.05 if strategy == "fedadam" else 1.0}
+    job = make_job(recipe="federated_digits", rounds=8, clients=5, local_epochs=2,
+                   learning_rate=0.01, batch_size=32, server=server,
+                   partition={"by": "dirichlet", "alpha": 1.0})  # fmt: skip
+    run_through(job)
+    assert job.record.history[-1]["val_accuracy"] > 0.8

@@ -1,0 +1,174 @@
+"""A federated file becomes a checkpoint that our job goes on from, and the other way round."""
+
+import os
+
+import pytest
+import torch
+
+from tests.federated.runs import HouseLedger, make_job, run_through
+from tests.formats.originals import REAL, original
+from trainops.engines import reproducibility
+from trainops.engines.errors import IncompatibleState
+from trainops.engines.registry import ENGINES
+from trainops.engines.snapshot import freeze
+from trainops.formats.federated_export import export_federated
+from trainops.formats.federated_import import import_federated
+from trainops.formats.reading import read_federated
+from trainops.formats.verify import verify
+from trainops.formats.writing import write
+
+MID, DONE = "federated_mid_round", "federated_completed"
+FILES = [MID, DONE, *(path for path in REAL if "fedmed" in str(path))]
+SAVED_AT = "2026-11-21T01:33:51+00:00"
+
+
+@pytest.fixture(autouse=True)
+def _other_tool(monkeypatch):
+    known = os.environ["TRAINOPS_RECIPES"]
+    monkeypatch.setenv("TRAINOPS_RECIPES", f"{known},tests.federated.other_tool:RECIPE")
+
+
+def config(**changes):
+    told = {"recipe": "other_tool", "rounds": 3, "clients": 2, "local_epochs": 5, "batch_size": 6,
+            "learning_rate": 1e-3, "momentum": 0.9, "monitor": "val_dice",
+            "mode": "max"}  # fmt: skip
+    return ENGINES["federated"].parse_config({**told, **changes})
+
+
+def goes_on(imported, told, ledger=None):
+    job = ENGINES["federated"].make_job(told, {}, ledger)
+    job.load_state_dict({n: p for n, p in freeze(imported.state).items() if n != "random"})
+    assert job.step == imported.step
+    run_through(job)
+    return job
+
+
+@pytest.mark.parametrize("source", FILES, ids=str)
+def test_a_file_of_the_other_tool_goes_on_to_the_end(source, tmp_path):
+    file = read_federated(original(source, tmp_path))
+    imported = import_federated(file, config())
+    assert imported.step == (23 if file.round.status == "in_progress" else 20)
+    named = list(imported.state["model"].values())
+    for ours, theirs in zip(named, file.server.parameters, strict=True):
+        assert torch.equal(ours, torch.from_numpy(theirs))
+    job = goes_on(imported, config())
+    assert job.record.is_over and job.step == 30
+    notes = {item.part: item for item in imported.receipt.items}
+    assert not notes["privacy"].exact, "epsilon 14.2 was spent, and nobody counts it here"
+
+
+def test_the_client_in_training_goes_on_with_its_model_and_optimizer(tmp_path):
+    file = read_federated(original(MID, tmp_path))
+    imported = import_federated(file, config())
+    visit, theirs = imported.state["clients"]["visit"], file.clients[0]
+    assert (visit["client"], visit["epoch"]) == (0, 3)
+    flat = torch.cat([each.flatten() for each in theirs.model_state.values()])
+    assert torch.equal(visit["parameters"], flat)
+    momentum = theirs.optimizer_state["state"][0]["momentum_buffer"]
+    assert torch.equal(visit["optimizer"]["state"][0]["momentum_buffer"], momentum)
+    notes = {item.part: item.note for item in imported.receipt.items}
+    assert "at epoch 3 of 5" in notes["client 0"]
+
+
+@pytest.mark.parametrize("source", FILES, ids=str)
+def test_an_epsilon_without_its_history_is_carried_and_added_in_full(source, tmp_path):
+    file = read_federated(original(source, tmp_path))
+    privacy = {"mode": "sample", "noise_multiplier": 1.0}
+    imported = import_federated(file, config(privacy=privacy), secret=b"ours")
+    figure = file.privacy.cumulative_sample_epsilon
+    assert [entry.carried for entry in imported.spent] == [figure] and figure > 14
+    ledger = HouseLedger(imported.spent, secret=b"ours")
+    job = goes_on(imported, config(privacy=privacy), ledger)
+    fresh = ENGINES["federated"].make_job(config(privacy=privacy), {}, HouseLedger())
+    run_through(fresh)
+    spent = job.releasing.purse.total()["epsilon"]
+    assert figure < spent < figure + fresh.releasing.purse.total()["epsilon"]
+
+
+@pytest.mark.parametrize("keeping", ["none", "sample", "user", "hybrid"])
+@pytest.mark.parametrize("at", [0, 3, 8, 9, 13, 24])
+def test_what_we_export_is_read_verified_and_goes_on_exactly(keeping, at, tmp_path):
+    """Within a round too, but under user-level privacy: there its clients begin anew."""
+    ledger = HouseLedger()
+    reproducibility.seed_all(7)
+    job = make_job(keeping, ledger, server={"strategy": "fedavg"}, parameters={"dropout": 0.0})
+    while job.step < at:
+        job.advance()
+    file = export_federated(freeze(job.state_dict()), job.config, name="run", saved_at=SAVED_AT)
+    write(file, tmp_path / "last.pt")
+    assert verify(tmp_path / "last.pt").passed
+    back = read_federated(tmp_path / "last.pt")
+    imported = import_federated(back, job.config, secret=b"ours")
+    is_hidden = keeping in ("user", "hybrid")
+    assert imported.step == (at // 8 * 8 if is_hidden else at)
+    for ours, theirs in zip(imported.state["model"].values(),
+                            job.state_dict()["model"].values(), strict=True):  # fmt: skip
+        assert torch.equal(ours, theirs)
+    again = goes_on(imported, job.config, HouseLedger(imported.spent, secret=b"ours"))
+    if keeping == "none":
+        run_through(job)
+        torch.testing.assert_close(again.server.parameters, job.server.parameters)
+    else:
+        mine = job.releasing.purse.epsilon
+        assert again.releasing.purse.total()["epsilon"] >= mine
+
+
+def test_no_unnoised_update_leaves_under_user_level_privacy():
+    job = make_job("user", HouseLedger())
+    while job.step < 5:
+        job.advance()
+    file = export_federated(freeze(job.state_dict()), job.config, name="run", saved_at=SAVED_AT)
+    assert file.round.status == "in_progress"
+    for client in file.clients.values():
+        assert client.epoch.status == "pending"
+        assert client.model_state is None and client.final_parameters is None
+    assert set(file.server.metrics) <= {"val_loss", "val_accuracy", "epsilon"}
+
+
+def test_histories_are_the_worst_clients_and_explain_the_figure(tmp_path):
+    job = make_job("hybrid", HouseLedger(), partition={"by": "dirichlet", "alpha": 1.0})
+    run_through(job)
+    file = export_federated(freeze(job.state_dict()), job.config, name="run", saved_at=SAVED_AT)
+    told = file.privacy
+    assert len(told.sample_history) == 3 * 2 and len(told.user_history) == 3
+    total = job.releasing.purse.total()
+    assert told.cumulative_sample_epsilon == pytest.approx(total["sample_epsilon"])
+    assert told.cumulative_user_epsilon == pytest.approx(total["user_epsilon"])
+    imported = import_federated(file, job.config)
+    assert not any(entry.carried for entry in imported.spent), "the histories explain it all"
+
+
+def test_the_best_model_is_exported_with_its_round_and_metric(tmp_path):
+    job = make_job(rounds=4, monitor="val_accuracy", mode="max")
+    run_through(job)
+    state = freeze(job.state_dict())
+    file = export_federated(state, job.config, name="run", saved_at=SAVED_AT, which="best")
+    best = job.record.best
+    assert (file.round.current, file.round.status) == (best.round, "completed")
+    assert file.server.best_dice == file.server.metrics["val_accuracy"] == best.metric
+    for ours, theirs in zip(file.server.parameters, state["best_model"].values(), strict=True):
+        assert torch.equal(torch.from_numpy(ours), theirs)
+    first = make_job()
+    first.advance()
+    with pytest.raises(IncompatibleState, match="no round has been completed"):
+        export_federated(freeze(first.state_dict()), first.config, name="run",
+                         saved_at=SAVED_AT, which="best")  # fmt: skip
+
+
+def test_a_model_of_other_shapes_and_rounds_beyond_the_config_are_refused(tmp_path):
+    file = read_federated(original(DONE, tmp_path))
+    with pytest.raises(IncompatibleState, match=r"server.parameters are 15; the model has"):
+        import_federated(file, config(recipe="crowd", monitor="val_loss"))
+    with pytest.raises(IncompatibleState, match="2 rounds are done, the config has 1"):
+        import_federated(file, config(rounds=1))
+    privacy = {"mode": "sample", "noise_multiplier": 1.0, "delta": 1e-6}
+    with pytest.raises(IncompatibleState, match="target_delta is 1e-05, the config's 1e-06"):
+        import_federated(file, config(privacy=privacy))
+
+
+def test_clients_of_another_order_or_number_of_epochs_train_their_round_anew(tmp_path):
+    file = read_federated(original(MID, tmp_path))
+    imported = import_federated(file, config(local_epochs=2))
+    assert imported.step == 8
+    item = next(each for each in imported.receipt.items if each.part.startswith("clients 0"))
+    assert not item.exact and "train this round anew" in item.note

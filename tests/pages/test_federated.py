@@ -1,0 +1,127 @@
+"""The page of a federated operation: rounds, clients, privacy, partition."""
+
+import pytest
+from django.utils import timezone
+
+from apps.checkpoints.models import Checkpoint
+from apps.dashboard import federation
+from apps.operations.models import Operation
+from apps.operations.privacy import append
+from tests.federated.runs import HouseLedger, make_job
+from tests.pages import making
+from trainops.engines import lossless
+from trainops.engines.registry import ENGINES
+
+
+def shown(owner, job, ledger, *, state="RUNNING", ahead=0, **fields):
+    """A row as its run would leave it, with a checkpoint of the job's state and its ledger."""
+    config = job.config.model_dump(mode="json")
+    operation = making.operation(
+        owner, state, name="together", kind="federated", config=config, unit="client epoch",
+        step=job.step + ahead, total_steps=job.total_steps, place=job.place, **fields,
+    )  # fmt: skip
+    Checkpoint.objects.create(
+        id=f"{operation.pk}-1", operation=operation, attempt=1, type="periodic",
+        created_at=timezone.now(), step=job.step,
+        state=lossless.encode(job.state_dict()["state"]), manifest=[], state_size_bytes=0,
+        artifacts_size_bytes=0,
+    )  # fmt: skip
+    append(operation.pk, 1, ledger.spent())
+    return operation
+
+
+def job_at(step, keeping="none", ledger=None, **config):
+    job = make_job(keeping, ledger, **config)
+    while job.step < min(step, job.total_steps):
+        job.advance()
+    return job
+
+
+def page_of(page, operation):
+    return page.get(f"/operations/{operation.pk}/").content.decode()
+
+
+def test_rounds_clients_and_partition_are_drawn(page, ana):
+    job = job_at(11)
+    text = page_of(page, shown(ana, job, HouseLedger()))
+    assert "1 of 3 completed" in text and "Clients of round 2" in text
+    assert text.count("cell-done") == 1 + 3 + 1  # rounds, epochs, legend
+    assert text.count('title="Epoch 2: running"') == 1
+    for client in range(4):
+        assert f'aria-label="Client {client}: {len(job.workshop.parts[client])} examples"' in text
+    assert "train_accuracy" in text and 'data-testid="privacy"' not in text
+
+
+def test_the_grid_follows_the_run_beyond_its_checkpoint(ana):
+    job = job_at(9)
+    operation = shown(ana, job, HouseLedger(), ahead=2)
+    newest = Checkpoint.objects.get(operation=operation)
+    grid = federation.clients(operation, newest.state, newest.step)
+    assert [row["epochs"] for row in grid["rows"]] == [
+        ["done", "done"], ["done", "running"], ["pending", "pending"], ["pending", "pending"]
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("keeping", ["sample", "user", "hybrid"])
+def test_epsilon_is_the_ledgers_and_single_clients_are_not_told(page, ana, keeping):
+    ledger = HouseLedger()
+    job = job_at(13, keeping, ledger)
+    operation = shown(ana, job, ledger)
+    text = page_of(page, operation)
+    total = job.releasing.purse.total()["epsilon"]
+    assert federation.privacy(operation)["spent"] == total
+    assert f"ε {total:.2f}" in text and "No budget was set." in text
+    assert (
+        "train_loss" not in text.partition('data-testid="federation"')[2].partition("</section>")[0]
+    )
+    hides = keeping in ("user", "hybrid")
+    assert ("is not shown: under user-level privacy" in text) is hides
+    assert ('data-testid="partition"' in text) is not hides
+
+
+def test_the_round_in_which_the_budget_ends_is_foretold(ana):
+    ledger = HouseLedger()
+    config = {"privacy": {"target_epsilon": 20.0}, "rounds": 40}
+    job = job_at(16, "sample", ledger, **config)
+    foretold = federation.privacy(shown(ana, job, ledger))["ends"]
+    while job.step < job.total_steps:
+        job.advance()
+    assert job.result()["reason"] == "PRIVACY_BUDGET"
+    assert not foretold["is_enough"] and foretold["round"] == len(job.record.history)
+
+
+def test_a_budget_that_lasts_is_said_to(page, ana):
+    ledger = HouseLedger()
+    job = job_at(9, "sample", ledger, privacy={"target_epsilon": 200.0})
+    assert "the budget lasts for all 3 rounds" in page_of(page, shown(ana, job, ledger))
+
+
+def test_a_spent_budget_is_why_it_ended(page, ana):
+    ledger = HouseLedger()
+    job = job_at(99, "sample", ledger, privacy={"target_epsilon": 9.0}, rounds=30)
+    operation = shown(ana, job, ledger, state="COMPLETED", reason="PRIVACY_BUDGET",
+                      result=dict(job.result()))  # fmt: skip
+    text = page_of(page, operation)
+    assert "would have exceeded its privacy budget of epsilon 9" in text
+    assert "The budget is spent" in text
+
+
+def test_before_the_first_checkpoint_there_are_rounds_only(page, ana):
+    example = ENGINES["federated"].parse_config({"recipe": "crowd"}).model_dump(mode="json")
+    operation = making.operation(ana, "PENDING", kind="federated", config=example)
+    text = page_of(page, operation)
+    assert "0 of 10 completed" in text and 'data-testid="clients"' not in text
+
+
+def test_a_long_run_shows_its_newest_rounds(ana):
+    config = ENGINES["federated"].parse_config({"recipe": "crowd", "rounds": 500})
+    operation = Operation(kind="federated", config=config.model_dump(mode="json"), state="RUNNING")
+    history = [{"round": n, "val_loss": 1.0} for n in range(1, 201)]
+    drawn = federation.rounds(operation, {"round_history": history})["drawn"]
+    assert len(drawn) == federation.MAX_ROUNDS
+    assert [each["is"] for each in drawn[-3:]] == ["done", "running", "pending"]
+
+
+def test_other_kinds_have_no_such_section(page, ana):
+    assert 'data-testid="federation"' not in page_of(page, making.operation(ana, "RUNNING"))
+    assert page.get("/operations/op_none/export/last.pt").status_code == 404

@@ -1,0 +1,82 @@
+"""What the clients of the tabular recipe train.
+
+What preparing a column needs (its mean, its categories) is measured on all clients' training rows
+together, once: it is taken as known, and costs no privacy. Where that is not so, prepare the
+columns before they are uploaded.
+"""
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import torch
+
+from trainops.engines.federated.ingredients import Federation, Group
+from trainops.engines.federated.recipes.tabular import FederatedTabularParameters
+from trainops.engines.training.ingredients import Context
+from trainops.engines.training.recipes.tabular_model import build_from
+from trainops.engines.training.recipes.tabular_table import (
+    Table,
+    choose_task,
+    find_classes,
+    has_value,
+    read_table,
+)
+
+MAX_CLIENTS = 1000  # of a column: values that each are a client
+
+
+def build(parameters: FederatedTabularParameters, context: Context) -> Federation:
+    """Raises InputError, which names the column."""
+    paths = [context.table(each) for each in (parameters.dataset, *parameters.more_datasets)]
+    tables = [read_table(path, parameters) for path in paths]
+    table = _joined(tables)
+    ingredients, train = build_from(table, parameters, context)
+    rows = np.concatenate([np.full(len(each), number) for number, each in enumerate(tables)])
+    groups = {
+        "file": Group(
+            owners=torch.from_numpy(rows)[train],
+            names=tuple(path.stem for path in paths),
+        ),
+        **_groups(paths, parameters, train),
+    }
+    is_classes = choose_task(table, parameters) == "classification"
+    names = tuple(find_classes(table, parameters)) if is_classes else ()
+    classes = Group(owners=ingredients.train.targets, names=names) if is_classes else None
+    return Federation(ingredients=ingredients, classes=classes, groups=groups)
+
+
+def _joined(tables: list[Table]) -> Table:
+    """Return one table of all rows, in the order of the files."""
+    if len(tables) == 1:
+        return tables[0]
+    first = tables[0]
+    return Table(
+        {name: np.concatenate([each.numbers[name] for each in tables]) for name in first.numbers},
+        {
+            name: [value for each in tables for value in each.categories[name]]
+            for name in first.categories
+        },
+        pa.chunked_array([chunk for each in tables for chunk in each.target.chunks]),
+        sum(each.rows_without_target for each in tables),
+    )
+
+
+def _groups(
+    paths: list[Path], parameters: FederatedTabularParameters, train: torch.Tensor
+) -> dict[str, Group]:
+    """Return which value each training row has, of every column with few enough of them."""
+    read = [pq.read_table(path) for path in paths]
+    whole = pa.concat_tables([each.select(read[0].column_names) for each in read])
+    kept = whole.filter(has_value(whole[parameters.target]))
+    groups = {}
+    for name in kept.column_names:
+        encoded = pc.dictionary_encode(kept[name].cast(pa.string())).combine_chunks()
+        if len(encoded.dictionary) <= MAX_CLIENTS:
+            missing = len(encoded.dictionary)
+            codes = pc.fill_null(encoded.indices, missing).to_numpy(zero_copy_only=False)
+            owners = torch.from_numpy(codes.astype(np.int64))[train]
+            groups[name] = Group(owners=owners, names=(*encoded.dictionary.to_pylist(), "missing"))
+    return groups

@@ -1,0 +1,201 @@
+"""Our federated checkpoint as a file of version "2.0": the last state, or the best model."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+from torch import Tensor
+
+from trainops.engines.errors import IncompatibleState
+from trainops.engines.federated.account import Account
+from trainops.engines.federated.options import FederatedOptions
+from trainops.engines.federated.purse import entries_of
+from trainops.engines.job import StateDict
+from trainops.engines.spending import Entry, Level
+from trainops.formats.federated import (
+    Arrays,
+    ClientState,
+    EpochProgress,
+    FederatedFile,
+    PrivacyState,
+    Round,
+    ServerState,
+    Spent,
+)
+from trainops.formats.fields import is_number
+
+
+def export_federated(
+    state: StateDict,
+    config: FederatedOptions,
+    *,
+    name: str,
+    saved_at: str,
+    which: Literal["last", "best"] = "last",
+) -> FederatedFile:
+    """Return the file for a checkpoint's parts. `name` is the operation's, `saved_at` ISO 8601.
+
+    Parameters are all tensors of the model's state, in its order. Under user-level privacy what
+    clients sent within a round stays behind: without noise it is nobody's to see. Raises
+    IncompatibleState where there is no best model yet.
+    """
+    plain = state["state"]
+    history = plain["round_history"]
+    if which == "best":
+        if "best_model" not in state:
+            raise IncompatibleState("no round has been completed, so there is no best model")
+        number = plain["best_round"]
+        found = Round(number, max(config.rounds, number), "completed")
+        return FederatedFile(
+            timestamp=saved_at, run_name=name, round=found,
+            server=_server(state["best_model"], history[number - 1], plain), clients={},
+            privacy=_privacy(state, config, up_to=number),
+        )  # fmt: skip
+    return FederatedFile(
+        timestamp=saved_at, run_name=name, round=_round(plain, config),
+        server=_server(state["model"], history[-1] if history else {}, plain),
+        clients=_clients(state, config), privacy=_privacy(state, config, up_to=None),
+    )  # fmt: skip
+
+
+def arrays_of(tensors: Sequence[Tensor]) -> Arrays:
+    return tuple(np.asarray(each.detach().cpu().numpy()) for each in tensors)
+
+
+def _round(plain: Mapping[str, Any], config: FederatedOptions) -> Round:
+    is_between = not (plain["clients_done"] or plain["client_epoch"])
+    if is_between and plain["round"]:
+        return Round(plain["round"], config.rounds, "completed")
+    return Round(plain["round"] + 1, config.rounds, "in_progress")
+
+
+def _server(
+    model: Mapping[str, Tensor], line: Mapping[str, Any], plain: Mapping[str, Any]
+) -> ServerState:
+    """Return the model, and what its round came to; the monitored metric is among the metrics.
+
+    `best_dice` is the best of that metric, whatever it is called and whether more of it is better.
+    """
+    metrics = {
+        name: float(value)
+        for name, value in line.items()
+        if name not in ("round", "clients") and is_number(value) and np.isfinite(value)
+    }
+    return ServerState(arrays_of(list(model.values())), plain["best_metric"] or 0.0, metrics)
+
+
+def _clients(state: StateDict, config: FederatedOptions) -> dict[int, ClientState]:
+    """Return this round's clients: what is done, what is in training, what is pending."""
+    plain, kept = state["state"], state["clients"]
+    is_told = not config.has_users_noised
+    spent = _entries(state)
+    found = {}
+    for place, client in enumerate(plain["chosen"]):
+        mine = [e for e in spent if e.client == client and e.round == plain["round"] + 1]
+        told = {"client_id": client, "steps": sum(e.steps for e in mine),
+                "epsilon": _epsilon(mine, config, "sample")}  # fmt: skip
+        if is_told and place < plain["clients_done"]:
+            found[client] = _done(kept["done"][str(client)], state["model"], config, told)
+        elif is_told and client == plain["client"] and plain["client_epoch"]:
+            found[client] = _training(kept["visit"], state["model"], config, told)
+        else:
+            epoch = EpochProgress(0, config.local_epochs, "pending")
+            found[client] = ClientState(epoch=epoch, **told)
+    return found
+
+
+def _done(
+    update: Mapping[str, Any],
+    model: Mapping[str, Tensor],
+    config: FederatedOptions,
+    told: Mapping[str, Any],
+) -> ClientState:
+    """Return a client whose epochs are over, with its own model as its result."""
+    moved = _named(update, model, 1.0, update["vector"])
+    epochs = config.local_epochs
+    return ClientState(
+        epoch=EpochProgress(epochs, epochs, "completed"), epochs_done=epochs,
+        loss_sum=epochs * update["means"].get("loss", 0.0),
+        final_parameters=arrays_of(list(moved.values())),
+        final_metrics={name: float(value) for name, value in update["means"].items()},
+        num_samples=update["num_examples"], **told,
+    )  # fmt: skip
+
+
+def _training(
+    visit: Mapping[str, Any],
+    model: Mapping[str, Tensor],
+    config: FederatedOptions,
+    told: Mapping[str, Any],
+) -> ClientState:
+    named = _named(visit, model, 0.0, visit["parameters"])
+    sums = visit.get("sums", {"count": 0, "loss": 0.0})
+    mean = sums["loss"] / sums["count"] if sums["count"] else 0.0
+    return ClientState(
+        epoch=EpochProgress(visit["epoch"], config.local_epochs, "in_progress"),
+        epochs_done=visit["epoch"], loss_sum=visit["epoch"] * mean, model_state=named,
+        optimizer_state=visit["optimizer"],
+        num_samples=int(sums["count"]) // visit["epoch"], **told,
+    )  # fmt: skip
+
+
+def _named(
+    kept: Mapping[str, Any], model: Mapping[str, Tensor], share: float, vector: Tensor
+) -> dict[str, Tensor]:
+    """Return a client's model by the server's names: so much of the server's, and a vector.
+
+    Raises IncompatibleState where some parameters are not trained: nothing says which.
+    """
+    moving = {name: each for name, each in model.items() if name not in kept["buffers"]}
+    if sum(each.numel() for each in moving.values()) != len(vector):
+        raise IncompatibleState("some of its parameters are not trained; export between rounds")
+    pieces = vector.split([each.numel() for each in moving.values()])
+    named = {
+        name: share * each + piece.view_as(each)
+        for (name, each), piece in zip(moving.items(), pieces, strict=True)
+    }
+    return {name: named.get(name, kept["buffers"].get(name)) for name in model}
+
+
+def _privacy(state: StateDict, config: FederatedOptions, *, up_to: int | None) -> PrivacyState:
+    """Return what was spent, as far as it was for rounds up to this one.
+
+    The histories are the worst client's: its epsilon is what counts.
+    """
+    entries = [e for e in _entries(state) if up_to is None or e.round <= up_to]
+    current = state["state"]["round"] + 1
+    partial = [e for e in entries if e.round == current]
+    return PrivacyState(
+        target_delta=config.privacy.delta,
+        sample_history=_history(_worst(entries, config), "sample"),
+        user_history=_history(entries, "user"),
+        cumulative_sample_epsilon=_epsilon(entries, config, "sample"),
+        cumulative_user_epsilon=_epsilon(entries, config, "user"),
+        partial_round_epsilon=_epsilon(partial, config, "sample"),
+    )
+
+
+def _entries(state: StateDict) -> list[Entry]:
+    return entries_of(state["spent"]) if "spent" in state else []
+
+
+def _worst(entries: list[Entry], config: FederatedOptions) -> list[Entry]:
+    account = Account(config.privacy.delta)
+    account.add(entries)
+    figures = account.by_client("sample")
+    worst = max(figures, key=lambda client: figures[client]) if figures else None
+    return [e for e in entries if e.client in (None, worst)]
+
+
+def _history(entries: list[Entry], level: Level) -> tuple[Spent, ...]:
+    return tuple(
+        (e.noise_multiplier, e.sample_rate, e.steps)
+        for e in entries
+        if e.level == level and e.steps
+    )
+
+
+def _epsilon(entries: list[Entry], config: FederatedOptions, level: Level) -> float:
+    account = Account(config.privacy.delta)
+    account.add(entries)
+    return account.of(level)

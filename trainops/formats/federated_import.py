@@ -1,0 +1,257 @@
+"""A federated file of version 2.x as a checkpoint that our federated job loads.
+
+The server's model is taken over, with the rounds that are done. Within a round, clients whose
+results are there are done, and the one in training goes on, as far as they come in this product's
+order; the round's other clients train from its model. What was spent is carried over; where the
+file has a figure without its history (files of the original have none), the figure itself counts.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from trainops.engines import reproducibility
+from trainops.engines.errors import IncompatibleState
+from trainops.engines.federated.account import Account
+from trainops.engines.federated.config import FederatedConfig
+from trainops.engines.federated.job import FederatedJob
+from trainops.engines.federated.private import clipped
+from trainops.engines.federated.visit import Update
+from trainops.engines.job import StateDict
+from trainops.engines.receipt import Receipt, ReceiptItem
+from trainops.engines.registry import ENGINES
+from trainops.engines.snapshot import freeze
+from trainops.engines.spending import LEVELS, Entry, MemoryLedger
+from trainops.engines.training.shapes import require_same_optimizers
+from trainops.formats.federated import ClientState, FederatedFile, Spent
+
+FAILED_STEP = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
+LEAST = 1e-9  # of an epsilon: below it, history and figure agree
+
+
+@dataclass(slots=True)
+class ImportedRun:
+    """The parts of a checkpoint as CheckpointStore.write takes them, and what they are."""
+
+    step: int
+    state: StateDict
+    receipt: Receipt
+    spent: list[Entry]
+
+
+@dataclass(slots=True)
+class _Import:
+    file: FederatedFile
+    config: FederatedConfig
+    job: FederatedJob
+    items: list[ReceiptItem] = field(default_factory=list)
+
+    def say(self, part: str, note: str = "", *, is_exact: bool = True) -> None:
+        self.items.append(ReceiptItem(part, is_exact, is_exact, note))
+
+
+def import_federated(
+    file: FederatedFile,
+    config: FederatedConfig,
+    inputs: Mapping[str, Path] | None = None,
+    secret: bytes = b"",
+) -> ImportedRun:
+    """Return what a job of this config would load to go on from the file.
+
+    The random streams of this process stand afterwards where they stood before. Raises
+    IncompatibleState where the model is of another shape or the rounds are beyond the config's;
+    InputError as making the job does.
+    """
+    before = reproducibility.state_dict()
+    try:
+        ledger = MemoryLedger(secret=secret)
+        job = cast(FederatedJob, ENGINES["federated"].make_job(config, inputs, ledger))
+        taking = _Import(file, config, job)
+        streams = {"random": reproducibility.state_dict()}
+        _take_model(taking)
+        _take_spent(taking)
+        _take_rounds(taking)
+        if file.round.status == "in_progress":
+            _take_clients(taking)
+        state = freeze(job.state_dict() | streams)
+        _try(config, inputs, secret, state)
+        taking.say("random streams", "seeded anew, as for a first start", is_exact=False)
+        receipt = Receipt(job.step, file.run_name, tuple(taking.items))
+        return ImportedRun(job.step, state, receipt, list(ledger.spent()))
+    finally:
+        reproducibility.load_state_dict(before)
+
+
+def _take_model(taking: _Import) -> None:
+    """Write the server's parameters into the job's model, by their order."""
+    job, layout = taking.job, taking.job.workshop.layout
+    own = layout.state_dict(job.server.parameters, job.server.buffers)
+    given = [torch.from_numpy(each) for each in taking.file.server.parameters]
+    names = list(own) if len(given) == len(own) else layout.names
+    named = _fitted(given, {name: own[name] for name in names}, "server.parameters")
+    job.server.parameters, job.server.buffers = layout.taken_apart(own | named)
+    layout.put(job.server.parameters, job.server.buffers)
+    taking.say("model", "" if len(names) == len(own) else "without the model's buffers")
+    if taking.config.server.strategy not in ("fedavg", "fedprox", "median", "trimmed_mean"):
+        taking.say("server optimizer", "the file has none; starts anew", is_exact=False)
+
+
+def _take_spent(taking: _Import) -> None:
+    """Carry over what was spent, or say that this config does not count it."""
+    told = taking.file.privacy
+    figures = {"sample": told.cumulative_sample_epsilon, "user": told.cumulative_user_epsilon}
+    histories = {"sample": told.sample_history, "user": told.user_history}
+    if not taking.config.is_private:
+        if any(figures.values()) or any(histories.values()):
+            taking.say("privacy", "the file has spent some; this config keeps no account of it",
+                       is_exact=False)  # fmt: skip
+        return
+    if told.target_delta != taking.config.privacy.delta:
+        raise IncompatibleState(
+            f"target_delta is {told.target_delta:g}, the config's {taking.config.privacy.delta:g}"
+        )
+    for level in LEVELS:
+        for entry in _entries(taking, level, histories[level], figures[level]):
+            taking.job.releasing.purse.spend(entry)
+            if entry.carried:
+                note = f"epsilon {entry.carried:g} came without its history, and is added in full"
+                taking.say(f"privacy: {level} level", note, is_exact=False)
+
+
+def _entries(taking: _Import, level: Any, history: Sequence[Spent], figure: float) -> list[Entry]:
+    """Return entries that concern every client, and one for what no history explains."""
+
+    def entry(number: int, sigma: float, rate: float, steps: int, carried: float) -> Entry:
+        plain = ["imported", level, number, sigma, rate, steps, carried]
+        return Entry(
+            noise=taking.job.secrets.identity(plain, []), step=0, round=0, client=None,
+            level=level, noise_multiplier=sigma, sample_rate=rate, steps=steps, carried=carried,
+        )  # fmt: skip
+
+    found = [entry(number, *spent, 0.0) for number, spent in enumerate(history)]
+    account = Account(taking.config.privacy.delta)
+    account.add(found)
+    unexplained = figure - account.of(level)
+    if unexplained > LEAST * max(1.0, figure):
+        found.append(entry(len(found), 1.0, 0.0, 0, figure if not found else unexplained))
+    return found
+
+
+def _take_rounds(taking: _Import) -> None:
+    """Write a line for each completed round; only the last one's metrics are in the file."""
+    found, config, record = taking.file.round, taking.config, taking.job.record
+    done = found.current - (found.status == "in_progress")
+    if done > config.rounds:
+        raise IncompatibleState(f"{done} rounds are done, the config has {config.rounds}")
+    metrics = dict(taking.file.server.metrics)
+    for number in range(1, done + 1):
+        line = {"round": number, "clients": len(record.chosen), config.monitor: math.nan}
+        record.history.append(line | (metrics if number == done else {}))
+    if record.best.round == done and done:
+        taking.job.server.keep_best()
+    elif done:
+        note = f"without {config.monitor}: the best model so far is not in the file"
+        taking.say("history", note, is_exact=False)
+    taking.say("data position", f"{done} of {config.rounds} rounds are done")
+
+
+def _take_clients(taking: _Import) -> None:
+    """Take over clients of the round, as long as they come in its order."""
+    record, server = taking.job.record, taking.job.server
+    for client in record.chosen:
+        state = taking.file.clients.get(client)
+        if state is None or state.epoch.total != taking.config.local_epochs:
+            break
+        if state.epoch.status == "completed" and state.final_parameters is not None:
+            server.take(client, _update(taking, client, state))
+            record.done += 1
+            taking.say(f"client {client}", "its result")
+            continue
+        if state.epoch.status == "in_progress" and 0 < state.epoch.current < state.epoch.total:
+            _go_on(taking, client, state)
+        break
+    left = [c for c, state in taking.file.clients.items() if state.epoch.current]
+    if lost := set(left) - set(server.updates) - ({record.client} if record.epoch else set()):
+        taking.say(
+            f"clients {', '.join(map(str, sorted(lost)))}",
+            "of another order or number of epochs; they train this round anew", is_exact=False,
+        )  # fmt: skip
+
+
+def _update(taking: _Import, client: int, state: ClientState) -> Update:
+    """Return what a client sent, of its own model."""
+    layout, server = taking.job.workshop.layout, taking.job.server
+    own = layout.state_dict(server.parameters, server.buffers)
+    given = [torch.from_numpy(each) for each in state.final_parameters or ()]
+    names = list(own) if len(given) == len(own) else layout.names
+    place = f"clients[{client}].final_parameters"
+    named = _fitted(given, {name: own[name] for name in names}, place)
+    vector, buffers = layout.taken_apart(own | named)
+    vector, count = vector - server.parameters, len(taking.job.workshop.parts[client])
+    if taking.config.has_users_noised:
+        return Update(clipped(vector, taking.config.privacy.max_update_norm), {}, count)
+    return Update(vector, buffers, count)
+
+
+def _go_on(taking: _Import, client: int, state: ClientState) -> None:
+    """Let a client go on at its epoch with its model and optimizer; else it begins its round."""
+    job = taking.job
+    visit = job.server.receive(client, job.record.number)
+    own = visit.state_dict()
+    try:
+        layout = job.workshop.layout
+        server = layout.state_dict(job.server.parameters, job.server.buffers)
+        given = list((state.model_state or {}).values())
+        names = list(server) if len(given) == len(server) else layout.names
+        named = _fitted(given, {n: server[n] for n in names}, f"clients[{client}].model_state")
+        own["parameters"], own["buffers"] = layout.taken_apart(server | named)
+        own["optimizer"] = _optimizer(own["optimizer"], state.optimizer_state or {})
+        require_same_optimizers([visit.optimizer], [own["optimizer"]])
+    except IncompatibleState as error:
+        taking.say(f"client {client}", f"{error}; it trains this round anew", is_exact=False)
+        return
+    own["epoch"] = state.epoch.current
+    visit.load_state_dict(own)
+    job.visit, job.record.epoch = visit, state.epoch.current
+    taking.say(f"client {client}", f"at epoch {state.epoch.current} of {state.epoch.total}, with "
+               "its optimizer; its means are of the epochs to come")  # fmt: skip
+
+
+def _optimizer(mine: Mapping[str, Any], theirs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the file's optimizer with the keys that ours has."""
+    groups = [
+        {name: other.get(name, value) for name, value in group.items()}
+        for group, other in zip(mine["param_groups"], theirs.get("param_groups", ()), strict=False)
+    ]
+    return {"state": theirs.get("state", {}), "param_groups": groups}
+
+
+def _fitted(given: Sequence[Tensor], own: Mapping[str, Tensor], place: str) -> dict[str, Tensor]:
+    """Return the given tensors by the model's names. Raises IncompatibleState."""
+    if len(given) != len(own):
+        raise IncompatibleState(f"{place} are {len(given)}; the model has {len(own)}")
+    for number, (each, (name, mine)) in enumerate(zip(given, own.items(), strict=True)):
+        if each.shape != mine.shape:
+            raise IncompatibleState(
+                f"{place}[{number}] is {tuple(each.shape)}, the model's {name} {tuple(mine.shape)}"
+            )
+    return {name: each.to(mine) for each, (name, mine) in zip(given, own.items(), strict=True)}
+
+
+def _try(
+    config: FederatedConfig, inputs: Mapping[str, Path] | None, secret: bytes, state: StateDict
+) -> None:
+    """Load the state and go a step on from it. Raises IncompatibleState."""
+    job = ENGINES["federated"].make_job(config, inputs, MemoryLedger(secret=secret))
+    parts = freeze({part: each for part, each in state.items() if part != "random"})
+    try:
+        job.load_state_dict(parts)
+        if job.step < job.total_steps:
+            job.advance()
+    except FAILED_STEP as error:
+        raise IncompatibleState(f"the first step from the file fails: {error}") from error
