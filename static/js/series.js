@@ -48,10 +48,11 @@ export function epochAt(step, epochs) {
   return before.value + part * (after.value - before.value);
 }
 
-// "train_loss" and "val_loss" share a chart: "loss".
-export const chartOf = (name) => name.replace(/^(train|val|test)_/, "");
+// "train_loss" and "val_loss" share a chart: "loss". So do "return", "return_mean" and
+// "evaluation_return".
+export const chartOf = (name) => name.replace(/^(train|val|test|evaluation)_/, "").replace(/^return_mean$/, "return");
 
-const FIRST = ["loss", "accuracy", "learning_rate"];
+const FIRST = ["return", "loss", "accuracy", "learning_rate"];
 export function order(a, b) {
   const place = (name) => (FIRST.includes(name) ? FIRST.indexOf(name) : FIRST.length);
   return place(a) - place(b) || a.localeCompare(b);

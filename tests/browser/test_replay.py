@@ -63,6 +63,9 @@ def test_two_episodes_are_drawn_side_by_side(open_page, town, scheme):
 def test_an_episode_can_be_stepped_through_and_played(open_page, town):
     page = open_page(f"/operations/{town.pk}/")
     expect(shown(page, "left")).to_contain_text("step 0 of")
+    expect(page.locator(".heat-cells rect")).to_have_count(9)
+    expect(page.locator(".stage-lines polyline")).to_have_count(3)
+    expect(page.get_by_role("row", name="Bed")).to_be_visible()
     page.get_by_test_id("replay-on").click()
     expect(shown(page, "left")).to_contain_text("step 1 of")
     before = page.locator("[data-side=left] canvas").evaluate("canvas => canvas.toDataURL()")
@@ -87,13 +90,6 @@ def test_another_checkpoint_can_be_chosen_and_stays_chosen(open_page, town):
     page.evaluate("document.querySelector('[data-part=agents]').dataset.digest = 'older'")
     expect(page.locator("[data-part=agents]")).not_to_have_attribute("data-digest", "older")
     expect(page.get_by_test_id("replay-right")).to_have_value(options[0])
-
-
-def test_heat_affordances_and_stages_are_drawn(open_page, town):
-    page = open_page(f"/operations/{town.pk}/")
-    expect(page.locator(".heat-cells rect")).to_have_count(9)
-    expect(page.locator(".stage-lines polyline")).to_have_count(3)
-    expect(page.get_by_role("row", name="Bed")).to_be_visible()
 
 
 def test_a_cart_with_its_pole_is_drawn_of_the_result(open_page, ana):

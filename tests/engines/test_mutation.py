@@ -77,11 +77,12 @@ STOPS = {
     "event-indicators": (8, 9, 22),
     "vector-rotation": (7, 8, 15),
     "event-rotation": (7, 8, 15),
-    # In the midst of episodes and of a rollout, after evaluations of which one was not the best.
-    "dqn-cartpole": (7, 14),
-    "prioritized-grid": (7, 14),
-    "recurrent-grid": (5, 11, 16),
-    "ppo-cartpole": (10, 15),
+    # In the midst of episodes and of a rollout, after evaluations of which one was not the best;
+    # the later one first, as less is left to run from there.
+    "dqn-cartpole": (14, 7),
+    "prioritized-grid": (14, 7),
+    "recurrent-grid": (16, 11, 5),
+    "ppo-cartpole": (15, 10),
     # In the middle of a client, with others done, and between two rounds.
     "federated-none": (9, 12),
     "federated-sample": (11, 16),

@@ -7,6 +7,7 @@ from tests.formats.originals import REAL, original
 from tests.rl.cases import ADAPTIVE, CARTPOLE, GRID, PRIORITIZED, of
 from tests.rl.populations import played
 from trainops.engines import reproducibility
+from trainops.engines.checkpoint import CheckpointStore, CheckpointType
 from trainops.engines.errors import IncompatibleState
 from trainops.engines.registry import ENGINES
 from trainops.engines.snapshot import freeze
@@ -135,7 +136,7 @@ def test_a_checkpoint_of_each_learner_is_a_file_that_their_checks_accept(name, t
     write(file, path)
     assert path.name == f"checkpoint_ep{job.population.episodes.completed:05d}.pt"
     assert beside(path).exists()
-    assert verify(path)
+    assert verify(path).passed, verify(path)
     again, _ = read_rl(path)
     assert isinstance(again.population.replay, kind)
     assert again.population.total_steps == 46 and again.curriculum["agent_stages"].shape == (2,)
@@ -164,3 +165,18 @@ def test_a_file_of_ours_comes_back(tmp_path):
 def test_names_of_files_sort_by_number_in_this_program(tmp_path):
     file = read_rl(original("rl", tmp_path))[0]
     assert file.name == "checkpoint_ep00001.pt"
+
+
+def checked(state, tmp_path, step=23):
+    """Return what `checkpoints verify` finds wrong in a checkpoint of ours."""
+    store = CheckpointStore(tmp_path, identity={})
+    return verify(store.write(CheckpointType.PERIODIC, step=step, state=freeze(state)).path)
+
+
+def test_a_checkpoint_of_agents_whose_parts_disagree_is_found(tmp_path):
+    state = played(CONFIGS["prioritized"][0], 23).state_dict()
+    assert checked(state, tmp_path).passed
+    for place, value in {"next_episode": 99, "environment_steps": 45, "updates": 1}.items():
+        wrong = {**state, "state": {**state["state"], place: value}}
+        report = checked(wrong, tmp_path)
+        assert not report.passed and place in str(report)

@@ -191,7 +191,7 @@ def test_a_file_of_agents_is_taken_in_goes_on_and_is_given_out(operator, house, 
     assert 'filename="checkpoint_ep0000' in answer["Content-Disposition"]
     given = tmp_path / "given.pt"
     given.write_bytes(b"".join(answer.streaming_content))
-    assert verify(given)
+    assert verify(given).passed
 
 
 def test_a_file_of_agents_that_does_not_fit_is_refused(operator, tmp_path):

@@ -10,7 +10,7 @@ from tests.engines.contract import (
     require_same_end,
     undisturbed,
 )
-from tests.rl.cases import ADAPTIVE, ADVERSARIAL, CARTPOLE, GRID, PRIORITIZED, of
+from tests.rl.cases import ADAPTIVE, CARTPOLE, GRID, PRIORITIZED, of
 
 LEARNERS = {
     "dqn": ("dqn", {}),
@@ -24,9 +24,7 @@ LEARNERS = {
 @pytest.mark.parametrize("world", [GRID, CARTPOLE], ids=["grid", "cartpole"])
 @pytest.mark.parametrize("learner", LEARNERS)
 @pytest.mark.parametrize("agents", [1, 8])
-@pytest.mark.parametrize(
-    "curriculum", [{}, ADAPTIVE, ADVERSARIAL], ids=["plain", "adaptive", "adversarial"]
-)
+@pytest.mark.parametrize("curriculum", [{}, ADAPTIVE], ids=["plain", "adaptive"])
 def test_stopped_and_killed_twice_it_ends_the_same(world, learner, agents, curriculum, tmp_path):
     """The final state has weights, ring, stages, and each episode's line; so has the curve."""
     algorithm, more = LEARNERS[learner]

@@ -39,7 +39,7 @@ def register(app: typer.Typer) -> None:
 def ls(
     session: Session,
     state: Annotated[str | None, typer.Option(help="RUNNING, FAILED, …")] = None,
-    kind: Annotated[str | None, typer.Option(help="training, backtest")] = None,
+    kind: Annotated[str | None, typer.Option(help="training, backtest, rl …")] = None,
     tag: Annotated[str | None, typer.Option(help="Only with this tag.")] = None,
     mine: Annotated[bool, typer.Option("--mine", help="Only your own.")] = False,
     resumable: Annotated[bool, typer.Option("--resumable", help="Only those to resume.")] = False,

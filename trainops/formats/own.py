@@ -20,6 +20,7 @@ from trainops.engines.manifest import (
     with_state,
 )
 from trainops.engines.stream import Stream
+from trainops.formats.agents import MARK, agent_disagreements
 from trainops.formats.errors import DamagedFile, InvalidFields
 from trainops.formats.fields import Fields
 from trainops.formats.finite import leaves, not_finite
@@ -83,7 +84,11 @@ class OwnReading:
         return "no NaN and no infinity in any tensor outside of streams"
 
     def check_agreement(self) -> str:
-        wrong = _training_disagreements(self.checkpoint, self.state) if self.is_training else {}
+        wrong = {}
+        if self.is_training:
+            wrong = _training_disagreements(self.checkpoint, self.state)
+        elif MARK in self.state.get("state", {}):
+            wrong = agent_disagreements(self.checkpoint.step, self.state)
         if wrong:
             raise InvalidFields(wrong)
         return "positions, optimizers and schedules agree"

@@ -75,7 +75,7 @@ class Gymnasiums:
         self.world, self.count, self.device = world, count, device
         self.limits = torch.full((count,), world.space.max_steps, device=device)
         self.depletion = torch.ones(count, device=device)
-        self.ages = torch.zeros(count, dtype=torch.int64, device=device)
+        self.ages = np.zeros(count, np.int64)
         self.environments = [world.make_one() for _ in range(count)]
         self.seen = np.zeros((count, world.space.observation_dim), dtype=np.float32)
         for number, each in enumerate(self.environments):
@@ -115,7 +115,7 @@ class Gymnasiums:
 
     def state_dict(self) -> StateDict:
         return {
-            "ages": self.ages,
+            "ages": torch.from_numpy(self.ages.copy()),
             "limits": self.limits,
             "depletion": self.depletion,
             "seen": torch.from_numpy(self.seen.copy()),
@@ -126,17 +126,17 @@ class Gymnasiums:
         for name in ("ages", "limits", "depletion", "seen"):
             if len(state[name]) != self.count:
                 raise ValueError(f"{len(state[name])} environments, here {self.count}")
-        for name in ("ages", "limits", "depletion"):
+        for name in ("limits", "depletion"):
             setattr(self, name, state[name].to(self.device, copy=True))
+        self.ages = state["ages"].numpy().copy()
         self.seen = state["seen"].numpy().copy()
         self._put_back(state)
 
     def _outcome(self, rewards: Any, ends: Any, cuts: Any) -> Outcome:
-        self.ages = self.ages + 1
-        terminated = torch.from_numpy(ends.copy()).to(self.device)
-        cut = torch.from_numpy(cuts.copy()).to(self.device) | (self.ages >= self.limits)
-        rewards = torch.from_numpy(rewards).to(self.device)
-        return Outcome(self.observe(), rewards, terminated, cut & ~terminated)
+        self.ages += 1
+        truncated = (cuts | (self.ages >= self.limits.cpu().numpy())) & ~ends
+        told = (torch.from_numpy(each).to(self.device) for each in (rewards, ends, truncated))
+        return Outcome(self.observe(), *told)
 
     def _inner(self) -> StateDict:
         if self.world.obstacle:
@@ -165,7 +165,7 @@ class CartPoles(Gymnasiums):
         self.world, self.count, self.device = world, count, device
         self.limits = torch.full((count,), world.space.max_steps, device=device)
         self.depletion = torch.ones(count, device=device)
-        self.ages = torch.zeros(count, dtype=torch.int64, device=device)
+        self.ages = np.zeros(count, np.int64)
         self.vector: Any = CartPoleVectorEnv(count, max_episode_steps=2**31 - 1)
         self.seen, _ = self.vector.reset(seed=seed % 2**31)
 

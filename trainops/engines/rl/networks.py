@@ -11,16 +11,25 @@ from trainops.engines.rl.config import NetworkConfig
 Memory = tuple[Tensor, Tensor]  # hidden and cell state of an LSTM, (1, agents, units) each
 
 
+class Perceptron(nn.Sequential):
+    """Layers one after the other, without what a module's call looks up for hooks each time."""
+
+    def forward(self, given: Tensor) -> Tensor:
+        for layer in self._modules.values():
+            given = layer.forward(given)
+        return given
+
+
 def perceptron(
     sizes: Sequence[int], *, layer_norm: bool = False, activation: type[nn.Module] = nn.ReLU
-) -> nn.Sequential:
+) -> Perceptron:
     """Return linear layers from sizes[0] to sizes[-1], activations between them."""
     layers: list[nn.Module] = []
     for number, (before, after) in enumerate(pairwise(sizes)):
         layers.append(nn.Linear(before, after))
         if number < len(sizes) - 2:
             layers += [nn.LayerNorm(after), activation()] if layer_norm else [activation()]
-    return nn.Sequential(*layers)
+    return Perceptron(*layers)
 
 
 class Dueling(nn.Module):
@@ -43,7 +52,7 @@ def q_network(observed: int, actions: int, config: NetworkConfig, *, dueling: bo
     if not dueling:
         return perceptron([observed, *hidden, actions], layer_norm=config.layer_norm)
     body = _body(observed, config)
-    return nn.Sequential(*body, Dueling([observed, *hidden][-1], actions))
+    return Perceptron(*body, Dueling([observed, *hidden][-1], actions))
 
 
 class RecurrentQ(nn.Module):
@@ -53,7 +62,7 @@ class RecurrentQ(nn.Module):
         self, observed: int, actions: int, config: NetworkConfig, *, dueling: bool
     ) -> None:
         super().__init__()
-        self.body = nn.Sequential(*_body(observed, config))
+        self.body = Perceptron(*_body(observed, config))
         features = [observed, *config.hidden_sizes][-1]
         self.lstm = nn.LSTM(features, config.memory_size)
         self.head: nn.Module = nn.Linear(config.memory_size, actions)

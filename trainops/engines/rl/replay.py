@@ -62,14 +62,14 @@ class Layout:
         """Undo `row`, over any leading dimensions."""
         size = self.observed
         end = 2 * size + 5
-        told = rows[..., 2 * size : end]
+        actions, rewards, novelty, terminated, truncated = rows[..., 2 * size : end].unbind(-1)
         return Batch(
             observations=rows[..., :size],
-            actions=told[..., 0].long(),
-            rewards=told[..., 1],
-            novelty=told[..., 2],
-            terminated=told[..., 3] > 0,
-            truncated=told[..., 4] > 0,
+            actions=actions.long(),
+            rewards=rewards,
+            novelty=novelty,
+            terminated=terminated > 0,
+            truncated=truncated > 0,
             next_observations=rows[..., size : 2 * size],
             masks=rows[..., end : end + self.actions] > 0 if self.has_masks else None,
             next_masks=rows[..., end + self.actions :] > 0 if self.has_masks else None,

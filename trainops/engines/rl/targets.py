@@ -23,7 +23,7 @@ def n_step(rewards: Tensor, terminated: Tensor, ended: Tensor, discount: float) 
     does (Sutton and Barto, 2nd edition, 7.1; Pardo et al. 2018).
     """
     steps = rewards.shape[1]
-    before = torch.cumsum(ended[:, :-1].float(), dim=1)  # episodes that ended earlier
+    before = torch.cumsum(ended[:, :-1].long(), dim=1)  # episodes that ended earlier
     counts = torch.ones_like(rewards)
     counts[:, 1:] = (before == 0).float()
     factors = discount ** torch.arange(steps, device=rewards.device, dtype=rewards.dtype)

@@ -28,6 +28,7 @@ class DqnLearner:
         self.online = self.make_network().to(device)
         self.target = copy.deepcopy(self.online).requires_grad_(False)
         self.optimizer = adam(self.online, config)
+        self.parameters = list(self.online.parameters())
         self.replay = Replay(space, config.agents, config.replay.capacity, device)
         self.priorities: Priorities | None = None
         if config.replay.prioritized:
@@ -122,7 +123,7 @@ class DqnLearner:
         self.optimizer.zero_grad()
         loss.backward()
         if self.config.max_grad_norm is not None:
-            nn.utils.clip_grad_norm_(self.online.parameters(), self.config.max_grad_norm)
+            nn.utils.clip_grad_norm_(self.parameters, self.config.max_grad_norm)
         self.optimizer.step()
         self.updates += 1
         dqn = self.config.dqn
