@@ -61,9 +61,11 @@ def clients(operation: Operation, state: Mapping[str, Any], step: int) -> Mappin
 
     The operation may be some epochs ahead of the checkpoint that the state is of.
     """
-    chosen: Sequence[int] = state.get("chosen", ())
-    if not chosen:
+    count = state.get("num_chosen", 0)
+    if not count:
         return None
+    unnamed = [f"{number} of {count}" for number in range(1, count + 1)]
+    chosen: Sequence[int | str] = state["chosen"] or unnamed
     epochs = state["local_epochs"]
     done = state["clients_done"] * epochs + state["client_epoch"] + max(0, operation.step - step)
     means = state.get("clients", {})

@@ -11,6 +11,7 @@ from tests.cli.conftest import ROOT
 from trainops.cli.app import build
 from trainops.engines.backtest.config import BacktestConfig
 from trainops.engines.config import OperationConfig
+from trainops.engines.federated.config import FederatedConfig
 from trainops.engines.rl.config import RlConfig
 from trainops.engines.training.config import TrainingConfig
 from trainops.launch.commands import HELP
@@ -96,6 +97,21 @@ def test_each_field_of_reinforcement_learning_is_documented_with_its_default(nam
         assert row[1] == (default or "none")
     else:
         assert row[1] == (", ".join(map(str, default)) or "none")
+
+
+@pytest.mark.parametrize(("name", "default"), list(fields(FederatedConfig)))
+def test_each_field_of_a_federated_operation_is_documented_with_its_default(name, default):
+    text = (ROOT / "docs" / "federated.md").read_text()
+    is_shared = name in TrainingConfig.model_fields or name.partition(".")[0] in SHARED_GROUPS
+    if is_shared and name != "checkpoint.every_client_epochs":
+        assert not name.endswith("monitor") or f"| `{name}` | {default} |" in text
+        return
+    row = re.search(rf"^\| `{re.escape(name)}` \| (.*?) \|", text, re.MULTILINE)
+    assert row, name
+    if isinstance(default, int | float):
+        assert row[1] == f"{default:g}"
+    else:
+        assert row[1] == (default or "none")
 
 
 CONFIGURATION = (ROOT / "docs" / "configuration.md").read_text()

@@ -32,6 +32,7 @@ CONSTANT = {
     "state.mode": "set by the config",
     "state.privacy": "in cases that keep none",
     "state.clients": "in cases that keep privacy, and tell no figures of clients",
+    "state.num_chosen": "in cases where it is the same in each round",
     "state.client": "in cases that stop at one and the same client",
     "state.clients_done": "in cases that stop where none of the round is done",
     "clients.done": "in cases that stop where none of the round is done",
@@ -54,6 +55,7 @@ RECOMPUTED = {
     "state.privacy.*_epsilon": "each level's share, for people who read; the sums are compared",
     "state.privacy.epsilon": "compared with a ledger that outlives the process: tests/federated",
     "state.clients.*.*": "for people who ask; the client's next round writes them anew",
+    "state.num_chosen": "a function of the round; compared where it is another's",
     "state.chosen": "a function of the round; compared where it is another's",
     "state.is_budget_spent": "asked anew of the ledger",
 }

@@ -194,3 +194,14 @@ def test_a_budget_that_is_spent_already_ends_a_fork_at_once():
     fork = resumed(state, ledger, rounds=30, **config)
     assert fork.step == fork.total_steps == job.step
     assert fork.result()["reason"] == "PRIVACY_BUDGET"
+
+
+def test_who_takes_part_by_chance_is_in_no_state():
+    job, state = stopped(HouseLedger(), "user", at=7, fraction=0.5, clients=12)
+    told = state["state"]
+    assert told["chosen"] is None and told["client"] is None and told["num_chosen"] > 3
+    assert list(state["clients"]["done"]) == ["0", "1", "2"]
+    assert state["clients"]["visit"]["client"] == 3
+    assert list(job.server.updates) == list(job.record.chosen[:3])
+    assert torch.equal(resumed(state, HouseLedger(), "user", fraction=0.5, clients=12).server
+                       .sum_of_updates(), job.server.sum_of_updates())  # fmt: skip

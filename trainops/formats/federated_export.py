@@ -90,7 +90,7 @@ def _clients(state: StateDict, config: FederatedOptions) -> dict[int, ClientStat
     is_told = not config.has_users_noised
     spent = _entries(state)
     found = {}
-    for place, client in enumerate(plain["chosen"]):
+    for place, client in enumerate(plain["chosen"] or ()):
         mine = [e for e in spent if e.client == client and e.round == plain["round"] + 1]
         told = {"client_id": client, "steps": sum(e.steps for e in mine),
                 "epsilon": _epsilon(mine, config, "sample")}  # fmt: skip

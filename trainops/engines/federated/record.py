@@ -99,7 +99,12 @@ class Record:
         return self.best.round == len(self.history)
 
     def to_state(self) -> dict[str, Any]:
-        """Return the JSON state. "metric" is there only where it was measured on this model."""
+        """Return the JSON state. "metric" is there only where it was measured on this model.
+
+        Where chance decides who takes part, it does not say who: what privacy gains by chance it
+        gains only while that is unknown.
+        """
+        is_told = not self.schedule.is_by_chance
         best, last = self.best, self.history[-1] if self.history else {}
         is_between = not (self.done or self.epoch)
         return {
@@ -107,9 +112,10 @@ class Record:
             "round": len(self.history),
             "rounds": self.config.rounds,
             "num_clients": self.schedule.num_clients,
-            "chosen": list(self.chosen),
+            "num_chosen": len(self.chosen),
+            "chosen": list(self.chosen) if is_told else None,
             "clients_done": self.done,
-            "client": self.client,
+            "client": self.client if is_told else None,
             "client_epoch": self.epoch,
             "local_epochs": self.config.local_epochs,
             "is_budget_spent": self.is_spent,
@@ -142,7 +148,9 @@ class Record:
         record.check()
         after_end = len(record.history) == state["rounds"]  # where a fork goes on for more
         for name, value in expected.items():
-            if (name in ("chosen", "client") and after_end) or name == "is_budget_spent":
+            if (
+                name in ("num_chosen", "chosen", "client") and after_end
+            ) or name == "is_budget_spent":
                 continue
             if name not in state or lossless.dumps(value) != lossless.dumps(state[name]):
                 raise IncompatibleState(

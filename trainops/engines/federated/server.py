@@ -27,7 +27,7 @@ class Server:
         self.updates: dict[int, Update] = {}
         self.best: tuple[Tensor, Buffers] | None = None
         self.means: dict[int, dict[str, float]] = {}  # each client's newest, where they are told
-        self._masked: dict[int, Any] = {}
+        self._masked: dict[int, Any] = {}  # by their place in the round: nobody is named
 
     @property
     def is_masked(self) -> bool:
@@ -100,7 +100,7 @@ class Server:
             require_same_shape(own, state["best_model"], "best_model")
         self._read_updates(state, record)
         self._read_means(state)
-        visiting: StateDict | None = self._unmasked(state["clients"].get("visit"))
+        visiting = self._read_visit(state, record)
         if (visiting is None) != (record.epoch == 0):
             raise IncompatibleState(
                 "a client in training is there without its epochs, or the other way round"
@@ -168,19 +168,27 @@ class Server:
     def _done(self) -> dict[str, Any]:
         if not self.is_masked:
             return {str(client): each.to_state() for client, each in self.updates.items()}
-        for client, each in self.updates.items():
-            if client not in self._masked:
-                self._masked[client] = mask({"vector": each.vector}, self.workshop.secrets)
-        return {str(client): each for client, each in self._masked.items()}
+        for place, each in enumerate(self.updates.values()):
+            if place not in self._masked:
+                self._masked[place] = mask({"vector": each.vector}, self.workshop.secrets)
+        return {str(place): each for place, each in self._masked.items()}
 
     def _visiting(self, visit: Visit | None) -> Any:
         if visit is None or visit.epoch == 0:
             return None
-        return (
-            mask(visit.state_dict(), self.workshop.secrets)
-            if self.is_masked
-            else visit.state_dict()
-        )
+        state = visit.state_dict()
+        if not self.is_masked:
+            return state
+        return mask(state | {"client": len(self.updates)}, self.workshop.secrets)
+
+    def _read_visit(self, state: StateDict, record: Record) -> StateDict | None:
+        """Return the state of the client in training; masked, it is named by its place."""
+        visiting: StateDict | None = self._unmasked(state["clients"].get("visit"))
+        if visiting is None or not self.is_masked:
+            return visiting
+        if visiting.get("client") != record.done:
+            raise IncompatibleState(f"client {record.done + 1} of the round is not in training")
+        return visiting | {"client": record.client}
 
     def _unmasked(self, value: Any) -> Any:
         return unmask(value, self.workshop.secrets) if self.is_masked else value
@@ -191,6 +199,8 @@ class Server:
             done = {int(client): each for client, each in state["clients"]["done"].items()}
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise IncompatibleState(f"the clients cannot be read: {error!r}") from error
+        if self.is_masked and list(done) == list(range(record.done)):
+            done = {record.chosen[place]: each for place, each in done.items()}
         if list(done) != list(record.chosen[: record.done]):
             raise IncompatibleState(
                 f"clients {list(done)} are done, of this round's {list(record.chosen)} "
