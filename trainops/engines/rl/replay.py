@@ -113,7 +113,9 @@ class Replay:
 
     def at(self, numbers: Tensor) -> Batch:
         """Return the rows of these numbers, which must be here."""
-        return self.layout.batch(self.rows[numbers % self.slots])
+        slots = numbers % self.slots
+        rows = self.rows.index_select(0, slots) if slots.dim() == 1 else self.rows[slots]
+        return self.layout.batch(rows)
 
     def horizon(self, numbers: Tensor, steps: int, discount: float, weight: float) -> Horizon:
         """Return the n-step returns from these rows; fewer steps where no more have been made.

@@ -3,6 +3,7 @@
 import copy
 import math
 from collections.abc import Sequence
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -22,6 +23,8 @@ from trainops.engines.rl.targets import NEVER, importance, one_step, q_target
 
 class DqnLearner:
     """A network learns the value of each action from transitions drawn from a ring."""
+
+    has_memory: ClassVar[bool] = False  # that moves on also where an agent explores
 
     def __init__(self, config: RlConfig, space: Space, device: torch.device) -> None:
         self.config, self.space, self.device = config, space, device
@@ -47,15 +50,21 @@ class DqnLearner:
 
     @torch.no_grad()
     def act(self, observations: Tensor, masks: Tensor | None, epsilon: float) -> Tensor:
+        count = len(observations)
+        explores = torch.rand(count, generator=self.exploration, device=self.device) < epsilon
+        how_many = int(explores.sum())
+        if how_many == count and not self.has_memory:
+            return self.anything(count, masks)
         greedy = self.greedy(observations, masks)
-        count, actions = len(observations), len(self.space.actions)
-        drawn = torch.rand(
-            count, actions + 1, generator=self.exploration, device=self.device
-        )  # the last column decides whether, the others what
-        keys = drawn[:, :actions]
-        if masks is not None:
-            keys = keys.masked_fill(~masks, -1.0)
-        return torch.where(drawn[:, actions] < epsilon, keys.argmax(1), greedy)
+        if not how_many:
+            return greedy
+        return torch.where(explores, self.anything(count, masks), greedy)
+
+    def anything(self, count: int, masks: Tensor | None) -> Tensor:
+        """Return random actions, of those that can be done."""
+        shape = (count, len(self.space.actions))
+        keys = torch.rand(shape, generator=self.exploration, device=self.device)
+        return (keys if masks is None else keys.masked_fill(~masks, -1.0)).argmax(1)
 
     def greedy(self, observations: Tensor, masks: Tensor | None) -> Tensor:
         return best(self.online(observations), masks)
@@ -96,8 +105,7 @@ class DqnLearner:
         with torch.no_grad():
             targets = self.targets(numbers, batch, novelty_weight)
         values = self.online(batch.observations).gather(1, batch.actions[:, None]).squeeze(1)
-        losses = nn.functional.smooth_l1_loss(values, targets, reduction="none")
-        loss = (losses if weights is None else losses * weights).mean()
+        loss = mean_loss(values, targets, weights)
         self.move(loss, step)
         if self.priorities is not None:
             self.priorities.update(numbers % self.replay.slots, (values - targets).detach())
@@ -120,7 +128,8 @@ class DqnLearner:
         """Take a step of the optimizer, and let the target follow. Raises NonFiniteLoss."""
         if self.device.type == "cpu" and not math.isfinite(value := loss.item()):
             raise NonFiniteLoss(step, value)
-        self.optimizer.zero_grad()
+        for parameter in self.parameters:
+            parameter.grad = None  # what zero_grad does, without its ceremony
         loss.backward()
         if self.config.max_grad_norm is not None:
             nn.utils.clip_grad_norm_(self.parameters, self.config.max_grad_norm)
@@ -197,6 +206,13 @@ class Greedy:
 
     def restarted(self, which: Sequence[int]) -> None:
         """A network without memory has nothing to forget."""
+
+
+def mean_loss(values: Tensor, targets: Tensor, weights: Tensor | None) -> Tensor:
+    """Return Huber's loss, each of the batch weighted where there are weights."""
+    if weights is None:
+        return nn.functional.smooth_l1_loss(values, targets)
+    return (nn.functional.smooth_l1_loss(values, targets, reduction="none") * weights).mean()
 
 
 def best(values: Tensor, masks: Tensor | None) -> Tensor:

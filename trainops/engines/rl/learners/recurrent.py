@@ -5,6 +5,7 @@ those steps only fill the memory (Hausknecht and Stone 2015; Kapturowski et al. 
 """
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -20,6 +21,8 @@ from trainops.engines.rl.targets import q_target
 
 class RecurrentLearner(DqnLearner):
     """What the agents remember is part of the state, so open episodes stay open in it."""
+
+    has_memory: ClassVar[bool] = True
 
     def __init__(self, config: RlConfig, space: Space, device: torch.device) -> None:
         super().__init__(config, space, device)
