@@ -16,6 +16,7 @@ NAMES = {
     "checkpoint": "what a checkpoint costs the loop, against others",
     "incremental": "what a checkpoint writes after 10, 100 and 1,000 times the history",
     "backtest": "bars per second, against others; checkpoints; length",
+    "federated": "a federated round, a private step and the ledger, against others",
 }
 RESULTS = Path(__file__).parent / "results"
 

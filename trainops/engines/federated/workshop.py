@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 from torch.optim import SGD, Adam, AdamW, Optimizer
 
 from trainops.engines.errors import InputError
@@ -70,16 +69,6 @@ class Workshop:
         """Return how likely each example is to be in a step, and the steps of a local epoch."""
         count, size = len(self.parts[client]), self.config.batch_size
         return min(1.0, size / count), -(-count // size)
-
-    def measure(self, indices: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the mean loss, and the sums of loss and measures over these examples (float64)."""
-        inputs, targets = self.train.batch(indices)
-        outputs = self.model(*inputs)
-        loss = self.ingredients.loss(outputs, targets)
-        with torch.no_grad():
-            sums = [loss.detach() * len(indices)]
-            sums += [each(outputs, targets).sum() for each in self.ingredients.measures.values()]
-            return loss, torch.stack(sums).to(torch.float64)
 
     def evaluate(self) -> dict[str, float]:
         """Return the model's mean loss and measures over the server's own examples."""
