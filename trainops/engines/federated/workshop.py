@@ -110,12 +110,14 @@ class Workshop:
     def _find_noise(self, steps: Mapping[float, int]) -> float:
         """Return the noise that keeps the worst client within the budget."""
         target, delta = share_of_budget(self.config), self.config.privacy.delta
-        # The most exposed one decides: a rough look at all of them says who that is.
-        likely = max(steps, key=lambda rate: rate * steps[rate] ** 0.5)
-        found = find_for(target, delta, {likely: steps[likely]})
-        others = [{(found, rate): count} for rate, count in steps.items() if rate != likely]
-        is_enough = all(epsilon(spent, delta) <= target for spent in others)
-        return found if is_enough else find_for(target, delta, steps)
+        # One client decides. Which one, its own noise tells: nobody else may exceed the budget.
+        worst = max(steps, key=lambda rate: rate * steps[rate] ** 0.5)
+        while True:
+            found = find_for(target, delta, {worst: steps[worst]})
+            spent = {rate: epsilon({(found, rate): n}, delta) for rate, n in steps.items()}
+            if max(spent.values()) <= target:
+                return found
+            worst = max(spent, key=lambda rate: spent[rate])
 
     def _require_monitor(self) -> None:
         """Refuse to go by a metric that is not measured."""
