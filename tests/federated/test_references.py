@@ -45,7 +45,7 @@ def test_strategies_agree_with_flower(name):
         np.testing.assert_allclose(current.numpy(), expected, rtol=2e-5, atol=2e-6)
 
 
-@pytest.mark.parametrize("sigma", [0.5, 1.0, 1.1, 4.0])
+@pytest.mark.parametrize("sigma", [0.5, 1.1, 4.0])
 @pytest.mark.parametrize("rate", [0.001, 0.01, 1 / 3, 1.0])
 def test_epsilon_is_that_of_opacus(sigma, rate):
     from opacus.accountants.analysis import rdp
@@ -241,7 +241,7 @@ def test_other_secrets_and_other_seeds_draw_other_numbers():
     assert len(streams) == 6
 
 
-@pytest.mark.parametrize("strategy", ["fedavg", "fedadam"])
+@pytest.mark.parametrize("strategy", ["fedavg", pytest.param("fedadam", marks=pytest.mark.slow)])
 def test_clients_learn_together(strategy):
     server = {"strategy": strategy, "learning_rate": 0.05 if strategy == "fedadam" else 1.0}
     job = make_job(recipe="federated_digits", rounds=8, clients=5, local_epochs=2,
