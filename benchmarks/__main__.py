@@ -17,6 +17,7 @@ NAMES = {
     "incremental": "what a checkpoint writes after 10, 100 and 1,000 times the history",
     "rl": "environment steps per second with learning, against others; checkpoints; CartPole",
     "backtest": "bars per second, against others; checkpoints; length",
+    "federated": "a federated round, a private step and the ledger, against others",
 }
 RESULTS = Path(__file__).parent / "results"
 

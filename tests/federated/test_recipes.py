@@ -31,7 +31,7 @@ def sizes(job):
 
 
 @pytest.mark.parametrize("by", ["iid", "dirichlet", "shards"])
-@pytest.mark.parametrize("clients", [1, 3, 10])
+@pytest.mark.parametrize("clients", [1, 10])
 def test_every_example_lies_with_exactly_one_client(by, clients):
     job = make_job(recipe="federated_digits", clients=clients, partition={"by": by, "alpha": 0.3})
     whole = torch.cat(job.workshop.parts).sort().values
@@ -56,7 +56,7 @@ def test_a_smaller_alpha_is_more_uneven():
 
 def test_an_alpha_that_leaves_a_client_without_examples_is_refused():
     with pytest.raises(InputError, match="a larger alpha, or fewer clients"):
-        make_job(recipe="federated_digits", clients=200,
+        make_job(recipe="federated_digits", clients=60,
                  partition={"by": "dirichlet", "alpha": 0.01})  # fmt: skip
 
 
@@ -127,6 +127,7 @@ def test_what_cannot_be_had_together_is_told_at_submission(config, field, told):
     assert re.search(told, found.value.errors[field]), found.value.errors
 
 
+@pytest.mark.slow
 def test_the_noise_that_a_budget_asks_for_is_found_and_just_enough():
     job = make_job("sample", privacy={"noise_multiplier": None, "target_epsilon": 6.0})
     points = run_through(job)

@@ -70,7 +70,7 @@ def test_the_client_in_training_goes_on_with_its_model_and_optimizer(tmp_path):
     assert "at epoch 3 of 5" in notes["client 0"]
 
 
-@pytest.mark.parametrize("source", FILES, ids=str)
+@pytest.mark.parametrize("source", [MID, *FILES[2:]], ids=str)
 def test_an_epsilon_without_its_history_is_carried_and_added_in_full(source, tmp_path):
     file = read_federated(original(source, tmp_path))
     privacy = {"mode": "sample", "noise_multiplier": 1.0}
@@ -86,7 +86,9 @@ def test_an_epsilon_without_its_history_is_carried_and_added_in_full(source, tmp
 
 
 @pytest.mark.parametrize("keeping", ["none", "sample", "user", "hybrid"])
-@pytest.mark.parametrize("at", [0, 3, 8, 9, 13, 24])
+@pytest.mark.parametrize(
+    "at", [*(pytest.param(at, marks=pytest.mark.slow) for at in (0, 9, 24)), 3, 8, 13]
+)
 def test_what_we_export_is_read_verified_and_goes_on_exactly(keeping, at, tmp_path):
     """Within a round too, but under user-level privacy: there its clients begin anew."""
     ledger = HouseLedger()

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
 from trainops.engines.federated.drawing import normal
+from trainops.engines.federated.layered import LayeredSums, can_sum
 from trainops.engines.training.ingredients import Examples, Loss
 
 CHUNK = 256  # examples whose gradients are in memory at a time
@@ -34,6 +35,7 @@ class NoisyGradients:
         self.parameters = {n: p for n, p in model.named_parameters() if p.requires_grad}
         self._fixed = {n: p for n, p in model.named_parameters() if not p.requires_grad}
         self._model, self._loss = model, loss
+        self._layered = LayeredSums(model, loss) if can_sum(model) else None
         self._of_each = vmap(
             grad(self._loss_of_one), in_dims=(None, None, 0, 0), randomness="different"
         )
@@ -44,7 +46,7 @@ class NoisyGradients:
         for some in indices.split(CHUNK):
             if len(some):
                 inputs, targets = examples.batch(some)
-                self._add(sums, self.of_each(inputs, targets))
+                self._add(sums, inputs, targets)
         deviation = self.noise.multiplier * self.noise.max_grad_norm
         for name, parameter in self.parameters.items():
             noised = sums[name] + normal(numbers, sums[name], deviation)
@@ -70,8 +72,14 @@ class NoisyGradients:
         loss: Tensor = self._loss(outputs, target.unsqueeze(0))
         return loss
 
-    def _add(self, sums: dict[str, Tensor], gradients: dict[str, Tensor]) -> None:
-        """Add the clipped gradients to the sums."""
+    def _add(self, sums: dict[str, Tensor], inputs: tuple[Tensor, ...], targets: Tensor) -> None:
+        """Add the examples' clipped gradients to the sums."""
+        if self._layered is not None:
+            clipped = self._layered.clipped(inputs, targets, self.noise.max_grad_norm)
+            for name, each in clipped.items():
+                sums[name] += each
+            return
+        gradients = self.of_each(inputs, targets)
         squares = [each.flatten(1).square().sum(dim=1) for each in gradients.values()]
         norms = torch.stack(squares).sum(dim=0).sqrt()
         shares = (self.noise.max_grad_norm / (norms + 1e-6)).clamp(max=1.0)

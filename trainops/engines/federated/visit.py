@@ -11,6 +11,7 @@ from torch import Tensor
 
 from trainops.engines.errors import IncompatibleState, NonFiniteLoss
 from trainops.engines.federated.drawing import generator
+from trainops.engines.federated.gathering import Gathering
 from trainops.engines.federated.layout import Buffers
 from trainops.engines.federated.private import Noise, NoisyGradients, clipped
 from trainops.engines.federated.workshop import Workshop
@@ -104,15 +105,19 @@ class Visit:
         drawing = generator(config.seed, "order", self.number, self.client, self.epoch)
         order = self.examples[torch.randperm(len(self.examples), generator=drawing)]
         anchors = self._anchors()
-        sums = torch.zeros(len(self.sums.names), dtype=torch.float64, device=workshop.device)
-        for indices in order.to(workshop.device).split(config.batch_size):
+        gathering = Gathering(workshop.ingredients.measures, self.sums)
+        loss_of, pull = workshop.ingredients.loss, workshop.strategy.pull
+        inputs, targets = workshop.train.batch(order.to(workshop.device))  # in order, at one go
+        batches = zip(*(each.split(config.batch_size) for each in (*inputs, targets)), strict=True)
+        for *arguments, truth in batches:
             self.optimizer.zero_grad()
-            loss, measured = workshop.measure(indices)
+            outputs = workshop.model(*arguments)
+            loss = loss_of(outputs, truth)
             loss.backward()
-            workshop.strategy.pull(workshop.layout.parameters, anchors)
+            pull(workshop.layout.parameters, anchors)
             self.optimizer.step()
-            sums += measured
-        self.sums.add(list(sums), len(order))
+            gathering.add(loss, outputs, truth)
+        gathering.finish()
 
     def _train_privately(self, numbers: np.random.Generator) -> None:
         """Take steps on Poisson samples: each example is in each of them by its own chance."""

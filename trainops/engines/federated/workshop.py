@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 from torch.optim import SGD, Adam, AdamW, Optimizer
 
 from trainops.engines.errors import InputError
@@ -71,16 +70,6 @@ class Workshop:
         count, size = len(self.parts[client]), self.config.batch_size
         return min(1.0, size / count), -(-count // size)
 
-    def measure(self, indices: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the mean loss, and the sums of loss and measures over these examples (float64)."""
-        inputs, targets = self.train.batch(indices)
-        outputs = self.model(*inputs)
-        loss = self.ingredients.loss(outputs, targets)
-        with torch.no_grad():
-            sums = [loss.detach() * len(indices)]
-            sums += [each(outputs, targets).sum() for each in self.ingredients.measures.values()]
-            return loss, torch.stack(sums).to(torch.float64)
-
     def evaluate(self) -> dict[str, float]:
         """Return the model's mean loss and measures over the server's own examples."""
         if self.validation is None:
@@ -121,12 +110,14 @@ class Workshop:
     def _find_noise(self, steps: Mapping[float, int]) -> float:
         """Return the noise that keeps the worst client within the budget."""
         target, delta = share_of_budget(self.config), self.config.privacy.delta
-        # The most exposed one decides: a rough look at all of them says who that is.
-        likely = max(steps, key=lambda rate: rate * steps[rate] ** 0.5)
-        found = find_for(target, delta, {likely: steps[likely]})
-        others = [{(found, rate): count} for rate, count in steps.items() if rate != likely]
-        is_enough = all(epsilon(spent, delta) <= target for spent in others)
-        return found if is_enough else find_for(target, delta, steps)
+        # One client decides. Which one, its own noise tells: nobody else may exceed the budget.
+        worst = max(steps, key=lambda rate: rate * steps[rate] ** 0.5)
+        while True:
+            found = find_for(target, delta, {worst: steps[worst]})
+            spent = {rate: epsilon({(found, rate): n}, delta) for rate, n in steps.items()}
+            if max(spent.values()) <= target:
+                return found
+            worst = max(spent, key=lambda rate: spent[rate])
 
     def _require_monitor(self) -> None:
         """Refuse to go by a metric that is not measured."""

@@ -1,0 +1,208 @@
+"""A round of federated training, a private step, and the ledger, beside what others need.
+
+All of one table run in turns, in one process, with one thread; medians, and the lowest and highest.
+The bare loop is what one would write for a paper: it copies weights, trains, averages, evaluates,
+and keeps nothing that could be resumed.
+"""
+
+import time
+import warnings
+from collections.abc import Callable, Mapping
+from statistics import median
+from typing import Any
+
+import torch
+from torch import nn
+
+from trainops.engines import reproducibility
+from trainops.engines.federated.account import Account
+from trainops.engines.federated.drawing import Secrets
+from trainops.engines.federated.job import FederatedJob
+from trainops.engines.federated.private import Noise, NoisyGradients
+from trainops.engines.registry import ENGINES
+from trainops.engines.spending import Entry
+from trainops.engines.training.ingredients import Examples
+
+ROUNDS, STEPS, ENTRIES = 31, 41, 10_000
+CLIENTS, BATCH, RATE = 10, 32, 0.1
+Figures = dict[str, tuple[float, float, float]]
+
+
+def main() -> dict[str, Any]:
+    reproducibility.set_determinism(deterministic=True, threads=1)
+    figures = {
+        "round of 10 clients, ms": of_rounds(),
+        "private step, MLP, ms": of_steps(*mlp()),
+        "private step, CNN, ms": of_steps(*cnn()),
+        f"ledger of {ENTRIES:,} entries, ms": of_ledger(),
+    }
+    for name, lines in figures.items():
+        print(f"\n{name}")
+        for what, (low, middle, high) in lines.items():
+            print(f"  {what:32} {middle:9.3f}   {low:.3f} to {high:.3f}")
+    return figures
+
+
+def in_turns(tasks: Mapping[str, Callable[[], object]], times: int) -> Figures:
+    """Return milliseconds: the lowest, the median, the highest; the first turn is not counted."""
+    taken: dict[str, list[float]] = {name: [] for name in tasks}
+    for _ in range(times):
+        for name, task in tasks.items():
+            began = time.perf_counter()
+            task()
+            taken[name].append(1000 * (time.perf_counter() - began))
+    return {name: (min(t[1:]), median(t[1:]), max(t[1:])) for name, t in taken.items()}
+
+
+def of_rounds() -> Figures:
+    job = make_job()
+    return in_turns({"trainops": lambda: advance_round(job), "bare loop": bare_loop()}, ROUNDS)
+
+
+def make_job() -> FederatedJob:
+    engine = ENGINES["federated"]
+    told = {"recipe": "federated_digits", "clients": CLIENTS, "rounds": 1000, "batch_size": BATCH,
+            "learning_rate": RATE, "threads": 1}  # fmt: skip
+    job = engine.make_job(engine.parse_config(told))
+    if not isinstance(job, FederatedJob):
+        raise TypeError(type(job))
+    return job
+
+
+def advance_round(job: FederatedJob) -> None:
+    for _ in range(CLIENTS):
+        job.advance()
+
+
+def bare_loop() -> Callable[[], None]:
+    """Return a round of FedAvg on the same examples, network and batches."""
+    job = make_job()
+    model, train, held_out = job.workshop.model, job.workshop.train, job.workshop.validation
+    if held_out is None:
+        raise ValueError("the recipe holds no examples back")
+    inputs, targets, parts = train.inputs[0], train.targets, job.workshop.parts
+    weights = {name: each.clone() for name, each in model.state_dict().items()}
+
+    def one_round() -> None:
+        nonlocal weights
+        total = {name: torch.zeros_like(each) for name, each in weights.items()}
+        for part in parts:
+            model.load_state_dict(weights)
+            model.train()
+            optimizer = torch.optim.SGD(model.parameters(), RATE)
+            for some in part[torch.randperm(len(part))].split(BATCH):
+                optimizer.zero_grad()
+                nn.functional.cross_entropy(model(inputs[some]), targets[some]).backward()
+                optimizer.step()
+            for name, each in model.state_dict().items():
+                total[name] += each * (len(part) / len(targets))
+        weights = total
+        model.load_state_dict(weights)
+        model.eval()
+        with torch.no_grad():
+            scores = model(held_out.inputs[0])
+            nn.functional.cross_entropy(scores, held_out.targets).item()
+            (scores.argmax(1) == held_out.targets).float().mean().item()
+
+    return one_round
+
+
+def mlp() -> tuple[Callable[[], nn.Module], torch.Tensor]:
+    def make() -> nn.Module:
+        return nn.Sequential(nn.Flatten(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
+
+    return make, torch.rand(64, 1, 8, 8)
+
+
+def cnn() -> tuple[Callable[[], nn.Module], torch.Tensor]:
+    def make() -> nn.Module:
+        return nn.Sequential(
+            nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), nn.Conv2d(16, 32, 3, padding=1), nn.ReLU(),
+            nn.MaxPool2d(2), nn.Flatten(), nn.Linear(512, 64), nn.ReLU(), nn.Linear(64, 10),
+        )  # fmt: skip
+
+    return make, torch.rand(64, 1, 8, 8)
+
+
+def of_steps(make: Callable[[], nn.Module], inputs: torch.Tensor) -> Figures:
+    targets = torch.arange(len(inputs)) % 10
+    tasks = {
+        "trainops": our_step(make(), inputs, targets),
+        "Opacus, hooks": opacus_step(make(), inputs, targets, "hooks"),
+        "Opacus, functorch": opacus_step(make(), inputs, targets, "functorch"),
+        "plain SGD, not private": plain_step(make(), inputs, targets),
+    }
+    return in_turns(tasks, STEPS)
+
+
+def our_step(model: nn.Module, inputs: torch.Tensor, targets: torch.Tensor) -> Callable[[], object]:
+    noise = Noise(multiplier=1.0, max_grad_norm=1.0, expected_examples=len(inputs))
+    gradients = NoisyGradients(model, nn.functional.cross_entropy, noise)
+    optimizer, numbers = torch.optim.SGD(model.parameters(), 0.1), Secrets(b"", 1).numbers("n")
+    examples, everyone = Examples((inputs,), targets), torch.arange(len(inputs))
+
+    def step() -> None:
+        gradients.fill(examples, everyone, numbers)
+        optimizer.step()
+
+    return step
+
+
+def opacus_step(
+    model: nn.Module, inputs: torch.Tensor, targets: torch.Tensor, mode: str
+) -> Callable[[], object]:
+    from opacus.grad_sample.utils import wrap_model
+    from opacus.optimizers import DPOptimizer
+
+    wrapped = wrap_model(model, grad_sample_mode=mode)
+    optimizer = DPOptimizer(
+        torch.optim.SGD(wrapped.parameters(), 0.1), noise_multiplier=1.0, max_grad_norm=1.0,
+        expected_batch_size=len(inputs),
+    )  # fmt: skip
+
+    def step() -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            optimizer.zero_grad()
+            nn.functional.cross_entropy(wrapped(inputs), targets).backward()
+            optimizer.step()
+
+    return step
+
+
+def plain_step(
+    model: nn.Module, inputs: torch.Tensor, targets: torch.Tensor
+) -> Callable[[], object]:
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(model(inputs), targets).backward()
+        optimizer.step()
+
+    return step
+
+
+def of_ledger() -> Figures:
+    entries = [entry(number) for number in range(ENTRIES)]
+    whole = Account(1e-5)
+    whole.add(entries)
+    more = iter(range(ENTRIES, 10**9))
+
+    def from_nothing() -> float:
+        account = Account(1e-5)
+        account.add(entries)
+        return account.epsilon
+
+    def one_more() -> float:
+        whole.add([entry(next(more))])
+        return whole.epsilon
+
+    return in_turns({"all, from nothing": from_nothing, "one more": one_more}, STEPS)
+
+
+def entry(number: int) -> Entry:
+    return Entry(
+        noise=f"{number:032x}", step=number, round=number // 10, client=number % 10,
+        level="sample", noise_multiplier=1.0, sample_rate=0.01 * (1 + number % 3), steps=10,
+    )  # fmt: skip

@@ -1,0 +1,169 @@
+"""The job beside the contract: states that do not fit, masking, buffers, what a state tells."""
+
+import copy
+
+import pytest
+import torch
+
+from tests.federated.runs import HouseLedger, make_job, run_through
+from trainops.engines import reproducibility
+from trainops.engines.errors import IncompatibleState, NonFiniteLoss
+from trainops.engines.federated.drawing import Secrets
+from trainops.engines.federated.layout import average_of
+from trainops.engines.federated.masking import mask, unmask
+from trainops.engines.snapshot import freeze
+
+NORMED = {"parameters": {"norm": True}}
+
+
+def stopped(keeping="none", at=11, ledger=None, **config):
+    reproducibility.seed_all(7)
+    job = make_job(keeping, ledger, **config)
+    while job.step < at:
+        job.advance()
+    return job
+
+
+def changed(state, path, value):
+    found = copy.deepcopy(state)
+    owner = found
+    for key in path[:-1]:
+        owner = owner[key]
+    owner[path[-1]] = value
+    return found
+
+
+def bits(job):
+    frozen = freeze({name: part for name, part in job.state_dict().items() if name != "spent"})
+    return job.secrets.identity("test", [frozen])
+
+
+WRONG = [
+    (("state", "round"), 2, "round is 2, but by the rest of the state 1"),
+    (("state", "clients_done"), 3, "client is 1, but by the rest of the state 3"),
+    (("state", "clients_done"), 9, "are no place in"),
+    (("state", "client_epoch"), 5, "are no place in"),
+    (("state", "chosen"), [0, 1], "chosen is"),
+    (("state", "round_history"), [], "round is 1"),
+    (("state", "best_metric"), 0.5, "best_metric is 0.5"),
+    (("state", "clients"), {"a": 1}, "means cannot be read"),
+    (("state",), [], "cannot be read"),
+    (("model", "0.weight"), torch.zeros(2, 2), r"model.0.weight is torch.float32 \(2, 2\)"),
+    (("server", "momentum"), torch.zeros(3), "server.momentum"),
+    (("server",), {}, "server has"),
+    (("clients", "done", "0", "vector"), torch.zeros(3), "clients.vector"),
+    (("clients", "done", "0"), {}, "update cannot be read"),
+    (("clients", "done"), {}, "are done, of this round's"),
+    (("clients", "visit"), None, "without its epochs"),
+    (("clients", "visit", "epoch"), 0, "a client is in epoch 0"),
+    (("clients", "visit", "client"), 3, "client 3 is in training"),
+    (("clients", "visit", "parameters"), torch.zeros(3), "clients.visit.parameters"),
+    (("clients", "visit", "optimizer"), {}, "optimizer"),
+    (("clients", "visit", "sums"), {}, "sums cannot be read"),
+    (("best_model",), {}, "best_model"),
+]
+
+
+@pytest.mark.parametrize(("path", "value", "problem"), WRONG, ids=lambda each: str(each)[:30])
+def test_a_state_that_does_not_fit_is_refused_and_changes_nothing(path, value, problem):
+    state = freeze(stopped().state_dict())
+    job = stopped(at=3)
+    before = bits(job)
+    with pytest.raises(IncompatibleState, match=problem):
+        job.load_state_dict(changed(state, path, value))
+    assert bits(job) == before
+    job.load_state_dict(state)
+    assert job.step == 11
+
+
+@pytest.mark.parametrize("part", ["model", "server", "clients", "state"])
+def test_a_state_without_a_part_is_refused(part):
+    state = freeze(stopped().state_dict())
+    del state[part]
+    with pytest.raises(IncompatibleState, match=f"lacks {part}"):
+        make_job().load_state_dict(state)
+
+
+def test_a_state_that_keeps_privacy_is_not_for_a_run_that_does_not():
+    private = freeze(stopped("sample").state_dict())
+    with pytest.raises(IncompatibleState, match="keeps privacy"):
+        make_job().load_state_dict(private)
+    with pytest.raises(IncompatibleState, match="keeps privacy"):
+        make_job("sample").load_state_dict(freeze(stopped().state_dict()))
+
+
+@pytest.mark.parametrize("keeping", ["user", "hybrid"])
+def test_clients_in_a_state_are_hidden_from_whoever_lacks_the_secret(keeping):
+    job = stopped(keeping, ledger=HouseLedger())
+    state = freeze(job.state_dict())
+    kept = torch.cat([
+        each["vector"]["masked"].flatten() for each in state["clients"]["done"].values()
+    ])  # fmt: skip
+    assert 100 < kept.to(torch.float32).mean() < 155, "as random bytes are"
+    plain = torch.cat([each.vector for each in job.server.updates.values()])
+    assert not torch.equal(kept.view(torch.float32), plain)
+    other = make_job(keeping, HouseLedger(job.ledger.spent(), secret=b"another"))
+    with pytest.raises(IncompatibleState, match="masked with another secret"):
+        other.load_state_dict(state)
+
+
+def test_masking_is_undone_exactly_and_is_a_function_of_the_content():
+    secrets = Secrets(b"ours", 0)
+    tree = {"a": torch.randn(3, 4), "b": [torch.arange(5), torch.zeros(())], "c": (1.5, None),
+            "none": torch.empty(0)}  # fmt: skip
+    masked = mask(tree, secrets)
+    back = unmask(masked, secrets)
+    assert torch.equal(back["a"], tree["a"]) and torch.equal(back["b"][0], tree["b"][0])
+    assert back["none"].shape == (0,) and back["c"] == [1.5, None]
+    again = mask(tree, secrets)
+    assert torch.equal(again["a"]["masked"], masked["a"]["masked"])
+    elsewhere = mask({"a": tree["a"] + 1e-6}, secrets)
+    assert elsewhere["a"]["stream"] != masked["a"]["stream"]
+
+
+def test_running_statistics_are_averaged_and_counters_hold_the_largest():
+    one = {"mean": torch.tensor([1.0, 3.0]), "batches": torch.tensor(4)}
+    other = {"mean": torch.tensor([5.0, 3.0]), "batches": torch.tensor(7)}
+    averaged = average_of([one, other], torch.tensor([3.0, 1.0]))
+    assert averaged["mean"].tolist() == [2.0, 3.0] and averaged["batches"].item() == 7
+
+
+def test_the_servers_model_has_the_clients_running_statistics():
+    job = stopped(at=8, **NORMED)
+    state = job.state_dict()["model"]
+    assert state["1.num_batches_tracked"] > 0 and state["1.running_mean"].abs().sum() > 0
+
+
+def test_a_loss_that_explodes_fails_the_step_and_names_it():
+    job = make_job(parameters={"norm": True, "explode_in_batch": 7})
+    with pytest.raises(NonFiniteLoss) as found:
+        run_through(job)
+    assert found.value.step > 1
+
+
+def test_the_best_model_is_of_a_completed_round_and_no_alias():
+    job = stopped(at=8, rounds=6)
+    best = {name: each.clone() for name, each in job.state_dict()["best_model"].items()}
+    while job.step < 15:
+        job.advance()
+    for name, each in job.state_dict()["best_model"].items():
+        assert torch.equal(each, best[name]), name
+
+
+@pytest.mark.parametrize("keeping", ["sample", "user", "hybrid"])
+def test_no_figure_of_the_clients_own_examples_is_told(keeping):
+    job, told = make_job(keeping, HouseLedger()), {}
+    told = run_through(job)
+    names = {name for metrics in told.values() for name in metrics}
+    assert names == {"val_loss", "val_accuracy", "epsilon"}
+    assert job.state_dict()["state"]["clients"] == {}
+
+
+def test_a_fork_goes_on_for_more_rounds():
+    job = stopped(at=24)
+    state = freeze(job.state_dict())
+    longer = make_job(rounds=5)
+    longer.load_state_dict(state)
+    assert (longer.step, longer.total_steps) == (24, 40)
+    run_through(longer)
+    assert len(longer.record.history) == 5

@@ -1,0 +1,160 @@
+"""Clipped sums of single examples' gradients, layer by layer, without a gradient for each example.
+
+A layer's gradient for one example is a product of what went into it and what came back, so its norm
+follows from the two: Goodfellow, "Efficient per-example gradient computations" (2015), for linear
+layers; Rochette, Manoel and Tramel, "Efficient per-example gradient computations in convolutional
+neural networks" (2019). Only for chains of known layers, none of which mixes examples.
+"""
+
+from collections.abc import Callable, Mapping
+
+import torch
+from torch import Tensor, nn
+from torch.func import grad, vmap
+
+from trainops.engines.training.ingredients import Loss
+
+# Layers without parameters that treat each example by itself.
+PLAIN = (
+    nn.ReLU, nn.LeakyReLU, nn.ELU, nn.GELU, nn.SiLU, nn.Tanh, nn.Sigmoid, nn.Flatten, nn.Dropout,
+    nn.MaxPool2d, nn.AvgPool2d, nn.AdaptiveAvgPool2d, nn.Identity,
+)  # fmt: skip
+Sums = dict[str, Tensor]
+
+
+def can_sum(model: nn.Module) -> bool:
+    """Whether the model is a chain of layers that are known here, each used once and trained."""
+    layers = _layers(model)
+    return (
+        all(type(each) is nn.Sequential or type(each) in (*RULES, *PLAIN) for each in layers)
+        and type(model) is nn.Sequential
+        and len({id(each) for each in layers}) == len(layers)
+        and all(each.requires_grad for each in model.parameters())
+        and not any(_is_unusual(each) for each in layers)
+    )
+
+
+class LayeredSums:
+    """Sums of clipped gradients, by the names of the parameters."""
+
+    def __init__(self, model: nn.Module, loss: Loss) -> None:
+        self._model = model
+        named = model.named_modules(remove_duplicate=False)
+        self._layers = [(name, each) for name, each in named if type(each) in RULES]
+        self._of_each_output = vmap(grad(_loss_of_one(loss)), in_dims=(0, 0))
+        self._is_cross_entropy = loss is nn.functional.cross_entropy
+
+    def clipped(self, inputs: tuple[Tensor, ...], targets: Tensor, max_norm: float) -> Sums:
+        """Return the sum over the examples of each gradient, clipped to a norm over all layers."""
+        before, after, outputs = self._forward(inputs)
+        gradients = torch.autograd.grad(outputs, after, self._cotangents(outputs, targets))
+        rules = [
+            RULES[type(layer)](layer, entered, came_back)
+            for (_, layer), entered, came_back in zip(self._layers, before, gradients, strict=True)
+        ]
+        norms = torch.stack([square for square, _ in rules]).sum(dim=0).sqrt()
+        shares = (max_norm / (norms + 1e-6)).clamp(max=1.0)
+        sums: Sums = {}
+        for (name, _), (_, summed) in zip(self._layers, rules, strict=True):
+            sums |= {f"{name}.{what}": each for what, each in summed(shares).items()}
+        return sums
+
+    def _cotangents(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """Return the gradient of each example's own loss by its own outputs."""
+        if self._is_cross_entropy and outputs.ndim == 2 and not targets.is_floating_point():
+            shares = outputs.detach().softmax(dim=1)
+            shares[torch.arange(len(targets), device=targets.device), targets] -= 1.0
+            return shares
+        found: Tensor = self._of_each_output(outputs.detach(), targets)
+        return found
+
+    def _forward(self, inputs: tuple[Tensor, ...]) -> tuple[list[Tensor], list[Tensor], Tensor]:
+        """Return what went into each layer with parameters, what came out, and the outputs."""
+        before: list[Tensor] = []
+        after: list[Tensor] = []
+
+        def seen(_: nn.Module, entered: tuple[Tensor, ...], left: Tensor) -> None:
+            before.append(entered[0].detach())
+            after.append(left)
+
+        watches = [layer.register_forward_hook(seen) for _, layer in self._layers]
+        try:
+            outputs: Tensor = self._model(*inputs)
+        finally:
+            for watch in watches:
+                watch.remove()
+        return before, after, outputs
+
+
+# A rule: each example's squared norm (N,), and the sums for given shares of each example.
+Rule = tuple[Tensor, Callable[[Tensor], Mapping[str, Tensor]]]
+
+
+def _linear(layer: nn.Module, entered: Tensor, back: Tensor) -> Rule:
+    if entered.ndim > 2:  # several places share the weights: they add up before the norm
+        return _of_each(layer, torch.einsum("n...i,n...o->noi", entered, back),
+                        back.flatten(1, -2).sum(dim=1))  # fmt: skip
+    squares = back.square().sum(dim=1)
+    norms = squares * entered.square().sum(dim=1)
+    has_bias = isinstance(layer.bias, Tensor)
+
+    def summed(shares: Tensor) -> Mapping[str, Tensor]:
+        scaled = back * shares[:, None]
+        return {"weight": scaled.T @ entered} | ({"bias": scaled.sum(dim=0)} if has_bias else {})
+
+    return norms + squares if has_bias else norms, summed
+
+
+def _conv(layer: nn.Module, entered: Tensor, back: Tensor) -> Rule:
+    if not isinstance(layer, nn.Conv2d) or isinstance(layer.padding, str):
+        raise TypeError(type(layer).__name__)
+    patches = nn.functional.unfold(
+        entered, layer.kernel_size, layer.dilation, layer.padding, layer.stride
+    )  # (N, inputs * height * width, places)
+    flat = back.flatten(2)  # (N, outputs, places)
+    weights = torch.bmm(flat, patches.transpose(1, 2)).view(len(back), *layer.weight.shape)
+    return _of_each(layer, weights, flat.sum(dim=2))
+
+
+def _group_norm(layer: nn.Module, entered: Tensor, back: Tensor) -> Rule:
+    if not isinstance(layer, nn.GroupNorm):
+        raise TypeError(type(layer).__name__)
+    normed = nn.functional.group_norm(entered, layer.num_groups, eps=layer.eps)
+    return _of_each(layer, (normed * back).flatten(2).sum(dim=2), back.flatten(2).sum(dim=2))
+
+
+def _of_each(layer: nn.Module, weights: Tensor, biases: Tensor) -> Rule:
+    """The rule where each example's own gradients are there: (N, ...) and (N, outputs)."""
+    given = {"weight": weights} | ({"bias": biases} if isinstance(layer.bias, Tensor) else {})
+    norms = torch.stack([each.flatten(1).square().sum(dim=1) for each in given.values()]).sum(dim=0)
+    return norms, lambda shares: {
+        name: (shares @ each.flatten(1)).view(each.shape[1:]) for name, each in given.items()
+    }
+
+
+RULES: Mapping[type[nn.Module], Callable[[nn.Module, Tensor, Tensor], Rule]] = {
+    nn.Linear: _linear,
+    nn.Conv2d: _conv,
+    nn.GroupNorm: _group_norm,
+}
+
+
+def _layers(model: nn.Module) -> list[nn.Module]:
+    return [each for _, each in model.named_modules(remove_duplicate=False)]
+
+
+def _is_unusual(layer: nn.Module) -> bool:
+    """Whether a layer of a known type is set up in a way that no rule here is for."""
+    if isinstance(layer, nn.Conv2d):
+        return layer.groups != 1 or layer.padding_mode != "zeros" or isinstance(layer.padding, str)
+    if isinstance(layer, nn.GroupNorm):
+        return not layer.affine
+    return isinstance(layer, nn.Flatten) and layer.start_dim != 1
+
+
+def _loss_of_one(loss: Loss) -> Callable[[Tensor, Tensor], Tensor]:
+    def of_one(output: Tensor, target: Tensor) -> Tensor:
+        value: Tensor = loss(output.unsqueeze(0), target.unsqueeze(0))
+        return value
+
+    return of_one
