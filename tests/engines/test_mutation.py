@@ -83,7 +83,7 @@ STOPS = {
     # the later one first, as less is left to run from there.
     "dqn-cartpole": (14, 7),
     "prioritized-grid": (14, 7),
-    "recurrent-grid": (16, 11, 5),
+    "recurrent-grid": (21, 16, 11, 5),
     "ppo-cartpole": (15, 10),
     # In the middle of a client, with others done, and between two rounds.
     "federated-none": (9, 12),

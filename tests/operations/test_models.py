@@ -12,6 +12,8 @@ from apps.checkpoints.models import Checkpoint
 from apps.datasets import services as datasets
 from apps.operations import forking, services
 from apps.operations.models import ModelUse
+from tests.backtest import market
+from tests.backtest.market import walk
 from tests.backtest.test_model import FEATURES, waves
 from tests.operations.attempts import run
 from tests.operations.rows import submitted
@@ -30,6 +32,12 @@ def _storage_of_its_own(settings, tmp_path):
             "OPTIONS": {"location": tmp_path / "datasets"},
         }
     }
+
+
+@pytest.fixture
+def compiled(tmp_path_factory):
+    """Have numba's machine code on the disk: nobody renews the lease of a child that compiles."""
+    market.run(walk(30), tmp_path_factory.mktemp("compiled"), recipe="sma_crossover")
 
 
 def uploaded(num_bars, person):
@@ -74,7 +82,7 @@ def require_whole_tables(ended, person):
 
 
 @pytest.mark.slow
-def test_what_was_trained_is_backtested_and_kept_as_long_as_it_is_needed(house, person):
+def test_what_was_trained_is_backtested_and_kept_as_long_as_it_is_needed(house, person, compiled):
     prices = uploaded(700, person)
     trained = run(house, training(prices, person))
     assert trained.state == "COMPLETED", trained.error

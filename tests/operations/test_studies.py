@@ -11,7 +11,7 @@ from apps.datasets import services as datasets
 from apps.operations import services, studies
 from apps.operations.models import Operation, Study
 from apps.operations.work import work_until_idle
-from tests.backtest.market import walk
+from tests.backtest.market import run, walk
 from trainops.engines.errors import ConfigError
 from trainops.errors import Refusal
 
@@ -102,7 +102,10 @@ def test_a_cancel_reaches_all_and_a_resume_begins_them_anew(person, prices):
 
 
 @pytest.mark.slow
-def test_a_walk_forward_tries_on_the_next_days_what_was_best_before(house, person, prices):
+def test_a_walk_forward_tries_on_the_next_days_what_was_best_before(
+    house, person, prices, tmp_path
+):
+    run(walk(30), tmp_path, recipe="sma_crossover")  # compiles here: a child's lease is not renewed
     design = {
         "values": {"parameters.fast": [2, 8], "parameters.slow": [20]},
         "walk_forward": {"folds": 2, "in_sample": 0.5},
