@@ -11,6 +11,7 @@ REMOTE = "tests/checkpoints/test_remote.py"
 REMOTE_RUNS = "tests/checkpoints/test_remote_runs.py"
 SHARING = "tests/checkpoints/test_sharing.py"
 REFERENCES = "tests/engines/test_references.py"
+LEDGER = "tests/federated/test_ledger.py"
 
 
 @dataclass(frozen=True, slots=True)
@@ -451,5 +452,41 @@ PROTECTIONS = [
         "Study.objects.select_for_update().filter(pk=study_id, stopped_at=None).first()",
         "Study.objects.select_for_update().filter(pk=study_id).first()",
         "tests/operations/test_studies.py::test_a_study_that_was_stopped_tries_nothing_more",
+    ),
+    Protection(
+        "what is spent of anybody's privacy is written under the fence",
+        "apps/operations/ledger.py",
+        "            self._require_ownership(progressed_at=DatabaseNow())\n            privacy",
+        "            privacy",
+        "tests/operations/test_privacy.py::test_an_attempt_that_lost_its_operation_writes_nothing",
+    ),
+    Protection(
+        "a release is written down before it is made",
+        "trainops/engines/federated/purse.py",
+        "            self.ledger.write([entry])\n            self._total",
+        "            self._total",
+        f"{LEDGER}::test_from_an_older_checkpoint_with_other_noise_more_is_spent_never_less",
+    ),
+    Protection(
+        "two different gradients never share their noise",
+        "trainops/engines/federated/releasing.py",
+        "self._data_of(visit.client), circumstances(),",
+        "self._data_of(visit.client),",
+        f"{LEDGER}::test_another_dropout_mask_is_another_release",
+    ),
+    Protection(
+        "a ledger that was rewound refuses the resume",
+        "trainops/engines/federated/purse.py",
+        "if _what(known.get(entry.noise)) != _what(entry):",
+        "if False:",
+        f"{LEDGER}::test_a_ledger_that_contradicts_the_checkpoint_is_refused",
+    ),
+    Protection(
+        "clients' updates are masked under user-level privacy",
+        "trainops/engines/federated/server.py",
+        'self._masked[place] = mask({"vector": each.vector}, self.workshop.secrets)',
+        'self._masked[place] = {"vector": each.vector}',
+        "tests/federated/test_job.py"
+        "::test_clients_in_a_state_are_hidden_from_whoever_lacks_the_secret",
     ),
 ]

@@ -1,5 +1,6 @@
 """The fields of a federated config."""
 
+from collections.abc import Sequence
 from typing import ClassVar, Literal
 
 from pydantic import Field
@@ -10,6 +11,13 @@ from trainops.engines.recipe_config import RecipeConfig
 Strategy = Literal[
     "fedavg", "fedprox", "fedavgm", "fedadam", "fedyogi", "fedadagrad", "median", "trimmed_mean"
 ]
+
+
+# Strings: the second imports Opacus, and both are imported before random streams are seeded.
+MEASURES = {
+    "rdp": "trainops.engines.federated.accounting:epsilon",
+    "prv": "trainops.engines.federated.tight:epsilon",
+}
 
 
 class FederatedCheckpointConfig(CheckpointConfig):
@@ -100,6 +108,9 @@ class FederatedOptions(RecipeConfig):
     )
     mode: Literal["min", "max"] = Field("min", description="Whether a better metric is lower")
     checkpoint: FederatedCheckpointConfig = FederatedCheckpointConfig()
+
+    def code(self) -> Sequence[str]:
+        return (*super().code(), MEASURES[self.privacy.accountant])
 
     @property
     def has_samples_noised(self) -> bool:

@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 import torch
 
 from trainops.engines.errors import IncompatibleState, LedgerMismatch
-from trainops.engines.federated import tight
 from trainops.engines.federated.account import Account, Measure
-from trainops.engines.federated.accounting import epsilon
-from trainops.engines.federated.options import PrivacyConfig
+from trainops.engines.federated.options import MEASURES, PrivacyConfig
+from trainops.engines.recipes import load
 from trainops.engines.spending import LEVELS, Entry, Level, PrivacyLedger
 from trainops.engines.stream import Columns, Stream
 
@@ -25,7 +24,6 @@ COLUMNS: Columns = {
     "carried": (torch.float64, ()),
 }
 NOBODY = -1
-MEASURES: Mapping[str, Measure] = {"rdp": epsilon, "prv": tight.epsilon}
 
 
 class Purse:
@@ -40,7 +38,7 @@ class Purse:
     def __init__(self, config: PrivacyConfig, ledger: PrivacyLedger) -> None:
         self.config, self.ledger = config, ledger
         self.path = Stream(COLUMNS, segment_bytes=2**14)
-        self._measure = MEASURES[config.accountant]
+        self._measure: Measure = load(MEASURES[config.accountant])
         self._own = self._account()  # of the path
         self._shown = self._account()  # with what is aside
         self._total = self._account()  # with what is ahead, too
