@@ -5,13 +5,13 @@ import io
 
 import pyarrow.parquet as pq
 import pytest
-from django.test import Client
 
 from apps.checkpoints import storage
 from apps.checkpoints.models import Checkpoint
 from apps.datasets import services as datasets
 from apps.operations import forking, services
 from apps.operations.models import ModelUse
+from tests.api.conftest import signed_in
 from tests.backtest import market
 from tests.backtest.market import walk
 from tests.backtest.test_model import FEATURES, waves
@@ -58,10 +58,9 @@ def backtest(dataset, model, person):
     return services.submit(kind="backtest", config=config, owner=person)
 
 
-def require_whole_tables(ended, person):
+def require_whole_tables(ended):
     """The downloads of a backtest have every trade and every bar, to the last bit."""
-    client = Client()
-    client.force_login(person)
+    client = signed_in("vera", "viewer").client
 
     def rows(table):
         answer = client.get(f"/operations/{ended.pk}/report.{table}.csv")
@@ -96,7 +95,7 @@ def test_what_was_trained_is_backtested_and_kept_as_long_as_it_is_needed(house, 
 
     assert ended.state == "COMPLETED", ended.error
     assert ended.result["trades"] > 0
-    require_whole_tables(ended, person)
+    require_whole_tables(ended)
     newer = uploaded(900, person)
     extended = run(
         house, forking.fork(operation_id=ended.pk, owner=person, config={"dataset": newer})
