@@ -115,7 +115,10 @@ class Story:
         assert list(self.rows.filter(is_best=True)) == ([best] if best else [])
 
 
-@pytest.mark.parametrize("num_examples", [30, pytest.param(600, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "num_examples",
+    [30, pytest.param(600, marks=[pytest.mark.slow, pytest.mark.exhaustive])],
+)
 def test_what_must_stay_stays(num_examples, django_capture_on_commit_callbacks):
     @settings(max_examples=num_examples, deadline=None, suppress_health_check=list(HealthCheck))
     @given(st.lists(EVENTS, max_size=25))

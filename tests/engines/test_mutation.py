@@ -94,8 +94,17 @@ STOPS = {
 }
 
 
+# Hundreds of pieces, each left out of a run of its own; one of agents is in every run of the tests.
+LONG = ("prioritized-grid", "recurrent-grid", "ppo-cartpole")
+
+
+def marked(case):
+    marks = [pytest.mark.exhaustive] if case.name in LONG else []
+    return pytest.param(case, marks=marks, id=str(case))
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize("case", map(marked, CASES))
 def test_every_piece_of_state_is_needed(case, tmp_path):
     mutations = Mutations(case, tmp_path, STOPS[case.name])
     for step, state in mutations.states.items():

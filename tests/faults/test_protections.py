@@ -9,7 +9,7 @@ import pytest
 
 from tests.faults.protections import PROTECTIONS, Protection
 
-pytestmark = [pytest.mark.faults, pytest.mark.slow]
+pytestmark = [pytest.mark.faults, pytest.mark.slow, pytest.mark.exhaustive]
 ROOT = Path(__file__).resolve().parents[2]
 COPIED = ("apps", "static", "templates", "tests", "trainops", "manage.py", "pyproject.toml")
 SOME_FAILED = 1  # pytest's exit code; others say that nothing could be tested

@@ -195,6 +195,7 @@ def test_no_mutation_gets_anything_but_a_format_error_out(tmp_path, source, chan
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 @settings(max_examples=2000, **FUZZ)
 @given(source=st.sampled_from(ALL), changes=CHANGES, in_pickle=st.booleans())
 def test_no_mutation_of_thousands_does(tmp_path, source, changes, in_pickle):
@@ -256,6 +257,7 @@ def test_no_value_in_a_wrong_place_gets_anything_but_a_format_error_out(tmp_path
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 @settings(max_examples=500, **FUZZ)
 @given(content=replaced())
 def test_no_value_of_thousands_does(tmp_path, content):

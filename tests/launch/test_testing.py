@@ -64,6 +64,14 @@ def test_the_quick_set_has_one_database(steps, monkeypatch):
     assert not steps[-1].may_be_empty
 
 
+def test_what_is_exhaustive_runs_only_on_request(steps, monkeypatch):
+    monkeypatch.setenv("TRAINOPS_TEST_DATABASE_URL", "postgresql://there/mine")
+    assert testing.test([]) == testing.test(["--all"]) == 0
+    usual, everything = (step for step in steps if step.name == "pytest")
+    assert usual.command[-1] == f"not ({testing.HEAVY} or exhaustive)"
+    assert everything.command[-1] == f"not ({testing.HEAVY})"
+
+
 def test_no_test_at_all_is_a_failure_unless_a_person_selected(capfd):
     empty = python("raise SystemExit(5)")
     assert not testing._run(Step("pytest", empty))

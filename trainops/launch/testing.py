@@ -18,6 +18,7 @@ from trainops.launch.refusal import CannotStart
 
 QUICK = "not (slow or browser or journey)"
 HEAVY = "browser or journey"
+LONG = "exhaustive"  # only on request: with them, a machine of two cores needs most of an hour
 NO_TEST = 5  # pytest's exit code
 PYTHON = (sys.executable, "-m")
 IMPORT_LINTER = "from importlinter.cli import lint_imports_command as run; run()"
@@ -78,6 +79,11 @@ def _parser() -> argparse.ArgumentParser:
         action="store_true",
         help="leave out PostgreSQL, and what is slow, browser or journey",
     )
+    parser.add_argument(
+        "--all",
+        action="store_true",
+        help="also what is exhaustive: each protection taken out, thousands of damaged files",
+    )
     parser.add_argument("pytest", nargs="*", metavar="-- PYTEST_ARGUMENT", help="-- -k name -x …")
     return parser
 
@@ -96,7 +102,8 @@ def _on_sqlite(chosen: argparse.Namespace) -> list[Step]:
     """What starts browsers and whole installations comes alone: it would disturb itself."""
     # A person's own selection may hold nothing of the one or of the other part.
     own = bool(chosen.pytest) and not chosen.quick
-    beside = QUICK if chosen.quick else f"not ({HEAVY})"
+    left_out = HEAVY if chosen.all else f"{HEAVY} or {LONG}"
+    beside = QUICK if chosen.quick else f"not ({left_out})"
     command = [*_side_by_side(), "-m", beside, *chosen.pytest]
     steps = [Step("pytest", command, may_be_empty=own)]
     if not chosen.quick:
