@@ -104,7 +104,7 @@ def marked(case):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", map(marked, CASES))
+@pytest.mark.parametrize("case", [marked(case) for case in CASES])
 def test_every_piece_of_state_is_needed(case, tmp_path):
     mutations = Mutations(case, tmp_path, STOPS[case.name])
     for step, state in mutations.states.items():
