@@ -60,22 +60,27 @@ def read_prices(
     Raises InputError, with row numbers: missing columns or values, times that do not rise, mixed
     time zones, prices that are not above 0, a high below a low.
     """
-    schema = pq.read_schema(path)
-    found, problems = find_columns({field.name: _kind(field.type) for field in schema}, named)
-    if problems:
-        raise InputError(problems)
-    table = pq.read_table(path, columns=list(found.values()))
-    if not len(table):
-        raise InputError({"dataset": "has no rows"})
-    times = to_microseconds(found["time"], table[found["time"]])
-    columns = {role: _numbers(found[role], table[found[role]]) for role in PRICES}
-    for role in PRICES:
-        refuse(columns[role] <= 0, f"{found[role]} is not above 0")
-    refuse(columns["high"] < columns["low"], f"{found['high']} is below {found['low']}")
-    if "volume" in found:
-        volume = _numbers(found["volume"], table[found["volume"]], may_be_missing=True)
-        columns["volume"] = volume
-    rows = rows_by_symbol(table[found["symbol"]], symbols) if "symbol" in found else None
+    with pq.ParquetFile(path) as table:
+        schema = table.schema_arrow
+        found, problems = find_columns({field.name: _kind(field.type) for field in schema}, named)
+        if problems:
+            raise InputError(problems)
+        if not table.metadata.num_rows:
+            raise InputError({"dataset": "has no rows"})
+
+        def column(role: str) -> pa.ChunkedArray:
+            """One at a time: what Arrow read of it is let go before the next is read."""
+            return table.read(columns=[found[role]])[found[role]]
+
+        times = to_microseconds(found["time"], column("time"))
+        columns = {role: _numbers(found[role], column(role)) for role in PRICES}
+        for role in PRICES:
+            refuse(columns[role] <= 0, f"{found[role]} is not above 0")
+        refuse(columns["high"] < columns["low"], f"{found['high']} is below {found['low']}")
+        if "volume" in found:
+            volume = _numbers(found["volume"], column("volume"), may_be_missing=True)
+            columns["volume"] = volume
+        rows = rows_by_symbol(column("symbol"), symbols) if "symbol" in found else None
     rows = {symbol: slice(None)} if rows is None else rows
     for each in rows.values():
         require_rising(found["time"], times, each)
@@ -114,7 +119,9 @@ def _matrix(values: Floats, rows: Iterable[RowNumbers]) -> Floats:
 
 
 def _numbers(name: str, column: pa.ChunkedArray, *, may_be_missing: bool = False) -> Floats:
-    values: Floats = column.cast(pa.float64()).to_numpy(zero_copy_only=False)
+    """Return a copy that the core may be given, and that holds nothing of Arrow's."""
+    read = column.cast(pa.float64()).to_numpy(zero_copy_only=False)
+    values: Floats = np.require(read, np.float64, ["C", "W"])
     if not may_be_missing:
         refuse(~np.isfinite(values), f"{name} has no value")
     return values
