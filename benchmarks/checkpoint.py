@@ -67,7 +67,9 @@ class MlpJob:
         return {"state": {"step": self.step}, **learned}
 
     def load_state_dict(self, state: StateDict) -> None:
-        raise NotImplementedError
+        self.model.load_state_dict(state["model"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.step = state["state"]["step"]
 
     def result(self) -> dict[str, Any]:
         return {}

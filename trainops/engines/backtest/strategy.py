@@ -1,5 +1,6 @@
 """The two ways to write a strategy, and what a recipe's `build` returns."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -45,16 +46,16 @@ class Signals:
         return Plan(*map(_as_columns, given))
 
 
-class EventStrategy:
+class EventStrategy(ABC):
     """Decides bar by bar.
 
     All that it remembers are attributes: streaming indicators, numbers, texts, lists and dicts of
     them. The engine saves them with every checkpoint; what else is kept is refused at the start.
     """
 
+    @abstractmethod
     def on_bar(self, desk: Desk) -> None:
         """Look at the bar that just closed, and give orders."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True)

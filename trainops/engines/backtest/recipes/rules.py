@@ -1,5 +1,6 @@
 """From directions to orders, for strategies that hold one position at a time."""
 
+from abc import abstractmethod
 from typing import Any
 
 import numpy as np
@@ -35,9 +36,9 @@ class StandingStrategy(EventStrategy):
         self.entries = parameters
         self.direction = 0.0
 
+    @abstractmethod
     def wanted(self, desk: Desk) -> float:
         """Return the direction after this bar; NaN to leave it as it is."""
-        raise NotImplementedError
 
     def on_bar(self, desk: Desk) -> None:
         wanted = self.wanted(desk)
