@@ -5,15 +5,18 @@ another order. So a run whose clients train together is repeated and resumed exa
 clients train together, and by no other.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call, vmap
+from torch.func import vmap
 
 from trainops.engines.errors import IncompatibleState, InputError, NonFiniteLoss
+from trainops.engines.federated.chains import many_models
 from trainops.engines.federated.drawing import generator
 from trainops.engines.federated.layered import loss_of_one
 from trainops.engines.federated.private import clipped
@@ -21,6 +24,7 @@ from trainops.engines.federated.stacked import StackedOptimizer
 from trainops.engines.federated.visit import Update
 from trainops.engines.federated.workshop import Workshop
 from trainops.engines.job import StateDict
+from trainops.engines.training.ingredients import Loss
 from trainops.engines.training.shapes import require_same_shape
 
 
@@ -28,7 +32,7 @@ from trainops.engines.training.shapes import require_same_shape
 class Batches:
     """One batch of each of the first n clients: indices (n, B), and which of them count (n, B).
 
-    Shorter batches are filled up with their own first example, which counts nothing.
+    Shorter batches are filled up with their client's last example, which counts nothing.
     """
 
     indices: Tensor
@@ -51,8 +55,8 @@ class Together:
         self.optimizer = StackedOptimizer(workshop.config, self.rows)
         num_sums = 1 + len(workshop.ingredients.measures)
         self.sums = torch.zeros(len(clients), num_sums, dtype=torch.float64, device=anchor.device)
-        self._scores = vmap(self._scores_of_one, randomness="different")
-        self._losses = vmap(loss_of_one(workshop.ingredients.loss))
+        self._scores = many_models(workshop.model)
+        self._losses = _losses_of(workshop.ingredients.loss)
 
     def train(self, noise: str, step: int) -> None:
         """Train one local epoch of every client. `noise` is none: examples are not private.
@@ -63,10 +67,10 @@ class Together:
         for batches in self._batches():
             self._step(batches)
         self.epoch += 1
-        if not bool(torch.isfinite(self.sums).all()):
-            raise NonFiniteLoss(step, float(self.sums.sum()))
-        if not bool(torch.isfinite(self.rows).all()):
-            raise NonFiniteLoss(step, float("nan"), "client's model")
+        if not math.isfinite(total := self.sums.sum().item()):
+            raise NonFiniteLoss(step, total)
+        if not math.isfinite(self.rows.sum(dtype=torch.float64).item()):
+            raise NonFiniteLoss(step, math.nan, "client's model")
 
     def updates(self) -> Iterator[tuple[int, Update]]:
         """Yield what each client sends, in the round's order."""
@@ -118,7 +122,7 @@ class Together:
         rows = self.rows[:count].detach().requires_grad_()  # the same memory
         scores = self._scores(self._pieces(rows), inputs).flatten(0, 1)
         targets = targets.flatten(0, 1)
-        losses = self._losses(scores, targets).view_as(batches.shares)
+        losses = self._losses(scores, targets).reshape(batches.shares.shape)
         (losses * batches.shares).sum().backward()
         workshop.strategy.pull([rows], [self.anchor])
         with torch.no_grad():
@@ -129,10 +133,6 @@ class Together:
             told = torch.stack([losses, *measured], dim=2)  # (n, B, 1 + measures)
             self.sums[:count] += (told * batches.counts.unsqueeze(2)).sum(dim=1)
 
-    def _scores_of_one(self, parameters: dict[str, Tensor], inputs: tuple[Tensor, ...]) -> Tensor:
-        scores: Tensor = functional_call(self.workshop.model, parameters, inputs)
-        return scores
-
     def _pieces(self, rows: Tensor) -> dict[str, Tensor]:
         """Return the parameters (n, ...) of n models by their names."""
         layout = self.workshop.layout
@@ -142,24 +142,31 @@ class Together:
     def _batches(self) -> Iterator[Batches]:
         """Yield the epoch's batches, each client's in the order that it has by itself."""
         workshop, size = self.workshop, self.workshop.config.batch_size
-        cut = [self._shuffled(client).split(size) for client in self.order]
-        for number in range(len(cut[0])):
-            some = [each[number] for each in cut if number < len(each)]
-            sizes = torch.tensor([len(each) for each in some])
-            widest = int(sizes.max())
-            indices = torch.stack([
-                each if len(each) == widest
-                else torch.cat([each, each[:1].expand(widest - len(each))])
-                for each in some
-            ])  # fmt: skip
-            counts = (torch.arange(widest) < sizes[:, None]).to(torch.float32)
-            each = indices, counts, counts / sizes[:, None]
+        orders = [self._shuffled(client) for client in self.order]
+        lengths = [len(each) for each in orders]
+        whole, length = torch.cat(orders), torch.tensor(lengths).unsqueeze(1)
+        starts = length.cumsum(dim=0) - length  # of each client's examples in the whole
+        for first in range(0, lengths[0], size):
+            count = sum(each > first for each in lengths)
+            places = torch.arange(first, min(first + size, lengths[0]))
+            ends = length[:count]
+            indices = whole[starts[:count] + torch.minimum(places, ends - 1)]
+            counts = (places < ends).to(torch.float32)
+            each = indices, counts, counts / (ends - first).clamp(max=size)
             yield Batches(*(tensor.to(workshop.device) for tensor in each))
 
     def _shuffled(self, client: int) -> Tensor:
         part = self.workshop.parts[client]
         drawing = generator(self.workshop.config.seed, "order", self.number, client, self.epoch)
         return part[torch.randperm(len(part), generator=drawing)]
+
+
+def _losses_of(loss: Loss) -> Loss:
+    """Return what gives each example's own loss, of outputs and targets of many."""
+    if loss is nn.functional.cross_entropy:
+        return partial(nn.functional.cross_entropy, reduction="none")
+    each: Loss = vmap(loss_of_one(loss))
+    return each
 
 
 def require_stackable(workshop: Workshop) -> None:
