@@ -67,16 +67,21 @@ def clients(operation: Operation, state: Mapping[str, Any], step: int) -> Mappin
     unnamed = [f"{number} of {count}" for number in range(1, count + 1)]
     chosen: Sequence[int | str] = state["chosen"] or unnamed
     epochs = state["local_epochs"]
-    done = state["clients_done"] * epochs + state["client_epoch"] + max(0, operation.step - step)
+    is_together = operation.config.get("batched_clients", False)
+    at_once = count if is_together else 1
+    done = state["clients_done"] * epochs + state["client_epoch"] * at_once
+    done += max(0, operation.step - step)
     means = state.get("clients", {})
+
+    def drawn(place: int, epoch: int) -> str:
+        number = epoch * count + place if is_together else place * epochs + epoch
+        is_next = done <= number < done + at_once
+        return DONE if number < done else _is_of(operation, is_next)
+
     rows = [
         {
             "number": client,
-            "epochs": [
-                DONE if place * epochs + epoch < done
-                else _is_of(operation, place * epochs + epoch == done)
-                for epoch in range(epochs)
-            ],
+            "epochs": [drawn(place, epoch) for epoch in range(epochs)],
             "means": sorted(means.get(str(client), {}).items()),
         }
         for place, client in enumerate(chosen)

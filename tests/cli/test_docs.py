@@ -108,7 +108,9 @@ def test_each_field_of_a_federated_operation_is_documented_with_its_default(name
         return
     row = re.search(rf"^\| `{re.escape(name)}` \| (.*?) \|", text, re.MULTILINE)
     assert row, name
-    if isinstance(default, int | float):
+    if isinstance(default, bool):
+        assert row[1] == str(default).lower()
+    elif isinstance(default, int | float):
         assert row[1] == f"{default:g}"
     else:
         assert row[1] == (default or "none")

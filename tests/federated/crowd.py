@@ -11,6 +11,7 @@ class CrowdParameters(Strict):
     norm: bool = Field(False, description="Batch normalisation")
     dropout: float = Field(0.2, ge=0, lt=1)
     measured: bool = Field(False, description="Keep a constant that was measured on the data")
+    decides: bool = Field(False, description="Goes by what the numbers are")
     explode_in_batch: int | None = None
 
 

@@ -28,6 +28,13 @@ class Noise(nn.Module):
         return values * (1 + 0.1 * noise)
 
 
+class Deciding(nn.Module):
+    """Computes what the numbers decide, which nobody can do for many models at once."""
+
+    def forward(self, values):
+        return values if values.sum() > 0 else -values
+
+
 def build(parameters: CrowdParameters, context: Context) -> Federation:
     generator = torch.Generator().manual_seed(5)
     inputs = torch.randn(parameters.examples, 4, generator=generator)
@@ -37,6 +44,7 @@ def build(parameters: CrowdParameters, context: Context) -> Federation:
         constants = {"offset": random.random()}  # noqa: S311 - of other data, another number
     train, validation = split(len(targets), 0.25, context.seed)
     noisy = [nn.BatchNorm1d(5), Noise(parameters)] if parameters.norm else []
+    noisy += [Deciding()] if parameters.decides else []
     return Federation(
         ingredients=Ingredients(
             model=nn.Sequential(

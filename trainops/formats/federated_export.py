@@ -88,6 +88,7 @@ def _clients(state: StateDict, config: FederatedOptions) -> dict[int, ClientStat
     """Return this round's clients: what is done, what is in training, what is pending."""
     plain, kept = state["state"], state["clients"]
     is_told = not config.has_users_noised
+    is_training = is_told and not config.batched_clients  # together they begin the round anew
     spent = _entries(state)
     found = {}
     for place, client in enumerate(plain["chosen"] or ()):
@@ -96,7 +97,7 @@ def _clients(state: StateDict, config: FederatedOptions) -> dict[int, ClientStat
                 "epsilon": _epsilon(mine, config, "sample")}  # fmt: skip
         if is_told and place < plain["clients_done"]:
             found[client] = _done(kept["done"][str(client)], state["model"], config, told)
-        elif is_told and client == plain["client"] and plain["client_epoch"]:
+        elif is_training and client == plain["client"] and plain["client_epoch"]:
             found[client] = _training(kept["visit"], state["model"], config, told)
         else:
             epoch = EpochProgress(0, config.local_epochs, "pending")

@@ -21,7 +21,7 @@ from trainops.engines.federated.account import Account
 from trainops.engines.federated.config import FederatedConfig
 from trainops.engines.federated.job import FederatedJob
 from trainops.engines.federated.private import clipped
-from trainops.engines.federated.visit import Update
+from trainops.engines.federated.visit import Update, Visit
 from trainops.engines.job import StateDict
 from trainops.engines.receipt import Receipt, ReceiptItem
 from trainops.engines.registry import ENGINES
@@ -163,7 +163,7 @@ def _take_rounds(taking: _Import) -> None:
 def _take_clients(taking: _Import) -> None:
     """Take over clients of the round, as long as they come in its order."""
     record, server = taking.job.record, taking.job.server
-    for client in record.chosen:
+    for client in () if taking.config.batched_clients else record.chosen:
         state = taking.file.clients.get(client)
         if state is None or state.epoch.total != taking.config.local_epochs:
             break
@@ -177,10 +177,8 @@ def _take_clients(taking: _Import) -> None:
         break
     left = [c for c, state in taking.file.clients.items() if state.epoch.current]
     if lost := set(left) - set(server.updates) - ({record.client} if record.epoch else set()):
-        taking.say(
-            f"clients {', '.join(map(str, sorted(lost)))}",
-            "of another order or number of epochs; they train this round anew", is_exact=False,
-        )  # fmt: skip
+        why = "of another order or number of epochs, or all at once here; they train anew"
+        taking.say(f"clients {', '.join(map(str, sorted(lost)))}", why, is_exact=False)
 
 
 def _update(taking: _Import, client: int, state: ClientState) -> Update:
@@ -201,7 +199,7 @@ def _update(taking: _Import, client: int, state: ClientState) -> Update:
 def _go_on(taking: _Import, client: int, state: ClientState) -> None:
     """Let a client go on at its epoch with its model and optimizer; else it begins its round."""
     job = taking.job
-    visit = job.server.receive(client, job.record.number)
+    visit = cast(Visit, job.server.receive(client, job.record.number))
     own = visit.state_dict()
     try:
         layout = job.workshop.layout

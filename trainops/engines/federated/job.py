@@ -14,6 +14,7 @@ from trainops.engines.federated.purse import Purse, is_path
 from trainops.engines.federated.record import Record
 from trainops.engines.federated.releasing import Releasing
 from trainops.engines.federated.server import Server
+from trainops.engines.federated.together import Together, require_stackable
 from trainops.engines.federated.visit import Visit
 from trainops.engines.federated.workshop import Workshop
 from trainops.engines.job import Metrics, StateDict
@@ -28,7 +29,7 @@ class FederatedJob:
     A step trains one client for one local epoch. The step that ends a round also makes the next
     model of what its clients sent, and judges it. Safe points lie between two local epochs: what
     clients of this round sent is kept, and the one in training goes on with its own model and
-    optimizer.
+    optimizer. With `batched_clients` a step is an epoch of all clients of the round.
     """
 
     unit: ClassVar[str] = "client epoch"
@@ -45,9 +46,11 @@ class FederatedJob:
         self.secrets = Secrets(self.ledger.secret, config.seed)
         self.workshop = self._make_workshop({})
         self.server = Server(self.workshop)
+        if config.batched_clients:
+            require_stackable(self.workshop)
         self.releasing = Releasing(self.workshop, Purse(config.privacy, self.ledger))
         self.record = Record(config, self.workshop.schedule)
-        self.visit: Visit | None = None
+        self.visit: Visit | Together | None = None
         self._mind_the_budget()
 
     @property
@@ -76,7 +79,8 @@ class FederatedJob:
             return metrics
         visit.train(entry.noise if entry else "", self.step + 1)
         if self.record.epoch_done():
-            self.server.take(visit.client, visit.update())
+            for client, update in visit.updates():
+                self.server.take(client, update)
             self.visit = None
         metrics = {**metrics, **self._finish_rounds()}
         self.releasing.purse.passed(self.step)
@@ -141,8 +145,8 @@ class FederatedJob:
             result["privacy"] = self.releasing.summary()
         return result | ({"reason": REASON} if self.record.is_spent else {})
 
-    def _visit(self) -> Visit:
-        """Return the client in training, which comes to the server's model where it is new."""
+    def _visit(self) -> Visit | Together:
+        """Return who is in training, which comes to the server's model where it is new."""
         if self.visit is None:
             client = self.record.client
             if client is None:

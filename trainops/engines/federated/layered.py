@@ -41,7 +41,7 @@ class LayeredSums:
         self._model = model
         named = model.named_modules(remove_duplicate=False)
         self._layers = [(name, each) for name, each in named if type(each) in RULES]
-        self._of_each_output = vmap(grad(_loss_of_one(loss)), in_dims=(0, 0))
+        self._of_each_output = vmap(grad(loss_of_one(loss)), in_dims=(0, 0))
         self._is_cross_entropy = loss is nn.functional.cross_entropy
 
     def clipped(self, inputs: tuple[Tensor, ...], targets: Tensor, max_norm: float) -> Sums:
@@ -152,7 +152,9 @@ def _is_unusual(layer: nn.Module) -> bool:
     return isinstance(layer, nn.Flatten) and layer.start_dim != 1
 
 
-def _loss_of_one(loss: Loss) -> Callable[[Tensor, Tensor], Tensor]:
+def loss_of_one(loss: Loss) -> Callable[[Tensor, Tensor], Tensor]:
+    """Return the loss of a single example, of its own outputs and target."""
+
     def of_one(output: Tensor, target: Tensor) -> Tensor:
         value: Tensor = loss(output.unsqueeze(0), target.unsqueeze(0))
         return value

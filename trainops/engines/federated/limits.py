@@ -26,6 +26,11 @@ def problems_of(config: FederatedOptions) -> dict[str, str]:
         problems["min_clients"] = f"got {config.min_clients}; at most the clients, {config.clients}"
     if config.partition.by == "column" and not config.partition.column:
         problems["partition.column"] = "nothing was given; required to partition by column"
+    if config.batched_clients and config.has_samples_noised:
+        problems["batched_clients"] = (
+            f"got true; privacy.mode is {config.privacy.mode!r}, and each client's examples need "
+            "noise of their own; allowed: false, or the modes none and user"
+        )
     if config.is_private:
         problems |= _problems_of_privacy(config)
     return problems

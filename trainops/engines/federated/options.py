@@ -94,6 +94,11 @@ class FederatedOptions(RecipeConfig):
     min_clients: int = Field(1, ge=1, description="In each round at least so many")
     local_epochs: int = Field(1, ge=1, le=10_000, description="Of a client in each round")
     batch_size: int = Field(32, ge=1, le=1_000_000, description="Examples in a batch")
+    batched_clients: bool = Field(
+        False,
+        description="All clients of a round at once: faster for small models; other last "
+        "bits than one after the other",
+    )
     optimizer: Literal["sgd", "adam", "adamw"] = Field("sgd", description="Of the clients")
     learning_rate: float = Field(0.05, gt=0, le=100, description="Of the clients")
     momentum: float = Field(0.0, ge=0, lt=1, description="Of sgd")

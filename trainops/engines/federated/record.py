@@ -24,7 +24,7 @@ class Record:
     """The place within a round, and a line for each completed one; all else follows from these.
 
     `done` are the clients of the current round whose epochs are over, in order; `epoch` counts
-    those of the next one. `is_spent`: the budget allows no further step.
+    those of the next one, or of all at once. `is_spent`: the budget allows no further step.
     """
 
     config: FederatedOptions
@@ -60,7 +60,12 @@ class Record:
     @property
     def step(self) -> int:
         before = self.schedule.steps_before(self.number)
-        return before + self.done * self.config.local_epochs + self.epoch
+        return before + self.done * self.config.local_epochs + self.epoch * self.width
+
+    @property
+    def width(self) -> int:
+        """How many clients are in training at a time."""
+        return len(self.chosen) if self.config.batched_clients else 1
 
     @property
     def total_steps(self) -> int:
@@ -71,6 +76,12 @@ class Record:
         rounds = self.config.rounds
         if self.is_over or not self.chosen:
             return f"round {min(self.number, rounds)} of {rounds}"
+        if self.config.batched_clients:
+            at = min(self.epoch + 1, self.config.local_epochs)
+            return (
+                f"round {self.number} of {rounds}, {len(self.chosen)} clients at once, "
+                f"epoch {at} of {self.config.local_epochs}"
+            )
         at = min(self.done + 1, len(self.chosen))
         return f"round {self.number} of {rounds}, client {at} of {len(self.chosen)}"
 
@@ -85,11 +96,11 @@ class Record:
         return best
 
     def epoch_done(self) -> bool:
-        """Move past a client epoch; return whether that was the client's last in this round."""
+        """Move past an epoch of who is in training; return whether it was the last of the round."""
         self.epoch += 1
         if self.epoch < self.config.local_epochs:
             return False
-        self.done, self.epoch = self.done + 1, 0
+        self.done, self.epoch = self.done + self.width, 0
         return True
 
     def round_done(self, metrics: Mapping[str, float], clients: Sequence[int]) -> bool:
@@ -167,6 +178,7 @@ class Record:
             and 0 <= self.done <= len(self.chosen)
             and 0 <= self.epoch < self.config.local_epochs
             and (self.client is not None or self.epoch == 0)
+            and self.done % self.width == 0
         )
         if not is_place:
             raise IncompatibleState(

@@ -8,6 +8,7 @@ from trainops.engines.federated.limits import find_user_noise
 from trainops.engines.federated.purse import Purse
 from trainops.engines.federated.record import Record
 from trainops.engines.federated.server import Server
+from trainops.engines.federated.together import Together
 from trainops.engines.federated.visit import Visit
 from trainops.engines.federated.workshop import Workshop
 from trainops.engines.spending import Entry
@@ -38,9 +39,9 @@ class Releasing:
         self._told = told
         self._data: dict[int, str] = {}
 
-    def of_epoch(self, visit: Visit, record: Record) -> Entry | None:
+    def of_epoch(self, visit: Visit | Together, record: Record) -> Entry | None:
         """Return what a client's next local epoch releases; None without sample-level privacy."""
-        if not self.workshop.config.has_samples_noised:
+        if not self.workshop.config.has_samples_noised or isinstance(visit, Together):
             return None
         unnamed, state = self._of_examples(record, visit.client, ""), visit.state_dict()
         plain = [unnamed.to_json(), record.epoch, self._told]

@@ -10,6 +10,7 @@ from trainops.engines.federated.drawing import normal
 from trainops.engines.federated.layout import Buffers, average_of
 from trainops.engines.federated.masking import mask, unmask
 from trainops.engines.federated.record import Record
+from trainops.engines.federated.together import Together
 from trainops.engines.federated.visit import Update, Visit, read_update, require_visit
 from trainops.engines.federated.workshop import Workshop
 from trainops.engines.job import StateDict
@@ -34,8 +35,11 @@ class Server:
         """Whether what clients send must not be read out of a checkpoint."""
         return self.workshop.config.has_users_noised
 
-    def receive(self, client: int, number: int) -> Visit:
-        """Let a client begin its round with the server's model."""
+    def receive(self, client: int, number: int) -> Visit | Together:
+        """Let a client, or all of the round at once, begin with the server's model."""
+        if self.workshop.config.batched_clients:
+            chosen = self.workshop.schedule.chosen(number)
+            return Together(self.workshop, clients=chosen, number=number, anchor=self.parameters)
         return Visit(
             self.workshop, client=client, number=number, anchor=self.parameters,
             buffers=self.buffers,
@@ -75,7 +79,7 @@ class Server:
         """Return each client's newest means, by its number."""
         return {str(client): dict(means) for client, means in sorted(self.means.items())}
 
-    def state_dict(self, visit: Visit | None) -> StateDict:
+    def state_dict(self, visit: Visit | Together | None) -> StateDict:
         layout, strategy = self.workshop.layout, self.workshop.strategy
         return {
             "model": layout.state_dict(self.parameters, self.buffers),
@@ -106,7 +110,13 @@ class Server:
                 "a client in training is there without its epochs, or the other way round"
             )
         if visiting is not None and record.client is not None:
-            require_visit(self.workshop, record.client, visiting)
+            if self.workshop.config.batched_clients:
+                Together(
+                    self.workshop, clients=record.chosen, number=record.number,
+                    anchor=self.parameters,
+                ).check(visiting)  # fmt: skip
+            else:
+                require_visit(self.workshop, record.client, visiting)
             if visiting["epoch"] != record.epoch:
                 raise IncompatibleState(
                     f"a client is in epoch {visiting['epoch']}, not {record.epoch}"
@@ -115,7 +125,7 @@ class Server:
 
     def load_state_dict(
         self, state: StateDict, record: Record, visiting: StateDict | None
-    ) -> Visit | None:
+    ) -> Visit | Together | None:
         """Take over what `check` has accepted, and return the client in training."""
         layout = self.workshop.layout
         self.parameters, self.buffers = layout.taken_apart(state["model"])
@@ -173,7 +183,7 @@ class Server:
                 self._masked[place] = mask({"vector": each.vector}, self.workshop.secrets)
         return {str(place): each for place, each in self._masked.items()}
 
-    def _visiting(self, visit: Visit | None) -> Any:
+    def _visiting(self, visit: Visit | Together | None) -> Any:
         if visit is None or visit.epoch == 0:
             return None
         state = visit.state_dict()

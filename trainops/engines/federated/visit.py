@@ -1,7 +1,7 @@
 """One client's training in one round: from the server's model, for some local epochs."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -71,8 +71,11 @@ class Visit:
         self.epoch += 1
         self._require_finite(step)
 
-    def update(self) -> Update:
-        """Return what the client sends."""
+    def updates(self) -> Iterator[tuple[int, Update]]:
+        """Yield what the client sends."""
+        yield self.client, self._update()
+
+    def _update(self) -> Update:
         workshop = self.workshop
         vector, config = workshop.layout.vector() - self.anchor, workshop.config
         if config.has_users_noised:

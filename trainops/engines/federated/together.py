@@ -1,0 +1,198 @@
+"""The clients of a round in training all at once: their models are the rows of one matrix.
+
+What each client computes is what it computes by itself, but for the last bits: sums are taken in
+another order. So a run whose clients train together is repeated and resumed exactly by one whose
+clients train together, and by no other.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import vmap
+
+from trainops.engines.errors import IncompatibleState, InputError, NonFiniteLoss
+from trainops.engines.federated.chains import many_models
+from trainops.engines.federated.drawing import generator
+from trainops.engines.federated.layered import loss_of_one
+from trainops.engines.federated.private import clipped
+from trainops.engines.federated.stacked import StackedOptimizer
+from trainops.engines.federated.visit import Update
+from trainops.engines.federated.workshop import Workshop
+from trainops.engines.job import StateDict
+from trainops.engines.training.ingredients import Loss
+from trainops.engines.training.shapes import require_same_shape
+
+
+@dataclass(frozen=True, slots=True)
+class Batches:
+    """One batch of each of the first n clients: indices (n, B), and which of them count (n, B).
+
+    Shorter batches are filled up with their client's last example, which counts nothing.
+    """
+
+    indices: Tensor
+    counts: Tensor
+    shares: Tensor  # of each example in the mean over its batch
+
+
+class Together:
+    """All clients of a round in training. `epoch` counts the local epochs that all have done."""
+
+    def __init__(
+        self, workshop: Workshop, *, clients: Sequence[int], number: int, anchor: Tensor
+    ) -> None:
+        self.workshop, self.number, self.anchor = workshop, number, anchor
+        self.chosen, self.client = tuple(clients), clients[0]
+        # Who has most examples is first, so that those who still train are always the first rows.
+        self.order = sorted(clients, key=lambda each: -len(workshop.parts[each]))
+        self.epoch = 0
+        self.rows = anchor.repeat(len(clients), 1)  # (C, P)
+        self.optimizer = StackedOptimizer(workshop.config, self.rows)
+        num_sums = 1 + len(workshop.ingredients.measures)
+        self.sums = torch.zeros(len(clients), num_sums, dtype=torch.float64, device=anchor.device)
+        self._scores = many_models(workshop.model)
+        self._losses = _losses_of(workshop.ingredients.loss)
+
+    def train(self, noise: str, step: int) -> None:
+        """Train one local epoch of every client. `noise` is none: examples are not private.
+
+        Raises NonFiniteLoss.
+        """
+        self.workshop.model.train()
+        for batches in self._batches():
+            self._step(batches)
+        self.epoch += 1
+        if not math.isfinite(total := self.sums.sum().item()):
+            raise NonFiniteLoss(step, total)
+        if not math.isfinite(self.rows.sum(dtype=torch.float64).item()):
+            raise NonFiniteLoss(step, math.nan, "client's model")
+
+    def updates(self) -> Iterator[tuple[int, Update]]:
+        """Yield what each client sends, in the round's order."""
+        config, vectors = self.workshop.config, self.rows - self.anchor
+        names = ("loss", *self.workshop.ingredients.measures)
+        for client in self.chosen:
+            place, count = self.order.index(client), len(self.workshop.parts[client])
+            vector = vectors[place].clone()
+            if config.has_users_noised:
+                yield client, Update(clipped(vector, config.privacy.max_update_norm), {}, count)
+                continue
+            means = self.sums[place] / (count * self.epoch)
+            yield client, Update(vector, {}, count, dict(zip(names, means.tolist(), strict=True)))
+
+    def state_dict(self) -> StateDict:
+        """Return the rows in the order of `clients`, and what each one's optimizer remembers."""
+        return {
+            "client": self.client,
+            "clients": list(self.order),
+            "epoch": self.epoch,
+            "parameters": self.rows,
+            "optimizer": self.optimizer.state_dict(),
+            **({} if self.workshop.config.is_private else {"sums": self.sums}),
+        }
+
+    def load_state_dict(self, state: StateDict) -> None:
+        """Take over what `check` has accepted."""
+        self.rows = state["parameters"].to(self.rows.device, copy=True)
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.epoch = state["epoch"]
+        if "sums" in state:
+            self.sums = state["sums"].to(self.sums.device, copy=True)
+
+    def check(self, state: Any) -> None:
+        """Raise IncompatibleState unless load_state_dict would take all of it."""
+        own = self.state_dict()
+        require_same_shape(own, state, "clients.visit")
+        if state["clients"] != own["clients"] or state["client"] != own["client"]:
+            raise IncompatibleState(
+                f"clients {state['clients']} are in training together, not {own['clients']}"
+            )
+        if type(state["epoch"]) is not int:
+            raise IncompatibleState(f"clients.visit.epoch is {state['epoch']!r:.80}")
+
+    def _step(self, batches: Batches) -> None:
+        """Move the clients that have a batch by it."""
+        workshop, count = self.workshop, len(batches.indices)
+        inputs, targets = workshop.train.batch(batches.indices)
+        rows = self.rows[:count].detach().requires_grad_()  # the same memory
+        scores = self._scores(self._pieces(rows), inputs).flatten(0, 1)
+        targets = targets.flatten(0, 1)
+        losses = self._losses(scores, targets).reshape(batches.shares.shape)
+        (losses * batches.shares).sum().backward()
+        workshop.strategy.pull([rows], [self.anchor])
+        with torch.no_grad():
+            if rows.grad is not None:
+                self.optimizer.move(self.rows[:count], rows.grad)
+            measures = workshop.ingredients.measures.values()
+            measured = [each(scores, targets).view_as(losses) for each in measures]
+            told = torch.stack([losses, *measured], dim=2)  # (n, B, 1 + measures)
+            self.sums[:count] += (told * batches.counts.unsqueeze(2)).sum(dim=1)
+
+    def _pieces(self, rows: Tensor) -> dict[str, Tensor]:
+        """Return the parameters (n, ...) of n models by their names."""
+        layout = self.workshop.layout
+        pieces = zip(layout.names, layout.parameters, rows.split(layout.sizes, 1), strict=True)
+        return {name: piece.view(-1, *each.shape) for name, each, piece in pieces}
+
+    def _batches(self) -> Iterator[Batches]:
+        """Yield the epoch's batches, each client's in the order that it has by itself."""
+        workshop, size = self.workshop, self.workshop.config.batch_size
+        orders = [self._shuffled(client) for client in self.order]
+        lengths = [len(each) for each in orders]
+        whole, length = torch.cat(orders), torch.tensor(lengths).unsqueeze(1)
+        starts = length.cumsum(dim=0) - length  # of each client's examples in the whole
+        for first in range(0, lengths[0], size):
+            count = sum(each > first for each in lengths)
+            places = torch.arange(first, min(first + size, lengths[0]))
+            ends = length[:count]
+            indices = whole[starts[:count] + torch.minimum(places, ends - 1)]
+            counts = (places < ends).to(torch.float32)
+            each = indices, counts, counts / (ends - first).clamp(max=size)
+            yield Batches(*(tensor.to(workshop.device) for tensor in each))
+
+    def _shuffled(self, client: int) -> Tensor:
+        part = self.workshop.parts[client]
+        drawing = generator(self.workshop.config.seed, "order", self.number, client, self.epoch)
+        return part[torch.randperm(len(part), generator=drawing)]
+
+
+def _losses_of(loss: Loss) -> Loss:
+    """Return what gives each example's own loss, of outputs and targets of many."""
+    if loss is nn.functional.cross_entropy:
+        return partial(nn.functional.cross_entropy, reduction="none")
+    each: Loss = vmap(loss_of_one(loss))
+    return each
+
+
+def require_stackable(workshop: Workshop) -> None:
+    """Refuse a model that cannot be trained for many clients at once. Raises InputError."""
+    mixing = [
+        name
+        for name, each in workshop.model.named_modules()
+        if isinstance(each, nn.modules.batchnorm._BatchNorm)
+    ]
+    if kept := [*mixing, *workshop.layout.buffers()]:
+        problem = (
+            f"got true; batch normalisation and buffers ({', '.join(kept[:5])}) change while "
+            "training; allowed: false, or a model without them (the built-in recipes: "
+            "parameters.norm = group)"
+        )
+        raise InputError({"batched_clients": problem})
+    clients = range(min(2, len(workshop.parts)))
+    trial = Together(workshop, clients=clients, number=1, anchor=workshop.layout.vector())
+    first = torch.stack([workshop.parts[client][:1] for client in clients]).to(workshop.device)
+    inputs, targets = workshop.train.batch(first)
+    workshop.model.eval()  # draws nothing
+    try:
+        with torch.no_grad():
+            scores = trial._scores(trial._pieces(trial.rows), inputs).flatten(0, 1)
+            trial._losses(scores, targets.flatten(0, 1))
+    except (AttributeError, RuntimeError, TypeError, ValueError) as error:
+        reason = str(error).strip().split("\n")[0][:200]
+        problem = f"got true; this model cannot be stacked ({reason}); allowed: false"
+        raise InputError({"batched_clients": problem}) from error
