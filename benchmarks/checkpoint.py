@@ -33,7 +33,7 @@ from trainops.engines.manifest import Checkpoint, CheckpointType
 from trainops.engines.snapshot import SafePoint
 
 ROOT = Path(__file__).resolve().parent.parent
-MEGABYTES = {50: (1024, 4, 9), 1500: (2048, 30, 5)}  # -> width, layers, rounds
+MEGABYTES = {50: (1024, 4, 9), 1500: (2048, 30, 3)}  # -> width, layers, rounds
 THREADS = {"a core to spare": 1, "every core busy": os.cpu_count() or 1}
 BATCH = 32
 NUM_STEPS = 8  # at least, in a window
