@@ -76,14 +76,16 @@ class Together:
         """Yield what each client sends, in the round's order."""
         config, vectors = self.workshop.config, self.rows - self.anchor
         names = ("loss", *self.workshop.ingredients.measures)
+        places = {client: place for place, client in enumerate(self.order)}
+        sums = self.sums.tolist()
         for client in self.chosen:
-            place, count = self.order.index(client), len(self.workshop.parts[client])
+            place, count = places[client], len(self.workshop.parts[client])
             vector = vectors[place].clone()
             if config.has_users_noised:
                 yield client, Update(clipped(vector, config.privacy.max_update_norm), {}, count)
                 continue
-            means = self.sums[place] / (count * self.epoch)
-            yield client, Update(vector, {}, count, dict(zip(names, means.tolist(), strict=True)))
+            means = (each / (count * self.epoch) for each in sums[place])
+            yield client, Update(vector, {}, count, dict(zip(names, means, strict=True)))
 
     def state_dict(self) -> StateDict:
         """Return the rows in the order of `clients`, and what each one's optimizer remembers."""
