@@ -2,15 +2,22 @@
 
 All of one table run in turns, in one process, with one thread; medians, and the lowest and highest.
 The bare loop is what one would write for a paper: it copies weights, trains, averages, evaluates,
-and keeps nothing that could be resumed.
+and keeps nothing that could be resumed. Flower's simulation runs by itself afterwards, in the
+environment of the interpreter that TRAINOPS_BENCH_FLOWER names (flwr[simulation] and torch).
 """
 
+import json
+import os
+import subprocess
 import time
 import warnings
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from statistics import median
+from tempfile import TemporaryDirectory
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -23,7 +30,7 @@ from trainops.engines.registry import ENGINES
 from trainops.engines.spending import Entry
 from trainops.engines.training.ingredients import Examples
 
-ROUNDS, STEPS, ENTRIES = 31, 41, 10_000
+ROUNDS, STEPS, ENTRIES, FLOWER_ROUNDS = 31, 41, 10_000, 12
 CLIENTS, BATCH, RATE = 10, 32, 0.1
 Figures = dict[str, tuple[float, float, float]]
 
@@ -55,14 +62,48 @@ def in_turns(tasks: Mapping[str, Callable[[], object]], times: int) -> Figures:
 
 
 def of_rounds() -> Figures:
-    job = make_job()
-    return in_turns({"trainops": lambda: advance_round(job), "bare loop": bare_loop()}, ROUNDS)
+    job, together = make_job(), make_job(batched_clients=True)
+    tasks = {
+        "trainops": lambda: advance_round(job),
+        "trainops, clients at once": lambda: advance_round(together),
+        "bare loop": bare_loop(),
+    }
+    return in_turns(tasks, ROUNDS) | flower(job)
 
 
-def make_job() -> FederatedJob:
+def flower(job: FederatedJob) -> Figures:
+    """Return Flower's simulation of the same clients, where its interpreter is named."""
+    interpreter = os.environ.get("TRAINOPS_BENCH_FLOWER")
+    if not interpreter:
+        return {}
+    train, held_out = job.workshop.train, job.workshop.validation
+    if held_out is None:
+        raise ValueError("the recipe holds no examples back")
+    arrays = {"held_inputs": held_out.inputs[0], "held_targets": held_out.targets}
+    for number, part in enumerate(job.workshop.parts):
+        arrays |= {
+            f"inputs_{number}": train.inputs[0][part],
+            f"targets_{number}": train.targets[part],
+        }
+    with TemporaryDirectory() as directory:
+        path = Path(directory) / "clients.npz"
+        np.savez(path, **{name: each.numpy() for name, each in arrays.items()})
+        command = [interpreter, Path(__file__).with_name("flower.py"), path, str(FLOWER_ROUNDS)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        print((done.stderr.strip() or "Flower is not there").splitlines()[-1])
+        return {}
+    first, *others = (1000 * each for each in json.loads(done.stdout.splitlines()[-1])["seconds"])
+    return {
+        "Flower's simulation": (min(others), median(others), max(others)),
+        "Flower's first round": (first, first, first),
+    }
+
+
+def make_job(**more: Any) -> FederatedJob:
     engine = ENGINES["federated"]
     told = {"recipe": "federated_digits", "clients": CLIENTS, "rounds": 1000, "batch_size": BATCH,
-            "learning_rate": RATE, "threads": 1}  # fmt: skip
+            "learning_rate": RATE, "threads": 1, **more}  # fmt: skip
     job = engine.make_job(engine.parse_config(told))
     if not isinstance(job, FederatedJob):
         raise TypeError(type(job))
@@ -70,7 +111,8 @@ def make_job() -> FederatedJob:
 
 
 def advance_round(job: FederatedJob) -> None:
-    for _ in range(CLIENTS):
+    number = job.record.number
+    while job.record.number == number:
         job.advance()
 
 

@@ -65,7 +65,7 @@ class DatasetsView(GenericAPIView[Dataset]):
         operation_id="datasets_upload",
         request={"multipart/form-data": UploadSerializer},
         responses={201: DatasetSerializer, 200: DatasetSerializer},
-        description="Upload a table. 201 for a new one; 200 if the same table is there already.",
+        description="Upload a table or images. 201 for a new set; 200 if it is there already.",
     )
     def post(self, request: Request) -> Response:
         serializer = UploadSerializer(data=request.data)
@@ -128,7 +128,7 @@ class DatasetPreviewView(APIView):
         parameters=[OpenApiParameter("limit", LIMIT_SCHEMA, description="How many rows.")],
     )
     def get(self, request: Request, dataset_id: str) -> Response:
-        """The first rows, as they were read at the upload."""
+        """The first rows, as they were read at the upload; images as small PNG in data URIs."""
         limit = request.query_params.get("limit", "50")
         if not (limit.isascii() and limit.isdigit() and 1 <= int(limit[:9]) <= 50):
             raise ValidationError({"limit": f"{limit[:60]!r} is not a whole number from 1 to 50"})

@@ -8,7 +8,9 @@ class Dataset(models.Model):
     """A table that was validated once and never changes; its id comes from its content.
 
     `columns` is a list of {name, type, missing, distinct, min, max, examples, note}; `distinct` is
-    null beyond 1000. `preview` holds the first rows as lists, in the order of `columns`.
+    null beyond 1000. `preview` holds the first rows as lists, in the order of `columns`. Of
+    images it holds small pictures as data URIs; their column has a shape, labels and clients have
+    counts.
     """
 
     id = models.CharField(primary_key=True, max_length=19, editable=False)
@@ -30,7 +32,7 @@ class Dataset(models.Model):
         on_delete=models.SET_NULL,
         related_name="datasets",
     )
-    format = models.CharField(max_length=10, help_text="What was uploaded: csv or parquet.")
+    format = models.CharField(max_length=10, help_text="What was uploaded: csv, parquet or npz.")
     encoding = models.CharField(max_length=20, blank=True)
     delimiter = models.CharField(max_length=1, blank=True)
     num_rows = models.PositiveBigIntegerField()

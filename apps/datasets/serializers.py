@@ -7,13 +7,18 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from apps.datasets.models import Dataset
-from apps.datasets.tables.options import DELIMITERS, ENCODINGS, KINDS
+from apps.datasets.tables.options import DELIMITERS, ENCODINGS, KINDS, PICTURES
 from trainops.http.serializers import StrictSerializer
+
+
+class CountSerializer(serializers.Serializer[Any]):
+    value = serializers.JSONField(read_only=True)
+    count = serializers.IntegerField(read_only=True)
 
 
 class ColumnSerializer(serializers.Serializer[Any]):
     name = serializers.CharField(read_only=True)
-    type = serializers.ChoiceField(choices=KINDS, read_only=True)
+    type = serializers.ChoiceField(choices=(*KINDS, *PICTURES), read_only=True)
     missing = serializers.IntegerField(read_only=True, help_text="How many rows have no value.")
     distinct = serializers.IntegerField(
         read_only=True, allow_null=True, help_text="Distinct values; null beyond 1000."
@@ -24,6 +29,18 @@ class ColumnSerializer(serializers.Serializer[Any]):
     max = serializers.JSONField(read_only=True, allow_null=True)
     examples = serializers.ListField(child=serializers.JSONField(), read_only=True)
     note = serializers.CharField(read_only=True, help_text="Why the type is what it is.")
+    shape = serializers.ListField(
+        child=serializers.IntegerField(),
+        read_only=True,
+        required=False,
+        help_text="Of images: height, width, channels; of masks: height, width.",
+    )
+    counts = serializers.ListField(
+        child=CountSerializer(),
+        read_only=True,
+        required=False,
+        help_text="Of labels and clients, up to 100: how many images have each.",
+    )
 
 
 class DatasetSummarySerializer(serializers.ModelSerializer[Dataset]):
@@ -100,7 +117,8 @@ class UploadSerializer(StrictSerializer):
     file = serializers.FileField(
         max_length=1000,
         allow_empty_file=True,  # so that it is refused as an empty table, with a code
-        help_text="CSV (comma, semicolon, tab or bar) or Parquet, with a header.",
+        help_text="CSV (comma, semicolon, tab or bar) or Parquet with a header, or an NPZ of "
+        "images with labels, masks or both.",
     )
     name = serializers.CharField(
         max_length=200, required=False, default="", allow_blank=True, help_text="Else the file's."

@@ -47,8 +47,8 @@ def add_table(
     encoding: str = "",
     delimiter: str = "",
 ) -> Dataset:
-    """Validate, normalise, describe and store a CSV or Parquet file; the same upload gives the same
-    row.
+    """Validate, normalise, describe and store a CSV, Parquet or NPZ file; the same upload gives
+    the same row.
 
     `columns` declares the types of some columns ({name: type}); a value that does not fit is an
     error then. Raises DatasetError; nothing is stored then.

@@ -1,7 +1,9 @@
 """The doors: what an upload may be, who may do what, and how each refusal is told."""
 
 import json
+from io import BytesIO
 
+import numpy as np
 import pytest
 from django.contrib.auth.models import Group, User
 from django.core.files.uploadedfile import SimpleUploadedFile
@@ -206,3 +208,22 @@ def test_the_list(client, sign_in, upload, django_assert_num_queries):
     assert names("ordering=name&limit=1") == ["table 0"]
     error(client.get(f"{URL}?nmae=x"), 400, "VALIDATION_ERROR")
     error(client.get(f"{URL}?ordering=digest"), 400, "VALIDATION_ERROR")
+
+
+def test_images_are_answered_with_shape_counts_and_small_pictures(client, sign_in, upload):
+    sign_in("operator")
+    file = BytesIO()
+    images = np.zeros((3, 3, 8, 9), np.uint16)
+    np.savez(file, images=images, labels=np.array([4, 4, -1]))
+    response = upload(file.getvalue(), "scans.npz")
+    assert response.status_code == 201, response.content
+    data = response.json()["data"]
+    assert data["format"] == "npz" and data["name"] == "scans" and data["num_rows"] == 3
+    image, label = data["columns"]
+    assert image["type"] == "image" and image["shape"] == [8, 9, 3]
+    assert label["counts"] == [{"value": -1, "count": 1}, {"value": 4, "count": 2}]
+    preview = client.get(f"{response['Location']}/preview?limit=2").json()["data"]
+    assert preview["columns"] == ["image", "label"] and len(preview["rows"]) == 2
+    assert preview["rows"][0][0].startswith("data:image/png;base64,")
+    np.savez(file := BytesIO(), images=images)
+    assert error(upload(file.getvalue()), 400, "MISSING_ARRAY")["details"]["given"] == ["images"]

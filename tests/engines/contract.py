@@ -4,6 +4,7 @@ The promise: however often a job was stopped or killed and resumed, its final ch
 bytes, and its curve the points, of an undisturbed run. Equal, never close.
 """
 
+import json
 import random
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -304,6 +305,23 @@ def several_prices() -> pa.Table:
     )
 
 
+def small_pictures() -> pa.Table:
+    """Return 26 images of 9 x 8 pixels in two colours, with labels, masks and clients."""
+    drawing = np.random.default_rng(3)
+    masks = drawing.random((26, 9, 8)) < 0.3
+    images = drawing.integers(0, 99, (26, 9, 8, 2)) + 150 * masks[..., None]
+    told = {"image": {"shape": [9, 8, 2], "dtype": "uint8"}}
+    table = pa.table(
+        {
+            "image": pa.array([each.astype(np.uint8).tobytes() for each in images], pa.binary(144)),
+            "label": pa.array([i * 7 % 3 - 1 for i in range(26)]),
+            "mask": pa.array([each.astype(np.uint8).tobytes() for each in masks], pa.binary(72)),
+            "client": pa.array(["north" if i % 3 else "south" for i in range(26)]),
+        }
+    )
+    return table.replace_schema_metadata({"trainops": json.dumps(told)})
+
+
 BARS = {"dataset": DATASET, "chunk_bars": 1}
 COSTLY = {"commission": {"relative": 0.001, "fixed": 0.5, "minimum": 1.0}, "spread": 0.001,
           "slippage": 0.0005}  # fmt: skip
@@ -365,6 +383,29 @@ CASES = [
          "hidden_sizes": []}, "batch_size": 8, "epochs": 3},
         stops=(1, 6),
         table=small_table,
+    ),
+    Case(  # 21 examples, 3 batches in an epoch
+        "training",
+        "images",
+        {"recipe": "images", "parameters": {"dataset": DATASET, "channels": 2, "hidden": 4,
+         "norm": "batch"}, "batch_size": 8, "epochs": 3, "monitor": "val_accuracy", "mode": "max"},
+        stops=(1, 4, 9),
+        table=small_pictures,
+    ),
+    Case(
+        "training",
+        "segmentation-uploaded",
+        {"recipe": "segmentation", "parameters": {"dataset": DATASET, "channels": 2,
+         "norm": "batch"}, "batch_size": 8, "epochs": 2},
+        stops=(1, 4, 6),
+        table=small_pictures,
+    ),
+    Case(
+        "training",
+        "segmentation-phantoms",
+        {"recipe": "segmentation", "parameters": {"images": 10, "size": 16, "channels": 2},
+         "batch_size": 4, "epochs": 2, "monitor": "val_dice", "mode": "max"},
+        stops=(1, 3, 4),
     ),
     Case(
         "training",
@@ -438,6 +479,24 @@ CASES = [
          "measured": True}, "server": {"strategy": "fedadam", "learning_rate": 0.1},
          "partition": {"by": "dirichlet", "alpha": 1.0}},
         stops=(0, 1, 3, 6, 9, 17),
+    ),
+    Case(  # a client for each place that the images come from
+        "federated",
+        "federated-images",
+        {"recipe": "federated_images", "parameters": {"dataset": DATASET, "channels": 2,
+         "hidden": 4}, "partition": {"by": "column", "column": "client"}, "rounds": 3,
+         "batch_size": 8, "local_epochs": 2, "optimizer": "adamw"},
+        stops=(1, 4, 7),
+        table=small_pictures,
+    ),
+    Case(
+        "federated",
+        "federated-segmentation",
+        {"recipe": "federated_segmentation", "parameters": {"dataset": DATASET, "channels": 2},
+         "partition": {"by": "shards"}, "clients": 2, "rounds": 2, "batch_size": 8,
+         "monitor": "val_dice", "mode": "max"},
+        stops=(1, 3),
+        table=small_pictures,
     ),
     Case(
         "federated",

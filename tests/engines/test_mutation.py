@@ -85,8 +85,13 @@ STOPS = {
     "prioritized-grid": (14, 7),
     "recurrent-grid": (21, 16, 11, 5),
     "ppo-cartpole": (15, 10),
+    "images": (4, 6),
+    "segmentation-uploaded": (4, 3),
+    "segmentation-phantoms": (3, 2),
     # In the middle of a client, with others done, and between two rounds.
     "federated-none": (9, 12),
+    "federated-images": (7, 8),
+    "federated-segmentation": (3, 2),
     "federated-sample": (11, 16),
     "federated-user": (1, 4),
     "federated-hybrid": (3, 8),

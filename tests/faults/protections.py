@@ -12,6 +12,7 @@ REMOTE_RUNS = "tests/checkpoints/test_remote_runs.py"
 SHARING = "tests/checkpoints/test_sharing.py"
 REFERENCES = "tests/engines/test_references.py"
 LEDGER = "tests/federated/test_ledger.py"
+NPZ = "tests/datasets/test_npz.py"
 
 
 @dataclass(frozen=True, slots=True)
@@ -488,5 +489,33 @@ PROTECTIONS = [
         'self._masked[place] = {"vector": each.vector}',
         "tests/federated/test_job.py"
         "::test_clients_in_a_state_are_hidden_from_whoever_lacks_the_secret",
+    ),
+    Protection(
+        "an archive that unpacks to more than it may is refused by what it declares",
+        "apps/datasets/tables/npz.py",
+        "> limits.max_image_bytes:",
+        "> 2**99:",
+        f"{NPZ}::test_a_bomb_is_refused_by_what_it_declares",
+    ),
+    Protection(
+        "an array's header and its archive agree on how much there is to read",
+        "apps/datasets/tables/npz.py",
+        '!= size:\n        raise broken(f"the header',
+        '!= size and False:\n        raise broken(f"the header',
+        f"{NPZ}::test_a_header_that_lies_about_the_size_is_refused",
+    ),
+    Protection(
+        "arrays have the names that are allowed, and no paths",
+        "apps/datasets/tables/npz.py",
+        "if name not in files]",
+        "if name.rpartition('/')[2] not in files]",
+        f"{NPZ}::test_names_with_paths_and_other_files_are_refused",
+    ),
+    Protection(
+        "what each client's optimizer remembers is part of the state of clients at once",
+        "trainops/engines/federated/stacked.py",
+        'self.moments = [each.to(self.steps.device, copy=True) for each in state["moments"]]',
+        "self.moments = [torch.zeros_like(each) for each in self.moments]",
+        "tests/federated/test_together.py::test_killed_at_each_safe_point_it_ends_exactly",
     ),
 ]

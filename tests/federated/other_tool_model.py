@@ -2,8 +2,8 @@ import torch
 from torch import nn
 
 from trainops.engines.federated.ingredients import Federation
-from trainops.engines.federated.recipes.segmentation_model import dice
 from trainops.engines.training.ingredients import Context, Examples, Ingredients
+from trainops.engines.training.recipes.unet import dice
 
 
 class Residual(nn.Module):

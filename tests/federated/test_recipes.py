@@ -9,9 +9,9 @@ from tests.federated.runs import make_job, run_through
 from trainops.engines.errors import ConfigError, InputError
 from trainops.engines.federated.config import FederatedConfig
 from trainops.engines.federated.partition import partition
-from trainops.engines.federated.recipes.phantoms import make_phantoms
-from trainops.engines.federated.recipes.segmentation_model import dice
 from trainops.engines.registry import ENGINES
+from trainops.engines.training.recipes.phantoms import make_phantoms
+from trainops.engines.training.recipes.unet import dice
 
 OTHER = "ds_fedcba9876543210"
 

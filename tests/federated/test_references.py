@@ -152,10 +152,11 @@ def test_noisy_gradients_agree_with_a_naive_loop(name):
 def test_only_chains_of_known_layers_are_summed_layer_by_layer():
     from trainops.engines.federated.layered import can_sum
     from trainops.engines.federated.recipes.digits import FederatedDigitsParameters as Digits
-    from trainops.engines.federated.recipes.digits_model import _cnn, _mlp
+    from trainops.engines.federated.recipes.digits_model import _network
 
     shared = nn.Linear(4, 4)
-    assert can_sum(_mlp(Digits())) and can_sum(_cnn(Digits(network="cnn", norm="group")))
+    assert can_sum(_network(Digits()))
+    assert can_sum(_network(Digits(network="cnn", norm="group")))
     for odd in (
         nn.Sequential(shared, shared),
         nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4)),

@@ -141,8 +141,8 @@ def test_nothing_of_what_is_kept_may_be_left_out(forgotten):
 WRONG = [
     (("epoch",), 0, "a client is in epoch 0"),
     (("epoch",), 1.0, "clients.visit.epoch is 1.0"),
-    (("clients",), [0, 1, 2, 3], "are in training together, not"),
-    (("client",), 2, "are in training together"),
+    (("clients",), [0, 1, 2, 3], r"clients \[0, 1, 2, 3\] in training together, not"),
+    (("client",), 2, "client 2 in training together, not 0"),
     (("parameters",), torch.zeros(3), "clients.visit.parameters"),
     (("optimizer", "steps"), torch.zeros(3), "clients.visit.optimizer.steps"),
     (("optimizer", "moments"), [], "clients.visit.optimizer.moments"),
@@ -160,6 +160,38 @@ def test_a_state_that_does_not_fit_is_refused(path, value, problem):
     owner[path[-1]] = value
     with pytest.raises(IncompatibleState, match=problem):
         make_job(**AT_ONCE, **uneven).load_state_dict(state)
+
+
+def test_under_user_level_privacy_a_state_says_neither_who_they_are_nor_how_they_do():
+    reproducibility.seed_all(7)
+    job = make_job("user", HouseLedger(), **AT_ONCE, **UNEVEN)
+    while not (job.visit and job.record.epoch):
+        job.advance()
+    state = freeze(job.state_dict())
+    visit = state["clients"]["visit"]
+    assert visit.keys() == {"client", "epoch", "parameters", "optimizer"} and visit["client"] == 0
+    assert state["state"]["chosen"] is None
+    rows = job.visit.rows
+    kept = visit["parameters"]["masked"].view(torch.float32).view_as(rows)
+    assert not torch.equal(kept, rows)
+
+
+@pytest.mark.parametrize("keeping", ["none", "user"])
+def test_every_state_between_rounds_is_taken_over_also_where_nobody_came(keeping):
+    ledger = HouseLedger()
+    reproducibility.seed_all(7)
+    few = {"fraction": 0.3, "rounds": 6, **AT_ONCE}
+    job = make_job(keeping, ledger, **few)
+    if keeping == "user":
+        assert () in [job.workshop.schedule.chosen(number) for number in range(1, 7)]
+    while True:
+        again = make_job(keeping, HouseLedger(ledger.spent()), **few)
+        again.load_state_dict(freeze(job.state_dict()))
+        assert (again.step, again.place) == (job.step, job.place)
+        if job.step == job.total_steps:
+            break
+        job.advance()
+    assert job.record.is_over
 
 
 def test_a_state_of_one_after_the_other_is_not_for_all_at_once():

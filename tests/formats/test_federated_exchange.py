@@ -134,8 +134,8 @@ def test_histories_are_the_worst_clients_and_explain_the_figure(tmp_path):
     told = file.privacy
     assert len(told.sample_history) == 3 * 2 and len(told.user_history) == 3
     total = job.releasing.purse.total()
-    assert told.cumulative_sample_epsilon == pytest.approx(total["sample_epsilon"])
-    assert told.cumulative_user_epsilon == pytest.approx(total["user_epsilon"])
+    assert told.cumulative_sample_epsilon == total["sample_epsilon"]
+    assert told.cumulative_user_epsilon == total["user_epsilon"]
     imported = import_federated(file, job.config)
     assert not any(entry.carried for entry in imported.spent), "the histories explain it all"
 
@@ -174,3 +174,27 @@ def test_clients_of_another_order_or_number_of_epochs_train_their_round_anew(tmp
     assert imported.step == 8
     item = next(each for each in imported.receipt.items if each.part.startswith("clients 0"))
     assert not item.exact and "train this round anew" in item.note
+
+
+def test_clients_at_once_are_pending_in_a_file_and_begin_their_round_anew(tmp_path):
+    reproducibility.seed_all(7)
+    job = make_job(batched_clients=True, server={"strategy": "fedavg"}, parameters={"dropout": 0.0})
+    while job.step < 12:
+        job.advance()
+    file = export_federated(freeze(job.state_dict()), job.config, name="run", saved_at=SAVED_AT)
+    assert (file.round.current, file.round.status) == (2, "in_progress")
+    assert {client.epoch.status for client in file.clients.values()} == {"pending"}
+    write(file, tmp_path / "last.pt")
+    imported = import_federated(read_federated(tmp_path / "last.pt"), job.config)
+    assert imported.step == 8
+    again = goes_on(imported, job.config)
+    run_through(job)
+    assert torch.equal(again.server.parameters, job.server.parameters)
+
+
+def test_a_client_in_training_elsewhere_begins_anew_where_all_train_at_once(tmp_path):
+    imported = import_federated(
+        read_federated(original(MID, tmp_path)), config(batched_clients=True)
+    )
+    notes = {item.part: item.note for item in imported.receipt.items}
+    assert imported.step == 20 and "all at once here" in notes["clients 0"]

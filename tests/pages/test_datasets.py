@@ -1,5 +1,8 @@
 """Tables: uploaded, listed, looked at, deleted."""
 
+from io import BytesIO
+
+import numpy as np
 import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
 
@@ -43,11 +46,11 @@ def test_a_bad_file_is_told_to_a_script(fetch):
 
 
 def test_no_file_at_all(page, db):
-    assert "Choose a CSV or Parquet file" in page.post("/datasets/upload").content.decode()
+    assert "Choose a CSV, Parquet or NPZ file" in page.post("/datasets/upload").content.decode()
 
 
 def test_an_empty_list_says_what_to_do(page, db):
-    assert "No tables yet" in page.get("/datasets/").content.decode()
+    assert "No datasets yet" in page.get("/datasets/").content.decode()
 
 
 def test_an_unknown_one_is_a_404(page, db):
@@ -68,3 +71,24 @@ def test_deleted_by_its_owner_only(page, as_, ben, vera):
 def test_viewers_do_not_upload(as_, vera):
     assert upload(as_(vera)).status_code == 403
     assert "upload-form" not in as_(vera).get("/datasets/").content.decode()
+
+
+def test_images_are_shown_with_what_is_known_of_them(page):
+    images = np.arange(3 * 64, dtype=np.uint8).reshape(3, 8, 8)
+    file = BytesIO()
+    np.savez(file, images=images, labels=np.array(["<b>cat</b>", "dog", "dog"]), masks=images > 9)
+    response = upload(page, file.getvalue(), "pets.npz")
+    text = page.get(response.url).content.decode()
+    assert text.count('data-testid="picture"') == 3
+    assert text.count('src="data:image/png;base64,') == 6, "images and masks"
+    assert "8 x 8 pixels, 1 channel, uint8" in text and "3 images" in text
+    assert text.count('data-testid="count"') == 2
+    assert "&lt;b&gt;cat&lt;/b&gt;" in text and "<b>cat" not in text
+    assert f"recipe=segmentation&dataset={Dataset.objects.get().pk}" in text
+
+
+def test_images_without_masks_are_offered_to_be_told_apart(page):
+    file = BytesIO()
+    np.savez(file, images=np.zeros((2, 8, 8, 3), np.uint8), labels=np.arange(2))
+    text = page.get(upload(page, file.getvalue()).url).content.decode()
+    assert "recipe=images&amp;" in text or "recipe=images&dataset" in text

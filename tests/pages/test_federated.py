@@ -62,6 +62,15 @@ def test_the_grid_follows_the_run_beyond_its_checkpoint(ana):
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(("ahead", "epochs"), [(0, ["done", "running"]), (4, ["done", "done"])])
+def test_clients_at_once_move_together(ana, ahead, epochs):
+    job = job_at(12, batched_clients=True)
+    operation = shown(ana, job, HouseLedger(), ahead=ahead)
+    newest = Checkpoint.objects.get(operation=operation)
+    grid = federation.clients(operation, newest.state, newest.step)
+    assert [row["epochs"] for row in grid["rows"]] == 4 * [epochs]
+
+
 @pytest.mark.parametrize("keeping", ["sample", "user", "hybrid"])
 def test_epsilon_is_the_ledgers_and_single_clients_are_not_told(page, ana, keeping):
     ledger = HouseLedger()

@@ -2,6 +2,7 @@
 
 import io
 
+import numpy as np
 import pytest
 
 from apps.dashboard import fields
@@ -292,4 +293,32 @@ def test_what_a_fork_may_not_change_is_said_at_its_field(page, ana):
     assert response.status_code == 422
     assert "a fork keeps" in response.content.decode()
     assert f'name="fork" value="{source.pk}"' in response.content.decode()
+    assert Operation.objects.count() == 1
+
+
+@pytest.fixture
+def scans(ana):
+    images = np.arange(20 * 64, dtype=np.uint8).reshape(20, 8, 8)
+    np.savez(file := io.BytesIO(), images=images, masks=images > 100)
+    file.seek(0)
+    return datasets.add_table(file, filename="scans.npz", name="scans", owner=ana)
+
+
+def test_a_dataset_that_is_not_required_may_be_left_out(page):
+    shown = page.get("/operations/new?recipe=segmentation").content.decode()
+    assert "required" not in shown.partition('name="config.parameters.dataset"')[2].split(">")[0]
+    posted(page, "segmentation")
+    assert Operation.objects.get().config["parameters"]["dataset"] is None
+
+
+def test_images_are_chosen_as_tables_are(page, scans, table):
+    shown = page.get(f"/operations/new?recipe=segmentation&dataset={scans.pk}").content.decode()
+    assert f'<option value="{scans.pk}" selected>' in shown
+    posted(page, "segmentation", **{"config.parameters.dataset": scans.pk})
+    assert Operation.objects.get().config["parameters"]["dataset"] == scans.pk
+    again = {"once": "another one"}
+    unlabelled = posted(page, "images", **{"config.parameters.dataset": scans.pk}, **again)
+    assert "its images have no labels, but mask" in unlabelled.content.decode()
+    wrong = posted(page, "images", **{"config.parameters.dataset": table.pk}, **again)
+    assert "it is a table; allowed: images" in wrong.content.decode()
     assert Operation.objects.count() == 1

@@ -120,10 +120,10 @@ def _default(field: dict[str, Any]) -> str:
 
 def upload(
     session: Session,
-    file: Annotated[Path, typer.Argument(metavar="FILE.csv", show_default=False)],
+    file: Annotated[Path, typer.Argument(metavar="FILE", show_default=False)],
     name: Annotated[str, typer.Option(help="For people; else the file's.")] = "",
 ) -> None:
-    """Upload a table (CSV or Parquet) and print the dataset's id."""
+    """Upload a table (CSV, Parquet) or images (NPZ) and print the dataset's id."""
     try:
         with file.open("rb") as content:
             fields = {"name": name} if name else {}
@@ -139,9 +139,14 @@ def upload(
     )
     for column in dataset["columns"][:20]:
         missing = f", {column['missing']} missing" if column["missing"] else ""
-        session.out.note(f"  {column['name']}: {column['type']}{missing}")
+        about = f" ({column['note']})" if "shape" in column else ""
+        session.out.note(f"  {column['name']}: {column['type']}{about}{missing}")
     names = {column["name"].lower() for column in dataset["columns"]}
-    if names >= PRICES:
+    if dataset["format"] == "npz":
+        recipe = "segmentation" if "mask" in names else "images"
+        settings = f"examples/{recipe}.yaml --set parameters.dataset={dataset['id']}"
+        what = "Train"
+    elif names >= PRICES:
         what, settings = "Backtest", f"examples/backtest.yaml --set dataset={dataset['id']}"
     else:
         settings = f"examples/tabular.yaml --set parameters.dataset={dataset['id']}"

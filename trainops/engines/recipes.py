@@ -20,6 +20,8 @@ from trainops.engines.errors import RecipeError
 BUILT_IN = (
     "trainops.engines.training.recipes.digits:RECIPE",
     "trainops.engines.training.recipes.tabular:RECIPE",
+    "trainops.engines.training.recipes.images:RECIPE",
+    "trainops.engines.training.recipes.segmentation:RECIPE",
     "trainops.engines.training.recipes.price_direction:RECIPE",
     "trainops.engines.backtest.recipes.buy_and_hold:RECIPE",
     "trainops.engines.backtest.recipes.sma_crossover:RECIPE",
@@ -38,6 +40,7 @@ BUILT_IN = (
     "trainops.engines.rl.recipes.gymnasium_id:RECIPE",
     "trainops.engines.federated.recipes.digits:RECIPE",
     "trainops.engines.federated.recipes.tabular:RECIPE",
+    "trainops.engines.federated.recipes.images:RECIPE",
     "trainops.engines.federated.recipes.segmentation:RECIPE",
 )
 

@@ -34,7 +34,7 @@ With a running server
   studies          many operations that differ in some values: submit, compare, stop
   checkpoints      list, look into, verify, compare, pin and delete them
   recipes          what can be run, and a file to start from
-  upload           a table (CSV or Parquet)
+  upload           a table (CSV, Parquet) or images (NPZ)
   workers          who does the work
   login, token     sign in; make a token for a program
 """

@@ -1,4 +1,4 @@
-"""Uploaded tables: list, upload, one, delete."""
+"""Uploaded tables and images: list, upload, one, delete."""
 
 from typing import Any
 
@@ -17,6 +17,7 @@ from trainops.errors import Refusal
 from trainops.http.roles import Role
 
 MAX_SHOWN = 200
+NPZ = "npz"
 LIST_FIELDS = (
     "id", "name", "filename", "format", "num_rows", "num_columns", "size_bytes", "created_at",
     "owner__username",
@@ -35,10 +36,36 @@ def dataset(request: HttpRequest, dataset_id: str) -> HttpResponse:
         raise Http404("There is no such dataset.")
     context = {
         "dataset": found,
+        "gallery": gallery(found),
+        "recipe": recipe_for(found),
         "may_delete": access.may_change(found.owner_id, request.user),
         "may_create": access.may_create(request.user),
     }
     return render(request, "dashboard/datasets/one.html", context)
+
+
+def gallery(dataset: Dataset) -> list[dict[str, Any]]:
+    """Return the first images with what is known of each; nothing of a table."""
+    if dataset.format != NPZ:
+        return []
+    names = [column["name"] for column in dataset.columns]
+    rows = [dict(zip(names, row, strict=True)) for row in dataset.preview]
+    return [
+        {
+            "image": row["image"],
+            "mask": row.get("mask"),
+            "told": [(name, row[name]) for name in ("label", "client") if name in row],
+        }
+        for row in rows
+    ]
+
+
+def recipe_for(dataset: Dataset) -> str:
+    """Return the recipe that is offered for a dataset."""
+    if dataset.format != NPZ:
+        return "tabular"
+    is_outlined = any(column["name"] == "mask" for column in dataset.columns)
+    return "segmentation" if is_outlined else "images"
 
 
 @require_POST
@@ -49,7 +76,7 @@ def upload(request: HttpRequest) -> HttpResponse:
     name = request.POST.get("name", "")
     try:
         if file is None:
-            raise DatasetError({"file": "Choose a CSV or Parquet file."}, "NO_FILE")
+            raise DatasetError({"file": "Choose a CSV, Parquet or NPZ file."}, "NO_FILE")
         added = services.add_table(file, filename=file.name or "", name=name, owner=_user(request))
     except DatasetError as refusal:
         if is_fetch(request):

@@ -22,7 +22,7 @@ class Migration(migrations.Migration):
                 ('source_digest', models.CharField(db_index=True, editable=False, help_text='BLAKE3 of what was uploaded and how it was to be read.', max_length=64)),
                 ('name', models.CharField(max_length=200)),
                 ('filename', models.CharField(blank=True, max_length=200)),
-                ('format', models.CharField(help_text='What was uploaded: csv or parquet.', max_length=10)),
+                ('format', models.CharField(help_text='What was uploaded: csv, parquet or npz.', max_length=10)),
                 ('encoding', models.CharField(blank=True, max_length=20)),
                 ('delimiter', models.CharField(blank=True, max_length=1)),
                 ('num_rows', models.PositiveBigIntegerField()),

@@ -32,12 +32,14 @@ FOREIGN = {
     b"[": "JSON",
     b"<": "HTML or XML",
 }
-ALLOWED = "CSV (comma, semicolon, tab or bar) or Parquet"
+ALLOWED = "CSV (comma, semicolon, tab or bar), Parquet, or NPZ with images"
+ZIP, ZIP_NAME = b"PK\x03\x04", 30  # where the name of the first file in it begins
 
 
 class Format(StrEnum):
     CSV = "csv"
     PARQUET = "parquet"
+    NPZ = "npz"
 
 
 def format_of(path: Path) -> Format:
@@ -48,6 +50,8 @@ def format_of(path: Path) -> Format:
         raise TableRefused("EMPTY_FILE", "The file is empty.", allowed=ALLOWED)
     if head.startswith(PARQUET):
         return Format.PARQUET
+    if head.startswith(ZIP) and _first_name(head).endswith(b".npy"):
+        return Format.NPZ
     for magic, name in COMPRESSED.items():
         if head.startswith(magic):
             raise TableRefused(
@@ -62,3 +66,8 @@ def format_of(path: Path) -> Format:
                 "UNSUPPORTED_FORMAT", f"The file looks like {name}.", given=name, allowed=ALLOWED
             )
     return Format.CSV
+
+
+def _first_name(head: bytes) -> bytes:
+    """The name of the first file in a ZIP archive."""
+    return head[ZIP_NAME : ZIP_NAME + int.from_bytes(head[26:28], "little")]

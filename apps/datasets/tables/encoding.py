@@ -108,5 +108,5 @@ def _binary(offset: int, encoding: str) -> TableRefused:
         f"There is a NUL byte at offset {offset}: this is no text."
         + (hint if encoding.startswith("utf-8") else ""),
         offset=offset,
-        allowed="CSV or Parquet",
+        allowed="CSV, Parquet or NPZ",
     )

@@ -18,6 +18,7 @@ from apps.datasets.tables.content import Format, format_of
 from apps.datasets.tables.csv_source import CsvSource
 from apps.datasets.tables.description import Description
 from apps.datasets.tables.encoding import to_utf8
+from apps.datasets.tables.images import normalise_images
 from apps.datasets.tables.options import Limits, Options
 from apps.datasets.tables.parquet_source import ParquetSource, too_large
 from apps.datasets.tables.refusals import TableRefused
@@ -42,6 +43,9 @@ def normalise(source: Path, target: Path, options: Options, limits: Limits) -> d
         case Format.PARQUET:
             found = {"format": "parquet", "encoding": "", "delimiter": ""}
             return found | _write(ParquetSource(source, options, limits), target, limits)
+        case Format.NPZ:
+            found = {"format": "npz", "encoding": "", "delimiter": ""}
+            return found | normalise_images(source, target, options, limits)
 
 
 def _write(table: CsvSource | ParquetSource, target: Path, limits: Limits) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 KINDS = ("number", "integer", "category", "boolean", "datetime", "text")
 ENCODINGS = ("utf-8", "utf-16", "cp1252")
+PICTURES = ("image", "mask")  # the types of columns that only an NPZ has
 DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
 
 
@@ -22,5 +23,6 @@ class Limits:
     max_columns: int = 1000
     max_rows: int = 50_000_000
     max_unpacked_bytes: int = 8 * 1024**3  # of the table in memory; never held at once
+    max_image_bytes: int = 2 * 1024**3  # of an NPZ's arrays, unpacked; a child holds them at once
     max_row_bytes: int = 8 * 1024**2
     max_name_length: int = 200

@@ -65,7 +65,7 @@ class Record:
     @property
     def width(self) -> int:
         """How many clients are in training at a time."""
-        return len(self.chosen) if self.config.batched_clients else 1
+        return max(1, len(self.chosen)) if self.config.batched_clients else 1
 
     @property
     def total_steps(self) -> int:

@@ -25,7 +25,6 @@ class StackedOptimizer:
         """Move the first n rows (n, P) in place by their gradients (n, P), which are used up."""
         config, count = self.config, len(rows)
         moments = [each[:count] for each in self.moments]
-        self.steps[:count] += 1
         if config.optimizer == "adamw":  # its decay is no part of the gradient
             rows.mul_(1 - config.learning_rate * config.weight_decay)
         elif config.weight_decay:
@@ -48,7 +47,7 @@ class StackedOptimizer:
     def _move_by_adam(self, rows: Tensor, gradients: Tensor, mean: Tensor, square: Tensor) -> None:
         """Kingma and Ba, "Adam: a method for stochastic optimization" (2015), algorithm 1."""
         one, two = BETAS
-        steps = self.steps[: len(rows)]
+        steps = self.steps[: len(rows)].add_(1)  # the same memory
         mean.lerp_(gradients, 1 - one)
         square.mul_(two).addcmul_(gradients, gradients, value=1 - two)
         sizes = (self.config.learning_rate / (1 - one**steps)).to(rows)

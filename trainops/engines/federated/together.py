@@ -7,7 +7,6 @@ clients train together, and by no other.
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -16,8 +15,8 @@ from torch import Tensor, nn
 from torch.func import vmap
 
 from trainops.engines.errors import IncompatibleState, InputError, NonFiniteLoss
+from trainops.engines.federated.batches import Batches, batches_of
 from trainops.engines.federated.chains import many_models
-from trainops.engines.federated.drawing import generator
 from trainops.engines.federated.layered import loss_of_one
 from trainops.engines.federated.private import clipped
 from trainops.engines.federated.stacked import StackedOptimizer
@@ -26,18 +25,6 @@ from trainops.engines.federated.workshop import Workshop
 from trainops.engines.job import StateDict
 from trainops.engines.training.ingredients import Loss
 from trainops.engines.training.shapes import require_same_shape
-
-
-@dataclass(frozen=True, slots=True)
-class Batches:
-    """One batch of each of the first n clients: indices (n, B), and which of them count (n, B).
-
-    Shorter batches are filled up with their client's last example, which counts nothing.
-    """
-
-    indices: Tensor
-    counts: Tensor
-    shares: Tensor  # of each example in the mean over its batch
 
 
 class Together:
@@ -64,7 +51,7 @@ class Together:
         Raises NonFiniteLoss.
         """
         self.workshop.model.train()
-        for batches in self._batches():
+        for batches in batches_of(self.workshop, self.order, self.number, self.epoch):
             self._step(batches)
         self.epoch += 1
         if not math.isfinite(total := self.sums.sum().item()):
@@ -76,24 +63,30 @@ class Together:
         """Yield what each client sends, in the round's order."""
         config, vectors = self.workshop.config, self.rows - self.anchor
         names = ("loss", *self.workshop.ingredients.measures)
+        places = {client: place for place, client in enumerate(self.order)}
+        sums = self.sums.tolist()
         for client in self.chosen:
-            place, count = self.order.index(client), len(self.workshop.parts[client])
+            place, count = places[client], len(self.workshop.parts[client])
             vector = vectors[place].clone()
             if config.has_users_noised:
                 yield client, Update(clipped(vector, config.privacy.max_update_norm), {}, count)
                 continue
-            means = self.sums[place] / (count * self.epoch)
-            yield client, Update(vector, {}, count, dict(zip(names, means.tolist(), strict=True)))
+            means = (each / (count * self.epoch) for each in sums[place])
+            yield client, Update(vector, {}, count, dict(zip(names, means, strict=True)))
 
     def state_dict(self) -> StateDict:
-        """Return the rows in the order of `clients`, and what each one's optimizer remembers."""
+        """Return the rows in the order of `clients`, and what each one's optimizer remembers.
+
+        Under user-level privacy it does not say who they are.
+        """
+        config = self.workshop.config
         return {
             "client": self.client,
-            "clients": list(self.order),
+            **({} if config.has_users_noised else {"clients": list(self.order)}),
             "epoch": self.epoch,
             "parameters": self.rows,
             "optimizer": self.optimizer.state_dict(),
-            **({} if self.workshop.config.is_private else {"sums": self.sums}),
+            **({} if config.is_private else {"sums": self.sums}),
         }
 
     def load_state_dict(self, state: StateDict) -> None:
@@ -108,10 +101,11 @@ class Together:
         """Raise IncompatibleState unless load_state_dict would take all of it."""
         own = self.state_dict()
         require_same_shape(own, state, "clients.visit")
-        if state["clients"] != own["clients"] or state["client"] != own["client"]:
-            raise IncompatibleState(
-                f"clients {state['clients']} are in training together, not {own['clients']}"
-            )
+        for name in ("clients", "client"):
+            if state.get(name) != own.get(name):
+                raise IncompatibleState(
+                    f"{name} {state.get(name)} in training together, not {own.get(name)}"
+                )
         if type(state["epoch"]) is not int:
             raise IncompatibleState(f"clients.visit.epoch is {state['epoch']!r:.80}")
 
@@ -138,27 +132,6 @@ class Together:
         layout = self.workshop.layout
         pieces = zip(layout.names, layout.parameters, rows.split(layout.sizes, 1), strict=True)
         return {name: piece.view(-1, *each.shape) for name, each, piece in pieces}
-
-    def _batches(self) -> Iterator[Batches]:
-        """Yield the epoch's batches, each client's in the order that it has by itself."""
-        workshop, size = self.workshop, self.workshop.config.batch_size
-        orders = [self._shuffled(client) for client in self.order]
-        lengths = [len(each) for each in orders]
-        whole, length = torch.cat(orders), torch.tensor(lengths).unsqueeze(1)
-        starts = length.cumsum(dim=0) - length  # of each client's examples in the whole
-        for first in range(0, lengths[0], size):
-            count = sum(each > first for each in lengths)
-            places = torch.arange(first, min(first + size, lengths[0]))
-            ends = length[:count]
-            indices = whole[starts[:count] + torch.minimum(places, ends - 1)]
-            counts = (places < ends).to(torch.float32)
-            each = indices, counts, counts / (ends - first).clamp(max=size)
-            yield Batches(*(tensor.to(workshop.device) for tensor in each))
-
-    def _shuffled(self, client: int) -> Tensor:
-        part = self.workshop.parts[client]
-        drawing = generator(self.workshop.config.seed, "order", self.number, client, self.epoch)
-        return part[torch.randperm(len(part), generator=drawing)]
 
 
 def _losses_of(loss: Loss) -> Loss:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from trainops.engines.errors import IncompatibleState, NonFiniteLoss
-from trainops.engines.federated.drawing import generator
+from trainops.engines.federated.batches import order_of
 from trainops.engines.federated.gathering import Gathering
 from trainops.engines.federated.layout import Buffers
 from trainops.engines.federated.private import Noise, NoisyGradients, clipped
@@ -105,8 +105,7 @@ class Visit:
 
     def _train(self) -> None:
         workshop, config = self.workshop, self.workshop.config
-        drawing = generator(config.seed, "order", self.number, self.client, self.epoch)
-        order = self.examples[torch.randperm(len(self.examples), generator=drawing)]
+        order = order_of(workshop, self.client, self.number, self.epoch)
         anchors = self._anchors()
         gathering = Gathering(workshop.ingredients.measures, self.sums)
         loss_of, pull = workshop.ingredients.loss, workshop.strategy.pull

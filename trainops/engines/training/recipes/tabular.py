@@ -10,6 +10,7 @@ from trainops.engines.recipes import Recipe
 
 Task = Literal["auto", "classification", "regression"]
 NUMERIC = ("number", "integer")
+PICTURES = ("image", "mask")
 
 
 class TabularParameters(Strict):
@@ -37,6 +38,9 @@ class TabularParameters(Strict):
         types = {column["name"]: column["type"] for column in described}
         if not types:
             return {}
+        if pictures := [name for name, kind in types.items() if kind in PICTURES]:
+            problem = f"got {self.dataset}; it holds images ({', '.join(pictures)}); allowed: "
+            return {"dataset": f"{problem}a table, or the recipes for images"}
         problems = {}
         if self.target not in types:
             problems["target"] = no_such_column([self.target], list(types))
