@@ -396,7 +396,7 @@ CASES = [
         "training",
         "segmentation-uploaded",
         {"recipe": "segmentation", "parameters": {"dataset": DATASET, "channels": 2,
-         "norm": "batch"}, "batch_size": 8, "epochs": 2},
+         "norm": "batch"}, "batch_size": 8, "epochs": 3},
         stops=(1, 4, 6),
         table=small_pictures,
     ),
@@ -404,7 +404,8 @@ CASES = [
         "training",
         "segmentation-phantoms",
         {"recipe": "segmentation", "parameters": {"images": 10, "size": 16, "channels": 2},
-         "batch_size": 4, "epochs": 2, "monitor": "val_dice", "mode": "max"},
+         "batch_size": 4, "epochs": 3, "learning_rate": 0.1, "monitor": "val_dice",
+         "mode": "max"},
         stops=(1, 3, 4),
     ),
     Case(

@@ -86,8 +86,8 @@ STOPS = {
     "recurrent-grid": (21, 16, 11, 5),
     "ppo-cartpole": (15, 10),
     "images": (4, 6),
-    "segmentation-uploaded": (4, 3),
-    "segmentation-phantoms": (3, 2),
+    "segmentation-uploaded": (4, 6),
+    "segmentation-phantoms": (3, 4),
     # In the middle of a client, with others done, and between two rounds.
     "federated-none": (9, 12),
     "federated-images": (7, 8),

@@ -197,4 +197,4 @@ def test_a_client_in_training_elsewhere_begins_anew_where_all_train_at_once(tmp_
         read_federated(original(MID, tmp_path)), config(batched_clients=True)
     )
     notes = {item.part: item.note for item in imported.receipt.items}
-    assert imported.step == 20 and "all at once here" in notes["clients 0"]
+    assert imported.step == 20 and "all at once" in notes["clients 0, 1"]

@@ -9,7 +9,7 @@ from torch import Tensor
 from trainops.engines.errors import IncompatibleState
 from trainops.engines.federated.account import Account
 from trainops.engines.federated.options import FederatedOptions
-from trainops.engines.federated.purse import entries_of
+from trainops.engines.federated.path import entries_of
 from trainops.engines.job import StateDict
 from trainops.engines.spending import Entry, Level
 from trainops.formats.federated import (

@@ -177,7 +177,7 @@ def _take_clients(taking: _Import) -> None:
         break
     left = [c for c, state in taking.file.clients.items() if state.epoch.current]
     if lost := set(left) - set(server.updates) - ({record.client} if record.epoch else set()):
-        why = "of another order or number of epochs, or all at once here; they train anew"
+        why = "of another order or number of epochs, or all at once; they train this round anew"
         taking.say(f"clients {', '.join(map(str, sorted(lost)))}", why, is_exact=False)
 
 

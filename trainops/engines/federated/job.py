@@ -10,7 +10,8 @@ from trainops.engines.federated.config import FederatedConfig
 from trainops.engines.federated.drawing import Secrets
 from trainops.engines.federated.limits import warnings_of
 from trainops.engines.federated.partition import picture
-from trainops.engines.federated.purse import Purse, is_path
+from trainops.engines.federated.path import is_path
+from trainops.engines.federated.purse import Purse
 from trainops.engines.federated.record import Record
 from trainops.engines.federated.releasing import Releasing
 from trainops.engines.federated.server import Server

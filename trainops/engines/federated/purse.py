@@ -3,27 +3,13 @@
 import math
 from collections.abc import Mapping, Sequence
 
-import torch
-
 from trainops.engines.errors import IncompatibleState, LedgerMismatch
 from trainops.engines.federated.account import Account, Measure
 from trainops.engines.federated.options import MEASURES, PrivacyConfig
+from trainops.engines.federated.path import entries_of, new_path, rows_of
 from trainops.engines.recipes import load
 from trainops.engines.spending import LEVELS, Entry, Level, PrivacyLedger
-from trainops.engines.stream import Columns, Stream
-
-COLUMNS: Columns = {
-    "noise": (torch.uint8, (16,)),
-    "step": (torch.int64, ()),
-    "round": (torch.int64, ()),
-    "client": (torch.int64, ()),  # NOBODY: all of them
-    "level": (torch.uint8, ()),  # its place in LEVELS
-    "noise_multiplier": (torch.float64, ()),
-    "sample_rate": (torch.float64, ()),
-    "steps": (torch.int64, ()),
-    "carried": (torch.float64, ()),
-}
-NOBODY = -1
+from trainops.engines.stream import Stream
 
 
 class Purse:
@@ -37,7 +23,7 @@ class Purse:
 
     def __init__(self, config: PrivacyConfig, ledger: PrivacyLedger) -> None:
         self.config, self.ledger = config, ledger
-        self.path = Stream(COLUMNS, segment_bytes=2**14)
+        self.path = new_path()
         self._measure: Measure = load(MEASURES[config.accountant])
         self._own = self._account()  # of the path
         self._shown = self._account()  # with what is aside
@@ -105,7 +91,7 @@ class Purse:
             self.ledger.write([entry])
             self._total.add([entry])
             is_aside = False
-        self.path.append(_rows([entry]))
+        self.path.append(rows_of([entry]))
         self._own.add([entry])
         if not is_aside:
             self._shown.add([entry])
@@ -169,38 +155,6 @@ class Purse:
 
     def _account(self) -> Account:
         return Account(self.config.delta, self._measure)
-
-
-def is_path(stream: object) -> bool:
-    return isinstance(stream, Stream) and stream.columns == COLUMNS
-
-
-def entries_of(path: Stream) -> list[Entry]:
-    """Return the entries that a path went over."""
-    columns = {name: path.column(name) for name in COLUMNS}
-    names = [bytes(each).hex() for each in columns["noise"].tolist()]
-    rows = zip(*(columns[name].tolist() for name in COLUMNS if name != "noise"), strict=True)
-    return [
-        Entry(
-            noise=name, step=step, round=number, client=None if client == NOBODY else client,
-            level=LEVELS[level], noise_multiplier=sigma, sample_rate=rate, steps=steps,
-            carried=carried,
-        )
-        for name, (step, number, client, level, sigma, rate, steps, carried) in zip(
-            names, rows, strict=True
-        )
-    ]  # fmt: skip
-
-
-def _rows(entries: list[Entry]) -> dict[str, torch.Tensor]:
-    values: dict[str, list[object]] = {name: [] for name in COLUMNS}
-    for entry in entries:
-        values["noise"].append(list(bytes.fromhex(entry.noise)))
-        values["client"].append(NOBODY if entry.client is None else entry.client)
-        values["level"].append(LEVELS.index(entry.level))
-        for name in COLUMNS.keys() - {"noise", "client", "level"}:
-            values[name].append(getattr(entry, name))
-    return {name: torch.tensor(values[name], dtype=COLUMNS[name][0]) for name in COLUMNS}
 
 
 def _what(entry: Entry | None) -> tuple[object, ...] | None:
