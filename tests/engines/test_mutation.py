@@ -84,6 +84,7 @@ STOPS = {
     "dqn-cartpole": (14, 7),
     "prioritized-grid": (14, 7),
     "recurrent-grid": (21, 16, 11, 5),
+    "sequences-grid": (21, 16, 11, 5),
     "ppo-cartpole": (15, 10),
     # In the middle of a client, with others done, and between two rounds.
     "federated-none": (9, 12),
@@ -95,7 +96,7 @@ STOPS = {
 
 
 # Hundreds of pieces, each left out of a run of its own; one of agents is in every run of the tests.
-LONG = ("prioritized-grid", "recurrent-grid", "ppo-cartpole")
+LONG = ("prioritized-grid", "recurrent-grid", "sequences-grid", "ppo-cartpole")
 
 
 def marked(case):

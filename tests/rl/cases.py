@@ -68,6 +68,10 @@ CASES = [
      of(GRID, "recurrent_dqn", 4, 22, replay={"capacity": 48}, exploration={"start": 0.2},
         learning_rate=0.05, network={"memory_size": 16}, **ADAPTIVE),
      (3, 9, 17)),
+    ("sequences-grid",  # prioritized, of n steps: everything that recurrent agents can have
+     of(GRID, "recurrent_dqn", 3, 24, dqn={"n_step": 3, "dueling": True, "batch_size": 3},
+        replay={"capacity": 36, "prioritized": True, "beta_steps": 100, "eta": 0.7}),
+     (2, 8, 19)),
     ("ppo-cartpole",
      of(CARTPOLE, "ppo", 8, 17, anneal=True, **NOVELTY),
      (2, 8, 13)),

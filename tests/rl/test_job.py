@@ -327,7 +327,14 @@ def test_the_result_is_plain_json():
     [
         ({"replay": {"capacity": 3}, "agents": 4}, "replay.capacity"),
         ({"algorithm": "ppo", "replay": {"prioritized": True}}, "replay.prioritized"),
-        ({"algorithm": "recurrent_dqn", "dqn": {"n_step": 2}}, "dqn.n_step"),
+        (
+            {
+                "algorithm": "recurrent_dqn",
+                "dqn": {"n_step": 5, "sequence_length": 8, "burn_in": 8},
+                "replay": {"capacity": 19},
+            },
+            "replay.capacity",
+        ),
         ({"algorithm": "ppo", "ppo": {"batch_size": 999}}, "ppo.batch_size"),
         ({"curriculum": {"rule": "adaptive"}}, "curriculum.stages"),
         ({"network": {"hidden_sizes": [0]}}, "network.hidden_sizes"),

@@ -16,6 +16,10 @@ LEARNERS = {
     "dqn": ("dqn", {}),
     "recurrent": ("recurrent_dqn", {}),
     "prioritized": ("dqn", PRIORITIZED),
+    "sequences": (
+        "recurrent_dqn",
+        {"dqn": {"n_step": 2}, "replay": {**PRIORITIZED["replay"], "capacity": 96}},
+    ),
     "ppo": ("ppo", {}),
 }
 

@@ -44,6 +44,11 @@ class DqnConfig(Strict):
     burn_in: int = Field(8, ge=0, le=1000, description="Steps before them that only fill memory")
 
 
+def longest_sequence(dqn: DqnConfig) -> int:
+    """Return the steps of a sequence: those before, those learned from, and what they look at."""
+    return dqn.burn_in + dqn.sequence_length + dqn.n_step - 1
+
+
 class ReplayConfig(Strict):
     """The ring of transitions; it lies on the device."""
 
@@ -52,6 +57,9 @@ class ReplayConfig(Strict):
     alpha: float = Field(0.6, ge=0, le=1, description="How much priorities decide; 0: not at all")
     beta: float = Field(0.4, ge=0, le=1, description="How much their bias is corrected at first")
     beta_steps: int = Field(100_000, ge=1, description="Environment steps until it is wholly")
+    eta: float = Field(
+        0.9, ge=0, le=1, description="Of a sequence's largest error; the rest is of their mean"
+    )
 
 
 class ExplorationConfig(Strict):
@@ -202,22 +210,12 @@ def _of_replay(config: RlConfig) -> list[tuple[str, str]]:
         if config.replay.prioritized:
             return [("replay.prioritized", "got True; ppo has no replay; allowed with dqn")]
         return []
-    found = []
-    if config.algorithm == "recurrent_dqn":
-        for name, is_told in (
-            ("replay.prioritized", config.replay.prioritized),
-            ("dqn.n_step", config.dqn.n_step > 1),
-        ):
-            if is_told:
-                found.append((name, "got it for recurrent_dqn, which learns from sequences; "
-                              "allowed with dqn"))  # fmt: skip
-    window = max(config.dqn.n_step, config.dqn.sequence_length + config.dqn.burn_in)
-    if config.algorithm == "dqn":
-        window = config.dqn.n_step
+    is_of_steps = config.algorithm == "dqn"
+    window = config.dqn.n_step if is_of_steps else longest_sequence(config.dqn)
     if config.replay.capacity < window * config.agents:
         told = f"got {config.replay.capacity}; at least {window} steps of {config.agents} agents"
-        found.append(("replay.capacity", told))
-    return found
+        return [("replay.capacity", told)]
+    return []
 
 
 def _of_curriculum(config: RlConfig) -> list[tuple[str, str]]:
