@@ -114,7 +114,7 @@ def test_a_smaller_ring_takes_the_newest_over(tmp_path):
     job = ENGINES["rl"].make_job(config(replay={"capacity": 100}))
     job.load_state_dict({n: part for n, part in imported.state.items() if n != "random"})
     held = read_rl(path)[0].population.replay.transitions["observations"]
-    ring = job.population.learner.replay
+    ring = job.population.replay
     assert torch.equal(ring.at(torch.arange(140, 240)).observations, held[140:])
 
 
@@ -157,7 +157,7 @@ def test_a_file_of_ours_comes_back(tmp_path):
     other.load_state_dict({n: part for n, part in state.items() if n != "random"})
     assert other.step == 23 and other.population.learner.updates == job.population.learner.updates
     numbers = torch.arange(46 - 24, 46)
-    mine, theirs = (each.population.learner.replay.at(numbers) for each in (job, other))
+    mine, theirs = (each.population.replay.at(numbers) for each in (job, other))
     assert torch.equal(mine.observations, theirs.observations)
     assert other.population.curriculum.stages == job.population.curriculum.stages
 

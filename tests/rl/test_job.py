@@ -195,7 +195,7 @@ def test_a_smaller_ring_is_refused_whole_and_a_fork_migrates_it():
         job = job_of(small)
         with pytest.raises(IncompatibleState, match="capacity"):
             job.load_state_dict(state)
-        assert job.step == 0 and not len(job.population.learner.replay)
+        assert job.step == 0 and not len(job.population.replay)
         before, after = (engine.parse_config({"seed": 7, **each}) for each in (config, small))
         after.require_forkable(before)
         job.load_state_dict(adapt(state, before, after))
@@ -250,7 +250,7 @@ def test_checkpoints_write_only_new_transitions(tmp_path):
     written = [sum(each.size_bytes for each in checkpoint.artifacts
                    if not each.home and each.name.startswith("replay"))
                for checkpoint in supervisor.checkpoints]  # fmt: skip
-    row_bytes = 4 * played(config, 1).population.learner.replay.layout.width
+    row_bytes = 4 * played(config, 1).population.replay.layout.width
     assert len(written) > 10
     # Each row twice, when it is new and when 16 segments move into one file, and the open segment.
     assert sum(written) < 2 * 300 * 64 * row_bytes + len(written) * 2**18

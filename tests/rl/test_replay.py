@@ -72,7 +72,7 @@ def learner(burn_in, length, steps, *, ends=(), replay=None, **dqn):
          "dqn": {"burn_in": burn_in, "sequence_length": length, **dqn},
          "replay": {"capacity": 40, **(replay or {})}}
     )  # fmt: skip
-    made = RecurrentLearner(config, SPACE, CPU)
+    made = RecurrentLearner(config, SPACE, CPU, Replay(SPACE, 2, 40, CPU))
     filled(made.replay, steps, ends=ends)
     return made
 

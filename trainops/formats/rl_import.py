@@ -23,6 +23,7 @@ from trainops.engines.rl.config import RlConfig
 from trainops.engines.rl.environment import Outcome
 from trainops.engines.rl.job import RlJob
 from trainops.engines.rl.learners.dqn import DqnLearner
+from trainops.engines.rl.replay import Layout
 from trainops.engines.rl.replay import Replay as Ring
 from trainops.engines.snapshot import freeze
 from trainops.engines.stream import Stream
@@ -55,6 +56,8 @@ def import_rl(
     try:
         job = cast(RlJob, ENGINES["rl"].make_job(config, inputs))
         learner = job.population.learner
+        if config.is_separate:
+            raise IncompatibleState("the file has one network, here each agent has its own")
         if not isinstance(learner, DqnLearner):
             raise IncompatibleState("the file is of Q-learning, the config of another algorithm")
         changed = _require_same_world(file, job)
@@ -129,6 +132,7 @@ def _take_optimizer(file: RlFile, learner: DqnLearner) -> ReceiptItem:
 def _take_place(file: RlFile, job: RlJob, learner: DqnLearner) -> list[ReceiptItem]:
     """Stand at the file's step and episode, with its ring where that fits."""
     population, agents, held = job.population, job.config.agents, file.population.replay
+    ring = population.replay
     count = file.population.total_steps // agents * agents
     note = ""
     if not isinstance(held, PlainReplay):
@@ -136,12 +140,12 @@ def _take_place(file: RlFile, job: RlJob, learner: DqnLearner) -> list[ReceiptIt
     elif held.position % agents or held.size % agents:
         note = f"its {held.size} transitions are not of {agents} agents each step"
     if note or not isinstance(held, PlainReplay):
-        _fill(learner.replay, torch.zeros(0, learner.replay.layout.width), count)
+        _fill(ring, torch.zeros(0, ring.layout.width), count)
     else:
         count = held.position
-        _fill(learner.replay, _rows(held, learner), count)
-    if learner.priorities is not None and len(learner.replay):
-        learner.priorities.add(slice(0, learner.replay.slots))
+        _fill(ring, _rows(held, ring.layout), count)
+    if learner.priorities is not None and len(ring):
+        learner.priorities.add(slice(0, ring.slots))
     population.step = count // agents
     log = population.episodes.log
     blank = {name: torch.zeros(file.episode, dtype=kind) for name, (kind, _) in log.columns.items()}
@@ -153,10 +157,9 @@ def _take_place(file: RlFile, job: RlJob, learner: DqnLearner) -> list[ReceiptIt
     ]
 
 
-def _rows(held: PlainReplay, learner: DqnLearner) -> Tensor:
+def _rows(held: PlainReplay, layout: Layout) -> Tensor:
     """Return the file's transitions as rows of ours, the oldest first; every action was allowed."""
     kept = held.transitions
-    layout = learner.replay.layout
     if not held.size:
         return torch.zeros(0, layout.width)
     dones = kept["dones"].bool()

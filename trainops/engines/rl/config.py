@@ -10,6 +10,7 @@ from trainops.engines.errors import ConfigError
 from trainops.engines.recipe_config import RecipeConfig
 
 GYMNASIUM = "gymnasium"
+MAX_NETWORKS = 256  # that are trained one after the other
 
 
 class RlCheckpointConfig(CheckpointConfig):
@@ -18,8 +19,16 @@ class RlCheckpointConfig(CheckpointConfig):
     every_episodes: int = Field(100, ge=1, description="A checkpoint after so many episodes")
 
 
+class PopulationConfig(Strict):
+    """What agents have in common."""
+
+    networks: Literal["shared", "separate"] = Field(
+        "shared", description="One for all, or each its own, learning from its own steps only"
+    )
+
+
 class NetworkConfig(Strict):
-    """The network that all agents share."""
+    """The network that all agents share, or that each of them has."""
 
     hidden_sizes: list[int] = Field([64, 64], max_length=10, description="Units of hidden layers")
     layer_norm: bool = Field(False, description="Normalise each hidden layer")
@@ -145,6 +154,7 @@ class RlConfig(RecipeConfig):
     learning_rate: float = Field(1e-3, gt=0, le=10)
     anneal: bool = Field(False, description="Learning rate and PPO's clip go linearly to 0")
     max_grad_norm: float | None = Field(10.0, gt=0)
+    population: PopulationConfig = PopulationConfig()
     network: NetworkConfig = NetworkConfig()
     dqn: DqnConfig = DqnConfig()
     replay: ReplayConfig = ReplayConfig()
@@ -164,6 +174,17 @@ class RlConfig(RecipeConfig):
     def vector_steps(self) -> int:
         """Steps that all agents take at once."""
         return -(-self.environment_steps // self.agents)
+
+    @property
+    def is_separate(self) -> bool:
+        """Whether each agent has a network of its own."""
+        return self.population.networks == "separate"
+
+    @property
+    def ring_capacity(self) -> int:
+        """Transitions of all agents that are kept: of ppo, one rollout."""
+        is_rollout = self.algorithm == "ppo"
+        return self.ppo.rollout_steps * self.agents if is_rollout else self.replay.capacity
 
     @classmethod
     def parse(cls, raw: Mapping[str, Any]) -> Self:
@@ -193,16 +214,25 @@ class RlConfig(RecipeConfig):
 
 
 def _contradictions(config: RlConfig) -> list[tuple[str, str]]:
-    found = [*_of_replay(config), *_of_curriculum(config)]
+    found = [*_of_replay(config), *_of_ppo(config), *_of_curriculum(config)]
     if any(size < 1 for size in config.network.hidden_sizes):
         found.append(
             ("network.hidden_sizes", f"got {config.network.hidden_sizes}; each at least 1")
         )
-    batch = config.ppo.rollout_steps * config.agents
-    if config.algorithm == "ppo" and config.ppo.batch_size > batch:
-        told = f"got {config.ppo.batch_size}; at most rollout_steps times agents, {batch}"
-        found.append(("ppo.batch_size", told))
+    if config.is_separate and config.agents > MAX_NETWORKS:
+        told = f"got {config.agents}; at most {MAX_NETWORKS} with population.networks separate"
+        found.append(("agents", told))
     return found
+
+
+def _of_ppo(config: RlConfig) -> list[tuple[str, str]]:
+    if config.algorithm != "ppo":
+        return []
+    told = "rollout_steps" if config.is_separate else "rollout_steps times agents"
+    most = config.ppo.rollout_steps * (1 if config.is_separate else config.agents)
+    if config.ppo.batch_size > most:
+        return [("ppo.batch_size", f"got {config.ppo.batch_size}; at most {told}, {most}")]
+    return []
 
 
 def _of_replay(config: RlConfig) -> list[tuple[str, str]]:

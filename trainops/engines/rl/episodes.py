@@ -112,6 +112,21 @@ class Episodes:
             "since_point": {name: float(value) for name, value in self.since_point.items()},
         }
 
+    def by_agent(self) -> list[dict[str, Any]]:
+        """Return for each agent how many it completed, and its mean return of about the newest."""
+        agents = len(self.lengths)
+        first = max(self.log.first_row, self.completed - RECENT * agents)
+        everybody, newest = self.log.column("agent"), self.log.column("agent", first)
+        returns = self.log.column("return", first)
+        counts = torch.bincount(everybody[everybody >= 0], minlength=agents)
+        shares = torch.bincount(newest, minlength=agents)
+        sums = torch.bincount(newest, returns, minlength=agents)
+        told = zip(counts.tolist(), shares.tolist(), sums.tolist(), strict=True)
+        return [
+            {"episodes": count, "return_mean": total / share if share else None}
+            for count, share, total in told
+        ]
+
     def state_dict(self) -> StateDict:
         """Return the open episodes; the log and the plain values are other parts."""
         return {"gained": self.gained, "lengths": self.lengths, "chosen": self.chosen}

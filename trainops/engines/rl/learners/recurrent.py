@@ -17,7 +17,7 @@ from trainops.engines.rl.environment import Space
 from trainops.engines.rl.learners.dqn import DqnLearner, best
 from trainops.engines.rl.learners.learner import Player
 from trainops.engines.rl.networks import Memory, RecurrentQ
-from trainops.engines.rl.replay import Batch
+from trainops.engines.rl.replay import Batch, Ring
 from trainops.engines.rl.targets import q_target
 
 
@@ -26,8 +26,8 @@ class RecurrentLearner(DqnLearner):
 
     has_memory: ClassVar[bool] = True
 
-    def __init__(self, config: RlConfig, space: Space, device: torch.device) -> None:
-        super().__init__(config, space, device)
+    def __init__(self, config: RlConfig, space: Space, device: torch.device, replay: Ring) -> None:
+        super().__init__(config, space, device, replay)
         self.memory = self.no_memory(config.agents)
 
     def make_network(self) -> nn.Module:
@@ -114,8 +114,8 @@ class RecurrentLearner(DqnLearner):
         is_target = (steps >= same) & (steps < same + dqn.sequence_length)
         return rows, is_here & is_same_episode & is_target
 
-    def player(self, count: int) -> Player:
-        return Remembering(self, count)
+    def players(self, count: int) -> list[Player]:
+        return [Remembering(self, count)]
 
     def state_dict(self) -> StateDict:
         hidden, cell = self.memory
