@@ -116,6 +116,26 @@ def test_open_recurrent_episodes_are_saved_open_with_their_memory():
     assert other.population.episodes.lengths.tolist() == [4, 4, 4]
 
 
+def test_open_episodes_are_flushed_where_that_is_wished():
+    config = of(GRID, "recurrent_dqn", 3, 40, open_episodes="flushed")
+    job = played(config, 4)
+    assert not job.inexact and job.population.episodes.lengths.tolist() == [4, 4, 4]
+    other = resumed(job, config)
+    assert "flushed" in other.inexact["environment"]
+    assert other.population.episodes.lengths.tolist() == [0, 0, 0]
+    assert other.population.episodes.completed == 0, "a cut episode is never logged as a full one"
+    assert other.population.learner.memory[0].abs().sum() == 0
+    ring = other.population.replay
+    assert (
+        len(ring) == 12 and ring.at(torch.arange(12)).truncated.tolist() == [False] * 9 + [True] * 3
+    )
+    again = resumed(job, config)
+    for _ in range(20):
+        other.advance(), again.advance()
+    assert bits(other) == bits(again)
+    assert ring.at(torch.arange(12)).truncated.sum() == 3
+
+
 # What does not fit is refused before anything is touched.
 
 

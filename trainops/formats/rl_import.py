@@ -23,14 +23,14 @@ from trainops.engines.rl.config import RlConfig
 from trainops.engines.rl.environment import Outcome
 from trainops.engines.rl.job import RlJob
 from trainops.engines.rl.learners.dqn import DqnLearner
-from trainops.engines.rl.replay import Layout
+from trainops.engines.rl.replay import Layout, stream_of
 from trainops.engines.rl.replay import Replay as Ring
 from trainops.engines.snapshot import freeze
-from trainops.engines.stream import Stream
 from trainops.formats.errors import InvalidFields
 from trainops.formats.replay import PlainReplay
-from trainops.formats.rl import RlFile, World, check_world
+from trainops.formats.rl import RlFile
 from trainops.formats.rl_export import foreign_substrate
+from trainops.formats.rl_world import World, check_world
 
 UNKNOWN_AGENT = -1  # of the episodes before the import, of which only the number is known
 
@@ -75,11 +75,7 @@ def import_rl(
 
 
 def _require_same_world(file: RlFile, job: RlJob) -> dict[str, str]:
-    """Return what of the config differs. Raises IncompatibleState, in the order of the checks.
-
-    The file's identities of observation fields are of another tool's fields, so they are not
-    compared; their number and order are the user's to vouch for.
-    """
+    """Return what of the config differs. Raises IncompatibleState, in the order of the checks."""
     space = job.world.space
     try:
         return check_world(
@@ -90,12 +86,24 @@ def _require_same_world(file: RlFile, job: RlJob) -> dict[str, str]:
                 observation_dim=space.observation_dim,
                 action_dim=len(space.actions),
                 meter_count=len(space.meters),
+                observation_field_uuids=space.known_as,
+                field_names=tuple(name for name, _ in space.fields),
+                meters=space.meters,
+                affordances=space.affordances,
                 config_hash=job.provenance["config_hash"],
                 training_config=job.provenance["config"],
             ),
         )
     except InvalidFields as error:
-        raise IncompatibleState(str(error)) from error
+        raise IncompatibleState(f"{error}{_hint(error, file)}") from error
+
+
+def _hint(error: InvalidFields, file: RlFile) -> str:
+    """Return how to say that fields of another tool are those of this world."""
+    if "observation_field_uuids" not in error.errors:
+        return ""
+    ids = ", ".join(file.observation_field_uuids or ())
+    return f". A grid world whose fields these are says so: parameters.field_ids: [{ids}]"
 
 
 def _take_networks(file: RlFile, learner: DqnLearner) -> list[ReceiptItem]:
@@ -176,12 +184,7 @@ def _rows(held: PlainReplay, layout: Layout) -> Tensor:
 
 def _fill(ring: Ring, rows: Tensor, count: int) -> None:
     """Let the ring hold these rows, the newest of `count` that ever were."""
-    floor = count - len(rows)
-    stream = Stream({"transition": (torch.float32, (ring.layout.width,))})
-    stream.first_segment = floor // stream.segment_rows
-    before = torch.zeros(floor - stream.first_row, ring.layout.width)
-    stream.append({"transition": torch.cat([before, rows.float()])})
-    ring.load(stream, [], floor)
+    ring.load(stream_of(rows, count), [], count - len(rows))
     ring.cut()
 
 

@@ -141,7 +141,7 @@ class RlConfig(RecipeConfig):
     kind: ClassVar[str] = "rl"
     FORKABLE: ClassVar[frozenset[str]] = OperationConfig.FORKABLE | {
         "environment_steps", "episodes", "learning_rate", "max_grad_norm", "discount",
-        "exploration", "replay", "evaluation", "log_every_steps",
+        "exploration", "replay", "evaluation", "log_every_steps", "open_episodes",
     }  # fmt: skip
 
     algorithm: Literal["dqn", "recurrent_dqn", "ppo"] = "dqn"
@@ -163,6 +163,9 @@ class RlConfig(RecipeConfig):
     novelty: NoveltyConfig = NoveltyConfig()
     curriculum: CurriculumConfig = CurriculumConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
+    open_episodes: Literal["kept", "flushed"] = Field(
+        "kept", description="By a resume: they go on, or are cut there and new ones begin"
+    )
     log_every_steps: int = Field(250, ge=1, description="Steps between two points of the curves")
     monitor: Literal["evaluation_return"] = Field(
         "evaluation_return", description="The metric by which checkpoints are compared"

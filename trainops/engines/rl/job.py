@@ -145,7 +145,7 @@ class RlJob:
         ]
         returns = [each.mean_return for each in found]
         top = returns.index(max(returns))
-        told = {
+        told: Evaluated = {
             "step": self.step,
             "episode": self.population.episodes.completed,
             "return": mean(returns),
@@ -158,8 +158,8 @@ class RlJob:
         if self.best is None or told["return"] > self.best["return"]:
             self.best = told
             self.best_model = _copy(self.population.learner.state_dict()["model"])
-        metrics = {"evaluation_return": told["return"], "evaluation_length": told["length"]}
-        return metrics | ({"evaluation_return_best": max(returns)} if len(found) > 1 else {})
+        best = {"evaluation_return_best": max(returns)} if self.config.is_separate else {}
+        return {"evaluation_return": mean(returns), "evaluation_length": told["length"], **best}
 
     def _evaluations(self) -> dict[str, Evaluated]:
         found = {"first": self.first, "best": self.best, "newest": self.newest}
@@ -167,9 +167,10 @@ class RlJob:
 
     def _note_what_is_inexact(self, changed: str) -> None:
         why = self.population.environment.inexact()
+        if self.config.open_episodes == "flushed":
+            why = "open_episodes is flushed"
         if why:
-            told = f"open episodes began anew: {why}"
-            self.inexact["environment"] = told
+            self.inexact["environment"] = f"open episodes began anew: {why}"
         if changed:
             self.inexact["config"] = changed
 

@@ -123,8 +123,8 @@ class Population:
     def load(self, plain: Mapping[str, Any], state: StateDict) -> None:
         """Take over a state, by a population that is thrown away if that fails.
 
-        Where environments cannot be put back to the bit, their episodes begin anew, and those that
-        were open are not counted.
+        Where environments cannot be put back to the bit, or the config wants it so, episodes begin
+        anew, and those that were open are not counted; their steps stay in the ring.
         """
         learning = state["learning"]
         self.replay.require_capacity(learning["capacity"])
@@ -137,13 +137,15 @@ class Population:
         self.episodes.load(plain, state["open_episodes"], state["episodes"])
         self.losses.copy_(state["open_episodes"]["losses"])
         self.step = int(plain["step"])
-        if self.environment.inexact():
-            self.begin_anew()
+        if self.environment.inexact() or self.config.open_episodes == "flushed":
+            self._begin_anew()
         self._look()
 
-    def begin_anew(self) -> None:
-        """Drop the open episodes: the environments stand at the beginning of new ones."""
+    def _begin_anew(self) -> None:
+        """Drop the open episodes, and begin new ones."""
         everybody = range(self.config.agents)
+        if not self.environment.inexact():  # those that are have begun new ones already
+            self.environment.restart(everybody)
         self.episodes.drop(everybody)
         self.replay.cut()
         self.learner.restarted(everybody)

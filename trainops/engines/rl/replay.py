@@ -212,3 +212,13 @@ class Lane(Ring):
     @property
     def floor(self) -> int:  # type: ignore[override]
         return self.ring.floor // self.ring.agents
+
+
+def stream_of(rows: Tensor, count: int) -> Stream:
+    """Return a ring's stream with these rows, the newest of `count` that ever were."""
+    floor, width = count - len(rows), rows.shape[1]
+    stream = Stream({"transition": (torch.float32, (width,))})
+    stream.first_segment = floor // stream.segment_rows
+    before = torch.zeros(floor - stream.first_row, width)
+    stream.append({"transition": torch.cat([before, rows.float()])})
+    return stream
