@@ -313,7 +313,11 @@ def take_in(
     ] = None,
     follow_it: Follow = False,
 ) -> None:
-    """Submit the operation that a YAML file describes; it goes on from another tool's file."""
+    """Submit the operation that a YAML file describes; it goes on from another tool's file.
+
+    Of a directory of checkpoint_epNNNNN.pt, the newest healthy one is taken.
+    """
+    file = _files().newest(session, file) if file.is_dir() else file
     wanted = submission.read(described)
     for assignment in assignments or []:
         wanted.assign(assignment)

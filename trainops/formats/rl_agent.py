@@ -49,7 +49,7 @@ def _best(state: StateDict) -> int:
 
 
 def _plain(state: StateDict, agent: int, updates: int) -> dict[str, Any]:
-    plain = state["state"]
+    plain: dict[str, Any] = state["state"]
     stages = plain["stages"]
     return plain | {
         "environment_steps": plain["step"],

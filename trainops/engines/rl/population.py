@@ -62,11 +62,12 @@ class Population:
         self.learner.recorded(self.replay.add(row))
         self.step += 1
         self.episodes.step(actions, outcome)
-        which = (outcome.terminated | outcome.truncated).nonzero().flatten().tolist()
-        if which:
-            self._finish(which, outcome)
+        ended = outcome.terminated | outcome.truncated
+        has_ended = bool(ended.any())
+        if has_ended:
+            self._finish(ended.nonzero().flatten().tolist(), outcome)
         self._learn()
-        self._look(None if which else outcome.observations)
+        self._look(None if has_ended else outcome.observations)
 
     def metrics(self) -> Metrics:
         """Return the points of this step, and start new means. Raises NonFiniteLoss."""
@@ -146,7 +147,7 @@ class Population:
         everybody = range(self.config.agents)
         if not self.environment.inexact():  # those that are have begun new ones already
             self.environment.restart(everybody)
-        self.episodes.drop(everybody)
+        self.episodes.drop(torch.arange(self.config.agents, device=self.device))
         self.replay.cut()
         self.learner.restarted(everybody)
 
