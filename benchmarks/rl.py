@@ -215,7 +215,7 @@ def large_ring() -> dict[str, Any]:
 
 
 def _written(checkpoints: list[Checkpoint], job: Any, rows: int) -> dict[str, Any]:
-    row_bytes = 4 * job.population.learner.replay.layout.width
+    row_bytes = 4 * job.population.replay.layout.width
     new = [sum(a.size_bytes for a in each.artifacts if not a.home) for each in checkpoints]
     held = sum(a.size_bytes for a in checkpoints[-1].artifacts)
     return {
@@ -258,7 +258,7 @@ def learning(name: str, config: dict[str, Any]) -> list[dict[str, Any]]:
         network = learner.network if name == "ppo" else learner.online
         network.load_state_dict(job.best_model)
         told = EvaluationConfig(episodes=100)
-        gained = evaluate(job.world, learner.player(100), told, 10_000 + seed, job.device)
+        gained = evaluate(job.world, learner.players(100)[0], told, 10_000 + seed, job.device)
         line = {"seed": seed, "return": gained.mean_return, "reached": reached, "seconds": seconds}
         print(name, line, flush=True)
         found.append(line)

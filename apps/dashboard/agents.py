@@ -51,6 +51,7 @@ def context(operation: Operation, checkpoints: Sequence[Checkpoint]) -> dict[str
         "floors": floors(newest["tallies"].get("visits", []), world.get("size", [])),
         "uses": uses(newest["tallies"].get("uses", []), world.get("affordances", [])),
         "stages": stage_lines(newest),
+        "members": members(newest),
     }
 
 
@@ -72,6 +73,7 @@ def recordings(sources: Sequence[Source]) -> list[Played]:
         for name, each in source.plain["evaluations"].items():
             kept = found.get(each["step"])
             said = f"step {each['step']:,}, episode {each['episode']:,}: {each['return']:.4g}"
+            said += f", agent {each['agent']}" if "agent" in each else ""
             label = f"{kept.label if kept else said}"
             if not kept or (source.label == "result" and name == "best"):
                 label = f"{said} ({WORDS[name]}, {source.label})"
@@ -121,6 +123,19 @@ def uses(counts: Sequence[int], names: Sequence[str]) -> list[dict[str, Any]]:
         for name, count in zip(names, counts, strict=False)
     ]
     return sorted(lines, key=lambda line: -line["count"])
+
+
+def members(plain: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return a line for each agent with a network of its own, the best evaluated first."""
+    evaluation = plain["evaluations"].get("newest", {})
+    told = plain.get("agents", [])
+    returns = evaluation.get("returns") or [None] * len(told)
+    stages = plain["stages"] or [None] * len(told)
+    lines = [
+        {**each, "agent": agent, "stage": stage, "evaluation": gained}
+        for agent, (each, stage, gained) in enumerate(zip(told, stages, returns, strict=False))
+    ]
+    return sorted(lines, key=lambda line: (line["evaluation"] is None, -(line["evaluation"] or 0)))
 
 
 def stage_lines(plain: Mapping[str, Any]) -> dict[str, Any] | None:

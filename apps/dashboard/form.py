@@ -170,7 +170,8 @@ class Form:
 
 
 def _joined(field: Field) -> Any:
-    return ", ".join(field.text) if field.kind == "list" and field.text else field.text
+    is_list = field.kind == "list" and isinstance(field.text, list)
+    return ", ".join(field.text) if is_list else field.text
 
 
 def _as_typed(field: Field, given: Sequence[str]) -> Any:

@@ -6,6 +6,7 @@ from django.urls import path
 from apps.dashboard.views import (
     account,
     actions,
+    agents,
     datasets,
     federated,
     house,
@@ -38,6 +39,11 @@ urlpatterns = [
         name="operation-recording",
     ),
     path("operations/<str:operation_id>/export/<str:which>.pt", federated.export, name="export"),
+    path(
+        "operations/<str:operation_id>/agents/<str:checkpoint_id>.zip",
+        agents.export,
+        name="export-agents",
+    ),
     path("operations/<str:operation_id>/report.<str:form>", report.download, name="report"),
     path("checkpoints/", house.checkpoints, name="checkpoints"),
     path(

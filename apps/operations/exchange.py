@@ -10,6 +10,7 @@ import secrets
 import subprocess
 import sys
 import threading
+import zipfile
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -162,11 +163,14 @@ class Fork(Beginning):
         return f"from {self.checkpoint.operation_id}, {place}"
 
 
-def export(checkpoint: Checkpoint, target: Path, *, which: str = "last") -> str:
+def export(
+    checkpoint: Checkpoint, target: Path, *, which: str = "last", agent: int | None = None
+) -> str:
     """Write a checkpoint as a file of the other tool of its kind. Raises Refusal.
 
-    `which` of a federated one: its state ("last"), or the model of the best completed round.
-    Returns what that tool would call it.
+    `which` of a federated one: its state ("last"), or the model of the best completed round;
+    `agent` of agents with separate networks: whose. Returns what that tool would call it. Its
+    .sha256 is beside it where the other tool has one.
     """
     operation = checkpoint.operation
     require_kind(operation.kind)
@@ -176,6 +180,7 @@ def export(checkpoint: Checkpoint, target: Path, *, which: str = "last") -> str:
             "direction": "export",
             "kind": operation.kind,
             "which": which,
+            "agent": agent,
             "checkpoint": str(storage.directory(checkpoint.artifacts_path)),
             "digest": checkpoint.manifest_digest,
             "config": operation.config,
@@ -184,6 +189,16 @@ def export(checkpoint: Checkpoint, target: Path, *, which: str = "last") -> str:
         }
     )
     return str(told["name"])
+
+
+def pack(file: Path, name: str, target: Path) -> str:
+    """Write a zip with the file under this name and its .sha256, if any; return its name."""
+    digest = file.with_name(f"{file.name}.sha256")
+    with zipfile.ZipFile(target, "x") as packed:
+        packed.write(file, name)
+        if digest.exists():
+            packed.write(digest, f"{name}.sha256")
+    return f"{name}.zip"
 
 
 def tabulate(checkpoint: Checkpoint, table: str, target: Path) -> None:

@@ -166,6 +166,18 @@ class ExportQuery(ArtifactQuery):
         default="last",
         help_text="Of a federated one: its state, or the model of the best completed round.",
     )
+    agent = serializers.IntegerField(
+        min_value=0,
+        required=False,
+        default=None,
+        allow_null=True,
+        help_text="Of agents with separate networks: which one; by default the best evaluated.",
+    )
+    packed = serializers.BooleanField(
+        required=False,
+        default=False,
+        help_text="In a zip, with the .sha256 that the other tool of its kind has beside it.",
+    )
 
 
 class RecipeQuery(StrictSerializer):

@@ -43,14 +43,14 @@ CONSTANT = {
     "open_episodes.chosen": "in cases that do not choose stages by entropy",
     "state.tallies*": "in worlds that have none",
     "learning.*": "in cases that draw from no such stream, or have no such ring",
-    "novelty.fixed.*": "drawn when the job is made",
-    "novelty.optimizer.param_groups.*": "set by the config",
+    "novelty*.fixed.*": "drawn when the job is made",
+    "novelty*.optimizer.param_groups.*": "set by the config",
     "state.stages": "in cases without stages",
     "curriculum*": "in cases without stages",
 }
 RECOMPUTED = {
     "scheduler.*._last_lr": "what the last step set, for people who ask; the next writes it anew",
-    "optimizer.param_groups.*.lr": "of agents: a function of the step, set before each update",
+    "optimizer*.param_groups.*.lr": "of agents: a function of the step, set before each update",
     "state.evaluations.newest*": "the last step evaluates anew",
     "state.privacy.*_epsilon": "each level's share, for people who read; the sums are compared",
     "state.privacy.epsilon": "compared with a ledger that outlives the process: tests/federated",
@@ -84,6 +84,8 @@ STOPS = {
     "dqn-cartpole": (14, 7),
     "prioritized-grid": (14, 7),
     "recurrent-grid": (21, 16, 11, 5),
+    "sequences-grid": (21, 16, 11, 5),
+    "separate-grid": (14, 7),
     "ppo-cartpole": (15, 10),
     "images": (4, 6),
     "segmentation-uploaded": (4, 6),
@@ -100,7 +102,7 @@ STOPS = {
 
 
 # Hundreds of pieces, each left out of a run of its own; one of agents is in every run of the tests.
-LONG = ("prioritized-grid", "recurrent-grid", "ppo-cartpole")
+LONG = ("prioritized-grid", "recurrent-grid", "sequences-grid", "separate-grid", "ppo-cartpole")
 
 
 def marked(case):

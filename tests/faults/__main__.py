@@ -37,7 +37,8 @@ def _tell(storm: Storm, seconds: float) -> None:
     say(f"seed {storm.seed}: {storm.counts.total()} faults in {seconds:.0f} s\n")
     for name, count in sorted(storm.counts.items()):
         say(f"  {count:5} {name}\n")
-    say(f"{storm.num_judged} operations judged; their attempts ended with\n")
+    begun = ", ".join(f"{count} {kind}" for kind, count in sorted(storm.num_begun.items()))
+    say(f"{storm.num_judged} operations judged ({begun}); their attempts ended with\n")
     for name, count in sorted(storm.reasons.items()):
         say(f"  {count:5} {name}\n")
     if "disk" not in storm.over.has:

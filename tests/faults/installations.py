@@ -16,7 +16,7 @@ from trainops.launch.embedded import redis_url, socket_directory
 HOOKS = Path(__file__).parent / "inside"
 DISK_SIZE = "256m"
 STORMY = {
-    "TRAINOPS_RECIPES": "tests.recipes.scripted:RECIPE",
+    "TRAINOPS_RECIPES": "tests.recipes.scripted:RECIPE,tests.federated.crowd:RECIPE",
     # Cleaning up all the time must not disturb what is being written.
     "TRAINOPS_UNOWNED_FILE_AGE_SECONDS": "1",
     "TRAINOPS_CLEANUP_INTERVAL_HOURS": "0.001",

@@ -21,21 +21,53 @@ from tests.faults.installations import Installation
 from tests.journey.stack import QUICK, Stack
 from tests.waiting import wait_until
 
+KEPT = {"keep_last": 1000, "keep_after_success": True}
+STUBBORN = {"restart": {"max_restarts": 100}}
 OFTEN: dict[str, Any] = {
     "recipe": "scripted",
     "parameters": {"step_seconds": 0.02},
     "epochs": 100,
     "batch_size": 16,
     "scheduler": "cosine",
-    "checkpoint": {"every_steps": 25, "keep_last": 1000, "keep_after_success": True},
-    "restart": {"max_restarts": 100},
+    "checkpoint": {"every_steps": 25, **KEPT},
+    **STUBBORN,
 }
 # With many checkpoints a ghost is found out at the next one. With none, only deadlines stop it.
 RARELY = OFTEN | {
     "epochs": 40,
-    "checkpoint": OFTEN["checkpoint"] | {"every_steps": 100_000, "every_seconds": 100_000.0},
+    "checkpoint": {"every_steps": 100_000, "every_seconds": 100_000.0, **KEPT},
 }
-CONFIGS = [OFTEN, RARELY]
+# Agents with a network each, in the midst of episodes, with rings, priorities and stages.
+AGENTS: dict[str, Any] = {
+    "kind": "rl",
+    "recipe": "grid_town",
+    "agents": 3,
+    "environment_steps": 3 * 2000,
+    "population": {"networks": "separate"},
+    "network": {"hidden_sizes": [16]},
+    "replay": {"capacity": 3000, "prioritized": True},
+    "dqn": {"learning_starts": 100, "batch_size": 16, "n_step": 3},
+    "curriculum": {"rule": "adaptive", "stages": [{"max_steps": 30}, {}], "min_episodes": 2},
+    "evaluation": {"every_steps": 1000, "episodes": 2},
+    "log_every_steps": 100,
+    "checkpoint": {"every_steps": 250, "every_episodes": 1_000_000, **KEPT},
+    **STUBBORN,
+}
+# Clients in the midst of a round, with updates that wait for its end.
+CLIENTS: dict[str, Any] = {
+    "kind": "federated",
+    "recipe": "crowd",
+    "parameters": {"examples": 300},
+    "rounds": 40,
+    "clients": 5,
+    "fraction": 0.6,
+    "local_epochs": 2,
+    "batch_size": 4,
+    "server": {"strategy": "fedadam", "learning_rate": 0.05},
+    "checkpoint": {"every_client_epochs": 20, **KEPT},
+    **STUBBORN,
+}
+CONFIGS = [OFTEN, RARELY, AGENTS, CLIENTS]
 NUM_OPERATIONS = 4
 NUM_LASTING = 10  # so many faults may go on having effects
 LEASE_SECONDS = float(QUICK["ORPHAN_TIMEOUT_SECONDS"])
@@ -54,7 +86,7 @@ class Storm:
     undisturbed: list[str] = field(default_factory=list)  # one for each of CONFIGS
     running: list["_Running"] = field(default_factory=list)
     violations: list[str] = field(default_factory=list)
-    num_begun: int = 0
+    num_begun: Counter[str] = field(default_factory=Counter)  # by kind
     num_judged: int = 0
     reasons: Counter[str] = field(default_factory=Counter)
     _healing: list[tuple[float, Callable[[], None]]] = field(default_factory=list)
@@ -92,18 +124,16 @@ class Storm:
         self._calm()
         for each in self.running:
             self._judge(each)
-        for trace in self.stack.data_dir.glob("trace-*"):
+        for trace in self.over.hooks.glob("trace-*"):
             self.violations += judge.overlaps(trace.name, trace)  # a ghost may have woken up late
         self.violations += self._patiently(self._leftovers)
 
     def _begin(self, number: int) -> "_Running":
-        trace = self.stack.data_dir / f"trace-{self.num_begun}"
-        self.num_begun += 1
-        config = CONFIGS[number]
-        config = config | {"parameters": config["parameters"] | {"trace": str(trace)}}
-        operation_id = self._patiently(lambda: self.stack.submit(**config))
+        operation_id = self._patiently(lambda: self.stack.submit(**CONFIGS[number]))
+        self.num_begun[CONFIGS[number].get("kind", "training")] += 1
         # What was done a moment ago may strike it, too.
         since = max(0, len(self._explained) - NUM_LASTING)
+        trace = self.over.hooks / f"trace-{operation_id}"
         return _Running(operation_id, number, trace, since)
 
     def _patiently(self, ask: Callable[[], Any]) -> Any:

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from tests.formats.originals import REAL, original
-from tests.rl.cases import ADAPTIVE, CARTPOLE, GRID, PRIORITIZED, of
+from tests.formats.originals import REAL, original, tree
+from tests.rl.cases import ADAPTIVE, CARTPOLE, GRID, PRIORITIZED, SEPARATE, of
 from tests.rl.populations import played
 from trainops.engines import reproducibility
 from trainops.engines.checkpoint import CheckpointStore, CheckpointType
@@ -20,12 +20,15 @@ from trainops.formats.verify import verify
 from trainops.formats.writing import write
 
 # A world of 66 numbers to see, 8 actions and 8 meters, as the original file's.
+NAMES = ("Bed", "Shower", "Job")
+METERS = ("energy", "hygiene", "satiation", "money", "mood", "social", "health", "fitness")
 WORLD = {
     "size": [5, 10],
     "use": "named",
     "temporal": True,
-    "affordances": [{"name": name, "position": [i, 2]} for i, name in enumerate("ABC")],
-    "meters": [{"name": f"meter_{i}", "depletion": 0.01, "is_fatal": i == 0} for i in range(8)],
+    "affordances": [{"name": name, "position": [i, 2]} for i, name in enumerate(NAMES)],
+    "meters": [{"name": name, "depletion": 0.01, "is_fatal": name == "energy"} for name in METERS],
+    "field_ids": tree("rl")["observation_field_uuids"],
 }
 FITTING = {
     "recipe": "grid_world",
@@ -90,13 +93,25 @@ def test_importing_draws_from_no_stream_of_this_process(tmp_path):
         ({"parameters": {**WORLD, "size": [49]}}, "substrate_type: is 'Grid2DSubstrate' in the f"),
         ({"parameters": {**WORLD, "temporal": False}}, "observation_dim: is 66 in the file and 63"),
         ({"parameters": {**WORLD, "use": "here", "size": [5, 10]}}, "action_dim: is 8 .* and 6"),
+        (
+            {"parameters": {**WORLD, "field_ids": []}},
+            "observation_field_uuids: 19 in .*only here: position .*field_ids: .c15b42ea6d374252",
+        ),
+        (
+            {"parameters": {**WORLD, "meters": [{"name": f"m{i}"} for i in range(8)]}},
+            "meter_names: only in the file: energy, .*; only here: m0, ",
+        ),
+        (
+            {"parameters": {**WORLD, "affordances": [{"name": n} for n in ("Bed", "Job", "Moon")]}},
+            "affordance_layout.ordering: only here: Moon",
+        ),
         ({"network": {"hidden_sizes": [32]}}, "q_network has"),
         ({"algorithm": "ppo"}, "of Q-learning"),
     ],
 )
 def test_a_file_of_another_world_is_refused_with_both_values(more, problem, tmp_path):
     if "parameters" in more and more["parameters"]["size"] == [49]:
-        more["parameters"]["affordances"] = [{"name": name} for name in "ABC"]
+        more["parameters"]["affordances"] = [{"name": name} for name in NAMES]
     with pytest.raises(IncompatibleState, match=problem):
         taken_in(original("rl", tmp_path), **more)
 
@@ -114,7 +129,7 @@ def test_a_smaller_ring_takes_the_newest_over(tmp_path):
     job = ENGINES["rl"].make_job(config(replay={"capacity": 100}))
     job.load_state_dict({n: part for n, part in imported.state.items() if n != "random"})
     held = read_rl(path)[0].population.replay.transitions["observations"]
-    ring = job.population.learner.replay
+    ring = job.population.replay
     assert torch.equal(ring.at(torch.arange(140, 240)).observations, held[140:])
 
 
@@ -123,6 +138,10 @@ CONFIGS = {
     "prioritized": (of(GRID, "dqn", 2, 60, **PRIORITIZED), PrioritizedReplay),
     "recurrent": (of(GRID, "recurrent_dqn", 2, 60), SequentialReplay),
     "ppo": (of(CARTPOLE, "ppo", 2, 60), PlainReplay),
+    "sequences": (
+        of(GRID, "recurrent_dqn", 2, 60, replay={"prioritized": True}),
+        SequentialReplay,
+    ),
 }
 
 
@@ -140,10 +159,82 @@ def test_a_checkpoint_of_each_learner_is_a_file_that_their_checks_accept(name, t
     again, _ = read_rl(path)
     assert isinstance(again.population.replay, kind)
     assert again.population.total_steps == 46 and again.curriculum["agent_stages"].shape == (2,)
-    if name == "recurrent":
+    if kind is SequentialReplay:
         rows = sum(len(each["actions"]) for each in again.population.current_episodes)
         assert rows == int(job.population.episodes.lengths.sum())
         assert rows + again.population.replay.num_transitions == 46
+
+
+APART = of(GRID, "dqn", 3, 60, **PRIORITIZED, **SEPARATE, **ADAPTIVE)
+SEPARATELY = {
+    "prioritized": APART,
+    "plain": {**APART, "replay": {"capacity": 60}},
+    "recurrent": of(GRID, "recurrent_dqn", 3, 60, **SEPARATE),
+    "ppo": of(CARTPOLE, "ppo", 3, 60, **SEPARATE),
+}
+
+
+@pytest.mark.parametrize("name", SEPARATELY)
+def test_one_of_separate_agents_becomes_a_file(name, tmp_path):
+    job = played(SEPARATELY[name], 23)
+    parsed = ENGINES["rl"].parse_config({"seed": 7, **SEPARATELY[name]})
+    file = export_rl(freeze(job.state_dict()), parsed, saved_at=1.0, agent=2)
+    write(file, tmp_path / "file.pt")
+    assert verify(tmp_path / "file.pt").passed, verify(tmp_path / "file.pt")
+    network = job.population.learner.learners[2].state_dict()["model"]
+    assert all(torch.equal(file.population.q_network[key], network[key]) for key in network)
+    assert (file.agent_ids, file.population.total_steps) == (("agent_0",), 23)
+    log = job.population.episodes.log.column("agent")
+    assert file.episode == int((log == 2).sum())
+    ring = job.population.learner.learners[2].replay
+    held = ring.at(torch.arange(ring.first, ring.count)).observations
+    if name == "recurrent":
+        kept = [each["observations"] for each in file.population.replay.episodes]
+        kept += [each["observations"] for each in file.population.current_episodes]
+        assert torch.equal(torch.cat(kept), held)
+    else:
+        turn = ring.first % ring.slots
+        assert torch.equal(file.population.replay.transitions["observations"].roll(-turn, 0), held)
+
+
+def test_the_best_evaluated_agent_is_exported_if_none_is_named():
+    job = played(APART, 12)
+    parsed = ENGINES["rl"].parse_config({"seed": 7, **APART})
+    state = freeze(job.state_dict())
+    for agent in range(3):
+        state["state"]["evaluations"]["newest"]["agent"] = agent
+        file = export_rl(state, parsed, saved_at=1.0)
+        assert torch.equal(
+            file.population.q_network["0.weight"], state["model"][f"{agent}.0.weight"]
+        )
+    with pytest.raises(IncompatibleState, match="agent is 3; there are 0 to 2"):
+        export_rl(state, parsed, saved_at=1.0, agent=3)
+    shared = ENGINES["rl"].parse_config({"seed": 7, **CONFIGS["plain"][0]})
+    with pytest.raises(IncompatibleState, match="all agents share one"):
+        export_rl(
+            freeze(played(CONFIGS["plain"][0], 3).state_dict()), shared, saved_at=1.0, agent=0
+        )
+
+
+def test_an_agent_that_was_exported_goes_on_alone(tmp_path):
+    told = SEPARATELY["plain"]
+    job = played(told, 23)
+    parsed = ENGINES["rl"].parse_config({"seed": 7, **told})
+    path = tmp_path / "file.pt"
+    write(export_rl(freeze(job.state_dict()), parsed, saved_at=1.0, agent=1), path)
+    alone = {**told, "agents": 1, "environment_steps": 60, "population": {"networks": "shared"},
+             "replay": {"capacity": 20}}  # fmt: skip
+    imported = import_rl(read_rl(path)[0], ENGINES["rl"].parse_config({"seed": 7, **alone}))
+    assert imported.step == 23 and {i.part: i for i in imported.receipt.items}["replay"].exact
+    with pytest.raises(IncompatibleState, match="here each agent has its own"):
+        import_rl(read_rl(path)[0], parsed)
+
+
+def test_the_other_tools_names_of_fields_come_back(tmp_path):
+    imported = taken_in(original("rl", tmp_path))
+    state = {name: part for name, part in imported.state.items() if name != "random"}
+    file = export_rl(state, config(), saved_at=1.0)
+    assert list(file.observation_field_uuids) == WORLD["field_ids"]
 
 
 def test_a_file_of_ours_comes_back(tmp_path):
@@ -157,7 +248,7 @@ def test_a_file_of_ours_comes_back(tmp_path):
     other.load_state_dict({n: part for n, part in state.items() if n != "random"})
     assert other.step == 23 and other.population.learner.updates == job.population.learner.updates
     numbers = torch.arange(46 - 24, 46)
-    mine, theirs = (each.population.learner.replay.at(numbers) for each in (job, other))
+    mine, theirs = (each.population.replay.at(numbers) for each in (job, other))
     assert torch.equal(mine.observations, theirs.observations)
     assert other.population.curriculum.stages == job.population.curriculum.stages
 

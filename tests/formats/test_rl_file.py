@@ -1,5 +1,6 @@
 """The format of reinforcement learning: three kinds of memory, the checks, and open episodes."""
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -16,7 +17,8 @@ from trainops.formats.replay import (
     PrioritizedReplay,
     SequentialReplay,
 )
-from trainops.formats.rl import World, to_tree
+from trainops.formats.rl import to_tree
+from trainops.formats.rl_world import World
 from trainops.formats.verify import verify
 from trainops.formats.writing import write
 
@@ -181,7 +183,6 @@ ELSEWHERE = {
     "position_dim": 3,
     "observation_dim": 67,
     "action_dim": 9,
-    "observation_field_uuids": ("a",),
     "meter_count": 7,
 }
 
@@ -196,6 +197,34 @@ def test_what_does_not_fit_the_world_is_told_in_order_with_both_values(content, 
     assert " in the file and " in problem and problem.endswith(" here")
     if first < 4:
         assert str(ELSEWHERE[names[0]]) in problem
+
+
+@pytest.mark.parametrize(
+    ("ours", "place", "problem"),
+    [
+        ({"observation_field_uuids": ("c15b42ea6d374252", "a"), "field_names": ("cell", "here")},
+         "observation_field_uuids",
+         "19 in the file and 2 here; only in the file: 7766679a51.*only here: here [(]a[)]"),
+        ({"meters": ("energy", "joy")}, "population_state.universe_metadata.meter_names",
+         "only in the file: hygiene, .*; only here: joy$"),
+        ({"affordances": ("Job",)}, "affordance_layout.positions", "^only in the file: Bed$"),
+        ({"affordances": ("Bed", "Moon")}, "affordance_layout.ordering", "^only here: Moon$"),
+    ],
+)  # fmt: skip
+def test_fields_meters_and_affordances_are_compared_by_name(
+    content, tmp_path, ours, place, problem
+):
+    with pytest.raises(InvalidFields) as caught:
+        read(content, tmp_path, World(**ours))
+    assert list(caught.value.errors) == [place]
+    assert re.search(problem, caught.value.errors[place])
+
+
+def test_the_same_names_in_another_order_are_another_world(content, tmp_path):
+    ids = tuple(content["observation_field_uuids"])
+    read(content, tmp_path, World(observation_field_uuids=ids, affordances=("Bed", "Park")))
+    with pytest.raises(InvalidFields, match="in another order here"):
+        read(content, tmp_path, World(observation_field_uuids=ids[::-1]))
 
 
 def test_another_config_is_a_warning_that_names_the_changed_keys(content, tmp_path):

@@ -75,8 +75,8 @@ class Stack:
         assert response.is_success, response.text
         return response.json()["data"]
 
-    def submit(self, **config: Any) -> str:
-        answer = self.post("operations", {"kind": "training", "config": config})
+    def submit(self, *, kind: str = "training", **config: Any) -> str:
+        answer = self.post("operations", {"kind": kind, "config": config})
         return str(answer["id"])
 
     def wait(self, operation_id: str, *states: str, seconds: float = 90) -> Any:

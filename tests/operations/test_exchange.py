@@ -2,6 +2,7 @@
 
 import json
 import os
+import zipfile
 
 import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
@@ -192,6 +193,21 @@ def test_a_file_of_agents_is_taken_in_goes_on_and_is_given_out(operator, house, 
     given = tmp_path / "given.pt"
     given.write_bytes(b"".join(answer.streaming_content))
     assert verify(given).passed
+    packed = give_out(operator, operation, tmp_path / "packed.zip", packed=True)
+    with zipfile.ZipFile(packed) as archive:
+        name, digest = archive.namelist()
+        assert name.startswith("checkpoint_ep0000") and digest == f"{name}.sha256"
+        archive.extractall(tmp_path / "unpacked")
+    assert (tmp_path / "unpacked" / name).read_bytes() == given.read_bytes()
+    found = verify(tmp_path / "unpacked" / name)
+    assert found.passed and "nothing to compare with" not in str(found)
+    saved = Checkpoint.objects.get(operation=operation, type="final")
+    answer = operator.client.get(f"/operations/{operation.pk}/agents/{saved.pk}.zip")
+    assert answer.status_code == 200 and f'filename="{name}.zip"' in answer["Content-Disposition"]
+    answer = operator.client.get(f"/operations/{operation.pk}/agents/{saved.pk}0.zip")
+    assert answer.status_code == 404
+    answer = operator.get(f"operations/{operation.pk}/export", agent=1)
+    assert answer.status_code == 400 and "share one" in answer.json()["error"]["message"]
 
 
 def test_a_file_of_agents_that_does_not_fit_is_refused(operator, tmp_path):

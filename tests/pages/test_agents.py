@@ -9,7 +9,7 @@ from apps.dashboard import agents
 from apps.operations.models import Operation
 from tests.pages import making
 from tests.pages.test_new import posted
-from tests.rl.cases import ADAPTIVE
+from tests.rl.cases import ADAPTIVE, SEPARATE
 from tests.rl.populations import GRID, job_of, of
 from trainops.engines.recipes import recipes
 from trainops.engines.registry import ENGINES
@@ -54,6 +54,23 @@ def test_a_result_has_its_recordings_when_checkpoints_are_gone(page, ana, learne
     text = page.get(f"/operations/{operation.pk}/").content.decode()
     assert 'data-testid="replay"' in text and "result)" in text
     assert '"recording"' not in text, "they are fetched when they are looked at"
+
+
+def test_agents_with_networks_of_their_own_have_a_line_each(page, ana):
+    job = job_of(of(GRID, "dqn", 3, 30, **ADAPTIVE, **SEPARATE))
+    while job.step < job.total_steps:
+        job.advance()
+    result = json.loads(json.dumps(dict(job.result())))
+    lines = agents.members({**result, "episodes_completed": result["episodes"]})
+    returns = result["evaluations"]["newest"]["returns"]
+    assert [line["evaluation"] for line in lines] == sorted(returns, reverse=True)
+    assert sum(line["episodes"] for line in lines) == result["episodes"]
+    operation = making.operation(ana, "COMPLETED", kind="rl", result=result)
+    text = page.get(f"/operations/{operation.pk}/").content.decode()
+    table = text.partition('data-testid="members"')[2].partition("</table>")[0]
+    assert table.count('<th scope="row">') == 3 and f"{max(returns):.2f}" in table
+    best = result["evaluations"]["newest"]["agent"]
+    assert f"agent {best}" in text, "whose recording it is"
 
 
 def test_other_kinds_have_no_such_part(page, ana):

@@ -32,6 +32,7 @@ SMALL = {
 }  # fmt: skip
 STAGES = [{"max_steps": 4, "depletion": 0.5}, {"max_steps": 8}, {"depletion": 2.0}]
 NOVELTY = {"novelty": {"weight": 0.5, "embedding": 3, "steps": 150}}
+SEPARATE = {"population": {"networks": "separate"}}
 ADAPTIVE = {
     "curriculum": {
         "rule": "adaptive",
@@ -68,6 +69,14 @@ CASES = [
      of(GRID, "recurrent_dqn", 4, 22, replay={"capacity": 48}, exploration={"start": 0.2},
         learning_rate=0.05, network={"memory_size": 16}, **ADAPTIVE),
      (3, 9, 17)),
+    ("sequences-grid",  # prioritized, of n steps: everything that recurrent agents can have
+     of(GRID, "recurrent_dqn", 3, 24, dqn={"n_step": 3, "dueling": True, "batch_size": 3},
+        replay={"capacity": 36, "prioritized": True, "beta_steps": 100, "eta": 0.7}),
+     (2, 8, 19)),
+    ("separate-grid",  # a network for each agent
+     of(GRID, "dqn", 3, 20, dqn={"n_step": 2}, **SEPARATE, replay={"capacity": 30,
+        "prioritized": True, "beta_steps": 100}, **NOVELTY, **ADAPTIVE),
+     (2, 8, 17)),
     ("ppo-cartpole",
      of(CARTPOLE, "ppo", 8, 17, anneal=True, **NOVELTY),
      (2, 8, 13)),

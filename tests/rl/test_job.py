@@ -116,6 +116,26 @@ def test_open_recurrent_episodes_are_saved_open_with_their_memory():
     assert other.population.episodes.lengths.tolist() == [4, 4, 4]
 
 
+def test_open_episodes_are_flushed_where_that_is_wished():
+    config = of(GRID, "recurrent_dqn", 3, 40, open_episodes="flushed")
+    job = played(config, 4)
+    assert not job.inexact and job.population.episodes.lengths.tolist() == [4, 4, 4]
+    other = resumed(job, config)
+    assert "flushed" in other.inexact["environment"]
+    assert other.population.episodes.lengths.tolist() == [0, 0, 0]
+    assert other.population.episodes.completed == 0, "a cut episode is never logged as a full one"
+    assert other.population.learner.memory[0].abs().sum() == 0
+    ring = other.population.replay
+    assert (
+        len(ring) == 12 and ring.at(torch.arange(12)).truncated.tolist() == [False] * 9 + [True] * 3
+    )
+    again = resumed(job, config)
+    for _ in range(20):
+        other.advance(), again.advance()
+    assert bits(other) == bits(again)
+    assert ring.at(torch.arange(12)).truncated.sum() == 3
+
+
 # What does not fit is refused before anything is touched.
 
 
@@ -195,7 +215,7 @@ def test_a_smaller_ring_is_refused_whole_and_a_fork_migrates_it():
         job = job_of(small)
         with pytest.raises(IncompatibleState, match="capacity"):
             job.load_state_dict(state)
-        assert job.step == 0 and not len(job.population.learner.replay)
+        assert job.step == 0 and not len(job.population.replay)
         before, after = (engine.parse_config({"seed": 7, **each}) for each in (config, small))
         after.require_forkable(before)
         job.load_state_dict(adapt(state, before, after))
@@ -250,7 +270,7 @@ def test_checkpoints_write_only_new_transitions(tmp_path):
     written = [sum(each.size_bytes for each in checkpoint.artifacts
                    if not each.home and each.name.startswith("replay"))
                for checkpoint in supervisor.checkpoints]  # fmt: skip
-    row_bytes = 4 * played(config, 1).population.learner.replay.layout.width
+    row_bytes = 4 * played(config, 1).population.replay.layout.width
     assert len(written) > 10
     # Each row twice, when it is new and when 16 segments move into one file, and the open segment.
     assert sum(written) < 2 * 300 * 64 * row_bytes + len(written) * 2**18
@@ -327,7 +347,14 @@ def test_the_result_is_plain_json():
     [
         ({"replay": {"capacity": 3}, "agents": 4}, "replay.capacity"),
         ({"algorithm": "ppo", "replay": {"prioritized": True}}, "replay.prioritized"),
-        ({"algorithm": "recurrent_dqn", "dqn": {"n_step": 2}}, "dqn.n_step"),
+        (
+            {
+                "algorithm": "recurrent_dqn",
+                "dqn": {"n_step": 5, "sequence_length": 8, "burn_in": 8},
+                "replay": {"capacity": 19},
+            },
+            "replay.capacity",
+        ),
         ({"algorithm": "ppo", "ppo": {"batch_size": 999}}, "ppo.batch_size"),
         ({"curriculum": {"rule": "adaptive"}}, "curriculum.stages"),
         ({"network": {"hidden_sizes": [0]}}, "network.hidden_sizes"),

@@ -86,7 +86,7 @@ def test_the_greedy_policy_on_a_frozen_lake_is_worth_what_value_iteration_says()
 def worth(job, discount):
     """Return what the greedy policy gains from the start, discounted."""
     world = job.world.make(1, seed_for(1, "here"), job.device)
-    player, gained, factor = job.population.learner.player(1), 0.0, 1.0
+    player, gained, factor = job.population.learner.players(1)[0], 0.0, 1.0
     for _ in range(job.world.space.max_steps):
         with torch.no_grad():
             outcome = world.step(player.act(world.observe(), None))
@@ -100,7 +100,9 @@ def worth(job, discount):
 def test_an_evaluation_repeats_to_the_bit():
     job = job_of({"recipe": "grid_town", **QUICK})
     played = [
-        evaluate(job.world, job.population.learner.player(3), job.config.evaluation, 5, job.device)
+        evaluate(
+            job.world, job.population.learner.players(3)[0], job.config.evaluation, 5, job.device
+        )
         for _ in range(2)
     ]
     assert played[0] == played[1]

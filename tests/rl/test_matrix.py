@@ -10,13 +10,20 @@ from tests.engines.contract import (
     require_same_end,
     undisturbed,
 )
-from tests.rl.cases import ADAPTIVE, CARTPOLE, GRID, PRIORITIZED, of
+from tests.rl.cases import ADAPTIVE, CARTPOLE, GRID, PRIORITIZED, SEPARATE, of
 
 LEARNERS = {
     "dqn": ("dqn", {}),
     "recurrent": ("recurrent_dqn", {}),
     "prioritized": ("dqn", PRIORITIZED),
+    "sequences": (
+        "recurrent_dqn",
+        {"dqn": {"n_step": 2}, "replay": {**PRIORITIZED["replay"], "capacity": 96}},
+    ),
     "ppo": ("ppo", {}),
+    "separate": ("dqn", {**PRIORITIZED, **SEPARATE}),
+    "separate-recurrent": ("recurrent_dqn", SEPARATE),
+    "separate-ppo": ("ppo", SEPARATE),
 }
 
 

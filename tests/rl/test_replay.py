@@ -5,7 +5,7 @@ import torch
 
 from trainops.engines.rl.config import RlConfig
 from trainops.engines.rl.environment import Outcome, Space
-from trainops.engines.rl.learners.recurrent import RecurrentLearner
+from trainops.engines.rl.learners.recurrent import RecurrentLearner, mixed
 from trainops.engines.rl.replay import Replay
 
 CPU = torch.device("cpu")
@@ -66,13 +66,14 @@ def test_a_cut_separates_what_came_before_from_what_comes_after():
     assert other.horizon(torch.tensor([2]), 4, 1.0, 0.0).returns.item() == 3
 
 
-def learner(burn_in, length, steps, **more):
+def learner(burn_in, length, steps, *, ends=(), replay=None, **dqn):
     config = RlConfig.parse(
-        {"recipe": "grid_corridor", "algorithm": "recurrent_dqn", "agents": 2,
-         "dqn": {"burn_in": burn_in, "sequence_length": length}, "replay": {"capacity": 40}}
+        {"recipe": "grid_corridor", "algorithm": "recurrent_dqn", "agents": 2, "discount": 0.5,
+         "dqn": {"burn_in": burn_in, "sequence_length": length, **dqn},
+         "replay": {"capacity": 40, **(replay or {})}}
     )  # fmt: skip
-    made = RecurrentLearner(config, SPACE, CPU)
-    filled(made.replay, steps, **more)
+    made = RecurrentLearner(config, SPACE, CPU, Replay(SPACE, 2, 40, CPU))
+    filled(made.replay, steps, ends=ends)
     return made
 
 
@@ -108,3 +109,58 @@ def test_a_sequence_never_begins_before_the_oldest_row():
     made = learner(4, 2, 25)  # 20 of them are still here
     steps, learned = told(made, 6)
     assert steps[:3] == [5, 6, 7] and learned == [6, 7]
+
+
+@pytest.mark.parametrize("n_step", [1, 3])
+def test_targets_of_a_sequence_look_n_steps_on_within_its_episode(n_step):
+    """Rewards are the number of the step, so each return can be added up by hand."""
+    made = learner(2, 3, 10, ends={(6, 0)}, n_step=n_step, double=False)
+    rows, learned = made.sequences(torch.tensor([2 * 4, 2 * 4 + 1, 2 * 8]))
+    batch = made.replay.at(rows)
+    with torch.no_grad():
+        later = made.target(torch.cat([batch.observations[:1], batch.next_observations]))[0]
+        found = made.sequence_targets(rows, batch, made.online(batch.observations)[0], 0.0)
+    ends, newest = {0: 6, 1: 99, 2: 99}, 9
+    for at, which in learned.nonzero().tolist():
+        first = int(rows[at, which]) // 2
+        last = min(first + n_step - 1, newest, ends[which])
+        expected = sum(0.5 ** (step - first) * step for step in range(first, last + 1))
+        if last != ends[which]:
+            value = later[at + last - first + 1, which].amax()
+            expected += 0.5 ** (last - first + 1) * float(value)
+        assert float(found[at, which]) == pytest.approx(expected, abs=1e-5)
+    assert learned.sum() == 3 + 3 + 2
+
+
+def test_the_learning_network_chooses_what_the_target_values_n_steps_on():
+    made = learner(0, 2, 10, n_step=2)
+    with torch.no_grad():
+        for each in made.online.parameters():
+            each.add_(torch.randn(each.shape, generator=torch.Generator().manual_seed(1)))
+    rows, _ = made.sequences(torch.tensor([2 * 4]))
+    batch = made.replay.at(rows)
+    seen = torch.cat([batch.observations[:1], batch.next_observations])
+    with torch.no_grad():
+        values, valued = made.online(seen)[0], made.target(seen)[0]
+        found = made.sequence_targets(rows, batch, values, 0.0)
+    expected = 4 + 0.5 * 5 + 0.25 * valued[2, 0, values[2, 0].argmax()]
+    assert float(found[0, 0]) == pytest.approx(float(expected), abs=1e-5)
+
+
+def test_a_sequences_priority_is_mixed_of_its_largest_error_and_their_mean():
+    errors = torch.tensor([[1.0, -8.0], [-3.0, 2.0], [100.0, 4.0]])
+    learned = torch.tensor([[True, False], [True, True], [False, True]])
+    assert mixed(errors, learned, 0.9).tolist() == pytest.approx([2.7 + 0.2, 3.6 + 0.3])
+    assert mixed(errors, learned, 0.0).tolist() == [2.0, 3.0]
+
+
+def test_sequences_are_drawn_by_priority_and_their_priorities_are_moved():
+    made = learner(2, 3, 10, replay={"prioritized": True, "alpha": 1.0}, batch_size=64)
+    made.priorities.add(slice(0, 20))
+    made.priorities.values[:20] = 0.0
+    made.priorities.values[[6, 13]] = 1.0
+    made.priorities.load(made.priorities.saved().clone(), 1.0)
+    made.update(1, 20, 0.0)
+    moved = made.priorities.saved()[:20]
+    assert moved.nonzero().flatten().tolist() == [6, 13], "of the rows that sequences began with"
+    assert float(moved[6]) != 1.0 and float(moved[13]) != 1.0

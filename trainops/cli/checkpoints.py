@@ -265,6 +265,10 @@ def export(
         Which | None,
         typer.Option("--which", help="Of a federated one: its state, or the best round's model."),
     ] = None,
+    agent: Annotated[
+        int | None,
+        typer.Option("--agent", min=0, help="Of agents with separate networks; else the best one."),
+    ] = None,
 ) -> None:
     """Write a checkpoint as the file of another tool; of an operation its result, else its best."""
     is_one = "-" in reference
@@ -280,6 +284,7 @@ def export(
             target,
             checkpoint_id=chosen,
             which=which and which.value,
+            agent=agent,
         )
         if kind == ForeignFormat.RL:
             write_digest(target)
@@ -308,7 +313,11 @@ def take_in(
     ] = None,
     follow_it: Follow = False,
 ) -> None:
-    """Submit the operation that a YAML file describes; it goes on from another tool's file."""
+    """Submit the operation that a YAML file describes; it goes on from another tool's file.
+
+    Of a directory of checkpoint_epNNNNN.pt, the newest healthy one is taken.
+    """
+    file = _files().newest(session, file) if file.is_dir() else file
     wanted = submission.read(described)
     for assignment in assignments or []:
         wanted.assign(assignment)

@@ -12,6 +12,7 @@ from trainops.cli import looks
 from trainops.cli.problems import ExitCode, Problem
 from trainops.cli.session import Session
 from trainops.formats.differences import differences
+from trainops.formats.directory import newest_healthy
 from trainops.formats.errors import FormatError
 from trainops.formats.show import show as lines_of
 from trainops.formats.verify import verify as checks_of
@@ -38,6 +39,16 @@ def verify(session: Session, path: Path) -> None:
         )
     if not report.passed:
         raise Problem(f"{path} must not be used.")
+
+
+def newest(session: Session, directory: Path) -> Path:
+    """Return the newest healthy file of a directory, and say which were left. Raises Problem."""
+    with _told_as_problem(directory):
+        path, skipped = newest_healthy(directory)
+    for each in skipped:
+        session.out.note(f"Left out {each}")
+    session.out.note(f"Taken: {path.name}")
+    return path
 
 
 def show(session: Session, path: Path) -> None:

@@ -28,5 +28,7 @@ def _claims(step: int, state: StateDict) -> Iterator[tuple[str, Any, Any]]:
     yield "state.episodes_completed", plain["episodes_completed"], completed
     yield "state.next_episode", plain["next_episode"], completed
     yield "learning.updates", state["learning"]["updates"], plain["updates"]
-    for steps in steps_taken(state["optimizer"]):  # fewer where moments began anew at an import
-        yield "optimizer.state", min(steps, plain["updates"]), steps
+    optimizer = state["optimizer"]
+    for each in [optimizer] if "state" in optimizer else optimizer.values():  # one, or each agent's
+        for steps in steps_taken(each):  # fewer where moments began anew at an import
+            yield "optimizer.state", min(steps, plain["updates"]), steps

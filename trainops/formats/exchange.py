@@ -121,7 +121,7 @@ def _written(request: Mapping[str, Any], state: StateDict, created_at: str) -> s
     config, target, name = _config(request), Path(request["file"]), request["name"]
     saved_at = datetime.fromisoformat(created_at).timestamp()
     if isinstance(config, RlConfig):
-        file = export_rl(state, config, saved_at=saved_at)
+        file = export_rl(state, config, saved_at=saved_at, agent=request.get("agent"))
         write(file, target)
         return file.name
     if isinstance(config, FederatedConfig):

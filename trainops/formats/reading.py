@@ -10,7 +10,8 @@ from trainops.formats.federated import FederatedFile
 from trainops.formats.finite import not_finite
 from trainops.formats.known import ForeignFile, Format, recognise
 from trainops.formats.outline import Outline, entries_of
-from trainops.formats.rl import RlFile, World, check_world
+from trainops.formats.rl import RlFile
+from trainops.formats.rl_world import World, check_world
 from trainops.formats.training import TrainingFile
 
 F = TypeVar("F", TrainingFile, FederatedFile, RlFile)

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
-from trainops.formats.errors import InvalidFields, UnsupportedVersion
+from trainops.formats.errors import UnsupportedVersion
 from trainops.formats.fields import shown
 from trainops.formats.replay import (
     Replay,
@@ -100,20 +100,6 @@ class RlFile:
         return f"checkpoint_ep{self.episode:05d}.pt"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class World:
-    """What a file is to be loaded into. What is None is not compared."""
-
-    substrate_type: str | None = None
-    position_dim: int | None = None
-    observation_dim: int | None = None
-    action_dim: int | None = None
-    meter_count: int | None = None
-    observation_field_uuids: tuple[str, ...] | None = None
-    config_hash: str | None = None
-    training_config: Mapping[str, Any] = field(default_factory=dict)
-
-
 def check_version(tree: Mapping[str, Any]) -> str:
     """Return what to say about the version. Raises UnsupportedVersion."""
     found = tree.get("version", 1)
@@ -125,29 +111,6 @@ def check_version(tree: Mapping[str, Any]) -> str:
     if found != VERSION:
         raise UnsupportedVersion(f"version is {shown(found)}; {VERSION} is expected")
     return f"reinforcement learning, version {VERSION}"
-
-
-def check_world(file: RlFile, world: World) -> dict[str, str]:
-    """Return what may differ but should be known: each changed key of the config, by place.
-
-    Raises InvalidFields for the first thing that must not differ, with both values.
-    """
-    places = (
-        ("substrate_metadata.substrate_type", file.substrate.type, world.substrate_type),
-        ("substrate_metadata.position_dim", file.substrate.position_dim, world.position_dim),
-        ("observation_dim", file.observation_dim, world.observation_dim),
-        ("action_dim", file.action_dim, world.action_dim),
-        ("observation_field_uuids", file.observation_field_uuids, world.observation_field_uuids),
-        ("meter_count", file.meter_count, world.meter_count),
-        ("affordance_layout.position_dim", file.affordances.position_dim, world.position_dim),
-    )
-    for place, found, wanted in places:
-        if None not in (found, wanted) and found != wanted:
-            raise InvalidFields({place: f"is {shown(found)} in the file and {shown(wanted)} here"})
-    if file.config_hash == world.config_hash or None in (file.config_hash, world.config_hash):
-        return {}
-    changed = dict(_changes(file.training_config, world.training_config, "training_config"))
-    return changed or {"config_hash": "differs, though no key of training_config does"}
 
 
 def to_tree(file: RlFile) -> dict[str, Any]:
@@ -219,18 +182,6 @@ def _world_claims(file: RlFile) -> Iterator[tuple[str, Any, Any]]:
 
 def _shapes(network: Mapping[str, Tensor]) -> list[tuple[str, tuple[int, ...]]]:
     return [(name, tuple(each.shape)) for name, each in network.items()]
-
-
-def _changes(before: Any, now: Any, place: str) -> list[tuple[str, str]]:
-    """Return each key of two configs that differs, with both values."""
-    if not (isinstance(before, Mapping) and isinstance(now, Mapping)):
-        return [] if before == now else [(place, f"was {shown(before)}, is {shown(now)}")]
-    names = [*before, *(name for name in now if name not in before)]
-    return [
-        change
-        for name in names
-        for change in _changes(before.get(name), now.get(name), f"{place}.{name}")
-    ]
 
 
 def _population_tree(population: Population) -> dict[str, Any]:

@@ -13,17 +13,22 @@ from trainops.engines.rl.environment import BuildContext, Space
 from trainops.engines.rl.replay import Batch, Layout
 from trainops.formats.replay import PlainReplay, PrioritizedReplay, Replay, SequentialReplay
 from trainops.formats.rl import AffordanceLayout, Population, RlFile, Substrate
+from trainops.formats.rl_agent import only
 
 OPEN = ("observations", "actions", "rewards", "dones")
 CLOSED = ("observations", "actions", "rewards_extrinsic", "rewards_intrinsic", "dones")
 
 
-def export_rl(state: StateDict, config: RlConfig, *, saved_at: float) -> RlFile:
+def export_rl(
+    state: StateDict, config: RlConfig, *, saved_at: float, agent: int | None = None
+) -> RlFile:
     """Return the file for a checkpoint's parts. `saved_at` is Unix time.
 
+    With separate networks it is of one agent; the one that was evaluated best, if none is named.
     What the format has no place for stays behind: random streams, the environments' own state, the
-    log of episodes and the best network.
+    log of episodes and the best network. Raises IncompatibleState for an agent that is not there.
     """
+    state, config = only(state, config, agent)
     plain, space = state["state"], space_of(config)
     provenance = plain["provenance"]
     stages = torch.tensor(plain["stages"] or [0] * config.agents)
@@ -50,7 +55,7 @@ def export_rl(state: StateDict, config: RlConfig, *, saved_at: float) -> RlFile:
         observation_dim=space.observation_dim,
         action_dim=len(space.actions),
         meter_count=len(space.meters),
-        observation_field_uuids=tuple(space.field_ids),
+        observation_field_uuids=space.known_as,
     )
 
 

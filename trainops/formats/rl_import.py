@@ -23,13 +23,14 @@ from trainops.engines.rl.config import RlConfig
 from trainops.engines.rl.environment import Outcome
 from trainops.engines.rl.job import RlJob
 from trainops.engines.rl.learners.dqn import DqnLearner
+from trainops.engines.rl.replay import Layout, stream_of
 from trainops.engines.rl.replay import Replay as Ring
 from trainops.engines.snapshot import freeze
-from trainops.engines.stream import Stream
 from trainops.formats.errors import InvalidFields
 from trainops.formats.replay import PlainReplay
-from trainops.formats.rl import RlFile, World, check_world
+from trainops.formats.rl import RlFile
 from trainops.formats.rl_export import foreign_substrate
+from trainops.formats.rl_world import World, check_world
 
 UNKNOWN_AGENT = -1  # of the episodes before the import, of which only the number is known
 
@@ -55,6 +56,8 @@ def import_rl(
     try:
         job = cast(RlJob, ENGINES["rl"].make_job(config, inputs))
         learner = job.population.learner
+        if config.is_separate:
+            raise IncompatibleState("the file has one network, here each agent has its own")
         if not isinstance(learner, DqnLearner):
             raise IncompatibleState("the file is of Q-learning, the config of another algorithm")
         changed = _require_same_world(file, job)
@@ -72,11 +75,7 @@ def import_rl(
 
 
 def _require_same_world(file: RlFile, job: RlJob) -> dict[str, str]:
-    """Return what of the config differs. Raises IncompatibleState, in the order of the checks.
-
-    The file's identities of observation fields are of another tool's fields, so they are not
-    compared; their number and order are the user's to vouch for.
-    """
+    """Return what of the config differs. Raises IncompatibleState, in the order of the checks."""
     space = job.world.space
     try:
         return check_world(
@@ -87,12 +86,24 @@ def _require_same_world(file: RlFile, job: RlJob) -> dict[str, str]:
                 observation_dim=space.observation_dim,
                 action_dim=len(space.actions),
                 meter_count=len(space.meters),
+                observation_field_uuids=space.known_as,
+                field_names=tuple(name for name, _ in space.fields),
+                meters=space.meters,
+                affordances=space.affordances,
                 config_hash=job.provenance["config_hash"],
                 training_config=job.provenance["config"],
             ),
         )
     except InvalidFields as error:
-        raise IncompatibleState(str(error)) from error
+        raise IncompatibleState(f"{error}{_hint(error, file)}") from error
+
+
+def _hint(error: InvalidFields, file: RlFile) -> str:
+    """Return how to say that fields of another tool are those of this world."""
+    if "observation_field_uuids" not in error.errors:
+        return ""
+    ids = ", ".join(file.observation_field_uuids or ())
+    return f". A grid world whose fields these are says so: parameters.field_ids: [{ids}]"
 
 
 def _take_networks(file: RlFile, learner: DqnLearner) -> list[ReceiptItem]:
@@ -129,6 +140,7 @@ def _take_optimizer(file: RlFile, learner: DqnLearner) -> ReceiptItem:
 def _take_place(file: RlFile, job: RlJob, learner: DqnLearner) -> list[ReceiptItem]:
     """Stand at the file's step and episode, with its ring where that fits."""
     population, agents, held = job.population, job.config.agents, file.population.replay
+    ring = population.replay
     count = file.population.total_steps // agents * agents
     note = ""
     if not isinstance(held, PlainReplay):
@@ -136,12 +148,12 @@ def _take_place(file: RlFile, job: RlJob, learner: DqnLearner) -> list[ReceiptIt
     elif held.position % agents or held.size % agents:
         note = f"its {held.size} transitions are not of {agents} agents each step"
     if note or not isinstance(held, PlainReplay):
-        _fill(learner.replay, torch.zeros(0, learner.replay.layout.width), count)
+        _fill(ring, torch.zeros(0, ring.layout.width), count)
     else:
         count = held.position
-        _fill(learner.replay, _rows(held, learner), count)
-    if learner.priorities is not None and len(learner.replay):
-        learner.priorities.add(slice(0, learner.replay.slots))
+        _fill(ring, _rows(held, ring.layout), count)
+    if learner.priorities is not None and len(ring):
+        learner.priorities.add(slice(0, ring.slots))
     population.step = count // agents
     log = population.episodes.log
     blank = {name: torch.zeros(file.episode, dtype=kind) for name, (kind, _) in log.columns.items()}
@@ -153,10 +165,9 @@ def _take_place(file: RlFile, job: RlJob, learner: DqnLearner) -> list[ReceiptIt
     ]
 
 
-def _rows(held: PlainReplay, learner: DqnLearner) -> Tensor:
+def _rows(held: PlainReplay, layout: Layout) -> Tensor:
     """Return the file's transitions as rows of ours, the oldest first; every action was allowed."""
     kept = held.transitions
-    layout = learner.replay.layout
     if not held.size:
         return torch.zeros(0, layout.width)
     dones = kept["dones"].bool()
@@ -173,12 +184,7 @@ def _rows(held: PlainReplay, learner: DqnLearner) -> Tensor:
 
 def _fill(ring: Ring, rows: Tensor, count: int) -> None:
     """Let the ring hold these rows, the newest of `count` that ever were."""
-    floor = count - len(rows)
-    stream = Stream({"transition": (torch.float32, (ring.layout.width,))})
-    stream.first_segment = floor // stream.segment_rows
-    before = torch.zeros(floor - stream.first_row, ring.layout.width)
-    stream.append({"transition": torch.cat([before, rows.float()])})
-    ring.load(stream, [], floor)
+    ring.load(stream_of(rows, count), [], count - len(rows))
     ring.cut()
 
 

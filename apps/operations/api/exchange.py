@@ -107,6 +107,9 @@ class ExportView(APIView):
             raise CheckpointNotFound(operation_id)
         with workspace() as directory:
             path = directory / f"{checkpoint.pk}.ckpt"
-            name = exchange.export(checkpoint, path, which=query["which"])
+            name = exchange.export(checkpoint, path, which=query["which"], agent=query["agent"])
+            if query["packed"]:
+                packed = directory / "packed.zip"
+                path, name = packed, exchange.pack(path, name, packed)
             file = path.open("rb")  # stays readable when its name is gone
         return FileResponse(file, as_attachment=True, filename=name)

@@ -1,6 +1,7 @@
 """Loaded by Python itself into every process of a test's installation, by way of PYTHONPATH.
 
-So the product has no hooks for tests. Two things can be done to a process from outside:
+So the product has no hooks for tests. Two things can be done to a process from outside, and each
+attempt leaves the number of its process in the file `trace-OPERATION` after every step:
 
 - `clock` in the directory TRAINOPS_TEST_FAULTS and a signal: a worker's wall clock jumps.
 - a file `armed-POINT` there: the next process that comes to that point dies of SIGKILL.
@@ -15,6 +16,7 @@ from pathlib import Path
 
 FAULTS = os.environ.get("TRAINOPS_TEST_FAULTS")
 JUMP = signal.SIGRTMIN + 3
+CHILD = "trainops.engines.child"
 POINTS = {  # module: {attribute: (point before, point after)}
     "apps.operations.claims": {
         "_take": ("", "claim-before-commit"),
@@ -57,19 +59,39 @@ def _wrapped(function, before, after):
     return call
 
 
+def _traced(run):
+    """Wrap what runs an attempt: its process says after every step that it has computed."""
+
+    @wraps(run)
+    def call(start, line):
+        trace, report = Path(FAULTS, f"trace-{start['identity']['operation_id']}"), line.report
+
+        def report_and_trace(progress):
+            with trace.open("a") as file:
+                file.write(f"{os.getpid()}\n")
+            return report(progress)
+
+        line.report = report_and_trace
+        return run(start, line)
+
+    return call
+
+
 class _Finder:
-    """Wraps the functions of POINTS as soon as their module has been executed."""
+    """Wraps the functions of POINTS, and attempts, as soon as their module has been executed."""
 
     @staticmethod
     def find_spec(name, path=None, target=None):
-        if name not in POINTS:
+        if name not in POINTS and name != CHILD:
             return None
         spec = PathFinder.find_spec(name, path, target)
         execute = spec.loader.exec_module
 
         def execute_and_wrap(module):
             execute(module)
-            for place, points in POINTS[name].items():
+            if name == CHILD:
+                module._run = _traced(module._run)
+            for place, points in POINTS.get(name, {}).items():
                 *owner, attribute = place.split(".")
                 holder = getattr(module, owner[0]) if owner else module
                 setattr(holder, attribute, _wrapped(getattr(holder, attribute), *points))

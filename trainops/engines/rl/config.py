@@ -10,6 +10,7 @@ from trainops.engines.errors import ConfigError
 from trainops.engines.recipe_config import RecipeConfig
 
 GYMNASIUM = "gymnasium"
+MAX_NETWORKS = 256  # that are trained one after the other
 
 
 class RlCheckpointConfig(CheckpointConfig):
@@ -18,8 +19,16 @@ class RlCheckpointConfig(CheckpointConfig):
     every_episodes: int = Field(100, ge=1, description="A checkpoint after so many episodes")
 
 
+class PopulationConfig(Strict):
+    """What agents have in common."""
+
+    networks: Literal["shared", "separate"] = Field(
+        "shared", description="One for all, or each its own, learning from its own steps only"
+    )
+
+
 class NetworkConfig(Strict):
-    """The network that all agents share."""
+    """The network that all agents share, or that each of them has."""
 
     hidden_sizes: list[int] = Field([64, 64], max_length=10, description="Units of hidden layers")
     layer_norm: bool = Field(False, description="Normalise each hidden layer")
@@ -44,6 +53,11 @@ class DqnConfig(Strict):
     burn_in: int = Field(8, ge=0, le=1000, description="Steps before them that only fill memory")
 
 
+def longest_sequence(dqn: DqnConfig) -> int:
+    """Return the steps of a sequence: those before, those learned from, and what they look at."""
+    return dqn.burn_in + dqn.sequence_length + dqn.n_step - 1
+
+
 class ReplayConfig(Strict):
     """The ring of transitions; it lies on the device."""
 
@@ -52,6 +66,9 @@ class ReplayConfig(Strict):
     alpha: float = Field(0.6, ge=0, le=1, description="How much priorities decide; 0: not at all")
     beta: float = Field(0.4, ge=0, le=1, description="How much their bias is corrected at first")
     beta_steps: int = Field(100_000, ge=1, description="Environment steps until it is wholly")
+    eta: float = Field(
+        0.9, ge=0, le=1, description="Of a sequence's largest error; the rest is of their mean"
+    )
 
 
 class ExplorationConfig(Strict):
@@ -124,7 +141,7 @@ class RlConfig(RecipeConfig):
     kind: ClassVar[str] = "rl"
     FORKABLE: ClassVar[frozenset[str]] = OperationConfig.FORKABLE | {
         "environment_steps", "episodes", "learning_rate", "max_grad_norm", "discount",
-        "exploration", "replay", "evaluation", "log_every_steps",
+        "exploration", "replay", "evaluation", "log_every_steps", "open_episodes",
     }  # fmt: skip
 
     algorithm: Literal["dqn", "recurrent_dqn", "ppo"] = "dqn"
@@ -137,6 +154,7 @@ class RlConfig(RecipeConfig):
     learning_rate: float = Field(1e-3, gt=0, le=10)
     anneal: bool = Field(False, description="Learning rate and PPO's clip go linearly to 0")
     max_grad_norm: float | None = Field(10.0, gt=0)
+    population: PopulationConfig = PopulationConfig()
     network: NetworkConfig = NetworkConfig()
     dqn: DqnConfig = DqnConfig()
     replay: ReplayConfig = ReplayConfig()
@@ -145,6 +163,9 @@ class RlConfig(RecipeConfig):
     novelty: NoveltyConfig = NoveltyConfig()
     curriculum: CurriculumConfig = CurriculumConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
+    open_episodes: Literal["kept", "flushed"] = Field(
+        "kept", description="By a resume: they go on, or are cut there and new ones begin"
+    )
     log_every_steps: int = Field(250, ge=1, description="Steps between two points of the curves")
     monitor: Literal["evaluation_return"] = Field(
         "evaluation_return", description="The metric by which checkpoints are compared"
@@ -156,6 +177,17 @@ class RlConfig(RecipeConfig):
     def vector_steps(self) -> int:
         """Steps that all agents take at once."""
         return -(-self.environment_steps // self.agents)
+
+    @property
+    def is_separate(self) -> bool:
+        """Whether each agent has a network of its own."""
+        return self.population.networks == "separate"
+
+    @property
+    def ring_capacity(self) -> int:
+        """Transitions of all agents that are kept: of ppo, one rollout."""
+        is_rollout = self.algorithm == "ppo"
+        return self.ppo.rollout_steps * self.agents if is_rollout else self.replay.capacity
 
     @classmethod
     def parse(cls, raw: Mapping[str, Any]) -> Self:
@@ -185,16 +217,25 @@ class RlConfig(RecipeConfig):
 
 
 def _contradictions(config: RlConfig) -> list[tuple[str, str]]:
-    found = [*_of_replay(config), *_of_curriculum(config)]
+    found = [*_of_replay(config), *_of_ppo(config), *_of_curriculum(config)]
     if any(size < 1 for size in config.network.hidden_sizes):
         found.append(
             ("network.hidden_sizes", f"got {config.network.hidden_sizes}; each at least 1")
         )
-    batch = config.ppo.rollout_steps * config.agents
-    if config.algorithm == "ppo" and config.ppo.batch_size > batch:
-        told = f"got {config.ppo.batch_size}; at most rollout_steps times agents, {batch}"
-        found.append(("ppo.batch_size", told))
+    if config.is_separate and config.agents > MAX_NETWORKS:
+        told = f"got {config.agents}; at most {MAX_NETWORKS} with population.networks separate"
+        found.append(("agents", told))
     return found
+
+
+def _of_ppo(config: RlConfig) -> list[tuple[str, str]]:
+    if config.algorithm != "ppo":
+        return []
+    told = "rollout_steps" if config.is_separate else "rollout_steps times agents"
+    most = config.ppo.rollout_steps * (1 if config.is_separate else config.agents)
+    if config.ppo.batch_size > most:
+        return [("ppo.batch_size", f"got {config.ppo.batch_size}; at most {told}, {most}")]
+    return []
 
 
 def _of_replay(config: RlConfig) -> list[tuple[str, str]]:
@@ -202,22 +243,12 @@ def _of_replay(config: RlConfig) -> list[tuple[str, str]]:
         if config.replay.prioritized:
             return [("replay.prioritized", "got True; ppo has no replay; allowed with dqn")]
         return []
-    found = []
-    if config.algorithm == "recurrent_dqn":
-        for name, is_told in (
-            ("replay.prioritized", config.replay.prioritized),
-            ("dqn.n_step", config.dqn.n_step > 1),
-        ):
-            if is_told:
-                found.append((name, "got it for recurrent_dqn, which learns from sequences; "
-                              "allowed with dqn"))  # fmt: skip
-    window = max(config.dqn.n_step, config.dqn.sequence_length + config.dqn.burn_in)
-    if config.algorithm == "dqn":
-        window = config.dqn.n_step
+    is_of_steps = config.algorithm == "dqn"
+    window = config.dqn.n_step if is_of_steps else longest_sequence(config.dqn)
     if config.replay.capacity < window * config.agents:
         told = f"got {config.replay.capacity}; at least {window} steps of {config.agents} agents"
-        found.append(("replay.capacity", told))
-    return found
+        return [("replay.capacity", told)]
+    return []
 
 
 def _of_curriculum(config: RlConfig) -> list[tuple[str, str]]:

@@ -25,6 +25,7 @@ class Space:
     has_masks: bool = False
     meters: tuple[str, ...] = ()
     affordances: tuple[str, ...] = ()
+    foreign_ids: tuple[str, ...] = ()  # of the fields, in another tool's files
 
     @property
     def observation_dim(self) -> int:
@@ -35,6 +36,11 @@ class Space:
         """Return an identity for each field: its place, name and size."""
         named = [f"{number}:{name}:{size}" for number, (name, size) in enumerate(self.fields)]
         return [hashlib.sha256(each.encode()).hexdigest()[:16] for each in named]
+
+    @property
+    def known_as(self) -> tuple[str, ...]:
+        """Return the identities that files have of the fields: another tool's, or our own."""
+        return self.foreign_ids or tuple(self.field_ids)
 
 
 class Outcome(NamedTuple):

@@ -21,6 +21,7 @@ COLUMNS = {
     "terminated": (torch.bool, ()),
     "stage": (torch.int64, ()),
 }
+MAX_WAITING = 4096  # lines
 RECENT = 100  # episodes that the mean return is of
 
 
@@ -46,13 +47,25 @@ class Episodes:
         self.gained = torch.zeros(agents, dtype=torch.float64, device=device)
         self.lengths = torch.zeros(agents, dtype=torch.int64, device=device)
         self.chosen = torch.zeros(agents, actions, dtype=torch.int64, device=device)
-        self.log = Stream(COLUMNS)
+        self._log = Stream(COLUMNS)
+        self._waiting: list[tuple[float, ...]] = []  # lines that the log has not taken yet
         self.recent: list[float] = []  # returns, the newest last
         self.since_point = {"count": 0.0, "return": 0.0, "length": 0.0, "survival": 0.0}
 
     @property
     def completed(self) -> int:
-        return len(self.log)
+        return len(self._log) + len(self._waiting)
+
+    @property
+    def log(self) -> Stream:
+        """Return a line for each whole episode. Lines are put into columns when this is asked."""
+        if self._waiting:
+            columns = zip(COLUMNS.items(), zip(*self._waiting, strict=True), strict=True)
+            self._log.append(
+                {n: torch.tensor(each, dtype=kind) for (n, (kind, _)), each in columns}
+            )
+            self._waiting = []
+        return self._log
 
     def step(self, actions: Tensor, outcome: Outcome) -> None:
         self.gained += outcome.rewards
@@ -66,33 +79,26 @@ class Episodes:
     ) -> list[Finished]:  # fmt: skip
         """Close the episodes of these agents; return what they were."""
         rows = torch.as_tensor(which, device=self.gained.device)
-        lengths, gained = self.lengths[rows], self.gained[rows]
-        survival = lengths.double() / limits[rows].double()
-        self.log.append(
-            {
-                "agent": rows.cpu(),
-                "step": torch.full((len(which),), step),
-                "length": lengths.cpu(),
-                "return": gained.cpu(),
-                "survival": survival.cpu(),
-                "terminated": outcome.terminated[rows].cpu(),
-                "stage": torch.tensor(stages),
-            }
+        lengths, gained, terminated, limit = (
+            each[rows].tolist() for each in (self.lengths, self.gained, outcome.terminated, limits)
         )
-        told = zip(
-            which, lengths.tolist(), gained.tolist(), survival.tolist(),
-            entropies(self.chosen[rows]).tolist(), strict=True,
-        )  # fmt: skip
+        survival = [length / most for length, most in zip(lengths, limit, strict=True)]
+        lines = zip(which, lengths, gained, survival, terminated, stages, strict=True)
+        self._waiting += [(agent, step, *rest) for agent, *rest in lines]
+        if len(self._waiting) >= MAX_WAITING:
+            _ = self.log
+        mixed = entropies(self.chosen[rows]).tolist()
+        told = zip(which, lengths, gained, survival, mixed, strict=True)
         finished = [Finished(*each) for each in told]
-        self.drop(which)
+        self.drop(rows)
         for each in finished:
             self._count(each)
         return finished
 
-    def drop(self, which: Sequence[int]) -> None:
+    def drop(self, rows: Tensor) -> None:
         """Forget the open episodes of these agents, as if they had never begun."""
-        rows = list(which)
-        self.gained[rows], self.lengths[rows], self.chosen[rows] = 0.0, 0, 0
+        for each in (self.gained, self.lengths, self.chosen):
+            each.index_fill_(0, rows, 0)
 
     def point(self) -> dict[str, float]:
         """Return means over the episodes since the last point, and start anew."""
@@ -112,13 +118,28 @@ class Episodes:
             "since_point": {name: float(value) for name, value in self.since_point.items()},
         }
 
+    def by_agent(self) -> list[dict[str, Any]]:
+        """Return for each agent how many it completed, and its mean return of about the newest."""
+        agents = len(self.lengths)
+        first = max(self.log.first_row, self.completed - RECENT * agents)
+        everybody, newest = self.log.column("agent"), self.log.column("agent", first)
+        returns = self.log.column("return", first)
+        counts = torch.bincount(everybody[everybody >= 0], minlength=agents)
+        shares = torch.bincount(newest, minlength=agents)
+        sums = torch.bincount(newest, returns, minlength=agents)
+        told = zip(counts.tolist(), shares.tolist(), sums.tolist(), strict=True)
+        return [
+            {"episodes": count, "return_mean": total / share if share else None}
+            for count, share, total in told
+        ]
+
     def state_dict(self) -> StateDict:
         """Return the open episodes; the log and the plain values are other parts."""
         return {"gained": self.gained, "lengths": self.lengths, "chosen": self.chosen}
 
     def load(self, plain: Mapping[str, Any], state: StateDict, log: object) -> None:
         """Take over. Raises IncompatibleState, ValueError."""
-        if not isinstance(log, Stream) or log.columns != self.log.columns or log.first_row:
+        if not isinstance(log, Stream) or log.columns != self._log.columns or log.first_row:
             raise IncompatibleState("episodes is no stream of episodes")
         if plain["episodes_completed"] != len(log) or plain["next_episode"] != len(log):
             raise IncompatibleState(
@@ -130,7 +151,7 @@ class Episodes:
             if (given.shape, given.dtype) != (own.shape, own.dtype):
                 raise ValueError(f"{name} is {tuple(given.shape)}, here {tuple(own.shape)}")
             setattr(self, name, given.to(own.device, copy=True))
-        self.log = log.copy()
+        self._log, self._waiting = log.copy(), []
         self.recent = [float(value) for value in plain["recent_returns"]]
         self.since_point = {name: float(plain["since_point"][name]) for name in self.since_point}
 

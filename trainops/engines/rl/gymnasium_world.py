@@ -33,6 +33,7 @@ class GymnasiumWorld:
             )
         self.first_action = int(one.action_space.start)
         self.observed = one.observation_space
+        self.is_flat = isinstance(self.observed, spaces.Box) and len(self.observed.shape) == 1
         specified = one.spec.max_episode_steps if one.spec else None
         self.space = Space(
             substrate=f"gymnasium:{parameters.id}",
@@ -65,7 +66,9 @@ class GymnasiumWorld:
 
     def flat(self, observation: Any) -> np.ndarray[Any, Any]:
         """Return an observation as numbers: one of n as n of which one is 1."""
-        return np.asarray(spaces.flatten(self.observed, observation), dtype=np.float32)
+        if not self.is_flat:
+            observation = spaces.flatten(self.observed, observation)
+        return np.asarray(observation, dtype=np.float32)
 
 
 class Gymnasiums:
@@ -135,7 +138,9 @@ class Gymnasiums:
     def _outcome(self, rewards: Any, ends: Any, cuts: Any) -> Outcome:
         self.ages += 1
         truncated = (cuts | (self.ages >= self.limits.cpu().numpy())) & ~ends
-        told = (torch.from_numpy(each).to(self.device) for each in (rewards, ends, truncated))
+        told = (torch.from_numpy(each) for each in (rewards, ends, truncated))
+        if self.device.type != "cpu":
+            told = (each.to(self.device) for each in told)
         return Outcome(self.observe(), *told)
 
     def _inner(self) -> StateDict:

@@ -10,6 +10,7 @@ from trainops.engines.devices import choose_device
 from trainops.engines.errors import IncompatibleState
 from trainops.engines.job import Metrics, StateDict
 from trainops.engines.rl.config import RlConfig
+from trainops.engines.rl.curriculum import mean
 from trainops.engines.rl.environment import BuildContext, World
 from trainops.engines.rl.evaluation import evaluate
 from trainops.engines.rl.population import Population
@@ -132,25 +133,33 @@ class RlJob:
             "stages": plain["stages"],
             "tallies": plain["tallies"],
             "evaluations": self._evaluations(),
+            **({"agents": plain["agents"]} if "agents" in plain else {}),
         }
 
     def _evaluate(self) -> dict[str, float]:
-        """Play the fixed episodes; keep the network where none did better before."""
-        player = self.population.learner.player(self.config.evaluation.episodes)
-        found = evaluate(self.world, player, self.config.evaluation, self.config.seed, self.device)
-        told = {
+        """Play the fixed episodes; keep the networks where they did no better before."""
+        config = self.config.evaluation
+        found = [
+            evaluate(self.world, player, config, self.config.seed, self.device)
+            for player in self.population.learner.players(config.episodes)
+        ]
+        returns = [each.mean_return for each in found]
+        top = returns.index(max(returns))
+        told: Evaluated = {
             "step": self.step,
             "episode": self.population.episodes.completed,
-            "return": found.mean_return,
-            "length": found.mean_length,
-            "recording": found.recording,
+            "return": mean(returns),
+            "length": mean([each.mean_length for each in found]),
+            "recording": found[top].recording,
+            **({"returns": returns, "agent": top} if self.config.is_separate else {}),
         }
         self.newest = told
         self.first = self.first or told
         if self.best is None or told["return"] > self.best["return"]:
             self.best = told
             self.best_model = _copy(self.population.learner.state_dict()["model"])
-        return {"evaluation_return": found.mean_return, "evaluation_length": found.mean_length}
+        best = {"evaluation_return_best": max(returns)} if self.config.is_separate else {}
+        return {"evaluation_return": mean(returns), "evaluation_length": told["length"], **best}
 
     def _evaluations(self) -> dict[str, Evaluated]:
         found = {"first": self.first, "best": self.best, "newest": self.newest}
@@ -158,9 +167,10 @@ class RlJob:
 
     def _note_what_is_inexact(self, changed: str) -> None:
         why = self.population.environment.inexact()
+        if self.config.open_episodes == "flushed":
+            why = "open_episodes is flushed"
         if why:
-            told = f"open episodes began anew: {why}"
-            self.inexact["environment"] = told
+            self.inexact["environment"] = f"open episodes began anew: {why}"
         if changed:
             self.inexact["config"] = changed
 
@@ -175,15 +185,15 @@ def _check_agreement(plain: Mapping[str, Any], population: Population) -> None:
     newest = plain["evaluations"].get("newest")
     if plain["metric"] != (newest and newest["return"]):
         raise IncompatibleState(f"metric is {plain['metric']!r}, not that of the newest evaluation")
-    if population.learner.replay.count != population.environment_steps:
+    if population.replay.count != population.environment_steps:
         raise IncompatibleState(
-            f"{population.learner.replay.count} transitions were recorded in "
+            f"{population.replay.count} transitions were recorded in "
             f"{population.environment_steps} environment steps"
         )
 
 
 def _mean(values: list[float]) -> float | None:
-    return sum(values) / len(values) if values else None
+    return mean(values) if values else None
 
 
 def _copy(weights: Mapping[str, Any] | None) -> dict[str, Any] | None:

@@ -1,6 +1,7 @@
 """Random network distillation: what a fixed random network says of a state is hard to predict
 as long as the state is new (Burda et al. 2018)."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -63,6 +64,38 @@ class Novelty:
         return nn.functional.mse_loss(
             self.predictor(normal), self.fixed(normal), reduction="none"
         ).mean(1)
+
+
+class Novelties:
+    """What is new to all agents together, or, with networks of their own, to each of them."""
+
+    def __init__(
+        self, config: NoveltyConfig, observed: int, networks: int, device: torch.device
+    ) -> None:
+        self.each = [Novelty(config, observed, device) for _ in range(networks)]
+
+    def weight(self, environment_steps: int) -> float:
+        return self.each[0].weight(environment_steps)
+
+    def reward(self, observations: Tensor) -> Tensor:
+        """Return how new these observations of all agents are: (agents,)."""
+        parts = observations.tensor_split(len(self.each))
+        return torch.cat([one.reward(seen) for one, seen in zip(self.each, parts, strict=True)])
+
+    def learn(self, seen: Sequence[Tensor]) -> None:
+        """Learn from what each of the networks has learned from; from nothing if it did not."""
+        if seen:
+            for one, observations in zip(self.each, seen, strict=True):
+                one.learn(observations)
+
+    def state_dict(self) -> StateDict:
+        if len(self.each) == 1:
+            return self.each[0].state_dict()
+        return {str(agent): one.state_dict() for agent, one in enumerate(self.each)}
+
+    def load_state_dict(self, state: StateDict) -> None:
+        for agent, one in enumerate(self.each):
+            one.load_state_dict(state if len(self.each) == 1 else state[str(agent)])
 
 
 class Running:

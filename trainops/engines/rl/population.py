@@ -1,7 +1,7 @@
 """Agents in their environments, and everything that a step of them changes."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -11,33 +11,27 @@ from trainops.engines.errors import NonFiniteLoss
 from trainops.engines.job import Metrics, StateDict
 from trainops.engines.rl.config import RlConfig
 from trainops.engines.rl.curriculum import Curriculum, mean
-from trainops.engines.rl.environment import Outcome, Space, World
+from trainops.engines.rl.environment import Outcome, World
 from trainops.engines.rl.episodes import Episodes
-from trainops.engines.rl.learners.dqn import DqnLearner
-from trainops.engines.rl.learners.learner import Learner
-from trainops.engines.rl.learners.ppo import PpoLearner
-from trainops.engines.rl.learners.recurrent import RecurrentLearner
-from trainops.engines.rl.novelty import Novelty
+from trainops.engines.rl.learners.separate import make_learner
+from trainops.engines.rl.novelty import Novelties
+from trainops.engines.rl.replay import Replay
 from trainops.engines.rl.schedules import epsilon
 from trainops.engines.rl.seeds import seed_for
 
-LEARNERS: Mapping[str, Callable[[RlConfig, Space, torch.device], Learner]] = {
-    "dqn": DqnLearner,
-    "recurrent_dqn": RecurrentLearner,
-    "ppo": PpoLearner,
-}
-
 
 class Population:
-    """All agents step at once. They share one network; each has an environment and a stage."""
+    """All agents step at once. Each has an environment and a stage; networks as configured."""
 
     def __init__(self, config: RlConfig, world: World, device: torch.device) -> None:
         self.config, self.world, self.device = config, world, device
         space = world.space
-        self.learner = LEARNERS[config.algorithm](config, space, device)
-        self.novelty: Novelty | None = None
+        self.replay = Replay(space, config.agents, config.ring_capacity, device)
+        self.learner = make_learner(config, space, device, self.replay)
+        self.novelty: Novelties | None = None
         if config.novelty.weight or config.novelty.end:
-            self.novelty = Novelty(config.novelty, space.observation_dim, device)
+            networks = config.agents if config.is_separate else 1
+            self.novelty = Novelties(config.novelty, space.observation_dim, networks, device)
         seed = seed_for(config.seed, "environment")
         self.environment = world.make(config.agents, seed, device)
         self.curriculum = Curriculum(config.curriculum, config.agents, config.seed)
@@ -64,21 +58,23 @@ class Population:
         outcome = self.environment.step(actions)
         novelty = self.novelty.reward(outcome.observations) if self.novelty else None
         next_masks = None if masks is None else self.environment.masks()
-        self.learner.record(observations, actions, outcome, novelty, masks, next_masks)
+        row = self.replay.layout.row(observations, actions, outcome, novelty, masks, next_masks)
+        self.learner.recorded(self.replay.add(row))
         self.step += 1
         self.episodes.step(actions, outcome)
-        which = (outcome.terminated | outcome.truncated).nonzero().flatten().tolist()
-        if which:
-            self._finish(which, outcome)
+        ended = outcome.terminated | outcome.truncated
+        has_ended = bool(ended.any())
+        if has_ended:
+            self._finish(ended.nonzero().flatten().tolist(), outcome)
         self._learn()
-        self._look(None if which else outcome.observations)
+        self._look(None if has_ended else outcome.observations)
 
     def metrics(self) -> Metrics:
         """Return the points of this step, and start new means. Raises NonFiniteLoss."""
         self.check_finite()
         total, count = self.losses.tolist()
         self.losses.zero_()
-        learner, replay = self.learner, self.learner.replay
+        learner, replay = self.learner, self.replay
         told = self.episodes.point() | {"episodes": float(self.episodes.completed)}
         told |= {"environment_steps": float(self.environment_steps)}
         told |= {"updates": float(learner.updates)}
@@ -108,12 +104,16 @@ class Population:
             "stages": list(self.curriculum.stages),
             "stage_changes": [list(change) for change in self.curriculum.changes],
             "tallies": dict(self.environment.tallies()),
+            **self._agents(),
         }
 
     def state_dict(self) -> StateDict:
         novelty = {} if self.novelty is None else {"novelty": self.novelty.state_dict()}
+        learned = self.learner.state_dict()
         return {
-            **self.learner.state_dict(),
+            **learned,
+            "learning": learned["learning"] | self.replay.place(),
+            "replay": self.replay.stream(),
             "environment": self.environment.state_dict(),
             "curriculum": self.curriculum.state_dict(),
             "open_episodes": self.episodes.state_dict() | {"losses": self.losses},
@@ -124,10 +124,13 @@ class Population:
     def load(self, plain: Mapping[str, Any], state: StateDict) -> None:
         """Take over a state, by a population that is thrown away if that fails.
 
-        Where environments cannot be put back to the bit, their episodes begin anew, and those that
-        were open are not counted.
+        Where environments cannot be put back to the bit, or the config wants it so, episodes begin
+        anew, and those that were open are not counted; their steps stay in the ring.
         """
+        learning = state["learning"]
+        self.replay.require_capacity(learning["capacity"])
         self.learner.load_state_dict(state)
+        self.replay.load(state["replay"], learning["breaks"], learning["floor"])
         if self.novelty is not None:
             self.novelty.load_state_dict(state["novelty"])
         self.environment.load_state_dict(state["environment"])
@@ -135,16 +138,22 @@ class Population:
         self.episodes.load(plain, state["open_episodes"], state["episodes"])
         self.losses.copy_(state["open_episodes"]["losses"])
         self.step = int(plain["step"])
-        if self.environment.inexact():
-            self.begin_anew()
+        if self.environment.inexact() or self.config.open_episodes == "flushed":
+            self._begin_anew()
         self._look()
 
-    def begin_anew(self) -> None:
-        """Drop the open episodes: the environments stand at the beginning of new ones."""
+    def _begin_anew(self) -> None:
+        """Drop the open episodes, and begin new ones."""
         everybody = range(self.config.agents)
-        self.episodes.drop(everybody)
-        self.learner.replay.cut()
+        if not self.environment.inexact():  # those that are have begun new ones already
+            self.environment.restart(everybody)
+        self.episodes.drop(torch.arange(self.config.agents, device=self.device))
+        self.replay.cut()
         self.learner.restarted(everybody)
+
+    def _agents(self) -> dict[str, Any]:
+        """Return what each agent did, where what it did is of its own network."""
+        return {"agents": self.episodes.by_agent()} if self.config.is_separate else {}
 
     def _finish(self, which: Sequence[int], outcome: Outcome) -> None:
         """Log the episodes that ended, choose the stages of the next, and begin them."""
@@ -176,9 +185,7 @@ class Population:
             self.losses[0] += torch.stack(losses).double().sum()
             self.losses[1] += len(losses)
         if self.novelty is not None:
-            seen = self.learner.recent_observations()
-            if seen is not None:
-                self.novelty.learn(seen)
+            self.novelty.learn(self.learner.recent_observations())
 
     def _look(self, seen: Tensor | None = None) -> None:
         self.observations = self.environment.observe() if seen is None else seen

@@ -5,7 +5,7 @@ rows further as there are agents: n-step returns and sequences are looked up whe
 and there are no open episodes to keep anywhere else.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -76,17 +76,15 @@ class Layout:
         )
 
 
-class Replay:
-    """The newest transitions of all agents. Rows count from 0 and keep their number."""
+class Ring:
+    """Rows of numbers from 0 that keep their number; the newest of them are here, to be read."""
 
-    def __init__(self, space: Space, agents: int, capacity: int, device: torch.device) -> None:
-        self.layout, self.agents = Layout(space), agents
-        self.slots = capacity // agents * agents
-        self.rows = torch.zeros(self.slots, self.layout.width, device=device)
-        self.count = 0  # of rows ever added
-        self.floor = 0  # the first row that was ever here; later than 0 in a ring that was enlarged
-        self.breaks: list[int] = []  # rows after which an agent's next one is of another episode
-        self._stream = Stream({"transition": (torch.float32, (self.layout.width,))})
+    layout: Layout
+    agents: int  # whose rows of one step lie side by side
+    slots: int
+    rows: Tensor  # (slots, width)
+    count: int  # of rows ever added
+    floor: int  # the first row that was ever here; later than 0 in a ring that was enlarged
 
     def __len__(self) -> int:
         return min(self.count - self.floor, self.slots)
@@ -95,16 +93,6 @@ class Replay:
     def first(self) -> int:
         """The number of the oldest row that is here."""
         return self.count - len(self)
-
-    def add(self, rows: Tensor) -> slice:
-        """Take a row of each agent; return the slots that they have now."""
-        start = self.count % self.slots
-        taken = slice(start, start + self.agents)
-        if self.count - len(self._stream) >= min(self.slots, FLUSH_ROWS):
-            self._flush()
-        self.rows[taken] = rows
-        self.count += self.agents
-        return taken
 
     def draw(self, size: int, generator: torch.Generator) -> Tensor:
         """Return the numbers of rows drawn evenly, with repetition."""
@@ -128,6 +116,32 @@ class Replay:
         ended = batch.terminated | batch.truncated
         ended[:, :-1] |= ~is_here[:, 1:]
         return n_step(batch.all_rewards(weight), batch.terminated, ended, discount)
+
+
+class Replay(Ring):
+    """The newest transitions of all agents, and the stream of them that checkpoints write."""
+
+    def __init__(self, space: Space, agents: int, capacity: int, device: torch.device) -> None:
+        self.layout, self.agents = Layout(space), agents
+        self.slots = capacity // agents * agents
+        self.rows = torch.zeros(self.slots, self.layout.width, device=device)
+        self.count, self.floor = 0, 0
+        self.breaks: list[int] = []  # rows after which an agent's next one is of another episode
+        self._stream = Stream({"transition": (torch.float32, (self.layout.width,))})
+
+    def add(self, rows: Tensor) -> slice:
+        """Take a row of each agent; return the slots that they have now."""
+        start = self.count % self.slots
+        taken = slice(start, start + self.agents)
+        if self.count - len(self._stream) >= min(self.slots, FLUSH_ROWS):
+            self._flush()
+        self.rows[taken] = rows
+        self.count += self.agents
+        return taken
+
+    def place(self) -> dict[str, Any]:
+        """Return how it stands: what a checkpoint says beside the stream."""
+        return {"capacity": self.slots, "floor": self.floor, "breaks": list(self.breaks)}
 
     def stream(self) -> Stream:
         """Return everything so far that is still of use; only what is new is copied."""
@@ -163,6 +177,14 @@ class Replay:
         if number >= self.first:
             self.rows[number % self.slots, 2 * self.layout.observed + 4] = 1.0
 
+    def require_capacity(self, given: int) -> None:
+        """Raise IncompatibleState for a state of a ring of another capacity."""
+        if given != self.slots:
+            raise IncompatibleState(
+                f"replay.capacity is {given} in the state and {self.slots} here; "
+                "a fork takes the newest transitions over"
+            )
+
     def _flush(self) -> None:
         start = len(self._stream)
         while start < self.count:
@@ -171,3 +193,32 @@ class Replay:
             self._stream.append({"transition": self.rows[slot : slot + size].cpu()})
             start += size
         self.breaks = [number for number in self.breaks if number >= self.first]
+
+
+class Lane(Ring):
+    """One agent's rows of a ring, as a ring of its own: nothing is copied."""
+
+    agents = 1
+
+    def __init__(self, ring: Replay, agent: int) -> None:
+        self.ring, self.layout = ring, ring.layout
+        self.slots = ring.slots // ring.agents
+        self.rows = ring.rows.view(self.slots, ring.agents, ring.layout.width)[:, agent]
+
+    @property
+    def count(self) -> int:  # type: ignore[override]
+        return self.ring.count // self.ring.agents
+
+    @property
+    def floor(self) -> int:  # type: ignore[override]
+        return self.ring.floor // self.ring.agents
+
+
+def stream_of(rows: Tensor, count: int) -> Stream:
+    """Return a ring's stream with these rows, the newest of `count` that ever were."""
+    floor, width = count - len(rows), rows.shape[1]
+    stream = Stream({"transition": (torch.float32, (width,))})
+    stream.first_segment = floor // stream.segment_rows
+    before = torch.zeros(floor - stream.first_row, width)
+    stream.append({"transition": torch.cat([before, rows.float()])})
+    return stream

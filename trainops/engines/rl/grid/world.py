@@ -38,6 +38,7 @@ class GridWorld:
             has_masks=parameters.mask_actions,
             meters=tuple(meter.name for meter in parameters.meters),
             affordances=names,
+            foreign_ids=tuple(parameters.field_ids),
         )
         self.layout = self._draw_layout()
 

@@ -11,11 +11,11 @@ from torch import Tensor, nn
 from trainops.engines.errors import IncompatibleState, NonFiniteLoss
 from trainops.engines.job import StateDict
 from trainops.engines.rl.config import RlConfig
-from trainops.engines.rl.environment import Outcome, Space
+from trainops.engines.rl.environment import Space
 from trainops.engines.rl.learners.learner import Player, adam, annealed, set_learning_rate
 from trainops.engines.rl.networks import follow, q_network
 from trainops.engines.rl.priorities import Priorities
-from trainops.engines.rl.replay import Batch, Replay
+from trainops.engines.rl.replay import Batch, Ring
 from trainops.engines.rl.schedules import linear
 from trainops.engines.rl.seeds import generator
 from trainops.engines.rl.targets import NEVER, importance, one_step, q_target
@@ -26,13 +26,13 @@ class DqnLearner:
 
     has_memory: ClassVar[bool] = False  # that moves on also where an agent explores
 
-    def __init__(self, config: RlConfig, space: Space, device: torch.device) -> None:
+    def __init__(self, config: RlConfig, space: Space, device: torch.device, replay: Ring) -> None:
         self.config, self.space, self.device = config, space, device
+        self.replay = replay
         self.online = self.make_network().to(device)
         self.target = copy.deepcopy(self.online).requires_grad_(False)
         self.optimizer = adam(self.online, config)
         self.parameters = list(self.online.parameters())
-        self.replay = Replay(space, config.agents, config.replay.capacity, device)
         self.priorities: Priorities | None = None
         if config.replay.prioritized:
             self.priorities = Priorities(self.replay.slots, config.replay.alpha, device)
@@ -69,13 +69,7 @@ class DqnLearner:
     def greedy(self, observations: Tensor, masks: Tensor | None) -> Tensor:
         return best(self.online(observations), masks)
 
-    def record(
-        self, observations: Tensor, actions: Tensor, outcome: Outcome, novelty: Tensor | None,
-        masks: Tensor | None, next_masks: Tensor | None,
-    ) -> None:  # fmt: skip
-        taken = self.replay.add(
-            self.replay.layout.row(observations, actions, outcome, novelty, masks, next_masks)
-        )
+    def recorded(self, taken: slice) -> None:
         if self.priorities is not None:
             self.priorities.add(taken)
 
@@ -141,11 +135,11 @@ class DqnLearner:
         elif self.updates % dqn.target_every == 0:
             follow(self.target, self.online, 1.0)
 
-    def recent_observations(self) -> Tensor | None:
-        return self._learned_from
+    def recent_observations(self) -> list[Tensor]:
+        return [] if self._learned_from is None else [self._learned_from]
 
-    def player(self, count: int) -> Player:
-        return Greedy(self)
+    def players(self, count: int) -> list[Player]:
+        return [Greedy(self)]
 
     def state_dict(self) -> StateDict:
         priorities = {} if self.priorities is None else {"priorities": self.priorities.saved()}
@@ -153,14 +147,10 @@ class DqnLearner:
             "model": self.online.state_dict(),
             "target": self.target.state_dict(),
             "optimizer": self.optimizer.state_dict(),
-            "replay": self.replay.stream(),
             "learning": {
                 "updates": self.updates,
                 "exploration": self.exploration.get_state(),
                 "drawing": self.drawing.get_state(),
-                "capacity": self.replay.slots,
-                "floor": self.replay.floor,
-                "breaks": list(self.replay.breaks),
                 "largest_priority": self.priorities.largest if self.priorities else None,
             },
             **priorities,
@@ -168,15 +158,9 @@ class DqnLearner:
 
     def load_state_dict(self, state: StateDict) -> None:
         learning = state["learning"]
-        if learning["capacity"] != self.replay.slots:
-            raise IncompatibleState(
-                f"replay.capacity is {learning['capacity']} in the state and {self.replay.slots} "
-                "here; a fork takes the newest transitions over"
-            )
         self.online.load_state_dict(state["model"])
         self.target.load_state_dict(state["target"])
         load_optimizer(self.optimizer, state["optimizer"])
-        self.replay.load(state["replay"], learning["breaks"], learning["floor"])
         if self.priorities is not None:
             self.priorities.load(state["priorities"], learning["largest_priority"])
         self.updates = int(learning["updates"])

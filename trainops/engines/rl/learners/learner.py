@@ -8,8 +8,6 @@ from torch import Tensor
 
 from trainops.engines.job import StateDict
 from trainops.engines.rl.config import RlConfig
-from trainops.engines.rl.environment import Outcome
-from trainops.engines.rl.replay import Replay
 
 
 class Player(Protocol):
@@ -22,18 +20,17 @@ class Player(Protocol):
 
 
 class Learner(Protocol):
-    """Chooses actions, keeps what came of them, and learns from it."""
+    """Chooses actions, and learns from the ring that what came of them is kept in."""
 
-    replay: Replay
-    updates: int  # of the weights, so far
+    @property
+    def updates(self) -> int:
+        """How often weights were moved so far."""
 
     def act(self, observations: Tensor, masks: Tensor | None, epsilon: float) -> Tensor:
         """Return an action for each agent: (agents,) int64."""
 
-    def record(
-        self, observations: Tensor, actions: Tensor, outcome: Outcome, novelty: Tensor | None,
-        masks: Tensor | None, next_masks: Tensor | None,
-    ) -> None: ...  # fmt: skip
+    def recorded(self, taken: slice) -> None:
+        """Take note that these slots of the ring have new rows."""
 
     def restarted(self, which: Sequence[int]) -> None:
         """Forget what these agents remember: their next episodes have begun."""
@@ -41,10 +38,11 @@ class Learner(Protocol):
     def learn(self, step: int, environment_steps: int, novelty_weight: float) -> list[Tensor]:
         """Learn if it is time; return the losses, without gradients. Raises NonFiniteLoss."""
 
-    def recent_observations(self) -> Tensor | None:
-        """Return observations that novelty learns from, if it is time; after `learn`."""
+    def recent_observations(self) -> list[Tensor]:
+        """Return what novelty learns from, if it is time, of each network; after `learn`."""
 
-    def player(self, count: int) -> Player: ...
+    def players(self, count: int) -> list[Player]:
+        """Return a player of each network, in so many environments."""
 
     def state_dict(self) -> StateDict:
         """Return parts of the state; "model" is what plays."""

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from trainops.engines.errors import IncompatibleState, NonFiniteLoss
+from trainops.engines.errors import NonFiniteLoss
 from trainops.engines.job import StateDict
 from trainops.engines.rl.config import RlConfig
-from trainops.engines.rl.environment import Outcome, Space
+from trainops.engines.rl.environment import Space
 from trainops.engines.rl.learners.dqn import best, load_optimizer
 from trainops.engines.rl.learners.learner import Player, adam, annealed, set_learning_rate
 from trainops.engines.rl.networks import ActorCritic
-from trainops.engines.rl.replay import Batch, Replay
+from trainops.engines.rl.replay import Batch, Ring
 from trainops.engines.rl.seeds import generator
 from trainops.engines.rl.targets import NEVER, advantages
 
@@ -25,13 +25,13 @@ class PpoLearner:
     made it, which do not move meanwhile, so they are computed at once when it is full.
     """
 
-    def __init__(self, config: RlConfig, space: Space, device: torch.device) -> None:
+    def __init__(self, config: RlConfig, space: Space, device: torch.device, replay: Ring) -> None:
         self.config, self.space, self.device = config, space, device
         self.network = ActorCritic(space.observation_dim, len(space.actions), config.network)
         self.network.to(device)
         self.optimizer = adam(self.network, config)
         self.size = config.ppo.rollout_steps * config.agents
-        self.replay = Replay(space, config.agents, self.size, device)
+        self.replay = replay
         self.acting = generator(config.seed, "actions", device)
         self.shuffling = generator(config.seed, "minibatches", device)
         self.updates = 0
@@ -44,12 +44,8 @@ class PpoLearner:
         drawn = torch.empty_like(logits).exponential_(generator=self.acting)
         return (logits - drawn.log()).argmax(1)
 
-    def record(
-        self, observations: Tensor, actions: Tensor, outcome: Outcome, novelty: Tensor | None,
-        masks: Tensor | None, next_masks: Tensor | None,
-    ) -> None:  # fmt: skip
-        row = self.replay.layout.row(observations, actions, outcome, novelty, masks, next_masks)
-        self.replay.add(row)
+    def recorded(self, taken: slice) -> None:
+        """A rollout is learned from whole: there is nothing to prefer."""
 
     def restarted(self, which: Sequence[int]) -> None:
         """A network without memory has nothing to forget."""
@@ -74,36 +70,27 @@ class PpoLearner:
                 losses.append(loss.detach())
         return losses
 
-    def recent_observations(self) -> Tensor | None:
-        return self._learned_from
+    def recent_observations(self) -> list[Tensor]:
+        return [] if self._learned_from is None else [self._learned_from]
 
-    def player(self, count: int) -> Player:
-        return MostLikely(self)
+    def players(self, count: int) -> list[Player]:
+        return [MostLikely(self)]
 
     def state_dict(self) -> StateDict:
         return {
             "model": self.network.state_dict(),
             "optimizer": self.optimizer.state_dict(),
-            "replay": self.replay.stream(),
             "learning": {
                 "updates": self.updates,
                 "acting": self.acting.get_state(),
                 "shuffling": self.shuffling.get_state(),
-                "capacity": self.replay.slots,
-                "floor": self.replay.floor,
-                "breaks": list(self.replay.breaks),
             },
         }
 
     def load_state_dict(self, state: StateDict) -> None:
         learning = state["learning"]
-        if learning["capacity"] != self.replay.slots:
-            raise IncompatibleState(
-                f"the rollout has {learning['capacity']} rows, here {self.size}"
-            )
         self.network.load_state_dict(state["model"])
         load_optimizer(self.optimizer, state["optimizer"])
-        self.replay.load(state["replay"], learning["breaks"], learning["floor"])
         self.updates = int(learning["updates"])
         self.acting.set_state(learning["acting"])
         self.shuffling.set_state(learning["shuffling"])

@@ -73,6 +73,9 @@ class GridWorldParameters(Strict):
     max_steps: int = Field(100, ge=1, le=1_000_000, description="An episode is cut after these")
     mask_actions: bool = Field(False, description="Actions without effect are not chosen")
     reward: Reward = Reward()
+    field_ids: list[str] = Field(
+        [], max_length=1000, description="What another tool's files call the fields observed"
+    )
 
     @classmethod
     def parse(cls, raw: Mapping[str, Any]) -> Self:
