@@ -204,6 +204,9 @@ def test_a_file_of_agents_is_taken_in_goes_on_and_is_given_out(operator, house, 
     saved = Checkpoint.objects.get(operation=operation, type="final")
     answer = operator.client.get(f"/operations/{operation.pk}/agents/{saved.pk}.zip")
     assert answer.status_code == 200 and f'filename="{name}.zip"' in answer["Content-Disposition"]
+    (tmp_path / "page.zip").write_bytes(b"".join(answer.streaming_content))
+    with zipfile.ZipFile(tmp_path / "page.zip") as archive:
+        assert archive.namelist() == [name, digest]
     answer = operator.client.get(f"/operations/{operation.pk}/agents/{saved.pk}0.zip")
     assert answer.status_code == 404
     answer = operator.get(f"operations/{operation.pk}/export", agent=1)

@@ -17,7 +17,7 @@ def newest_healthy(directory: Path) -> tuple[Path, list[str]]:
     """
     found = [(NAME.fullmatch(path.name), path) for path in directory.iterdir()]
     files = sorted((int(named[1]), path) for named, path in found if named)
-    skipped = []
+    skipped: list[str] = []
     for _, path in reversed(files):
         report = verify(path)
         if report.passed:
