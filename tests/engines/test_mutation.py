@@ -102,7 +102,10 @@ STOPS = {
 
 
 # Hundreds of pieces, each left out of a run of its own; one of agents is in every run of the tests.
-LONG = ("prioritized-grid", "recurrent-grid", "sequences-grid", "separate-grid", "ppo-cartpole")
+LONG = (
+    "prioritized-grid", "recurrent-grid", "sequences-grid", "separate-grid", "ppo-cartpole",
+    "segmentation-uploaded", "segmentation-phantoms", "federated-segmentation",
+)  # fmt: skip
 
 
 def marked(case):
