@@ -18,6 +18,7 @@ import pytest
 from tests.checkpoints.conftest import BUCKET, Store
 from tests.engines.moments import MOMENTS
 from tests.faults.victim import SUPERVISOR, SUPERVISOR_WITH_BUCKET
+from tests.thinning import some_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.faults]
 ROOT = Path(__file__).resolve().parents[2]
@@ -115,14 +116,14 @@ def stand(request, tmp_path_factory):
     stand.close()
 
 
-@pytest.mark.parametrize("moment", MOMENTS)
+@pytest.mark.parametrize("moment", some_of(MOMENTS, every=3))
 def test_the_death_of_the_child(stand, moment):
     operation_id = stand.ask("submit")
     stand.ask("attempt", operation_id=operation_id, child_point=moment)
     require_all_is_well(stand, operation_id)
 
 
-@pytest.mark.parametrize("point", [*SUPERVISOR, *SUPERVISOR_WITH_BUCKET])
+@pytest.mark.parametrize("point", some_of([*SUPERVISOR, *SUPERVISOR_WITH_BUCKET], every=4))
 def test_the_death_of_the_worker(stand, point):
     if stand.store is None and point in SUPERVISOR_WITH_BUCKET:
         return  # there is no such moment without a bucket

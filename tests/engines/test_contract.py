@@ -18,6 +18,7 @@ from tests.engines.contract import (
     require_stop_changes_nothing,
     undisturbed,
 )
+from tests.thinning import every_step
 from trainops.engines import snapshot
 from trainops.engines.manifest import verify
 from trainops.engines.registry import ENGINES
@@ -103,17 +104,20 @@ def test_the_early_stopping_case_does_stop_early(runs):
 
 
 @pytest.mark.slow
+@every_step
 @every_case
-def test_stopping_at_every_single_step_changes_nothing(case, tmp_path, runs):
-    for at in range(runs(case).progress[-1].step):
+def test_stopping_at_every_single_step_changes_nothing(case, stride, tmp_path, runs):
+    for at in range(CASES.index(case) % stride, runs(case).progress[-1].step, stride):
         require_stop_changes_nothing(case, tmp_path / str(at), runs(case), [at])
 
 
 @pytest.mark.slow
+@every_step
 @every_case
-def test_dying_at_every_single_step_changes_nothing(case, tmp_path, runs):
+def test_dying_at_every_single_step_changes_nothing(case, stride, tmp_path, runs):
     every_steps = 2 + CASES.index(case) % 2  # both are tried, though not of each case
-    for at in range(1, runs(case).progress[-1].step + 1):
+    first = 1 + CASES.index(case) % stride
+    for at in range(first, runs(case).progress[-1].step + 1, stride):
         require_death_changes_nothing(case, tmp_path / str(at), runs(case), at, every_steps)
 
 

@@ -4,6 +4,7 @@ import pytest
 
 from tests.engines.contract import merged_curve, require_same_end
 from tests.federated.runs import PRIVACY, HouseLedger, case, go
+from tests.thinning import every_step
 from trainops.engines.federated.visit import Visit
 
 STEPS = 3 * 4 * 2  # rounds, clients, epochs
@@ -29,9 +30,11 @@ def test_killed_in_the_middle_it_ends_exactly_and_spends_nothing_twice(mode, tmp
 
 
 @pytest.mark.slow
+@every_step
 @every_mode
-def test_killed_at_every_client_epoch_it_ends_exactly(mode, tmp_path, trained):
-    require_kill_changes_nothing(mode, tmp_path, trained, at=range(1, STEPS + 1))
+def test_killed_at_every_client_epoch_it_ends_exactly(mode, stride, tmp_path, trained):
+    at = range(1 + list(PRIVACY).index(mode) % stride, STEPS + 1, stride)
+    require_kill_changes_nothing(mode, tmp_path, trained, at=at)
 
 
 def require_kill_changes_nothing(mode, tmp_path, trained, at):
@@ -52,11 +55,12 @@ def require_kill_changes_nothing(mode, tmp_path, trained, at):
 
 
 @pytest.mark.slow
+@every_step
 @pytest.mark.parametrize("mode", ["sample", "user", "hybrid"])
-def test_killed_after_any_entry_was_written_it_is_met_again(mode, tmp_path):
+def test_killed_after_any_entry_was_written_it_is_met_again(mode, stride, tmp_path):
     whole, case_ = HouseLedger(), case(mode)
     expected = go(case_, tmp_path / "whole", whole)
-    for count in range(len(whole.spent())):
+    for count in range(0, len(whole.spent()), stride):
         ledger, root = HouseLedger(), tmp_path / str(count)
         ledger.dies_after = count
         first = go(case_, root, ledger, dies=True, every_steps=1)

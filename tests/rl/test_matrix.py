@@ -11,6 +11,7 @@ from tests.engines.contract import (
     undisturbed,
 )
 from tests.rl.cases import ADAPTIVE, CARTPOLE, GRID, PRIORITIZED, SEPARATE, of
+from tests.thinning import some_of
 
 LEARNERS = {
     "dqn": ("dqn", {}),
@@ -30,8 +31,9 @@ LEARNERS = {
 @pytest.mark.slow
 @pytest.mark.parametrize("world", [GRID, CARTPOLE], ids=["grid", "cartpole"])
 @pytest.mark.parametrize("learner", LEARNERS)
-@pytest.mark.parametrize("agents", [1, 8])
-@pytest.mark.parametrize("curriculum", [{}, ADAPTIVE], ids=["plain", "adaptive"])
+@pytest.mark.parametrize(
+    ("agents", "curriculum"), some_of([(1, ADAPTIVE), (1, {}), (8, ADAPTIVE), (8, {})], every=3)
+)
 def test_stopped_and_killed_twice_it_ends_the_same(world, learner, agents, curriculum, tmp_path):
     """The final state has weights, ring, stages, and each episode's line; so has the curve."""
     algorithm, more = LEARNERS[learner]
