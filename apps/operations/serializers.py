@@ -9,7 +9,7 @@ from apps.operations.lifecycle import Reason, State
 from apps.operations.models import Attempt
 from apps.operations.waiting import Wait
 from trainops.http.serializers import StrictSerializer
-from trainops.serving import LABEL_PATTERN, LABEL_RULE
+from trainops.engines.labels import LABEL_PATTERN, LABEL_RULE
 
 
 class SubmissionSerializer(StrictSerializer):

@@ -22,8 +22,8 @@ from apps.operations.models import DatasetUse, Operation, Tag
 from apps.operations.placement import need_of
 from trainops.engines.config import OperationConfig
 from trainops.engines.errors import ConfigError
+from trainops.engines.labels import LABEL_RULE, is_label
 from trainops.engines.registry import ENGINES
-from trainops.serving import LABEL_RULE, is_label
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
