@@ -12,13 +12,16 @@ from trainops.engines.spending import Entry
 class Part:
     """What one client is to do in one round.
 
-    `epochs` is how many of its local epochs the budget has room for. `given` is the checkpoint of
-    the server that it begins with; the server does not know where it will lie.
+    `epochs` is how many of its local epochs the budget has room for. `begins_with` names the model
+    that it begins with: one of the same round, client, epochs and model is the same part. `given`
+    is a checkpoint of the server with that model; who sends it out does not know where it will lie.
     """
 
     round: int
     client: int
     epochs: int
+    begins_with: str = ""
+    name: str = ""  # for people; where chance decides who takes part, it does not say who
     label: str = ""  # of the workers that may do it; empty: any
     given: Candidate | None = None
 

@@ -5,7 +5,7 @@ went on without is in the record.
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from trainops.engines.delegation import Delegates, Part, Returned
@@ -15,7 +15,7 @@ from trainops.engines.federated.record import Record
 WAIT_SECONDS = 1.0  # at one go: what runs is to hear of a cancel meanwhile
 ASK_AGAIN_SECONDS = 5.0  # for a checkpoint, where one could not be saved
 
-Plan = Callable[[Record], Mapping[int, int]]  # -> the epochs of each client that may go out
+Plan = Callable[[Record], Sequence[Part]]  # -> what those clients do that may go out
 
 
 class ClientFailed(RuntimeError):
@@ -38,7 +38,7 @@ class Distributed:
     ) -> None:
         self.config, self.delegates, self._clock = config, delegates, clock
         self.asked = 0  # for checkpoints that clients can begin with
-        self._asked_at = float("-inf")
+        self._asked_at, self._asked_for = 0.0, 0
         self._number = 0  # of the round whose clients are out
         self._returned: dict[int, Returned] = {}
         self._is_told_to_drop = False
@@ -73,18 +73,19 @@ class Distributed:
         """Send the round's clients out as soon as a checkpoint holds what they begin with."""
         saved, begins = self.delegates.saved_step, record.schedule.steps_before(record.number)
         if saved is None or saved < begins:
-            if self._clock() - self._asked_at > ASK_AGAIN_SECONDS:
-                self._asked_at, self.asked = self._clock(), self.asked + 1
-            else:
-                self.delegates.heard(WAIT_SECONDS / 10)
+            self._ask_for_a_checkpoint(record.number)
             return False
-        parts = [
-            Part(record.number, client, epochs, self.config.label_of(client))
-            for client, epochs in plan(record).items()
-        ]
         self._number, self._returned, self._is_told_to_drop = record.number, {}, False
-        self.delegates.send(parts)
+        self.delegates.send(plan(record))
         return True
+
+    def _ask_for_a_checkpoint(self, number: int) -> None:
+        """Have one saved, now and then again; where one is on its way, wait."""
+        is_new, moment = self._asked_for != number, self._clock()
+        if is_new or moment - self._asked_at > ASK_AGAIN_SECONDS:
+            self._asked_at, self._asked_for, self.asked = moment, number, self.asked + 1
+        else:
+            self.delegates.heard(WAIT_SECONDS / 20)
 
     def _hear(self, record: Record) -> None:
         for each in self.delegates.heard(WAIT_SECONDS):

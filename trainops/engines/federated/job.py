@@ -4,8 +4,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
+from trainops.engines import reproducibility
+from trainops.engines.attempt import RANDOM
 from trainops.engines.checkpoint import CheckpointStore
-from trainops.engines.delegation import Delegates
+from trainops.engines.delegation import Delegates, Part
 from trainops.engines.devices import choose_device
 from trainops.engines.errors import IncompatibleState
 from trainops.engines.federated.client import read_client
@@ -177,7 +179,7 @@ class FederatedJob:
         """Take over what the next client came to elsewhere; False where that is not known yet."""
         if self.distributed is None:
             return False
-        returned = self.distributed.next(self.record, self.releasing.plan)
+        returned = self.distributed.next(self.record, self._parts)
         if returned is None:
             return False
         self.releasing.purse.learn(returned.spent, self.step)
@@ -186,6 +188,17 @@ class FederatedJob:
         else:
             self._take(returned.client, returned.checkpoint)
         return True
+
+    def _parts(self, record: Record) -> list[Part]:
+        """Return what the clients of the round are to do that are yet to train."""
+        identity = self.server.identity()
+        return [
+            Part(
+                record.number, client, epochs, begins_with=identity,
+                name=record.name_of(client), label=self.config.label_of(client),
+            )
+            for client, epochs in self.releasing.plan(record).items()
+        ]  # fmt: skip
 
     def _take(self, client: int, checkpoint: Candidate) -> None:
         """Go through what a client did as if it had been done here. Raises IncompatibleState."""
@@ -197,6 +210,8 @@ class FederatedJob:
             self.releasing.purse.spend(entry)
         for _ in range(visit.epoch):
             self._epoch_done(visit)
+        if self.visit is not None:  # the budget ended it in the middle: so do the random streams
+            reproducibility.load_state_dict(state[RANDOM])
         self.record.is_spent |= bool(plain["is_budget_spent"])
 
     def _visit(self) -> Visit:

@@ -62,6 +62,12 @@ class Record:
         passed = enumerate(self.chosen[: self.done])
         return tuple(client for place, client in passed if place not in self.dropped)
 
+    def name_of(self, client: int) -> str:
+        """Return what people call a client of the round; nothing that chance keeps secret."""
+        if not self.schedule.is_by_chance:
+            return f"client {client}"
+        return f"client at place {self.chosen.index(client) + 1}"
+
     @property
     def num_dropped(self) -> int:
         """The clients that rounds went on without, all rounds together."""
