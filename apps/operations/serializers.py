@@ -8,8 +8,8 @@ from apps.operations.access import Action
 from apps.operations.lifecycle import Reason, State
 from apps.operations.models import Attempt
 from apps.operations.waiting import Wait
-from trainops.http.serializers import StrictSerializer
 from trainops.engines.labels import LABEL_PATTERN, LABEL_RULE
+from trainops.http.serializers import StrictSerializer
 
 
 class SubmissionSerializer(StrictSerializer):

@@ -184,9 +184,9 @@ def _of_study(part: InStudy | None) -> dict[str, Any]:
     }
 
 
-def new_id(kind: str) -> str:
+def new_id(kind: str, num_random_bytes: int = 3) -> str:
     """Return e.g. op_training_20241213_143022_abc123: sortable, and safe in paths and URLs."""
-    return f"op_{kind}_{timezone.now():%Y%m%d_%H%M%S}_{secrets.token_hex(3)}"
+    return f"op_{kind}_{timezone.now():%Y%m%d_%H%M%S}_{secrets.token_hex(num_random_bytes)}"
 
 
 def canonical_hash(asked: Mapping[str, Any]) -> str:
