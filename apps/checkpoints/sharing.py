@@ -54,8 +54,8 @@ def recount(operation_id: str) -> None:
 def given_out(operation_id: str) -> set[str]:
     """Return the ids of the operation's checkpoints that clients on other machines begin with."""
     parts = apps.get_model("operations", "ClientPart").objects.filter(server_id=operation_id)
-    active = parts.filter(operation__state__in=["PENDING", "RUNNING", "RESUMING"])
-    return set(active.values_list("given_id", flat=True))
+    undone = parts.exclude(operation__state="COMPLETED")
+    return set(undone.values_list("given_id", flat=True))
 
 
 def lock(operation_ids: Iterable[str]) -> None:

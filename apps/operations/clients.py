@@ -35,7 +35,7 @@ def send(server: Operation, directory: str, parts: Sequence[Told]) -> list[str]:
     """
     with transaction.atomic():
         require_ownership(server)
-        given = Checkpoint.objects.get(artifacts_path=f"{server.pk}/{directory}")
+        given = _given(server, directory)
         found = [_found(server, each) or _made(server, each, given) for each in parts]
         ids = [part.operation_id for part in found]
         ClientPart.objects.filter(pk__in=ids).update(given_id=given.pk)
@@ -127,6 +127,12 @@ def require_ownership(server: Operation) -> None:
     owned = Operation.objects.owned(server.pk, server.attempt)
     if not owned.update(progressed_at=DatabaseNow()):
         raise claims.Fenced
+
+
+def _given(server: Operation, directory: str) -> Checkpoint:
+    """Return the checkpoint, or, where retention has let it go, a newer one of the same round."""
+    named = Checkpoint.objects.filter(artifacts_path=f"{server.pk}/{directory}").first()
+    return named or checkpoints.to_resume_from(server.pk)[0]
 
 
 def _found(server: Operation, told: Told) -> ClientPart | None:

@@ -190,7 +190,7 @@ class Supervision:
         if part is None or given is None:
             return {}
         path = str(storage.directory(given.artifacts_path))
-        told = {name: getattr(part, name) for name in ("round", "client", "epochs")}
+        told = {name: getattr(part, name) for name in ("round", "client", "epochs", "begins_with")}
         return {"part": {**told, "given": {"path": path, "digest": given.manifest_digest}}}
 
     def _has_lost_its_checkpoints(self) -> bool:

@@ -2,8 +2,6 @@
 
 from dataclasses import dataclass
 
-from django.db.models import F
-
 from apps.checkpoints.models import Checkpoint
 from apps.operations import services, work
 from apps.operations.holding import Holding
@@ -54,9 +52,9 @@ class Round:
         return not self.server.thread.is_alive()
 
     def last_first(self):
-        """Have what waits done in the order of its submission turned round."""
+        """Have what waits done in the order of the clients turned round."""
         waiting = Operation.objects.waiting().exclude(pk=self.operation.pk)
-        for priority, pk in enumerate(waiting.order_by("pk").values_list("pk", flat=True)):
+        for priority, pk in enumerate(waiting.order_by("part__client").values_list("pk", flat=True)):
             Operation.objects.filter(pk=pk).update(priority=priority)
         return bool(work._work_once(self.house))
 
@@ -87,11 +85,3 @@ def final(operation):
 
 def result(operation):
     return {**operation.result, "details": None}
-
-
-def trained(operation):
-    """Return how many client epochs its parts have trained since each was sent."""
-    return sum(
-        attempt.to_step - attempt.from_step
-        for attempt in operation.attempts.filter(to_step__gte=F("from_step"))
-    )

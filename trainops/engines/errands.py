@@ -75,6 +75,6 @@ def part_of(told: dict[str, Any]) -> Part:
     """Return the part that a start message is about."""
     given = told["given"]
     return Part(
-        told["round"], told["client"], told["epochs"],
+        told["round"], told["client"], told["epochs"], told["begins_with"],
         given=Candidate(Path(given["path"]), given["digest"]),
     )  # fmt: skip

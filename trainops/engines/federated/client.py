@@ -49,6 +49,8 @@ class ClientJob:
         self.server.parameters, self.server.buffers = self.workshop.layout.taken_apart(
             given["model"]
         )
+        if part.begins_with != self.server.identity():
+            raise IncompatibleState("its server's checkpoint has another model than it is to have")
         self.record = self._placed(given["state"])
         self.releasing = Releasing(self.workshop, Purse(config.privacy, ledger))
         self.visit = self.server.receive(part.client, part.round)
