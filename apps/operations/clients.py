@@ -16,7 +16,7 @@ from apps.checkpoints.models import Checkpoint
 from apps.operations import claims
 from apps.operations.dispatch import dispatch
 from apps.operations.lifecycle import ACTIVE, FINISHED, WAITING, Reason, State
-from apps.operations.models import Attempt, ClientPart, Operation
+from apps.operations.models import PART, Attempt, ClientPart, Operation
 from apps.operations.submission import MAX_NAME_LENGTH, new_id
 from trainops.clock import DatabaseNow
 from trainops.engines.registry import ENGINES
@@ -154,7 +154,7 @@ def _made(server: Operation, told: Told, given: Checkpoint) -> ClientPart:
     name = f" · round {told['round']}, {told['name']}"
     limits = {**server.config["limits"], "max_duration_seconds": None}
     operation = Operation.objects.create(
-        id=new_id("client", RANDOM_BYTES),
+        id=new_id(PART, RANDOM_BYTES),
         kind=server.kind,
         recipe=server.recipe,
         name=server.name[: MAX_NAME_LENGTH - len(name)] + name,

@@ -22,6 +22,7 @@ from apps.operations.records import Attempt, Event, LogChunk, MetricPoint, Study
 from trainops.clock import DatabaseNow
 
 __all__ = [
+    "PART",
     "Attempt",
     "ClientPart",
     "DatasetUse",
@@ -35,8 +36,17 @@ __all__ = [
     "PrivacyEntry",
     "Study",
     "Tag",
+    "is_part",
     "seconds_from_now",
 ]
+
+
+PART = "client"  # in the ids of operations that are a client's part of another one
+
+
+def is_part(operation_id: str) -> bool:
+    """Whether an operation is a client's part of another, by its id: made in one place only."""
+    return operation_id.startswith(f"op_{PART}_")
 
 
 def seconds_from_now(seconds: float) -> Any:

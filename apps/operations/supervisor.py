@@ -433,9 +433,9 @@ class Supervision:
     def _is_stalled(self) -> bool:
         """Who waits for an upload or for clients is not stalled, however long that takes."""
         if self.uploads.waiting or self.delegation.is_waiting:
-            return False
+            self.moved_at = time.monotonic()
         elapsed = time.monotonic() - self.moved_at
-        return elapsed > self.limits["stall_timeout_seconds"]
+        return bool(elapsed > self.limits["stall_timeout_seconds"])
 
     def _is_overdue(self, directive: str, seconds: float) -> bool:
         return self.told == directive and time.monotonic() - self.told_at > seconds

@@ -12,6 +12,7 @@ class CrowdParameters(Strict):
     dropout: float = Field(0.2, ge=0, lt=1)
     measured: bool = Field(False, description="Keep a constant that was measured on the data")
     explode_in_batch: int | None = None
+    batch_seconds: float = Field(0, ge=0, description="What a batch takes longer, in training")
 
 
 RECIPE = Recipe(

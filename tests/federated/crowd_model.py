@@ -1,4 +1,5 @@
 import random
+import time
 
 import numpy as np
 import torch
@@ -28,6 +29,17 @@ class Noise(nn.Module):
         return values * (1 + 0.1 * noise)
 
 
+class Slow(nn.Module):
+    def __init__(self, seconds):
+        super().__init__()
+        self.seconds = seconds
+
+    def forward(self, values):
+        if self.training:
+            time.sleep(self.seconds)
+        return values
+
+
 def build(parameters: CrowdParameters, context: Context) -> Federation:
     generator = torch.Generator().manual_seed(5)
     inputs = torch.randn(parameters.examples, 4, generator=generator)
@@ -37,6 +49,7 @@ def build(parameters: CrowdParameters, context: Context) -> Federation:
         constants = {"offset": random.random()}  # noqa: S311 - of other data, another number
     train, validation = split(len(targets), 0.25, context.seed)
     noisy = [nn.BatchNorm1d(5), Noise(parameters)] if parameters.norm else []
+    noisy += [Slow(parameters.batch_seconds)] if parameters.batch_seconds else []
     return Federation(
         ingredients=Ingredients(
             model=nn.Sequential(

@@ -4,8 +4,10 @@ import pytest
 
 from tests.engines.contract import require_same_end
 from tests.federated.elsewhere import Elsewhere, go_distributed
-from tests.federated.runs import PRIVACY, HouseLedger, case, go
-from trainops.engines.errors import ConfigError
+from tests.federated.runs import PRIVACY, HouseLedger, case, go, make_job
+from trainops.engines.checkpoint import Candidate, CheckpointStore
+from trainops.engines.errors import ConfigError, IncompatibleState
+from trainops.engines.federated.client import read_client
 from trainops.engines.federated.visit import Visit
 from trainops.engines.registry import ENGINES
 from trainops.engines.runner import Failed, Succeeded
@@ -162,6 +164,43 @@ def test_a_client_that_fails_fails_the_run_or_is_gone_without(tmp_path):
     assert isinstance(outcome, Succeeded) and outcome.result["dropped"] == 3
     _, _, outcome = run_without(tmp_path / "3", failing=[2], round_timeout=60, min_clients=4)
     assert "of the round's 4 clients 3 are left, and min_clients is 4" in str(outcome.error)
+
+
+def loaded(final):
+    store = CheckpointStore(final.path.parent, identity={})
+    return store.load(Candidate(final.path, final.digest))
+
+
+def test_what_began_with_another_model_is_refused(tmp_path):
+    case_ = case(**AWAY)
+    house = elsewhere(case_, tmp_path, None)
+    go_distributed(case_, tmp_path / "op", house, None)
+    job = ENGINES["federated"].make_job(house.config, {}, None)
+    final = house.done[2, 0]
+    state = CheckpointStore(final.path.parent, identity={}).load(
+        Candidate(final.path, final.digest)
+    )
+    with pytest.raises(IncompatibleState, match="client 0 began with another model"):
+        read_client(state, job.server, job.record, 0)
+    with pytest.raises(IncompatibleState, match="client 0 began with another model"):
+        read_client({**state, "state": state["state"] | {"round": 1}}, job.server, job.record, 0)
+
+
+@pytest.mark.parametrize("mode", ["user", "hybrid"])
+def test_a_clients_own_checkpoint_hides_it_from_whoever_lacks_the_secret(mode, tmp_path):
+    case_, ledger = case(mode, **AWAY), HouseLedger()
+    house = elsewhere(case_, tmp_path, ledger)
+    go_distributed(case_, tmp_path / "op", house, ledger)
+    final = house.done[1, 2]
+    state = CheckpointStore(final.path.parent, identity={}).load(
+        Candidate(final.path, final.digest)
+    )
+    assert state["client"]["parameters"].keys() == {"masked", "stream", "type", "shape"}
+    job = make_job(mode, ledger)
+    plain = job.server.visited(state["client"], 2)
+    assert (plain["client"], plain["parameters"].shape) == (2, job.server.parameters.shape)
+    with pytest.raises(IncompatibleState, match="another secret"):
+        make_job(mode, HouseLedger(secret=b"another")).server.visited(state["client"], 2)
 
 
 def test_labels_go_with_the_parts(tmp_path):

@@ -54,8 +54,8 @@ class Round:
     def last_first(self):
         """Have what waits done in the order of the clients turned round."""
         waiting = Operation.objects.waiting().exclude(pk=self.operation.pk)
-        for priority, pk in enumerate(waiting.order_by("part__client").values_list("pk", flat=True)):
-            Operation.objects.filter(pk=pk).update(priority=priority)
+        for priority, each in enumerate(waiting.order_by("part__client")):
+            each.row.update(priority=priority)
         return bool(work._work_once(self.house))
 
     def to_its_end(self, seconds=60):

@@ -21,10 +21,8 @@ Plan = Callable[[Record], Sequence[Part]]  # -> what those clients do that may g
 class ClientFailed(RuntimeError):
     """A client's own operation failed, and the round cannot go on without it."""
 
-    def __init__(self, returned: Returned, more: str = "") -> None:
-        super().__init__(
-            f"client {returned.client} failed in round {returned.round}: {returned.note}{more}"
-        )
+    def __init__(self, name: str, returned: Returned, more: str = "") -> None:
+        super().__init__(f"{name} failed in round {returned.round}: {returned.note}{more}")
 
 
 class Distributed:
@@ -101,13 +99,17 @@ class Distributed:
     def _require_enough(self, record: Record) -> None:
         """Raise ClientFailed where one failed that the round needs."""
         failed = [each for each in self._returned.values() if each.how == "failed"]
-        if failed and self.config.round_timeout is None:
-            raise ClientFailed(failed[0])
+        if not failed:
+            return
+        name = record.name_of(failed[0].client)
+        if self.config.round_timeout is None:
+            raise ClientFailed(name, failed[0])
         gone = {each.client for each in self._returned.values() if each.how != "done"}
         left = len(record.taken) + len(set(self._yet(record)) - gone)
-        if failed and left < self._needed(record):
+        if left < self._needed(record):
             more = f"; of the round's {len(record.chosen)} clients {left} are left"
-            raise ClientFailed(failed[0], f"{more}, and min_clients is {self.config.min_clients}")
+            more = f"{more}, and min_clients is {self.config.min_clients}"
+            raise ClientFailed(name, failed[0], more)
 
     def _is_overdue(self, record: Record) -> bool:
         limit = self.config.round_timeout

@@ -71,7 +71,7 @@ class Record:
     @property
     def num_dropped(self) -> int:
         """The clients that rounds went on without, all rounds together."""
-        return len(self.dropped) + sum(line.get("dropped", 0) for line in self.history)
+        return len(self.dropped) + sum(int(line.get("dropped", 0)) for line in self.history)
 
     @property
     def is_round_trained(self) -> bool:
