@@ -70,14 +70,10 @@ class House:
             operation_id,
         )
 
-    def begun(self, ids):
-        """Return where each attempt of these operations began: (id, number) -> step."""
-        found = self.rows(
-            "SELECT operation_id, number, from_step FROM operations_attempt "
-            "WHERE operation_id = ANY(%s)",
-            list(ids),
-        )
-        return {(each, number): step for each, number, step in found}
+    def restored(self, operation_id, *, attempt):
+        """Return where an attempt began, once it has."""
+        query = "SELECT from_step FROM operations_attempt WHERE operation_id = %s AND number = %s"
+        return self.rows(f"{query} AND receipt IS NOT NULL", operation_id, attempt)
 
     def worker_of(self, operation_id):
         return psutil.Process(self.stack.child_pid(operation_id)).parents()[1]
@@ -145,23 +141,9 @@ def kill_in(house, operation_id, point):
 def require_kill_changes_nothing(house, undisturbed, mode, point):
     operation_id = house.begin(mode, **AWAY)
     part = kill_in(house, operation_id, point)
-    began = wait_until(lambda: house.begun([part]).get((part, 2)) is not None and (
-        house.begun([part])
-    ), 60)  # fmt: skip
-    wait_until(
-        lambda: (
-            house.rows(
-                "SELECT 1 FROM operations_attempt WHERE operation_id = %s AND "
-                "number = 2 AND receipt IS NOT NULL",
-                part,
-            )
-            or not house.rows("SELECT 1 FROM operations_operation WHERE id = %s", part)
-        ),
-        60,
-    )
-    began = house.begun([part]) or began
+    began = wait_until(lambda: house.restored(part, attempt=2), 60)[0][0]
     assert house.what_it_came_to(operation_id) == undisturbed(mode)
-    assert began[part, 2] == point[2], "what was saved was not trained again"
+    assert began == point[2], "what was saved was not trained again"
 
 
 KILLS = {"none": (1, 1, 0), "sample": (2, 2, 1), "user": (3, 3, 0), "hybrid": (1, 3, 1)}
@@ -216,11 +198,8 @@ def test_labels_lead_each_client_to_its_machine(house):
     server = house.stack.get(f"operations/{operation_id}")["worker_id"]
     assert seen[0] == server and {seen[1], seen[2], seen[3]}.isdisjoint({server})
     house.stack.wait(operation_id, "COMPLETED")
-    assert (
-        house.parts(operation_id)
-        == []
-        == house.rows("SELECT id FROM operations_operation WHERE id LIKE 'op_client%%'")
-    )
+    wait_until(lambda: not house.parts(operation_id))
+    assert not house.rows("SELECT id FROM operations_operation WHERE id LIKE 'op_client%%'")
 
 
 def test_a_cancel_reaches_clients_that_run(house, undisturbed):
