@@ -38,7 +38,10 @@ class Round:
 
     def __post_init__(self):
         self.house.holding = Holding(slots=4)
+        before = services.get(self.operation.pk).attempt
+        self.operation.row.update(priority=99)  # else its thread takes a client that waits
         self.server = Running(self.house, self.operation)
+        wait_until(lambda: services.get(self.operation.pk).attempt > before)
 
     def parts(self):
         return ClientPart.objects.filter(server=self.operation).order_by("round", "client")
