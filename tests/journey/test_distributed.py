@@ -26,7 +26,7 @@ PRIVACY = {
 }
 CONFIG = {
     "recipe": "crowd", "rounds": 3, "clients": 4, "local_epochs": 2, "batch_size": 6, "threads": 1,
-    "optimizer": "adam", "server": {"strategy": "fedavgm"}, "parameters": {"batch_seconds": 0.15},
+    "optimizer": "adam", "server": {"strategy": "fedavgm"}, "parameters": {"batch_seconds": 0.1},
 }  # fmt: skip
 AWAY = {"placement": "distributed", "labels": {"*": "b", "0": "a"}}
 NOWHERE = "nowhere"  # a label that no worker has
@@ -108,7 +108,7 @@ def undisturbed(house):
 
     def found(mode):
         if mode not in known:
-            operation_id = house.begin(mode, parameters={"batch_seconds": 0.001})
+            operation_id = house.begin(mode)
             known[mode] = house.what_it_came_to(operation_id)
         return known[mode]
 
