@@ -118,7 +118,7 @@ class FederatedOptions(RecipeConfig):
         "worker that may; the results are the same",
     )
     labels: dict[str, str] = Field(
-        default_factory=dict,
+        {},
         description="Of distributed: the label of the workers that may train a client, by its "
         'number; "*" stands for all others, and {client} in a label for the number',
     )
