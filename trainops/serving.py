@@ -5,15 +5,12 @@ one by its `queue`.
 """
 
 import os
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 
+from trainops.engines.labels import LABEL_RULE, is_label
 from trainops.engines.registry import ENGINES
-
-LABEL_PATTERN = r"^[A-Za-z0-9_.-]{0,64}\Z"  # empty: none
-LABEL_RULE = "at most 64 letters, digits, '_', '.' and '-' are allowed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +32,6 @@ def read(environment: Mapping[str, str] = os.environ) -> Serving:
     if problems := [*_problems_of_kinds(kinds), *_problems_of_labels(labels), *_problem_of(slots)]:
         raise ValueError("; ".join(problems))
     return Serving(kinds or tuple(ENGINES), labels, int(slots))
-
-
-def is_label(text: str) -> bool:
-    return re.match(LABEL_PATTERN, text) is not None
 
 
 def _words(text: str) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable
 
 from django.apps import apps
 from django.conf import settings
+from django.db.models import Q
 
 from apps.checkpoints import remote, storage
 from apps.checkpoints.models import Checkpoint
@@ -75,7 +76,16 @@ def _removable(paths: Collection[str]) -> set[str]:
         start = healthy.filter(pk=chosen).first() if chosen else healthy.first()
         if start is not None:
             committed.discard(start.artifacts_path)
-    return committed
+    return committed - _of_rounds(operation_ids)
+
+
+def _of_rounds(operation_ids: Collection[str]) -> set[str]:
+    """Return what servers and clients of rounds that are under way hand to each other."""
+    parts = apps.get_model("operations", "ClientPart").objects.filter(server__state="RUNNING")
+    given = parts.filter(server_id__in=operation_ids).values_list("given_id", flat=True)
+    done = parts.filter(operation_id__in=operation_ids).values_list("operation_id", flat=True)
+    rows = Checkpoint.objects.filter(Q(pk__in=given) | Q(operation_id__in=done))
+    return set(rows.values_list("artifacts_path", flat=True))
 
 
 def _remove_drafts() -> None:

@@ -103,6 +103,7 @@ def expired(
     kept = {*newest.values_list("pk", flat=True), *best.values_list("pk", flat=True)}
     newest_failure = healthy.filter(type=Checkpoint.Type.FAILURE).newest_first()[:1]
     kept |= set(newest_failure.values_list("pk", flat=True))
+    kept |= sharing.given_out(operation_id)
     return Checkpoint.objects.filter(operation_id=operation_id, pinned=False).exclude(pk__in=kept)
 
 

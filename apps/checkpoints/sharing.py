@@ -51,6 +51,13 @@ def recount(operation_id: str) -> None:
             Checkpoint.objects.filter(pk=row.pk).update(counted_size_bytes=size_bytes)
 
 
+def given_out(operation_id: str) -> set[str]:
+    """Return the ids of the operation's checkpoints that clients on other machines begin with."""
+    parts = apps.get_model("operations", "ClientPart").objects.filter(server_id=operation_id)
+    undone = parts.exclude(operation__state="COMPLETED")
+    return set(undone.values_list("given_id", flat=True))
+
+
 def lock(operation_ids: Iterable[str]) -> None:
     """Let nothing be committed or deleted of these operations until the transaction ends."""
     operations = apps.get_model("operations", "Operation").objects

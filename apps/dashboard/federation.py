@@ -4,7 +4,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from apps.checkpoints.models import Checkpoint
-from apps.operations.models import Operation
+from apps.operations import outlook
+from apps.operations.lifecycle import Reason
+from apps.operations.models import ClientPart, Operation, is_part
 from apps.operations.privacy import is_kept, spent_by
 from trainops.engines.recipes import load
 from trainops.engines.spending import Entry
@@ -18,6 +20,9 @@ def context(operation: Operation, newest: Checkpoint | None) -> Mapping[str, Any
     """Return what templates/dashboard/operation/federated.html needs."""
     if operation.kind != "federated":
         return {"federation": None}
+    if is_part(operation.pk):
+        part = ClientPart.objects.filter(pk=operation.pk).select_related("server").first()
+        return {"federation": None, "part": part}
     state = newest.state if newest else {}
     return {
         "federation": {
@@ -25,6 +30,7 @@ def context(operation: Operation, newest: Checkpoint | None) -> Mapping[str, Any
             "mode": operation.config["privacy"]["mode"],
             "rounds": rounds(operation, state),
             "clients": clients(operation, state, newest.step if newest else 0),
+            "sent": sent(operation),
             "privacy": privacy(operation),
             "partition": partition(state.get("partition")),
             "hides_sizes": operation.config["privacy"]["mode"] in ("user", "hybrid"),
@@ -41,6 +47,7 @@ def rounds(operation: Operation, state: Mapping[str, Any]) -> Mapping[str, Any]:
     drawn = [
         {
             "number": number,
+            "dropped": lines.get(number, {}).get("dropped", 0),
             "is": DONE if number in lines else _is_of(operation, number == len(history) + 1),
             "value": _number(lines.get(number, {}).get(monitor)),
             "is_best": number == best,
@@ -71,9 +78,12 @@ def clients(operation: Operation, state: Mapping[str, Any], step: int) -> Mappin
     at_once = count if is_together else 1
     done = state["clients_done"] * epochs + state["client_epoch"] * at_once
     done += max(0, operation.step - step)
+    dropped = state.get("dropped", ())
     means = state.get("clients", {})
 
     def drawn(place: int, epoch: int) -> str:
+        if place in dropped:
+            return FAILED
         number = epoch * count + place if is_together else place * epochs + epoch
         is_next = done <= number < done + at_once
         return DONE if number < done else _is_of(operation, is_next)
@@ -81,6 +91,7 @@ def clients(operation: Operation, state: Mapping[str, Any], step: int) -> Mappin
     rows = [
         {
             "number": client,
+            "is_dropped": place in dropped,
             "epochs": [drawn(place, epoch) for epoch in range(epochs)],
             "means": sorted(means.get(str(client), {}).items()),
         }
@@ -93,6 +104,34 @@ def clients(operation: Operation, state: Mapping[str, Any], step: int) -> Mappin
         "num_clients": state["num_clients"],
         "names": sorted({name for each in means.values() for name in each}),
     }
+
+
+def sent(operation: Operation) -> Mapping[str, Any] | None:
+    """Return where the clients of this round train, where they are operations of their own."""
+    parts = ClientPart.objects.filter(server=operation).select_related("operation")
+    total = parts.count()
+    if not total:
+        return None
+    shown = list(parts.order_by("round", "client")[:MAX_CLIENTS])
+    fields = (*outlook.FIELDS, *outlook.PART_FIELDS)
+    rows = Operation.objects.filter(pk__in=[part.pk for part in shown]).values(*fields)
+    waits = outlook.of_all(rows)
+    return {
+        "round": shown[0].round,
+        "num_more": total - len(shown),
+        "rows": [
+            {
+                "name": part.name,
+                "operation": part.operation,
+                "state": "DROPPED" if part.operation.reason == Reason.DROPPED
+                else part.operation.state,
+                "step": part.operation.step,
+                "epochs": part.epochs,
+                "where": waits[part.pk].message if part.pk in waits else part.operation.worker_id,
+            }
+            for part in shown
+        ],
+    }  # fmt: skip
 
 
 def _is_of(operation: Operation, is_next: bool) -> str:

@@ -96,7 +96,7 @@ def counts(filters: Filters, user: Any) -> dict[str, int]:
     key = f"dashboard-counts:{hash((filters.kind, filters.owner, filters.query, user.pk))}"
     by_state = cache.get(key)
     if by_state is None:
-        rows = filters.narrow(Operation.objects.all(), user).order_by().values_list("state")
+        rows = filters.narrow(Operation.objects.whole(), user).order_by().values_list("state")
         by_state = dict(rows.annotate(number=Count("pk")))
         cache.set(key, by_state, COUNTS_SECONDS)
     return {

@@ -14,7 +14,7 @@ from django.db.models import Exists, OuterRef
 from apps.checkpoints.models import Checkpoint
 from apps.operations.errors import Forbidden
 from apps.operations.lifecycle import ACTIVE, RESUMABLE, State
-from apps.operations.models import Operation, Study
+from apps.operations.models import Operation, Study, is_part
 from trainops.http.roles import Role, has_role, role_of
 
 Person = AbstractBaseUser | AnonymousUser
@@ -33,7 +33,7 @@ def allowed_actions(operation: Operation | Mapping[str, Any], user: Person) -> l
     `operation` is a row, or its `values()`. Where `has_checkpoint` is annotated (see
     `has_checkpoint`) nothing is asked of the database but the user's role, once a request.
     """
-    if not may_change(_of(operation, "owner_id"), user):
+    if is_part(_of(operation, "id")) or not may_change(_of(operation, "owner_id"), user):
         return []
     return [action.value for action in Action if _is_possible(action, operation)]
 

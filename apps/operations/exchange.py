@@ -27,7 +27,7 @@ from apps.checkpoints.models import Checkpoint
 from apps.checkpoints.sharing import artifacts
 from apps.operations import inputs, privacy
 from apps.operations.errors import StorageUnavailable
-from apps.operations.models import Operation, PrivacyAccount
+from apps.operations.models import Operation, PrivacyAccount, is_part
 from trainops.engines.config import OperationConfig
 from trainops.engines.errors import CheckpointCorrupted
 from trainops.engines.registry import ENGINES
@@ -174,6 +174,12 @@ def export(
     """
     operation = checkpoint.operation
     require_kind(operation.kind)
+    if is_part(operation.pk):
+        raise Refusal(
+            "PART_OF_ANOTHER",
+            "It is one client's part of a distributed operation: export that one.",
+            {"operation_id": operation.pk},
+        )
     _have_here(checkpoint)
     told = _ask(
         {

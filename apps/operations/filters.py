@@ -58,12 +58,19 @@ class OperationQuery(StrictSerializer):
     search = serializers.CharField(
         required=False, max_length=120, help_text="Part of the name or of the id."
     )
+    part_of = serializers.CharField(
+        required=False,
+        max_length=64,
+        help_text="The clients of this distributed operation, which are not listed otherwise.",
+    )
 
 
 def narrowed(
     operations: QuerySet[Operation], query: Mapping[str, Any], user: Person
 ) -> QuerySet[Operation]:
     """Return those of `operations` that the validated `query` asks for."""
+    server = query.get("part_of")
+    operations = operations.filter(part__server=server) if server else operations.filter(part=None)
     for name, value in query.items():
         if name in _FILTERS and value is not None:
             operations = operations.filter(_FILTERS[name](value))

@@ -36,6 +36,7 @@ def fork(
     StorageUnavailable.
     """
     source = services.get(operation_id)
+    services.require_whole(source)
     engine = ENGINES[source.kind]
     told = merged(source.config_given, config or {})
     engine.parse_config(told).require_forkable(engine.parse_config(source.config))

@@ -38,6 +38,7 @@ class Ledger:
     points: list[MetricPoint] = field(default_factory=list)
     text: list[str] = field(default_factory=list)
     timings: dict[str, float] = field(default_factory=dict)  # seconds, to the first step
+    account_id: str = ""  # whose privacy ledger it writes: its own, or its server's
     step: int = -1  # the newest that was reported
     from_step: int = 0  # where the attempt began
     _moved: bool = False
@@ -46,6 +47,7 @@ class Ledger:
 
     def __post_init__(self) -> None:
         self.metrics = dict(self.operation.metrics)
+        self.account_id = self.account_id or self.operation.pk
 
     @property
     def is_full(self) -> bool:
@@ -133,7 +135,7 @@ class Ledger:
         with transaction.atomic():
             self._require_ownership(progressed_at=DatabaseNow())
             privacy.append(
-                self.operation.pk, self.operation.attempt, (Entry(**each) for each in entries)
+                self.account_id, self.operation.attempt, (Entry(**each) for each in entries)
             )
 
     def commit(self, staged: Mapping[str, Any]) -> Checkpoint:

@@ -50,6 +50,7 @@ class Reason(TextChoices):
     KILLED_BY_PERSON = "KILLED_BY_PERSON", "a person killed it"
     CANCEL_TIMEOUT = "CANCEL_TIMEOUT", "it did not reach a safe point in time and was killed"
     SHUTDOWN = "SHUTDOWN", "its worker was stopped"
+    DROPPED = "DROPPED", "its round went on without it"
     WORKER_LOST = "WORKER_LOST", "its worker went silent"
     LEASE_LOST = "LEASE_LOST", "its attempt was fenced off"
     PROCESS_KILLED = "PROCESS_KILLED", "its process was killed"

@@ -22,7 +22,9 @@ from apps.operations.records import Attempt, Event, LogChunk, MetricPoint, Study
 from trainops.clock import DatabaseNow
 
 __all__ = [
+    "PART",
     "Attempt",
+    "ClientPart",
     "DatasetUse",
     "Event",
     "LogChunk",
@@ -34,8 +36,17 @@ __all__ = [
     "PrivacyEntry",
     "Study",
     "Tag",
+    "is_part",
     "seconds_from_now",
 ]
+
+
+PART = "client"  # in the ids of operations that are a client's part of another one
+
+
+def is_part(operation_id: str) -> bool:
+    """Whether an operation is a client's part of another, by its id: made in one place only."""
+    return operation_id.startswith(f"op_{PART}_")
 
 
 def seconds_from_now(seconds: float) -> Any:
@@ -81,6 +92,10 @@ class OperationQuerySet(models.QuerySet["Operation"]):
     def next_first(self) -> Self:
         """In the order in which they are taken."""
         return self.order_by("-priority", "queued_at", "id")
+
+    def whole(self) -> Self:
+        """Without those that are a client's part of another one."""
+        return self.filter(part=None)
 
     def active(self) -> Self:
         return self.filter(state__in=ACTIVE)
@@ -339,6 +354,38 @@ class DatasetUse(models.Model):
         """Return the operations that are not finished and read it."""
         uses = cls.objects.filter(dataset_id=dataset_id, operation__state__in=ACTIVE)
         return list(uses.values_list("operation_id", flat=True))
+
+
+class ClientPart(models.Model):
+    """An operation is what one client does in one round of a distributed one, its server.
+
+    The same part of the same model is there once, so a server that asks again finds it.
+    """
+
+    operation = models.OneToOneField(
+        Operation, models.CASCADE, primary_key=True, related_name="part"
+    )
+    server = models.ForeignKey(Operation, models.CASCADE, related_name="parts")
+    round = models.PositiveBigIntegerField()
+    client = models.PositiveIntegerField()
+    epochs = models.PositiveIntegerField(help_text="Local epochs that it may train.")
+    name = models.CharField(max_length=64, help_text="For people.")
+    begins_with = models.CharField(max_length=64, help_text="Names the model.")
+    given_id = models.CharField(
+        max_length=64, help_text="The server's checkpoint that has it; it stays meanwhile."
+    )
+    sent_at = models.DateTimeField(db_default=DatabaseNow())
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["server", "round", "client", "epochs", "begins_with"],
+                name="one_part_per_client_and_model",
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.name} of round {self.round}"
 
 
 class ModelUse(models.Model):

@@ -18,6 +18,7 @@ from apps.operations.waiting import Waiting, WaitingFor, waiting_for
 
 # What must be known of a row.
 NEED_FIELDS = ("device", "gpu_memory_bytes", "memory_bytes", "checkpoint_bytes")
+PART_FIELDS = ("part__server_id", "part__server__worker_id")  # None where it is no client's part
 FIELDS = (
     "id", "state", "kind", "queue", "priority", "queued_at", "not_before", "reason", *NEED_FIELDS,
 )  # fmt: skip
@@ -90,6 +91,7 @@ def _explained(
         paused_until=timezone.localtime(not_before) if not_before else None,
         reason=Reason(row["reason"]),
         num_ahead=num_ahead,
+        server_worker=row.get("part__server__worker_id") or "",
     )
     return waiting_for(waiting, known, moment=timezone.now())
 

@@ -3,18 +3,15 @@
 import threading
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING
 
 from apps.checkpoints import copies, remote
 from apps.checkpoints import services as checkpoints
+from apps.checkpoints.models import Checkpoint
 from apps.operations import adoption, inputs
 from apps.operations.ledger import Ledger
-from apps.operations.models import Attempt, Operation
+from apps.operations.models import Attempt, ClientPart, Operation
 from apps.operations.transfers import Beside
 from trainops.engines.errors import CheckpointCorrupted
-
-if TYPE_CHECKING:
-    from apps.checkpoints.models import Checkpoint
 
 DONE = object()
 
@@ -29,6 +26,8 @@ class Preparation:
         self.nobody_waits = nobody_waits
         self.candidates: list[Checkpoint] = []
         self.models: dict[str, Checkpoint] = {}
+        self.part: ClientPart | None = None  # where it is one client's
+        self.given: Checkpoint | None = None  # of the server: what a client begins with
         self._pieces = self._prepare()
 
     def is_done(self) -> bool:
@@ -54,9 +53,22 @@ class Preparation:
             path, digest = each.artifacts_path, each.manifest_digest
             yield from self._beside(partial(copies.make_local, path, digest))
             inputs.require_committed(each)
+        yield from self._prepare_part()
         self.candidates = checkpoints.to_resume_from(operation.pk, operation.resume_from)
         if remote.bucket() is not None:
             yield from self._make_one_local()
+
+    def _prepare_part(self) -> Iterator[None]:
+        """Have the server's checkpoint here that a client begins with."""
+        self.part = ClientPart.objects.filter(pk=self.operation.pk).first()
+        if self.part is None:
+            return
+        self.given = Checkpoint.objects.filter(pk=self.part.given_id).first()
+        if self.given is None:
+            raise OSError("its server's checkpoint that it begins with was deleted")
+        self.ledger.account_id = self.part.server_id
+        path, digest = self.given.artifacts_path, self.given.manifest_digest
+        yield from self._beside(partial(copies.make_local, path, digest))
 
     def _make_one_local(self) -> Iterator[None]:
         """Download the newest that is whole; older ones only where newer ones are not."""

@@ -125,6 +125,15 @@ def spent_by(operation_id: str) -> list[Entry]:
     ]
 
 
+def spent_in(operation_id: str, number: int, client: int) -> list[Entry]:
+    """Return what was spent of one client in one round."""
+    rows = PrivacyEntry.objects.filter(operation_id=operation_id, round=number, client=client)
+    return [
+        Entry(**dict(zip(FIELDS, values, strict=True)))
+        for values in rows.order_by("id").values_list(*FIELDS)
+    ]
+
+
 def told_to_child(operation_id: str) -> dict[str, Any]:
     """Return what the operation's process must know to spend no more than it may."""
     return {

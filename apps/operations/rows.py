@@ -63,6 +63,7 @@ def described(row: dict[str, Any], user: Person) -> dict[str, Any]:
     """Return a row of `rows_of` with all that follows from it alone."""
     described = {name: value for name, value in row.items() if name not in _INNER}
     described["owner"] = row["owner__username"]
+    described["part_of"] = row["part__server_id"]
     described["percent"] = _percent(row)
     described["eta_seconds"] = _eta_seconds(row)
     described["is_resumable"] = access.is_resumable(row)
@@ -87,7 +88,9 @@ def detail(operation_id: str, user: Person) -> dict[str, Any] | None:
     return _described_all([row], user, {operation_id: outlook.of(row)})[0]
 
 
-_INNER = ("owner_id", "owner__username", "has_checkpoint", *outlook.NEED_FIELDS)
+_INNER = (
+    "owner_id", "owner__username", "has_checkpoint", *outlook.NEED_FIELDS, *outlook.PART_FIELDS,
+)  # fmt: skip
 
 
 def _percent(row: Mapping[str, Any]) -> float:

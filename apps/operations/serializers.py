@@ -8,8 +8,8 @@ from apps.operations.access import Action
 from apps.operations.lifecycle import Reason, State
 from apps.operations.models import Attempt
 from apps.operations.waiting import Wait
+from trainops.engines.labels import LABEL_PATTERN, LABEL_RULE
 from trainops.http.serializers import StrictSerializer
-from trainops.serving import LABEL_PATTERN, LABEL_RULE
 
 
 class SubmissionSerializer(StrictSerializer):
@@ -90,6 +90,9 @@ class LiveOperationSerializer(serializers.Serializer[Any]):
     finished_at = serializers.DateTimeField(allow_null=True)
     progressed_at = serializers.DateTimeField(allow_null=True)
     owner = serializers.CharField(allow_null=True)
+    part_of = serializers.CharField(
+        allow_null=True, help_text="The distributed operation of which it is one client's part."
+    )
     is_resumable = serializers.BooleanField(help_text="Ended early, with a healthy checkpoint.")
     allowed_actions = serializers.ListField(
         child=serializers.ChoiceField(choices=[each.value for each in Action]),

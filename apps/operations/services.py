@@ -8,6 +8,7 @@ from django.db import transaction
 
 from apps.checkpoints import services as checkpoints
 from apps.checkpoints.models import Checkpoint
+from apps.operations import clients
 from apps.operations.dispatch import dispatch
 from apps.operations.errors import (
     CheckpointNotFound,
@@ -16,7 +17,7 @@ from apps.operations.errors import (
     StorageUnavailable,
 )
 from apps.operations.lifecycle import ACTIVE, RESUMABLE, WAITING, Reason, State
-from apps.operations.models import ModelUse, Operation
+from apps.operations.models import ClientPart, ModelUse, Operation
 from apps.operations.submission import submit as submit  # the first of all wishes
 from trainops.clock import DatabaseNow
 from trainops.engines.registry import ENGINES
@@ -51,9 +52,11 @@ def kill(*, operation_id: str, actor: "User") -> Operation:
 
 def _stop(operation_id: str, actor: "User", how: Operation.Stop, reason: Reason) -> Operation:
     operation = get(operation_id)
+    require_whole(operation)
     name = _name(actor)
     waiting = operation.row.filter(state__in=WAITING)
     if waiting.move(State.CANCELLED, actor=name, note="it was waiting", reason=reason):
+        clients.settle(operation)
         return get(operation_id)
     with transaction.atomic():
         asked = operation.row.filter(state=State.RUNNING)
@@ -70,6 +73,17 @@ def _stop(operation_id: str, actor: "User", how: Operation.Stop, reason: Reason)
     if operation.state in WAITING:  # handed back between the two questions
         return _stop(operation_id, actor, how, reason)
     raise _cannot_stop(operation, how)
+
+
+def require_whole(operation: Operation) -> None:
+    """Raise NotAllowed where it is a client's part of another: that one decides about it."""
+    part = ClientPart.objects.filter(pk=operation.pk).first()
+    if part is not None:
+        raise NotAllowed(
+            "PART_OF_ANOTHER",
+            f"It is {part} of {part.server_id}, and goes with it: ask that of the whole one.",
+            server_id=part.server_id,
+        )
 
 
 def _cannot_stop(operation: Operation, how: Operation.Stop) -> NotAllowed:
@@ -98,6 +112,7 @@ def resume(*, operation_id: str, actor: "User", checkpoint_id: str = "") -> Resu
     Raises CheckpointNotFound, NotAllowed, StorageUnavailable.
     """
     operation = get(operation_id)
+    require_whole(operation)
     _require_resumable(operation)
     checkpoint, skipped = first_healthy(operation, checkpoint_id)
     note = f"from the {checkpoint}" + "".join(f"; {problem}" for problem in skipped)
@@ -183,6 +198,7 @@ def _nothing_to_resume_from(operation: Operation, checkpoint_id: str) -> Excepti
 def delete(*, operation_id: str, actor: "User") -> checkpoints.Freed:
     """Delete an operation with everything that belongs to it; refused while it may still run."""
     operation = get(operation_id)
+    require_whole(operation)
     if operation.state in ACTIVE:
         raise NotAllowed(
             "OPERATION_ACTIVE",
@@ -194,6 +210,7 @@ def delete(*, operation_id: str, actor: "User") -> checkpoints.Freed:
         if finished is None:
             raise NotAllowed("OPERATION_ACTIVE", "It was resumed a moment ago; cancel it first.")
         _require_unused(operation_id)
+        clients.let_go(finished, ClientPart.objects.filter(server=finished))
         freed = checkpoints.delete(Checkpoint.objects.filter(operation_id=operation_id))
         finished.delete()
     return freed
@@ -208,6 +225,7 @@ def delete_checkpoints(
         operation = Operation.objects.select_for_update().filter(pk=operation_id).first()
         if operation is None:
             raise OperationNotFound(operation_id)
+        require_whole(operation)
         if operation.state in ACTIVE:
             raise NotAllowed(
                 "OPERATION_ACTIVE",

@@ -22,8 +22,8 @@ from apps.operations.models import DatasetUse, Operation, Tag
 from apps.operations.placement import need_of
 from trainops.engines.config import OperationConfig
 from trainops.engines.errors import ConfigError
+from trainops.engines.labels import LABEL_RULE, is_label
 from trainops.engines.registry import ENGINES
-from trainops.serving import LABEL_RULE, is_label
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -184,9 +184,9 @@ def _of_study(part: InStudy | None) -> dict[str, Any]:
     }
 
 
-def new_id(kind: str) -> str:
+def new_id(kind: str, num_random_bytes: int = 3) -> str:
     """Return e.g. op_training_20241213_143022_abc123: sortable, and safe in paths and URLs."""
-    return f"op_{kind}_{timezone.now():%Y%m%d_%H%M%S}_{secrets.token_hex(3)}"
+    return f"op_{kind}_{timezone.now():%Y%m%d_%H%M%S}_{secrets.token_hex(num_random_bytes)}"
 
 
 def canonical_hash(asked: Mapping[str, Any]) -> str:

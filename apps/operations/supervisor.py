@@ -23,6 +23,7 @@ from apps.checkpoints.models import Checkpoint
 from apps.operations import adoption, claims, ending, inputs, privacy, quota
 from apps.operations.children import Child
 from apps.operations.conclusion import AWAY, cleaned, conclude
+from apps.operations.delegation import Delegation
 from apps.operations.ending import Cancelled, Ending, Interrupted, Superseded
 from apps.operations.holding import Held
 from apps.operations.ledger import Ledger
@@ -77,6 +78,7 @@ class Supervision:
         self.nobody_waits = threading.Event()  # ends the transfers
         self.uploads = Uploads(operation.pk, self.nobody_waits)  # staged, not yet in the bucket
         self.preparation = Preparation(self.ledger, self.nobody_waits)
+        self.delegation = Delegation(operation, self.nobody_waits)
         self.ended: Message | None = None
         self.verdict: Ending | None = None
         self.first_step: int | None = None
@@ -123,6 +125,8 @@ class Supervision:
             self._hear(self.heard[0])
             self.heard.popleft()
         self._write()
+        for each in self.delegation.news():
+            self._tell("returned", **each)
 
     def _is_prepared(self) -> bool:
         try:
@@ -172,13 +176,22 @@ class Supervision:
             environment={"CUDA_VISIBLE_DEVICES": self.held.device},
             grant_until=self._deadline(),
             **self._privacy(),
+            **self._part(),
         )
         self.is_started = True
 
     def _privacy(self) -> dict[str, Any]:
         if not privacy.is_kept(self.operation.config):
             return {}
-        return {"privacy": privacy.told_to_child(self.operation.pk)}
+        return {"privacy": privacy.told_to_child(self.ledger.account_id)}
+
+    def _part(self) -> dict[str, Any]:
+        part, given = self.preparation.part, self.preparation.given
+        if part is None or given is None:
+            return {}
+        path = str(storage.directory(given.artifacts_path))
+        told = {name: getattr(part, name) for name in ("round", "client", "epochs", "begins_with")}
+        return {"part": {**told, "given": {"path": path, "digest": given.manifest_digest}}}
 
     def _has_lost_its_checkpoints(self) -> bool:
         mine = Checkpoint.objects.filter(operation_id=self.operation.pk)
@@ -258,13 +271,27 @@ class Supervision:
             case "spending":
                 self.ledger.spend(message["entries"])
                 self._tell("written")
+            case "delegate" | "drop":
+                self._delegate(message)
             case "ended":
                 self.ended = message
-            case "corrupted":
-                path = f"{self.operation.pk}/{message['directory']}"
-                say_corrupted(self.operation, path, message["error"])
-            case "save_failed":
-                self._record("SAVE_FAILED", message["error"])
+            case "corrupted" | "save_failed":
+                self._say_trouble(message)
+
+    def _delegate(self, message: Message) -> None:
+        if message["kind"] == "delegate":
+            self._tell("out", **self.delegation.send(message))
+        else:
+            self.delegation.drop(message)
+
+    def _say_trouble(self, message: Message) -> None:
+        if message["kind"] == "corrupted":
+            path = f"{self.operation.pk}/{message['directory']}"
+            say_corrupted(self.operation, path, message["error"])
+        else:
+            self.operation.record(
+                "SAVE_FAILED", actor=self.operation.worker_id, note=message["error"]
+            )
 
     def _heard_of(self, checkpoint: Message) -> None:
         """No other waits for its answer, where it is a periodic one."""
@@ -281,9 +308,6 @@ class Supervision:
             self.staged = checkpoint
         else:
             self.uploads.add(checkpoint)
-
-    def _record(self, what: str, note: str) -> None:
-        self.operation.record(what, actor=self.operation.worker_id, note=note)
 
     def _progressed(self, message: Message) -> None:
         if self.ledger.progress(message):
@@ -407,9 +431,11 @@ class Supervision:
             self.verdict = Interrupted(Reason.SHUTDOWN, note)
 
     def _is_stalled(self) -> bool:
-        """Who waits for an upload is not stalled, however long that takes."""
+        """Who waits for an upload or for clients is not stalled, however long that takes."""
+        if self.uploads.waiting or self.delegation.is_waiting:
+            self.moved_at = time.monotonic()
         elapsed = time.monotonic() - self.moved_at
-        return not self.uploads.waiting and elapsed > self.limits["stall_timeout_seconds"]
+        return bool(elapsed > self.limits["stall_timeout_seconds"])
 
     def _is_overdue(self, directive: str, seconds: float) -> bool:
         return self.told == directive and time.monotonic() - self.told_at > seconds

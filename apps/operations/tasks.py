@@ -5,7 +5,7 @@ import logging
 from apps.checkpoints import services as checkpoints
 from apps.checkpoints.trying import StorageFailed
 from apps.datasets import services as datasets
-from apps.operations import studies, sweeps
+from apps.operations import clients, studies, sweeps
 from apps.operations.work import work_until_idle
 from trainops.celery import app
 
@@ -22,6 +22,7 @@ def wake(operation_id: str) -> int:
 def sweep() -> None:
     sweeps.sweep(actor="beat")
     studies.advance_all()
+    clients.settle_all()
 
 
 @app.task(name="trainops.clean_up")

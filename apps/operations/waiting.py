@@ -46,6 +46,7 @@ class Waiting:
     paused_until: datetime | None = None
     reason: Reason = Reason.NONE  # why it is paused
     num_ahead: int | None = None  # due operations that go first; None: not counted
+    server_worker: str = ""  # of a client's part: who runs the whole one
 
 
 def waiting_for(
@@ -158,6 +159,11 @@ def _no_disk(waiting: Waiting, workers: Sequence[ServingWorker]) -> str:
 def _busy(waiting: Waiting, workers: Sequence[ServingWorker]) -> str:
     slots = sum(worker.slots for worker in workers)
     busy = "the only slot is busy" if slots == 1 else f"all {slots} slots are busy"
+    if waiting.server_worker and [each.worker_id for each in workers] == [waiting.server_worker]:
+        return (
+            f"It waits for a free worker: {busy}, one of them with the operation that waits for "
+            "it. Start another worker, or give this one more slots."
+        )
     if any(worker.slots > worker.num_running for worker in workers):
         busy = "every GPU that it could use is in use"
     return f"It waits for a free worker: {busy}{_place(waiting)}."

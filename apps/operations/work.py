@@ -10,7 +10,7 @@ from django.conf import settings
 from django.db import DatabaseError, InterfaceError, close_old_connections, connection
 
 from apps.checkpoints import storage
-from apps.operations import claims, studies
+from apps.operations import claims, clients, studies
 from apps.operations.children import NoNursery, Nursery
 from apps.operations.dispatch import dispatch
 from apps.operations.holding import HOLDING, Held, Holding
@@ -103,6 +103,7 @@ def _work_once(house: House) -> bool:
         dispatch(operation.pk, operation.kind, operation.queue)
     if operation.study_id is not None:
         studies.advance(operation.study_id)
+    clients.settle(operation)
     return True
 
 

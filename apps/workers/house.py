@@ -14,7 +14,7 @@ from django.conf import settings
 from django.db import DatabaseError, InterfaceError, connection
 
 from apps.checkpoints import storage
-from apps.operations import claims, studies, sweeps
+from apps.operations import claims, clients, studies, sweeps
 from apps.operations.children import Nursery
 from apps.operations.holding import Held
 from apps.operations.models import Operation
@@ -169,6 +169,7 @@ class Keeper:
     def _sweep(self) -> None:
         sweeps.sweep(actor=self.house.worker_id)
         studies.advance_all()
+        clients.settle_all()
         hosts.drain_faulty(actor=self.house.worker_id)
 
 

@@ -30,6 +30,7 @@ NOT_A_WORKERS = frozenset(
         Reason.CANCELLED_BY_PERSON,
         Reason.KILLED_BY_PERSON,
         Reason.CANCEL_TIMEOUT,
+        Reason.DROPPED,
         Reason.WORKER_LOST,
         Reason.LEASE_LOST,
     }

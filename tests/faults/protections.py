@@ -11,6 +11,8 @@ REMOTE = "tests/checkpoints/test_remote.py"
 REMOTE_RUNS = "tests/checkpoints/test_remote_runs.py"
 SHARING = "tests/checkpoints/test_sharing.py"
 REFERENCES = "tests/engines/test_references.py"
+DISTRIBUTED = "tests/federated/test_distributed.py"
+CLIENTS = "tests/operations/test_clients.py"
 LEDGER = "tests/federated/test_ledger.py"
 NPZ = "tests/datasets/test_npz.py"
 
@@ -517,5 +519,47 @@ PROTECTIONS = [
         'self.moments = [each.to(self.steps.device, copy=True) for each in state["moments"]]',
         "self.moments = [torch.zeros_like(each) for each in self.moments]",
         "tests/federated/test_together.py::test_killed_at_each_safe_point_it_ends_exactly",
+    ),
+    Protection(
+        "what a client draws does not follow from who trained before it",
+        "trainops/engines/federated/client.py",
+        '        self.server.begin_streams("client", part.round, part.client)\n',
+        "",
+        f"{DISTRIBUTED}::test_in_whatever_order_clients_end_the_result_is_that_of_one_process",
+    ),
+    Protection(
+        "a client whose round went on without it writes no more",
+        "apps/operations/clients.py",
+        "if _end(part.operation, Reason.DROPPED, actor=server.worker_id):",
+        "if True:",
+        f"{CLIENTS}::test_what_is_dropped_writes_no_more",
+    ),
+    Protection(
+        "what clients begin with stays until they have ended",
+        "apps/checkpoints/services.py",
+        "    kept |= sharing.given_out(operation_id)\n",
+        "",
+        f"{CLIENTS}::test_what_clients_begin_with_stays_until_they_have_ended",
+    ),
+    Protection(
+        "a part is known by the model that it begins with",
+        "trainops/engines/federated/client.py",
+        'if plain.get("round") != record.number or plain.get("given") != server.identity():',
+        "if False:",
+        f"{DISTRIBUTED}::test_what_began_with_another_model_is_refused",
+    ),
+    Protection(
+        "a server's end reaches its clients",
+        "apps/operations/work.py",
+        "    clients.settle(operation)\n",
+        "",
+        f"{CLIENTS}::test_a_cancel_reaches_the_clients_and_a_resume_goes_on_with_them",
+    ),
+    Protection(
+        "clients of user-level privacy are masked in checkpoints of their own, too",
+        "trainops/engines/federated/server.py",
+        'return mask(state | {"client": len(self.updates)}, self.workshop.secrets)',
+        'return state | {"client": len(self.updates)}',
+        f"{DISTRIBUTED}::test_a_clients_own_checkpoint_hides_it_from_whoever_lacks_the_secret",
     ),
 ]

@@ -1,4 +1,5 @@
 import random
+import time
 
 import numpy as np
 import torch
@@ -35,6 +36,17 @@ class Deciding(nn.Module):
         return values if values.sum() > 0 else -values
 
 
+class Slow(nn.Module):
+    def __init__(self, seconds):
+        super().__init__()
+        self.seconds = seconds
+
+    def forward(self, values):
+        if self.training:
+            time.sleep(self.seconds)
+        return values
+
+
 def build(parameters: CrowdParameters, context: Context) -> Federation:
     generator = torch.Generator().manual_seed(5)
     inputs = torch.randn(parameters.examples, 4, generator=generator)
@@ -45,6 +57,7 @@ def build(parameters: CrowdParameters, context: Context) -> Federation:
     train, validation = split(len(targets), 0.25, context.seed)
     noisy = [nn.BatchNorm1d(5), Noise(parameters)] if parameters.norm else []
     noisy += [Deciding()] if parameters.decides else []
+    noisy += [Slow(parameters.batch_seconds)] if parameters.batch_seconds else []
     return Federation(
         ingredients=Ingredients(
             model=nn.Sequential(

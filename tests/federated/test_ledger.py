@@ -68,18 +68,18 @@ def test_the_same_steps_from_the_same_bits_are_one_release():
 def test_another_dropout_mask_is_another_release():
     """Two gradients under one noise would tell their difference."""
     ledger = HouseLedger()
-    job, state = stopped(ledger, at=4)
+    job, state = stopped(ledger, at=5)  # in the middle of a client
     job.advance()
     again = resumed(state, ledger)
     torch.manual_seed(5)
     again.advance()
-    one, other = (e for e in ledger.spent() if e.step == 5)
+    one, other = (e for e in ledger.spent() if e.step == 6)
     assert one.noise != other.noise
 
 
 def test_a_model_of_the_same_clients_released_again_counts_without_their_chance():
     ledger = HouseLedger()
-    job, state = stopped(ledger, "user", at=0, fraction=0.5, clients=6)
+    job, state = stopped(ledger, "user", at=1, fraction=0.5, clients=6)
     run_through(job)
     again = resumed(state, ledger, "user", fraction=0.5, clients=6)
     torch.manual_seed(5)

@@ -5,7 +5,7 @@ from django.utils import timezone
 
 from apps.checkpoints.models import Checkpoint
 from apps.dashboard import federation
-from apps.operations.models import Operation
+from apps.operations.models import ClientPart, Operation
 from apps.operations.privacy import append
 from tests.federated.runs import HouseLedger, make_job
 from tests.pages import making
@@ -129,6 +129,50 @@ def test_a_long_run_shows_its_newest_rounds(ana):
     drawn = federation.rounds(operation, {"round_history": history})["drawn"]
     assert len(drawn) == federation.MAX_ROUNDS
     assert [each["is"] for each in drawn[-3:]] == ["done", "running", "pending"]
+
+
+def test_where_clients_train_what_they_wait_for_and_who_was_dropped(page, ana):
+    job = job_at(9, placement="distributed", round_timeout=60)
+    job.record.client_dropped()
+    server = shown(ana, job, HouseLedger())
+    rows = [
+        making.operation(ana, state, kind="federated", config=server.config, **more)
+        for state, more in (
+            ("CANCELLED", {"reason": "DROPPED"}),
+            ("RUNNING", {"worker_id": "hospital-b", "step": 1}),
+            ("PENDING", {"queue": "hospital-c"}),
+        )
+    ]
+    for client, each in enumerate(rows):
+        ClientPart.objects.create(
+            operation=each, server=server, round=2, client=client, epochs=2, begins_with="x",
+            name=f"client {client}", given_id="none",
+        )  # fmt: skip
+    text = page_of(page, server)
+    told = text.partition('data-testid="sent"')[2]
+    assert "Where round 2 trains" in text and "1 of 2" in told
+    assert "DROPPED" in told and "hospital-b" in told
+    assert "No worker is running" in told
+    assert text.count("the round went on without it") == 1
+    assert all(f"/operations/{each.pk}/" in told for each in rows)
+    shown_rows = [line for line in page.get("/operations/").content.decode().split("<tr") if
+                  any(each.pk in line for each in rows)]  # fmt: skip
+    assert not shown_rows, "the list is of whole operations"
+
+
+def test_a_clients_own_page_leads_to_the_whole(page, ana):
+    server = shown(ana, job_at(9, placement="distributed"), HouseLedger())
+    part = making.operation(ana, "RUNNING", kind="federated", config=server.config)
+    part.pk = "op_client_20260101_000000_0123abcd"
+    part.save(force_insert=True)
+    ClientPart.objects.create(
+        operation=part, server=server, round=2, client=3, epochs=2, begins_with="x",
+        name="client 3", given_id="none",
+    )  # fmt: skip
+    text = page_of(page, part)
+    assert "What client 3 does in round 2 of" in text and f"/operations/{server.pk}/" in text
+    assert 'data-testid="federation"' not in text
+    assert page.get(f"/operations/{part.pk}/export/last.pt").status_code == 404
 
 
 def test_other_kinds_have_no_such_section(page, ana):

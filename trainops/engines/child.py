@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from trainops.engines import errors, lossless, reproducibility
+from trainops.engines import errands, errors, lossless, reproducibility
 from trainops.engines.checkpoint import Candidate, Checkpoint, CheckpointPolicy, CheckpointStore
 from trainops.engines.job import Progress
 from trainops.engines.manifest import staged
@@ -78,8 +78,13 @@ def _run(start: Message, line: "_Line") -> Outcome:
         least_seconds=config.checkpoint.least_seconds,
     )
     ledger = _Ledger(line, start["privacy"]) if "privacy" in start else None
+    part = errands.part_of(start["part"]) if "part" in start else None
     return run(
-        lambda: engine.make_job(config, inputs, ledger),
+        lambda: (
+            engine.make_part(config, inputs, ledger, part)
+            if part
+            else engine.make_job(config, inputs, ledger, line.errands)
+        ),
         seed=config.seed,
         store=store,
         policy=policy,
@@ -102,6 +107,7 @@ class _Line:
         self.points: deque[tuple[int, float, dict[str, float]]] = deque()
         self.unanswered: deque[queue.SimpleQueue[Message]] = deque()  # commits, the oldest first
         self.written: queue.SimpleQueue[Message] = queue.SimpleQueue()  # of what was spent
+        self.errands = errands.Errands(self._send)
         self._next_report = 0.0
         self._last: Progress | None = None
         self._sent: Progress | None = None
@@ -121,6 +127,8 @@ class _Line:
 
     def restored(self, receipt: Receipt) -> None:
         self._send("restored", receipt=receipt.to_json(), step=receipt.step)
+        if receipt.checkpoint:
+            self.errands.saved(receipt.step, receipt.checkpoint)
 
     def corrupted(self, candidate: Candidate, error: errors.CheckpointCorrupted) -> None:
         self._send("corrupted", directory=candidate.path.name, error=str(error))
@@ -136,8 +144,10 @@ class _Line:
                 raise errors.LeaseLost
             case {"kind": "not_stored", "error": error}:
                 raise errors.SaveFailed(checkpoint.step, error)
+        self.errands.saved(checkpoint.step, checkpoint.path.name)
 
     def save_failed(self, error: errors.SaveFailed) -> None:
+        self.errands.problem = str(error)
         self._send("save_failed", error=str(error))
 
     def spend(self, entries: Sequence[Entry]) -> None:
@@ -179,6 +189,7 @@ class _Line:
 
     def stop(self, directive: Directive) -> None:
         self.directive = directive
+        self.errands.wake()
 
     def _listen(self) -> None:
         while True:
@@ -200,6 +211,8 @@ class _Line:
                 self.stop(Directive[message["directive"]])
             case "written":
                 self.written.put(message)
+            case "out" | "returned":
+                self.errands.hear(message)
             case "committed" | "refused" | "not_stored":
                 self.unanswered.popleft().put(message)
 

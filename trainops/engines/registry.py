@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from trainops.engines.config import OperationConfig
+from trainops.engines.delegation import Delegates, Part
 from trainops.engines.job import ResumableJob
 from trainops.engines.recipes import load
 from trainops.engines.spending import PrivacyLedger
@@ -25,6 +26,7 @@ class Engine:
     job: str  # imports torch; only the attempt's own process loads it
     adapt: str = ""  # what a fork's config changes in the state; "" where nothing
     spends_privacy: bool = False  # its job takes a ledger, too
+    part: str = ""  # the job of a part that is done elsewhere; "" where all is done in one place
 
     def parse_config(self, raw: Mapping[str, Any]) -> OperationConfig:
         """Return the validated config, defaults filled in. Raises ConfigError."""
@@ -47,18 +49,28 @@ class Engine:
         config: OperationConfig,
         inputs: Mapping[str, Path] | None = None,
         ledger: PrivacyLedger | None = None,
+        delegates: Delegates | None = None,
     ) -> ResumableJob:
         """Make the job from freshly seeded random streams: its weights are drawn here.
 
         `inputs` maps each dataset id to its normalised Parquet file, and each operation whose
         model is used to its final checkpoint. `ledger`, of a kind that spends privacy, remembers
-        what was spent; without one the job's own states do. Raises InputError.
+        what was spent; without one the job's own states do. `delegates`, of a kind that has parts,
+        have them done elsewhere; without them all is done here. Raises InputError.
         """
-        for path in (self.job, *config.code()):
-            load(path)
-        load(SEED_ALL)(config.seed)  # once all is imported: importing draws numbers, but only once
-        more = {"ledger": ledger} if self.spends_privacy else {}
-        return cast(ResumableJob, load(self.job)(config, inputs or {}, **more))
+        more: dict[str, Any] = {"ledger": ledger} if self.spends_privacy else {}
+        more |= {"delegates": delegates} if self.part else {}
+        return cast(ResumableJob, self._loaded(self.job, config)(config, inputs or {}, **more))
+
+    def make_part(
+        self,
+        config: OperationConfig,
+        inputs: Mapping[str, Path],
+        ledger: PrivacyLedger | None,
+        part: Part,
+    ) -> ResumableJob:
+        """Make the job of a part, as make_job does the whole one's."""
+        return cast(ResumableJob, self._loaded(self.part, config)(config, inputs, ledger, part))
 
     def job_factory(
         self,
@@ -68,6 +80,13 @@ class Engine:
     ) -> Callable[[], ResumableJob]:
         """Return make_job as the loop wants it: called where the job's errors are expected."""
         return partial(self.make_job, config, inputs, ledger)
+
+    def _loaded(self, job: str, config: OperationConfig) -> Any:
+        """Import all that the job is made of, and only then start the random streams."""
+        for path in (job, *config.code()):
+            load(path)
+        load(SEED_ALL)(config.seed)  # importing draws numbers, but only once
+        return load(job)
 
     def _config_class(self) -> type[OperationConfig]:
         return cast(type[OperationConfig], load(self.config))
@@ -103,6 +122,7 @@ ENGINES = {
         unit="client epoch",
         config="trainops.engines.federated.config:FederatedConfig",
         job="trainops.engines.federated.job:FederatedJob",
+        part="trainops.engines.federated.client:ClientJob",
         spends_privacy=True,
     ),
 }

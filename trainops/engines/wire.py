@@ -1,7 +1,8 @@
 """The messages between a supervisor and its child: one JSON object a line, over a socket pair.
 
-supervisor → child: start, grant, stop, committed, refused, not_stored, written
-child → supervisor: restored, corrupted, progress, spending, staged, save_failed, ended
+supervisor → child: start, grant, stop, committed, refused, not_stored, written, out, returned
+child → supervisor: restored, corrupted, progress, spending, staged, save_failed, delegate, drop,
+                    ended
 
 The order on the wire is the order of things: whatever was sent before `staged` is durable before
 the checkpoint is. What is spent of anybody's privacy is durable before it is released.

@@ -95,7 +95,7 @@ def _clients(state: StateDict, config: FederatedOptions) -> dict[int, ClientStat
         mine = [e for e in spent if e.client == client and e.round == plain["round"] + 1]
         told = {"client_id": client, "steps": sum(e.steps for e in mine),
                 "epsilon": _epsilon(mine, config, "sample")}  # fmt: skip
-        if is_told and place < plain["clients_done"]:
+        if is_told and place < plain["clients_done"] and place not in plain.get("dropped", ()):
             found[client] = _done(kept["done"][str(client)], state["model"], config, told)
         elif is_training and client == plain["client"] and plain["client_epoch"]:
             found[client] = _training(kept["visit"], state["model"], config, told)

@@ -37,7 +37,7 @@ def _count() -> dict[str, Any]:
         for each in alive
         if each["storage_free_bytes"] is not None and each["storage_free_bytes"] < reserve
     }
-    active = Operation.objects.active().count()
+    active = Operation.objects.active().whole().count()
     return {
         "active": active,
         "workers": len(alive),

@@ -19,7 +19,7 @@ MAX_NEW = 100  # counted no further
 @needs()
 def operations(request: HttpRequest) -> HttpResponse:
     wanted = Filters.read(request.GET)
-    found = rows.select(wanted.apply(Operation.objects.all(), request.user))
+    found = rows.select(wanted.apply(Operation.objects.whole(), request.user))
     page = pages.fetch(found, request.GET.get("cursor", ""), PAGE_SIZE)
     counts = filters.counts(wanted, request.user)
     context = {
@@ -71,7 +71,7 @@ def _num_new(wanted: Filters, request: HttpRequest) -> int:
     edge = pages.read(request.GET.get("top", ""))
     if edge is None:
         return 0
-    newer = pages.beyond(wanted.apply(Operation.objects.order_by(), request.user), edge)
+    newer = pages.beyond(wanted.apply(Operation.objects.whole().order_by(), request.user), edge)
     return newer.values("pk")[:MAX_NEW].count()
 
 

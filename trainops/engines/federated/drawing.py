@@ -25,6 +25,11 @@ def generator(seed: int, *purpose: object) -> torch.Generator:
     return torch.Generator().manual_seed(int.from_bytes(digest) % 2**63)
 
 
+def begin_streams(seed: int, *purpose: object) -> None:
+    """Start every global stream anew for this purpose: whatever was drawn before, or elsewhere."""
+    reproducibility.seed_all(generator(seed, "streams", *purpose).initial_seed())
+
+
 class Secrets:
     """What is drawn so that nobody who lacks the secret can draw it again."""
 

@@ -4,13 +4,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
+from trainops.engines import reproducibility
+from trainops.engines.attempt import RANDOM
+from trainops.engines.checkpoint import CheckpointStore
+from trainops.engines.delegation import Delegates, Part
 from trainops.engines.devices import choose_device
 from trainops.engines.errors import IncompatibleState
+from trainops.engines.federated.client import read_client
 from trainops.engines.federated.config import FederatedConfig
+from trainops.engines.federated.distributed import Distributed
 from trainops.engines.federated.drawing import Secrets
 from trainops.engines.federated.limits import warnings_of
 from trainops.engines.federated.partition import picture
-from trainops.engines.federated.path import is_path
+from trainops.engines.federated.path import entries_of, is_path
 from trainops.engines.federated.purse import Purse
 from trainops.engines.federated.record import Record
 from trainops.engines.federated.releasing import Releasing
@@ -19,8 +25,10 @@ from trainops.engines.federated.together import Together, require_stackable
 from trainops.engines.federated.visit import Visit
 from trainops.engines.federated.workshop import Workshop
 from trainops.engines.job import Metrics, StateDict
+from trainops.engines.manifest import Candidate
 from trainops.engines.spending import Entry, MemoryLedger, PrivacyLedger
 
+NUMBERS = ("round", "clients", "dropped")  # of a round's line; the rest was measured
 REASON = "PRIVACY_BUDGET"  # why a run is over before its last round
 
 
@@ -40,6 +48,7 @@ class FederatedJob:
         config: FederatedConfig,
         inputs: Mapping[str, Path],
         ledger: PrivacyLedger | None = None,
+        delegates: Delegates | None = None,
     ) -> None:
         self.config, self.inputs = config, inputs
         self.ledger = ledger or MemoryLedger()
@@ -52,6 +61,9 @@ class FederatedJob:
         self.releasing = Releasing(self.workshop, Purse(config.privacy, self.ledger))
         self.record = Record(config, self.workshop.schedule)
         self.visit: Visit | Together | None = None
+        is_distributed = delegates is not None and config.is_distributed
+        self.distributed = Distributed(config, delegates) if is_distributed and delegates else None
+        self._untold: dict[str, float] = {}  # of rounds without clients, before the first step
         self._mind_the_budget()
 
     @property
@@ -64,28 +76,29 @@ class FederatedJob:
 
     @property
     def place(self) -> str:
+        if self.distributed is not None and self.record.client is not None:
+            return self.distributed.place(self.record)
         return self.record.place
 
     @property
     def checkpoint_steps(self) -> int:
         return self.config.checkpoint.every_client_epochs
 
+    def milestones(self) -> int:
+        """Return how many checkpoints were asked for, so that clients elsewhere can begin."""
+        return self.distributed.asked if self.distributed else 0
+
     def advance(self) -> Metrics:
-        metrics = self._finish_rounds()  # those at the beginning that no client takes part in
-        if self.record.is_over or self.record.is_spent:
-            return metrics
-        visit = self._visit()
-        entry = self.releasing.of_epoch(visit, self.record)
-        if entry is not None and not self._spend(entry):
-            return metrics
-        visit.train(entry.noise if entry else "", self.step + 1)
-        if self.record.epoch_done():
-            for client, update in visit.updates():
-                self.server.take(client, update)
-            self.visit = None
-        metrics = {**metrics, **self._finish_rounds()}
-        self.releasing.purse.passed(self.step)
-        self._mind_the_budget()
+        self._untold |= self._finish_rounds()  # those at the beginning that nobody takes part in
+        if not (self.record.is_over or self.record.is_spent):
+            is_elsewhere = self.distributed is not None and self.visit is None
+            if is_elsewhere and not self._take_next():
+                return {}  # no step: it waits
+            if is_elsewhere or self._train():
+                self._untold |= self._finish_rounds()
+                self.releasing.purse.passed(self.step)
+                self._mind_the_budget()
+        metrics, self._untold = self._untold, {}
         return metrics
 
     def state_dict(self) -> StateDict:
@@ -121,6 +134,8 @@ class FederatedJob:
         visit = server.load_state_dict(state, record, visit_state)
         self.workshop, self.server, self.releasing = workshop, server, releasing
         self.record, self.visit = record, visit
+        told = record.history[-1] if record.history and not record.step else {}
+        self._untold = {name: each for name, each in told.items() if name not in NUMBERS}
         self._mind_the_budget()
 
     def result(self) -> Mapping[str, Any]:
@@ -136,15 +151,73 @@ class FederatedJob:
                 "round": best.round,
             },
             "rounds": len(history),
-            "client_epochs": self.step,
+            "client_epochs": self.step - self.record.num_dropped * self.config.local_epochs,
             "clients": len(self.workshop.parts),
             "parameters": self.server.parameters.numel(),
             "warnings": warnings_of(self.config, len(self.workshop.parts)),
             "details": dict(self.workshop.ingredients.description),
         }
+        if num_dropped := self.record.num_dropped:
+            result["dropped"] = num_dropped
         if self.config.is_private:
             result["privacy"] = self.releasing.summary()
         return result | ({"reason": REASON} if self.record.is_spent else {})
+
+    def _train(self) -> bool:
+        """Train one local epoch of the next client; False, and the run is over, if it may not."""
+        visit = self._visit()
+        entry = self.releasing.of_epoch(visit, self.record)
+        if entry is not None and not self._spend(entry):
+            return False
+        visit.train(entry.noise if entry else "", self.step + 1)
+        self._epoch_done(visit)
+        return True
+
+    def _epoch_done(self, visit: Visit | Together) -> None:
+        if self.record.epoch_done():
+            for client, update in visit.updates():
+                self.server.take(client, update)
+            self.visit = None
+            self.server.begin_streams("server", visit.number, visit.client)
+
+    def _take_next(self) -> bool:
+        """Take over what the next client came to elsewhere; False where that is not known yet."""
+        if self.distributed is None:
+            return False
+        returned = self.distributed.next(self.record, self._parts)
+        if returned is None:
+            return False
+        self.releasing.purse.learn(returned.spent, self.step)
+        if returned.checkpoint is None:
+            self.record.client_dropped()
+        else:
+            self._take(returned.client, returned.checkpoint)
+        return True
+
+    def _parts(self, record: Record) -> list[Part]:
+        """Return what the clients of the round are to do that are yet to train."""
+        identity = self.server.identity()
+        return [
+            Part(
+                record.number, client, epochs, begins_with=identity,
+                name=record.name_of(client), label=self.config.label_of(client),
+            )
+            for client, epochs in self.releasing.plan(record).items()
+        ]  # fmt: skip
+
+    def _take(self, client: int, checkpoint: Candidate) -> None:
+        """Go through what a client did as if it had been done here. Raises IncompatibleState."""
+        state = CheckpointStore(checkpoint.path.parent, identity={}).load(checkpoint)
+        plain, visiting = read_client(state, self.server, self.record, client)
+        visit = self.visit = self.server.receive(client, self.record.number)
+        visit.load_state_dict(visiting)
+        for entry in entries_of(state["spent"]) if self.config.is_private else ():
+            self.releasing.purse.spend(entry)
+        for _ in range(visit.epoch):
+            self._epoch_done(visit)
+        if self.visit is not None:  # the budget ended it in the middle: so do the random streams
+            reproducibility.load_state_dict(state[RANDOM])
+        self.record.is_spent |= bool(plain["is_budget_spent"])
 
     def _visit(self) -> Visit | Together:
         """Return who is in training, which comes to the server's model where it is new."""
@@ -153,6 +226,7 @@ class FederatedJob:
             if client is None:
                 raise RuntimeError("a trained round was not finished")
             self.visit = self.server.receive(client, self.record.number)
+            self.server.begin_streams("client", self.record.number, client)
         return self.visit
 
     def _finish_rounds(self) -> dict[str, float]:
@@ -165,7 +239,7 @@ class FederatedJob:
             measured = self.server.finish_round(self.record.number, entry)
             if self.config.is_private:
                 measured["epsilon"] = self.releasing.purse.epsilon
-            if self.record.round_done(measured, self.record.chosen):
+            if self.record.round_done(measured):
                 self.server.keep_best()
             metrics = measured
         return metrics

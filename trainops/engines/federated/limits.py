@@ -1,6 +1,7 @@
 """What a federated config cannot ask for together, as far as it can be known without the data."""
 
-from trainops.engines.federated.options import FederatedOptions
+from trainops.engines.federated.options import EVERY_OTHER, FederatedOptions
+from trainops.engines.labels import LABEL_RULE, is_label
 from trainops.engines.recipes import load
 
 FEW_CLIENTS = 10  # with fewer, the noise of a whole client's update drowns it
@@ -31,6 +32,7 @@ def problems_of(config: FederatedOptions) -> dict[str, str]:
             f"got true; privacy.mode is {config.privacy.mode!r}, and each client's examples need "
             "noise of their own; allowed: false, or the modes none and user"
         )
+    problems |= _problems_of_placement(config)
     if config.is_private:
         problems |= _problems_of_privacy(config)
     return problems
@@ -44,6 +46,36 @@ def warnings_of(config: FederatedOptions, num_clients: int) -> list[str]:
             f"whole share; with fewer than {FEW_CLIENTS} the model can hardly learn"
         ]
     return []
+
+
+def _problems_of_placement(config: FederatedOptions) -> dict[str, str]:
+    if not config.is_distributed:
+        told = {"labels": config.labels, "round_timeout": config.round_timeout}
+        return {
+            name: f"got {value}; allowed with placement: distributed"
+            for name, value in told.items()
+            if value
+        }
+    if config.batched_clients:
+        problem = "got true; with placement: distributed each client trains by itself"
+        return {"batched_clients": f"{problem}; allowed: false"}
+    if config.labels and config.has_users_noised and config.fraction < 1:
+        problem = "they would tell who takes part in a round, which privacy by chance keeps secret"
+        return {"labels": f"{problem}; allowed: none, or a fraction of 1"}
+    problems = (_problem_of_label(config, client) for client in config.labels)
+    problem = next(filter(None, problems), "")
+    return {"labels": problem} if problem else {}
+
+
+def _problem_of_label(config: FederatedOptions, client: str) -> str:
+    is_number = client.isascii() and client.isdigit() and str(int(client)) == client
+    if client != EVERY_OTHER and not is_number:
+        return f"got the client {client[:60]!r}; allowed are numbers from 0, and {EVERY_OTHER}"
+    is_known = config.partition.by not in ("column", "file")
+    if is_number and is_known and int(client) >= config.clients:
+        return f"got the client {client}; there are the clients 0 to {config.clients - 1}"
+    label = config.label_of(int(client) if is_number else 0)
+    return "" if is_label(label) else f"got {config.labels[client][:80]!r}; {LABEL_RULE}"
 
 
 def _problems_of_privacy(config: FederatedOptions) -> dict[str, str]:

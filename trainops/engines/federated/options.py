@@ -20,6 +20,9 @@ MEASURES = {
 }
 
 
+EVERY_OTHER, NUMBER = "*", "{client}"  # in `labels`
+
+
 class FederatedCheckpointConfig(CheckpointConfig):
     """When checkpoints are taken: after client epochs or seconds, whichever is first."""
 
@@ -84,7 +87,9 @@ class FederatedOptions(RecipeConfig):
     """A recipe, the clients that its examples lie with, and how they learn together."""
 
     kind: ClassVar[str] = "federated"
-    FORKABLE: ClassVar[frozenset[str]] = OperationConfig.FORKABLE | {"rounds", "learning_rate"}
+    FORKABLE: ClassVar[frozenset[str]] = OperationConfig.FORKABLE | {
+        "rounds", "learning_rate", "placement", "labels", "round_timeout",
+    }  # fmt: skip
 
     rounds: int = Field(10, ge=1, le=100_000)
     clients: int = Field(
@@ -112,7 +117,32 @@ class FederatedOptions(RecipeConfig):
         description="The metric of completed rounds that decides which model is the best",
     )
     mode: Literal["min", "max"] = Field("min", description="Whether a better metric is lower")
+    placement: Literal["in_process", "distributed"] = Field(
+        "in_process",
+        description="distributed: each client of a round is trained by a task of its own, on any "
+        "worker that may; the results are the same",
+    )
+    labels: dict[str, str] = Field(
+        {},
+        description="Of distributed: the label of the workers that may train a client, by its "
+        'number; "*" stands for all others, and {client} in a label for the number',
+    )
+    round_timeout: float | None = Field(
+        None,
+        gt=0,
+        description="Of distributed: seconds after which a round goes on without the clients that "
+        "are not done, as soon as min_clients are",
+    )
     checkpoint: FederatedCheckpointConfig = FederatedCheckpointConfig()
+
+    @property
+    def is_distributed(self) -> bool:
+        return self.placement == "distributed"
+
+    def label_of(self, client: int) -> str:
+        """Return the label of the workers that may train a client; empty: any may."""
+        label = self.labels.get(str(client), self.labels.get(EVERY_OTHER, ""))
+        return label.replace(NUMBER, str(client))
 
     def code(self) -> Sequence[str]:
         return (*super().code(), MEASURES[self.privacy.accountant])

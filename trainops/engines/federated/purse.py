@@ -96,6 +96,22 @@ class Purse:
         if not is_aside:
             self._shown.add([entry])
 
+    def learn(self, entries: Sequence[Entry], step: int) -> None:
+        """Take in what clients on other machines wrote down, up to this step and beyond it."""
+        known = {entry.noise for entry in self.ledger.spent()}
+        new = [entry for entry in entries if entry.noise not in known]
+        if not new:
+            return
+        self.ledger.write(new)
+        self._total.add(new)
+        self._beside |= {entry.noise: entry for entry in new}
+        self._ahead |= {entry.noise: entry for entry in new if entry.step > step}
+        self._shown.add(entry for entry in new if entry.step <= step)
+
+    def foresight(self) -> Account:
+        """Return an account of all that was spent, to see what there would be room for."""
+        return self._total.copy()
+
     def passed(self, step: int) -> None:
         """Count as aside what was written down for a step that is over, and not met."""
         aside = [entry for entry in self._ahead.values() if entry.step <= step]

@@ -1,7 +1,7 @@
 """Where a federated run stands and what its rounds came to: the part of its state people read."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,6 +25,9 @@ class Record:
 
     `done` are the clients of the current round whose epochs are over, in order; `epoch` counts
     those of the next one, or of all at once. `is_spent`: the budget allows no further step.
+    `dropped` are the places of those clients of the current round, among all it chose, that it went
+    on without; their epochs count as passed. They are places and no numbers, since a state may not
+    tell who takes part.
     """
 
     config: FederatedOptions
@@ -33,6 +36,7 @@ class Record:
     done: int = 0
     epoch: int = 0
     is_spent: bool = False
+    dropped: list[int] = field(default_factory=list)
 
     @property
     def number(self) -> int:
@@ -52,6 +56,23 @@ class Record:
     def client(self) -> int | None:
         """The client that trains next; None where the round has no further one."""
         return self.chosen[self.done] if self.done < len(self.chosen) else None
+
+    @property
+    def taken(self) -> tuple[int, ...]:
+        """The clients of the current round whose epochs are over, without those dropped."""
+        passed = enumerate(self.chosen[: self.done])
+        return tuple(client for place, client in passed if place not in self.dropped)
+
+    def name_of(self, client: int) -> str:
+        """Return what people call a client of the round; nothing that chance keeps secret."""
+        if not self.schedule.is_by_chance:
+            return f"client {client}"
+        return f"client at place {self.chosen.index(client) + 1}"
+
+    @property
+    def num_dropped(self) -> int:
+        """The clients that rounds went on without, all rounds together."""
+        return len(self.dropped) + sum(int(line.get("dropped", 0)) for line in self.history)
 
     @property
     def is_round_trained(self) -> bool:
@@ -103,10 +124,17 @@ class Record:
         self.done, self.epoch = self.done + self.width, 0
         return True
 
-    def round_done(self, metrics: Mapping[str, float], clients: Sequence[int]) -> bool:
+    def client_dropped(self) -> None:
+        """Go on without the next client of the round, which is not in training."""
+        self.dropped.append(self.done)
+        self.done += 1
+
+    def round_done(self, metrics: Mapping[str, float]) -> bool:
         """Write the round's line and go to the next; return whether it was the best so far."""
-        self.history.append({"round": self.number, "clients": len(clients), **metrics})
-        self.done = self.epoch = 0
+        without = {"dropped": len(self.dropped)} if self.dropped else {}
+        line = {"round": self.number, "clients": len(self.taken), **without, **metrics}
+        self.history.append(line)
+        self.done, self.epoch, self.dropped = 0, 0, []
         return self.best.round == len(self.history)
 
     def to_state(self) -> dict[str, Any]:
@@ -127,6 +155,7 @@ class Record:
             "chosen": list(self.chosen) if is_told else None,
             "clients_done": self.done,
             "client": self.client if is_told else None,
+            **({"dropped": list(self.dropped)} if self.dropped else {}),
             "client_epoch": self.epoch,
             "local_epochs": self.config.local_epochs,
             "is_budget_spent": self.is_spent,
@@ -152,6 +181,7 @@ class Record:
                 int(state["clients_done"]),
                 int(state["client_epoch"]),
                 bool(state["is_budget_spent"]) and state["rounds"] == self.config.rounds,
+                [int(place) for place in state.get("dropped", ())],
             )
             expected = record.to_state() | {"rounds": state["rounds"]}
         except (KeyError, TypeError, ValueError) as error:
@@ -179,6 +209,7 @@ class Record:
             and 0 <= self.epoch < self.config.local_epochs
             and (self.client is not None or self.epoch == 0)
             and self.done % self.width == 0
+            and self.dropped == sorted({place for place in self.dropped if 0 <= place < self.done})
         )
         if not is_place:
             raise IncompatibleState(

@@ -16,7 +16,7 @@ from trainops.engines.spending import Entry
 # What of the config changes nothing in a release: how long the run is, and how it is kept.
 IRRELEVANT = {
     "rounds", "checkpoint", "restart", "limits", "resources", "monitor", "mode", "device",
-    "threads", "deterministic",
+    "threads", "deterministic", "placement", "labels", "round_timeout",
 }  # fmt: skip
 
 
@@ -73,6 +73,28 @@ class Releasing:
         should it not, the exact question follows when the release has its name.
         """
         return self._is_round_affordable(record) and self._is_epoch_affordable(record)
+
+    def plan(self, record: Record) -> dict[int, int]:
+        """Return how many local epochs the budget has room for, by client, at a visit's beginning.
+
+        Of those clients that the round is yet to train, in their order; where it has room for no
+        more, the run would end, so nobody comes after.
+        """
+        clients, target = record.chosen[record.done :], self.workshop.config.privacy.target_epsilon
+        epochs = self.workshop.config.local_epochs
+        if not self.workshop.config.has_samples_noised or target is None:
+            return dict.fromkeys(clients, epochs)
+        account, planned, step = self.purse.foresight(), dict[int, int](), record.step
+        for client in clients:
+            entry = self._of_examples(record, client, "")
+            for epoch in range(epochs):
+                step += 1
+                if not self.purse.is_ahead("sample", step=step):
+                    account.add([entry])
+                if account.epsilon > target:
+                    return planned
+                planned[client] = epoch + 1
+        return planned
 
     def summary(self) -> dict[str, Any]:
         """Return what the result says of privacy."""

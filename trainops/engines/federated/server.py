@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from trainops.engines.errors import IncompatibleState
-from trainops.engines.federated.drawing import normal
+from trainops.engines.federated.drawing import begin_streams, normal
 from trainops.engines.federated.layout import Buffers, average_of
 from trainops.engines.federated.masking import mask, unmask
 from trainops.engines.federated.record import Record
@@ -45,6 +45,14 @@ class Server:
             buffers=self.buffers,
         )  # fmt: skip
 
+    def begin_streams(self, *purpose: object) -> None:
+        """Start the random streams anew, so that no client's numbers follow from another's."""
+        begin_streams(self.workshop.config.seed, *purpose)
+
+    def identity(self) -> str:
+        """Return a name for the model that clients begin with."""
+        return self.workshop.secrets.identity("given", [self.parameters, self.buffers])
+
     def take(self, client: int, update: Update) -> None:
         """Keep what a client sent until its round is done."""
         self.updates[client] = update
@@ -81,10 +89,11 @@ class Server:
 
     def state_dict(self, visit: Visit | Together | None) -> StateDict:
         layout, strategy = self.workshop.layout, self.workshop.strategy
+        visiting = self.visiting(visit) if visit is not None and visit.epoch else None
         return {
             "model": layout.state_dict(self.parameters, self.buffers),
             "server": dict(strategy.state),
-            "clients": {"done": self._done(), "visit": self._visiting(visit)},
+            "clients": {"done": self._done(), "visit": visiting},
             **({"best_model": layout.state_dict(*self.best)} if self.best else {}),
         }
 
@@ -183,20 +192,29 @@ class Server:
                 self._masked[place] = mask({"vector": each.vector}, self.workshop.secrets)
         return {str(place): each for place, each in self._masked.items()}
 
-    def _visiting(self, visit: Visit | Together | None) -> Any:
-        if visit is None or visit.epoch == 0:
-            return None
+    def visiting(self, visit: Visit | Together) -> Any:
+        """Return the state of a client in training, masked where it must be.
+
+        There it is named by its place among those that sent something.
+        """
         state = visit.state_dict()
         if not self.is_masked:
             return state
         return mask(state | {"client": len(self.updates)}, self.workshop.secrets)
+
+    def visited(self, state: Any, client: int) -> StateDict:
+        """Return what `visiting` was made of. Raises IncompatibleState."""
+        visiting = self._unmasked(state)
+        if not isinstance(visiting, dict):
+            raise IncompatibleState(f"a client in training has {visiting!r:.80}")
+        return visiting | {"client": client} if self.is_masked else visiting
 
     def _read_visit(self, state: StateDict, record: Record) -> StateDict | None:
         """Return the state of the client in training; masked, it is named by its place."""
         visiting: StateDict | None = self._unmasked(state["clients"].get("visit"))
         if visiting is None or not self.is_masked:
             return visiting
-        if visiting.get("client") != record.done:
+        if visiting.get("client") != len(record.taken):
             raise IncompatibleState(f"client {record.done + 1} of the round is not in training")
         return visiting | {"client": record.client}
 
@@ -209,12 +227,12 @@ class Server:
             done = {int(client): each for client, each in state["clients"]["done"].items()}
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise IncompatibleState(f"the clients cannot be read: {error!r}") from error
-        if self.is_masked and list(done) == list(range(record.done)):
-            done = {record.chosen[place]: each for place, each in done.items()}
-        if list(done) != list(record.chosen[: record.done]):
+        if self.is_masked and list(done) == list(range(len(record.taken))):
+            done = {record.taken[place]: each for place, each in done.items()}
+        if list(done) != list(record.taken):
             raise IncompatibleState(
                 f"clients {list(done)} are done, of this round's {list(record.chosen)} "
-                f"{record.done} should be"
+                f"{list(record.taken)} should be"
             )
         if self.is_masked:
             done = {

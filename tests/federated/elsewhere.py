@@ -1,0 +1,125 @@
+"""Clients that train as operations of their own, in this process: what a house does, in short."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from tests.engines.contract import MachineDied, ScriptedSupervisor
+from trainops.engines import reproducibility
+from trainops.engines.checkpoint import Candidate, CheckpointPolicy, CheckpointStore
+from trainops.engines.delegation import Part, Returned
+from trainops.engines.registry import ENGINES
+from trainops.engines.runner import Succeeded, run
+
+
+class Elsewhere:
+    """Trains each client when the server waits for news, the last one sent first.
+
+    It outlives the server's attempts, as rows do. `lost` are clients that nobody trains, `dies_at`
+    is a client and an epoch of it that are done when its machine dies, once.
+    """
+
+    def __init__(self, root, config, ledger=None, *, lost=(), failing=(), dies_at=None):
+        self.root, self.config, self.ledger = Path(root), config, ledger
+        self.lost, self.failing, self.dies_at = lost, failing, dies_at
+        self.supervisor, self.problem = ScriptedSupervisor(), ""
+        self.done, self.waiting, self.dropped = {}, [], set()
+        self.sent, self.age = [], 0.0
+
+    @property
+    def saved_step(self):
+        steps = [each.step for each in self.supervisor.checkpoints]
+        steps += [each.step for each in self.supervisor.receipts if each.checkpoint]
+        return max(steps, default=None)
+
+    def begin(self, supervisor):
+        """A new attempt of the server: what is done stays done."""
+        self.supervisor, self.waiting = supervisor, []
+
+    def given(self):
+        newest = self.supervisor.checkpoints
+        return Candidate(newest[-1].path, newest[-1].digest) if newest else self.restored
+
+    def send(self, parts):
+        self.age = 0.0
+        self.sent.append([(part.round, part.client, part.epochs, part.label) for part in parts])
+        self.waiting = [replace(part, given=self.given()) for part in parts]
+
+    def drop(self, number, clients):
+        self.dropped |= {(number, client) for client in clients}
+
+    def age_seconds(self, number):
+        return self.age
+
+    def heard(self, seconds):
+        for part in reversed(self.waiting):
+            key = part.round, part.client
+            if key in self.dropped:
+                self.waiting.remove(part)
+                return [Returned(*key, "dropped", spent=self._spent(part))]
+            if part.client in self.failing:
+                self.waiting.remove(part)
+                return [Returned(*key, "failed", note="its disk burned")]
+            if part.client not in self.lost:
+                self.waiting.remove(part)
+                return [self._returned(part)]
+        self.age += 1000.0
+        return []
+
+    def _returned(self, part: Part):
+        key = part.round, part.client
+        if key not in self.done:
+            streams = reproducibility.state_dict()
+            self.done[key] = self._train(part)
+            reproducibility.load_state_dict(streams)
+        final = self.done[key]
+        found = Candidate(final.path, final.digest)
+        return Returned(*key, "done", found, self._spent(part))
+
+    def _spent(self, part):
+        spent = self.ledger.spent() if self.ledger else ()
+        return [each for each in spent if (each.round, each.client) == (part.round, part.client)]
+
+    def _train(self, part):
+        """Run the client's attempts; the first dies where it is told to."""
+        saved = []
+        for number in (1, 2):
+            dies = number == 1 and self.dies_at == (part.round, part.client)
+            supervisor = ScriptedSupervisor(at=1 if dies else None, dies=dies)
+            root = self.root / f"op-{part.round}-{part.client}"
+            store = CheckpointStore(
+                root, identity={"attempt": number},
+                candidates=[Candidate(each.path, each.digest) for each in saved[::-1]],
+            )  # fmt: skip
+            try:
+                outcome = run(
+                    lambda: ENGINES["federated"].make_part(self.config, {}, self.ledger, part),
+                    seed=self.config.seed, store=store, supervisor=supervisor,
+                    policy=CheckpointPolicy(every_seconds=1e9),
+                )  # fmt: skip
+            except MachineDied:
+                saved = supervisor.checkpoints
+                continue
+            assert isinstance(outcome, Succeeded), outcome
+            return supervisor.checkpoints[-1]
+        raise AssertionError("it died twice")
+
+
+def go_distributed(case, root, elsewhere, ledger, *, at=None, dies=False, resume=(), number=1,
+                   every_steps=None):  # fmt: skip
+    """Run an attempt of the server; return its supervisor and how it ended."""
+    supervisor = ScriptedSupervisor(at=at, dies=dies)
+    elsewhere.begin(supervisor)
+    candidates = [Candidate(each.path, each.digest) for each in resume]
+    elsewhere.restored = candidates[0] if candidates else None
+    try:
+        outcome = run(
+            lambda: ENGINES["federated"].make_job(elsewhere.config, {}, ledger, elsewhere),
+            seed=elsewhere.config.seed,
+            store=CheckpointStore(root, identity={"attempt": number}, candidates=candidates),
+            policy=CheckpointPolicy(every_steps=every_steps, every_seconds=1e9),
+            supervisor=supervisor,
+        )
+    except MachineDied:
+        assert dies
+        outcome = None
+    return supervisor, outcome
