@@ -494,9 +494,10 @@ CASES = [
         "federated",
         "federated-segmentation",
         {"recipe": "federated_segmentation", "parameters": {"dataset": DATASET, "channels": 2},
-         "partition": {"by": "shards"}, "clients": 2, "rounds": 2, "batch_size": 8,
+         "partition": {"by": "shards"}, "clients": 2, "rounds": 2, "local_epochs": 2,
+         "batch_size": 8, "optimizer": "adam", "learning_rate": 0.01,
          "monitor": "val_dice", "mode": "max"},
-        stops=(1, 3),
+        stops=(1, 3, 4),
         table=small_pictures,
     ),
     Case(

@@ -93,7 +93,7 @@ STOPS = {
     # In the middle of a client, with others done, and between two rounds.
     "federated-none": (9, 12),
     "federated-images": (7, 8),
-    "federated-segmentation": (3, 2),
+    "federated-segmentation": (3, 6),
     "federated-sample": (11, 16),
     "federated-user": (1, 4),
     "federated-hybrid": (3, 8),
