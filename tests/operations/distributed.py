@@ -29,6 +29,9 @@ def submit(owner=None, *, mode="none", **config):
     return operation
 
 
+SERVER, FIRST = 99, 100  # priorities; clients that are made have their server's
+
+
 @dataclass
 class Round:
     """The server runs in a thread; the test decides when which client does."""
@@ -39,7 +42,7 @@ class Round:
     def __post_init__(self):
         self.house.holding = Holding(slots=4)
         before = services.get(self.operation.pk).attempt
-        self.operation.row.update(priority=99)  # else its thread takes a client that waits
+        self.operation.row.update(priority=SERVER)  # else its thread takes a client that waits
         self.server = Running(self.house, self.operation)
         wait_until(lambda: services.get(self.operation.pk).attempt > before)
 

@@ -17,6 +17,7 @@ from apps.operations.placement import ServingWorker
 from apps.operations.rows import ROW_FIELDS, described_all, rows_of
 from tests.operations.attempts import Running, run
 from tests.operations.distributed import (
+    FIRST,
     PRIVACY,
     Round,
     curve,
@@ -97,7 +98,7 @@ def test_a_killed_client_is_sent_again_from_its_checkpoint(house, gone, monkeypa
     whole = run(house, submit(mode="sample", placement="in_process", **long))
     going = Round(house, submit(mode="sample", **long))
     victim = going.sent(3)[1]
-    victim.row.update(priority=9)
+    victim.row.update(priority=FIRST)
     running = Running(house, victim)
     wait_until(lambda: services.get(victim.pk).step >= 5)
     os.kill(running.pid, signal.SIGKILL)
@@ -244,7 +245,7 @@ def test_what_clients_begin_with_stays_until_they_have_ended(house):
     ids = [each.pk for each in going.sent(4)]
     given = ClientPart.objects.values_list("given_id", flat=True)[0]
     for pk in ids[:2]:
-        Operation.objects.filter(pk=pk).update(priority=9)
+        Operation.objects.filter(pk=pk).update(priority=FIRST)
         work._work_once(house)
     wait_until(lambda: services.get(going.operation.pk).step == 4)
     wait_until(lambda: Checkpoint.objects.filter(operation=going.operation).count() == 2)
