@@ -27,6 +27,7 @@ SMALL = {
             "sequence_length": 3, "burn_in": 2},
     "ppo": {"rollout_steps": 5, "batch_size": 4, "epochs": 2},
     "exploration": {"steps": 100},
+    "checkpoint": {"finish_episode_seconds": 0},
     "evaluation": {"every_steps": 6, "episodes": 2, "max_frames": 2},
     "log_every_steps": 9,
 }  # fmt: skip

@@ -72,6 +72,19 @@ class Eventful(Protocol):
 
 
 @runtime_checkable
+class Settling(Protocol):
+    """A job that would rather be shut down where something that it is in the midst of has ended."""
+
+    @property
+    def patience_seconds(self) -> float:
+        """For how long that is worth waiting."""
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether nothing is under way."""
+
+
+@runtime_checkable
 class Candid(Protocol):
     """A job that knows what of its state could not be put back to the bit."""
 

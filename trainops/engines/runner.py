@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 from trainops.engines import reproducibility
 from trainops.engines.attempt import Attempt, JobError, job_code
 from trainops.engines.checkpoint import CheckpointPolicy, CheckpointStore
-from trainops.engines.job import Progress, ResumableJob
+from trainops.engines.job import Progress, ResumableJob, Settling
 from trainops.engines.manifest import CheckpointType
 from trainops.engines.snapshot import SafePoint
 from trainops.engines.supervisor import Directive, Supervisor
@@ -67,11 +67,7 @@ def run(
         directive = supervisor.report(progress)
 
         while progress.step < progress.total_steps and directive is Directive.PROCEED:
-            try:  # what job_code() does, without its cost at every step
-                metrics = job.advance()
-                progress = Progress(job.step, job.total_steps, job.place, metrics)
-            except Exception as error:
-                raise JobError from error
+            progress = _advanced(job)
             directive = supervisor.report(progress)
             if progress.step >= progress.total_steps or directive is not Directive.PROCEED:
                 break
@@ -80,6 +76,8 @@ def run(
             elif attempt.is_free() and safe_point.is_affordable():
                 attempt.freeze(job)
 
+        if directive is Directive.PREEMPT and isinstance(job, Settling):
+            progress = _settled(job, job, progress, supervisor, clock)
         if progress.step < progress.total_steps:
             attempt.save(job, STOPPING[directive])
             return Stopped(directive)
@@ -91,3 +89,27 @@ def run(
         return Failed(error.__cause__ or error)
     finally:
         attempt.settle()  # nothing is in flight any more, unless an error cut the loop short
+
+
+def _advanced(job: ResumableJob) -> Progress:
+    try:  # what job_code() does, without its cost at every step
+        metrics = job.advance()
+        return Progress(job.step, job.total_steps, job.place, metrics)
+    except Exception as error:
+        raise JobError from error
+
+
+def _settled(
+    job: ResumableJob,
+    settling: Settling,
+    progress: Progress,
+    supervisor: Supervisor,
+    clock: Callable[[], float],
+) -> Progress:
+    """Go on to where nothing is under way, if that is reached in time; the steps are the same."""
+    until = clock() + settling.patience_seconds
+    while progress.step < progress.total_steps and not settling.is_settled and clock() < until:
+        progress = _advanced(job)
+        if supervisor.report(progress) is Directive.CANCEL:
+            break
+    return progress

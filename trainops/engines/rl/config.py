@@ -17,6 +17,13 @@ class RlCheckpointConfig(CheckpointConfig):
     """When checkpoints are taken: after episodes, steps or seconds, whichever is first."""
 
     every_episodes: int = Field(100, ge=1, description="A checkpoint after so many episodes")
+    finish_episode_seconds: float = Field(
+        1.0,
+        ge=0,
+        le=20,
+        description="For how long a shutdown waits until a single agent's episode has ended; 0: it "
+        "is saved in its midst at once",
+    )
 
 
 class PopulationConfig(Strict):

@@ -62,6 +62,15 @@ class RlJob:
         """Return how many checkpoints have come due by the count of episodes."""
         return self.population.episodes.completed // self.config.checkpoint.every_episodes
 
+    @property
+    def patience_seconds(self) -> float:
+        """Of several agents, some are always in the midst of an episode."""
+        return self.config.checkpoint.finish_episode_seconds if self.config.agents == 1 else 0.0
+
+    @property
+    def is_settled(self) -> bool:
+        return not bool(self.population.episodes.lengths.any())
+
     def advance(self) -> Metrics:
         self.population.advance()
         is_over = self.step >= self.total_steps
