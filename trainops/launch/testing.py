@@ -102,14 +102,18 @@ def _on_sqlite(chosen: argparse.Namespace) -> list[Step]:
     """What starts browsers and whole installations comes alone: it would disturb itself."""
     # A person's own selection may hold nothing of the one or of the other part.
     own = bool(chosen.pytest) and not chosen.quick
-    left_out = HEAVY if chosen.all else f"{HEAVY} or {LONG}"
-    beside = QUICK if chosen.quick else f"not ({left_out})"
+    beside = QUICK if chosen.quick else _marked(f"not ({HEAVY})", chosen)
     command = [*_side_by_side(), "-m", beside, *chosen.pytest]
     steps = [Step("pytest", command, may_be_empty=own)]
     if not chosen.quick:
-        alone = [*PYTHON, "pytest", "-m", HEAVY, *chosen.pytest]
+        alone = [*PYTHON, "pytest", "-m", _marked(f"({HEAVY})", chosen), *chosen.pytest]
         steps.append(Step("pytest, whole installations", alone, may_be_empty=own))
     return steps
+
+
+def _marked(tests: str, chosen: argparse.Namespace) -> str:
+    """Return the marks of these tests, without those that are left to a run of all."""
+    return tests if chosen.all else f"{tests} and not {LONG}"
 
 
 def _side_by_side() -> list[str]:
@@ -128,7 +132,7 @@ def _on_postgres(chosen: argparse.Namespace, stack: ExitStack) -> list[Step]:
             raise
         print(f"pytest on PostgreSQL is left out: {problem}", flush=True)
         return []
-    command = [*_side_by_side(), "-m", "database", *chosen.pytest]
+    command = [*_side_by_side(), "-m", _marked("database", chosen), *chosen.pytest]
     env = {"TRAINOPS_DATABASE_URL": url}
     # A person's own selection may hold no test that is marked; our own must.
     return [Step("pytest on PostgreSQL", command, env, may_be_empty=bool(chosen.pytest))]
