@@ -12,6 +12,7 @@ from trainops.engines.federated.visit import Visit
 from trainops.engines.registry import ENGINES
 from trainops.engines.runner import Failed, Succeeded
 
+pytestmark = pytest.mark.slow
 every_mode = pytest.mark.parametrize("mode", PRIVACY)
 AWAY = {"placement": "distributed"}
 
@@ -77,7 +78,6 @@ def test_killed_server_and_client_end_exactly_and_train_nothing_again(mode, tmp_
     require_kill_changes_nothing(mode, tmp_path, trained, at=[10])
 
 
-@pytest.mark.slow
 @every_mode
 def test_killed_at_every_place_it_ends_exactly(mode, tmp_path, trained):
     require_kill_changes_nothing(mode, tmp_path, trained, at=range(0, 24, 2))

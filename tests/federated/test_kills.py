@@ -24,6 +24,7 @@ def trained(monkeypatch):
     return trained
 
 
+@pytest.mark.slow
 @every_mode
 def test_killed_in_the_middle_it_ends_exactly_and_spends_nothing_twice(mode, tmp_path, trained):
     require_kill_changes_nothing(mode, tmp_path, trained, at=[11])

@@ -63,6 +63,9 @@ def test_an_alpha_that_leaves_a_client_without_examples_is_refused():
 def test_by_column_each_value_is_a_client(tmp_path):
     job = table_job(tmp_path, partition={"by": "column", "column": "floor", "min_examples": 1})
     assert len(sizes(job)) == 5 and sum(sizes(job)) == 32
+    names = job.state_dict()["state"]["partition"]["names"]
+    floors = small_table()["floor"].cast("string").to_pylist()
+    assert {*names} <= {*floors, "missing"} and len({*names}) == 5
     run_through(job)
     with pytest.raises(InputError, match="got 'cellar'; what these examples are told apart by"):
         table_job(tmp_path, partition={"by": "column", "column": "cellar"})
@@ -71,6 +74,28 @@ def test_by_column_each_value_is_a_client(tmp_path):
 def test_by_file_each_table_is_a_client(tmp_path):
     job = table_job(tmp_path, partition={"by": "file"}, parameters={"more_datasets": [OTHER]})
     assert len(sizes(job)) == 2 and sum(sizes(job)) == 52
+    assert job.state_dict()["state"]["partition"]["names"] == [DATASET, OTHER]
+
+
+def test_clients_of_a_column_are_named_only_where_no_privacy_is_kept(tmp_path):
+    by_column = {"partition": {"by": "column", "column": "floor", "min_examples": 1}}
+    privacy = {"mode": "sample", "noise_multiplier": 1.0}
+    job = table_job(tmp_path, privacy=privacy, monitor="val_loss", **by_column)
+    assert job.state_dict()["state"]["partition"] == {"examples": sizes(job)}
+
+
+def test_a_column_called_file_is_a_column(tmp_path):
+    table = small_table().rename_columns(
+        ["file" if name == "floor" else name for name in small_table().column_names]
+    )
+    pq.write_table(table, tmp_path / "one.parquet")
+    engine = ENGINES["federated"]
+    for by, count in ({"by": "column", "column": "file"}, 5), ({"by": "file"}, 1):
+        told = engine.parse_config({
+            "recipe": "federated_tabular", "partition": {**by, "min_examples": 1},
+            "parameters": {"dataset": DATASET, "target": "price", "hidden_sizes": [4]},
+        })  # fmt: skip
+        assert len(sizes(engine.make_job(told, {DATASET: tmp_path / "one.parquet"}))) == count
 
 
 def test_classes_of_a_table_can_be_partitioned(tmp_path):

@@ -96,6 +96,7 @@ def test_privacy_loss_distributions_are_tighter():
     assert 0.8 * epsilon({(1.0, 0.01): 1000}, 1e-5) < figure < epsilon({(1.0, 0.01): 1000}, 1e-5)
 
 
+@pytest.mark.slow
 def test_ten_thousand_entries_are_asked_in_a_moment():
     import time
 

@@ -81,6 +81,7 @@ BUILT_IN = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("recipe", "parameters"), BUILT_IN, ids=str)
 def test_built_in_networks_can_be_trained_at_once(recipe, parameters):
     config = {"recipe": recipe, "parameters": parameters, "rounds": 1, "clients": 3,
@@ -89,6 +90,7 @@ def test_built_in_networks_can_be_trained_at_once(recipe, parameters):
     torch.testing.assert_close(together.server.parameters, each.server.parameters, **CLOSE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("keeping", ["none", "user"])
 def test_killed_at_each_safe_point_it_ends_exactly(keeping, tmp_path):
     tried = case(keeping, **UNEVEN, **AT_ONCE, local_epochs=3, rounds=2, momentum=0.9)

@@ -29,16 +29,16 @@ def batches_of(
     size = workshop.config.batch_size
     orders = [order_of(workshop, client, number, epoch) for client in clients]
     lengths = [len(each) for each in orders]
-    whole, length = torch.cat(orders), torch.tensor(lengths).unsqueeze(1)
+    length = torch.tensor(lengths).unsqueeze(1)  # (C, 1)
+    places = torch.arange(lengths[0])  # (L,), of the longest
     starts = length.cumsum(dim=0) - length  # of each client's examples in the whole
+    indices = torch.cat(orders)[starts + torch.minimum(places, length - 1)]
+    counts = (places < length).to(torch.float32)
+    shares = counts / (length - (places - places % size)).clamp(1, size)
+    everything = [each.to(workshop.device) for each in (indices, counts, shares)]  # (C, L) each
     for first in range(0, lengths[0], size):
         count = sum(each > first for each in lengths)
-        places = torch.arange(first, min(first + size, lengths[0]))
-        ends = length[:count]
-        indices = whole[starts[:count] + torch.minimum(places, ends - 1)]
-        counts = (places < ends).to(torch.float32)
-        each = indices, counts, counts / (ends - first).clamp(max=size)
-        yield Batches(*(tensor.to(workshop.device) for tensor in each))
+        yield Batches(*(each[:count, first : first + size] for each in everything))
 
 
 def order_of(workshop: Workshop, client: int, number: int, epoch: int) -> Tensor:

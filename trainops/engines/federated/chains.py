@@ -19,7 +19,14 @@ ManyModels = Callable[[Parameters, tuple[Tensor, ...]], Tensor]
 
 
 def many_models(model: nn.Module) -> ManyModels:
-    """Return what gives the outputs (n, B, ...) of n models for inputs (n, B, ...)."""
+    """Return what gives the outputs (n, B, ...) of n models for inputs (n, B, ...).
+
+    Raises ValueError where a layer stands in two places: torch.func would lose its parameters.
+    """
+    once = {id(each): name for name, each in model.named_modules()}
+    for name, each in model.named_modules(remove_duplicate=False):
+        if once[id(each)] != name and next(each.parameters(), None) is not None:
+            raise ValueError(f"layer {name} is layer {once[id(each)]} again")
 
     def of_one(parameters: Parameters, inputs: tuple[Tensor, ...]) -> Tensor:
         outputs: Tensor = functional_call(model, parameters, inputs)
@@ -41,10 +48,12 @@ def many_models(model: nn.Module) -> ManyModels:
 
 def _is_chain(model: nn.Module) -> bool:
     layers = list(model.children())
+    num_names = len(list(model.named_parameters(remove_duplicate=False)))
     return (
         type(model) is nn.Sequential
         and len({id(each) for each in layers}) == len(list(model))
         and all(each.requires_grad for each in model.parameters())
+        and len(list(model.parameters())) == num_names  # none is shared
         and all(type(each) in (nn.Linear, nn.Flatten, *ELEMENTWISE) for each in layers)
         and all((f.start_dim, f.end_dim) == (1, -1) for f in layers if isinstance(f, nn.Flatten))
         and not any(getattr(each, "inplace", False) for each in layers)

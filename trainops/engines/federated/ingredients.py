@@ -11,6 +11,8 @@ from torch import Tensor
 
 from trainops.engines.training.ingredients import Ingredients
 
+FILE = ""  # names the group by file: no column is called that
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
@@ -28,7 +30,7 @@ class Federation:
         validation examples are the server's own, and nobody's privacy.
     classes: what partitions by class look at, where examples have one.
     groups: how the examples can be told apart by column or file, by the name of the column, or
-        "file".
+        FILE.
     """
 
     ingredients: Ingredients

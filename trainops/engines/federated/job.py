@@ -277,6 +277,4 @@ class FederatedJob:
         """Return the sizes of the clients' parts; where clients are private, they are too."""
         if self.config.has_users_noised:
             return None
-        classes = self.workshop.federation.classes
-        parts = self.workshop.parts
-        return dict(picture(parts, classes, with_classes=not self.config.is_private))
+        return picture(self.config, self.workshop.federation, self.workshop.parts)

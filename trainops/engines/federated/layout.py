@@ -14,7 +14,8 @@ Buffers = dict[str, Tensor]
 class Layout:
     """What of a model moves: its trained parameters, in their order, and its buffers.
 
-    Parameters that are not trained are the same everywhere and stay in the model.
+    The parameters lie side by side in `values` (P,), which the model computes with: who changes the
+    one changes the other. Those that are not trained are the same everywhere and stay in the model.
     """
 
     def __init__(self, model: nn.Module) -> None:
@@ -22,28 +23,40 @@ class Layout:
         self.parameters = [each for each in model.parameters() if each.requires_grad]
         self.names = [name for name, each in model.named_parameters() if each.requires_grad]
         self.sizes = [each.numel() for each in self.parameters]
+        saved = model.state_dict().keys()
+        self._buffers = [name for name, _ in model.named_buffers() if name in saved]
         if len(types := {each.dtype for each in self.parameters}) != 1:
             found = ", ".join(sorted(map(str, types))) or "none"
             raise InputError({"recipe": f"its parameters are to be of one type, and are {found}"})
+        self.values = torch.cat([each.detach().reshape(-1) for each in self.parameters])
+        for each, piece in zip(self.parameters, self.values.split(self.sizes), strict=True):
+            each.data = piece.view_as(each)
 
     def vector(self) -> Tensor:
         """Return a copy of the parameters: (P,)."""
-        return torch.cat([each.detach().reshape(-1) for each in self.parameters])
+        return self.values.clone()
+
+    def take_gradients(self) -> Tensor:
+        """Return the parameters' gradients (P,), zero where none came back, and forget them."""
+        found = [
+            torch.zeros_like(each) if each.grad is None else each.grad.to_dense()
+            for each in self.parameters
+        ]
+        for each in self.parameters:
+            each.grad = None
+        return torch.cat([each.reshape(-1) for each in found])
 
     def buffers(self) -> Buffers:
         """Return a copy of the buffers that a model saves."""
-        saved = self.model.state_dict()
-        names = (name for name, _ in self.model.named_buffers() if name in saved)
-        return {name: saved[name].detach().clone() for name in names}
+        return {name: self.model.get_buffer(name).detach().clone() for name in self._buffers}
 
     def put(self, vector: Tensor, buffers: Mapping[str, Tensor]) -> None:
         """Write parameters and buffers into the model."""
         with torch.no_grad():
-            for each, values in zip(self.parameters, vector.split(self.sizes), strict=True):
-                each.copy_(values.view_as(each))
-            for name, buffer in self.model.named_buffers():
+            self.values.copy_(vector)
+            for name in self._buffers:
                 if name in buffers:
-                    buffer.copy_(buffers[name])
+                    self.model.get_buffer(name).copy_(buffers[name])
 
     def state_dict(self, vector: Tensor, buffers: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Return what the model's own state would be with these parameters and buffers."""

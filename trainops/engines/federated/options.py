@@ -126,6 +126,7 @@ class FederatedOptions(RecipeConfig):
         {},
         description="Of distributed: the label of the workers that may train a client, by its "
         'number; "*" stands for all others, and {client} in a label for the number',
+        examples=[{"0": "hospital-a", "*": "client-{client}"}],
     )
     round_timeout: float | None = Field(
         None,

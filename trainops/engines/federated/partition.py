@@ -1,13 +1,14 @@
 """Which client has which examples: a function of the config and the data."""
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from trainops.engines.errors import InputError
 from trainops.engines.federated.drawing import generator
-from trainops.engines.federated.ingredients import Federation, Group
+from trainops.engines.federated.ingredients import FILE, Federation, Group
 from trainops.engines.federated.options import FederatedOptions
 
 ATTEMPTS = 200  # to draw shares that leave nobody without examples
@@ -84,7 +85,7 @@ def _column(config: FederatedOptions, federation: Federation) -> list[Tensor]:
 
 
 def _file(config: FederatedOptions, federation: Federation) -> list[Tensor]:
-    return _by_group(federation, "file", "partition.by")
+    return _by_group(federation, FILE, "partition.by")
 
 
 PARTITIONERS: Mapping[str, Callable[[FederatedOptions, Federation], list[Tensor]]] = {
@@ -113,27 +114,40 @@ def _by_class(federation: Federation, drawing: torch.Generator, by: str) -> list
 def _by_group(federation: Federation, name: str, field: str) -> list[Tensor]:
     group = federation.groups.get(name)
     if group is None:
-        allowed = ", ".join(federation.groups) or "none"
-        raise InputError({field: f"got {name!r}; what these examples are told apart by: {allowed}"})
+        allowed = ", ".join(filter(None, federation.groups)) or "none"
+        got = f"got {name or 'file'!r}"
+        raise InputError({field: f"{got}; what these examples are told apart by: {allowed}"})
     parts = [(group.owners == number).nonzero().flatten() for number in range(len(group.names))]
     return [part for part in parts if len(part)]
 
 
 def _groupings(federation: Federation) -> list[str]:
-    return (["file"] if "file" in federation.groups else []) + (
-        ["column"] if federation.groups.keys() - {"file"} else []
+    return (["file"] if FILE in federation.groups else []) + (
+        ["column"] if federation.groups.keys() - {FILE} else []
     )
 
 
 def picture(
-    parts: list[Tensor], classes: Group | None, *, with_classes: bool
-) -> dict[str, list[int] | list[list[int]] | list[str]]:
-    """Return how many examples each client has, and of each class, JSON-safe."""
-    sizes = [len(part) for part in parts]
-    if classes is None or not with_classes:
-        return {"examples": sizes}
-    counts = [
-        torch.bincount(classes.owners[part], minlength=len(classes.names)).tolist()
-        for part in parts
-    ]
-    return {"examples": sizes, "classes": list(classes.names), "counts": counts}
+    config: FederatedOptions, federation: Federation, parts: list[Tensor]
+) -> dict[str, Any]:
+    """Return how many examples each client has, JSON-safe.
+
+    Unless privacy is kept, of each class, and what clients of a column or of files are called.
+    """
+    told: dict[str, Any] = {"examples": [len(part) for part in parts]}
+    if config.is_private:
+        return told
+    if (group := _group_of(config, federation)) is not None:
+        told["names"] = [group.names[int(group.owners[part[0]])] for part in parts]
+    if (classes := federation.classes) is not None:
+        counts = [classes.owners[part].bincount(minlength=len(classes.names)) for part in parts]
+        told["classes"] = list(classes.names)
+        told["counts"] = [each.tolist() for each in counts]
+    return told
+
+
+def _group_of(config: FederatedOptions, federation: Federation) -> Group | None:
+    """Return what a partition by column or file goes by; None of any other."""
+    names = {"column": config.partition.column, "file": FILE}
+    name = names.get(config.partition.by)
+    return None if name is None else federation.groups.get(name)

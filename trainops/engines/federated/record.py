@@ -37,6 +37,8 @@ class Record:
     epoch: int = 0
     is_spent: bool = False
     dropped: list[int] = field(default_factory=list)
+    _best: Best = field(default=Best(), repr=False)  # of the first `_num_judged` lines
+    _num_judged: int = field(default=0, repr=False)
 
     @property
     def number(self) -> int:
@@ -109,12 +111,13 @@ class Record:
     @property
     def best(self) -> Best:
         """Return the first of the best rounds, so that a tie changes nothing."""
-        best, sign = Best(), 1 if self.config.mode == "min" else -1
-        for line in self.history:
-            value = line[self.config.monitor]
-            if not math.isnan(value) and (best.metric is None or sign * value < sign * best.metric):
-                best = Best(value, line["round"])
-        return best
+        sign = 1 if self.config.mode == "min" else -1
+        for line in self.history[self._num_judged :]:  # lines are added, and never changed
+            value, best = line[self.config.monitor], self._best.metric
+            if not math.isnan(value) and (best is None or sign * value < sign * best):
+                self._best = Best(value, line["round"])
+        self._num_judged = len(self.history)
+        return self._best
 
     def epoch_done(self) -> bool:
         """Move past an epoch of who is in training; return whether it was the last of the round."""

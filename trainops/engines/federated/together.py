@@ -18,8 +18,8 @@ from trainops.engines.errors import IncompatibleState, InputError, NonFiniteLoss
 from trainops.engines.federated.batches import Batches, batches_of
 from trainops.engines.federated.chains import many_models
 from trainops.engines.federated.layered import loss_of_one
+from trainops.engines.federated.optimizer import ClientOptimizer
 from trainops.engines.federated.private import clipped
-from trainops.engines.federated.stacked import StackedOptimizer
 from trainops.engines.federated.visit import Update
 from trainops.engines.federated.workshop import Workshop
 from trainops.engines.job import StateDict
@@ -39,7 +39,7 @@ class Together:
         self.order = sorted(clients, key=lambda each: -len(workshop.parts[each]))
         self.epoch = 0
         self.rows = anchor.repeat(len(clients), 1)  # (C, P)
-        self.optimizer = StackedOptimizer(workshop.config, self.rows)
+        self.optimizer = ClientOptimizer(workshop.config, self.rows)
         num_sums = 1 + len(workshop.ingredients.measures)
         self.sums = torch.zeros(len(clients), num_sums, dtype=torch.float64, device=anchor.device)
         self._scores = many_models(workshop.model)
@@ -117,11 +117,10 @@ class Together:
         scores = self._scores(self._pieces(rows), inputs).flatten(0, 1)
         targets = targets.flatten(0, 1)
         losses = self._losses(scores, targets).reshape(batches.shares.shape)
-        (losses * batches.shares).sum().backward()
-        workshop.strategy.pull([rows], [self.anchor])
+        (gradients,) = torch.autograd.grad((losses * batches.shares).sum(), rows)
         with torch.no_grad():
-            if rows.grad is not None:
-                self.optimizer.move(self.rows[:count], rows.grad)
+            workshop.strategy.pull(gradients, rows, self.anchor)
+            self.optimizer.move(self.rows[:count], gradients)
             measures = workshop.ingredients.measures.values()
             measured = [each(scores, targets).view_as(losses) for each in measures]
             told = torch.stack([losses, *measured], dim=2)  # (n, B, 1 + measures)
@@ -157,11 +156,11 @@ def require_stackable(workshop: Workshop) -> None:
         )
         raise InputError({"batched_clients": problem})
     clients = range(min(2, len(workshop.parts)))
-    trial = Together(workshop, clients=clients, number=1, anchor=workshop.layout.vector())
     first = torch.stack([workshop.parts[client][:1] for client in clients]).to(workshop.device)
     inputs, targets = workshop.train.batch(first)
     workshop.model.eval()  # draws nothing
     try:
+        trial = Together(workshop, clients=clients, number=1, anchor=workshop.layout.vector())
         with torch.no_grad():
             scores = trial._scores(trial._pieces(trial.rows), inputs).flatten(0, 1)
             trial._losses(scores, targets.flatten(0, 1))

@@ -13,10 +13,11 @@ from trainops.engines.errors import IncompatibleState, NonFiniteLoss
 from trainops.engines.federated.batches import order_of
 from trainops.engines.federated.gathering import Gathering
 from trainops.engines.federated.layout import Buffers
+from trainops.engines.federated.optimizer import ClientOptimizer
 from trainops.engines.federated.private import Noise, NoisyGradients, clipped
 from trainops.engines.federated.workshop import Workshop
 from trainops.engines.job import StateDict
-from trainops.engines.training.shapes import require_same_optimizers, require_same_shape
+from trainops.engines.training.shapes import require_same_shape
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,8 @@ class Visit:
         self.epoch = 0
         self.sums = workshop.new_averages()
         workshop.layout.put(anchor, buffers)
-        self.optimizer = workshop.make_optimizer()
+        self.row = workshop.layout.values.unsqueeze(0)  # (1, P), the model's own memory
+        self.optimizer = ClientOptimizer(workshop.config, self.row)
 
     @property
     def examples(self) -> Tensor:
@@ -77,7 +79,7 @@ class Visit:
 
     def _update(self) -> Update:
         workshop = self.workshop
-        vector, config = workshop.layout.vector() - self.anchor, workshop.config
+        vector, config = workshop.layout.values - self.anchor, workshop.config
         if config.has_users_noised:
             return Update(clipped(vector, config.privacy.max_update_norm), {}, len(self.examples))
         means = {} if config.is_private else self.sums.means()
@@ -106,18 +108,15 @@ class Visit:
     def _train(self) -> None:
         workshop, config = self.workshop, self.workshop.config
         order = order_of(workshop, self.client, self.number, self.epoch)
-        anchors = self._anchors()
         gathering = Gathering(workshop.ingredients.measures, self.sums)
-        loss_of, pull = workshop.ingredients.loss, workshop.strategy.pull
+        loss_of = workshop.ingredients.loss
         inputs, targets = workshop.train.batch(order.to(workshop.device))  # in order, at one go
         batches = zip(*(each.split(config.batch_size) for each in (*inputs, targets)), strict=True)
         for *arguments, truth in batches:
-            self.optimizer.zero_grad()
             outputs = workshop.model(*arguments)
             loss = loss_of(outputs, truth)
             loss.backward()
-            pull(workshop.layout.parameters, anchors)
-            self.optimizer.step()
+            self._move()
             gathering.add(loss, outputs, truth)
         gathering.finish()
 
@@ -131,23 +130,24 @@ class Visit:
             expected_examples=rate * count,
         )
         gradients = NoisyGradients(workshop.model, workshop.ingredients.loss, noise)
-        anchors, examples = self._anchors(), self.examples.to(workshop.device)
+        examples = self.examples.to(workshop.device)
         for _ in range(steps):
             is_drawn = torch.from_numpy(numbers.random(count) < rate).to(workshop.device)
             gradients.fill(workshop.train, examples[is_drawn], numbers)
-            workshop.strategy.pull(workshop.layout.parameters, anchors)
-            self.optimizer.step()
+            self._move()
 
-    def _anchors(self) -> list[Tensor]:
+    def _move(self) -> None:
+        """Move the model by the gradients that it has."""
         layout = self.workshop.layout
-        pieces = zip(layout.parameters, self.anchor.split(layout.sizes), strict=True)
-        return [values.view_as(each) for each, values in pieces]
+        gradients = layout.take_gradients()
+        self.workshop.strategy.pull(gradients, layout.values, self.anchor)
+        self.optimizer.move(self.row, gradients.unsqueeze(0))
 
     def _require_finite(self, step: int) -> None:
         total = sum(self.sums.means().values()) if self.sums.count else 0.0
         if not math.isfinite(total):
             raise NonFiniteLoss(step, total)
-        if not bool(torch.isfinite(self.workshop.layout.vector()).all()):
+        if not bool(torch.isfinite(self.row).all()):
             raise NonFiniteLoss(step, math.nan, "client's model")
 
 
@@ -157,9 +157,11 @@ def require_visit(workshop: Workshop, client: int, state: Any) -> None:
     own |= set() if workshop.config.is_private else {"sums"}
     if not isinstance(state, Mapping) or state.keys() != own:
         raise IncompatibleState(f"a client in training has {state!r:.80}, not {sorted(own)}")
-    require_same_shape(workshop.layout.vector(), state["parameters"], "clients.visit.parameters")
-    require_same_shape(workshop.layout.buffers(), state["buffers"], "clients.visit.buffers")
-    require_same_optimizers([workshop.make_optimizer()], [state["optimizer"]])
+    values, place = workshop.layout.values, "clients.visit"
+    optimizer = ClientOptimizer(workshop.config, values.unsqueeze(0)).state_dict()
+    require_same_shape(values, state["parameters"], f"{place}.parameters")
+    require_same_shape(optimizer, state["optimizer"], f"{place}.optimizer")
+    require_same_shape(workshop.layout.buffers(), state["buffers"], f"{place}.buffers")
     if (state["client"], type(state["epoch"])) != (client, int):
         raise IncompatibleState(f"client {state['client']} is in training, not {client}")
     try:

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch.optim import SGD, Adam, AdamW, Optimizer
 
 from trainops.engines.errors import InputError
 from trainops.engines.federated.accounting import epsilon
@@ -53,17 +52,6 @@ class Workshop:
 
     def new_averages(self) -> Averages:
         return Averages(["loss", *self.ingredients.measures], self.device)
-
-    def make_optimizer(self) -> Optimizer:
-        config, parameters = self.config, self.layout.parameters
-        rate, decay = config.learning_rate, config.weight_decay
-        match config.optimizer:
-            case "sgd":
-                return SGD(parameters, rate, config.momentum, weight_decay=decay)
-            case "adam":
-                return Adam(parameters, rate, weight_decay=decay)
-            case "adamw":
-                return AdamW(parameters, rate, weight_decay=decay)
 
     def sampling(self, client: int) -> tuple[float, int]:
         """Return how likely each example is to be in a step, and the steps of a local epoch."""

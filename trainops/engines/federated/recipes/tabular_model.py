@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import torch
 
-from trainops.engines.federated.ingredients import Federation, Group
+from trainops.engines.federated.ingredients import FILE, Federation, Group
 from trainops.engines.federated.recipes.tabular import FederatedTabularParameters
 from trainops.engines.training.ingredients import Context
 from trainops.engines.training.recipes.tabular_model import build_from
@@ -36,9 +36,9 @@ def build(parameters: FederatedTabularParameters, context: Context) -> Federatio
     ingredients, train = build_from(table, parameters, context)
     rows = np.concatenate([np.full(len(each), number) for number, each in enumerate(tables)])
     groups = {
-        "file": Group(
+        FILE: Group(
             owners=torch.from_numpy(rows)[train],
-            names=tuple(path.stem for path in paths),
+            names=(parameters.dataset, *parameters.more_datasets),
         ),
         **_groups(paths, parameters, train),
     }

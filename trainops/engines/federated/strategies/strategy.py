@@ -4,8 +4,6 @@ McMahan et al., "Communication-efficient learning of deep networks from decentra
 algorithm 1.
 """
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor
 
@@ -24,8 +22,8 @@ class Strategy:
         self.config = config
         self.state = {name: torch.zeros_like(like) for name in self.remembers}
 
-    def pull(self, parameters: Sequence[Tensor], anchors: Sequence[Tensor]) -> None:
-        """Change a client's gradients by what its parameters are away from the server's."""
+    def pull(self, gradients: Tensor, parameters: Tensor, anchor: Tensor) -> None:
+        """Change clients' gradients (..., P) by what they are away from the server's model (P,)."""
 
     def combine(self, updates: Tensor, weights: Tensor) -> Tensor:
         """Return one update (P,) of those of all clients (K, P), who have so many examples (K,)."""

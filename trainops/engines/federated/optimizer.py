@@ -1,4 +1,4 @@
-"""The clients' optimizers where many clients are the rows of one matrix."""
+"""Clients' optimizers. Each client is a row of a matrix: one by itself, or many at once."""
 
 import torch
 from torch import Tensor
@@ -9,7 +9,7 @@ from trainops.engines.job import StateDict
 BETAS, EPSILON = (0.9, 0.999), 1e-8  # torch's defaults
 
 
-class StackedOptimizer:
+class ClientOptimizer:
     """SGD, Adam or AdamW of torch.optim for rows (C, P), each with moments and steps of its own.
 
     The first rows may move more often than the last: those clients have more batches.
@@ -37,12 +37,14 @@ class StackedOptimizer:
             self._move_by_adam(rows, gradients, *moments)
 
     def state_dict(self) -> StateDict:
-        return {"moments": list(self.moments), "steps": self.steps}
+        counted = {} if self.config.optimizer == "sgd" else {"steps": self.steps}
+        return {"moments": list(self.moments), **counted}
 
     def load_state_dict(self, state: StateDict) -> None:
         """Take over what has the same shapes."""
         self.moments = [each.to(self.steps.device, copy=True) for each in state["moments"]]
-        self.steps = state["steps"].to(self.steps.device, copy=True)
+        if "steps" in state:
+            self.steps = state["steps"].to(self.steps.device, copy=True)
 
     def _move_by_adam(self, rows: Tensor, gradients: Tensor, mean: Tensor, square: Tensor) -> None:
         """Kingma and Ba, "Adam: a method for stochastic optimization" (2015), algorithm 1."""
