@@ -250,6 +250,7 @@ def replaced(draw, names=NAMES):
     return content
 
 
+@pytest.mark.slow
 @settings(max_examples=25, **FUZZ)
 @given(content=replaced())
 def test_no_value_in_a_wrong_place_gets_anything_but_a_format_error_out(tmp_path, content):

@@ -332,6 +332,7 @@ def test_a_list_within_itself_is_refused(tmp_path, never_loaded):
     assert isinstance(quick(pickled(tmp_path, b"\x80\x02]q\x00h\x00a.")), TooLarge)
 
 
+@pytest.mark.slow
 def test_values_nested_too_deep_are_refused(tmp_path, never_loaded):
     for deep in (b")" + b"\x85" * 100_000, b"]" * 100_000 + b"a" * 99_999):
         assert isinstance(quick(pickled(tmp_path, b"\x80\x02" + deep + b".")), TooLarge)

@@ -69,6 +69,7 @@ def test_each_trap_has_a_test(trap):
         assert callable(getattr(import_module(module), name)), place
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["recurrent-grid", "separate-grid"])
 @pytest.mark.parametrize("damaged", ["model.pt", "learning.pt", "manifest.json"])
 def test_agents_fall_back_to_the_older_healthy_checkpoint_and_end_the_same(name, damaged, tmp_path):

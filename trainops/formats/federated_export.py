@@ -12,6 +12,7 @@ from trainops.engines.federated.options import FederatedOptions
 from trainops.engines.federated.path import entries_of
 from trainops.engines.job import StateDict
 from trainops.engines.spending import Entry, Level
+from trainops.formats.client_optimizer import to_torch
 from trainops.formats.federated import (
     Arrays,
     ClientState,
@@ -130,12 +131,13 @@ def _training(
     told: Mapping[str, Any],
 ) -> ClientState:
     named = _named(visit, model, 0.0, visit["parameters"])
+    shapes = [each.shape for name, each in named.items() if name not in visit["buffers"]]
     sums = visit.get("sums", {"count": 0, "loss": 0.0})
     mean = sums["loss"] / sums["count"] if sums["count"] else 0.0
     return ClientState(
         epoch=EpochProgress(visit["epoch"], config.local_epochs, "in_progress"),
         epochs_done=visit["epoch"], loss_sum=visit["epoch"] * mean, model_state=named,
-        optimizer_state=visit["optimizer"],
+        optimizer_state=to_torch(visit["optimizer"], config, shapes),
         num_samples=int(sums["count"]) // visit["epoch"], **told,
     )  # fmt: skip
 

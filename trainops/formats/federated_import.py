@@ -27,7 +27,7 @@ from trainops.engines.receipt import Receipt, ReceiptItem
 from trainops.engines.registry import ENGINES
 from trainops.engines.snapshot import freeze
 from trainops.engines.spending import LEVELS, Entry, MemoryLedger
-from trainops.engines.training.shapes import require_same_optimizers
+from trainops.formats.client_optimizer import from_torch, other_settings
 from trainops.formats.federated import ClientState, FederatedFile, Spent
 
 FAILED_STEP = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
@@ -208,8 +208,9 @@ def _go_on(taking: _Import, client: int, state: ClientState) -> None:
         names = list(server) if len(given) == len(server) else layout.names
         named = _fitted(given, {n: server[n] for n in names}, f"clients[{client}].model_state")
         own["parameters"], own["buffers"] = layout.taken_apart(server | named)
-        own["optimizer"] = _optimizer(own["optimizer"], state.optimizer_state or {})
-        require_same_optimizers([visit.optimizer], [own["optimizer"]])
+        shapes = [each.shape for each in layout.parameters]
+        theirs = state.optimizer_state or {}
+        own["optimizer"] = from_torch(theirs, own["optimizer"], taking.config, shapes)
     except IncompatibleState as error:
         taking.say(f"client {client}", f"{error}; it trains this round anew", is_exact=False)
         return
@@ -218,15 +219,10 @@ def _go_on(taking: _Import, client: int, state: ClientState) -> None:
     job.visit, job.record.epoch = visit, state.epoch.current
     taking.say(f"client {client}", f"at epoch {state.epoch.current} of {state.epoch.total}, with "
                "its optimizer; its means are of the epochs to come")  # fmt: skip
-
-
-def _optimizer(mine: Mapping[str, Any], theirs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the file's optimizer with the keys that ours has."""
-    groups = [
-        {name: other.get(name, value) for name, value in group.items()}
-        for group, other in zip(mine["param_groups"], theirs.get("param_groups", ()), strict=False)
-    ]
-    return {"state": theirs.get("state", {}), "param_groups": groups}
+    if others := other_settings(theirs, taking.config):
+        told = ", ".join(f"{name} {value!r:.40}" for name, value in others.items())
+        why = f"had {told}; what holds is the config's, and torch's defaults"
+        taking.say(f"client {client}'s optimizer", why, is_exact=False)
 
 
 def _fitted(given: Sequence[Tensor], own: Mapping[str, Tensor], place: str) -> dict[str, Tensor]:
