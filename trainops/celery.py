@@ -5,6 +5,8 @@ import os
 from celery import Celery
 from django.conf import settings
 
+from trainops.serving import NUM_SEATS
+
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "trainops.settings")
 
 EVERYBODY = "trainops"  # the queue of beat's own tasks: every worker consumes it
@@ -37,8 +39,8 @@ app.conf.update(
     worker_disable_prefetch=True,
     # Threads: each supervises one child process. Prefork never tells a task about SIGTERM.
     worker_pool="threads",
-    worker_concurrency=settings.SERVING.slots
-    + 2,  # the sweep and a wake-up never wait behind a long operation
+    # The sweep and a wake-up never wait behind a long operation.
+    worker_concurrency=settings.SERVING.slots + NUM_SEATS + 2,
     worker_hijack_root_logger=False,
     worker_send_task_events=False,
     broker_connection_max_retries=None,

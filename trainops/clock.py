@@ -1,7 +1,9 @@
 """The database's clock: the only one that every process agrees on."""
 
+from datetime import timedelta
 from typing import Any
 
+from django.db.models import DateTimeField, ExpressionWrapper
 from django.db.models.functions import Now
 
 
@@ -15,3 +17,9 @@ class DatabaseNow(Now):
     def as_sqlite(self, compiler: Any, connection: Any, **extra: Any) -> Any:
         template = "STRFTIME('%%%%Y-%%%%m-%%%%d %%%%H:%%%%M:%%%%f000', 'NOW')"
         return self.as_sql(compiler, connection, template=template, **extra)
+
+
+def seconds_from_now(seconds: float) -> Any:
+    """Return an expression for a moment so many seconds ahead; before now where negative."""
+    moment = DatabaseNow() + timedelta(seconds=seconds)
+    return ExpressionWrapper(moment, output_field=DateTimeField())

@@ -12,6 +12,10 @@ from difflib import get_close_matches
 from trainops.engines.labels import LABEL_RULE, is_label
 from trainops.engines.registry import ENGINES
 
+# Beside the slots of every worker: for operations that wait for what others do. If these took
+# slots, as many of them as there are slots would wait for each other for ever.
+NUM_SEATS = 4
+
 
 @dataclass(frozen=True, slots=True)
 class Serving:

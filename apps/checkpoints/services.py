@@ -11,7 +11,7 @@ from typing import Any
 from django.apps import apps
 from django.conf import settings
 from django.db import transaction
-from django.db.models import QuerySet, Sum
+from django.db.models import Max, Q, QuerySet, Sum
 
 from apps.checkpoints import remote, sharing, storage
 from apps.checkpoints.models import Checkpoint
@@ -87,8 +87,15 @@ def _elect_best(operation_id: str) -> None:
 
 
 def retain(operation_id: str, *, keep_last: int, keep_best: int, better: str) -> Freed:
-    """Delete what the operation's policy lets go: never the newest, the best or a pinned one."""
-    return delete(expired(operation_id, keep_last=keep_last, keep_best=keep_best, better=better))
+    """Delete what the operation's policy lets go: never the newest, the best or a pinned one.
+
+    It is decided where nothing can be committed any more: a ghost that wakes up between deciding
+    and deleting would take what is newer than all that it knew.
+    """
+    with transaction.atomic():
+        sharing.lock([operation_id])
+        going = expired(operation_id, keep_last=keep_last, keep_best=keep_best, better=better)
+        return delete(going)
 
 
 def expired(
@@ -273,9 +280,14 @@ class Unowned:
 
 
 def _attempts_at_work() -> dict[str, int]:
-    """Return the newest attempt of every operation that is not finished."""
+    """Return of every operation that is not finished the oldest attempt whose files are not old.
+
+    It is the one that began to compute last: until a later one has begun, too, what was left by it
+    may be adopted.
+    """
     operations = apps.get_model("operations", "Operation").objects
-    return dict(operations.active().values_list("pk", "attempt"))
+    begun = Max("attempts__number", filter=Q(attempts__receipt__isnull=False), default=0)
+    return dict(operations.active().values_list("pk").annotate(begun=begun))
 
 
 def total_bytes(checkpoints: QuerySet[Checkpoint]) -> int:

@@ -13,9 +13,9 @@ from django.db.models import F
 
 from apps.operations import restarts
 from apps.operations.lifecycle import Reason, State
-from apps.operations.models import Attempt, Operation, OperationQuerySet, seconds_from_now
+from apps.operations.models import Attempt, Operation, OperationQuerySet
 from apps.operations.placement import Offer
-from trainops.clock import DatabaseNow
+from trainops.clock import DatabaseNow, seconds_from_now
 
 
 class Fenced(Exception):
@@ -28,16 +28,17 @@ def claim(*, worker_id: str, host: str, offer: Offer) -> Operation | None:
     Only what fits the offer; what does not holds up nobody behind it. Returns it RUNNING under a
     new attempt with a lease, or None when nothing fits.
     """
-    while True:
+    waiting = candidates = Operation.objects.due().fitting(offer)
+    if connection.features.has_select_for_update_skip_locked:
+        candidates = waiting.select_for_update(skip_locked=True)
+    while waiting.exists():  # asked first: SQLite has one lock for all who might write
         with transaction.atomic():
-            waiting = Operation.objects.due().fitting(offer)
-            if connection.features.has_select_for_update_skip_locked:
-                waiting = waiting.select_for_update(skip_locked=True)
-            candidate = waiting.next_first().first()
+            candidate = candidates.next_first().first()
             if candidate is None:
                 return None
             if _take(candidate, worker_id, host, offer):
                 return Operation.objects.get(pk=candidate.pk)
+    return None
 
 
 def _take(candidate: Operation, worker_id: str, host: str, offer: Offer) -> bool:
@@ -55,7 +56,7 @@ def _take(candidate: Operation, worker_id: str, host: str, offer: Offer) -> bool
         hinted_at=None,
     )
     if taken:
-        device = candidate.need.choose(offer.devices)
+        device = offer.choose(candidate.need)
         Attempt.objects.create(
             operation_id=candidate.pk,
             number=candidate.attempt + 1,

@@ -113,14 +113,15 @@ def settle_all() -> None:
         settle(server)
 
 
-def let_go(server: Operation, parts: Any) -> None:
+def let_go(server: Operation, parts: Any) -> checkpoints.Freed:
     """End what runs of these parts, and delete them with all that they saved."""
     with transaction.atomic():
         ids = list(parts.values_list("pk", flat=True))
         for operation in Operation.objects.filter(pk__in=ids).active():
             _end(operation, Reason.DROPPED, actor=server.worker_id or "system")
-        checkpoints.delete(Checkpoint.objects.filter(operation_id__in=ids))
+        freed = checkpoints.delete(Checkpoint.objects.filter(operation_id__in=ids))
         Operation.objects.filter(pk__in=ids).delete()
+    return freed
 
 
 def require_ownership(server: Operation) -> None:

@@ -1,7 +1,7 @@
 """The operations of a study beside each other: a table, a heat map, and what its folds chose."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from django.db.models import Count, F, QuerySet, Sum
@@ -32,10 +32,11 @@ class Standing:
 
     counts: Mapping[str, int]  # by state; only those that occur
     percent: float
+    has_ready_fold: bool = False  # all of its operations have ended; what was best is tried next
 
     @property
     def is_active(self) -> bool:
-        return any(state in ACTIVE for state in self.counts)
+        return self.has_ready_fold or any(state in ACTIVE for state in self.counts)
 
 
 def rows_of(studies: QuerySet[Study]) -> QuerySet[Any]:
@@ -47,21 +48,45 @@ def rows_of(studies: QuerySet[Study]) -> QuerySet[Any]:
 def standings(rows: Iterable[Mapping[str, Any]]) -> dict[str, Standing]:
     """Return how far each study of `rows_of` is, by id; one query."""
     planned = {row["id"]: row["num_planned"] for row in rows}
-    found: dict[str, dict[str, int]] = {study_id: {} for study_id in planned}
-    shares = dict.fromkeys(planned, 0.0)
+    found: dict[str, list[tuple[str, int, int, int]]] = {study_id: [] for study_id in planned}
     rows = Operation.objects.filter(study_id__in=planned).order_by().values("study_id", "state")
     for row in rows.annotate(number=Count("pk"), step=Sum("step"), total=Sum("total_steps")):
-        found[row["study_id"]][row["state"]] = row["number"]
-        done = 1.0 if row["state"] == State.COMPLETED else (row["step"] or 0) / (row["total"] or 1)
-        shares[row["study_id"]] += row["number"] * min(1.0, done)
-    return {
-        study_id: Standing(counts, round(100 * shares[study_id] / max(1, planned[study_id]), 3))
-        for study_id, counts in found.items()
-    }
+        found[row["study_id"]].append((row["state"], row["number"], row["step"], row["total"]))
+    return {study_id: _standing(planned[study_id], parts) for study_id, parts in found.items()}
 
 
-def standing_of(study: Study) -> Standing:
-    return standings([{"id": study.pk, "num_planned": study.num_planned}])[study.pk]
+def standing_of(study: Study, found: Sequence[Mapping[str, Any]]) -> Standing:
+    """Return how far a study is by its `lines`: what is shown together is of one moment.
+
+    Read on its own it could be later than they are: a page that stops asking once nothing is
+    active would keep lines that still lack the last result.
+    """
+    parts = []
+    for state in dict.fromkeys(line["state"] for line in found):
+        mine = [line for line in found if line["state"] == state]
+        steps = (sum(line[name] for line in mine) for name in ("step", "total_steps"))
+        parts.append((state, len(mine), *steps))
+    return replace(
+        _standing(study.num_planned, parts), has_ready_fold=_has_ready_fold(study, found)
+    )
+
+
+def _has_ready_fold(study: Study, found: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether `studies.advance` is about to submit something."""
+    tried = {line["fold"] for line in found if line["is_test"]}
+    judged = {line["fold"] for line in found if line["value"] is not None}
+    untried = {fold["number"] for fold in study.folds} - tried
+    return study.stopped_at is None and bool(untried & judged)
+
+
+def _standing(num_planned: int, parts: Sequence[tuple[str, int, int, int]]) -> Standing:
+    """Return it for each state's number of operations, their steps, and their steps in all."""
+    share = sum(
+        number * (1.0 if state == State.COMPLETED else min(1.0, step / (total or 1)))
+        for state, number, step, total in parts
+    )
+    counts = {state: number for state, number, *_ in parts}
+    return Standing(counts, round(100 * share / max(1, num_planned), 3))
 
 
 def lines(study: Study) -> list[dict[str, Any]]:

@@ -1,166 +1,36 @@
-"""What operations begin with, another tool's file or another's checkpoint; and files given out.
+"""What a process of its own does with checkpoints and other tools' files, and tells us.
 
-A process of its own reads and writes them (trainops.formats.exchange): it needs torch and the
-recipe's code, which the web process never loads.
+It (trainops.formats.exchange) needs torch and the recipe's code, which the web process never loads.
 """
 
 import json
 import logging
-import secrets
 import subprocess
 import sys
 import threading
 import zipfile
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from threading import BoundedSemaphore
-from typing import Any, ClassVar
+from typing import Any
 
 from django.conf import settings
 
 from apps.checkpoints import remote, storage
-from apps.checkpoints import services as checkpoints
 from apps.checkpoints.models import Checkpoint
-from apps.checkpoints.sharing import artifacts
 from apps.operations import inputs, privacy
 from apps.operations.errors import StorageUnavailable
 from apps.operations.models import Operation, PrivacyAccount, is_part
 from trainops.engines.config import OperationConfig
 from trainops.engines.errors import CheckpointCorrupted
 from trainops.engines.registry import ENGINES
-from trainops.engines.spending import Entry
 from trainops.errors import Refusal
 
 logger = logging.getLogger(__name__)
 KINDS = ("training", "federated", "rl")  # whose files of others become checkpoints, and back
 SECONDS = 600
-ATTEMPT = 0  # of a checkpoint that no attempt of ours computed
 _slots = BoundedSemaphore(2)  # more at once would only take each other's memory
-
-
-@dataclass
-class Beginning(ABC):
-    """What an operation begins with: read before there is a row, committed with it."""
-
-    told: dict[str, Any] = field(default_factory=dict, init=False)
-
-    what: ClassVar[str]  # of the event
-
-    def prepare(self, operation_id: str, kind: str, config: OperationConfig) -> None:
-        """Turn it into the files of a checkpoint. Raises Refusal; nothing is left then."""
-        self.told = _ask(
-            {
-                **self._source(kind),
-                "kind": kind,
-                "config": config.model_dump(mode="json"),
-                "inputs": inputs.paths(kind, config, _models_here(config)),
-                "directory": str(storage.operation_directory(operation_id)),
-                "identity": {"operation_id": operation_id, "attempt": ATTEMPT, "kind": kind},
-            }
-        )
-        if (bucket := remote.bucket()) is not None:
-            with _answering():
-                bucket.upload(f"{operation_id}/{self._staged['directory']}", threading.Event())
-
-    def commit(self, operation: Operation) -> None:
-        """Commit the checkpoint, in the transaction that makes the operation's row."""
-        checkpoint = checkpoints.commit(
-            operation_id=operation.pk, attempt=ATTEMPT, staged=self._staged
-        )
-        operation.row.update(step=checkpoint.step, forked_from=self.forked_from)
-        operation.record(
-            self.what,
-            actor=operation.owner.get_username() if operation.owner else "system",
-            note=self._note(f"{operation.unit} {checkpoint.step}"),
-        )
-
-    def discard(self, operation_id: str) -> None:
-        """Remove its files, where the row could not be written."""
-        path = f"{operation_id}/{self._staged['directory']}"
-        names = [storage.location(path, each) for each in artifacts(self._staged["artifacts"])]
-        checkpoints.remove_files([path], names)
-
-    @property
-    def forked_from(self) -> Operation | None:
-        return None
-
-    @property
-    def _staged(self) -> dict[str, Any]:
-        staged: dict[str, Any] = self.told["staged"]
-        return staged
-
-    @abstractmethod
-    def _source(self, kind: str) -> dict[str, Any]:
-        """Return what is asked of the process. Raises Refusal."""
-
-    @abstractmethod
-    def _note(self, place: str) -> str:
-        """Return what the event says."""
-
-
-@dataclass
-class Import(Beginning):
-    """A file of another tool."""
-
-    file: Path
-    name: str  # as its owner calls it
-
-    secret: str = field(default_factory=lambda: secrets.token_hex(privacy.SECRET_BYTES))
-
-    what: ClassVar[str] = "IMPORTED"
-
-    def commit(self, operation: Operation) -> None:
-        super().commit(operation)
-        if privacy.is_kept(operation.config):
-            PrivacyAccount.objects.create(pk=operation.pk, secret=self.secret)
-            spent = (Entry(**each) for each in self.told["spent"])
-            privacy.append(operation.pk, ATTEMPT, spent)
-
-    def _source(self, kind: str) -> dict[str, Any]:
-        require_kind(kind)
-        return {"direction": "import", "file": str(self.file), "secret": self.secret}
-
-    def _note(self, place: str) -> str:
-        left = [
-            f"{item['part']}: {item['note'] or 'not restored'}"
-            for item in self.told["receipt"]["items"]
-            if not item["exact"]
-        ]
-        return f"{self.name}, {place}" + "".join(f"; {each}" for each in left)
-
-
-@dataclass
-class Fork(Beginning):
-    """A checkpoint of another operation."""
-
-    checkpoint: Checkpoint
-
-    what: ClassVar[str] = "FORKED"
-
-    @property
-    def forked_from(self) -> Operation:
-        return self.checkpoint.operation
-
-    def _source(self, kind: str) -> dict[str, Any]:
-        _have_here(self.checkpoint)
-        return {
-            "direction": "fork",
-            "checkpoint": str(storage.directory(self.checkpoint.artifacts_path)),
-            "digest": self.checkpoint.manifest_digest,
-            "config_before": self.checkpoint.operation.config,
-            **secret_of(self.checkpoint.operation),
-        }
-
-    def commit(self, operation: Operation) -> None:
-        super().commit(operation)
-        if privacy.is_kept(operation.config):
-            PrivacyAccount.inherit(operation.pk, self.checkpoint.operation_id)
-
-    def _note(self, place: str) -> str:
-        return f"from {self.checkpoint.operation_id}, {place}"
 
 
 def export(
@@ -180,8 +50,8 @@ def export(
             "It is one client's part of a distributed operation: export that one.",
             {"operation_id": operation.pk},
         )
-    _have_here(checkpoint)
-    told = _ask(
+    have_here(checkpoint)
+    told = ask(
         {
             "direction": "export",
             "kind": operation.kind,
@@ -214,14 +84,14 @@ def tabulate(checkpoint: Checkpoint, table: str, target: Path) -> None:
     """
     operation = checkpoint.operation
     config = ENGINES[operation.kind].parse_config(operation.config)
-    _have_here(checkpoint)
-    _ask(
+    have_here(checkpoint)
+    ask(
         {
             "direction": "tabulate",
             "checkpoint": str(storage.directory(checkpoint.artifacts_path)),
             "digest": checkpoint.manifest_digest,
             "config": operation.config,
-            "inputs": inputs.paths(operation.kind, config, _models_here(config)),
+            "inputs": inputs.paths(operation.kind, config, models_here(config)),
             "table": table,
             "file": str(target),
         }
@@ -244,18 +114,18 @@ def require_kind(kind: str) -> None:
         )
 
 
-def _have_here(checkpoint: Checkpoint) -> None:
+def have_here(checkpoint: Checkpoint) -> None:
     """Download it where it lies in a bucket only. Raises Refusal."""
     directory = storage.directory(checkpoint.artifacts_path)
     if (bucket := remote.bucket()) is not None and not directory.exists():
-        with _answering():
+        with answering():
             bucket.download(
                 checkpoint.artifacts_path, checkpoint.manifest_digest, threading.Event()
             )
 
 
 @contextmanager
-def _answering() -> Iterator[None]:
+def answering() -> Iterator[None]:
     """Tell a person what a bucket did not do."""
     try:
         yield
@@ -265,16 +135,18 @@ def _answering() -> Iterator[None]:
         raise StorageUnavailable(error) from error
 
 
-def _models_here(config: OperationConfig) -> dict[str, Checkpoint]:
+def models_here(config: OperationConfig) -> dict[str, Checkpoint]:
+    """Return the models that it uses, by their names, downloaded. Raises Refusal."""
     models = inputs.finals(config.models())
     for each in models.values():
-        _have_here(each)
-        with _answering():
+        have_here(each)
+        with answering():
             inputs.require_committed(each)
     return models
 
 
-def _ask(request: Mapping[str, Any]) -> dict[str, Any]:
+def ask(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the process answers. Raises Refusal, also where the file breaks it."""
     try:
         with _slots:
             done = subprocess.run(

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from apps.operations import services
-from apps.operations.exchange import Fork
+from apps.operations.beginnings import Fork
 from apps.operations.models import Operation
 from apps.operations.submission import MAX_NAME_LENGTH
 from trainops.engines.registry import ENGINES

@@ -1,12 +1,13 @@
-"""What this process holds right now: its slots, and the attempts it supervises."""
+"""What this process holds right now: the attempts it supervises, in its slots and seats."""
 
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from apps.operations.placement import Device
+from apps.operations.placement import Device, Room
 from trainops.engines.wire import now
+from trainops.serving import NUM_SEATS
 
 
 @dataclass(slots=True)
@@ -17,66 +18,45 @@ class Held:
     attempt: int
     device: str  # what CUDA_VISIBLE_DEVICES is for it; empty: no GPU
     renewed_at: float  # boot clock, from before the claim or the last renewal was sent
+    takes_slot: bool = True
     stop: str = ""  # Operation.Stop
     must_be_gone_at: float | None = None  # boot clock: the worker is going
     is_lost: bool = False  # the database said that another owns it, or none
     child_seconds: float = 0.0
 
 
-@dataclass(slots=True, eq=False)
-class Slot:
-    """Room for one operation, with the GPU that it holds meanwhile."""
-
-    device: Device | None = None
-
-
 @dataclass(slots=True)
 class Holding:
-    """The slots of a worker: one operation in each, and at most one to a GPU."""
+    """The slots of a worker: one operation in each, and at most one to a GPU; and its seats."""
 
     slots: int = 1
     devices: tuple[Device, ...] = ()
     gone_at: float | None = None  # boot clock; set when it is closed
     is_draining: bool = False  # a person asked: what runs goes on, nothing new is taken
     _held: dict[tuple[str, int], Held] = field(default_factory=dict)
-    # One claim at a time: the GPU that it is promised must not be promised to the next one, too.
+    # One claim at a time, until it is held: the slot and the GPU that it is promised must not be
+    # promised to the next one, too.
     claiming: threading.Lock = field(default_factory=threading.Lock)
-    _taken: list[Slot] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    @contextmanager
-    def slot(self) -> Iterator[Slot | None]:
-        """Take a free slot, or yield None when all are taken."""
-        slot = self._take()
-        try:
-            yield slot
-        finally:
-            if slot is not None:
-                with self._lock:
-                    self._taken.remove(slot)
-
-    def _take(self) -> Slot | None:
-        with self._lock:
-            if not self._is_open or len(self._taken) >= self.slots:
-                return None
-            slot = Slot()
-            self._taken.append(slot)
-            return slot
+    @property
+    def num_taken(self) -> int:
+        """The slots that are taken."""
+        return sum(each.takes_slot for each in self.all())
 
     @property
-    def free_devices(self) -> tuple[Device, ...]:
-        with self._lock:
-            held = [slot.device for slot in self._taken]
-        return tuple(device for device in self.devices if device not in held)
-
-    @property
-    def num_free(self) -> int:
-        with self._lock:
-            return self.slots - len(self._taken) if self._is_open else 0
-
-    @property
-    def _is_open(self) -> bool:
-        return self.gone_at is None and not self.is_draining
+    def rooms(self) -> tuple[Room, ...]:
+        """What is free. A GPU is held by one operation in a slot; those in seats share them."""
+        if self.gone_at is not None or self.is_draining:
+            return ()
+        everyone = self.all()
+        in_slots = [each for each in everyone if each.takes_slot]
+        held = {each.device for each in in_slots}
+        free = tuple(each for each in self.devices if each.id not in held)
+        slot = Room(devices=free, has_gpus=bool(self.devices))
+        seat = replace(slot, is_slot=False, devices=self.devices)
+        has_seat = len(everyone) - len(in_slots) < NUM_SEATS
+        return (*([slot] if len(in_slots) < self.slots else []), *([seat] if has_seat else []))
 
     @contextmanager
     def hold(self, held: Held) -> Iterator[Held]:

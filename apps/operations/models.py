@@ -1,24 +1,17 @@
 """What is remembered of operations. Every change of state goes through `OperationQuerySet.move`."""
 
-from collections.abc import Collection
-from datetime import timedelta
-from typing import Any, Self
+from typing import Any
 
 from django.conf import settings
-from django.db import models, transaction
+from django.db import models
 from django.db.models import Q
-from django.db.models.functions import Coalesce
 
-from apps.operations.lifecycle import (
-    ACTIVE,
-    FINISHED,
-    Reason,
-    State,
-    sources_of,
-)
-from apps.operations.placement import Need, Offer
+from apps.operations.lifecycle import FINISHED, Reason, State
+from apps.operations.placement import Need
 from apps.operations.privacy import PrivacyAccount, PrivacyEntry
+from apps.operations.queryset import OperationQuerySet
 from apps.operations.records import Attempt, Event, LogChunk, MetricPoint, Study
+from apps.operations.uses import DatasetUse, ModelUse
 from trainops.clock import DatabaseNow
 
 __all__ = [
@@ -37,9 +30,7 @@ __all__ = [
     "Study",
     "Tag",
     "is_part",
-    "seconds_from_now",
 ]
-
 
 PART = "client"  # in the ids of operations that are a client's part of another one
 
@@ -47,105 +38,6 @@ PART = "client"  # in the ids of operations that are a client's part of another 
 def is_part(operation_id: str) -> bool:
     """Whether an operation is a client's part of another, by its id: made in one place only."""
     return operation_id.startswith(f"op_{PART}_")
-
-
-def seconds_from_now(seconds: float) -> Any:
-    """Return an expression for a moment on the database's clock, the only one that is trusted."""
-    return models.ExpressionWrapper(
-        DatabaseNow() + timedelta(seconds=seconds), output_field=models.DateTimeField()
-    )
-
-
-# Written out, not as parameters: SQLite uses an index of some rows only where it sees at once that
-# the question is about those. Without it, a claim reads every operation there ever was.
-_IS_WAITING = models.Func(
-    models.F("state"),
-    template="%(expressions)s IN ('PENDING', 'RESUMING')",
-    output_field=models.BooleanField(),
-)
-
-
-class OperationQuerySet(models.QuerySet["Operation"]):
-    def owned(self, operation_id: str, attempt: int) -> Self:
-        """The fence: the row, if `attempt` still owns the operation; else nothing."""
-        return self.filter(pk=operation_id, attempt=attempt, state=State.RUNNING)
-
-    def waiting(self) -> Self:
-        return self.filter(_IS_WAITING)
-
-    def due(self) -> Self:
-        """Waiting, and not held back by a pause before a restart."""
-        return self.waiting().filter(Q(not_before=None) | Q(not_before__lte=DatabaseNow()))
-
-    def served_by(self, kinds: Collection[str], labels: Collection[str]) -> Self:
-        return self.filter(kind__in=kinds, queue__in=["", *labels])
-
-    def fitting(self, offer: Offer) -> Self:
-        """What a worker that offers this may take. Plain comparisons of columns: see the index."""
-        return self.served_by(offer.kinds, offer.labels).filter(
-            device__in=offer.possible_devices,
-            gpu_memory_bytes__lte=offer.gpu_memory_bytes,
-            memory_bytes__lte=offer.memory_bytes,
-            checkpoint_bytes__lte=offer.disk_bytes // 2,  # Need.disk_bytes
-        )
-
-    def next_first(self) -> Self:
-        """In the order in which they are taken."""
-        return self.order_by("-priority", "queued_at", "id")
-
-    def whole(self) -> Self:
-        """Without those that are a client's part of another one."""
-        return self.filter(part=None)
-
-    def active(self) -> Self:
-        return self.filter(state__in=ACTIVE)
-
-    def silent(self) -> Self:
-        """RUNNING, but the lease has run out: no worker claims it."""
-        return self.filter(state=State.RUNNING, lease_expires_at__lt=DatabaseNow())
-
-    def move(self, to: State, *, actor: str, note: str = "", **fields: Any) -> bool:
-        """Move the one operation in this queryset to `to`, with its event; False if it may not.
-
-        Losing a race is a normal answer: whoever moved it first decided.
-        """
-        with transaction.atomic():
-            row = self.filter(state__in=sources_of(to)).select_for_update().first()
-            if row is None:
-                return False
-            moved = type(self)(self.model).filter(pk=row.pk, state=row.state, attempt=row.attempt)
-            if not moved.update(state=to, **_stamps(to), **fields):
-                return False
-            attempt = row.attempt + 1 if "attempt" in fields else row.attempt
-            row.record(to, actor=actor, note=note, from_state=row.state, attempt=attempt)
-        return True
-
-
-def _stamps(to: State) -> dict[str, Any]:
-    """Return the timestamps that belong to a state, so that no caller can forget one."""
-    if to is State.RUNNING:
-        return {
-            "started_at": Coalesce("started_at", DatabaseNow()),
-            "finished_at": None,
-            "reason": "",
-        }
-    if to in FINISHED:
-        return {
-            "finished_at": DatabaseNow(),
-            "lease_expires_at": None,
-            "worker_id": "",
-            "not_before": None,
-            "stop_requested": "",
-        }
-    return {
-        "queued_at": DatabaseNow(),
-        "finished_at": None,
-        "lease_expires_at": None,
-        "worker_id": "",
-        "stop_requested": "",
-        "stop_requested_at": None,
-        "stop_requested_by": "",
-    }
 
 
 class Operation(models.Model):
@@ -180,6 +72,9 @@ class Operation(models.Model):
     gpu_memory_bytes = models.PositiveBigIntegerField(default=0, help_text="At least.")
     memory_bytes = models.PositiveBigIntegerField(default=0, help_text="At least, of the machine.")
     checkpoint_bytes = models.PositiveBigIntegerField(default=0, help_text="Of its last one.")
+    takes_slot = models.BooleanField(
+        default=True, db_default=True, help_text="Else others do its work."
+    )
 
     state = models.CharField(max_length=10, choices=State.choices, default=State.PENDING)
     reason = models.CharField(max_length=24, choices=Reason.choices, blank=True)
@@ -281,6 +176,7 @@ class Operation(models.Model):
             gpu_memory_bytes=self.gpu_memory_bytes,
             memory_bytes=self.memory_bytes,
             checkpoint_bytes=self.checkpoint_bytes,
+            takes_slot=self.takes_slot,
         )
 
     @property
@@ -335,27 +231,6 @@ class Tag(models.Model):
         return self.name
 
 
-class DatasetUse(models.Model):
-    """An operation reads a dataset: it cannot be deleted before the operation has ended."""
-
-    operation = models.ForeignKey(Operation, models.CASCADE, related_name="datasets")
-    dataset_id = models.CharField(max_length=32, db_index=True)
-
-    class Meta:
-        constraints = [
-            models.UniqueConstraint(fields=["operation", "dataset_id"], name="one_use_per_dataset")
-        ]
-
-    def __str__(self) -> str:
-        return self.dataset_id
-
-    @classmethod
-    def active_users_of(cls, dataset_id: str) -> list[str]:
-        """Return the operations that are not finished and read it."""
-        uses = cls.objects.filter(dataset_id=dataset_id, operation__state__in=ACTIVE)
-        return list(uses.values_list("operation_id", flat=True))
-
-
 class ClientPart(models.Model):
     """An operation is what one client does in one round of a distributed one, its server.
 
@@ -365,7 +240,8 @@ class ClientPart(models.Model):
     operation = models.OneToOneField(
         Operation, models.CASCADE, primary_key=True, related_name="part"
     )
-    server = models.ForeignKey(Operation, models.CASCADE, related_name="parts")
+    # A client's operation would stay behind: all are let go first (clients.let_go), or none.
+    server = models.ForeignKey(Operation, models.RESTRICT, related_name="parts")
     round = models.PositiveBigIntegerField()
     client = models.PositiveIntegerField()
     epochs = models.PositiveIntegerField(help_text="Local epochs that it may train.")
@@ -386,24 +262,3 @@ class ClientPart(models.Model):
 
     def __str__(self) -> str:
         return f"{self.name} of round {self.round}"
-
-
-class ModelUse(models.Model):
-    """An operation uses the model that another trained: it stays until the operation has ended."""
-
-    operation = models.ForeignKey(Operation, models.CASCADE, related_name="models_used")
-    source = models.ForeignKey(Operation, models.CASCADE, related_name="model_users")
-
-    class Meta:
-        constraints = [
-            models.UniqueConstraint(fields=["operation", "source"], name="one_use_per_model")
-        ]
-
-    def __str__(self) -> str:
-        return self.source_id
-
-    @classmethod
-    def active_users_of(cls, source_id: str) -> list[str]:
-        """Return the operations that are not finished and use its model."""
-        uses = cls.objects.filter(source_id=source_id, operation__state__in=ACTIVE)
-        return list(uses.values_list("operation_id", flat=True))

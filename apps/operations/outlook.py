@@ -17,8 +17,7 @@ from apps.operations.placement import Need, ServingWorker
 from apps.operations.waiting import Waiting, WaitingFor, waiting_for
 
 # What must be known of a row.
-NEED_FIELDS = ("device", "gpu_memory_bytes", "memory_bytes", "checkpoint_bytes")
-PART_FIELDS = ("part__server_id", "part__server__worker_id")  # None where it is no client's part
+NEED_FIELDS = ("device", "gpu_memory_bytes", "memory_bytes", "checkpoint_bytes", "takes_slot")
 FIELDS = (
     "id", "state", "kind", "queue", "priority", "queued_at", "not_before", "reason", *NEED_FIELDS,
 )  # fmt: skip
@@ -65,14 +64,18 @@ def workers() -> list[ServingWorker]:
     """
     current = Attempt.objects.filter(
         operation__state=State.RUNNING, number=F("operation__attempt")
-    ).values_list("worker_id", "device")
+    ).values_list("worker_id", "device", "operation__takes_slot")
     devices: dict[str, list[str]] = defaultdict(list)
-    for worker_id, device in current:
-        devices[worker_id].append(device)
+    slots: dict[str, list[bool]] = defaultdict(list)
+    for worker_id, device, takes_slot in current:
+        slots[worker_id].append(takes_slot)
+        if takes_slot:
+            devices[worker_id].append(device)
     return [
         replace(
             worker,
-            num_running=max(worker.num_running, len(devices[worker.worker_id])),
+            num_running=max(worker.num_running, slots[worker.worker_id].count(True)),
+            num_seated=slots[worker.worker_id].count(False),
             held=frozenset(devices[worker.worker_id]),
         )
         for ask in _registered
@@ -91,15 +94,15 @@ def _explained(
         paused_until=timezone.localtime(not_before) if not_before else None,
         reason=Reason(row["reason"]),
         num_ahead=num_ahead,
-        server_worker=row.get("part__server__worker_id") or "",
     )
     return waiting_for(waiting, known, moment=timezone.now())
 
 
 def _num_ahead(row: Mapping[str, Any]) -> int:
-    """Return how many of the same kind and label go first."""
+    """Return how many of the same kind and label, for a place of the same sort, go first."""
     sooner = Q(priority__gt=row["priority"]) | Q(
         priority=row["priority"], queued_at__lt=row["queued_at"]
     )
-    due = Operation.objects.due().filter(kind=row["kind"], queue=row["queue"])
+    same = {name: row[name] for name in ("kind", "queue", "takes_slot")}
+    due = Operation.objects.due().filter(**same)
     return due.filter(sooner)[:MAX_AHEAD].count()

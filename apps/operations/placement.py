@@ -24,6 +24,7 @@ class Need:
     gpu_memory_bytes: int = 0
     memory_bytes: int = 0  # of the whole machine
     checkpoint_bytes: int = 0  # its last one's size
+    takes_slot: bool = True  # else a seat: others do its work
 
     @property
     def disk_bytes(self) -> int:
@@ -39,15 +40,12 @@ class Need:
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
-    """What one worker can give to the next operation, at this moment."""
+class Room:
+    """A free place of a worker, a slot or a seat, and the GPUs that whoever takes it may use."""
 
-    kinds: Collection[str]
-    labels: Collection[str] = ()  # besides these: whoever asks for none
-    has_gpus: bool = False
-    devices: Collection[Device] = ()  # the GPUs that no operation holds
-    memory_bytes: int = 0
-    disk_bytes: int = 0  # free, where checkpoints are written
+    is_slot: bool = True
+    devices: Collection[Device] = ()
+    has_gpus: bool = False  # be they free or not
 
     @property
     def gpu_memory_bytes(self) -> int:
@@ -66,6 +64,22 @@ class Offer:
 
 
 @dataclass(frozen=True, slots=True)
+class Offer:
+    """What one worker can give to the next operation, at this moment."""
+
+    kinds: Collection[str]
+    labels: Collection[str] = ()  # besides these: whoever asks for none
+    memory_bytes: int = 0
+    disk_bytes: int = 0  # free, where checkpoints are written
+    rooms: Sequence[Room] = (Room(),)
+
+    def choose(self, need: Need) -> Device | None:
+        """Return the GPU that an operation gets, if it gets one."""
+        devices = (each.devices for each in self.rooms if each.is_slot == need.takes_slot)
+        return need.choose(next(devices, ()))
+
+
+@dataclass(frozen=True, slots=True)
 class ServingWorker:
     """A worker as it last described itself, and what it runs."""
 
@@ -73,7 +87,8 @@ class ServingWorker:
     kinds: Sequence[str] = ()  # none: every kind
     labels: Sequence[str] = ()
     slots: int = 1
-    num_running: int = 0
+    num_running: int = 0  # in slots
+    num_seated: int = 0
     is_reachable: bool = True
     is_draining: bool = False
     gpus: Sequence[Device] = ()
@@ -89,6 +104,7 @@ def need_of(config: OperationConfig) -> Need:
         device="cuda" if wanted.gpu_memory_gb is not None else config.device,
         gpu_memory_bytes=_bytes(wanted.gpu_memory_gb),
         memory_bytes=_bytes(wanted.memory_gb),
+        takes_slot=not config.is_distributed,
     )
 
 

@@ -3,15 +3,19 @@
 import threading
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import Any
 
-from apps.checkpoints import copies, remote
+from django.conf import settings
+
+from apps.checkpoints import copies, remote, storage
 from apps.checkpoints import services as checkpoints
 from apps.checkpoints.models import Checkpoint
-from apps.operations import adoption, inputs
+from apps.operations import adoption, inputs, privacy
 from apps.operations.ledger import Ledger
 from apps.operations.models import Attempt, ClientPart, Operation
 from apps.operations.transfers import Beside
 from trainops.engines.errors import CheckpointCorrupted
+from trainops.engines.registry import ENGINES
 
 DONE = object()
 
@@ -41,6 +45,44 @@ class Preparation:
         except BaseException:
             self._pieces = self._prepare()
             raise
+
+    def has_lost_its_checkpoints(self) -> bool:
+        """Whether it had some, and may start from none of them."""
+        mine = Checkpoint.objects.filter(operation_id=self.operation.pk)
+        return not self.candidates and (bool(self.operation.resume_from) or mine.exists())
+
+    def told_to_child(self) -> dict[str, Any]:
+        """Return what the child is to do, where it writes, and what it starts from."""
+        operation = self.operation
+        config = ENGINES[operation.kind].parse_config(operation.config)
+        return {
+            "operation_kind": operation.kind,
+            "config": operation.config,
+            "inputs": inputs.paths(operation.kind, config, self.models),
+            "directory": str(storage.operation_directory(operation.pk)),
+            "identity": {
+                "operation_id": operation.pk,
+                "attempt": operation.attempt,
+                "kind": operation.kind,
+                "config_hash": operation.config_hash,
+            },
+            "candidates": [_place(each) for each in self.candidates],
+            "reserve_bytes": settings.THRESHOLDS.checkpoint_reserve_bytes,
+            **self._privacy(),
+            **self._part(),
+        }
+
+    def _privacy(self) -> dict[str, Any]:
+        if not privacy.is_kept(self.operation.config):
+            return {}
+        return {"privacy": privacy.told_to_child(self.ledger.account_id)}
+
+    def _part(self) -> dict[str, Any]:
+        if self.part is None or self.given is None:
+            return {}
+        names = ("round", "client", "epochs", "begins_with")
+        told = {name: getattr(self.part, name) for name in names}
+        return {"part": {**told, "given": _place(self.given)}}
 
     def _prepare(self) -> Iterator[None]:
         operation = self.operation
@@ -93,6 +135,11 @@ class Preparation:
         while not transfer.is_done:
             yield
         transfer.result()
+
+
+def _place(checkpoint: Checkpoint) -> dict[str, str]:
+    path = storage.directory(checkpoint.artifacts_path)
+    return {"path": str(path), "digest": checkpoint.manifest_digest}
 
 
 def say_corrupted(operation: Operation, artifacts_path: str, problem: str) -> None:

@@ -89,7 +89,7 @@ def detail(operation_id: str, user: Person) -> dict[str, Any] | None:
 
 
 _INNER = (
-    "owner_id", "owner__username", "has_checkpoint", *outlook.NEED_FIELDS, *outlook.PART_FIELDS,
+    "owner_id", "owner__username", "has_checkpoint", *outlook.NEED_FIELDS, "part__server_id",
 )  # fmt: skip
 
 

@@ -210,8 +210,8 @@ def delete(*, operation_id: str, actor: "User") -> checkpoints.Freed:
         if finished is None:
             raise NotAllowed("OPERATION_ACTIVE", "It was resumed a moment ago; cancel it first.")
         _require_unused(operation_id)
-        clients.let_go(finished, ClientPart.objects.filter(server=finished))
-        freed = checkpoints.delete(Checkpoint.objects.filter(operation_id=operation_id))
+        freed = clients.let_go(finished, ClientPart.objects.filter(server=finished))
+        freed += checkpoints.delete(Checkpoint.objects.filter(operation_id=operation_id))
         finished.delete()
     return freed
 

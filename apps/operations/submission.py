@@ -15,9 +15,9 @@ from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 from apps.operations import inputs
+from apps.operations.beginnings import Beginning
 from apps.operations.dispatch import dispatch
 from apps.operations.errors import NotAllowed
-from apps.operations.exchange import Beginning
 from apps.operations.models import DatasetUse, Operation, Tag
 from apps.operations.placement import need_of
 from trainops.engines.config import OperationConfig
@@ -159,6 +159,7 @@ def _write(
         device=need.device,
         gpu_memory_bytes=need.gpu_memory_bytes,
         memory_bytes=need.memory_bytes,
+        takes_slot=need.takes_slot,
         idempotency_key=key,
         request_hash=wanted.hash if key else "",
         unit=engine.unit,

@@ -11,6 +11,7 @@ from enum import StrEnum
 
 from apps.operations.lifecycle import Reason
 from apps.operations.placement import GB, Need, ServingWorker
+from trainops.serving import NUM_SEATS
 
 
 class Wait(StrEnum):
@@ -46,7 +47,6 @@ class Waiting:
     paused_until: datetime | None = None
     reason: Reason = Reason.NONE  # why it is paused
     num_ahead: int | None = None  # due operations that go first; None: not counted
-    server_worker: str = ""  # of a client's part: who runs the whole one
 
 
 def waiting_for(
@@ -100,12 +100,18 @@ def _has_disk(waiting: Waiting, worker: ServingWorker) -> bool:
 
 
 def _is_free(waiting: Waiting, worker: ServingWorker) -> bool:
-    if worker.num_running >= worker.slots:
+    if not _has_place(waiting, worker):
         return False
-    if waiting.need.device == "cpu" or not worker.gpus:
+    if waiting.need.device == "cpu" or not worker.gpus or not waiting.need.takes_slot:
         return True
     free = (gpu for gpu in worker.gpus if gpu.id not in worker.held)
     return waiting.need.choose(free) is not None
+
+
+def _has_place(waiting: Waiting, worker: ServingWorker) -> bool:
+    if waiting.need.takes_slot:
+        return worker.num_running < worker.slots
+    return worker.num_seated < NUM_SEATS
 
 
 def _paused(waiting: Waiting) -> str:
@@ -158,14 +164,12 @@ def _no_disk(waiting: Waiting, workers: Sequence[ServingWorker]) -> str:
 
 def _busy(waiting: Waiting, workers: Sequence[ServingWorker]) -> str:
     slots = sum(worker.slots for worker in workers)
-    busy = "the only slot is busy" if slots == 1 else f"all {slots} slots are busy"
-    if waiting.server_worker and [each.worker_id for each in workers] == [waiting.server_worker]:
-        return (
-            f"It waits for a free worker: {busy}, one of them with the operation that waits for "
-            "it. Start another worker, or give this one more slots."
-        )
-    if any(worker.slots > worker.num_running for worker in workers):
+    if any(_has_place(waiting, worker) for worker in workers):
         busy = "every GPU that it could use is in use"
+    elif not waiting.need.takes_slot:
+        busy = f"each has {NUM_SEATS} operations already that wait for others"
+    else:
+        busy = "the only slot is busy" if slots == 1 else f"all {slots} slots are busy"
     return f"It waits for a free worker: {busy}{_place(waiting)}."
 
 

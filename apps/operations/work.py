@@ -1,10 +1,10 @@
-"""Claim what waits, run it, claim the next; until nothing is left or every slot is taken."""
+"""Claim what waits, run it, claim the next; until nothing is left or every place is taken."""
 
 import logging
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 from django.conf import settings
 from django.db import DatabaseError, InterfaceError, close_old_connections, connection
@@ -34,24 +34,30 @@ class House:
         self.kinds: list[str] = sorted(ENGINES)
         self.labels: list[str] = []
         self.memory_bytes = 0  # of the machine
+        self.disk_bytes: int | None = None  # free for checkpoints, when it was looked at last
         self.holding: Holding = HOLDING
         self.nursery: Nursery | None = None
 
     def offer(self) -> Offer:
-        """Return what can be given to the next operation now."""
+        """Return what can be given to the next operation now.
+
+        It waits for no storage that does not answer, but before the first look: people's wishes
+        are heard by the thread that asks for this.
+        """
+        disk_bytes = storage.free_bytes() if self.disk_bytes is None else self.disk_bytes
         return Offer(
             kinds=self.kinds,
             labels=self.labels,
-            has_gpus=bool(self.holding.devices),
-            devices=self.holding.free_devices,
             memory_bytes=self.memory_bytes,
-            disk_bytes=storage.free_bytes(),
+            disk_bytes=disk_bytes,
+            rooms=self.holding.rooms,
         )
 
     def can_take_something(self) -> bool:
         """Whether there is room, and something waits that fits in."""
-        has_room = self.holding.num_free and self.nursery is not None and self.nursery.is_ready
-        return bool(has_room) and Operation.objects.due().fitting(self.offer()).exists()
+        offer = self.offer()
+        is_open = bool(offer.rooms) and self.nursery is not None and self.nursery.is_ready
+        return is_open and Operation.objects.due().fitting(offer).exists()
 
 
 HOUSE = House()
@@ -84,20 +90,18 @@ def _connection_of_this_thread() -> Iterator[None]:
 def _work_once(house: House) -> bool:
     if house.nursery is None or not house.nursery.is_ready:
         return False  # what is claimed can be started at once
-    with house.holding.slot() as slot:
-        if slot is None:
-            return False
+    with ExitStack() as stack:
         with house.holding.claiming:
             sent_at = now()
             offer = house.offer()
+            if not offer.rooms:
+                return False
             with at_most(settings.THRESHOLDS.patience_seconds):
                 operation = claims.claim(worker_id=house.worker_id, host=house.host, offer=offer)
             if operation is None:
                 return False
-            slot.device = operation.need.choose(offer.devices)
-        device = slot.device.id if slot.device else ""
-        with house.holding.hold(Held(operation.pk, operation.attempt, device, sent_at)) as held:
-            _run(house.nursery, operation, held)
+            held = stack.enter_context(house.holding.hold(_held(operation, offer, sent_at)))
+        _run(house.nursery, operation, held)
     if Operation.objects.filter(pk=operation.pk, state=State.RESUMING, not_before=None).exists():
         # Preempted: any other worker may go on at once.
         dispatch(operation.pk, operation.kind, operation.queue)
@@ -105,6 +109,12 @@ def _work_once(house: House) -> bool:
         studies.advance(operation.study_id)
     clients.settle(operation)
     return True
+
+
+def _held(operation: Operation, offer: Offer, sent_at: float) -> Held:
+    device = offer.choose(operation.need)
+    gpu = device.id if device else ""
+    return Held(operation.pk, operation.attempt, gpu, sent_at, takes_slot=operation.takes_slot)
 
 
 def _run(nursery: Nursery, operation: Operation, held: Held) -> None:

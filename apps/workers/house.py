@@ -103,7 +103,7 @@ class Keeper:
                 each.renewed_at = sent_at
             else:
                 each.is_lost = True
-        self._say_alive([each.operation_id for each in held.values()])
+        self._say_alive()
         sweeps.WATCH.saw_the_database()
 
     def _got_back(self, key: tuple[str, int], held: Held) -> bool:
@@ -114,12 +114,12 @@ class Keeper:
         is_fresh = now() - held.renewed_at <= self.limits.fence_kill_seconds
         return is_fresh and reports.take_back(self.house.worker_id, key)
 
-    def _say_alive(self, running: list[str]) -> None:
-        trouble = self.duties.trouble
+    def _say_alive(self) -> None:
+        running, trouble = self.house.holding.all(), self.duties.trouble
         standing = registry.heartbeat(
             worker_id=self.house.worker_id,
-            num_running=len(running),
-            current_operation_id=running[0] if running else "",
+            num_running=self.house.holding.num_taken,
+            current_operation_id=running[0].operation_id if running else "",
             last_error=trouble,
         )
         if standing is None:
@@ -134,7 +134,7 @@ class Keeper:
         registry.forget_gone()
         if self.duties.are_over.is_set() or registry.is_known(worker_id=house.worker_id):
             return
-        running = [each.operation_id for each in house.holding.all()]
+        running = house.holding.all()
         trouble = self.duties.trouble
         registry.register(
             worker_id=house.worker_id,
@@ -146,8 +146,8 @@ class Keeper:
             slots=house.holding.slots,
             capabilities=capabilities(),
             is_draining=self.closing.is_set() or house.holding.is_draining,
-            num_running=len(running),
-            current_operation_id=running[0] if running else "",
+            num_running=house.holding.num_taken,
+            current_operation_id=running[0].operation_id if running else "",
             last_error=trouble,
         )
         self.duties.has_been_told(trouble)
@@ -164,7 +164,8 @@ class Keeper:
 
     def _tell_free_disk(self) -> None:
         """A storage that does not answer holds up this duty and no other."""
-        fleet.tell_free_disk(worker_id=self.house.worker_id, free_bytes=storage.free_bytes())
+        self.house.disk_bytes = storage.free_bytes()
+        fleet.tell_free_disk(worker_id=self.house.worker_id, free_bytes=self.house.disk_bytes)
 
     def _sweep(self) -> None:
         sweeps.sweep(actor=self.house.worker_id)

@@ -27,7 +27,11 @@ class WorkerQuerySet(models.QuerySet["Worker"]):
                     then=Value(Worker.Status.TEMPORARILY_UNAVAILABLE),
                 ),
                 When(is_draining=True, then=Value(Worker.Status.DRAINING)),
-                When(Q(num_running__gt=0), then=Value(Worker.Status.BUSY)),
+                # Beside its slots it may have some in seats.
+                When(
+                    Q(num_running__gt=0) | ~Q(current_operation_id=""),
+                    then=Value(Worker.Status.BUSY),
+                ),
                 default=Value(Worker.Status.AVAILABLE),
                 output_field=models.CharField(),
             )

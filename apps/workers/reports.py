@@ -18,7 +18,8 @@ from apps.operations import claims
 from apps.operations.conclusion import settle
 from apps.operations.ending import Cancelled, Completed, Ending, Interrupted
 from apps.operations.lifecycle import Reason, State
-from apps.operations.models import Attempt, Operation, seconds_from_now
+from apps.operations.models import Attempt, Operation
+from trainops.clock import seconds_from_now
 
 logger = logging.getLogger(__name__)
 Key = tuple[str, int]  # operation, attempt

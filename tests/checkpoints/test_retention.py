@@ -1,16 +1,18 @@
 """Whatever is saved, lost, pinned and cleaned up in whatever order: what must stay stays."""
 
 import os
+import threading
 import time
 
 import pytest
+from django.db import connection, transaction
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from apps.checkpoints import services, storage
+from apps.checkpoints import services, sharing, storage
 from apps.checkpoints.models import Checkpoint
 from apps.operations.lifecycle import State
-from tests.checkpoints.test_services import commit
+from tests.checkpoints.test_services import begun, commit
 from tests.operations import rows
 
 pytestmark = [pytest.mark.django_db, pytest.mark.database]
@@ -21,6 +23,7 @@ EVENTS = st.one_of(
     st.tuples(st.just("fail"), METRICS),
     st.tuples(st.just("die while saving"), st.none()),
     st.tuples(st.just("resume"), st.integers(0, 5)),
+    st.tuples(st.just("begin"), st.none()),
     st.tuples(st.just("pin"), st.integers(0, 5)),
     st.tuples(st.just("unpin"), st.integers(0, 5)),
     st.tuples(st.just("corrupt"), st.integers(0, 5)),
@@ -29,12 +32,44 @@ EVENTS = st.one_of(
 )
 
 
+@pytest.mark.slow
+@pytest.mark.django_db(transaction=True)
+def test_what_is_committed_while_retention_decides_stays(monkeypatch):
+    operation = rows.claimed()
+    for step in (10, 20):
+        commit(operation, step)
+    decide = services.expired
+
+    def commit_a_newer_one():
+        try:
+            with transaction.atomic():
+                sharing.lock([operation.pk])  # as a commit does, with its fence
+                commit(operation, 30)
+        finally:
+            connection.close()
+
+    committing = threading.Thread(target=commit_a_newer_one)
+
+    def decided(*arguments, **policy):
+        going = decide(*arguments, **policy)
+        committing.start()
+        committing.join(1.0)  # it gets through only where nothing holds it up
+        return going
+
+    monkeypatch.setattr(services, "expired", decided)
+    services.retain(operation.pk, keep_last=1, keep_best=0, better="min")
+    committing.join()
+    left = Checkpoint.objects.filter(operation_id=operation.pk).values_list("step", flat=True)
+    assert sorted(left) == [20, 30]
+
+
 class Story:
     """One operation, and what happens to its checkpoints."""
 
     def __init__(self):
         self.operation = rows.claimed()
         self.attempt, self.step = 1, 0
+        self.begun = 0  # the attempt that restored what it starts from last
 
     @property
     def rows(self):
@@ -43,7 +78,12 @@ class Story:
     def happens(self, what, detail):
         getattr(self, what.replace(" ", "_"))(detail)
 
+    def begin(self, _=None):
+        self.begun = self.attempt
+        begun(self.operation, of=self.attempt)
+
     def save(self, metric, kind="periodic"):
+        self.begin()
         self.step += 10
         commit(self.operation, self.step, metric, kind, self.attempt)
 
@@ -53,6 +93,7 @@ class Story:
         self.resume(0)
 
     def die_while_saving(self, _):
+        self.begin()
         name = f"a{self.attempt:04d}-s{self.step + 10:010d}-periodic"
         path = storage.operation_directory(self.operation.pk) / name
         path.mkdir(parents=True)
@@ -87,12 +128,19 @@ class Story:
         assert must_stay <= self.keys()
 
     def clean_up(self, _):
-        """The operation is not finished, so every row stays, however old."""
-        before = self.keys()
+        """The operation is not finished, so every row stays, however old.
+
+        Of files without one, those stay that the next attempt to begin may adopt.
+        """
+        keys, paths = self.keys(), self.paths()
         services.clean_up(older_than_days=0)
-        assert self.keys() == before
-        for path in storage.operation_directory(self.operation.pk).glob("*"):
-            assert storage.attempt_of(path.name) >= self.attempt or self.owns(path), path
+        assert self.keys() == keys
+        assert self.paths() == {
+            path for path in paths if storage.attempt_of(path.name) >= self.begun or self.owns(path)
+        }
+
+    def paths(self):
+        return set(storage.operation_directory(self.operation.pk).glob("*"))
 
     def must_stay(self, keep_best):
         healthy = self.rows.healthy()

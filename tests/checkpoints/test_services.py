@@ -6,6 +6,7 @@ import pytest
 from apps.checkpoints import services, storage
 from apps.checkpoints.models import Checkpoint
 from apps.operations.lifecycle import State
+from apps.operations.models import Attempt
 from tests.operations import rows
 
 pytestmark = [pytest.mark.django_db, pytest.mark.database]
@@ -31,6 +32,7 @@ def kept():
     return sorted(Checkpoint.objects.values_list("step", flat=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("mode", "expected"), [("min", [20]), ("max", [10])])
 def test_the_best_is_the_best_by_the_operations_own_metric(mode, expected):
     operation = rows.submitted(mode=mode)
@@ -98,19 +100,47 @@ def test_files_without_a_row_go_by_age_and_ownership(settings):
 
 
 def test_what_an_attempt_may_be_writing_stays_whatever_the_clock_says(settings):
-    operation = rows.claimed()
-    operation.row.update(attempt=2)
-    root = storage.operation_directory(operation.pk)
-    root.mkdir(parents=True)
-    before, now, next_one = (root / f"a{n:04d}-s0000000011-periodic" for n in (1, 2, 3))
-    long_ago = time.time() - settings.THRESHOLDS.unowned_file_age_seconds - 3600
-    for path in (before, now, next_one):
-        path.mkdir()
-        os.utime(path, (long_ago, long_ago))
+    operation = begun(rows.claimed(), of=2)
+    before, now, next_one = old_directories(operation, settings)
 
     services.sweep_unowned()
 
     assert [path.exists() for path in (before, now, next_one)] == [False, True, True]
+
+
+def test_what_the_next_attempt_may_adopt_stays_until_it_has_begun(settings):
+    """Whatever the clock says, and though the next one owns the operation already."""
+    operation = begun(rows.claimed(), of=1)
+    operation.row.update(attempt=2)
+    left, _, _ = old_directories(operation, settings, name=storage.WILL)
+    services.sweep_unowned()
+    assert left.exists()
+
+    begun(operation, of=2)
+    services.sweep_unowned()
+    assert not left.exists()
+
+
+def begun(operation, *, of):
+    """Say that its attempt of this number has restored what it starts from."""
+    operation.row.update(attempt=of)
+    Attempt.objects.update_or_create(
+        {"receipt": {"exact": True}}, operation_id=operation.pk, number=of
+    )
+    return operation
+
+
+def old_directories(operation, settings, name="model.pt"):
+    """Make a directory of each of the first three attempts, older than any age allowed."""
+    root = storage.operation_directory(operation.pk)
+    made = [root / f"a{n:04d}-s0000000011-periodic" for n in (1, 2, 3)]
+    age = settings.THRESHOLDS.unowned_file_age_seconds * services.WILL_AGES + 3600
+    for path in made:
+        path.mkdir(parents=True)
+        (path / name).write_bytes(b"x")
+        for each in (path / name, path):
+            os.utime(each, (time.time() - age,) * 2)
+    return made
 
 
 @pytest.mark.parametrize("name", ["../op_training_20240101_000000_abcdef", "op_x/../../etc", ""])

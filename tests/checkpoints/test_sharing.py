@@ -93,6 +93,7 @@ def test_deleting_frees_what_no_other_has_and_what_stays_is_counted_with_an_heir
     assert not storage.operation_directory(saves.operation.pk).exists()
 
 
+@pytest.mark.slow
 def test_whatever_goes_the_rest_is_whole_and_the_counts_are_true(saves):
     kept, chance = [], random.Random(7)  # noqa: S311
     for _ in range(25):

@@ -4,10 +4,12 @@ from pathlib import Path
 from typing import Any
 
 from apps.checkpoints import storage
-from apps.operations import claims, services
+from apps.operations import claims, services, submission
+from apps.operations.clients import RANDOM_BYTES
 from apps.operations.lifecycle import State
-from apps.operations.models import Operation, seconds_from_now
+from apps.operations.models import PART, ClientPart, Operation
 from apps.operations.placement import Offer
+from trainops.clock import seconds_from_now
 
 CONFIG = {"recipe": "digits", "epochs": 2}
 OFFER = Offer(kinds=["training"], memory_bytes=8 * 10**9, disk_bytes=100 * 10**9)
@@ -36,6 +38,19 @@ def in_state(state: State, owner: Any = None) -> Operation:
     lease = seconds_from_now(60) if state is State.RUNNING else None
     operation.row.update(state=state, lease_expires_at=lease)
     return services.get(operation.pk)
+
+
+def part_of(server: Operation, state: State, client: int = 0) -> Operation:
+    """A client's part of a distributed operation, named as the house names them."""
+    made = in_state(state, server.owner)
+    Operation.objects.filter(pk=made.pk).delete()
+    made.pk = submission.new_id(PART, RANDOM_BYTES)
+    made.save(force_insert=True)
+    ClientPart.objects.create(
+        operation=made, server=server, round=1, client=client, epochs=2, begins_with="x",
+        name=f"client {client}", given_id="none",
+    )  # fmt: skip
+    return made
 
 
 def forget_lease(operation: Operation) -> None:

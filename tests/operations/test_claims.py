@@ -8,7 +8,7 @@ from django.test.utils import CaptureQueriesContext
 from apps.operations import claims, services
 from apps.operations.lifecycle import Reason, State
 from apps.operations.models import Attempt, Operation
-from apps.operations.placement import GB, Device
+from apps.operations.placement import GB, Device, Room
 from tests.operations import rows
 
 SMALL_GPU, LARGE_GPU = Device("GPU-small", 24 * GB), Device("GPU-large", 80 * GB)
@@ -23,8 +23,10 @@ def test_a_claim_makes_a_new_attempt_with_a_lease():
     assert Attempt.objects.get(operation=operation).number == 1
 
 
-def test_nothing_to_claim_is_a_normal_answer():
-    assert rows.claim() is None
+def test_nothing_to_claim_is_a_normal_answer_that_holds_up_no_writer():
+    with CaptureQueriesContext(connection) as asked:
+        assert rows.claim() is None
+    assert [query["sql"][:6] for query in asked] == ["SELECT"]  # and no BEGIN
 
 
 def test_many_workers_never_claim_the_same_operation_twice():
@@ -52,7 +54,7 @@ def test_the_highest_priority_goes_first_then_the_longest_waiting():
 
 
 def offer(*devices, **fields):
-    return replace(rows.OFFER, has_gpus=bool(devices), devices=devices, **fields)
+    return replace(rows.OFFER, rooms=[Room(has_gpus=bool(devices), devices=devices)], **fields)
 
 
 def claim(given):
@@ -80,7 +82,7 @@ def test_it_gets_the_smallest_gpu_that_suffices_and_the_attempt_says_which():
 def test_beside_a_busy_gpu_only_what_wants_none_is_started():
     rows.submitted()
     for_the_cpu = rows.submitted(device="cpu")
-    all_busy = replace(rows.OFFER, has_gpus=True)
+    all_busy = replace(rows.OFFER, rooms=[Room(has_gpus=True)])
     assert (claim(all_busy), claim(all_busy)) == (for_the_cpu.pk, None)
     assert Attempt.objects.get().device == ""
 
@@ -143,10 +145,10 @@ def test_workers_that_race_take_only_what_fits_each():
 
     assert len(taken) == 16 == len({operation.pk for _, operation in taken})
     for worker_id, operation in taken:
-        given = offers[worker_id]
+        given, (room,) = offers[worker_id], offers[worker_id].rooms
         assert operation.queue in ("", *given.labels)
-        assert operation.device != "cuda" or given.devices
-        assert operation.gpu_memory_bytes <= given.gpu_memory_bytes
+        assert operation.device != "cuda" or room.devices
+        assert operation.gpu_memory_bytes <= room.gpu_memory_bytes
 
 
 def test_a_claim_looks_at_what_waits_and_not_at_what_ever_was():

@@ -1,15 +1,18 @@
 """Slots and GPUs of one worker: no GPU is promised twice, and none is held without use."""
 
 import threading
+from contextlib import ExitStack
 
 import pytest
 from django.db import connection
 
 from apps.operations import work
-from apps.operations.holding import Holding, Slot
+from apps.operations.holding import Held, Holding
 from apps.operations.models import Attempt, Operation
-from apps.operations.placement import GB, Device
+from apps.operations.placement import GB, Device, Room
 from tests.operations import rows
+from trainops.engines.wire import now
+from trainops.serving import NUM_SEATS
 
 GPUS = (Device("GPU-1", 24 * GB), Device("GPU-2", 80 * GB))
 
@@ -30,14 +33,26 @@ def house(monkeypatch):
 
 def test_a_gpu_is_free_when_no_slot_holds_it():
     holding = Holding(slots=2, devices=GPUS)
-    with holding.slot() as slot:
-        slot.device = GPUS[0]
-        with holding.slot() as other:
-            assert isinstance(other, Slot) and other.device is None
-            assert holding.free_devices == GPUS[1:]
-            with holding.slot() as third:
-                assert third is None
-    assert (holding.num_free, holding.free_devices) == (2, GPUS)
+    with holding.hold(Held("one", 1, GPUS[0].id, now())):
+        assert Room(devices=GPUS[1:], has_gpus=True) in holding.rooms
+        with holding.hold(Held("two", 1, "", now())):
+            assert not any(room.is_slot for room in holding.rooms)
+    assert Room(devices=GPUS, has_gpus=True) in holding.rooms
+
+
+def test_who_waits_for_others_takes_no_slot_but_one_of_a_few_seats():
+    holding = Holding(slots=1, devices=GPUS)
+    slot, seat = Room(devices=GPUS, has_gpus=True), Room(False, GPUS, has_gpus=True)
+    with ExitStack() as stack:
+        for number in range(NUM_SEATS):
+            assert holding.rooms == (slot, seat), "nobody holds the GPU of who waits"
+            held = Held(f"server {number}", 1, GPUS[0].id, now(), takes_slot=False)
+            stack.enter_context(holding.hold(held))
+        assert (holding.rooms, holding.num_taken) == ((slot,), 0)
+        with holding.hold(Held("one", 1, GPUS[0].id, now())):
+            assert (holding.rooms, holding.num_taken) == ((), 1)
+    holding.close(gone_in_seconds=1)
+    assert holding.rooms == ()
 
 
 @pytest.mark.database
@@ -66,7 +81,7 @@ def test_operations_that_start_at_once_get_a_gpu_each_and_the_cpu_ones_none(hous
     assert sorted(device for _, device in held) == ["", "", "GPU-1", "GPU-2"]
     assert not everyone_started.broken
     assert {each.device for each in Attempt.objects.all()} == {"", "GPU-1", "GPU-2"}
-    assert house.holding.free_devices == GPUS
+    assert house.holding.rooms[0].devices == GPUS
 
 
 @pytest.mark.django_db

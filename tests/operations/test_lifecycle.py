@@ -1,8 +1,9 @@
 import pytest
 
 from apps.operations.lifecycle import MOVES, State
-from apps.operations.models import Event, seconds_from_now
+from apps.operations.models import Event
 from tests.operations import rows
+from trainops.clock import seconds_from_now
 
 pytestmark = [pytest.mark.django_db, pytest.mark.database]
 

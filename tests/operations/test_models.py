@@ -20,7 +20,7 @@ from tests.operations.rows import submitted
 from trainops.engines.errors import ConfigError
 from trainops.errors import Refusal
 
-pytestmark = [pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("in_process")]
 
 
 @pytest.fixture(autouse=True)

@@ -5,7 +5,7 @@ from itertools import product
 import pytest
 
 from apps.operations import outlook
-from apps.operations.placement import GB, Device, Offer
+from apps.operations.placement import GB, Device, Offer, Room
 from apps.operations.waiting import Wait
 from apps.workers import fleet, registry
 from apps.workers.models import Worker
@@ -50,8 +50,12 @@ def test_in_a_moment_means_that_a_claim_takes_it(wish, gpus, labels):
         offer = Offer(
             kinds=["training"],
             labels=labels,
-            has_gpus=bool(gpus),
-            devices=[Device(gpu["id"], gpu["memory_bytes"]) for gpu in gpus],
+            rooms=[
+                Room(
+                    devices=[Device(gpu["id"], gpu["memory_bytes"]) for gpu in gpus],
+                    has_gpus=bool(gpus),
+                )
+            ],
             memory_bytes=64 * GB,
             disk_bytes=disk,
         )
@@ -72,7 +76,7 @@ def test_what_holds_the_gpu_is_known_at_once_and_not_at_the_next_heartbeat():
     assert code(operation) == Wait.SOON
     gpu = Device(GPU["id"], GPU["memory_bytes"])
     other = rows.submitted(device="cuda", priority=1)
-    taken = rows.claim("w", Offer(["training"], has_gpus=True, devices=[gpu]))
+    taken = rows.claim("w", Offer(["training"], rooms=[Room(has_gpus=True, devices=[gpu])]))
     assert taken.pk == other.pk
     assert code(operation) == Wait.WORKERS_BUSY
     assert code(rows.submitted(device="cpu")) == Wait.SOON
@@ -83,6 +87,7 @@ def test_what_is_ahead_is_counted_by_priority_then_age():
     first, second = rows.submitted(), rows.submitted()
     urgent = rows.submitted(priority=1)
     rows.submitted(queue="a100", priority=9)  # stands in another line
+    rows.submitted(priority=9).row.update(takes_slot=False)  # waits for a seat
     told = {each.pk: outlook.of_operation(each).message for each in (first, second, urgent)}
     assert "it is the next" in told[urgent.pk]
     assert "one stands before it" in told[first.pk]

@@ -7,7 +7,7 @@ from django.db import transaction
 
 from apps.checkpoints.models import Checkpoint
 from apps.operations import services, sweeps
-from apps.operations.models import Operation, seconds_from_now
+from apps.operations.models import Operation
 from tests.operations import rows
 from tests.operations.attempts import (
     Running,
@@ -16,6 +16,7 @@ from tests.operations.attempts import (
     submit,
 )
 from tests.waiting import wait_until
+from trainops.clock import seconds_from_now
 
 pytestmark = [
     pytest.mark.faults,

@@ -15,7 +15,11 @@ from tests.backtest.market import run, walk
 from trainops.engines.errors import ConfigError
 from trainops.errors import Refusal
 
-pytestmark = [pytest.mark.database, pytest.mark.django_db(transaction=True)]
+pytestmark = [
+    pytest.mark.database,
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.usefixtures("in_process"),
+]
 GRID = {"values": {"parameters.fast": [3, 5, 40], "parameters.slow": [10, 30]}}
 
 

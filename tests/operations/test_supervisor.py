@@ -20,7 +20,7 @@ from apps.operations import services, sweeps
 from apps.operations.children import Nursery
 from apps.operations.ledger import Ledger
 from apps.operations.lifecycle import Reason, State
-from apps.operations.models import Attempt, LogChunk, MetricPoint, Operation, seconds_from_now
+from apps.operations.models import Attempt, LogChunk, MetricPoint, Operation
 from tests.operations.attempts import (
     Running,
     killed_after_its_first_checkpoint,
@@ -28,6 +28,7 @@ from tests.operations.attempts import (
     submit,
 )
 from tests.waiting import has_ended, wait_until
+from trainops.clock import seconds_from_now
 from trainops.engines.wire import now
 
 pytestmark = [pytest.mark.faults, pytest.mark.django_db(transaction=True), pytest.mark.database]
@@ -52,6 +53,7 @@ def test_what_the_job_prints_is_kept(house):
     assert "a warning from the job" in log
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("what", "reason", "state"),
     [
@@ -76,6 +78,7 @@ def test_an_error_of_the_job_shows_where_it_was_raised(house):
     assert "scripted_model.py" in operation.error["traceback"]
 
 
+@pytest.mark.slow
 def test_a_failure_saves_the_last_safe_point(house):
     run(house, submit("raise", at=3, step_seconds=0.3))
     checkpoint = Checkpoint.objects.get()
@@ -94,6 +97,7 @@ def test_a_cancel_saves_where_it_stopped(house, person):
     assert f"step {checkpoint.step}" in operation.events.first().note
 
 
+@pytest.mark.slow
 def test_a_cancelled_operation_continues_to_the_identical_result(house, person):
     whole = run(house, submit(epochs=20))
     running = Running(house, submit(step_seconds=0.03, epochs=20)).until_step(10)
@@ -183,6 +187,7 @@ def test_who_resumes_after_the_time_limit_grants_the_time_once_more(house):
     assert run(house, operation).state == "COMPLETED"
 
 
+@pytest.mark.slow
 def test_a_shutdown_saves_and_hands_back_without_penalty(house):
     running = Running(house, submit(step_seconds=0.02, epochs=100)).until_step(3)
     house.holding.close(gone_in_seconds=10)
@@ -200,6 +205,7 @@ def test_a_worker_that_must_go_does_not_wait_for_a_job_that_hangs(house):
     assert (operation.state, operation.reason) == ("RESUMING", Reason.SHUTDOWN)
 
 
+@pytest.mark.slow
 def test_a_ghost_stops_itself_and_changes_nothing(house):
     running = Running(house, submit(step_seconds=0.02, epochs=1000)).until_step(3)
     pid = running.pid
@@ -222,6 +228,7 @@ def test_a_ghost_stops_itself_and_changes_nothing(house):
     assert Checkpoint.objects.count() == 0
 
 
+@pytest.mark.slow
 def test_an_attempt_whose_lease_cannot_be_renewed_is_ended_by_its_supervisor(house, settings):
     running = Running(house, submit("hang", at=3)).until_step(2)
     running.held.renewed_at = now() - settings.THRESHOLDS.fence_kill_seconds - 1
@@ -331,6 +338,7 @@ def until_it_misbehaves(child):
         pass
 
 
+@pytest.mark.slow
 def test_what_an_absent_database_could_not_commit_is_adopted_by_the_next_owner(
     house, monkeypatch, settings
 ):
@@ -369,6 +377,7 @@ def away(ledger):
     raise OperationalError("the database is away")
 
 
+@pytest.mark.slow
 def test_a_chosen_older_checkpoint_holds_until_its_branch_has_one_of_its_own(house, person):
     """Else the next restart goes back to it again, and retention prefers the branch given up."""
     keep = {"every_steps": 4, "keep_last": 2, "keep_best": 0}

@@ -2,8 +2,9 @@ import pytest
 
 from apps.operations import claims, services, sweeps
 from apps.operations.lifecycle import Reason, State
-from apps.operations.models import Attempt, seconds_from_now
+from apps.operations.models import Attempt
 from tests.operations import rows
+from trainops.clock import seconds_from_now
 from trainops.serving import Serving
 
 pytestmark = [pytest.mark.django_db, pytest.mark.database]

@@ -6,10 +6,11 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from apps.operations.lifecycle import Reason
-from apps.operations.placement import GB, Device, Need, Offer, ServingWorker, need_of
+from apps.operations.placement import GB, Device, Need, Room, ServingWorker, need_of
 from apps.operations.waiting import Wait, Waiting, waiting_for
 from trainops.engines.errors import ConfigError
 from trainops.engines.registry import ENGINES
+from trainops.serving import NUM_SEATS
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 GPU = Device("GPU-1", 24 * GB)
@@ -156,6 +157,15 @@ def test_a_gpu_is_chosen_so_that_the_larger_ones_stay_free():
 
 
 def test_what_is_possible_follows_from_the_gpus():
-    assert Offer(["training"]).possible_devices == ("auto", "cpu")
-    assert Offer(["training"], has_gpus=True).possible_devices == ("cpu",)
-    assert "cuda" in Offer(["training"], has_gpus=True, devices=[GPU]).possible_devices
+    assert Room().possible_devices == ("auto", "cpu")
+    assert Room(has_gpus=True).possible_devices == ("cpu",)
+    assert "cuda" in Room(has_gpus=True, devices=[GPU]).possible_devices
+
+
+def test_who_waits_for_others_needs_a_seat_only():
+    busy = replace(WORKER, num_running=2, held=frozenset({GPU.id}))
+    server = needing(device="cuda", takes_slot=False)
+    assert answer(TRAINING, busy).code == Wait.WORKERS_BUSY
+    assert answer(server, busy).code == Wait.SOON
+    told = answer(server, replace(busy, num_seated=NUM_SEATS))
+    assert told.code == Wait.WORKERS_BUSY and "4 operations already that wait" in told.message

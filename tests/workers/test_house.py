@@ -6,6 +6,7 @@ import threading
 import pytest
 from django.db import InterfaceError, OperationalError
 
+from apps.checkpoints import storage
 from apps.operations import services, work
 from apps.operations.holding import Held, Holding
 from apps.operations.lifecycle import State
@@ -57,12 +58,12 @@ def test_what_failed_is_tried_again_after_growing_pauses_that_differ():
 
 
 def test_a_heartbeat_that_finds_the_row_gone_registers_at_once(keeper):
-    keeper._say_alive([])
+    keeper._say_alive()
     worker = Worker.objects.get()
     assert (worker.worker_id, worker.pid, worker.is_draining) == ("w", os.getpid(), False)
     keeper.house.holding.is_draining = True  # an admin said so; then the row was lost
     worker.delete()
-    keeper._say_alive([])
+    keeper._say_alive()
     assert Worker.objects.get().is_draining is True
 
 
@@ -70,20 +71,18 @@ def test_a_drain_that_somebody_asked_for_reaches_the_slots(keeper):
     keeper._be_registered()
     registry.drain(worker_id="w", reason="to be repaired")
     keeper._keep_leases()
-    with keeper.house.holding.slot() as slot:
-        assert slot is None
+    assert keeper.house.offer().rooms == ()
     registry.undrain(worker_id="w")
     keeper._keep_leases()
-    with keeper.house.holding.slot() as slot:
-        assert slot is not None
+    assert [room.is_slot for room in keeper.house.offer().rooms] == [True, False]
 
 
 def test_what_went_wrong_last_is_told_once_the_registry_is_there_again(keeper):
     keeper._be_registered()
     keeper.duties.trouble = "the database was away"
-    keeper._say_alive([])
+    keeper._say_alive()
     assert (registry.get("w").last_error, keeper.duties.trouble) == ("the database was away", None)
-    keeper._say_alive([])
+    keeper._say_alive()
     assert registry.get("w").last_error == "the database was away"
     Worker.objects.all().delete()
     keeper.duties.trouble = "its row was gone"
@@ -101,3 +100,21 @@ def test_what_a_restored_database_says_is_lost_goes_on_if_it_was_never_out_of_si
     assert held.is_lost == is_lost
     state = State.RESUMING if is_lost else State.RUNNING
     assert services.get(operation.pk).state == state
+
+
+def test_a_storage_that_does_not_answer_keeps_nobodys_wish_from_being_heard(keeper, monkeypatch):
+    keeper._tell_free_disk()
+    monkeypatch.setattr(storage, "free_bytes", lambda: pytest.fail("it would wait for ever"))
+    operation = claimed(worker_id="w")
+    operation.row.update(stop_requested="KILL")
+    with keeper.house.holding.hold(Held(operation.pk, 1, "", now())) as held:
+        keeper._hear_wishes()
+    assert held.stop == "KILL"
+
+
+def test_who_runs_something_in_a_seat_alone_is_busy(keeper):
+    operation = claimed(worker_id="w")
+    with keeper.house.holding.hold(Held(operation.pk, 1, "", now(), takes_slot=False)):
+        keeper._be_registered()
+    worker = registry.get("w")
+    assert (worker.status, worker.num_running) == ("BUSY", 0)

@@ -14,6 +14,7 @@ from apps.checkpoints.models import Checkpoint
 from apps.operations import access, services
 from apps.operations.artifacts import verified
 from apps.operations.lifecycle import ACTIVE
+from apps.operations.models import is_part
 from trainops.backoffice import LooksOnlyAdmin, button, column, id_in
 from trainops.errors import Refusal
 from trainops.http.roles import Role, has_role
@@ -167,4 +168,4 @@ def _mine(
         return False
     if pinned is not None and found.pinned != pinned:
         return False
-    return not (is_idle and found.operation.state in ACTIVE)
+    return not is_idle or (found.operation.state not in ACTIVE and not is_part(found.operation_id))

@@ -15,7 +15,7 @@ from apps.operations import access, outlook, services
 from apps.operations.access import Action
 from apps.operations.admin.records import AttemptInline, EventInline
 from apps.operations.lifecycle import State
-from apps.operations.models import Operation
+from apps.operations.models import ClientPart, Operation
 from trainops.backoffice import LooksOnlyAdmin, button, column, id_in
 from trainops.engines.recipes import recipes
 from trainops.engines.registry import ENGINES
@@ -189,14 +189,17 @@ class OperationAdmin(LooksOnlyAdmin):
         may="remove",
         icon="delete",
         question="Delete this operation?",
-        consequence="Its checkpoints, curves and logs are deleted with it. This cannot be undone.",
+        consequence="Its checkpoints, curves and logs are deleted with it, and the clients of a "
+        "distributed one with theirs. This cannot be undone.",
         submit="Delete the operation",
         variant=ActionVariant.DANGER,
     )
     def remove(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponseBase:
         def removed() -> str:
+            parts = ClientPart.objects.filter(server_id=id_in(object_id)).count()
             freed = services.delete(operation_id=id_in(object_id), actor=_person(request))
-            return f"Deleted {id_in(object_id)} with {freed.num_checkpoints} checkpoints."
+            also = f" and {parts} client{'' if parts == 1 else 's'}" if parts else ""
+            return f"Deleted {id_in(object_id)} with {freed.num_checkpoints} checkpoints{also}."
 
         return self.carried_out(request, self.address_of_list(), removed)
 

@@ -20,6 +20,7 @@ from apps.datasets.storage import workspace
 from apps.operations import artifacts, exchange, services
 from apps.operations.api.operations import answer
 from apps.operations.api.renderers import Bytes
+from apps.operations.beginnings import Import
 from apps.operations.errors import CheckpointNotFound
 from apps.operations.filters import ExportQuery
 from apps.operations.serializers import OperationDetailSerializer, SubmissionSerializer
@@ -81,7 +82,7 @@ class ImportView(APIView):
             operation = services.submit(
                 **wanted["operation"],
                 owner=person(request),
-                beginning=exchange.Import(path, upload.name),
+                beginning=Import(path, upload.name),
             )
         address = reverse("api-operation", args=[operation.pk])
         return answer(operation.pk, request, status=202, headers={"Location": address})

@@ -60,7 +60,9 @@ class StudySerializer(serializers.Serializer[Any]):
     num_planned = serializers.IntegerField(help_text="Operations there are going to be.")
     counts = serializers.DictField(help_text="Operations by state; states that occur.")
     percent = serializers.FloatField()
-    is_active = serializers.BooleanField(help_text="Some operation has not ended.")
+    is_active = serializers.BooleanField(
+        help_text="Some operation has not ended; of one study also: is about to be submitted."
+    )
     created_at = serializers.DateTimeField()
     stopped_at = serializers.DateTimeField(allow_null=True, help_text="No more are submitted.")
 
@@ -207,7 +209,7 @@ def detail(study: Study) -> dict[str, Any]:
     lines = comparison.lines(study)
     best = comparison.best_line(lines)
     row = comparison.rows_of(Study.objects.filter(pk=study.pk)).get()
-    return described(row, comparison.standing_of(study)) | {
+    return described(row, comparison.standing_of(study, lines)) | {
         "config": study.config,
         "design": study.design,
         "left_out": study.left_out,

@@ -1,0 +1,112 @@
+"""What may be asked of operations, and the one way in which their states change."""
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any, Self
+
+from django.db import models, transaction
+from django.db.models import Q
+from django.db.models.functions import Coalesce
+
+from apps.operations.lifecycle import ACTIVE, FINISHED, State, sources_of
+from apps.operations.placement import Offer
+from trainops.clock import DatabaseNow
+
+if TYPE_CHECKING:
+    from apps.operations.models import Operation  # noqa: F401 - named in quotes below
+
+# Written out, not as parameters: SQLite uses an index of some rows only where it sees at once that
+# the question is about those. Without it, a claim reads every operation there ever was.
+_IS_WAITING = models.Func(
+    models.F("state"),
+    template="%(expressions)s IN ('PENDING', 'RESUMING')",
+    output_field=models.BooleanField(),
+)
+
+
+class OperationQuerySet(models.QuerySet["Operation"]):
+    def owned(self, operation_id: str, attempt: int) -> Self:
+        """The fence: the row, if `attempt` still owns the operation; else nothing."""
+        return self.filter(pk=operation_id, attempt=attempt, state=State.RUNNING)
+
+    def waiting(self) -> Self:
+        return self.filter(_IS_WAITING)
+
+    def due(self) -> Self:
+        """Waiting, and not held back by a pause before a restart."""
+        return self.waiting().filter(Q(not_before=None) | Q(not_before__lte=DatabaseNow()))
+
+    def served_by(self, kinds: Collection[str], labels: Collection[str]) -> Self:
+        return self.filter(kind__in=kinds, queue__in=["", *labels])
+
+    def fitting(self, offer: Offer) -> Self:
+        """What a worker that offers this may take. Plain comparisons of columns: see the index."""
+        fits = Q(pk__in=[])
+        for room in offer.rooms:
+            fits |= Q(
+                takes_slot=room.is_slot,
+                device__in=room.possible_devices,
+                gpu_memory_bytes__lte=room.gpu_memory_bytes,
+            )
+        return self.served_by(offer.kinds, offer.labels).filter(
+            fits,
+            memory_bytes__lte=offer.memory_bytes,
+            checkpoint_bytes__lte=offer.disk_bytes // 2,  # Need.disk_bytes
+        )
+
+    def next_first(self) -> Self:
+        """In the order in which they are taken."""
+        return self.order_by("-priority", "queued_at", "id")
+
+    def whole(self) -> Self:
+        """Without those that are a client's part of another one."""
+        return self.filter(part=None)
+
+    def active(self) -> Self:
+        return self.filter(state__in=ACTIVE)
+
+    def silent(self) -> Self:
+        """RUNNING, but the lease has run out: no worker claims it."""
+        return self.filter(state=State.RUNNING, lease_expires_at__lt=DatabaseNow())
+
+    def move(self, to: State, *, actor: str, note: str = "", **fields: Any) -> bool:
+        """Move the one operation in this queryset to `to`, with its event; False if it may not.
+
+        Losing a race is a normal answer: whoever moved it first decided.
+        """
+        with transaction.atomic():
+            row = self.filter(state__in=sources_of(to)).select_for_update().first()
+            if row is None:
+                return False
+            moved = type(self)(self.model).filter(pk=row.pk, state=row.state, attempt=row.attempt)
+            if not moved.update(state=to, **_stamps(to), **fields):
+                return False
+            attempt = row.attempt + 1 if "attempt" in fields else row.attempt
+            row.record(to, actor=actor, note=note, from_state=row.state, attempt=attempt)
+        return True
+
+
+def _stamps(to: State) -> dict[str, Any]:
+    """Return the timestamps that belong to a state, so that no caller can forget one."""
+    if to is State.RUNNING:
+        return {
+            "started_at": Coalesce("started_at", DatabaseNow()),
+            "finished_at": None,
+            "reason": "",
+        }
+    if to in FINISHED:
+        return {
+            "finished_at": DatabaseNow(),
+            "lease_expires_at": None,
+            "worker_id": "",
+            "not_before": None,
+            "stop_requested": "",
+        }
+    return {
+        "queued_at": DatabaseNow(),
+        "finished_at": None,
+        "lease_expires_at": None,
+        "worker_id": "",
+        "stop_requested": "",
+        "stop_requested_at": None,
+        "stop_requested_by": "",
+    }
