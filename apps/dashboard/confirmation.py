@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from django.db.models import Q
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
@@ -120,13 +121,16 @@ def _delete(operation: Operation, healthy: Sequence[Checkpoint]) -> SafeString |
 
 
 def _freed(operations: Sequence[Operation]) -> str:
-    rows = Checkpoint.objects.filter(operation__in=operations)
+    clients = Operation.objects.filter(part__server__in=operations)
+    rows = Checkpoint.objects.filter(Q(operation__in=operations) | Q(operation__in=clients))
     freed = size(checkpoints.total_bytes(rows))
     loses = any(operation.state != State.COMPLETED for operation in operations)
     what = "its" if len(operations) == 1 else "their"
+    count = clients.count()
+    also = f"{plural(count, 'client')}, " if count else ""
     resumable = "; it can no longer be resumed" if loses and len(operations) == 1 else ""
     return (
-        f"Frees {freed}: {what} {plural(rows.count(), 'checkpoint')}, curves, events and log "
+        f"Frees {freed}: {what} {also}{plural(rows.count(), 'checkpoint')}, curves, events and log "
         f"are gone for good{resumable}."
     )
 

@@ -4,35 +4,31 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from apps.checkpoints.models import Checkpoint
-from apps.operations import outlook
-from apps.operations.lifecycle import Reason
-from apps.operations.models import ClientPart, Operation, is_part
+from apps.dashboard.client_grid import DONE, FAILED, MAX_CLIENTS, PENDING, RUNNING, grid
+from apps.datasets.models import Dataset
+from apps.operations.models import Operation, is_part
 from apps.operations.privacy import is_kept, spent_by
 from trainops.engines.recipes import load
 from trainops.engines.spending import Entry
 
 ACCOUNTS = "trainops.engines.federated.account"  # a string: it imports SciPy
-MAX_ROUNDS, MAX_CLIENTS, MAX_CLASSES = 60, 40, 12  # that are drawn
-DONE, RUNNING, PENDING, FAILED = "done", "running", "pending", "failed"
+MAX_ROUNDS, MAX_CLASSES = 60, 12  # that are drawn
 
 
 def context(operation: Operation, newest: Checkpoint | None) -> Mapping[str, Any]:
     """Return what templates/dashboard/operation/federated.html needs."""
-    if operation.kind != "federated":
+    if operation.kind != "federated" or is_part(operation.pk):
         return {"federation": None}
-    if is_part(operation.pk):
-        part = ClientPart.objects.filter(pk=operation.pk).select_related("server").first()
-        return {"federation": None, "part": part}
     state = newest.state if newest else {}
+    names = names_of(operation, state.get("partition"))
     return {
         "federation": {
             "strategy": operation.config["server"]["strategy"],
             "mode": operation.config["privacy"]["mode"],
             "rounds": rounds(operation, state),
-            "clients": clients(operation, state, newest.step if newest else 0),
-            "sent": sent(operation),
+            "clients": grid(operation, state, newest.step if newest else 0, names),
             "privacy": privacy(operation),
-            "partition": partition(state.get("partition")),
+            "partition": partition(state.get("partition"), names),
             "hides_sizes": operation.config["privacy"]["mode"] in ("user", "hybrid"),
         }
     }
@@ -61,77 +57,6 @@ def rounds(operation: Operation, state: Mapping[str, Any]) -> Mapping[str, Any]:
 def _number(value: Any) -> float | None:
     """Return a number that can be shown; NaN is stored as something else."""
     return value if isinstance(value, int | float) else None
-
-
-def clients(operation: Operation, state: Mapping[str, Any], step: int) -> Mapping[str, Any] | None:
-    """Return the grid of this round: for each of its clients, which epochs are done.
-
-    The operation may be some epochs ahead of the checkpoint that the state is of.
-    """
-    count = state.get("num_chosen", 0)
-    if not count:
-        return None
-    unnamed = [f"{number} of {count}" for number in range(1, count + 1)]
-    chosen: Sequence[int | str] = state["chosen"] or unnamed
-    epochs = state["local_epochs"]
-    is_together = operation.config.get("batched_clients", False)
-    at_once = count if is_together else 1
-    done = state["clients_done"] * epochs + state["client_epoch"] * at_once
-    done += max(0, operation.step - step)
-    dropped = state.get("dropped", ())
-    means = state.get("clients", {})
-
-    def drawn(place: int, epoch: int) -> str:
-        if place in dropped:
-            return FAILED
-        number = epoch * count + place if is_together else place * epochs + epoch
-        is_next = done <= number < done + at_once
-        return DONE if number < done else _is_of(operation, is_next)
-
-    rows = [
-        {
-            "number": client,
-            "is_dropped": place in dropped,
-            "epochs": [drawn(place, epoch) for epoch in range(epochs)],
-            "means": sorted(means.get(str(client), {}).items()),
-        }
-        for place, client in enumerate(chosen)
-    ]  # fmt: skip
-    return {
-        "round": state["round"] + 1,
-        "rows": rows[:MAX_CLIENTS],
-        "num_more": max(0, len(rows) - MAX_CLIENTS),
-        "num_clients": state["num_clients"],
-        "names": sorted({name for each in means.values() for name in each}),
-    }
-
-
-def sent(operation: Operation) -> Mapping[str, Any] | None:
-    """Return where the clients of this round train, where they are operations of their own."""
-    parts = ClientPart.objects.filter(server=operation).select_related("operation")
-    total = parts.count()
-    if not total:
-        return None
-    shown = list(parts.order_by("round", "client")[:MAX_CLIENTS])
-    fields = (*outlook.FIELDS, *outlook.PART_FIELDS)
-    rows = Operation.objects.filter(pk__in=[part.pk for part in shown]).values(*fields)
-    waits = outlook.of_all(rows)
-    return {
-        "round": shown[0].round,
-        "num_more": total - len(shown),
-        "rows": [
-            {
-                "name": part.name,
-                "operation": part.operation,
-                "state": "DROPPED" if part.operation.reason == Reason.DROPPED
-                else part.operation.state,
-                "step": part.operation.step,
-                "epochs": part.epochs,
-                "where": waits[part.pk].message if part.pk in waits else part.operation.worker_id,
-            }
-            for part in shown
-        ],
-    }  # fmt: skip
 
 
 def _is_of(operation: Operation, is_next: bool) -> str:
@@ -180,7 +105,16 @@ def _ends(
     return {"round": whole + left, "is_enough": left >= most}
 
 
-def partition(told: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+def names_of(operation: Operation, told: Mapping[str, Any] | None) -> Sequence[str]:
+    """Return what clients of a column or of files are called, by their number; else nothing."""
+    names: Sequence[str] = (told or {}).get("names", [])
+    if operation.config["partition"]["by"] != "file":
+        return names
+    known = dict(Dataset.objects.filter(pk__in=names).values_list("pk", "name"))
+    return [known.get(each, each) for each in names]
+
+
+def partition(told: Mapping[str, Any] | None, called: Sequence[str]) -> Mapping[str, Any] | None:
     """Return a bar for each client, as long as its examples are many, cut by their classes."""
     if not told:
         return None
@@ -197,9 +131,11 @@ def partition(told: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
                 pieces.append({"x": start, "width": width, "colour": label % MAX_CLASSES,
                                "count": count, "name": name})  # fmt: skip
             start += width
-        bars.append({"client": number, "size": size, "pieces": pieces})
+        called_so = called[number] if number < len(called) else ""
+        bars.append({"client": number, "name": called_so, "size": size, "pieces": pieces})
     return {
         "bars": bars[:MAX_CLIENTS],
+        "is_named": bool(called),
         "num_more": max(0, len(bars) - MAX_CLIENTS),
         "classes": [
             {"name": name, "colour": number % MAX_CLASSES}

@@ -22,7 +22,7 @@ class Field:
     """One input. `text` is what it shows: a str, a list of str (columns), or a bool (switch)."""
 
     path: str
-    # text, number, integer, choice, switch, list, json, dataset, column, columns, model
+    # text, number, integer, choice, switch, list, pairs, json, dataset, column, columns, model
     kind: str
     label: str
     description: str = ""
@@ -35,6 +35,7 @@ class Field:
     maximum: Any = None
     element: str = "string"  # of a list
     recipe: str = ""  # of a model: what must have trained it
+    example: str = ""  # of pairs
     text: Any = ""
     error: str = ""
     is_basic: bool = False
@@ -48,6 +49,8 @@ class Field:
         return "" if self.default in (NOTHING, None) else str(text_of(self.default))
 
     def with_value(self, value: Any) -> "Field":
+        if self.kind == "pairs" and isinstance(value, Mapping):
+            return replace(self, text=lines_of(value))
         is_structure = self.kind == "json" and value not in (NOTHING, None)
         return replace(self, text=json.dumps(value) if is_structure else text_of(value))
 
@@ -77,6 +80,11 @@ def text_of(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [str(each) for each in value]
     return f"{value:g}" if isinstance(value, float) and float(f"{value:g}") == value else str(value)
+
+
+def lines_of(pairs: Mapping[str, Any]) -> str:
+    """Return a mapping as `name: value`, one a line."""
+    return "\n".join(f"{name}: {value}" for name, value in pairs.items())
 
 
 def fields_of(schema: Schema, prefix: str = "", group: str = "") -> Iterator[Field]:
@@ -110,6 +118,9 @@ def _walk(schema: Schema, models: Schema, prefix: str, group: str) -> Iterator[F
             maximum=found.get("maximum"),
             element=found.get("items", {}).get("type", "string"),
             recipe=found.get("x-recipe", ""),
+            example=lines_of(given["examples"][0])
+            if kind == "pairs" and "examples" in given
+            else "",
         )
 
 
@@ -131,6 +142,8 @@ def _kind(schema: Schema) -> str:
         return "choice"
     if "$ref" in schema.get("items", {}):  # a list of models has no texts with commas
         return "json"
+    if schema.get("additionalProperties") == {"type": "string"}:
+        return "pairs"
     kinds = {"boolean": "switch", "array": "list", "object": "json"}
     kind = schema.get("type", "string")
     return kinds.get(kind, kind if kind in ("number", "integer") else "text")
@@ -189,4 +202,19 @@ def _as_json(text: str, _element: str) -> Any:
         return text
 
 
-PARSE = {"integer": _as_integer, "number": _as_number, "list": _as_list, "json": _as_json}
+def _as_pairs(text: str, _element: str) -> Any:
+    """Read `name: value`, one a line, or JSON. What is neither stays a text; so do names twice."""
+    if text.startswith("{"):
+        return _as_json(text, "")
+    lines = [line.partition(":") for line in text.splitlines() if line.strip()]
+    pairs = {name.strip(): value.strip() for name, colon, value in lines if colon}
+    return pairs if len(pairs) == len(lines) else text
+
+
+PARSE = {
+    "integer": _as_integer,
+    "number": _as_number,
+    "list": _as_list,
+    "pairs": _as_pairs,
+    "json": _as_json,
+}

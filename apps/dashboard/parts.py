@@ -1,23 +1,27 @@
 """The operation page, in parts that are drawn alike at first and whenever they change."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cached_property
-from itertools import pairwise
 from typing import Any
 
-from django.db.models import Max, Min
 from django.template.loader import render_to_string
 from django.utils import timezone
 from django.utils.safestring import SafeString
 
 from apps.checkpoints.models import Checkpoint
-from apps.dashboard import agents, federation, report, standing, words
+from apps.dashboard import agents, federation, figures, report, standing, words
 from apps.dashboard.rows import digest, heartbeat_at
 from apps.operations import access, services
 from apps.operations.lifecycle import Reason, State
-from apps.operations.models import Attempt, Event, MetricPoint, Operation
+from apps.operations.models import (
+    Attempt,
+    ClientPart,
+    Event,
+    Operation,
+    is_part,
+)
 from trainops.engines.config import PRICE_DIRECTION
 
 MAX_EVENTS = 100
@@ -28,14 +32,6 @@ CHECKPOINT_COLOURS = {
     "cancellation": "orange",
     "failure": "red",
     "shutdown": "azure",
-}
-OUTCOME_COLOURS = {
-    "running": "blue",
-    "completed": "green",
-    "cancelled": "orange",
-    "failed": "red",
-    "preempted": "azure",
-    "lost": "red",
 }
 PARTS = (
     "header", "standing", "progress", "report", "agents", "federated", "stats", "error",
@@ -74,9 +70,16 @@ class Subject:
         self.operation.has_checkpoint = self.newest is not None  # type: ignore[attr-defined]
         return access.allowed_actions(self.operation, self.user)
 
+    @cached_property
+    def part(self) -> ClientPart | None:
+        """What it is of a distributed operation; None where it is a whole one."""
+        if not is_part(self.operation.pk):
+            return None
+        return ClientPart.objects.filter(pk=self.operation.pk).select_related("server").first()
+
     @property
     def may_change(self) -> bool:
-        return access.may_change(self.operation.owner_id, self.user)
+        return self.part is None and access.may_change(self.operation.owner_id, self.user)
 
     def position(self, checkpoint: Checkpoint) -> str:
         return services.position(checkpoint, self.operation)
@@ -93,7 +96,7 @@ def draw(subject: Subject) -> dict[str, tuple[SafeString, str]]:
 
 
 def _header(subject: Subject) -> Mapping[str, Any]:
-    may_submit = access.may_create(subject.user)
+    may_submit = access.may_create(subject.user) and subject.part is None
     is_model = subject.operation.recipe == PRICE_DIRECTION
     return {
         "actions": subject.actions,
@@ -102,6 +105,7 @@ def _header(subject: Subject) -> Mapping[str, Any]:
         "may_fork": subject.newest is not None,
         "tags": list(subject.operation.tags.all()),
         "kind": services.kind_label(subject.operation),
+        "part": subject.part,
     }
 
 
@@ -161,49 +165,8 @@ def _federated(subject: Subject) -> Mapping[str, Any]:
 
 
 def _stats(subject: Subject) -> Mapping[str, Any]:
-    operation = subject.operation
-    monitor = operation.config.get("monitor", "")
-    spent, running_since = _time_spent(subject.attempts)
-    resumes = max(0, len(subject.attempts) - 1)
-    return {
-        "monitor": monitor,
-        "best": _best(operation, monitor),
-        "newest_loss": _newest_loss(operation.metrics),
-        "spent": spent,
-        "spent_from": running_since - timedelta(seconds=spent) if running_since else None,
-        "num_resumes": resumes,
-        "steps_again": _steps_again(subject.attempts),
-    }
-
-
-def _best(operation: Operation, monitor: str) -> Mapping[str, Any] | None:
-    points = MetricPoint.objects.filter(
-        operation_id=operation.pk, name=monitor, retired_by=None, value__isnull=False
-    )
-    extreme = Max("value") if operation.config.get("mode") == "max" else Min("value")
-    value = points.aggregate(best=extreme)["best"]
-    if value is None:
-        return None
-    return {"value": value, "step": points.filter(value=value).aggregate(at=Min("step"))["at"]}
-
-
-def _newest_loss(metrics: Mapping[str, Any]) -> tuple[str, Any] | None:
-    names = ["train_loss", *(name for name in metrics if "loss" in name), *metrics]
-    return next(((name, metrics[name]) for name in names if name in metrics), None)
-
-
-def _time_spent(attempts: Sequence[Attempt]) -> tuple[float, Any]:
-    """Return the seconds of all ended attempts, and since when one runs (or None)."""
-    ended = sum((a.ended_at - a.started_at).total_seconds() for a in attempts if a.ended_at)
-    running = (a.started_at for a in attempts if a.ended_at is None)
-    return ended, next(running, None)
-
-
-def _steps_again(attempts: Sequence[Attempt]) -> int:
-    """Return how many steps were run more than once, because they were not saved."""
-    oldest_first = sorted(attempts, key=lambda attempt: attempt.number)
-    pairs = pairwise(oldest_first)
-    return sum(max(0, a.to_step - b.from_step) for a, b in pairs if b.from_step is not None)
+    is_measured = subject.part is None
+    return figures.of(subject.operation, subject.attempts) | {"is_measured": is_measured}
 
 
 def _error(subject: Subject) -> Mapping[str, Any]:
@@ -220,24 +183,7 @@ def _error(subject: Subject) -> Mapping[str, Any]:
 
 
 def _attempts(subject: Subject) -> Mapping[str, Any]:
-    return {
-        "attempts": [
-            {
-                "row": attempt,
-                "colour": OUTCOME_COLOURS[attempt.outcome],
-                "ended": Reason(attempt.reason).label or attempt.outcome,
-                "seconds": _seconds(attempt),
-                "first_step": _first_step_seconds(attempt),
-            }
-            for attempt in subject.attempts
-        ]
-    }
-
-
-def _seconds(attempt: Attempt) -> float | None:
-    if attempt.ended_at is None:
-        return None
-    return (attempt.ended_at - attempt.started_at).total_seconds()
+    return {"attempts": figures.lines(subject.attempts)}
 
 
 def _checkpoints(subject: Subject) -> Mapping[str, Any]:
@@ -265,7 +211,8 @@ def _files(subject: Subject) -> Mapping[str, Any]:
     wanted = [c for c in subject.checkpoints if c.type == Checkpoint.Type.FINAL] or [
         c for c in subject.checkpoints if c.is_best or c == subject.newest
     ]
-    exported = subject.newest if subject.operation.kind == "federated" else None
+    is_exported = subject.operation.kind == "federated" and subject.part is None
+    exported = subject.newest if is_exported else None
     return {
         "exports": exported,
         "exported_position": subject.position(exported) if exported else "",
@@ -314,10 +261,3 @@ def is_settled(operation: Operation) -> bool:
         operation.finished_at is None
         or timezone.now() - operation.finished_at > timedelta(seconds=5)
     )
-
-
-def _first_step_seconds(attempt: Attempt) -> float | None:
-    """Return the seconds from the claim to its first step, once it has done one."""
-    if "first_step" not in attempt.timings:
-        return None
-    return float(attempt.timings["child"] + attempt.timings["first_step"])

@@ -14,7 +14,7 @@ from apps.dashboard.rows import heartbeat_at
 from apps.dashboard.words import duration, moment
 from apps.operations import outlook, services
 from apps.operations.lifecycle import WAITING, Reason, State
-from apps.operations.models import Operation
+from apps.operations.models import Operation, is_part
 from apps.operations.waiting import Wait
 
 QUIET_SECONDS = 120  # without a step for so long, the page mentions it
@@ -131,6 +131,8 @@ def _completed(operation: Operation) -> Standing | None:
 
 
 def _way_on(operation: Operation, newest: Checkpoint | None) -> SafeString | str:
+    if is_part(operation.pk):
+        return "" if operation.reason == Reason.DROPPED else "It goes on when the whole does."
     if newest is None:
         return "Nothing was saved, so there is nothing to resume: submit it again."
     return format_html(

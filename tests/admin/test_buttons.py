@@ -4,16 +4,19 @@ import re
 
 import pytest
 from django.contrib.admin.utils import quote
+from django.db.models import RestrictedError
 from django.test import Client
 
 from apps.checkpoints.models import Checkpoint
-from apps.operations import submission
-from apps.operations.lifecycle import State
+from apps.operations import services, submission
+from apps.operations.errors import NotAllowed
+from apps.operations.lifecycle import ACTIVE, State
 from apps.operations.models import Operation
 from apps.workers import registry
 from apps.workers.models import Worker
 from tests.api.saved import damage, saved
-from tests.operations.rows import in_state, submitted
+from tests.operations.rows import in_state, part_of, submitted
+from trainops.clock import seconds_from_now
 from trainops.http.models import Token
 
 SUBMITTED = {"_form_submitted": "on"}
@@ -112,6 +115,55 @@ def test_a_button_that_the_state_does_not_allow_is_not_there(operator):
     assert operation_at(operation, "cancel").encode() in page.content
     assert operation_at(operation, "resume").encode() not in page.content
     assert operator.post(operation_at(operation, "resume"), SUBMITTED).status_code == 403
+
+
+@pytest.fixture
+def server(operator):
+    """A distributed one that was cancelled; it and both of its clients had saved something."""
+    server = in_state(State.CANCELLED, operator.user)
+    for each in (server, *(part_of(server, State.CANCELLED, client) for client in (0, 1))):
+        saved(each)
+    return server
+
+
+def test_a_server_goes_with_its_clients_and_both_are_named(
+    operator, server, tmp_path, django_capture_on_commit_callbacks
+):
+    asked = operator.get(operation_at(server, "remove")).content
+    assert b"the clients of a distributed one with theirs" in asked
+    with django_capture_on_commit_callbacks(execute=True):
+        response = operator.post(operation_at(server, "remove"), SUBMITTED)
+    assert "with 3 checkpoints and 2 clients" in messages_of(operator, response)
+    assert not Operation.objects.exists() and not Checkpoint.objects.exists()
+    assert not [each for each in (tmp_path / "checkpoints").rglob("*") if each.is_file()]
+
+
+@pytest.mark.parametrize("state", sorted(ACTIVE))
+def test_an_active_server_stays_with_its_clients(admin, root, server, state):
+    lease = seconds_from_now(60) if state == State.RUNNING else None
+    server.row.update(state=state, lease_expires_at=lease)
+    for entitled in (admin, root):
+        assert entitled.post(operation_at(server, "remove"), SUBMITTED).status_code == 403
+    with pytest.raises(NotAllowed, match="cancel it first"):
+        services.delete(operation_id=server.pk, actor=admin.user)
+    assert Operation.objects.count() == Checkpoint.objects.count() == 3
+
+
+def test_a_server_is_not_deleted_from_under_its_clients(server):
+    with pytest.raises(RestrictedError):
+        server.delete()
+    assert Operation.objects.count() == 3
+
+
+def test_a_client_alone_has_no_buttons(admin, server):
+    part = Operation.objects.exclude(pk=server.pk).first()
+    page = admin.get(f"/admin/operations/operation/{quote(part.pk)}/change/").content
+    for wanted in STARTS:
+        assert operation_at(part, wanted).encode() not in page
+        assert admin.post(operation_at(part, wanted), SUBMITTED).status_code == 403
+    kept = Checkpoint.objects.get(operation=part)
+    assert admin.post(checkpoint_at(kept, "remove"), SUBMITTED).status_code == 403
+    assert Operation.objects.count() == Checkpoint.objects.count() == 3
 
 
 def test_the_dialog_leads_on_when_htmx_posts_it(operator):

@@ -3,10 +3,14 @@
 import io
 
 import pytest
+from django.db import connection
 
 from apps.datasets import services as datasets
+from apps.operations import studies
 from apps.operations.models import Operation, Study
 from tests.api.answers import data, error
+
+pytestmark = pytest.mark.usefixtures("in_process")
 
 BARS = b"date,open,high,low,close\n" + b"".join(
     b"2020-01-%02d,100,102,99,101\n" % day for day in range(1, 29)
@@ -47,6 +51,48 @@ def test_the_best_comes_first_once_there_are_results(operator, study):
     assert found["best"]["value"] == 0.9 and found["best"]["values"]["parameters.slow"] == 9
     assert [line["value"] for line in found["operations"]] == [0.9, 0.9, 0.4]
     assert found["operations"][0]["figures"]["return"] == 0.5
+
+
+def test_what_is_told_of_one_study_is_of_one_moment(operator, study):
+    """The last operation ends after the lines were read: it is told as before, in every part."""
+
+    def end_after_lines(execute, sql, *rest):
+        if seen and seen.pop() == "lines":
+            Operation.objects.update(state="COMPLETED", result={"sharpe": 0.5})
+        if "study_values" in sql and sql.startswith("SELECT"):
+            seen.append("lines")
+        return execute(sql, *rest)
+
+    seen = []
+    with connection.execute_wrapper(end_after_lines):
+        found = data(operator.get(f"studies/{study['id']}"))
+    assert set(Operation.objects.values_list("state", flat=True)) == {"COMPLETED"}
+    assert {line["state"] for line in found["operations"]} == {"PENDING"}
+    assert (found["counts"], found["percent"], found["is_active"]) == ({"PENDING": 3}, 0, True)
+
+
+def test_between_the_folds_of_a_walk_forward_it_goes_on(operator, submission):
+    """Who asks until it has ended must not stop when nothing runs for a moment."""
+    submission["design"] = DESIGN | {"walk_forward": {"folds": 1, "in_sample": 0.5}}
+    study = data(operator.post("studies", submission), 202)
+    path = f"studies/{study['id']}"
+    Operation.objects.update(state="COMPLETED", result={"sharpe": 0.5})
+    assert data(operator.get(path))["is_active"]
+
+    studies.advance(study["id"])
+    Operation.objects.update(state="COMPLETED", result={"sharpe": 0.4})
+    assert not data(operator.get(path))["is_active"]
+
+
+@pytest.mark.parametrize(
+    "ended", [{"state": "FAILED"}, {"state": "COMPLETED", "result": {"sharpe": None}}]
+)
+def test_a_fold_in_which_nothing_can_be_chosen_is_waited_for_no_longer(operator, submission, ended):
+    submission["design"] = DESIGN | {"walk_forward": {"folds": 1, "in_sample": 0.5}}
+    study = data(operator.post("studies", submission), 202)
+    Operation.objects.update(**ended)
+    assert studies.advance(study["id"]) == 0
+    assert not data(operator.get(f"studies/{study['id']}"))["is_active"]
 
 
 def test_studies_are_listed_newest_first(operator, colleague, submission):

@@ -1,12 +1,14 @@
-"""A federated operation in Chromium, while its run goes on until the budget stops it."""
+"""Federated operations in Chromium: one that its budget stops, and one of clients elsewhere."""
 
 import pytest
 from playwright.sync_api import expect
 
 from apps.operations import services
 from tests.browser.conftest import NARROW
+from tests.operations import distributed
 from tests.operations.attempts import Running
 from tests.operations.conftest import house, nursery  # noqa: F401 - fixtures
+from tests.waiting import wait_until
 
 CONFIG = {
     "recipe": "federated_digits", "rounds": 30, "clients": 5, "local_epochs": 2, "threads": 1,
@@ -34,3 +36,31 @@ def test_the_page_shows_the_budget_stopping_the_run(open_page, operation, house)
     assert done.reason == "PRIVACY_BUDGET" and 0 < done.result["rounds"] < 30
     page.set_viewport_size(NARROW)
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_clients_elsewhere_are_watched_each_by_its_own_state(open_page, ana, house):  # noqa: F811
+    slow = {"parameters": {"batch_seconds": 0.1}, "rounds": 1, "local_epochs": 20}
+    operation = distributed.submit(ana, **slow)
+    page = open_page(f"/operations/{operation.pk}/")
+    going = distributed.Round(house, operation)
+    parts = going.sent(3)
+    clients = page.get_by_test_id("client")
+    expect(clients).to_contain_text(["Waiting", "Waiting", "Waiting"], timeout=30_000)
+    expect(clients.first).to_contain_text("No worker is running")  # that the page knows of
+
+    parts[1].row.update(priority=distributed.FIRST)
+    running = Running(house, parts[1])
+    expect(clients.nth(1)).to_contain_text("Running")
+    expect(clients.nth(1).locator(".cell-running")).to_have_count(1)
+    expect(clients.nth(1).locator(".cell-done")).not_to_have_count(0)
+    expect(clients.nth(1).locator(".cell")).to_have_count(20)
+    running.ended()
+    expect(clients).to_contain_text(["Waiting", "Done", "Waiting"])
+
+    clients.nth(1).get_by_role("link").click()
+    expect(page.get_by_role("heading", level=1)).to_contain_text("client 1")
+    page.go_back()
+    wait_until(lambda: not going.last_first() and going.has_ended(), 60)
+    expect(page.locator("[data-part=header]")).to_contain_text("Completed")
+    expect(page.get_by_test_id("rounds")).to_contain_text("1 of 1 completed")
+    expect(clients).to_have_count(0)

@@ -55,6 +55,63 @@ def test_errors_stand_beside_their_fields_and_nothing_is_lost(open_page, ana):
     expect(page.get_by_test_id("state")).to_have_text("Queued")
 
 
+@pytest.fixture
+def spread_out(open_page):
+    """The form of a federated operation, with its clients on several machines."""
+    page = open_page("/operations/new?recipe=federated_digits")
+    page.get_by_test_id("advanced").locator("summary").click()
+    page.get_by_label("Placement").select_option("distributed")
+    return page
+
+
+def test_a_distributed_operation_is_submitted(spread_out):
+    labels = spread_out.get_by_label("Labels", exact=True)
+    expect(labels).to_have_attribute("placeholder", "*: client-{client}\n0: hospital-a")
+    labels.fill("*: client-{client}\n0: hospital-a")
+    spread_out.get_by_label("Round timeout").fill("3600")
+    spread_out.get_by_test_id("submit").click()
+    expect(spread_out.get_by_test_id("state")).to_have_text("Queued")
+    spread_out.get_by_test_id("tab-config").click()
+    shown = spread_out.locator("#pane-config")
+    for told in ('"placement": "distributed"', '"*": "client-{client}"', '"0": "hospital-a"',
+                 '"round_timeout": 3600.0'):  # fmt: skip
+        expect(shown).to_contain_text(told)
+    operation = Operation.objects.get()
+    assert operation.config["labels"] == {"*": "client-{client}", "0": "hospital-a"}
+    spread_out.goto(f"/operations/new?from={operation.pk}")
+    expect(labels).to_have_value("*: client-{client}\n0: hospital-a")
+
+
+REFUSED = {
+    "labels of nobody": (
+        {"labels": "hospital-a"}, ["got 'hospital-a'", "pairs of a name and a value, such as"]
+    ),
+    "a client that is none": (
+        {"labels": "ward: a"}, ["got the client 'ward'", "allowed are numbers from 0, and *"]
+    ),
+    "a client there is not": ({"labels": "99: a"}, ["got the client 99", "the clients 0 to 9"]),
+    "a label that is none": ({"labels": "0: a b"}, ["got 'a b'", "letters"]),
+    "no seconds": ({"round-timeout": "soon"}, ["got 'soon'", "valid number"]),
+    "less than no seconds": ({"round-timeout": "-3"}, ["got -3.0", "greater than 0"]),
+    "in one process": (
+        {"labels": "0: a", "placement": "in_process"}, ["got {'0': 'a'}", "placement: distributed"]
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("typed", "said"), REFUSED.values(), ids=REFUSED)
+def test_a_distributed_operation_that_cannot_be_is_refused_by_name(spread_out, typed, said):
+    for name, text in typed.items():
+        field = spread_out.locator(f"#f-{name}")
+        field.select_option(text) if name == "placement" else field.fill(text)
+    spread_out.get_by_test_id("submit").click()
+    beside = spread_out.locator(f"#f-{next(iter(typed))}-error")
+    for part in said:
+        expect(beside).to_contain_text(part)
+    expect(spread_out.locator(f"#f-{next(iter(typed))}")).to_have_value(next(iter(typed.values())))
+    assert not Operation.objects.exists()
+
+
 def test_a_table_is_uploaded_and_trained_on(open_page, ana, tmp_path):
     file = tmp_path / "flats.csv"
     file.write_text(CSV)

@@ -7,6 +7,7 @@ from apps.checkpoints import storage
 from apps.checkpoints.models import Checkpoint
 from apps.operations.models import Operation
 from tests.api.saved import saved
+from tests.operations.rows import part_of
 from tests.pages import making
 
 
@@ -47,6 +48,15 @@ class TestAsking:
         size = saved(operation).artifacts_size_bytes
         text = asked(fetch, "delete", operation)
         assert f"Frees {size / 1000:.3g} kB" in text and "no longer be resumed" in text
+
+    def test_a_deletion_says_which_clients_go_with_it(self, fetch, ana):
+        server = making.operation(ana, "FAILED")
+        parts = [part_of(server, "CANCELLED", client) for client in (0, 1)]
+        size = sum(saved(each).artifacts_size_bytes for each in (server, *parts))
+        text = asked(fetch, "delete", server)
+        assert f"Frees {size / 1000:.3g} kB: its 2 clients, 3 checkpoints" in text
+        do(fetch, "delete", server)
+        assert not Operation.objects.exists()
 
     def test_a_resume_offers_its_checkpoints(self, fetch, ana):
         operation = making.operation(ana, "FAILED")

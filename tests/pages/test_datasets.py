@@ -8,6 +8,8 @@ from django.core.files.uploadedfile import SimpleUploadedFile
 
 from apps.datasets.models import Dataset
 
+pytestmark = pytest.mark.usefixtures("in_process")
+
 CSV = b"name,size\n<b>x</b>,1\ny,2\n,3\n"
 
 
@@ -83,6 +85,7 @@ def test_images_are_shown_with_what_is_known_of_them(page):
     assert text.count('src="data:image/png;base64,') == 6, "images and masks"
     assert "8 x 8 pixels, 1 channel, uint8" in text and "3 images" in text
     assert text.count('data-testid="count"') == 2
+    assert text.count("<span>label dog</span>") == 2, "what a value is of stands beside it"
     assert "&lt;b&gt;cat&lt;/b&gt;" in text and "<b>cat" not in text
     assert f"recipe=segmentation&dataset={Dataset.objects.get().pk}" in text
 

@@ -1,12 +1,16 @@
 """The page of a federated operation: rounds, clients, privacy, partition."""
 
+import io
+
 import pytest
 from django.utils import timezone
 
 from apps.checkpoints.models import Checkpoint
-from apps.dashboard import federation
+from apps.dashboard import client_grid, federation
+from apps.datasets import services as datasets
 from apps.operations.models import ClientPart, Operation
 from apps.operations.privacy import append
+from tests.api.saved import saved
 from tests.federated.runs import HouseLedger, make_job
 from tests.pages import making
 from trainops.engines import lossless
@@ -52,11 +56,30 @@ def test_rounds_clients_and_partition_are_drawn(page, ana):
     assert "train_accuracy" in text and 'data-testid="privacy"' not in text
 
 
+def test_clients_of_a_column_have_their_values_names(page, ana):
+    by_label = {"partition": {"by": "column", "column": "label"}, "rounds": 1}
+    job = job_at(1, recipe="federated_digits", parameters={"hidden": 2}, **by_label)
+    text = page_of(page, shown(ana, job, HouseLedger()))
+    names = job.workshop.federation.classes.names
+    for client, name in enumerate(names):
+        size = len(job.workshop.parts[client])
+        assert f'aria-label="Client {client}, {name}: {size} examples"' in text
+    assert text.count('class="client-name"') == 2 * len(names)  # in the grid, too
+
+
+def test_clients_that_are_files_have_their_tables_names(ana, in_process):
+    north = datasets.add_table(io.BytesIO(b"a,b\n1,2\n"), filename="x.csv", name="North").pk
+    config = {"partition": {"by": "file"}}
+    operation = making.operation(ana, "RUNNING", kind="federated", config=config)
+    told = {"names": [north, "ds_gone"]}
+    assert federation.names_of(operation, told) == ["North", "ds_gone"]
+
+
 def test_the_grid_follows_the_run_beyond_its_checkpoint(ana):
     job = job_at(9)
     operation = shown(ana, job, HouseLedger(), ahead=2)
     newest = Checkpoint.objects.get(operation=operation)
-    grid = federation.clients(operation, newest.state, newest.step)
+    grid = client_grid.grid(operation, newest.state, newest.step)
     assert [row["epochs"] for row in grid["rows"]] == [
         ["done", "done"], ["done", "running"], ["pending", "pending"], ["pending", "pending"]
     ]  # fmt: skip
@@ -67,7 +90,7 @@ def test_clients_at_once_move_together(ana, ahead, epochs):
     job = job_at(12, batched_clients=True)
     operation = shown(ana, job, HouseLedger(), ahead=ahead)
     newest = Checkpoint.objects.get(operation=operation)
-    grid = federation.clients(operation, newest.state, newest.step)
+    grid = client_grid.grid(operation, newest.state, newest.step)
     assert [row["epochs"] for row in grid["rows"]] == 4 * [epochs]
 
 
@@ -131,36 +154,120 @@ def test_a_long_run_shows_its_newest_rounds(ana):
     assert [each["is"] for each in drawn[-3:]] == ["done", "running", "pending"]
 
 
+def sent_out(server, job, *rows):
+    """The clients of the round as rows of their own, in the order of the round: (state, fields)."""
+    made = []
+    for client, (state, more) in zip(job.record.chosen, rows, strict=False):
+        config = {"kind": "federated", "config": server.config, "step": 0}
+        each = making.operation(server.owner, state, **(config | more))
+        ClientPart.objects.create(
+            operation=each, server=server, round=job.record.number, client=client, epochs=2,
+            begins_with="x", name=job.record.name_of(client), given_id="none",
+        )  # fmt: skip
+        made.append(each)
+    return made
+
+
+def grid_of(server):
+    newest = Checkpoint.objects.get(operation=server)
+    return client_grid.grid(server, newest.state, newest.step)
+
+
+RUNNING_1 = ("RUNNING", {"step": 1})
+
+
+def test_clients_elsewhere_are_drawn_as_their_own_rows_say(ana):
+    job = job_at(8, placement="distributed", clients=8)
+    rows = [
+        ("COMPLETED", {"step": 2}), RUNNING_1, RUNNING_1, ("PENDING", {}),
+        ("FAILED", {"step": 1, "error": {"message": "it broke"}}),
+        ("CANCELLED", {"step": 1, "reason": "DROPPED"}), ("RESUMING", {"step": 1}),
+    ]  # fmt: skip
+    server = shown(ana, job, HouseLedger())
+    sent_out(server, job, *rows)
+    found = grid_of(server)["rows"]
+    assert [(row["is"], *row["epochs"]) for row in found] == [
+        ("done", "done", "done"),
+        ("running", "done", "running"),
+        ("running", "done", "running"),
+        ("waiting", "pending", "pending"),
+        ("failed", "done", "failed"),
+        ("dropped", "failed", "failed"),
+        ("waiting", "done", "pending"),
+        ("not sent", "pending", "pending"),
+    ]
+    assert [row["where"] for row in found[3:6]] == [
+        "No worker is running: start one, and it takes this.", "it broke",
+        "the round went on without it",
+    ]  # fmt: skip
+
+
+def test_what_the_server_has_taken_over_is_done_though_its_rows_are_gone(ana):
+    job = job_at(11, placement="distributed")  # client 0, and one epoch of the next
+    server = shown(ana, job, HouseLedger(), state="COMPLETED")
+    drawn = [(row["is"], row["num_done"]) for row in grid_of(server)["rows"]]
+    assert drawn == [("done", 2), ("stopped", 1), ("not sent", 0), ("not sent", 0)]
+
+
+def test_rows_of_another_round_say_nothing_of_this_one(ana):
+    job = job_at(8, placement="distributed")
+    server = shown(ana, job, HouseLedger())
+    sent_out(server, job, *4 * [("COMPLETED", {"step": 2})])
+    ClientPart.objects.update(round=1)
+    assert {row["is"] for row in grid_of(server)["rows"]} == {"not sent"}
+
+
+def test_where_it_is_secret_who_takes_part_places_find_their_rows(ana):
+    job = job_at(0, "user", placement="distributed", fraction=0.5, clients=12)
+    assert 1 < len(job.record.chosen) < 12
+    server = shown(ana, job, HouseLedger())
+    first, second = sent_out(server, job, ("COMPLETED", {"step": 2}), RUNNING_1)
+    one, two, *_ = grid_of(server)["rows"]
+    assert (one["operation_id"], one["is"]) == (first.pk, "done")
+    assert (two["operation_id"], two["is"]) == (second.pk, "running")
+    assert one["number"] == f"1 of {len(job.record.chosen)}"
+
+
+def test_the_grid_asks_as_much_for_many_clients_as_for_few(ana, django_assert_num_queries):
+    for clients in (3, 20):
+        job = job_at(0, placement="distributed", clients=clients)
+        server = shown(ana, job, HouseLedger())
+        sent_out(server, job, RUNNING_1, *(clients - 1) * [("PENDING", {})])
+        newest = Checkpoint.objects.get(operation=server)
+        with django_assert_num_queries(3):  # clients, workers, what those run
+            client_grid.grid(server, newest.state, newest.step)
+
+
+def test_very_many_epochs_are_told_and_not_drawn(page, ana):
+    job = job_at(0, local_epochs=500)
+    operation = shown(ana, job, HouseLedger(), ahead=123)
+    told = page_of(page, operation).partition('data-testid="clients"')[2]
+    assert "123 of 500" in told and 'title="Epoch' not in told
+
+
 def test_where_clients_train_what_they_wait_for_and_who_was_dropped(page, ana):
     job = job_at(9, placement="distributed", round_timeout=60)
     job.record.client_dropped()
     server = shown(ana, job, HouseLedger())
-    rows = [
-        making.operation(ana, state, kind="federated", config=server.config, **more)
-        for state, more in (
-            ("CANCELLED", {"reason": "DROPPED"}),
-            ("RUNNING", {"worker_id": "hospital-b", "step": 1}),
-            ("PENDING", {"queue": "hospital-c"}),
-        )
-    ]
-    for client, each in enumerate(rows):
-        ClientPart.objects.create(
-            operation=each, server=server, round=2, client=client, epochs=2, begins_with="x",
-            name=f"client {client}", given_id="none",
-        )  # fmt: skip
+    rows = sent_out(
+        server, job, ("CANCELLED", {"reason": "DROPPED"}), ("RUNNING", {"step": 1, "attempt": 1}),
+        ("PENDING", {"queue": "hospital-c"}),
+    )  # fmt: skip
+    making.attempt(rows[1], worker_id="hospital-b")
     text = page_of(page, server)
-    told = text.partition('data-testid="sent"')[2]
-    assert "Where round 2 trains" in text and "1 of 2" in told
-    assert "DROPPED" in told and "hospital-b" in told
+    told = text.partition('data-testid="clients"')[2].partition("</table>")[0]
+    assert "1 of 2" in told and "hospital-b" in told
     assert "No worker is running" in told
-    assert text.count("the round went on without it") == 1
+    assert told.count("the round went on without it") == told.count("Dropped") == 1
     assert all(f"/operations/{each.pk}/" in told for each in rows)
     shown_rows = [line for line in page.get("/operations/").content.decode().split("<tr") if
                   any(each.pk in line for each in rows)]  # fmt: skip
     assert not shown_rows, "the list is of whole operations"
 
 
-def test_a_clients_own_page_leads_to_the_whole(page, ana):
+@pytest.fixture
+def part(ana):
+    """A client's part of a server, as a row of its own."""
     server = shown(ana, job_at(9, placement="distributed"), HouseLedger())
     part = making.operation(ana, "RUNNING", kind="federated", config=server.config)
     part.pk = "op_client_20260101_000000_0123abcd"
@@ -169,10 +276,28 @@ def test_a_clients_own_page_leads_to_the_whole(page, ana):
         operation=part, server=server, round=2, client=3, epochs=2, begins_with="x",
         name="client 3", given_id="none",
     )  # fmt: skip
-    text = page_of(page, part)
+    return part
+
+
+def test_a_clients_own_page_leads_to_the_whole(page, part):
+    text, server = page_of(page, part), part.part.server
     assert "What client 3 does in round 2 of" in text and f"/operations/{server.pk}/" in text
     assert 'data-testid="federation"' not in text
     assert page.get(f"/operations/{part.pk}/export/last.pt").status_code == 404
+
+
+def test_a_clients_own_page_offers_nothing_that_only_the_whole_can(page, part):
+    saved(part)
+    server = part.part.server
+    for each in (part, server):
+        each.row.update(state="CANCELLED", lease_expires_at=None, reason="CANCELLED_BY_PERSON")
+    of_part, of_whole = page_of(page, part), page_of(page, server)
+    for offered in ("submit-again", "fork", "delete", "resume", "export-last", "pin",
+                    "resume-from", "delete-checkpoint"):  # fmt: skip
+        assert f'data-testid="{offered}"' in of_whole, offered
+        assert f'data-testid="{offered}"' not in of_part, offered
+    assert "It goes on when the whole does." in of_part
+    assert "not measured yet" not in of_part and "A client draws no curves" in of_part
 
 
 def test_other_kinds_have_no_such_section(page, ana):

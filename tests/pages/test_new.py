@@ -16,6 +16,8 @@ from tests.pages import making
 from trainops.engines.recipes import recipes
 from trainops.engines.registry import ENGINES
 
+pytestmark = pytest.mark.usefixtures("in_process")
+
 CSV = b"size,rooms,price\n" + b"".join(b"%d,%d,%d\n" % (n, n % 5, n * 1000) for n in range(1, 40))
 
 
@@ -243,6 +245,10 @@ class TestFields:
             ("list", "integer", "1, 2,", [1, 2]),
             ("list", "string", "a b, c", ["a b", "c"]),
             ("json", "", '{"a": 1}', {"a": 1}),
+            ("pairs", "", "0: a\n\n *:b:{client} ", {"0": "a", "*": "b:{client}"}),
+            ("pairs", "", '{"0": "a"}', {"0": "a"}),
+            ("pairs", "", "0: a\nb", "0: a\nb"),
+            ("pairs", "", "0: a\n0: b", "0: a\n0: b"),
             ("json", "", "{broken", "{broken"),
             ("text", "", " x ", "x"),
             ("switch", "", "true", True),

@@ -12,6 +12,8 @@ from apps.operations.models import Operation, Study
 from tests.pages import making
 from trainops.engines.errors import ConfigError
 
+pytestmark = pytest.mark.usefixtures("in_process")
+
 BARS = b"date,open,high,low,close\n" + b"".join(
     b"2020-%02d-%02d,%d,%d,%d,%d\n" % (day // 28 + 1, day % 28 + 1, 100, 102, 99, 101)
     for day in range(84)

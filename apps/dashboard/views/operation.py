@@ -41,6 +41,7 @@ def operation(request: HttpRequest, operation_id: str) -> HttpResponse:
     log = _log_after(operation_id, 0)
     context = {
         "operation": subject.operation,
+        "part": subject.part,
         "parts": {name: {"html": html, "digest": d} for name, (html, d) in _drawn(subject)},
         "is_settled": parts.is_settled(subject.operation),
         "log": log,

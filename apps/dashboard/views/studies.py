@@ -59,7 +59,7 @@ def study(request: HttpRequest, study_id: str) -> HttpResponse:
     """One study; the changing part alone where a script asks."""
     found = _find(study_id)
     lines = comparison.lines(found)
-    standing = comparison.standing_of(found)
+    standing = comparison.standing_of(found, lines)
     paths = comparison.paths_of(lines)
     may_change = access.may_change(found.owner_id, request.user)
     context = {

@@ -1,0 +1,183 @@
+"""The grid of a round's clients: which local epochs each has done, and where it is.
+
+In one process the newest checkpoint and the operation's step say so. Where clients are operations
+of their own, their rows do: several train at a time, and none waits for another.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from django.db.models import F, OuterRef, Subquery
+from django.utils import timezone
+
+from apps.operations import outlook
+from apps.operations.lifecycle import WAITING, Reason, State
+from apps.operations.models import Attempt, Operation
+
+MAX_CLIENTS, MAX_EPOCHS = 40, 60  # that are drawn
+DONE, RUNNING, PENDING, FAILED = "done", "running", "pending", "failed"
+Row = Mapping[str, Any]
+
+# How a client is → the colour of Tabler, where it is an operation of its own.
+COLOURS = {
+    "not sent": "secondary",
+    "waiting": "secondary",
+    "running": "blue",
+    "done": "green",
+    "stopped": "orange",
+    "dropped": "orange",
+    "failed": "red",
+}
+
+
+def grid(
+    operation: Operation, state: Mapping[str, Any], step: int, called: Sequence[str] = ()
+) -> Mapping[str, Any] | None:
+    """Return the clients of the round that a checkpoint's state is of; None between rounds.
+
+    The operation may be some epochs ahead of the checkpoint, which is of `step`. `called` are the
+    names of all clients, where they have some.
+    """
+    count = state.get("num_chosen", 0)
+    if not count:
+        return None
+    is_distributed = operation.config.get("placement") == "distributed"
+    ahead = max(0, operation.step - step)
+    draw = _elsewhere if is_distributed else _here
+    rows = draw(operation, state, _passed(operation, state) + ahead)
+    means, names = state.get("clients", {}), dict(enumerate(called))
+    return {
+        "round": state["round"] + 1,
+        "rows": [
+            row
+            | {"means": sorted(means.get(str(row["number"]), {}).items())}
+            | {"name": names.get(row["number"], "")}
+            for row in rows
+        ],
+        "num_more": max(0, count - MAX_CLIENTS),
+        "num_clients": state["num_clients"],
+        "num_epochs": state["local_epochs"],
+        "names": sorted({name for each in means.values() for name in each}),
+        "is_distributed": is_distributed,
+    }
+
+
+def _passed(operation: Operation, state: Mapping[str, Any]) -> int:
+    """Return the client epochs of the round that the state has behind it."""
+    at_once = state["num_chosen"] if operation.config.get("batched_clients", False) else 1
+    passed: int = state["clients_done"] * state["local_epochs"] + state["client_epoch"] * at_once
+    return passed
+
+
+def _numbers(state: Mapping[str, Any]) -> Sequence[int | str]:
+    """Return what to call each client; where it is secret who takes part, its place."""
+    count = state["num_chosen"]
+    unnamed = [f"{place} of {count}" for place in range(1, min(count, MAX_CLIENTS) + 1)]
+    return (state["chosen"] or unnamed)[:MAX_CLIENTS]
+
+
+def _here(operation: Operation, state: Mapping[str, Any], passed: int) -> list[dict[str, Any]]:
+    count, epochs = state["num_chosen"], state["local_epochs"]
+    is_together = operation.config.get("batched_clients", False)
+    at_once = count if is_together else 1
+    dropped = state.get("dropped", ())
+    now = {State.RUNNING: RUNNING, State.FAILED: FAILED}.get(State(operation.state), PENDING)
+
+    def drawn(place: int, epoch: int) -> str:
+        if place in dropped:
+            return FAILED
+        number = epoch * count + place if is_together else place * epochs + epoch
+        if number < passed:
+            return DONE
+        return now if number < passed + at_once else PENDING
+
+    return [
+        {"number": number, "is_dropped": place in dropped}
+        | _cells([drawn(place, epoch) for epoch in range(epochs)])
+        for place, number in enumerate(_numbers(state))
+    ]
+
+
+def _elsewhere(operation: Operation, state: Mapping[str, Any], passed: int) -> list[dict[str, Any]]:
+    epochs, dropped, numbers = state["local_epochs"], state.get("dropped", ()), _numbers(state)
+    names = [
+        f"client {number}" if state["chosen"] else f"client at place {place}"
+        for place, number in enumerate(numbers, start=1)
+    ]  # as the server calls them
+    sent = _sent(operation, state["round"] + 1, names)
+    waits = outlook.of_all(sent.values())
+    rows = []
+    for place, (number, name) in enumerate(zip(numbers, names, strict=True)):
+        row = sent.get(name)
+        taken = max(0, min(epochs, passed - place * epochs))
+        how = "dropped" if place in dropped else _how(row, taken, epochs)
+        num_done = 0 if how == "dropped" else min(row["step"], epochs) if row else taken
+        rows.append(
+            {
+                "number": number,
+                "operation_id": row["id"] if row else "",
+                "is": how,
+                "colour": COLOURS[how],
+                "where": _where(how, row, waits),
+            }
+            | _cells([DONE] * num_done + _left(how, epochs - num_done))
+        )
+    return rows
+
+
+def _how(row: Row | None, taken: int, epochs: int) -> str:
+    """Return how a client is; without a row by the epochs that the server has taken over."""
+    if row is None:
+        return "done" if taken == epochs else "stopped" if taken else "not sent"
+    return "dropped" if row["reason"] == Reason.DROPPED else HOW[row["state"]]
+
+
+def _left(how: str, count: int) -> list[str]:
+    """Return what is drawn of the epochs that a client has not done."""
+    if how == "dropped":
+        return [FAILED] * count
+    first = {"running": RUNNING, "failed": FAILED}.get(how, PENDING)
+    return [first, *[PENDING] * (count - 1)][:count]
+
+
+HOW = {
+    **dict.fromkeys(WAITING, "waiting"),
+    State.RUNNING: "running",
+    State.COMPLETED: "done",
+    State.FAILED: "failed",
+    State.CANCELLED: "stopped",
+}
+
+
+def _sent(operation: Operation, number: int, names: Sequence[str]) -> dict[str, Row]:
+    """Return by name those clients of a round that are operations now: one query."""
+    attempts = Attempt.objects.filter(operation=OuterRef("pk"), number=OuterRef("attempt"))
+    parts = Operation.objects.filter(
+        part__server=operation, part__round=number, part__name__in=names
+    )
+    rows = parts.annotate(ran_on=Subquery(attempts.values("worker_id")[:1])).values(
+        *outlook.FIELDS, "step", "lease_expires_at", "ran_on",
+        client=F("part__name"), message=F("error__message"),
+    )  # fmt: skip
+    return {row["client"]: row for row in rows}
+
+
+def _where(how: str, row: Row | None, waits: Mapping[str, Any]) -> str:
+    """Return the worker, or why there is none."""
+    if how == "dropped":
+        return "the round went on without it"
+    if row is None:
+        return ""
+    if row["id"] in waits:
+        return str(waits[row["id"]].message)
+    if how == "failed":
+        return row["message"] or Reason(row["reason"]).label
+    if how == "stopped":
+        return "goes on when the whole does"
+    is_silent = how == "running" and row["lease_expires_at"] < timezone.now()
+    return f"{row['ran_on'] or ''}{', which has gone silent' if is_silent else ''}"
+
+
+def _cells(epochs: list[str]) -> dict[str, Any]:
+    """Return what is drawn of a client's epochs: a cell for each, unless they are too many."""
+    return {"epochs": epochs if len(epochs) <= MAX_EPOCHS else [], "num_done": epochs.count(DONE)}
