@@ -7,6 +7,8 @@ from apps.workers.models import Worker
 from trainops.cli.catalogue import allowed
 from trainops.cli.problems import ExitCode
 
+pytestmark = pytest.mark.usefixtures("in_process")
+
 
 def test_the_recipes_are_listed(cli):
     shown = cli("recipes").stdout

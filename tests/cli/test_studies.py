@@ -7,6 +7,8 @@ import pytest
 from apps.operations.models import Operation, Study
 from trainops.cli.problems import ExitCode
 
+pytestmark = pytest.mark.usefixtures("in_process")
+
 
 @pytest.fixture
 def submitted(cli, wish):

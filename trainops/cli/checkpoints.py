@@ -1,22 +1,17 @@
-"""Commands on checkpoints: list, look into, verify, compare, export, pin, delete."""
+"""Commands on checkpoints: list, look into, verify, compare, pin, delete."""
 
-import hashlib
-import json
 import os
-from enum import StrEnum
-from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from trainops.cli import looks, submission
-from trainops.cli.following import say_commands, watch_to_the_end
-from trainops.cli.operations import Follow, confirm
-from trainops.cli.problems import ExitCode, Problem, Refused
+from trainops.cli import exchange, looks
+from trainops.cli.exchange import OnDisk, files_here
+from trainops.cli.operations import confirm
+from trainops.cli.problems import ExitCode, Problem
 from trainops.cli.references import operation_id
 from trainops.cli.session import Session, command
-from trainops.cli.submitting import write_submitted
 
 CheckpointId = Annotated[str, typer.Argument(metavar="CHECKPOINT", show_default=False)]
 Place = Annotated[
@@ -28,23 +23,7 @@ Place = Annotated[
         show_default=False,
     ),
 ]
-OnDisk = Annotated[Path, typer.Argument(metavar="PATH", show_default=False)]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
-
-
-class ForeignFormat(StrEnum):
-    """Formats of other tools that a checkpoint can be written in."""
-
-    TRAINING = "training"  # format version 1
-    RL = "rl"  # version 3; with a .sha256
-    FEDERATED = "federated"  # version 2.0
-
-
-class Which(StrEnum):
-    """Which of a checkpoint's models."""
-
-    BEST = "best"
-    LAST = "last"
 
 
 def register(app: typer.Typer) -> None:
@@ -55,13 +34,13 @@ def register(app: typer.Typer) -> None:
         ("show", show),
         ("verify", verify),
         ("diff", diff),
-        ("weights", weights),
+        ("weights", exchange.weights),
         ("pin", pin),
         ("unpin", unpin),
         ("rm", rm),
         ("gc", gc),
-        ("export", export),
-        ("import", take_in),
+        ("export", exchange.export),
+        ("import", exchange.take_in),
     ):
         command(group, name)(function)
     app.add_typer(group, name="checkpoints", rich_help_panel="Saved work")
@@ -117,7 +96,7 @@ def _cells(row: dict[str, Any]) -> list[Any]:
 def show(session: Session, reference: Place) -> None:
     """Show a checkpoint's keys with types, shapes and bytes. Nothing in a file is executed."""
     if path := _on_disk(reference):
-        _files().show(session, path)
+        files_here().show(session, path)
         return
     checkpoint = session.api.get(_path(session, reference))
     if session.out.is_json:
@@ -141,7 +120,7 @@ def show(session: Session, reference: Place) -> None:
 def verify(session: Session, reference: Place) -> None:
     """Read every byte and check all that can be checked; exit code 1 if anything is wrong."""
     if path := _on_disk(reference):
-        _files().verify(session, path)
+        files_here().verify(session, path)
         return
     is_one = "-" in reference
     checkpoint_ids = [reference] if is_one else _checkpoint_ids(session, reference)
@@ -171,21 +150,7 @@ def diff(session: Session, one: OnDisk, other: OnDisk) -> None:
 
     Exit code 1 if anything does.
     """
-    _files().diff(session, one, other)
-
-
-def weights(
-    session: Session,
-    path: OnDisk,
-    target: Annotated[
-        Path, typer.Option("--file", "-o", metavar="FILE.safetensors", help="Where to write.")
-    ],
-    which: Annotated[
-        Which | None, typer.Option(help="Else the best where there is one.", show_default=False)
-    ] = None,
-) -> None:
-    """Write one model of a checkpoint as safetensors, which other programs read."""
-    _files().weights(session, path, target, which and which.value)
+    files_here().diff(session, one, other)
 
 
 def pin(session: Session, checkpoint_id: CheckpointId) -> None:
@@ -248,98 +213,6 @@ def _freed(told: dict[str, Any], verb: str) -> str:
     )
 
 
-def export(
-    session: Session,
-    reference: Annotated[
-        str,
-        typer.Argument(metavar="ID", help="An operation, or a checkpoint.", show_default=False),
-    ],
-    target: Annotated[
-        Path, typer.Option("--file", "-o", metavar="FILE.ckpt", help="Where to write.")
-    ],
-    file_format: Annotated[
-        ForeignFormat | None,
-        typer.Option("--format", help="Whose file it becomes; by default its kind's."),
-    ] = None,
-    which: Annotated[
-        Which | None,
-        typer.Option("--which", help="Of a federated one: its state, or the best round's model."),
-    ] = None,
-    agent: Annotated[
-        int | None,
-        typer.Option("--agent", min=0, help="Of agents with separate networks; else the best one."),
-    ] = None,
-) -> None:
-    """Write a checkpoint as the file of another tool; of an operation its result, else its best."""
-    is_one = "-" in reference
-    front = f"op_{reference.partition('-')[0].removeprefix('op_')}" if is_one else reference
-    found = operation_id(session.api, front)
-    chosen = reference if is_one else None
-    kind = found.split("_")[1]
-    if file_format is not None and file_format.value != kind:
-        raise Problem(f"{found} becomes a file of {kind}, not of {file_format}", ExitCode.USAGE)
-    try:
-        size = session.api.download(
-            f"operations/{found}/export",
-            target,
-            checkpoint_id=chosen,
-            which=which and which.value,
-            agent=agent,
-        )
-        if kind == ForeignFormat.RL:
-            write_digest(target)
-    except OSError as error:
-        raise Problem(f"{target}: {error.strerror or error}", ExitCode.USAGE) from error
-    if session.out.is_json:
-        session.out.json({"file": str(target), "format": kind, "bytes": size})
-    else:
-        session.out.text(f"{target}: {kind}, {looks.size(size)}")
-
-
-def write_digest(file: Path) -> None:
-    """Write the file's SHA-256 beside it, as the other tool of its kind does."""
-    with file.open("rb") as content:
-        digest = hashlib.file_digest(content, "sha256").hexdigest()
-    file.with_name(f"{file.name}.sha256").write_text(f"{digest}\n")
-
-
-def take_in(
-    session: Session,
-    file: Annotated[Path, typer.Argument(metavar="FILE", show_default=False)],
-    described: Annotated[Path, typer.Argument(metavar="OPERATION.yaml", show_default=False)],
-    assignments: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="PATH=VALUE", help="Change a field of config; repeatable."),
-    ] = None,
-    follow_it: Follow = False,
-) -> None:
-    """Submit the operation that a YAML file describes; it goes on from another tool's file.
-
-    Of a directory of checkpoint_epNNNNN.pt, the newest healthy one is taken.
-    """
-    file = _files().newest(session, file) if file.is_dir() else file
-    wanted = submission.read(described)
-    for assignment in assignments or []:
-        wanted.assign(assignment)
-    try:
-        with file.open("rb") as content:
-            fields = {"operation": json.dumps(wanted.body)}
-            operation = session.api.upload("operations/import", content, file.name, fields)
-    except OSError as error:
-        raise Problem(f"{file}: {error.strerror or error}", ExitCode.USAGE) from error
-    except Refused as refused:
-        raise wanted.explain(refused) from refused
-    if not (session.out.is_json and follow_it):
-        write_submitted(session, operation)
-    events = session.api.get(f"operations/{operation['id']}/events")
-    for each in events:
-        if each["what"] == "IMPORTED":
-            session.out.note(f"Imported {looks.plain(each['note'])}")
-    say_commands(session, operation["id"])
-    if follow_it:
-        watch_to_the_end(session, operation["id"])
-
-
 def _path(session: Session, checkpoint_id: str) -> str:
     """Return a checkpoint's address; its operation's id is the front of its own."""
     front, separator, _ = checkpoint_id.partition("-")
@@ -365,8 +238,3 @@ def _on_disk(reference: str) -> Path | None:
     path = Path(reference)
     is_here = path.is_file() or (path / "manifest.json").is_file()
     return path if os.sep in reference or (reference and is_here) else None
-
-
-def _files() -> Any:
-    """Return the commands' halves that read files: they need torch, which takes seconds."""
-    return import_module("trainops.cli.files")

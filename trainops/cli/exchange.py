@@ -1,0 +1,146 @@
+"""Commands that write checkpoints as files of other tools, and begin operations from such files."""
+
+import hashlib
+import json
+from enum import StrEnum
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from trainops.cli import looks, submission
+from trainops.cli.following import say_commands, watch_to_the_end
+from trainops.cli.operations import Follow
+from trainops.cli.problems import ExitCode, Problem, Refused
+from trainops.cli.references import operation_id
+from trainops.cli.session import Session
+from trainops.cli.submitting import write_submitted
+
+OnDisk = Annotated[Path, typer.Argument(metavar="PATH", show_default=False)]
+
+
+class ForeignFormat(StrEnum):
+    """Formats of other tools that a checkpoint can be written in."""
+
+    TRAINING = "training"  # format version 1
+    RL = "rl"  # version 3; with a .sha256
+    FEDERATED = "federated"  # version 2.0
+
+
+class Which(StrEnum):
+    """Which of a checkpoint's models."""
+
+    BEST = "best"
+    LAST = "last"
+
+
+def export(
+    session: Session,
+    reference: Annotated[
+        str,
+        typer.Argument(metavar="ID", help="An operation, or a checkpoint.", show_default=False),
+    ],
+    target: Annotated[
+        Path, typer.Option("--file", "-o", metavar="FILE.ckpt", help="Where to write.")
+    ],
+    file_format: Annotated[
+        ForeignFormat | None,
+        typer.Option("--format", help="Whose file it becomes; by default its kind's."),
+    ] = None,
+    which: Annotated[
+        Which | None,
+        typer.Option("--which", help="Of a federated one: its state, or the best round's model."),
+    ] = None,
+    agent: Annotated[
+        int | None,
+        typer.Option("--agent", min=0, help="Of agents with separate networks; else the best one."),
+    ] = None,
+) -> None:
+    """Write a checkpoint as the file of another tool; of an operation its result, else its best."""
+    is_one = "-" in reference
+    front = f"op_{reference.partition('-')[0].removeprefix('op_')}" if is_one else reference
+    found = operation_id(session.api, front)
+    chosen = reference if is_one else None
+    kind = found.split("_")[1]
+    if file_format is not None and file_format.value != kind:
+        raise Problem(f"{found} becomes a file of {kind}, not of {file_format}", ExitCode.USAGE)
+    try:
+        size = session.api.download(
+            f"operations/{found}/export",
+            target,
+            checkpoint_id=chosen,
+            which=which and which.value,
+            agent=agent,
+        )
+        if kind == ForeignFormat.RL:
+            write_digest(target)
+    except OSError as error:
+        raise Problem(f"{target}: {error.strerror or error}", ExitCode.USAGE) from error
+    if session.out.is_json:
+        session.out.json({"file": str(target), "format": kind, "bytes": size})
+    else:
+        session.out.text(f"{target}: {kind}, {looks.size(size)}")
+
+
+def write_digest(file: Path) -> None:
+    """Write the file's SHA-256 beside it, as the other tool of its kind does."""
+    with file.open("rb") as content:
+        digest = hashlib.file_digest(content, "sha256").hexdigest()
+    file.with_name(f"{file.name}.sha256").write_text(f"{digest}\n")
+
+
+def take_in(
+    session: Session,
+    file: Annotated[Path, typer.Argument(metavar="FILE", show_default=False)],
+    described: Annotated[Path, typer.Argument(metavar="OPERATION.yaml", show_default=False)],
+    assignments: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="PATH=VALUE", help="Change a field of config; repeatable."),
+    ] = None,
+    follow_it: Follow = False,
+) -> None:
+    """Submit the operation that a YAML file describes; it goes on from another tool's file.
+
+    Of a directory of checkpoint_epNNNNN.pt, the newest healthy one is taken.
+    """
+    file = files_here().newest(session, file) if file.is_dir() else file
+    wanted = submission.read(described)
+    for assignment in assignments or []:
+        wanted.assign(assignment)
+    try:
+        with file.open("rb") as content:
+            fields = {"operation": json.dumps(wanted.body)}
+            operation = session.api.upload("operations/import", content, file.name, fields)
+    except OSError as error:
+        raise Problem(f"{file}: {error.strerror or error}", ExitCode.USAGE) from error
+    except Refused as refused:
+        raise wanted.explain(refused) from refused
+    if not (session.out.is_json and follow_it):
+        write_submitted(session, operation)
+    events = session.api.get(f"operations/{operation['id']}/events")
+    for each in events:
+        if each["what"] == "IMPORTED":
+            session.out.note(f"Imported {looks.plain(each['note'])}")
+    say_commands(session, operation["id"])
+    if follow_it:
+        watch_to_the_end(session, operation["id"])
+
+
+def weights(
+    session: Session,
+    path: OnDisk,
+    target: Annotated[
+        Path, typer.Option("--file", "-o", metavar="FILE.safetensors", help="Where to write.")
+    ],
+    which: Annotated[
+        Which | None, typer.Option(help="Else the best where there is one.", show_default=False)
+    ] = None,
+) -> None:
+    """Write one model of a checkpoint as safetensors, which other programs read."""
+    files_here().weights(session, path, target, which and which.value)
+
+
+def files_here() -> Any:
+    """Return the commands' halves that read files: they need torch, which takes seconds."""
+    return import_module("trainops.cli.files")
