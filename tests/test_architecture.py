@@ -55,6 +55,7 @@ def test_a_planted_violation_breaks_the_contract(copy, contract, path, line):
             file.write_text(before)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "modules",
     [
@@ -67,6 +68,7 @@ def test_engines_import_without_django(modules):
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("process", ["trainops.wsgi", "trainops.celery"])
 def test_web_worker_and_beat_import_without_torch(process):
     code = (

@@ -39,6 +39,7 @@ def test_what_is_wrong_is_named_with_what_is_allowed(variables, told):
         read(**variables)
 
 
+@pytest.mark.slow
 def test_an_unknown_kind_is_refused_at_the_start():
     env = os.environ | {"TRAINOPS_WORKER_KINDS": "cooking"}
     command = [sys.executable, "-m", "celery", "--app", "trainops.celery", "worker"]

@@ -67,6 +67,7 @@ def closes_at(job, trade, side):
     return close * (1 + (away if is_buying else -away))
 
 
+@pytest.mark.slow
 @settings(max_examples=80, deadline=None)
 @given(terms=TERMS)
 def test_cash_positions_and_equity_agree_at_every_bar(terms):
@@ -84,6 +85,7 @@ def test_cash_positions_and_equity_agree_at_every_bar(terms):
     assert account["commission"] == pytest.approx(paid, rel=1e-9, abs=1e-9)
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(terms=TERMS)
 def test_trades_are_of_whole_units_where_asked_and_end_after_they_began(terms):

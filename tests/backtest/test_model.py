@@ -116,6 +116,7 @@ def test_nothing_that_is_validated_on_is_learned_from(tmp_path):
         assert jobs[0].learner.ingredients.constants == jobs[1].learner.ingredients.constants
 
 
+@pytest.mark.slow
 def test_it_goes_on_from_any_bar_with_the_same_trades(tmp_path, model):
     table = waves(300)
     settings = {"chunk_bars": 1}

@@ -3,8 +3,6 @@ from pathlib import Path
 
 import pytest
 
-from apps.datasets import validation
-from apps.datasets.tables import child
 from apps.datasets.tables.normalise import normalise
 from apps.datasets.tables.options import Limits, Options
 from apps.datasets.tables.refusals import TableRefused
@@ -20,12 +18,6 @@ def _own_storage(settings, tmp_path):
             "OPTIONS": {"location": tmp_path / "var" / "datasets"},
         }
     }
-
-
-@pytest.fixture
-def in_process(monkeypatch):
-    """Reads uploads in this process: the same code, without half a second to start another."""
-    monkeypatch.setattr(validation, "_ask", child.answer)
 
 
 class Table:

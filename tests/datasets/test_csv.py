@@ -377,6 +377,7 @@ def test_the_file_knows_its_own_types(read):
     assert json.loads(metadata[b"trainops"]) == {"columns": {"a": "integer", "b": "category"}}
 
 
+@pytest.mark.slow
 def test_the_same_table_gives_the_same_bytes_however_it_was_written(read):
     rows = [(n, f"t{n % 9}", n / 7) for n in range(150_000)]  # three row groups
 
@@ -426,6 +427,7 @@ def tables(draw):
     return names, dict(zip(names, kinds, strict=True)), columns
 
 
+@pytest.mark.slow
 @given(table=tables(), delimiter=st.sampled_from(",;\t|"), ending=st.sampled_from(["\n", "\r\n"]))
 @settings(
     max_examples=150,

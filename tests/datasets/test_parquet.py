@@ -128,6 +128,7 @@ def test_too_many_rows_by_what_the_file_says(refused):
     refused("TOO_MANY_ROWS", parquet({"a": list(range(11))}), Limits(max_rows=10))
 
 
+@pytest.mark.slow
 def test_a_small_file_that_unpacks_into_a_large_one(refused):
     content = parquet({"a": ["x" * 1000] * 200_000}, use_dictionary=False, compression="zstd")
     assert len(content) < 1_000_000

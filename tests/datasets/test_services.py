@@ -116,6 +116,7 @@ def test_other_types_make_another_dataset(in_process):
     assert add().id != add(columns={"a": "number"}).id
 
 
+@pytest.mark.slow
 @pytest.mark.django_db
 def test_the_web_process_stays_light():
     import subprocess
@@ -243,6 +244,7 @@ def test_the_sweep_leaves_what_is_owned_and_takes_what_crashed_uploads_left(in_p
     assert files(settings) == [f"datasets/{dataset.digest}.parquet"]
 
 
+@pytest.mark.slow
 @pytest.mark.django_db
 @pytest.mark.parametrize(
     ("program", "code"),
@@ -265,6 +267,7 @@ def test_a_reader_that_dies_takes_nobody_with_it(settings, monkeypatch, tmp_path
     assert files(settings) == []
 
 
+@pytest.mark.slow
 @pytest.mark.django_db
 @pytest.mark.parametrize("as_dictionary", [True, False])
 def test_the_reader_has_bounded_memory(monkeypatch, as_dictionary):
@@ -373,6 +376,7 @@ def test_the_same_upload_at_once_is_one_dataset(in_process, settings):
     assert len(files(settings)) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.database
 @pytest.mark.django_db(transaction=True)
 def test_uploads_and_deletions_at_once_never_leave_a_row_without_its_file(in_process):

@@ -25,6 +25,12 @@ from trainops.engines.registry import ENGINES
 from trainops.engines.runner import Directive, Stopped, Succeeded
 
 every_case = pytest.mark.parametrize("case", CASES, ids=str)
+FIRST = {case.kind: case for case in reversed(CASES)}.values()
+one_of_each_kind_is_quick = pytest.mark.parametrize(
+    "case",
+    [pytest.param(case, marks=() if case in FIRST else pytest.mark.slow) for case in CASES],
+    ids=str,
+)
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +50,7 @@ def test_every_engine_is_under_contract():
     assert {case.kind for case in CASES} == ENGINES.keys()
 
 
-@every_case
+@one_of_each_kind_is_quick
 def test_stopping_changes_nothing(case, tmp_path, runs):
     for at in case.stops:
         require_stop_changes_nothing(case, tmp_path / str(at), runs(case), [at])
@@ -56,6 +62,7 @@ def test_stopping_again_and_again_changes_nothing(case, tmp_path, runs):
     require_stop_changes_nothing(case, tmp_path, runs(case), case.stops)
 
 
+@pytest.mark.slow
 @every_case
 def test_a_death_loses_only_the_steps_since_the_last_checkpoint(case, tmp_path, runs):
     at = case.stops[-1] if case.stops[-1] > 2 else 3
@@ -140,6 +147,7 @@ attempt(CASES[0], Path(sys.argv[1]), Killed(), every_steps=3)
 """
 
 
+@pytest.mark.slow
 def test_a_process_that_is_killed_is_continued_by_another(tmp_path, runs):
     process = subprocess.run(
         [sys.executable, "-c", KILLED, tmp_path], capture_output=True, text=True, check=False

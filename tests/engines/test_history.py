@@ -59,6 +59,7 @@ def test_a_metric_that_comes_later_is_not_a_number_in_the_lines_before():
     assert history.values("val_loss") == [1.0, 0.5, 0.1] and history.values("unknown") == []
 
 
+@pytest.mark.slow
 def test_what_a_checkpoint_writes_of_it_follows_the_new_epochs(tmp_path):
     def written(num_epochs):
         run, record = Run(tmp_path / str(num_epochs)), recorded(num_epochs)

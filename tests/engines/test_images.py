@@ -98,6 +98,7 @@ def test_images_are_told_apart(uploaded):
     assert result["details"] == {"classes": ["left", "right"], "shape": [10, 10, 1], "images": 120}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_uploaded", [True, False])
 def test_what_is_marked_is_outlined(uploaded, is_uploaded):
     inputs, _ = uploaded(**shapes())
@@ -119,6 +120,7 @@ def test_clients_tell_images_apart_together(uploaded):
     assert result["clients"] == 3 and result["final"]["val_accuracy"] > 0.9
 
 
+@pytest.mark.slow
 def test_clients_outline_together(uploaded):
     inputs, _ = uploaded(**shapes())
     config = {

@@ -15,6 +15,7 @@ values = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(values)
 def test_everything_comes_back_through_strict_json(value):
     text = lossless.dumps(value)

@@ -96,5 +96,6 @@ assert not heavy & sys.modules.keys(), heavy & sys.modules.keys()
 """
 
 
+@pytest.mark.slow
 def test_the_web_process_can_validate_without_torch():
     subprocess.run([sys.executable, "-c", LIGHT], check=True)

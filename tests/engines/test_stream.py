@@ -29,6 +29,7 @@ def reread(stream):
     return Stream.from_archives("trades", dict(stream.archives("trades")))
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.integers(0, 40), max_size=12),
     st.integers(1, 9),
@@ -59,6 +60,7 @@ def test_every_segment_is_in_one_file_and_the_files_are_few(one, other):
     assert len(files) <= (end - first) // GROUP + 2 * (GROUP - 1)
 
 
+@pytest.mark.slow
 def test_each_full_segment_is_written_twice_however_long_the_stream():
     stream, before, num_written = small(), set(), 0
     for _ in range(3000):

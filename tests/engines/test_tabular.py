@@ -175,6 +175,7 @@ def test_the_result_names_columns_and_classes(tmp_path):
     assert details["columns"] == ["size", "floor", "is_new", "sold_on", "price"]
 
 
+@pytest.mark.slow
 def test_it_learns_what_there_is_to_learn(make):
     rows = range(400)
     town = ["north" if i % 2 else "south" for i in rows]

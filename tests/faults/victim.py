@@ -40,7 +40,7 @@ COMMIT = "apps.operations.ledger:Ledger.commit"
 UPLOAD = "apps.checkpoints.remote:Remote.upload"
 PUT = "apps.checkpoints.s3:S3Objects.put"
 SUPERVISOR = {  # in the order of a save; the first eight with any storage
-    "heard": Point("apps.operations.supervisor:Supervision._heard_of"),
+    "heard": Point("apps.operations.storing:Storing.heard_of"),
     "commit-to-begin": Point(COMMIT),
     "row-written": Point("apps.checkpoints.services:commit", is_after=True),
     "committed": Point("apps.operations.ledger:Ledger._let_go"),

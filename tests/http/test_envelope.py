@@ -225,6 +225,7 @@ JSON = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(JSON)
 def test_any_value_is_encoded_as_standard_json(value):
     def refuse(constant):

@@ -53,6 +53,7 @@ def walk(address, link="next"):
         address = getattr(data, link)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limit", [1, 3, 7, 30, 59, 60, 500])
 @pytest.mark.parametrize(
     "ordering", ["-date_joined", "date_joined", "username", "-username", "last_name"]

@@ -5,6 +5,7 @@ import logging
 import os
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -107,6 +108,32 @@ class Stack:
             return attempts[0]["pid"] if attempts and attempts[0]["ended_at"] is None else None
 
         return int(wait_until(born))
+
+    def freeze(self, process: psutil.Process) -> None:
+        """Suspend a process where it does not hold the one lock that a file database has.
+
+        Frozen with it, nobody could write until it wakes: nobody could take anything over either.
+        """
+        while True:
+            process.suspend()
+            wait_until(lambda: process.status() == psutil.STATUS_STOPPED)
+            if self._can_be_written():
+                return
+            process.resume()
+
+    def _can_be_written(self) -> bool:
+        path = self.data_dir / "trainops.sqlite3"
+        if not path.exists():
+            return True  # PostgreSQL ends the transaction of who is frozen
+        database = sqlite3.connect(path, timeout=2, isolation_level=None)
+        try:
+            database.execute("BEGIN IMMEDIATE")
+            database.execute("ROLLBACK")
+        except sqlite3.OperationalError:
+            return False
+        finally:
+            database.close()
+        return True
 
     def artifacts(self, operation_id: str) -> dict[str, str]:
         """Return the digest of every file of the result."""

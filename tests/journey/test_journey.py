@@ -105,7 +105,7 @@ def test_a_worker_that_is_frozen_beyond_its_lease_is_a_ghost_that_changes_nothin
     stack.wait_step(operation_id, 60)
     child = psutil.Process(stack.child_pid(operation_id))
     worker = child.parents()[1]
-    worker.suspend()
+    stack.freeze(worker)
     try:
         # The child hears no more grants: its own timer ends it before anyone may take over.
         wait_until(lambda: has_ended(child), 20)

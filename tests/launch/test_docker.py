@@ -145,6 +145,7 @@ class Answering(http.server.BaseHTTPRequestHandler):
         pass
 
 
+@pytest.mark.slow
 def test_the_health_check_believes_only_success():
     with http.server.HTTPServer(("127.0.0.1", 0), Answering) as server:
         thread = threading.Thread(target=server.serve_forever)

@@ -107,6 +107,7 @@ def test_workers_alone_must_be_told_where_database_and_broker_are(tmp_path):
     assert "set TRAINOPS_DATABASE_URL to what its first machine uses" in line
 
 
+@pytest.mark.slow
 def test_workers_alone_do_not_start_on_a_database_of_another_version(tmp_path):
     """Nor do they migrate it: the machine with the web server does."""
     database = tmp_path / "other.sqlite3"

@@ -29,6 +29,7 @@ def test_a_redis_speaks_with_kombu_and_is_gone_after(source, tmp_path):
         assert connection.default_channel.client.dbsize() == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("source", SOURCES)
 def test_a_postgres_has_a_database_of_the_callers_own_and_django_can_read_its_url(source):
     with servers.postgres_server(source=source) as url:
@@ -54,6 +55,7 @@ def test_given_servers_are_used_as_they_are(monkeypatch):
         assert url == "redis://there/3"
 
 
+@pytest.mark.slow
 def test_postgres_below_a_directory_closed_to_its_user_runs_elsewhere(tmp_path):
     closed = tmp_path / "closed"
     closed.mkdir(mode=0o700)

@@ -72,7 +72,8 @@ CASES = [
      (3, 9, 17)),
     ("sequences-grid",  # prioritized, of n steps: everything that recurrent agents can have
      of(GRID, "recurrent_dqn", 3, 24, dqn={"n_step": 3, "dueling": True, "batch_size": 3},
-        replay={"capacity": 36, "prioritized": True, "beta_steps": 100, "eta": 0.7}),
+        replay={"capacity": 36, "prioritized": True, "beta_steps": 100, "eta": 0.7},
+        log_every_steps=15),  # not where all episodes end
      (2, 8, 19)),
     ("separate-grid",  # a network for each agent
      of(GRID, "dqn", 3, 20, dqn={"n_step": 2}, **SEPARATE, replay={"capacity": 30,

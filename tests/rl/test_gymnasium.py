@@ -39,6 +39,7 @@ def same(one, other):
                for a, b in zip(x, y, strict=True))  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 3])
 @pytest.mark.parametrize(
     "name",

@@ -206,6 +206,7 @@ def test_a_changed_config_is_a_warning_that_names_the_keys():
     assert not resumed(job, DQN).inexact
 
 
+@pytest.mark.slow
 def test_a_smaller_ring_is_refused_whole_and_a_fork_migrates_it():
     engine = ENGINES["rl"]
     config = of(GRID, "dqn", 4, 40, **PRIORITIZED)
@@ -260,6 +261,7 @@ def test_no_tensor_of_a_state_drags_a_larger_storage_along():
         assert tensor.untyped_storage().nbytes() <= max(4096, tensor.nbytes)
 
 
+@pytest.mark.slow
 def test_checkpoints_write_only_new_transitions(tmp_path):
     config = of(
         GRID, "dqn", 64, 1000, replay={"capacity": 40_000}, evaluation={"every_steps": 9999}

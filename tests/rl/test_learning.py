@@ -5,10 +5,12 @@ import numpy as np
 import pytest
 import torch
 
+from benchmarks import rl as benchmark
 from tests.rl.populations import job_of
 from trainops.engines.rl.evaluation import evaluate
 from trainops.engines.rl.seeds import seed_for
 
+pytestmark = pytest.mark.slow
 QUICK = {"evaluation": {"every_steps": 200, "episodes": 3}}
 
 
@@ -46,6 +48,14 @@ def test_ppo_learns_to_balance():
     assert job.first["return"] < job.best["return"] and job.best["return"] >= 150
 
 
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("seed", benchmark.SEEDS)
+@pytest.mark.parametrize("config", [benchmark.DQN, benchmark.PPO], ids=["dqn", "ppo"])
+def test_the_best_network_of_a_run_balances_in_100_new_episodes(config, seed):
+    """After the environment steps of docs/performance.md; the benchmark says how soon."""
+    assert benchmark.balanced({"seed": seed, **config})["return"] >= benchmark.GOAL
+
+
 def value_iteration(environment, discount):
     """Return the best value of each state, from the environment's own table of moves."""
     table = environment.unwrapped.P
@@ -60,7 +70,6 @@ def value_iteration(environment, discount):
     return values
 
 
-@pytest.mark.slow
 def test_the_greedy_policy_on_a_frozen_lake_is_worth_what_value_iteration_says():
     discount = 0.95
     config = {

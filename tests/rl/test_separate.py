@@ -102,6 +102,7 @@ def test_each_agent_is_evaluated_by_its_own_network_from_the_same_beginnings():
     assert result["agents"][1]["return_mean"] == pytest.approx(float(mine.mean()))
 
 
+@pytest.mark.slow
 def test_stages_are_each_agents_own():
     job = played(of(GRID, "recurrent_dqn", 3, 60, **SEPARATE, **ADAPTIVE), 50)
     told = [tracker.episodes for tracker in job.population.curriculum.trackers]

@@ -75,6 +75,7 @@ def test_importance_weights_by_hand():
     assert importance(tensor([0.5, 0.25]), 2, 0.0).tolist() == [1.0, 1.0]
 
 
+@pytest.mark.slow
 def test_slots_are_drawn_by_their_priority():
     priorities = Priorities(3000, 1.0, torch.device("cpu"))
     priorities.add(slice(0, 3000))

@@ -161,6 +161,11 @@ class OperationConfig(Strict):
             raise ConfigError({"resources.gpu_memory_gb": f"{problem}auto and cuda"})
         return config
 
+    @property
+    def is_distributed(self) -> bool:
+        """Whether others do its work: then it only waits for them."""
+        return False
+
     def require_forkable(self, before: "OperationConfig") -> None:
         """Raise ConfigError for what a fork from a state of `before` may not tell otherwise."""
         told, kept = self.model_dump(mode="json"), before.model_dump(mode="json")
@@ -207,6 +212,8 @@ def _explain(cls: type[BaseModel], error: ErrorDetails) -> tuple[str, str]:
         return path, _unknown(cls, error["loc"])
     if error["type"] == "missing":
         return path, "nothing was given; it is required"
+    if error["type"] == "dict_type":
+        return path, f"got {_shown(error['input'])}; {_pairs(cls, error['loc'])}"
     allowed = error["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
     return path, f"got {_shown(error['input'])}; {allowed}"
 
@@ -218,6 +225,13 @@ def _unknown(cls: type[BaseModel], loc: tuple[int | str, ...]) -> str:
     near = get_close_matches(str(loc[-1]), owner.model_fields, n=1)
     hint = f" (did you mean {near[0]}?)" if near else ""
     return f"there is no such field{hint}; allowed: {', '.join(owner.model_fields)}"
+
+
+def _pairs(cls: type[BaseModel], loc: tuple[int | str, ...]) -> str:
+    owner = _model_at(cls, loc[:-1])
+    field = owner.model_fields.get(str(loc[-1])) if owner else None
+    example = f", such as {field.examples[0]}" if field and field.examples else ""
+    return f"must be pairs of a name and a value{example}"
 
 
 def _model_at(cls: type[BaseModel], loc: Sequence[int | str]) -> type[BaseModel] | None:

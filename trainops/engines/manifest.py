@@ -160,7 +160,7 @@ def read_verified(path: Path, artifact: Artifact) -> mmap.mmap:
     with _open(path, artifact.name) as file:
         if os.fstat(file.fileno()).st_size != artifact.size_bytes or not artifact.size_bytes:
             raise CheckpointCorrupted(path, altered=[artifact.name])
-        pages, hasher, end = private_pages(artifact.size_bytes), blake3(), 0
+        pages, hasher, end = private_pages(artifact.size_bytes, huge=False), blake3(), 0
         with memoryview(pages) as view:
             while size := file.readinto(view[end : end + CHUNK_BYTES]):  # type: ignore[attr-defined]
                 hasher.update(view[end : end + size])

@@ -18,7 +18,10 @@ def seed_all(seed: int) -> None:
     """Start every global stream from one seed (0 to 2**63 - 1)."""
     random.seed(seed)
     np.random.seed(seed % 2**32)
-    torch.manual_seed(seed)
+    # torch.manual_seed would write down a traceback for each kind of device that is not in use.
+    torch.default_generator.manual_seed(seed)
+    if torch.cuda.is_available():
+        torch.cuda.manual_seed_all(seed)
 
 
 def state_dict() -> StateDict:

@@ -217,6 +217,6 @@ def _room_for(tensor: torch.Tensor) -> torch.Tensor:
     """Return memory for a copy, from which a large one can be written to a disk as it lies."""
     if tensor.is_cuda or tensor.nbytes < LARGE_BYTES:
         return torch.empty_like(tensor, device="cpu", pin_memory=tensor.is_cuda)
-    flat = torch.frombuffer(private_pages(tensor.nbytes), dtype=tensor.dtype)
+    flat = torch.frombuffer(private_pages(tensor.nbytes, huge=True), dtype=tensor.dtype)
     layout = torch.empty_like(tensor, device="meta")
     return flat.as_strided(layout.shape, layout.stride())

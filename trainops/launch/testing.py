@@ -18,6 +18,7 @@ from trainops.launch.refusal import CannotStart
 
 QUICK = "not (slow or browser or journey)"
 HEAVY = "browser or journey"
+MOST_HEAVY = 2  # processes: each test starts a web server, workers and perhaps a browser
 LONG = "exhaustive"  # only on request: with them, a machine of two cores needs most of an hour
 NO_TEST = 5  # pytest's exit code
 PYTHON = (sys.executable, "-m")
@@ -99,15 +100,16 @@ def _checks() -> list[Step]:
 
 
 def _on_sqlite(chosen: argparse.Namespace) -> list[Step]:
-    """What starts browsers and whole installations comes alone: it would disturb itself."""
+    """What starts browsers and whole installations comes by itself, and mostly waits."""
     # A person's own selection may hold nothing of the one or of the other part.
     own = bool(chosen.pytest) and not chosen.quick
     beside = QUICK if chosen.quick else _marked(f"not ({HEAVY})", chosen)
     command = [*_side_by_side(), "-m", beside, *chosen.pytest]
     steps = [Step("pytest", command, may_be_empty=own)]
     if not chosen.quick:
-        alone = [*PYTHON, "pytest", "-m", _marked(f"({HEAVY})", chosen), *chosen.pytest]
-        steps.append(Step("pytest, whole installations", alone, may_be_empty=own))
+        heavy = ["-m", _marked(f"({HEAVY})", chosen), *chosen.pytest]
+        command = [*_side_by_side(most=MOST_HEAVY), *heavy]
+        steps.append(Step("pytest, whole installations", command, may_be_empty=own))
     return steps
 
 
@@ -116,8 +118,9 @@ def _marked(tests: str, chosen: argparse.Namespace) -> str:
     return tests if chosen.all else f"{tests} and not {LONG}"
 
 
-def _side_by_side() -> list[str]:
-    return [*PYTHON, "pytest", "-n", str(os.cpu_count() or 1), "--dist", "loadfile"]
+def _side_by_side(most: int | None = None) -> list[str]:
+    num_processes = min(os.cpu_count() or 1, most or os.cpu_count() or 1)
+    return [*PYTHON, "pytest", "-n", str(num_processes), "--dist", "loadfile"]
 
 
 def _on_postgres(chosen: argparse.Namespace, stack: ExitStack) -> list[Step]:

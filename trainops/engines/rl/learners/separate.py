@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from trainops.engines.errors import IncompatibleState
 from trainops.engines.job import StateDict
 from trainops.engines.rl.config import RlConfig
 from trainops.engines.rl.environment import Space
@@ -94,6 +95,10 @@ class SeparateLearners:
         return {name: together(name, [part[name] for part in parts]) for name in parts[0]}
 
     def load_state_dict(self, state: StateDict) -> None:
+        """Take over. Raises IncompatibleState."""
+        told, agents = state["learning"]["updates"], state["learning"]["agents"]
+        if told != (made := sum(each["updates"] for each in agents.values())):
+            raise IncompatibleState(f"{told} updates are told, its agents made {made}")
         for agent, each in enumerate(self.learners):
             each.load_state_dict(state_of(state, agent, len(self.learners)))
 
