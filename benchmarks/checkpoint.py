@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 import warnings
+from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
 from statistics import median
@@ -30,6 +31,7 @@ from trainops.engines.attempt import Attempt
 from trainops.engines.checkpoint import Candidate, CheckpointPolicy, CheckpointStore
 from trainops.engines.job import Metrics, StateDict
 from trainops.engines.manifest import Checkpoint, CheckpointType
+from trainops.engines.pages import private_pages
 from trainops.engines.snapshot import SafePoint
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -38,6 +40,10 @@ THREADS = {"a core to spare": 1, "every core busy": os.cpu_count() or 1}
 BATCH = 32
 NUM_STEPS = 8  # at least, in a window
 CHUNK = 8 * 2**20
+LOADING = (
+    "fresh memory", "read, BLAKE3, from disk", "trainops, load, from disk", "read, BLAKE3",
+    "trainops, load",
+)  # fmt: skip
 Spread = tuple[float, float, float]  # lowest, median, highest
 
 
@@ -189,16 +195,15 @@ def measure(megabytes: int, threads: int) -> dict[str, Any]:
 
 
 def _limits(num_bytes: int, root: Path, rounds: int) -> dict[str, list[float]]:
-    """Return what one copy, one write with fsync, and reading and hashing take at best."""
+    """Return what one copy, and one write with fsync, take at best."""
     source = torch.randint(0, 255, (num_bytes,), dtype=torch.uint8)
     target = source.clone()
-    seconds: dict[str, list[float]] = {"memcpy": [], "write, fsync": [], "read, BLAKE3": []}
+    seconds: dict[str, list[float]] = {"memcpy": [], "write, fsync": []}
     for number in range(rounds):
         seconds["memcpy"].append(_timed(lambda: target.copy_(source)))
         path = root / f"raw-{number}"
         os.sync()
         seconds["write, fsync"].append(_timed(lambda path=path: _write(path, source)))
-        seconds["read, BLAKE3"].append(_timed(lambda path=path: _read(path)))
         path.unlink()
     return seconds
 
@@ -209,14 +214,6 @@ def _write(path: Path, source: torch.Tensor) -> None:
         for first in range(0, len(content), CHUNK):
             file.write(content[first : first + CHUNK])
         os.fsync(file.fileno())
-
-
-def _read(path: Path) -> None:
-    hasher, chunk = blake3(), memoryview(bytearray(2**20))
-    with path.open("rb", buffering=0) as file:
-        while size := file.readinto(chunk):
-            hasher.update(chunk[:size])
-    hasher.digest()
 
 
 def _turns(
@@ -254,19 +251,60 @@ def _window(job: MlpJob, save: Contender, directory: Path) -> tuple[float, float
 
 def _files(job: MlpJob, ours: Ours, root: Path, rounds: int) -> dict[str, list[float]]:
     """Return what writing and loading a checkpoint take when nothing else is done."""
-    seconds: dict[str, list[float]] = {"trainops, write": [], "trainops, load": []}
+    seconds: dict[str, list[float]] = defaultdict(list)
     for number in range(rounds):
         store = CheckpointStore(root / f"files-{number}", identity={"operation_id": "bench"})
         os.sync()
         began = time.perf_counter()
         written = store.write(CheckpointType.FINAL, step=job.step, state=ours.safe_point.state)
         seconds["trainops, write"].append(time.perf_counter() - began)
-        began = time.perf_counter()
-        state = store.load(Candidate(written.path, written.digest))
-        seconds["trainops, load"].append(time.perf_counter() - began)
-        del state
+        for name in LOADING:
+            seconds[name].append(_in_a_new_process(name, written.path, written.digest))
         shutil.rmtree(store.root)
     return seconds
+
+
+def _in_a_new_process(name: str, path: Path, digest: str) -> float:
+    """Return the seconds of one of LOADING: who resumes is a new process, too."""
+    command = [sys.executable, "-m", "benchmarks.checkpoint", name, path, digest]
+    done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, check=True)
+    return float(done.stdout)
+
+
+def measure_loading(name: str, path: Path, digest: str) -> float:
+    """Return the seconds of reading and hashing a checkpoint's files, or of loading it.
+
+    A load needs memory that nobody has touched yet; so much of that costs what it says.
+    """
+    if name == "fresh memory":
+        num_bytes = sum(each.stat().st_size for each in path.iterdir())
+        pages = private_pages(num_bytes, huge=False)
+        return _timed(lambda: torch.frombuffer(pages, dtype=torch.uint8).zero_())
+    store = CheckpointStore(path.parent, identity={})
+    if name.endswith("disk"):
+        _forget(path)
+    else:
+        _read(path)
+    if name.startswith("read"):
+        return _timed(lambda: _read(path))
+    return _timed(lambda: store.load(Candidate(path, digest)))
+
+
+def _read(directory: Path) -> None:
+    chunk = memoryview(bytearray(2**20))
+    for path in directory.iterdir():
+        hasher = blake3()
+        with path.open("rb", buffering=0) as file:
+            while size := file.readinto(chunk):
+                hasher.update(chunk[:size])
+        hasher.digest()
+
+
+def _forget(directory: Path) -> None:
+    """Drop the files from the page cache."""
+    for path in directory.iterdir():
+        with path.open("rb") as file:
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def _timed(work: Callable[[], object]) -> float:
@@ -280,4 +318,8 @@ def _spread(seconds: list[float]) -> Spread:
 
 
 if __name__ == "__main__":
-    print(json.dumps(measure(*map(int, sys.argv[1:]))))
+    match sys.argv[1:]:
+        case name, path, digest:
+            print(measure_loading(name, Path(path), digest))
+        case megabytes, threads:
+            print(json.dumps(measure(int(megabytes), int(threads))))
