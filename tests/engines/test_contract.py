@@ -19,7 +19,7 @@ from tests.engines.contract import (
     undisturbed,
 )
 from tests.thinning import every_step
-from trainops.engines import snapshot
+from trainops.engines import snapshot, stream
 from trainops.engines.manifest import verify
 from trainops.engines.registry import ENGINES
 from trainops.engines.runner import Directive, Stopped, Succeeded
@@ -60,6 +60,22 @@ def test_stopping_changes_nothing(case, tmp_path, runs):
 @every_case
 def test_stopping_again_and_again_changes_nothing(case, tmp_path, runs):
     require_stop_changes_nothing(case, tmp_path, runs(case), case.stops)
+
+
+@pytest.mark.slow
+@every_case
+def test_stopping_long_runs_changes_nothing(case, tmp_path, monkeypatch):
+    """As after a million steps: what a stop saved lies in one file with what was made later."""
+    make = stream.Stream.__init__
+    monkeypatch.setattr(stream, "GROUP", 2)
+    monkeypatch.setattr(
+        stream.Stream,
+        "__init__",
+        lambda self, columns, **_: make(self, columns, segment_bytes=1),
+    )
+    expected = undisturbed(case, tmp_path)
+    for at in case.stops:
+        require_stop_changes_nothing(case, tmp_path / str(at), expected, [at])
 
 
 @pytest.mark.slow

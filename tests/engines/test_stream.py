@@ -8,6 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from trainops.engines.archives import read_parts, write_parts
 from trainops.engines.stream import GROUP, SEGMENT_BYTES, Stream, grouped
 
 COLUMNS = {"bar": (torch.int64, ()), "price": (torch.float64, (2,))}
@@ -48,6 +49,23 @@ def test_rows_come_back_whatever_the_pieces_they_were_appended_in(sizes, segment
             assert torch.equal(each.column(name), expected)
         each.append(rows(total, total + 1))
         assert each.column("bar")[-1] == total
+
+
+def written(directory, stream):
+    directory.mkdir()
+    return write_parts(directory, b"{}", {"trades": stream})
+
+
+@pytest.mark.parametrize("read_after", [3, 4, 30, 64, 70, 129])
+def test_files_do_not_tell_where_a_stream_was_read_in_between(tmp_path, read_after):
+    """Half of a group's segments were read then, and half were filled: its bytes are the same."""
+    half = small(read_after, rows_per_segment=2)
+    files = written(tmp_path / "half", half)
+    stream = read_parts(tmp_path / "half", files)["trades"]
+    stream.append(rows(read_after, 131))
+    assert written(tmp_path / "read", stream) == written(
+        tmp_path / "whole", small(131, rows_per_segment=2)
+    )
 
 
 @given(st.integers(0, 70_000), st.integers(0, 70_000))

@@ -370,6 +370,14 @@ PROTECTIONS = [
         f"{REFERENCES}::test_one_bit_that_differs_is_a_change",
     ),
     Protection(
+        "an archive's bytes do not tell which of its segments were read from another",
+        "trainops/engines/stream.py",
+        "[{name: each[name] for name in stream.columns} for each in segments]",
+        "segments",
+        "tests/engines/test_stream.py::"
+        "test_files_do_not_tell_where_a_stream_was_read_in_between[30]",
+    ),
+    Protection(
         "a stream that began anew is not taken for a continuation",
         "trainops/engines/stream.py",
         "return all(map(_is, self.sealed, earlier.sealed[skipped:]))",

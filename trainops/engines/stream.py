@@ -5,6 +5,7 @@ a full segment never changes, so freezing a stream copies only the rows after th
 and what one checkpoint wrote of it the next ones refer to.
 """
 
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
 
@@ -26,7 +27,11 @@ class Stream:
     """
 
     def __init__(self, columns: Columns, *, segment_bytes: int = SEGMENT_BYTES) -> None:
-        self.columns = {name: (dtype, tuple(shape)) for name, (dtype, shape) in columns.items()}
+        # A name is one and the same string wherever it stands: an archive writes a second one anew,
+        # so that its bytes would tell which of its segments were read from another.
+        self.columns = {
+            sys.intern(name): (dtype, tuple(shape)) for name, (dtype, shape) in columns.items()
+        }
         row_bytes = sum(
             torch.empty(shape, dtype=dtype, device="meta").nbytes
             for dtype, shape in self.columns.values()
@@ -141,7 +146,7 @@ class Stream:
             for segment in segments:
                 if stream._require_rows(segment) != stream.segment_rows:
                     raise ValueError(f"{part}: a segment is not full")
-            stream.sealed += segments
+            stream.sealed += [{name: each[name] for name in stream.columns} for each in segments]
         if len(archives) != 1 + sum(1 for _ in grouped(stream.first_segment, stream.end_segment)):
             raise ValueError(f"{part}: there are files of segments that it does not have")
         if stream._require_rows(rows) >= stream.segment_rows:
