@@ -182,7 +182,9 @@ class Population:
         weight = self.novelty.weight(self.environment_steps) if self.novelty else 0.0
         losses = self.learner.learn(self.step, self.environment_steps, weight)
         if losses:
-            self.losses[0] += torch.stack(losses).double().sum()
+            total = self.losses[0]
+            for loss in losses:
+                total += loss
             self.losses[1] += len(losses)
         if self.novelty is not None:
             self.novelty.learn(self.learner.recent_observations())

@@ -54,6 +54,8 @@ def q_target(
     a* is the best action by the target's values, or, where `online_values` are given, by those
     of the learning network (van Hasselt et al. 2016, equation 4); masked actions never are.
     """
+    if online_values is None and masks is None:
+        return returns + discounts * target_values.amax(-1)
     chooser = target_values if online_values is None else online_values
     if masks is not None:
         chooser = chooser.masked_fill(~masks, NEVER)

@@ -1,18 +1,17 @@
 """Deep Q-learning: double, dueling, n-step and prioritized, each of them an option."""
 
 import copy
-import math
 from collections.abc import Sequence
 from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from trainops.engines.errors import IncompatibleState, NonFiniteLoss
 from trainops.engines.job import StateDict
 from trainops.engines.rl.config import RlConfig
+from trainops.engines.rl.descent import Descent
 from trainops.engines.rl.environment import Space
-from trainops.engines.rl.learners.learner import Player, adam, annealed, set_learning_rate
+from trainops.engines.rl.learners.learner import Player, annealed
 from trainops.engines.rl.networks import follow, q_network
 from trainops.engines.rl.priorities import Priorities
 from trainops.engines.rl.replay import Batch, Ring
@@ -31,8 +30,7 @@ class DqnLearner:
         self.replay = replay
         self.online = self.make_network().to(device)
         self.target = copy.deepcopy(self.online).requires_grad_(False)
-        self.optimizer = adam(self.online, config)
-        self.parameters = list(self.online.parameters())
+        self.optimizer = Descent(self.online, config)
         self.priorities: Priorities | None = None
         if config.replay.prioritized:
             self.priorities = Priorities(self.replay.slots, config.replay.alpha, device)
@@ -82,7 +80,7 @@ class DqnLearner:
         if step % dqn.train_every or self.replay.count < max(dqn.learning_starts, self.least()):
             return []
         rate = self.config.learning_rate * annealed(self.config, environment_steps)
-        set_learning_rate(self.optimizer, rate)
+        self.optimizer.set_rate(rate)
         return [
             self.update(step, environment_steps, novelty_weight) for _ in range(dqn.gradient_steps)
         ]
@@ -119,15 +117,8 @@ class DqnLearner:
         return q_target(horizon.returns, horizon.discounts, valued, online, led_to.next_masks)
 
     def move(self, loss: Tensor, step: int) -> None:
-        """Take a step of the optimizer, and let the target follow. Raises NonFiniteLoss."""
-        if self.device.type == "cpu" and not math.isfinite(value := loss.item()):
-            raise NonFiniteLoss(step, value)
-        for parameter in self.parameters:
-            parameter.grad = None  # what zero_grad does, without its ceremony
-        loss.backward()
-        if self.config.max_grad_norm is not None:
-            nn.utils.clip_grad_norm_(self.parameters, self.config.max_grad_norm)
-        self.optimizer.step()
+        """Move the weights, and let the target follow. Raises NonFiniteLoss."""
+        self.optimizer.move(loss, step)
         self.updates += 1
         dqn = self.config.dqn
         if dqn.target_tau is not None:
@@ -160,7 +151,7 @@ class DqnLearner:
         learning = state["learning"]
         self.online.load_state_dict(state["model"])
         self.target.load_state_dict(state["target"])
-        load_optimizer(self.optimizer, state["optimizer"])
+        self.optimizer.load_state_dict(state["optimizer"])
         if self.priorities is not None:
             self.priorities.load(state["priorities"], learning["largest_priority"])
         self.updates = int(learning["updates"])
@@ -201,13 +192,3 @@ def mean_loss(values: Tensor, targets: Tensor, weights: Tensor | None) -> Tensor
 
 def best(values: Tensor, masks: Tensor | None) -> Tensor:
     return (values if masks is None else values.masked_fill(~masks, NEVER)).argmax(-1)
-
-
-def load_optimizer(optimizer: torch.optim.Optimizer, state: StateDict) -> None:
-    """Take over an optimizer's state. Raises IncompatibleState for moments of other shapes."""
-    parameters = [each for group in optimizer.param_groups for each in group["params"]]
-    for index, moments in state["state"].items():
-        shape = tuple(moments["exp_avg"].shape) if index < len(parameters) else None
-        if shape is None or shape != tuple(parameters[index].shape):
-            raise IncompatibleState(f"the optimizer's moments of parameter {index} are {shape}")
-    optimizer.load_state_dict(state)

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-import torch
 from torch import Tensor
 
 from trainops.engines.job import StateDict
@@ -59,12 +58,3 @@ def annealed(config: RlConfig, environment_steps: int) -> float:
     if not config.anneal:
         return 1.0
     return max(0.0, 1.0 - environment_steps / (config.vector_steps * config.agents))
-
-
-def set_learning_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
-    for group in optimizer.param_groups:
-        group["lr"] = rate
-
-
-def adam(network: torch.nn.Module, config: RlConfig) -> torch.optim.Optimizer:
-    return torch.optim.Adam(network.parameters(), lr=config.learning_rate, fused=True)

@@ -1,17 +1,16 @@
 """Proximal policy optimization (Schulman et al. 2017) with generalised advantages."""
 
-import math
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 
-from trainops.engines.errors import NonFiniteLoss
 from trainops.engines.job import StateDict
 from trainops.engines.rl.config import RlConfig
+from trainops.engines.rl.descent import Descent
 from trainops.engines.rl.environment import Space
-from trainops.engines.rl.learners.dqn import best, load_optimizer
-from trainops.engines.rl.learners.learner import Player, adam, annealed, set_learning_rate
+from trainops.engines.rl.learners.dqn import best
+from trainops.engines.rl.learners.learner import Player, annealed
 from trainops.engines.rl.networks import ActorCritic
 from trainops.engines.rl.replay import Batch, Ring
 from trainops.engines.rl.seeds import generator
@@ -29,7 +28,7 @@ class PpoLearner:
         self.config, self.space, self.device = config, space, device
         self.network = ActorCritic(space.observation_dim, len(space.actions), config.network)
         self.network.to(device)
-        self.optimizer = adam(self.network, config)
+        self.optimizer = Descent(self.network, config)
         self.size = config.ppo.rollout_steps * config.agents
         self.replay = replay
         self.acting = generator(config.seed, "actions", device)
@@ -56,7 +55,7 @@ class PpoLearner:
         if step % ppo.rollout_steps:
             return []
         share = annealed(self.config, environment_steps)
-        set_learning_rate(self.optimizer, self.config.learning_rate * share)
+        self.optimizer.set_rate(self.config.learning_rate * share)
         batch = self.replay.layout.batch(self.replay.rows)
         self._learned_from = batch.next_observations
         old, found, returns = self._judged(batch, novelty_weight)
@@ -66,7 +65,8 @@ class PpoLearner:
             for rows in order.split(ppo.batch_size):
                 chosen = _rows(batch, rows)
                 loss = self._loss(chosen, old[rows], found[rows], returns[rows], ppo.clip * share)
-                self._move(loss, step)
+                self.optimizer.move(loss, step)
+                self.updates += 1
                 losses.append(loss.detach())
         return losses
 
@@ -90,7 +90,7 @@ class PpoLearner:
     def load_state_dict(self, state: StateDict) -> None:
         learning = state["learning"]
         self.network.load_state_dict(state["model"])
-        load_optimizer(self.optimizer, state["optimizer"])
+        self.optimizer.load_state_dict(state["optimizer"])
         self.updates = int(learning["updates"])
         self.acting.set_state(learning["acting"])
         self.shuffling.set_state(learning["shuffling"])
@@ -133,16 +133,6 @@ class PpoLearner:
     def _logits(self, observations: Tensor, masks: Tensor | None) -> Tensor:
         logits: Tensor = self.network.policy(observations)
         return logits if masks is None else logits.masked_fill(~masks, NEVER)
-
-    def _move(self, loss: Tensor, step: int) -> None:
-        if self.device.type == "cpu" and not math.isfinite(value := loss.item()):
-            raise NonFiniteLoss(step, value)
-        self.optimizer.zero_grad()
-        loss.backward()
-        if self.config.max_grad_norm is not None:
-            nn.utils.clip_grad_norm_(self.network.parameters(), self.config.max_grad_norm)
-        self.optimizer.step()
-        self.updates += 1
 
 
 class MostLikely:
