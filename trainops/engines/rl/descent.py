@@ -5,7 +5,6 @@ done than to do it. Here it is found out once, and done by the kernels that they
 """
 
 import math
-from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -36,10 +35,7 @@ class Descent:
         """
         if self.is_on_cpu and not math.isfinite(value := loss.item()):
             raise NonFiniteLoss(step, value)
-        for each in self.parameters:
-            each.grad = None
-        loss.backward()
-        gradients = [cast(Tensor, each.grad) for each in self.parameters]
+        gradients = torch.autograd.grad(loss, self.parameters)
         with torch.no_grad():
             if self.max_norm is not None:
                 norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))
@@ -59,7 +55,7 @@ class Descent:
         self._adam.load_state_dict(state)
         self._find_moments()
 
-    def _step(self, gradients: list[Tensor]) -> None:
+    def _step(self, gradients: tuple[Tensor, ...]) -> None:
         (group,) = self._adam.param_groups
         one, two = group["betas"]
         torch._foreach_add_(self._steps, 1)

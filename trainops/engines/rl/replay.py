@@ -50,13 +50,13 @@ class Layout:
     ) -> Tensor:  # fmt: skip
         """Return (environments, width) float32."""
         rewards = outcome.rewards
-        told = (
-            actions, rewards, torch.zeros_like(rewards) if novelty is None else novelty,
-            outcome.terminated, outcome.truncated,
+        told = torch.stack(
+            [actions.float(), rewards, torch.zeros_like(rewards) if novelty is None else novelty,
+             outcome.terminated.float(), outcome.truncated.float()], dim=1,
         )  # fmt: skip
-        parts = [observations, outcome.observations, *(each.unsqueeze(1) for each in told)]
-        parts += [each for each in (masks, next_masks) if each is not None]
-        return torch.cat(parts, dim=1)  # whatever they are, with observations float32
+        parts = [observations, outcome.observations, told]
+        parts += [each.float() for each in (masks, next_masks) if each is not None]
+        return torch.cat(parts, dim=1)
 
     def batch(self, rows: Tensor) -> Batch:
         """Undo `row`, over any leading dimensions."""
