@@ -19,7 +19,7 @@ def filled(replay, steps, *, ends=(), agents=2):
         ended = torch.tensor([(step, agent) in ends for agent in range(agents)])
         outcome = Outcome(numbers + 1, numbers[:, 0], ended, torch.zeros(agents) > 0)
         actions = torch.zeros(agents, dtype=torch.int64)
-        replay.add(replay.layout.row(numbers, actions, outcome, None, None, None))
+        replay.add(numbers, actions, outcome, None, None, None)
     return replay
 
 

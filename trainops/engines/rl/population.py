@@ -58,8 +58,8 @@ class Population:
         outcome = self.environment.step(actions)
         novelty = self.novelty.reward(outcome.observations) if self.novelty else None
         next_masks = None if masks is None else self.environment.masks()
-        row = self.replay.layout.row(observations, actions, outcome, novelty, masks, next_masks)
-        self.learner.recorded(self.replay.add(row))
+        taken = self.replay.add(observations, actions, outcome, novelty, masks, next_masks)
+        self.learner.recorded(taken)
         self.step += 1
         self.episodes.step(actions, outcome)
         ended = outcome.terminated | outcome.truncated

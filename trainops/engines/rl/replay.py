@@ -46,17 +46,17 @@ class Layout:
 
     def row(
         self, observations: Tensor, actions: Tensor, outcome: Outcome, novelty: Tensor | None,
-        masks: Tensor | None, next_masks: Tensor | None,
+        masks: Tensor | None, next_masks: Tensor | None, out: Tensor | None = None,
     ) -> Tensor:  # fmt: skip
-        """Return (environments, width) float32."""
+        """Return (environments, width) float32, which whatever is not becomes; `out` holds them."""
         rewards = outcome.rewards
         told = torch.stack(
-            [actions.float(), rewards, torch.zeros_like(rewards) if novelty is None else novelty,
-             outcome.terminated.float(), outcome.truncated.float()], dim=1,
+            [actions, rewards, torch.zeros_like(rewards) if novelty is None else novelty,
+             outcome.terminated, outcome.truncated], dim=1,
         )  # fmt: skip
         parts = [observations, outcome.observations, told]
-        parts += [each.float() for each in (masks, next_masks) if each is not None]
-        return torch.cat(parts, dim=1)
+        parts += [each for each in (masks, next_masks) if each is not None]
+        return torch.cat(parts, dim=1, out=out)
 
     def batch(self, rows: Tensor) -> Batch:
         """Undo `row`, over any leading dimensions."""
@@ -129,13 +129,17 @@ class Replay(Ring):
         self.breaks: list[int] = []  # rows after which an agent's next one is of another episode
         self._stream = Stream({"transition": (torch.float32, (self.layout.width,))})
 
-    def add(self, rows: Tensor) -> slice:
-        """Take a row of each agent; return the slots that they have now."""
+    def add(
+        self, observations: Tensor, actions: Tensor, outcome: Outcome, novelty: Tensor | None,
+        masks: Tensor | None, next_masks: Tensor | None,
+    ) -> slice:  # fmt: skip
+        """Take what came of a step of each agent; return the slots that it has now."""
         start = self.count % self.slots
         taken = slice(start, start + self.agents)
         if self.count - len(self._stream) >= min(self.slots, FLUSH_ROWS):
             self._flush()
-        self.rows[taken] = rows
+        told = observations, actions, outcome, novelty, masks, next_masks
+        self.layout.row(*told, out=self.rows[taken])
         self.count += self.agents
         return taken
 
