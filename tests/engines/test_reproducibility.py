@@ -59,3 +59,42 @@ def test_the_environment_says_what_decides_the_last_bits():
     environment = reproducibility.environment()
     assert environment["device_type"] == "cpu" and environment["deterministic"] is True
     assert environment["threads"] == torch.get_num_threads()
+    assert environment["processor"] == reproducibility.processor() != ""
+
+
+X86 = """processor\t: 0
+vendor_id\t: GenuineIntel
+cpu family\t: 6
+model\t\t: 207
+model name\t: Intel(R) Xeon(R) Processor
+stepping\t: {stepping}
+cpu MHz\t\t: {mhz}
+
+processor\t: 1
+model\t\t: 999
+"""
+ARM = "processor\t: 0\nBogoMIPS\t: 50.00\nCPU implementer\t: 0x41\nCPU part\t: 0xd0c\n"
+
+
+@pytest.fixture
+def processor_of(tmp_path, monkeypatch):
+    def named(text):
+        path = tmp_path / "cpuinfo"
+        path.write_text(text)
+        monkeypatch.setattr(reproducibility, "CPUINFO", path)
+        return reproducibility.processor.__wrapped__()
+
+    return named
+
+
+def test_processors_of_one_model_are_the_same_and_others_are_not(processor_of):
+    one = processor_of(X86.format(stepping=2, mhz=2000))
+    assert one == "Intel(R) Xeon(R) Processor, GenuineIntel 6 207 2"
+    assert processor_of(X86.format(stepping=2, mhz=3100.5)) == one
+    assert processor_of(X86.format(stepping=3, mhz=2000)) != one
+    assert processor_of(ARM).endswith(", 0x41 0xd0c")
+
+
+def test_a_processor_that_says_nothing_of_itself_is_the_machines_kind(monkeypatch, tmp_path):
+    monkeypatch.setattr(reproducibility, "CPUINFO", tmp_path / "nothing")
+    assert reproducibility.processor.__wrapped__()

@@ -43,6 +43,7 @@ MATTERS = {
     "device_name": "device",
     "threads": "threads",
     "cpu_capability": "CPU instructions",
+    "processor": "processor",
     "deterministic": "deterministic algorithms",
 }
 

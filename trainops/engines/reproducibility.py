@@ -3,6 +3,8 @@
 import os
 import platform
 import random
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,12 @@ from trainops.engines.errors import IncompatibleState
 from trainops.engines.job import StateDict
 
 STREAMS = ("python", "numpy", "torch", "cuda")
+CPUINFO = Path("/proc/cpuinfo")
+# What tells processors apart: of x86, then of ARM.
+IDENTITY = (
+    "vendor_id", "cpu family", "model", "stepping",
+    "CPU implementer", "CPU architecture", "CPU variant", "CPU part", "CPU revision",
+)  # fmt: skip
 
 
 def seed_all(seed: int) -> None:
@@ -81,5 +89,23 @@ def environment() -> dict[str, Any]:
         "device_name": torch.cuda.get_device_name() if on_cuda else platform.machine(),
         "threads": torch.get_num_threads(),
         "cpu_capability": torch.backends.cpu.get_cpu_capability(),
+        "processor": processor(),
         "deterministic": torch.are_deterministic_algorithms_enabled(),
     }
+
+
+@cache
+def processor() -> str:
+    """Return the model of the processor.
+
+    Libraries of linear algebra choose by it how they sum: two processors that have the same
+    instructions may give other last bits.
+    """
+    try:
+        first, _, _ = CPUINFO.read_text().partition("\n\n")
+    except OSError:
+        return platform.processor() or platform.machine()
+    pairs = (line.partition(":") for line in first.splitlines())
+    told = {name.strip(): value.strip() for name, _, value in pairs}
+    identity = " ".join(told[name] for name in IDENTITY if name in told)
+    return f"{told.get('model name', platform.machine())}, {identity or 'unknown'}"
