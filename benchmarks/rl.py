@@ -45,7 +45,7 @@ DQN = {
     **CARTPOLE, "environment_steps": 50_000, "learning_rate": 1e-3,
     "network": {"hidden_sizes": [256, 256]}, "replay": {"capacity": 100_000},
     "dqn": {"batch_size": 64, "train_every": 4, "gradient_steps": 2, "target_tau": 0.01,
-            "double": True},
+            "n_step": 3},
     "exploration": {"end": 0.04, "steps": 8000}, "evaluation": {"every_steps": 2560},
 }  # fmt: skip
 PEER = """
