@@ -48,7 +48,7 @@ class Layout:
         self, observations: Tensor, actions: Tensor, outcome: Outcome, novelty: Tensor | None,
         masks: Tensor | None, next_masks: Tensor | None, out: Tensor | None = None,
     ) -> Tensor:  # fmt: skip
-        """Return (environments, width) float32, which whatever is not becomes; `out` holds them."""
+        """Return (environments, width) float32, written to `out` where that is given."""
         rewards = outcome.rewards
         told = torch.stack(
             [actions, rewards, torch.zeros_like(rewards) if novelty is None else novelty,
