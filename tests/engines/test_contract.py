@@ -73,6 +73,7 @@ LIMITS = [
     ("manifest.CHUNK_BYTES", 100),
     ("training.record.NEWEST_EPOCHS", 2),
     ("backtest.streams.BUFFERED_BARS", 3),
+    ("federated.batches.MOST_NUMBERS", 1),
     ("federated.gathering.MOST_NUMBERS", 20),
     ("rl.episodes.MAX_WAITING", 2),
     ("rl.episodes.RECENT", 2),

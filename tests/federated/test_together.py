@@ -14,6 +14,7 @@ from tests.engines.contract import require_same_end
 from tests.federated.runs import HouseLedger, case, go, make_job, run_through
 from trainops.engines import reproducibility
 from trainops.engines.errors import ConfigError, IncompatibleState, InputError, NonFiniteLoss
+from trainops.engines.federated import batches, gathering
 from trainops.engines.federated.together import Together
 from trainops.engines.registry import ENGINES
 from trainops.engines.snapshot import freeze
@@ -51,6 +52,17 @@ def test_at_once_is_one_after_the_other_but_for_the_last_bits(way):
         assert mine == pytest.approx(other, rel=1e-4)
     for client, means in each.server.means.items():
         assert together.server.means[client] == pytest.approx(means, rel=1e-4)
+
+
+@pytest.mark.parametrize("room", [batches, gathering], ids=["inputs", "outputs"])
+@pytest.mark.parametrize("most", [1, 100])
+def test_how_much_is_gathered_at_a_time_changes_nothing(room, most, monkeypatch):
+    expected = ended(**UNEVEN, **CALM, **AT_ONCE)
+    monkeypatch.setattr(room, "MOST_NUMBERS", most)
+    found = ended(**UNEVEN, **CALM, **AT_ONCE)
+    assert torch.equal(found.server.parameters, expected.server.parameters)
+    for client, means in expected.server.means.items():
+        assert found.server.means[client] == pytest.approx(means, rel=1e-6)
 
 
 def test_clipped_updates_of_clients_at_once_are_those_of_each():

@@ -1,7 +1,9 @@
 """The batches of many clients side by side, each client's in the order that it has by itself."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from functools import lru_cache
+from itertools import groupby
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -9,16 +11,17 @@ from torch import Tensor
 from trainops.engines.federated.drawing import generator
 from trainops.engines.federated.workshop import Workshop
 
+MOST_NUMBERS = 2**22  # of inputs that are gathered at a time
 
-@dataclass(frozen=True, slots=True)
-class Batches:
-    """One batch of each of the first n clients: indices (n, B), and which of them count (n, B).
+
+class Batches(NamedTuple):
+    """S batches, one after the other, of each of the first n clients: (S, n, B) each.
 
     Shorter batches are filled up with their client's last example, which counts nothing.
     """
 
     indices: Tensor
-    counts: Tensor
+    counts: Tensor  # 1, or 0 where an example fills up a batch
     shares: Tensor  # of each example in the mean over its batch
 
 
@@ -28,17 +31,14 @@ def batches_of(
     """Yield an epoch's batches of clients in round `number`; who has most examples is first."""
     size = workshop.config.batch_size
     orders = [order_of(workshop, client, number, epoch) for client in clients]
-    lengths = [len(each) for each in orders]
-    length = torch.tensor(lengths).unsqueeze(1)  # (C, 1)
-    places = torch.arange(lengths[0])  # (L,), of the longest
-    starts = length.cumsum(dim=0) - length  # of each client's examples in the whole
-    indices = torch.cat(orders)[starts + torch.minimum(places, length - 1)]
-    counts = (places < length).to(torch.float32)
-    shares = counts / (length - (places - places % size)).clamp(1, size)
+    lengths = tuple(len(each) for each in orders)
+    places, counts, shares = _side_by_side(lengths, size)
+    indices = torch.cat(orders).take(places)
     everything = [each.to(workshop.device) for each in (indices, counts, shares)]  # (C, L) each
-    for first in range(0, lengths[0], size):
-        count = sum(each > first for each in lengths)
-        yield Batches(*(each[:count, first : first + size] for each in everything))
+    numbers = sum(each[0].numel() for each in workshop.train.inputs)  # of an example
+    for first, last, width, count in _stretches(lengths, size, MOST_NUMBERS // numbers):
+        pieces = (each[:count, first:last].unflatten(1, (-1, width)) for each in everything)
+        yield Batches(*(each.transpose(0, 1) for each in pieces))
 
 
 def order_of(workshop: Workshop, client: int, number: int, epoch: int) -> Tensor:
@@ -46,3 +46,33 @@ def order_of(workshop: Workshop, client: int, number: int, epoch: int) -> Tensor
     part = workshop.parts[client]
     drawing = generator(workshop.config.seed, "order", number, client, epoch)
     return part[torch.randperm(len(part), generator=drawing)]
+
+
+@lru_cache(maxsize=16)  # rounds are alike
+def _side_by_side(lengths: Sequence[int], size: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Return places in the whole of all clients' examples, counts and shares: (C, L) each.
+
+    L is of the client that has most.
+    """
+    length = torch.tensor(lengths).unsqueeze(1)  # (C, 1)
+    numbers = torch.arange(lengths[0])  # (L,)
+    starts = length.cumsum(dim=0) - length  # of each client's examples in the whole
+    counts = (numbers < length).to(torch.float32)
+    shares = counts / (length - (numbers - numbers % size)).clamp(1, size)
+    return starts + torch.minimum(numbers, length - 1), counts, shares
+
+
+def _stretches(lengths: Sequence[int], size: int, most: int) -> Iterator[tuple[int, int, int, int]]:
+    """Yield where batches that are alike begin and end, their width, and how many clients have one.
+
+    A stretch has at most so many examples, or one batch of each client.
+    """
+
+    def kind(first: int) -> tuple[int, int]:
+        return min(size, lengths[0] - first), sum(each > first for each in lengths)
+
+    for (width, count), alike in groupby(range(0, lengths[0], size), kind):
+        firsts, step = list(alike), max(1, most // (width * count))
+        for begin in range(0, len(firsts), step):
+            some = firsts[begin : begin + step]
+            yield some[0], some[-1] + width, width, count

@@ -50,3 +50,30 @@ class Gathering:
                        sum(self._sizes))  # fmt: skip
         self._losses, self._sizes = [], []
         self._outputs, self._targets, self._num_numbers = [], [], 0
+
+
+class GatheringOfMany:
+    """The same of n clients at once; `sums` (n, 1 + measures) are of their losses and measures."""
+
+    def __init__(self, measures: Mapping[str, Measure], sums: Tensor) -> None:
+        self._measures, self._sums = tuple(measures.values()), sums
+        self._batches: list[tuple[Tensor, ...]] = []
+        self._num_numbers = 0
+
+    def add(self, losses: Tensor, outputs: Tensor, targets: Tensor, counts: Tensor) -> None:
+        """Take in a batch: (n * B, ...) each, but `counts` (n, B): 0 for whom to leave out."""
+        self._batches.append((losses, outputs, targets, counts))
+        self._num_numbers += outputs.numel()
+        if self._num_numbers > MOST_NUMBERS:
+            self.finish()
+
+    def finish(self) -> None:
+        """Measure what has been gathered; all batches are of one size."""
+        if self._batches:
+            *flat, counts = zip(*self._batches, strict=True)
+            losses, outputs, targets = (torch.cat(each) for each in flat)
+            measured = [losses, *(each(outputs, targets) for each in self._measures)]
+            counted = torch.stack(counts)  # (S, n, B)
+            told = torch.stack([each.view_as(counted) for each in measured]) * counted
+            self._sums += told.sum(dim=(1, 3), dtype=torch.float64).T
+            self._batches, self._num_numbers = [], 0

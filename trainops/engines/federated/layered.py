@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 
 import torch
 from torch import Tensor, nn
-from torch.func import grad, vmap
 
+from trainops.engines.federated.losses import losses_of
 from trainops.engines.training.ingredients import Loss
 
 # Layers without parameters that treat each example by itself.
@@ -41,13 +41,14 @@ class LayeredSums:
         self._model = model
         named = model.named_modules(remove_duplicate=False)
         self._layers = [(name, each) for name, each in named if type(each) in RULES]
-        self._of_each_output = vmap(grad(loss_of_one(loss)), in_dims=(0, 0))
-        self._is_cross_entropy = loss is nn.functional.cross_entropy
+        self._losses = losses_of(loss)
 
     def clipped(self, inputs: tuple[Tensor, ...], targets: Tensor, max_norm: float) -> Sums:
         """Return the sum over the examples of each gradient, clipped to a norm over all layers."""
         before, after, outputs = self._forward(inputs)
-        gradients = torch.autograd.grad(outputs, after, self._cotangents(outputs, targets))
+        everyone = torch.ones(len(targets), device=outputs.device)
+        _, cotangents = self._losses(outputs.detach(), targets, everyone)
+        gradients = torch.autograd.grad(outputs, after, cotangents)
         rules = [
             RULES[type(layer)](layer, entered, came_back)
             for (_, layer), entered, came_back in zip(self._layers, before, gradients, strict=True)
@@ -58,15 +59,6 @@ class LayeredSums:
         for (name, _), (_, summed) in zip(self._layers, rules, strict=True):
             sums |= {f"{name}.{what}": each for what, each in summed(shares).items()}
         return sums
-
-    def _cotangents(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """Return the gradient of each example's own loss by its own outputs."""
-        if self._is_cross_entropy and outputs.ndim == 2 and not targets.is_floating_point():
-            shares = outputs.detach().softmax(dim=1)
-            shares[torch.arange(len(targets), device=targets.device), targets] -= 1.0
-            return shares
-        found: Tensor = self._of_each_output(outputs.detach(), targets)
-        return found
 
     def _forward(self, inputs: tuple[Tensor, ...]) -> tuple[list[Tensor], list[Tensor], Tensor]:
         """Return what went into each layer with parameters, what came out, and the outputs."""
@@ -150,13 +142,3 @@ def _is_unusual(layer: nn.Module) -> bool:
     if isinstance(layer, nn.GroupNorm):
         return not layer.affine
     return isinstance(layer, nn.Flatten) and layer.start_dim != 1
-
-
-def loss_of_one(loss: Loss) -> Callable[[Tensor, Tensor], Tensor]:
-    """Return the loss of a single example, of its own outputs and target."""
-
-    def of_one(output: Tensor, target: Tensor) -> Tensor:
-        value: Tensor = loss(output.unsqueeze(0), target.unsqueeze(0))
-        return value
-
-    return of_one

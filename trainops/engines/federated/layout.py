@@ -36,6 +36,11 @@ class Layout:
         """Return a copy of the parameters: (P,)."""
         return self.values.clone()
 
+    def pieces(self, rows: Tensor) -> list[Tensor]:
+        """Return the parameters (n, ...) of n models in their order: views of rows (n, P)."""
+        split = zip(self.parameters, rows.split_with_sizes(self.sizes, 1), strict=True)
+        return [piece.view(-1, *each.shape) for each, piece in split]
+
     def take_gradients(self) -> Tensor:
         """Return the parameters' gradients (P,), zero where none came back, and forget them."""
         found = [

@@ -7,23 +7,19 @@ clients train together, and by no other.
 
 import math
 from collections.abc import Iterator, Sequence
-from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.func import vmap
 
 from trainops.engines.errors import IncompatibleState, InputError, NonFiniteLoss
 from trainops.engines.federated.batches import Batches, batches_of
-from trainops.engines.federated.chains import many_models
-from trainops.engines.federated.layered import loss_of_one
+from trainops.engines.federated.gathering import GatheringOfMany
 from trainops.engines.federated.optimizer import ClientOptimizer
 from trainops.engines.federated.private import clipped
 from trainops.engines.federated.visit import Update
 from trainops.engines.federated.workshop import Workshop
 from trainops.engines.job import StateDict
-from trainops.engines.training.ingredients import Loss
 from trainops.engines.training.shapes import require_same_shape
 
 
@@ -42,9 +38,8 @@ class Together:
         self.optimizer = ClientOptimizer(workshop.config, self.rows)
         num_sums = 1 + len(workshop.ingredients.measures)
         self.sums = torch.zeros(len(clients), num_sums, dtype=torch.float64, device=anchor.device)
-        self._scores = many_models(workshop.model)
-        self._losses = _losses_of(workshop.ingredients.loss)
 
+    @torch.no_grad()
     def train(self, noise: str, step: int) -> None:
         """Train one local epoch of every client. `noise` is none: examples are not private.
 
@@ -52,7 +47,7 @@ class Together:
         """
         self.workshop.model.train()
         for batches in batches_of(self.workshop, self.order, self.number, self.epoch):
-            self._step(batches)
+            self._move(batches)
         self.epoch += 1
         if not math.isfinite(total := self.sums.sum().item()):
             raise NonFiniteLoss(step, total)
@@ -61,7 +56,7 @@ class Together:
 
     def updates(self) -> Iterator[tuple[int, Update]]:
         """Yield what each client sends, in the round's order."""
-        config, vectors = self.workshop.config, self.rows - self.anchor
+        config, vectors = self.workshop.config, (self.rows - self.anchor).unbind()
         names = ("loss", *self.workshop.ingredients.measures)
         places = {client: place for place, client in enumerate(self.order)}
         sums = self.sums.tolist()
@@ -109,36 +104,23 @@ class Together:
         if type(state["epoch"]) is not int:
             raise IncompatibleState(f"clients.visit.epoch is {state['epoch']!r:.80}")
 
-    def _step(self, batches: Batches) -> None:
-        """Move the clients that have a batch by it."""
-        workshop, count = self.workshop, len(batches.indices)
-        inputs, targets = workshop.train.batch(batches.indices)
-        rows = self.rows[:count].detach().requires_grad_()  # the same memory
-        scores = self._scores(self._pieces(rows), inputs).flatten(0, 1)
-        targets = targets.flatten(0, 1)
-        losses = self._losses(scores, targets).reshape(batches.shares.shape)
-        (gradients,) = torch.autograd.grad((losses * batches.shares).sum(), rows)
-        with torch.no_grad():
+    def _move(self, batches: Batches) -> None:
+        """Move the clients that have these batches by one after the other."""
+        workshop, count = self.workshop, batches.indices.shape[1]
+        rows = self.rows[:count]
+        models = workshop.many_models(rows)
+        inputs, targets = workshop.train.batch(batches.indices)  # (S, n, B, ...), at one go
+        alike = (*inputs, targets.flatten(1, 2), batches.shares.flatten(1), batches.counts)
+        gathering = GatheringOfMany(workshop.ingredients.measures, self.sums[:count])
+        for *arguments, truth, share, counts in zip(*(e.unbind() for e in alike), strict=True):
+            outputs, pull = models(tuple(arguments))
+            flat = outputs.flatten(0, 1)
+            losses, cotangents = workshop.losses(flat, truth, share)
+            gradients = pull(cotangents.reshape(outputs.shape))
             workshop.strategy.pull(gradients, rows, self.anchor)
-            self.optimizer.move(self.rows[:count], gradients)
-            measures = workshop.ingredients.measures.values()
-            measured = [each(scores, targets).view_as(losses) for each in measures]
-            told = torch.stack([losses, *measured], dim=2)  # (n, B, 1 + measures)
-            self.sums[:count] += (told * batches.counts.unsqueeze(2)).sum(dim=1)
-
-    def _pieces(self, rows: Tensor) -> dict[str, Tensor]:
-        """Return the parameters (n, ...) of n models by their names."""
-        layout = self.workshop.layout
-        pieces = zip(layout.names, layout.parameters, rows.split(layout.sizes, 1), strict=True)
-        return {name: piece.view(-1, *each.shape) for name, each, piece in pieces}
-
-
-def _losses_of(loss: Loss) -> Loss:
-    """Return what gives each example's own loss, of outputs and targets of many."""
-    if loss is nn.functional.cross_entropy:
-        return partial(nn.functional.cross_entropy, reduction="none")
-    each: Loss = vmap(loss_of_one(loss))
-    return each
+            self.optimizer.move(rows, gradients)
+            gathering.add(losses, flat, truth, counts)
+        gathering.finish()
 
 
 def require_stackable(workshop: Workshop) -> None:
@@ -158,12 +140,13 @@ def require_stackable(workshop: Workshop) -> None:
     clients = range(min(2, len(workshop.parts)))
     first = torch.stack([workshop.parts[client][:1] for client in clients]).to(workshop.device)
     inputs, targets = workshop.train.batch(first)
+    shares = torch.ones(len(first), device=workshop.device)
     workshop.model.eval()  # draws nothing
     try:
-        trial = Together(workshop, clients=clients, number=1, anchor=workshop.layout.vector())
-        with torch.no_grad():
-            scores = trial._scores(trial._pieces(trial.rows), inputs).flatten(0, 1)
-            trial._losses(scores, targets.flatten(0, 1))
+        rows = workshop.layout.vector().repeat(len(first), 1)
+        outputs, pull = workshop.many_models(rows)(inputs)
+        _, cotangents = workshop.losses(outputs.flatten(0, 1), targets.flatten(0, 1), shares)
+        pull(cotangents.reshape(outputs.shape))
     except (AttributeError, RuntimeError, TypeError, ValueError) as error:
         reason = str(error).strip().split("\n")[0][:200]
         problem = f"got true; this model cannot be stacked ({reason}); allowed: false"

@@ -1,17 +1,21 @@
 """What clients train with: one model that they take turns at, their examples, and the strategy."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from trainops.engines.errors import InputError
 from trainops.engines.federated.accounting import epsilon
+from trainops.engines.federated.chains import Models, many_models
 from trainops.engines.federated.drawing import Secrets
 from trainops.engines.federated.ingredients import Federation
 from trainops.engines.federated.layout import Layout, require_private
 from trainops.engines.federated.limits import Infeasible, share_of_budget
+from trainops.engines.federated.losses import Losses, losses_of
 from trainops.engines.federated.noise import find_for
 from trainops.engines.federated.options import FederatedOptions
 from trainops.engines.federated.partition import partition
@@ -49,6 +53,16 @@ class Workshop:
         self.strategy = make_strategy(config.server, self.layout.vector())
         self.noise_multiplier = self._noise_multiplier()
         self._require_monitor()
+
+    @cached_property
+    def many_models(self) -> Callable[[Tensor], Models]:
+        """What makes models of rows. Raises ValueError for a model that cannot be stacked."""
+        return many_models(self.layout)
+
+    @cached_property
+    def losses(self) -> Losses:
+        """What gives each example's own loss."""
+        return losses_of(self.ingredients.loss)
 
     def new_averages(self) -> Averages:
         return Averages(["loss", *self.ingredients.measures], self.device)

@@ -57,7 +57,7 @@ class Examples:
 
     def batch(self, indices: Tensor) -> tuple[tuple[Tensor, ...], Tensor]:
         """Return the inputs and targets of the examples at these indices."""
-        return tuple(each[indices] for each in self.inputs), self.targets[indices]
+        return tuple(_at(each, indices) for each in self.inputs), _at(self.targets, indices)
 
     def to(self, device: torch.device) -> "Examples":
         return Examples(tuple(each.to(device) for each in self.inputs), self.targets.to(device))
@@ -108,6 +108,12 @@ class Ingredients:
     schedulers: Callable[[Sequence[Optimizer], int], Sequence[LRScheduler]] | None = None
     constants: Mapping[str, Any] = field(default_factory=dict)
     description: Mapping[str, Any] = field(default_factory=dict)
+
+
+def _at(values: Tensor, indices: Tensor) -> Tensor:
+    """Return values[indices], in a fraction of the time for rows of many numbers."""
+    found = values.index_select(0, indices.flatten())
+    return found.view(*indices.shape, *values.shape[1:])
 
 
 def accuracy(outputs: Tensor, targets: Tensor) -> Tensor:
