@@ -26,6 +26,7 @@ def context(operation: Operation, newest: Checkpoint | None) -> Mapping[str, Any
             "strategy": operation.config["server"]["strategy"],
             "mode": operation.config["privacy"]["mode"],
             "rounds": rounds(operation, state),
+            "differs": state.get("differs", []),
             "clients": grid(operation, state, newest.step if newest else 0, names),
             "privacy": privacy(operation),
             "partition": partition(state.get("partition"), names),

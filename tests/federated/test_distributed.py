@@ -5,6 +5,7 @@ import pytest
 from tests.engines.contract import require_same_end
 from tests.federated.elsewhere import Elsewhere, go_distributed
 from tests.federated.runs import PRIVACY, HouseLedger, case, go, make_job
+from trainops.engines import reproducibility
 from trainops.engines.checkpoint import Candidate, CheckpointStore
 from trainops.engines.errors import ConfigError, IncompatibleState
 from trainops.engines.federated.client import read_client
@@ -102,6 +103,31 @@ def require_kill_changes_nothing(mode, tmp_path, trained, at):
         require_same_end(expected, [first, second])
         assert by_step(ledger) == by_step(whole)
         assert sorted(trained) == sorted([*order, (2, 1, 0)]), "only what was not saved, again"
+
+
+def test_what_a_machine_of_another_kind_did_is_told_also_after_a_resume(tmp_path, monkeypatch):
+    case_, ledger = case("none"), HouseLedger()
+    house, train = elsewhere(case_, tmp_path, ledger), Elsewhere._train
+
+    def train_there(self, part):
+        with monkeypatch.context() as there:
+            if (part.round, part.client) == (1, 2):
+                there.setattr(reproducibility, "processor", lambda: "another one")
+            return train(self, part)
+
+    monkeypatch.setattr(Elsewhere, "_train", train_there)
+    first, _ = go_distributed(
+        case_, tmp_path / "op", house, ledger, at=10, dies=True, every_steps=1
+    )
+    assert first.checkpoints[-1].state["differs"] == ["processor"]
+    second, outcome = go_distributed(
+        case_, tmp_path / "op", house, ledger, resume=first.checkpoints[::-1], number=2
+    )
+    assert outcome.result["differs"] == second.checkpoints[-1].state["differs"] == ["processor"]
+    alike = elsewhere(case_, tmp_path / "alike", ledger)
+    monkeypatch.setattr(Elsewhere, "_train", train)
+    _, outcome = go_distributed(case_, tmp_path / "alike" / "op", alike, ledger)
+    assert "differs" not in outcome.result
 
 
 def run_without(tmp_path, mode="none", **more):

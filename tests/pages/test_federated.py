@@ -56,6 +56,14 @@ def test_rounds_clients_and_partition_are_drawn(page, ana):
     assert "train_accuracy" in text and 'data-testid="privacy"' not in text
 
 
+def test_clients_of_other_machines_are_said_to_be(page, ana):
+    job = job_at(11)
+    assert 'data-testid="differs"' not in page_of(page, shown(ana, job, HouseLedger()))
+    job.record.differs |= {"threads", "processor"}
+    text = page_of(page, shown(ana, job, HouseLedger()))
+    assert "not as their server's (processor, threads): the result is not bit for bit" in text
+
+
 def test_clients_of_a_column_have_their_values_names(page, ana):
     by_label = {"partition": {"by": "column", "column": "label"}, "rounds": 1}
     job = job_at(1, recipe="federated_digits", parameters={"hidden": 2}, **by_label)

@@ -26,6 +26,7 @@ from trainops.engines.federated.visit import Visit
 from trainops.engines.federated.workshop import Workshop
 from trainops.engines.job import Metrics, StateDict
 from trainops.engines.manifest import Candidate
+from trainops.engines.receipt import compare_environments
 from trainops.engines.spending import Entry, MemoryLedger, PrivacyLedger
 
 NUMBERS = ("round", "clients", "dropped")  # of a round's line; the rest was measured
@@ -159,6 +160,8 @@ class FederatedJob:
         }
         if num_dropped := self.record.num_dropped:
             result["dropped"] = num_dropped
+        if self.record.differs:
+            result["differs"] = sorted(self.record.differs)
         if self.config.is_private:
             result["privacy"] = self.releasing.summary()
         return result | ({"reason": REASON} if self.record.is_spent else {})
@@ -207,7 +210,9 @@ class FederatedJob:
 
     def _take(self, client: int, checkpoint: Candidate) -> None:
         """Go through what a client did as if it had been done here. Raises IncompatibleState."""
-        state = CheckpointStore(checkpoint.path.parent, identity={}).load(checkpoint)
+        found, state = CheckpointStore(checkpoint.path.parent, identity={}).restore(checkpoint)
+        compared = compare_environments(reproducibility.environment(), found.environment)
+        self.record.differs |= {each.part for each in compared if not each.exact}
         plain, visiting = read_client(state, self.server, self.record, client)
         visit = self.visit = self.server.receive(client, self.record.number)
         visit.load_state_dict(visiting)

@@ -27,7 +27,7 @@ class Record:
     those of the next one, or of all at once. `is_spent`: the budget allows no further step.
     `dropped` are the places of those clients of the current round, among all it chose, that it went
     on without; their epochs count as passed. They are places and no numbers, since a state may not
-    tell who takes part.
+    tell who takes part. `differs` names in what machines of clients were not as the server's.
     """
 
     config: FederatedOptions
@@ -37,6 +37,7 @@ class Record:
     epoch: int = 0
     is_spent: bool = False
     dropped: list[int] = field(default_factory=list)
+    differs: set[str] = field(default_factory=set)
     _best: Best = field(default=Best(), repr=False)  # of the first `_num_judged` lines
     _num_judged: int = field(default=0, repr=False)
 
@@ -159,6 +160,7 @@ class Record:
             "clients_done": self.done,
             "client": self.client if is_told else None,
             **({"dropped": list(self.dropped)} if self.dropped else {}),
+            **({"differs": sorted(self.differs)} if self.differs else {}),
             "client_epoch": self.epoch,
             "local_epochs": self.config.local_epochs,
             "is_budget_spent": self.is_spent,
@@ -185,6 +187,7 @@ class Record:
                 int(state["client_epoch"]),
                 bool(state["is_budget_spent"]) and state["rounds"] == self.config.rounds,
                 [int(place) for place in state.get("dropped", ())],
+                set(state.get("differs", ())),
             )
             expected = record.to_state() | {"rounds": state["rounds"]}
         except (KeyError, TypeError, ValueError) as error:
