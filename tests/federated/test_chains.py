@@ -36,7 +36,16 @@ CHAINS = {
     "approximate": lambda: nn.Sequential(nn.Linear(3, 4), nn.GELU("tanh"), nn.Linear(4, 2)),
     **{each.__name__: partial(around, each) for each in OTHERS if each is not nn.Flatten},
 }
+
+
+def doubled():
+    model = CHAINS["mlp"]()
+    model[2].register_forward_hook(lambda _, __, outputs: 2 * outputs)
+    return model
+
+
 OTHER_MODELS = {
+    "somebody listens": doubled,
     "tied": tied,
     "in place": lambda: nn.Sequential(nn.Linear(3, 4), nn.ReLU(inplace=True)),
     "normed": lambda: nn.Sequential(nn.Linear(3, 4), nn.LayerNorm(4)),

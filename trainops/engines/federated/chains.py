@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
 from trainops.engines.federated.layout import Layout
+from trainops.engines.federated.plain import is_plain
 
 # From cotangents (n, B, ...) of the outputs to gradients (n, P).
 Pull: TypeAlias = Callable[[Tensor], Tensor]
@@ -50,7 +51,7 @@ def is_chain(model: nn.Module) -> bool:
         and len(list(model.parameters())) == num_names  # none is shared
         and all(type(each) in (nn.Linear, *OTHERS) for each in layers)
         and all((f.start_dim, f.end_dim) == (1, -1) for f in layers if isinstance(f, nn.Flatten))
-        and not any(getattr(each, "inplace", False) for each in layers)
+        and all(is_plain(each) for each in (model, *layers))
     )
 
 

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from trainops.engines.federated.losses import losses_of
+from trainops.engines.federated.plain import is_plain
 from trainops.engines.training.ingredients import Loss
 
 # Layers without parameters that treat each example by itself.
@@ -30,7 +31,7 @@ def can_sum(model: nn.Module) -> bool:
         and type(model) is nn.Sequential
         and len({id(each) for each in layers}) == len(layers)
         and all(each.requires_grad for each in model.parameters())
-        and not any(_is_unusual(each) for each in layers)
+        and all(is_plain(each) and not _is_unusual(each) for each in layers)
     )
 
 
@@ -46,7 +47,7 @@ class LayeredSums:
     def clipped(self, inputs: tuple[Tensor, ...], targets: Tensor, max_norm: float) -> Sums:
         """Return the sum over the examples of each gradient, clipped to a norm over all layers."""
         before, after, outputs = self._forward(inputs)
-        everyone = torch.ones(len(targets), device=outputs.device)
+        everyone = outputs.new_ones(len(targets))
         _, cotangents = self._losses(outputs.detach(), targets, everyone)
         gradients = torch.autograd.grad(outputs, after, cotangents)
         rules = [
