@@ -62,6 +62,7 @@ def export(
             "config": operation.config,
             "name": operation.name,
             "file": str(target),
+            "spent": [entry.to_json() for entry in privacy.spent_by(operation.pk)],
         }
     )
     return str(told["name"])

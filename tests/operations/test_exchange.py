@@ -13,12 +13,14 @@ from apps.operations import services, work
 from apps.operations.children import Nursery
 from apps.operations.holding import Holding
 from apps.operations.models import Attempt, Operation
-from apps.operations.privacy import spent_by
+from apps.operations.privacy import append, spent_by
 from tests.api.conftest import signed_in
 from tests.formats.originals import original, save, tree
 from tests.formats.test_rl_exchange import FITTING as RL_FITTING
 from tests.operations.attempts import run
 from tests.waiting import wait_until
+from trainops.engines.federated.account import Account
+from trainops.engines.spending import Entry
 from trainops.formats.reading import read_federated
 from trainops.formats.verify import verify
 
@@ -248,3 +250,13 @@ def test_a_federated_file_is_imported_goes_on_and_is_given_out_again(house, oper
         assert verify(path).passed
     assert read_federated(files["last"]).round.status == "completed"
     assert read_federated(files["best"]).round.current == done.result["best"]["round"]
+    left = Entry(noise="f" * 32, step=28, round=3, client=1, level="sample",
+                 noise_multiplier=1.0, sample_rate=0.5, steps=400)  # fmt: skip
+    append(operation.pk, 1, [left])  # on a way that was left
+    spent = spent_by(operation.pk)
+    account = Account(done.config["privacy"]["delta"])
+    account.add(spent)
+    for which in ("last", "best"):
+        path = give_out(operator, done, tmp_path / f"all-{which}.pt", which=which)
+        figure = read_federated(path).privacy.cumulative_sample_epsilon
+        assert figure == account.epsilon > done.result["privacy"]["epsilon"]

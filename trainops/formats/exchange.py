@@ -34,7 +34,7 @@ from trainops.engines.job import StateDict
 from trainops.engines.manifest import Candidate, CheckpointType, staged
 from trainops.engines.registry import ENGINES
 from trainops.engines.rl.config import RlConfig
-from trainops.engines.spending import MemoryLedger
+from trainops.engines.spending import Entry, MemoryLedger
 from trainops.engines.training.config import TrainingConfig
 from trainops.formats.errors import FormatError
 from trainops.formats.federated_export import export_federated
@@ -125,8 +125,13 @@ def _written(request: Mapping[str, Any], state: StateDict, created_at: str) -> s
         write(file, target)
         return file.name
     if isinstance(config, FederatedConfig):
-        which = request["which"]
-        write(export_federated(state, config, name=name, saved_at=created_at, which=which), target)
+        which, spent = request["which"], [Entry(**each) for each in request["spent"]]
+        write(
+            export_federated(
+                state, config, name=name, saved_at=created_at, which=which, spent=spent
+            ),
+            target,
+        )
         return f"{which}.pt"
     told = cast(TrainingConfig, config)
     write(export_training(state, told, name=name, saved_at=saved_at), target)

@@ -33,8 +33,12 @@ def export_federated(
     name: str,
     saved_at: str,
     which: Literal["last", "best"] = "last",
+    spent: Sequence[Entry] = (),
 ) -> FederatedFile:
     """Return the file for a checkpoint's parts. `name` is the operation's, `saved_at` ISO 8601.
+
+    `spent` is all that the ledger holds: what was released stays released, also where this
+    checkpoint, or its best model, did not go over it.
 
     Parameters are all tensors of the model's state, in its order. Under user-level privacy what
     clients sent within a round stays behind: without noise it is nobody's to see. Raises
@@ -50,12 +54,12 @@ def export_federated(
         return FederatedFile(
             timestamp=saved_at, run_name=name, round=found,
             server=_server(state["best_model"], history[number - 1], plain), clients={},
-            privacy=_privacy(state, config, up_to=number),
+            privacy=_privacy(state, config, spent, is_within=False),
         )  # fmt: skip
     return FederatedFile(
         timestamp=saved_at, run_name=name, round=_round(plain, config),
         server=_server(state["model"], history[-1] if history else {}, plain),
-        clients=_clients(state, config), privacy=_privacy(state, config, up_to=None),
+        clients=_clients(state, config), privacy=_privacy(state, config, spent, is_within=True),
     )  # fmt: skip
 
 
@@ -160,14 +164,16 @@ def _named(
     return {name: named.get(name, kept["buffers"].get(name)) for name in model}
 
 
-def _privacy(state: StateDict, config: FederatedOptions, *, up_to: int | None) -> PrivacyState:
-    """Return what was spent, as far as it was for rounds up to this one.
+def _privacy(
+    state: StateDict, config: FederatedOptions, spent: Sequence[Entry], *, is_within: bool
+) -> PrivacyState:
+    """Return what was spent, on this way or another.
 
     The histories are the worst client's: its epsilon is what counts.
     """
-    entries = [e for e in _entries(state) if up_to is None or e.round <= up_to]
-    current = state["state"]["round"] + 1
-    partial = [e for e in entries if e.round == current]
+    path, current = _entries(state), state["state"]["round"] + 1
+    entries = list({each.noise: each for each in (*spent, *path)}.values())
+    partial = [each for each in path if is_within and each.round == current]
     return PrivacyState(
         target_delta=config.privacy.delta,
         sample_history=_history(_worst(entries, config), "sample"),
