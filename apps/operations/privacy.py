@@ -83,6 +83,11 @@ class PrivacyEntry(models.Model):
     def __str__(self) -> str:
         return f"{self.operation_id} round {self.round}"
 
+    def save(self, *args: Any, **kwargs: Any) -> None:
+        if not self._state.adding:
+            raise TypeError("the privacy ledger is append-only")
+        super().save(*args, **kwargs)
+
     def delete(self, *_: Any, **__: Any) -> NoReturn:
         raise TypeError("the privacy ledger is append-only")
 

@@ -76,6 +76,7 @@ def test_nothing_is_changed_or_deleted():
         lambda: PrivacyEntry.objects.update(steps=1),
         lambda: PrivacyEntry.objects.all().delete(),
         lambda: PrivacyEntry.objects.get().delete(),
+        lambda: PrivacyEntry.objects.get().save(),
     ):
         with pytest.raises(TypeError, match="append-only"):
             change()
