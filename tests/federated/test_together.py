@@ -5,17 +5,19 @@ so the last bits differ from those of one client alone. What is resumed must sti
 """
 
 import copy
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 import torch
+from torch import nn
 
 from tests.engines.contract import require_same_end
 from tests.federated.runs import HouseLedger, case, go, make_job, run_through
 from trainops.engines import reproducibility
 from trainops.engines.errors import ConfigError, IncompatibleState, InputError, NonFiniteLoss
 from trainops.engines.federated import batches, gathering
-from trainops.engines.federated.together import Together
+from trainops.engines.federated.together import Together, require_stackable
 from trainops.engines.registry import ENGINES
 from trainops.engines.snapshot import freeze
 
@@ -237,6 +239,33 @@ def test_a_model_that_cannot_be_stacked_is_refused():
     with pytest.raises(InputError) as found:
         make_job(**AT_ONCE, parameters={"decides": True})
     assert "cannot be stacked" in found.value.errors["batched_clients"]
+
+
+def weighted(outputs, targets):
+    return nn.functional.cross_entropy(outputs, targets, weight=torch.tensor([1.0, 5.0, 20.0]))
+
+
+def some_ignored(outputs, targets):
+    return nn.functional.cross_entropy(outputs, targets, ignore_index=0)
+
+
+@pytest.mark.parametrize("loss", [weighted, some_ignored])
+def test_a_loss_that_is_no_mean_of_examples_own_is_refused(loss):
+    workshop = make_job(batch_size=16).workshop
+    require_stackable(workshop)
+    del workshop.losses
+    workshop.ingredients = replace(workshop.ingredients, loss=loss)
+    with pytest.raises(InputError) as found:
+        require_stackable(workshop)
+    assert "the mean of their own" in found.value.errors["batched_clients"]
+
+
+def test_shares_are_as_precise_as_the_model():
+    job = make_job(batch_size=3)
+    job.workshop.layout.values = job.workshop.layout.values.double()
+    for found in batches.batches_of(job.workshop, job.record.chosen, 1, 0):
+        sums = found.shares.sum(dim=2)
+        torch.testing.assert_close(sums, torch.ones_like(sums), rtol=1e-15, atol=0)
 
 
 def test_a_loss_that_explodes_fails_the_step():

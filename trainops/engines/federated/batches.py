@@ -34,7 +34,8 @@ def batches_of(
     lengths = tuple(len(each) for each in orders)
     places, counts, shares = _side_by_side(lengths, size)
     indices = torch.cat(orders).take(places)
-    everything = [each.to(workshop.device) for each in (indices, counts, shares)]  # (C, L) each
+    figures = (each.to(workshop.layout.values) for each in (counts, shares))
+    everything = (indices.to(workshop.device), *figures)  # (C, L) each
     numbers = sum(each[0].numel() for each in workshop.train.inputs)  # of an example
     for first, last, width, count in _stretches(lengths, size, MOST_NUMBERS // numbers):
         pieces = (each[:count, first:last].unflatten(1, (-1, width)) for each in everything)
@@ -48,7 +49,7 @@ def order_of(workshop: Workshop, client: int, number: int, epoch: int) -> Tensor
     return part[torch.randperm(len(part), generator=drawing)]
 
 
-@lru_cache(maxsize=16)  # rounds are alike
+@lru_cache(maxsize=2)  # rounds are alike, where all clients are in each
 def _side_by_side(lengths: Sequence[int], size: int) -> tuple[Tensor, Tensor, Tensor]:
     """Return places in the whole of all clients' examples, counts and shares: (C, L) each.
 
@@ -57,7 +58,7 @@ def _side_by_side(lengths: Sequence[int], size: int) -> tuple[Tensor, Tensor, Te
     length = torch.tensor(lengths).unsqueeze(1)  # (C, 1)
     numbers = torch.arange(lengths[0])  # (L,)
     starts = length.cumsum(dim=0) - length  # of each client's examples in the whole
-    counts = (numbers < length).to(torch.float32)
+    counts = (numbers < length).to(torch.float64)
     shares = counts / (length - (numbers - numbers % size)).clamp(1, size)
     return starts + torch.minimum(numbers, length - 1), counts, shares
 

@@ -36,7 +36,7 @@ def _of_classes(outputs: Tensor, targets: Tensor, shares: Tensor) -> tuple[Tenso
     """Return cross entropy and its gradients by the kernels that autograd would call."""
     likely = outputs.log_softmax(dim=1)
     losses, total = aten.nll_loss_forward(likely, targets, None, 0, IGNORED)
-    back = aten.nll_loss_backward(shares.to(likely), likely, targets, None, 0, IGNORED, total)
+    back = aten.nll_loss_backward(shares, likely, targets, None, 0, IGNORED, total)
     return losses, aten._log_softmax_backward_data(back, likely, 1, likely.dtype)
 
 

@@ -137,17 +137,23 @@ def require_stackable(workshop: Workshop) -> None:
             "parameters.norm = group)"
         )
         raise InputError({"batched_clients": problem})
-    clients = range(min(2, len(workshop.parts)))
-    first = torch.stack([workshop.parts[client][:1] for client in clients]).to(workshop.device)
-    inputs, targets = workshop.train.batch(first)
-    shares = torch.ones(len(first), device=workshop.device)
+    some = torch.arange(min(workshop.config.batch_size, len(workshop.train)))
+    inputs, targets = workshop.train.batch(some.unsqueeze(0))
+    rows = workshop.layout.vector().unsqueeze(0)
     workshop.model.eval()  # draws nothing
     try:
-        rows = workshop.layout.vector().repeat(len(first), 1)
         outputs, pull = workshop.many_models(rows)(inputs)
-        _, cotangents = workshop.losses(outputs.flatten(0, 1), targets.flatten(0, 1), shares)
+        flat, truth = outputs.flatten(0, 1), targets.flatten(0, 1)
+        losses, cotangents = workshop.losses(flat, truth, rows.new_ones(len(truth)))
         pull(cotangents.reshape(outputs.shape))
+        whole = workshop.ingredients.loss(flat, truth)
     except (AttributeError, RuntimeError, TypeError, ValueError) as error:
         reason = str(error).strip().split("\n")[0][:200]
         problem = f"got true; this model cannot be stacked ({reason}); allowed: false"
         raise InputError({"batched_clients": problem}) from error
+    if not torch.allclose(losses.mean(), whole, rtol=1e-3, atol=1e-6, equal_nan=True):
+        problem = (
+            f"got true; the loss of {len(truth)} examples is {whole:.6g}, the mean of their own "
+            f"{losses.mean():.6g} (weighted classes? targets that are ignored?); allowed: false"
+        )
+        raise InputError({"batched_clients": problem})

@@ -56,7 +56,7 @@ class Examples:
         return len(self.targets)
 
     def batch(self, indices: Tensor) -> tuple[tuple[Tensor, ...], Tensor]:
-        """Return the inputs and targets of the examples at these indices."""
+        """Return the inputs and targets of the examples at these indices, wherever these lie."""
         return tuple(_at(each, indices) for each in self.inputs), _at(self.targets, indices)
 
     def to(self, device: torch.device) -> "Examples":
@@ -112,7 +112,7 @@ class Ingredients:
 
 def _at(values: Tensor, indices: Tensor) -> Tensor:
     """Return values[indices], in a fraction of the time for rows of many numbers."""
-    found = values.index_select(0, indices.flatten())
+    found = values.index_select(0, indices.flatten().to(values.device))
     return found.view(*indices.shape, *values.shape[1:])
 
 
