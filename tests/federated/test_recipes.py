@@ -5,11 +5,14 @@ import pytest
 import torch
 
 from tests.engines.contract import DATASET, small_table
-from tests.federated.runs import make_job, run_through
+from tests.federated.runs import HouseLedger, case, make_job, run_through
 from trainops.engines.errors import ConfigError, InputError
 from trainops.engines.federated.config import FederatedConfig
+from trainops.engines.federated.drawing import Secrets
 from trainops.engines.federated.partition import partition
+from trainops.engines.federated.schedule import Schedule
 from trainops.engines.registry import ENGINES
+from trainops.engines.spending import Entry
 from trainops.engines.training.recipes.phantoms import make_phantoms
 from trainops.engines.training.recipes.unet import dice
 
@@ -164,6 +167,32 @@ def test_a_budget_for_examples_that_no_noise_keeps_is_refused():
     privacy = {"noise_multiplier": None, "target_epsilon": 0.01}
     with pytest.raises(InputError, match=r"got 0\.01; not even"):
         make_job("sample", privacy=privacy)
+
+
+def test_a_given_noise_that_the_budget_has_no_room_for_is_refused():
+    budget = {"noise_multiplier": 0.5, "target_epsilon": 1.0}
+    with pytest.raises(InputError) as found:
+        make_job("sample", privacy=budget)
+    assert "comes to" in found.value.errors["privacy.target_epsilon"]
+    spent = Entry(noise="0" * 32, step=9, round=2, client=0, level="sample",
+                  noise_multiplier=0.5, sample_rate=0.5, steps=9)  # fmt: skip
+    job = make_job("sample", HouseLedger([spent]), privacy=budget)
+    assert job.record.is_spent, "what has begun is not refused: it is over"
+
+
+def test_a_model_without_gradients_of_single_examples_is_refused_before_anything_is_spent():
+    ledger = HouseLedger()
+    with pytest.raises(InputError) as found:
+        make_job("sample", ledger, parameters={"decides": True})
+    assert "no gradients of single examples" in found.value.errors["privacy.mode"]
+    assert not ledger.spent()
+    make_job("user", ledger, parameters={"decides": True})
+
+
+def test_seven_of_a_hundred_clients_are_seven():
+    config = case(fraction=0.07, clients=100).config
+    schedule = Schedule(FederatedConfig.parse(config), 100, Secrets(b"", 7))
+    assert len(schedule.chosen(1)) == schedule.clients_per_round == 7
 
 
 def test_user_level_privacy_with_few_clients_is_warned_of():

@@ -23,7 +23,7 @@ from trainops.engines.federated.releasing import Releasing
 from trainops.engines.federated.server import Server
 from trainops.engines.federated.together import Together, require_stackable
 from trainops.engines.federated.visit import Visit
-from trainops.engines.federated.workshop import Workshop
+from trainops.engines.federated.workshop import Workshop, require_gradients_of_each
 from trainops.engines.job import Metrics, StateDict
 from trainops.engines.manifest import Candidate
 from trainops.engines.receipt import compare_environments
@@ -59,8 +59,12 @@ class FederatedJob:
         self.server = Server(self.workshop)
         if config.batched_clients:
             require_stackable(self.workshop)
+        if config.has_samples_noised:
+            require_gradients_of_each(self.workshop)
         self.releasing = Releasing(self.workshop, Purse(config.privacy, self.ledger))
         self.record = Record(config, self.workshop.schedule)
+        if not self.ledger.spent():  # else it goes on, or has ancestors
+            self.releasing.require_room(self.record)
         self.visit: Visit | Together | None = None
         is_distributed = delegates is not None and config.is_distributed
         self.distributed = Distributed(config, delegates) if is_distributed and delegates else None

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
+from trainops.engines.errors import InputError
 from trainops.engines.federated.drawing import circumstances
 from trainops.engines.federated.limits import find_user_noise
 from trainops.engines.federated.purse import Purse
@@ -73,6 +74,23 @@ class Releasing:
         should it not, the exact question follows when the release has its name.
         """
         return self._is_round_affordable(record) and self._is_epoch_affordable(record)
+
+    def require_room(self, record: Record) -> None:
+        """Refuse a budget that ends a run before its first step. Raises InputError."""
+        config = self.workshop.config
+        if config.privacy.target_epsilon is None or self.is_next_affordable(record):
+            return
+        account = self.purse.foresight()
+        if config.has_samples_noised:
+            account.add(self._of_examples(record, client, "") for client in record.chosen)
+        if config.has_users_noised:
+            account.add([self._of_users(record, "")])
+        problem = (
+            f"got {config.privacy.target_epsilon:g}; with this noise the first epoch of each "
+            f"client comes to {account.epsilon:.4g}; allowed: more than that, or more noise (left "
+            "out, it is found for the budget), a smaller share of clients or smaller batches"
+        )
+        raise InputError({"privacy.target_epsilon": problem})
 
     def plan(self, record: Record) -> dict[int, int]:
         """Return how many local epochs the budget has room for, by client, at a visit's beginning.

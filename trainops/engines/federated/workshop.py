@@ -19,6 +19,7 @@ from trainops.engines.federated.losses import Losses, losses_of
 from trainops.engines.federated.noise import find_for
 from trainops.engines.federated.options import FederatedOptions
 from trainops.engines.federated.partition import partition
+from trainops.engines.federated.private import Noise, NoisyGradients
 from trainops.engines.federated.schedule import Schedule
 from trainops.engines.federated.strategies.known import make_strategy
 from trainops.engines.training.averages import Averages
@@ -129,6 +130,22 @@ class Workshop:
         if self.config.monitor not in measured:
             allowed = ", ".join(measured) or "none: there are no validation examples"
             raise InputError({"monitor": f"got {self.config.monitor!r}; measured are {allowed}"})
+
+
+def require_gradients_of_each(workshop: Workshop) -> None:
+    """Refuse a model that has no gradient of a single example's loss. Raises InputError."""
+    noise = Noise(multiplier=0.0, max_grad_norm=1.0, expected_examples=1.0)
+    gradients = NoisyGradients(workshop.model, workshop.ingredients.loss, noise)
+    workshop.model.eval()  # draws nothing
+    try:
+        gradients.of_each(*workshop.train.batch(torch.arange(min(2, len(workshop.train)))))
+    except (AttributeError, RuntimeError, TypeError, ValueError) as error:
+        reason = str(error).strip().split("\n")[0][:200]
+        problem = (
+            f"got {workshop.config.privacy.mode!r}; there are no gradients of single examples "
+            f"({reason}); allowed: none and user, or a model that does the same for all examples"
+        )
+        raise InputError({"privacy.mode": problem}) from error
 
 
 def _build(config: FederatedOptions, context: Context) -> Federation:
