@@ -46,20 +46,33 @@ def grid(
     draw = _elsewhere if is_distributed else _here
     rows = draw(operation, state, _passed(operation, state) + ahead)
     means, names = state.get("clients", {}), dict(enumerate(called))
+    figures, shares = sorted({figure for each in means.values() for figure in each}), _shares(state)
     return {
         "round": state["round"] + 1,
         "rows": [
             row
-            | {"means": sorted(means.get(str(row["number"]), {}).items())}
-            | {"name": names.get(row["number"], "")}
+            | {"means": [means.get(str(row["number"]), {}).get(figure) for figure in figures]}
+            | {"name": names.get(row["number"], ""), "share": shares.get(row["number"])}
             for row in rows
         ],
         "num_more": max(0, count - MAX_CLIENTS),
         "num_clients": state["num_clients"],
         "num_epochs": state["local_epochs"],
-        "names": sorted({name for each in means.values() for name in each}),
+        "figures": figures,
+        "has_shares": bool(shares),
         "is_distributed": is_distributed,
     }
+
+
+def _shares(state: Mapping[str, Any]) -> dict[int, float]:
+    """Return the percentage of the round's examples that each client has, where they are told."""
+    sizes, chosen = (state.get("partition") or {}).get("examples"), state["chosen"]
+    if not sizes or not chosen:
+        return {}
+    dropped = state.get("dropped", ())
+    taking_part = [client for place, client in enumerate(chosen) if place not in dropped]
+    total = sum(sizes[client] for client in taking_part)
+    return {client: 100 * sizes[client] / total for client in taking_part}
 
 
 def _passed(operation: Operation, state: Mapping[str, Any]) -> int:

@@ -9,7 +9,7 @@ from apps.datasets.models import Dataset
 from apps.operations.models import Operation, is_part
 from apps.operations.privacy import is_kept, spent_by
 from trainops.engines.recipes import load
-from trainops.engines.spending import Entry
+from trainops.engines.spending import LEVELS, Entry
 
 ACCOUNTS = "trainops.engines.federated.account"  # a string: it imports SciPy
 MAX_ROUNDS, MAX_CLASSES = 60, 12  # that are drawn
@@ -28,7 +28,7 @@ def context(operation: Operation, newest: Checkpoint | None) -> Mapping[str, Any
             "rounds": rounds(operation, state),
             "differs": state.get("differs", []),
             "clients": grid(operation, state, newest.step if newest else 0, names),
-            "privacy": privacy(operation),
+            "privacy": privacy(operation, state),
             "partition": partition(state.get("partition"), names),
             "hides_sizes": operation.config["privacy"]["mode"] in ("user", "hybrid"),
         }
@@ -66,43 +66,60 @@ def _is_of(operation: Operation, is_next: bool) -> str:
     return {"RUNNING": RUNNING, "FAILED": FAILED}.get(operation.state, PENDING)
 
 
-def privacy(operation: Operation) -> Mapping[str, Any] | None:
-    """Return what the ledger comes to, against the budget, and in which round that would end."""
+def privacy(operation: Operation, state: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return what the ledger comes to, against the budget, and in which round that would end.
+
+    The tighter accountant needs more than this process loads: its figures are those of the result,
+    or of the newest checkpoint's state.
+    """
     if not is_kept(operation.config):
         return None
     config, entries = operation.config["privacy"], spent_by(operation.pk)
     account = load(f"{ACCOUNTS}:Account")(config["delta"])
     account.add(entries)
-    spent, target = account.epsilon, config["target_epsilon"]
+    target, is_tight = config["target_epsilon"], config["accountant"] == "prv"
+    figures = {"epsilon": account.epsilon, **{f"{at}_epsilon": account.of(at) for at in LEVELS}}
+    if is_tight:
+        figures |= (operation.result or {}).get("privacy") or state.get("privacy") or {}
+    spent = figures["epsilon"]
     by_client = sorted(account.by_client("sample").items(), key=lambda each: -each[1])
     return {
         "spent": spent,
         "target": target,
         "percent": min(100.0, 100 * spent / target) if target else None,
         "delta": config["delta"],
-        "sample": account.of("sample"),
-        "user": account.of("user"),
+        "sample": figures["sample_epsilon"],
+        "user": figures["user_epsilon"],
+        "is_tight": is_tight,
         "is_both": config["mode"] == "hybrid",
         "worst_client": by_client[0][0] if by_client else None,
         "num_entries": len(entries),
         "inherited": sum(not entry.is_own for entry in entries),
-        "ends": _ends(operation, account, entries, target) if target else None,
+        "ends": None if is_tight or not target else _ends(operation, state, account, entries),
     }
 
 
 def _ends(
-    operation: Operation, account: Any, entries: Sequence[Entry], target: float
+    operation: Operation, state: Mapping[str, Any], account: Any, entries: Sequence[Entry]
 ) -> Mapping[str, Any] | None:
-    """Return the last round that the budget has room for, if all are as the last whole one was."""
+    """Return the last round that the budget has room for, if all are as those before.
+
+    Where a round has some of the clients only, each goes on to be in as many as it may expect.
+    """
     newest = max((entry.round for entry in entries), default=0)
     whole = newest if operation.is_finished else newest - 1
-    each = [entry for entry in entries if entry.round == whole and entry.is_own]
-    if not each or operation.is_finished:
+    own = [entry for entry in entries if entry.round <= whole and entry.is_own]
+    if not own or operation.is_finished:
         return None
+    last = {entry.client: entry.round for entry in own}  # the newest of each, where it was in
+    each = [entry for entry in own if entry.round == last[entry.client]]
+    config = operation.config
+    share = min(1.0, max(config["fraction"], config["min_clients"] / state.get("num_clients", 1)))
     done = account.__class__(account.delta)
     done.add(entry for entry in entries if entry.round <= whole)
     most = operation.config["rounds"] - whole
-    left = load(f"{ACCOUNTS}:rounds_left")(done, each, target, most)
+    target = config["privacy"]["target_epsilon"]
+    left = load(f"{ACCOUNTS}:rounds_left")(done, each, target, most, share)
     return {"round": whole + left, "is_enough": left >= most}
 
 

@@ -167,3 +167,17 @@ def test_a_fork_goes_on_for_more_rounds():
     assert (longer.step, longer.total_steps) == (24, 40)
     run_through(longer)
     assert len(longer.record.history) == 5
+
+
+def test_how_far_each_client_moved_the_model_is_told_where_no_privacy_is_kept():
+    job = make_job()
+    while not job.record.history:
+        sent = dict(job.server.updates)
+        job.advance()
+    for client, update in sent.items():
+        told = job.server.means[client]["update_norm"]
+        assert told == pytest.approx(update.vector.norm().item(), rel=1e-6)
+    for keeping in ("sample", "user", "hybrid"):
+        hidden = make_job(keeping, HouseLedger())
+        run_through(hidden)
+        assert not hidden.server.means

@@ -74,6 +74,18 @@ def test_published_figures():
     assert epsilon({(4.0, 0.01): 10_000}, 1e-5) < 1.26
 
 
+@pytest.mark.parametrize(
+    ("sigma", "epochs", "figure"),
+    [(1.12, 60, 2.92), (1.2, 10, 1.20), (1.12, 2, 1.04), (1.12, 1, 1.00)],
+)
+def test_published_tables(sigma, epochs, figure):
+    """TensorFlow Privacy's tutorials/README.md: MNIST in batches of 256, with their conversion."""
+    steps = epochs * 60_000 // 256
+    classic = steps * divergence(sigma, 256 / 60_000) + math.log(1e5) / (ORDERS - 1)
+    assert round(float(classic.min()), 2) == figure
+    assert epsilon({(sigma, 256 / 60_000): steps}, 1e-5) < figure
+
+
 def test_rounds_of_another_tool_add_up_below_their_sum():
     """15 steps a round at a rate of 1/3: what users of it know."""
     figures = [round(epsilon({(1.0, 1 / 3): 15 * n}, 1e-5), 2) for n in (1, 2, 3)]
@@ -150,6 +162,12 @@ def test_noisy_gradients_agree_with_a_naive_loop(name):
         torch.testing.assert_close(gradient, (total + drawn) / 7.5, rtol=1e-4, atol=1e-6)
 
 
+def listened_to(model):
+    """Return the model, whose last layer's outputs somebody else changes."""
+    model[-1].register_forward_hook(lambda _, __, outputs: 2 * outputs)
+    return model
+
+
 def test_only_chains_of_known_layers_are_summed_layer_by_layer():
     from trainops.engines.federated.layered import can_sum
     from trainops.engines.federated.recipes.digits import FederatedDigitsParameters as Digits
@@ -163,6 +181,8 @@ def test_only_chains_of_known_layers_are_summed_layer_by_layer():
         nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4)),
         nn.Sequential(nn.Conv2d(2, 4, 3, groups=2)),
         nn.Sequential(nn.Linear(4, 4), nn.PReLU()),
+        nn.Sequential(nn.Linear(4, 4), nn.ReLU(inplace=True)),
+        listened_to(nn.Sequential(nn.Linear(4, 4), nn.ReLU())),
         nn.Sequential(nn.Flatten(0), nn.Linear(4, 4)),
         nn.Sequential(nn.Linear(4, 4).requires_grad_(False), nn.Linear(4, 4)),
         type("Own", (nn.Sequential,), {})(nn.Linear(4, 4)),

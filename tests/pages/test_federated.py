@@ -41,6 +41,10 @@ def job_at(step, keeping="none", ledger=None, **config):
     return job
 
 
+def state_of(job):
+    return job.state_dict()["state"]
+
+
 def page_of(page, operation):
     return page.get(f"/operations/{operation.pk}/").content.decode()
 
@@ -54,6 +58,10 @@ def test_rounds_clients_and_partition_are_drawn(page, ana):
     for client in range(4):
         assert f'aria-label="Client {client}: {len(job.workshop.parts[client])} examples"' in text
     assert "train_accuracy" in text and 'data-testid="privacy"' not in text
+    sizes = [len(part) for part in job.workshop.parts]
+    for size in sizes:
+        assert f'<td class="num">{100 * size / sum(sizes):.1f} %</td>' in text
+    assert "update_norm" in text and all(each["update_norm"] for each in job.server.means.values())
 
 
 def test_clients_of_other_machines_are_said_to_be(page, ana):
@@ -109,7 +117,7 @@ def test_epsilon_is_the_ledgers_and_single_clients_are_not_told(page, ana, keepi
     operation = shown(ana, job, ledger)
     text = page_of(page, operation)
     total = job.releasing.purse.total()["epsilon"]
-    assert federation.privacy(operation)["spent"] == total
+    assert federation.privacy(operation, {})["spent"] == total
     assert f"ε {total:.2f}" in text and "No budget was set." in text
     assert (
         "train_loss" not in text.partition('data-testid="federation"')[2].partition("</section>")[0]
@@ -123,11 +131,36 @@ def test_the_round_in_which_the_budget_ends_is_foretold(ana):
     ledger = HouseLedger()
     config = {"privacy": {"target_epsilon": 20.0}, "rounds": 40}
     job = job_at(16, "sample", ledger, **config)
-    foretold = federation.privacy(shown(ana, job, ledger))["ends"]
+    foretold = federation.privacy(shown(ana, job, ledger), state_of(job))["ends"]
     while job.step < job.total_steps:
         job.advance()
     assert job.result()["reason"] == "PRIVACY_BUDGET"
     assert not foretold["is_enough"] and foretold["round"] == len(job.record.history)
+
+
+@pytest.mark.parametrize(("target", "is_enough"), [(11.0, False), (60.0, True)])
+def test_a_forecast_goes_by_how_often_clients_take_part(ana, target, is_enough):
+    ledger = HouseLedger()
+    config = {"privacy": {"target_epsilon": target}, "rounds": 40, "clients": 8, "fraction": 0.25}
+    job = job_at(41, "sample", ledger, **config)
+    foretold = federation.privacy(shown(ana, job, ledger), state_of(job))["ends"]
+    while job.step < job.total_steps:
+        job.advance()
+    ended = len(job.record.history)
+    assert (ended == 40) is foretold["is_enough"] is is_enough
+    assert is_enough or abs(foretold["round"] - ended) <= 4
+
+
+def test_the_tighter_accountants_figures_are_those_of_the_run(page, ana):
+    ledger = HouseLedger()
+    job = job_at(9, "sample", ledger, privacy={"accountant": "prv", "target_epsilon": 30.0})
+    epsilon = job.releasing.purse.total()["epsilon"]
+    operation = shown(ana, job, ledger)
+    told = federation.privacy(operation, state_of(job))
+    assert told["spent"] == told["sample"] == epsilon and told["ends"] is None
+    assert told["spent"] < federation.privacy(operation, {})["spent"]
+    text = page_of(page, operation)
+    assert f"ε {epsilon:.2f}" in text and "By privacy loss distributions" in text
 
 
 def test_a_budget_that_lasts_is_said_to(page, ana):

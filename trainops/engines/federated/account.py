@@ -1,5 +1,6 @@
 """What has been spent of each client's privacy, kept so that asking costs microseconds."""
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -76,13 +77,21 @@ class Account:
             self._known.pop((level, client), None)
 
 
-def rounds_left(account: Account, each: Iterable[Entry], target: float, most: int) -> int:
-    """Return how many more rounds, each of these entries, fit into a budget; at most `most`."""
+def rounds_left(
+    account: Account, each: Iterable[Entry], target: float, most: int, share: float = 1.0
+) -> int:
+    """Return how many more rounds, each of these entries, fit into a budget; at most `most`.
+
+    A client's own entries come in so large a share of the rounds.
+    """
     entries = list(each)
+
+    def steps(entry: Entry, number: int) -> int:
+        return math.ceil(number * entry.steps * (1.0 if entry.client is EVERYONE else share))
 
     def fits(number: int) -> bool:
         future = account.copy()
-        future.add(replace(entry, steps=number * entry.steps) for entry in entries)
+        future.add(replace(entry, steps=steps(entry, number)) for entry in entries)
         return future.epsilon <= target
 
     low, high = 0, most + 1  # the last that fits, the first that does not

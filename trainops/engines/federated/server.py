@@ -27,7 +27,8 @@ class Server:
         self.buffers = workshop.layout.buffers()
         self.updates: dict[int, Update] = {}
         self.best: tuple[Tensor, Buffers] | None = None
-        self.means: dict[int, dict[str, float]] = {}  # each client's newest, where they are told
+        # Each client's newest, and how far it moved the model, where they are told.
+        self.means: dict[int, dict[str, float]] = {}
         self._masked: dict[int, Any] = {}  # by their place in the round: nobody is named
 
     @property
@@ -57,7 +58,8 @@ class Server:
         """Keep what a client sent until its round is done."""
         self.updates[client] = update
         if update.means:
-            self.means[client] = self.workshop.in_units(update.means, "train")
+            means = self.workshop.in_units(update.means, "train")
+            self.means[client] = self.means.get(client, {}) | means
 
     def sum_of_updates(self) -> Tensor:
         """Return the sum (P,) of what clients sent, in the order of the clients."""
@@ -160,6 +162,10 @@ class Server:
         if self.buffers:
             self.buffers = average_of([each.buffers for each in updates], weights)
         vectors = torch.stack([each.vector for each in updates])
+        norms = torch.linalg.vector_norm(vectors, dim=1).tolist()
+        for client, norm in zip(sorted(self.updates), norms, strict=True):
+            if client in self.means:  # where figures of single clients are told
+                self.means[client]["update_norm"] = norm
         return self.workshop.strategy.combine(vectors, weights)
 
     def _noised(self, release: Entry) -> Tensor:
