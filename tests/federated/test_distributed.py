@@ -61,7 +61,7 @@ def test_in_whatever_order_clients_end_the_result_is_that_of_one_process(mode, m
 
 
 @pytest.mark.parametrize("mode", ["sample", "hybrid"])
-@pytest.mark.parametrize("epsilon", [4.2, 6.5, 8.0])
+@pytest.mark.parametrize("epsilon", [5.5, 6.5, 8.0])
 def test_a_budget_ends_it_at_the_very_epoch(mode, epsilon, tmp_path):
     privacy = {"target_epsilon": epsilon, "noise_multiplier": 1.0, "user_noise_multiplier": 20.0}
     case_, whole, ledger = case(mode, privacy), HouseLedger(), HouseLedger()
