@@ -33,12 +33,15 @@ COLOURS = {
 def grid(
     operation: Operation, state: Mapping[str, Any], step: int, called: Sequence[str] = ()
 ) -> Mapping[str, Any] | None:
-    """Return the clients of the round that a checkpoint's state is of; None between rounds.
+    """Return the clients of the round that a checkpoint's state is of; None where nobody is told.
 
-    The operation may be some epochs ahead of the checkpoint, which is of `step`. `called` are the
-    names of all clients, where they have some.
+    After the last round they are all of whom something is told. The operation may be some epochs
+    ahead of the checkpoint, which is of `step`. `called` are the names of all clients, where they
+    have some.
     """
-    count = state.get("num_chosen", 0)
+    is_over = not state.get("num_chosen", 0)
+    state = _at_the_end(state) if is_over else state
+    count = state["num_chosen"]
     if not count:
         return None
     is_distributed = operation.config.get("placement") == "distributed"
@@ -48,7 +51,7 @@ def grid(
     means, names = state.get("clients", {}), dict(enumerate(called))
     figures, shares = sorted({figure for each in means.values() for figure in each}), _shares(state)
     return {
-        "round": state["round"] + 1,
+        "round": None if is_over else state["round"] + 1,
         "rows": [
             row
             | {"means": [means.get(str(row["number"]), {}).get(figure) for figure in figures]}
@@ -62,6 +65,13 @@ def grid(
         "has_shares": bool(shares),
         "is_distributed": is_distributed,
     }
+
+
+def _at_the_end(state: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a state as if all clients of whom something is told had just done their round."""
+    told = sorted(int(client) for client in state.get("clients", {}))
+    here = {"num_chosen": len(told), "chosen": told, "clients_done": len(told), "client_epoch": 0}
+    return {**state, **here, "dropped": (), "round": state.get("round", 1) - 1}
 
 
 def _shares(state: Mapping[str, Any]) -> dict[int, float]:

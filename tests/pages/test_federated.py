@@ -64,6 +64,20 @@ def test_rounds_clients_and_partition_are_drawn(page, ana):
     assert "update_norm" in text and all(each["update_norm"] for each in job.server.means.values())
 
 
+@pytest.mark.parametrize("more", [{}, {"batched_clients": True}, {"placement": "distributed"}])
+def test_what_clients_contributed_is_there_when_it_is_over(page, ana, more):
+    job = job_at(99, **more)
+    text = page_of(page, shown(ana, job, HouseLedger(), state="COMPLETED"))
+    assert text.count('data-testid="client"') == 4 and ">Clients</h2>" in text
+    assert text.count('title="Epoch 2: done"') == 4 and "update_norm" in text
+
+
+def test_of_private_clients_nothing_is_there_when_it_is_over(page, ana):
+    ledger = HouseLedger()
+    text = page_of(page, shown(ana, job_at(99, "sample", ledger), ledger, state="COMPLETED"))
+    assert 'data-testid="client"' not in text
+
+
 def test_clients_of_other_machines_are_said_to_be(page, ana):
     job = job_at(11)
     assert 'data-testid="differs"' not in page_of(page, shown(ana, job, HouseLedger()))
