@@ -63,4 +63,6 @@ def test_clients_elsewhere_are_watched_each_by_its_own_state(open_page, ana, hou
     wait_until(lambda: not going.last_first() and going.has_ended(), 60)
     expect(page.locator("[data-part=header]")).to_contain_text("Completed")
     expect(page.get_by_test_id("rounds")).to_contain_text("1 of 1 completed")
-    expect(clients).to_have_count(0)
+    expect(clients).to_contain_text(["Done", "Done", "Done"])
+    expect(clients.get_by_role("link")).to_have_count(0)  # their operations are gone
+    expect(page.get_by_test_id("clients")).to_contain_text("update_norm")
