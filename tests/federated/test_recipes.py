@@ -74,6 +74,12 @@ def test_by_column_each_value_is_a_client(tmp_path):
         table_job(tmp_path, partition={"by": "column", "column": "cellar"})
 
 
+def test_rounds_of_more_clients_than_a_column_comes_to_are_refused(tmp_path):
+    partition = {"by": "column", "column": "floor", "min_examples": 1}
+    with pytest.raises(InputError, match="at most the clients, of which there are 5 by column"):
+        table_job(tmp_path, partition=partition, min_clients=6)
+
+
 def test_by_file_each_table_is_a_client(tmp_path):
     job = table_job(tmp_path, partition={"by": "file"}, parameters={"more_datasets": [OTHER]})
     assert len(sizes(job)) == 2 and sum(sizes(job)) == 52

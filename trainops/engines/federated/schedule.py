@@ -41,7 +41,7 @@ class Schedule:
     def clients_per_round(self) -> int:
         """The number of clients in a round; where chance decides, the expected one."""
         wanted = math.ceil(round(self.config.fraction * self.num_clients, 6))  # 0.07 * 100 > 7
-        return min(self.num_clients, max(wanted, self.config.min_clients))
+        return max(wanted, self.config.min_clients)
 
     def visits(self, client: int) -> int:
         """Return in how many rounds a client takes part."""

@@ -50,6 +50,7 @@ class Workshop:
         self.validation = validation.to(device) if validation else None
         self.layout = Layout(self.model)
         self.parts = partition(config, self.federation)
+        _require_enough(config, len(self.parts))
         self.schedule = Schedule(config, len(self.parts), secrets)
         self.strategy = make_strategy(config.server, self.layout.vector())
         self.noise_multiplier = self._noise_multiplier()
@@ -130,6 +131,16 @@ class Workshop:
         if self.config.monitor not in measured:
             allowed = ", ".join(measured) or "none: there are no validation examples"
             raise InputError({"monitor": f"got {self.config.monitor!r}; measured are {allowed}"})
+
+
+def _require_enough(config: FederatedOptions, num_clients: int) -> None:
+    """Refuse rounds of more clients than a column or files came to. Raises InputError."""
+    if config.min_clients > num_clients:
+        problem = (
+            f"got {config.min_clients}; at most the clients, of which there are {num_clients} "
+            f"by {config.partition.by}"
+        )
+        raise InputError({"min_clients": problem})
 
 
 def require_gradients_of_each(workshop: Workshop) -> None:
