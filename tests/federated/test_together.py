@@ -260,6 +260,14 @@ def test_a_loss_that_is_no_mean_of_examples_own_is_refused(loss):
     assert "the mean of their own" in found.value.errors["batched_clients"]
 
 
+def test_one_ignored_target_among_all_is_noticed():
+    workshop = make_job(batch_size=4).workshop
+    require_stackable(workshop)
+    workshop.train.targets[-1] = -100  # what torch's cross entropy leaves out
+    with pytest.raises(InputError, match="targets that are ignored"):
+        require_stackable(workshop)
+
+
 def test_shares_are_as_precise_as_the_model():
     job = make_job(batch_size=3)
     job.workshop.layout.values = job.workshop.layout.values.double()
