@@ -503,7 +503,7 @@ PROTECTIONS = [
     Protection(
         "clients' updates are masked under user-level privacy",
         "trainops/engines/federated/server.py",
-        'self._masked[place] = mask({"vector": each.vector}, self.workshop.secrets)',
+        'self._masked[place] = mask({"vector": each.vector}, secrets, number, client)',
         'self._masked[place] = {"vector": each.vector}',
         "tests/federated/test_job.py"
         "::test_clients_in_a_state_are_hidden_from_whoever_lacks_the_secret",
@@ -588,7 +588,7 @@ PROTECTIONS = [
     Protection(
         "clients of user-level privacy are masked in checkpoints of their own, too",
         "trainops/engines/federated/server.py",
-        'return mask(state | {"client": len(self.updates)}, self.workshop.secrets)',
+        "return mask(unnamed, self.workshop.secrets, visit.number, visit.client)",
         'return state | {"client": len(self.updates)}',
         f"{DISTRIBUTED}::test_a_clients_own_checkpoint_hides_it_from_whoever_lacks_the_secret",
     ),

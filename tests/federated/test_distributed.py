@@ -223,10 +223,10 @@ def test_a_clients_own_checkpoint_hides_it_from_whoever_lacks_the_secret(mode, t
     )
     assert state["client"]["parameters"].keys() == {"masked", "stream", "type", "shape"}
     job = make_job(mode, ledger)
-    plain = job.server.visited(state["client"], 2)
+    plain = job.server.visited(state["client"], 2, 1)
     assert (plain["client"], plain["parameters"].shape) == (2, job.server.parameters.shape)
     with pytest.raises(IncompatibleState, match="another secret"):
-        make_job(mode, HouseLedger(secret=b"another")).server.visited(state["client"], 2)
+        make_job(mode, HouseLedger(secret=b"another")).server.visited(state["client"], 2, 1)
 
 
 def test_labels_go_with_the_parts(tmp_path):

@@ -107,15 +107,23 @@ def test_clients_in_a_state_are_hidden_from_whoever_lacks_the_secret(keeping):
         other.load_state_dict(state)
 
 
-def test_masking_is_undone_exactly_and_is_a_function_of_the_content():
+def test_clients_with_something_in_common_do_not_look_so():
+    """Adam counts a client's batches, and here all clients have as many."""
+    clients = [stopped("user", at, HouseLedger(), optimizer="adam") for at in (1, 3)]
+    kept = [freeze(job.state_dict())["clients"]["visit"]["optimizer"] for job in clients]
+    assert torch.equal(*(job.visit.optimizer.steps for job in clients))
+    assert not torch.equal(*(each["steps"]["masked"] for each in kept))
+
+
+def test_masking_is_undone_exactly_and_is_a_function_of_content_and_place():
     secrets = Secrets(b"ours", 0)
     tree = {"a": torch.randn(3, 4), "b": [torch.arange(5), torch.zeros(())], "c": (1.5, None),
             "none": torch.empty(0)}  # fmt: skip
-    masked = mask(tree, secrets)
-    back = unmask(masked, secrets)
+    masked = mask(tree, secrets, 1, 2)
+    back = unmask(masked, secrets, 1, 2)
     assert torch.equal(back["a"], tree["a"]) and torch.equal(back["b"][0], tree["b"][0])
     assert back["none"].shape == (0,) and back["c"] == [1.5, None]
-    again = mask(tree, secrets)
+    again = mask(tree, secrets, 1, 2)
     assert torch.equal(again["a"]["masked"], masked["a"]["masked"])
     elsewhere = mask({"a": tree["a"] + 1e-6}, secrets)
     assert elsewhere["a"]["stream"] != masked["a"]["stream"]

@@ -148,6 +148,6 @@ def read_client(
         )
     if is_private and not is_path(state.get("spent")):
         raise IncompatibleState("what a client spent is not the stream of a federated run")
-    visiting = server.visited(state["client"], client)
+    visiting = server.visited(state["client"], client, record.number)
     require_visit(server.workshop, client, visiting)
     return plain, visiting

@@ -116,7 +116,7 @@ class FederatedJob:
                 "clients": self.server.lines(),
                 "partition": self._picture(),
             },
-            **self.server.state_dict(self.visit),
+            **self.server.state_dict(self.visit, self.record.number),
             **({"spent": purse.path} if self.config.is_private else {}),
             **({"constants": constants} if constants else {}),
         }

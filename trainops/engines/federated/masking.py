@@ -2,11 +2,12 @@
 
 Under user-level privacy a client's own model must not leave the server's memory without noise, but
 a checkpoint within a round must hold it. So it is masked there: each tensor's bytes are combined
-with a stream of as many that only the secret gives. The stream is chosen by the content, so equal
-states are masked equally and no stream serves two different contents.
+with a stream of as many that only the secret gives. The stream is chosen by the content and its
+place (round, client, name): so equal states are masked equally, no stream serves two contents, and
+nobody sees that two clients have something in common.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -18,11 +19,11 @@ from trainops.engines.federated.drawing import Secrets
 MASKED = "masked"
 
 
-def mask(value: Any, secrets: Secrets) -> Any:
-    """Return the value with every tensor masked; plain values stay as they are."""
+def mask(value: Any, secrets: Secrets, *place: object) -> Any:
+    """Return the value with every tensor masked for a place; plain values stay as they are."""
     if isinstance(value, Tensor):
         content = value.detach().cpu().contiguous()
-        stream = secrets.identity("mask", content)
+        stream = secrets.identity(["mask", *place], content)
         flat = content.view(-1).view(torch.uint8)
         return {
             MASKED: flat ^ _stream(secrets, stream, len(flat)),
@@ -31,31 +32,31 @@ def mask(value: Any, secrets: Secrets) -> Any:
             "shape": list(content.shape),
         }
     if isinstance(value, Mapping):
-        return {name: mask(each, secrets) for name, each in value.items()}
+        return {name: mask(each, secrets, *place, name) for name, each in value.items()}
     if isinstance(value, list | tuple):
-        return [mask(each, secrets) for each in value]
+        return [mask(each, secrets, *place, number) for number, each in enumerate(value)]
     return value
 
 
-def unmask(value: Any, secrets: Secrets) -> Any:
-    """Undo mask. Raises IncompatibleState where it was masked with another secret."""
+def unmask(value: Any, secrets: Secrets, *place: object) -> Any:
+    """Undo mask. Raises IncompatibleState where secret or place were others."""
     if isinstance(value, Mapping) and MASKED in value:
-        return _unmasked(value, secrets)
+        return _unmasked(value, secrets, place)
     if isinstance(value, Mapping):
-        return {name: unmask(each, secrets) for name, each in value.items()}
+        return {name: unmask(each, secrets, *place, name) for name, each in value.items()}
     if isinstance(value, list):
-        return [unmask(each, secrets) for each in value]
+        return [unmask(each, secrets, *place, number) for number, each in enumerate(value)]
     return value
 
 
-def _unmasked(value: Mapping[str, Any], secrets: Secrets) -> Tensor:
+def _unmasked(value: Mapping[str, Any], secrets: Secrets, place: Sequence[object]) -> Tensor:
     try:
         flat = value[MASKED] ^ _stream(secrets, value["stream"], len(value[MASKED]))
         content: Tensor = flat.view(getattr(torch, value["type"])).view(value["shape"])
     except (AttributeError, KeyError, RuntimeError, TypeError) as error:
         raise IncompatibleState(f"a masked tensor cannot be read: {error!r}") from error
-    if secrets.identity("mask", content) != value["stream"]:
-        raise IncompatibleState("the clients' updates were masked with another secret")
+    if secrets.identity(["mask", *place], content) != value["stream"]:
+        raise IncompatibleState("a client's tensor was masked with another secret or elsewhere")
     return content
 
 

@@ -89,13 +89,14 @@ class Server:
         """Return each client's newest means, by its number."""
         return {str(client): dict(means) for client, means in sorted(self.means.items())}
 
-    def state_dict(self, visit: Visit | Together | None) -> StateDict:
+    def state_dict(self, visit: Visit | Together | None, number: int) -> StateDict:
+        """Return what a checkpoint holds of the round of this number."""
         layout, strategy = self.workshop.layout, self.workshop.strategy
         visiting = self.visiting(visit) if visit is not None and visit.epoch else None
         return {
             "model": layout.state_dict(self.parameters, self.buffers),
             "server": dict(strategy.state),
-            "clients": {"done": self._done(), "visit": visiting},
+            "clients": {"done": self._done(number), "visit": visiting},
             **({"best_model": layout.state_dict(*self.best)} if self.best else {}),
         }
 
@@ -190,12 +191,13 @@ class Server:
         }
         return self.workshop.in_units(weighted, "train")
 
-    def _done(self) -> dict[str, Any]:
+    def _done(self, number: int) -> dict[str, Any]:
         if not self.is_masked:
             return {str(client): each.to_state() for client, each in self.updates.items()}
-        for place, each in enumerate(self.updates.values()):
+        secrets = self.workshop.secrets
+        for place, (client, each) in enumerate(self.updates.items()):
             if place not in self._masked:
-                self._masked[place] = mask({"vector": each.vector}, self.workshop.secrets)
+                self._masked[place] = mask({"vector": each.vector}, secrets, number, client)
         return {str(place): each for place, each in self._masked.items()}
 
     def visiting(self, visit: Visit | Together) -> Any:
@@ -206,26 +208,28 @@ class Server:
         state = visit.state_dict()
         if not self.is_masked:
             return state
-        return mask(state | {"client": len(self.updates)}, self.workshop.secrets)
+        unnamed = state | {"client": len(self.updates)}
+        return mask(unnamed, self.workshop.secrets, visit.number, visit.client)
 
-    def visited(self, state: Any, client: int) -> StateDict:
-        """Return what `visiting` was made of. Raises IncompatibleState."""
-        visiting = self._unmasked(state)
+    def visited(self, state: Any, client: int, number: int) -> StateDict:
+        """Return what `visiting` was made of in that round. Raises IncompatibleState."""
+        visiting = self._unmasked(state, number, client)
         if not isinstance(visiting, dict):
             raise IncompatibleState(f"a client in training has {visiting!r:.80}")
         return visiting | {"client": client} if self.is_masked else visiting
 
     def _read_visit(self, state: StateDict, record: Record) -> StateDict | None:
         """Return the state of the client in training; masked, it is named by its place."""
-        visiting: StateDict | None = self._unmasked(state["clients"].get("visit"))
+        kept = state["clients"].get("visit")
+        visiting: StateDict | None = self._unmasked(kept, record.number, record.client)
         if visiting is None or not self.is_masked:
             return visiting
         if visiting.get("client") != len(record.taken):
             raise IncompatibleState(f"client {record.done + 1} of the round is not in training")
         return visiting | {"client": record.client}
 
-    def _unmasked(self, value: Any) -> Any:
-        return unmask(value, self.workshop.secrets) if self.is_masked else value
+    def _unmasked(self, value: Any, number: int, client: int | None) -> Any:
+        return unmask(value, self.workshop.secrets, number, client) if self.is_masked else value
 
     def _read_updates(self, state: StateDict, record: Record) -> dict[int, Update]:
         """Return what clients sent. Raises IncompatibleState."""
@@ -243,7 +247,7 @@ class Server:
         if self.is_masked:
             done = {
                 client: {
-                    **self._unmasked(each), "buffers": {}, "means": {},
+                    **self._unmasked(each, record.number, client), "buffers": {}, "means": {},
                     "num_examples": len(self.workshop.parts[client]),
                 }
                 for client, each in done.items()
