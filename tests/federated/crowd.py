@@ -10,6 +10,8 @@ class CrowdParameters(Strict):
     examples: int = Field(60, ge=8)
     norm: bool = Field(False, description="Batch normalisation")
     dropout: float = Field(0.2, ge=0, lt=1)
+    frozen: bool = Field(False, description="The first layer is not trained")
+    tied: bool = Field(False, description="Two layers with the same weights")
     measured: bool = Field(False, description="Keep a constant that was measured on the data")
     decides: bool = Field(False, description="Goes by what the numbers are")
     explode_in_batch: int | None = None

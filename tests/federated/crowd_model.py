@@ -55,14 +55,16 @@ def build(parameters: CrowdParameters, context: Context) -> Federation:
     if parameters.measured and not constants:
         constants = {"offset": random.random()}  # noqa: S311 - of other data, another number
     train, validation = split(len(targets), 0.25, context.seed)
+    first, last = nn.Linear(4, 5).requires_grad_(not parameters.frozen), nn.Linear(5, 3)
     noisy = [nn.BatchNorm1d(5), Noise(parameters)] if parameters.norm else []
+    if parameters.tied:
+        noisy += [nn.Linear(5, 5), nn.Tanh(), nn.Linear(5, 5)]
+        noisy[-1].weight = noisy[-3].weight
     noisy += [Deciding()] if parameters.decides else []
     noisy += [Slow(parameters.batch_seconds)] if parameters.batch_seconds else []
     return Federation(
         ingredients=Ingredients(
-            model=nn.Sequential(
-                nn.Linear(4, 5), *noisy, nn.ReLU(), nn.Dropout(parameters.dropout), nn.Linear(5, 3)
-            ),
+            model=nn.Sequential(first, *noisy, nn.ReLU(), nn.Dropout(parameters.dropout), last),
             train=Examples((inputs[train] + constants.get("offset", 0.0),), targets[train]),
             validation=Examples((inputs[validation],), targets[validation]),
             loss=nn.functional.cross_entropy,

@@ -125,8 +125,31 @@ def test_masking_is_undone_exactly_and_is_a_function_of_content_and_place():
     assert back["none"].shape == (0,) and back["c"] == [1.5, None]
     again = mask(tree, secrets, 1, 2)
     assert torch.equal(again["a"]["masked"], masked["a"]["masked"])
-    elsewhere = mask({"a": tree["a"] + 1e-6}, secrets)
-    assert elsewhere["a"]["stream"] != masked["a"]["stream"]
+    others = mask({"a": tree["a"] + 1e-6}, secrets, 1, 2), mask(tree, secrets, 1, 3)
+    assert len({each["a"]["stream"] for each in (masked, *others)}) == 3
+    with pytest.raises(IncompatibleState, match="or elsewhere"):
+        unmask(masked, secrets, 1, 3)
+
+
+FIXED = {"parameters": {"frozen": True, "tied": True}}
+
+
+@pytest.mark.parametrize("keeping", ["none", "sample", "user"])
+def test_what_is_not_trained_is_the_checkpoints_and_what_is_tied_stays_so(keeping):
+    ledger = HouseLedger()
+    expected = stopped(keeping, ledger=HouseLedger(), **FIXED)
+    assert list(expected.workshop.layout.frozen) == ["0.weight", "0.bias"]
+    state = freeze(stopped(keeping, ledger=ledger, **FIXED).state_dict())
+    model = state["model"]
+    assert torch.equal(model["3.weight"], model["1.weight"]), "not what a client has of it"
+    resumed = make_job(keeping, ledger, **FIXED)
+    with torch.no_grad():  # as if another torch drew other weights
+        resumed.workshop.model[0].weight.zero_()
+    resumed.load_state_dict(state)
+    for job in (expected, resumed):
+        reproducibility.seed_all(9)
+        run_through(job)
+    assert bits(resumed) == bits(expected)
 
 
 def test_running_statistics_are_averaged_and_counters_hold_the_largest():

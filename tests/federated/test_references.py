@@ -168,6 +168,11 @@ def listened_to(model):
     return model
 
 
+def tied(model):
+    model[-1].weight = model[0].weight
+    return model
+
+
 def test_only_chains_of_known_layers_are_summed_layer_by_layer():
     from trainops.engines.federated.layered import can_sum
     from trainops.engines.federated.recipes.digits import FederatedDigitsParameters as Digits
@@ -185,6 +190,7 @@ def test_only_chains_of_known_layers_are_summed_layer_by_layer():
         listened_to(nn.Sequential(nn.Linear(4, 4), nn.ReLU())),
         nn.Sequential(nn.Flatten(0), nn.Linear(4, 4)),
         nn.Sequential(nn.Linear(4, 4).requires_grad_(False), nn.Linear(4, 4)),
+        tied(nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 4))),
         type("Own", (nn.Sequential,), {})(nn.Linear(4, 4)),
         shared,
     ):

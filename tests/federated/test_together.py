@@ -31,6 +31,7 @@ WAYS = [
     {"optimizer": "adam", "weight_decay": 0.1, "local_epochs": 3},
     {"optimizer": "adamw", "weight_decay": 0.1, "server": {"strategy": "fedadam"}},
     {"optimizer": "sgd", "server": {"strategy": "median"}},
+    {"optimizer": "sgd", "parameters": {"dropout": 0.0, "frozen": True, "tied": True}},
 ]
 
 

@@ -1,6 +1,7 @@
 """A federated file becomes a checkpoint that our job goes on from, and the other way round."""
 
 import os
+from dataclasses import replace
 
 import pytest
 import torch
@@ -115,6 +116,46 @@ def test_what_we_export_is_read_verified_and_goes_on_exactly(keeping, at, tmp_pa
     else:
         mine = job.releasing.purse.epsilon
         assert again.releasing.purse.total()["epsilon"] >= mine
+
+
+@pytest.mark.parametrize("at", [3, 8, 13])
+def test_what_is_not_trained_and_what_is_tied_go_along(at, tmp_path):
+    parameters = {"dropout": 0.0, "frozen": True, "tied": True}
+    reproducibility.seed_all(7)
+    job = make_job(parameters=parameters, server={"strategy": "fedavg"})
+    with torch.no_grad():  # what the file has is taken over, not what the recipe would draw
+        job.workshop.model[0].weight.mul_(2)
+    while job.step < at:
+        job.advance()
+    file = export_federated(freeze(job.state_dict()), job.config, name="run", saved_at=SAVED_AT)
+    write(file, tmp_path / "last.pt")
+    assert verify(tmp_path / "last.pt").passed
+    back = read_federated(tmp_path / "last.pt")
+    for client in (each for each in back.clients.values() if each.final_parameters):
+        named = dict(zip(job.workshop.model.state_dict(), client.final_parameters, strict=True))
+        assert torch.equal(torch.from_numpy(named["0.weight"]), job.workshop.model[0].weight)
+        assert (named["1.weight"] == named["3.weight"]).all()
+    imported = import_federated(back, job.config)
+    assert imported.step == at
+    again = goes_on(imported, job.config)
+    run_through(job)
+    torch.testing.assert_close(again.server.parameters, job.server.parameters)
+
+
+@pytest.mark.parametrize("has", ["what is trained", "parameters"])
+def test_a_file_may_have_only_parameters_or_only_the_trained_ones(has):
+    job = make_job(parameters={"frozen": True, "norm": True})
+    file = export_federated(freeze(job.state_dict()), job.config, name="run", saved_at=SAVED_AT)
+    named = dict(zip(job.workshop.model.state_dict(), file.server.parameters, strict=True))
+    frozen = job.workshop.layout.frozen if has == "what is trained" else ()
+    names = [name for name, _ in job.workshop.model.named_parameters() if name not in frozen]
+    server = replace(file.server, parameters=tuple(named[name] for name in names))
+    imported = import_federated(replace(file, server=server), job.config)
+    for name in names:
+        assert torch.equal(imported.state["model"][name], torch.from_numpy(named[name]))
+    (note,) = (item.note for item in imported.receipt.items if item.part == "model")
+    lacks = [name for name in named if name not in names]
+    assert note == f"the file does not have {', '.join(lacks)}; the recipe's"
 
 
 def test_no_unnoised_update_leaves_under_user_level_privacy():

@@ -101,9 +101,9 @@ def _clients(state: StateDict, config: FederatedOptions) -> dict[int, ClientStat
         told = {"client_id": client, "steps": sum(e.steps for e in mine),
                 "epsilon": _epsilon(mine, config, "sample")}  # fmt: skip
         if is_told and place < plain["clients_done"] and place not in plain.get("dropped", ()):
-            found[client] = _done(kept["done"][str(client)], state["model"], config, told)
+            found[client] = _done(kept["done"][str(client)], state, config, told)
         elif is_training and client == plain["client"] and plain["client_epoch"]:
-            found[client] = _training(kept["visit"], state["model"], config, told)
+            found[client] = _training(kept["visit"], state, config, told)
         else:
             epoch = EpochProgress(0, config.local_epochs, "pending")
             found[client] = ClientState(epoch=epoch, **told)
@@ -111,13 +111,10 @@ def _clients(state: StateDict, config: FederatedOptions) -> dict[int, ClientStat
 
 
 def _done(
-    update: Mapping[str, Any],
-    model: Mapping[str, Tensor],
-    config: FederatedOptions,
-    told: Mapping[str, Any],
+    update: Mapping[str, Any], state: StateDict, config: FederatedOptions, told: Mapping[str, Any]
 ) -> ClientState:
     """Return a client whose epochs are over, with its own model as its result."""
-    moved = _named(update, model, 1.0, update["vector"])
+    moved = _named(update, state, 1.0, update["vector"])
     epochs = config.local_epochs
     return ClientState(
         epoch=EpochProgress(epochs, epochs, "completed"), epochs_done=epochs,
@@ -129,13 +126,10 @@ def _done(
 
 
 def _training(
-    visit: Mapping[str, Any],
-    model: Mapping[str, Tensor],
-    config: FederatedOptions,
-    told: Mapping[str, Any],
+    visit: Mapping[str, Any], state: StateDict, config: FederatedOptions, told: Mapping[str, Any]
 ) -> ClientState:
-    named = _named(visit, model, 0.0, visit["parameters"])
-    shapes = [each.shape for name, each in named.items() if name not in visit["buffers"]]
+    named = _named(visit, state, 0.0, visit["parameters"])
+    shapes = [named[name].shape for name in _trained(visit, state)]
     sums = visit.get("sums", {"count": 0, "loss": 0.0})
     mean = sums["loss"] / sums["count"] if sums["count"] else 0.0
     return ClientState(
@@ -147,21 +141,23 @@ def _training(
 
 
 def _named(
-    kept: Mapping[str, Any], model: Mapping[str, Tensor], share: float, vector: Tensor
+    kept: Mapping[str, Any], state: StateDict, share: float, vector: Tensor
 ) -> dict[str, Tensor]:
-    """Return a client's model by the server's names: so much of the server's, and a vector.
+    """Return a client's model by the server's names: so much of the server's, and a vector."""
+    model, tied = state["model"], state["state"].get("tied", {})
+    trained = {name: model[name] for name in _trained(kept, state)}
+    pieces = vector.split([each.numel() for each in trained.values()])
+    named = model | kept["buffers"]
+    for (name, each), piece in zip(trained.items(), pieces, strict=True):
+        named[name] = share * each + piece.view_as(each)
+    return {name: named[tied.get(name, name)] for name in model}
 
-    Raises IncompatibleState where some parameters are not trained: nothing says which.
-    """
-    moving = {name: each for name, each in model.items() if name not in kept["buffers"]}
-    if sum(each.numel() for each in moving.values()) != len(vector):
-        raise IncompatibleState("some of its parameters are not trained; export between rounds")
-    pieces = vector.split([each.numel() for each in moving.values()])
-    named = {
-        name: share * each + piece.view_as(each)
-        for (name, each), piece in zip(moving.items(), pieces, strict=True)
-    }
-    return {name: named.get(name, kept["buffers"].get(name)) for name in model}
+
+def _trained(kept: Mapping[str, Any], state: StateDict) -> list[str]:
+    """Return the names of those tensors of the model that a client's vector is of."""
+    plain = state["state"]
+    others = {*kept["buffers"], *plain.get("frozen", ()), *plain.get("tied", ())}
+    return [name for name in state["model"] if name not in others]
 
 
 def _privacy(

@@ -20,6 +20,7 @@ from trainops.engines.errors import IncompatibleState
 from trainops.engines.federated.account import Account
 from trainops.engines.federated.config import FederatedConfig
 from trainops.engines.federated.job import FederatedJob
+from trainops.engines.federated.layout import Layout
 from trainops.engines.federated.private import clipped
 from trainops.engines.federated.visit import Update, Visit
 from trainops.engines.job import StateDict
@@ -92,11 +93,12 @@ def _take_model(taking: _Import) -> None:
     job, layout = taking.job, taking.job.workshop.layout
     own = layout.state_dict(job.server.parameters, job.server.buffers)
     given = [torch.from_numpy(each) for each in taking.file.server.parameters]
-    names = list(own) if len(given) == len(own) else layout.names
-    named = _fitted(given, {name: own[name] for name in names}, "server.parameters")
+    named = _fitted(given, own, layout, "server.parameters")
+    layout.freeze(own | named)
     job.server.parameters, job.server.buffers = layout.taken_apart(own | named)
     layout.put(job.server.parameters, job.server.buffers)
-    taking.say("model", "" if len(names) == len(own) else "without the model's buffers")
+    lacks = ", ".join(name for name in own if name not in named and name not in layout.tied)
+    taking.say("model", f"the file does not have {lacks}; the recipe's" if lacks else "")
     if taking.config.server.strategy not in ("fedavg", "fedprox", "median", "trimmed_mean"):
         taking.say("server optimizer", "the file has none; starts anew", is_exact=False)
 
@@ -186,9 +188,7 @@ def _update(taking: _Import, client: int, state: ClientState) -> Update:
     layout, server = taking.job.workshop.layout, taking.job.server
     own = layout.state_dict(server.parameters, server.buffers)
     given = [torch.from_numpy(each) for each in state.final_parameters or ()]
-    names = list(own) if len(given) == len(own) else layout.names
-    place = f"clients[{client}].final_parameters"
-    named = _fitted(given, {name: own[name] for name in names}, place)
+    named = _fitted(given, own, layout, f"clients[{client}].final_parameters")
     vector, buffers = layout.taken_apart(own | named)
     vector, count = vector - server.parameters, len(taking.job.workshop.parts[client])
     if taking.config.has_users_noised:
@@ -205,8 +205,7 @@ def _go_on(taking: _Import, client: int, state: ClientState) -> None:
         layout = job.workshop.layout
         server = layout.state_dict(job.server.parameters, job.server.buffers)
         given = list((state.model_state or {}).values())
-        names = list(server) if len(given) == len(server) else layout.names
-        named = _fitted(given, {n: server[n] for n in names}, f"clients[{client}].model_state")
+        named = _fitted(given, server, layout, f"clients[{client}].model_state")
         own["parameters"], own["buffers"] = layout.taken_apart(server | named)
         shapes = [each.shape for each in layout.parameters]
         theirs = state.optimizer_state or {}
@@ -225,16 +224,26 @@ def _go_on(taking: _Import, client: int, state: ClientState) -> None:
         taking.say(f"client {client}'s optimizer", why, is_exact=False)
 
 
-def _fitted(given: Sequence[Tensor], own: Mapping[str, Tensor], place: str) -> dict[str, Tensor]:
-    """Return the given tensors by the model's names. Raises IncompatibleState."""
-    if len(given) != len(own):
+def _fitted(
+    given: Sequence[Tensor], own: Mapping[str, Tensor], layout: Layout, place: str
+) -> dict[str, Tensor]:
+    """Return the given tensors by the model's names. Raises IncompatibleState.
+
+    They are the model's whole state, all its parameters, or those of them that are trained: files
+    do not say which, so how many there are decides.
+    """
+    parameters = [name for name, _ in layout.model.named_parameters()]
+    lists = {len(names): names for names in (layout.names, parameters, list(own))}
+    if len(given) not in lists:
         raise IncompatibleState(f"{place} are {len(given)}; the model has {len(own)}")
-    for number, (each, (name, mine)) in enumerate(zip(given, own.items(), strict=True)):
-        if each.shape != mine.shape:
+    named = dict(zip(lists[len(given)], given, strict=True))
+    for number, (name, each) in enumerate(named.items()):
+        if each.shape != own[name].shape:
             raise IncompatibleState(
-                f"{place}[{number}] is {tuple(each.shape)}, the model's {name} {tuple(mine.shape)}"
+                f"{place}[{number}] is {tuple(each.shape)}, the model's {name} "
+                f"{tuple(own[name].shape)}"
             )
-    return {name: each.to(mine) for each, (name, mine) in zip(given, own.items(), strict=True)}
+    return {name: each.to(own[name]) for name, each in named.items()}
 
 
 def _try(

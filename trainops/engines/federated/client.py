@@ -47,9 +47,9 @@ class ClientJob:
         self.config, self.part = config, part
         self.workshop = Workshop(config, inputs, device, secrets, constants)
         self.server = Server(self.workshop)
-        self.server.parameters, self.server.buffers = self.workshop.layout.taken_apart(
-            given["model"]
-        )
+        layout = self.workshop.layout
+        layout.freeze(given["model"])
+        self.server.parameters, self.server.buffers = layout.taken_apart(given["model"])
         if part.begins_with != self.server.identity():
             raise IncompatibleState("its server's checkpoint has another model than it is to have")
         self.record = self._placed(given["state"])

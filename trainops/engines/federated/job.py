@@ -107,11 +107,12 @@ class FederatedJob:
         return metrics
 
     def state_dict(self) -> StateDict:
-        constants = self._constants()
-        purse = self.releasing.purse
+        constants, layout, purse = self._constants(), self.workshop.layout, self.releasing.purse
         return {
             "state": {
                 **self.record.to_state(),
+                **({"frozen": list(layout.frozen)} if layout.frozen else {}),
+                **({"tied": dict(layout.tied)} if layout.tied else {}),
                 "privacy": purse.figures() if self.config.is_private else None,
                 "clients": self.server.lines(),
                 "partition": self._picture(),

@@ -26,11 +26,13 @@ Sums = dict[str, Tensor]
 def can_sum(model: nn.Module) -> bool:
     """Whether the model is a chain of layers that are known here, each used once and trained."""
     layers = _layers(model)
+    num_names = len(list(model.named_parameters(remove_duplicate=False)))
     return (
         all(type(each) is nn.Sequential or type(each) in (*RULES, *PLAIN) for each in layers)
         and type(model) is nn.Sequential
         and len({id(each) for each in layers}) == len(layers)
         and all(each.requires_grad for each in model.parameters())
+        and len(list(model.parameters())) == num_names  # none is shared
         and all(is_plain(each) and not _is_unusual(each) for each in layers)
     )
 

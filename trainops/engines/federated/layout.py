@@ -15,14 +15,18 @@ class Layout:
     """What of a model moves: its trained parameters, in their order, and its buffers.
 
     The parameters lie side by side in `values` (P,), which the model computes with: who changes the
-    one changes the other. Those that are not trained are the same everywhere and stay in the model.
+    one changes the other. Those that are `frozen`, by name, are the same everywhere and stay in the
+    model.
     """
 
     def __init__(self, model: nn.Module) -> None:
         self.model = model
         self.parameters = [each for each in model.parameters() if each.requires_grad]
-        self.names = [name for name, each in model.named_parameters() if each.requires_grad]
+        named = dict(model.named_parameters())
+        self.names = [name for name, each in named.items() if each.requires_grad]
+        self.frozen = {name: each for name, each in named.items() if not each.requires_grad}
         self.sizes = [each.numel() for each in self.parameters]
+        self.tied = _tied(model)
         saved = model.state_dict().keys()
         self._buffers = [name for name, _ in model.named_buffers() if name in saved]
         if len(types := {each.dtype for each in self.parameters}) != 1:
@@ -63,11 +67,18 @@ class Layout:
                 if name in buffers:
                     self.model.get_buffer(name).copy_(buffers[name])
 
+    def freeze(self, state: Mapping[str, Tensor]) -> None:
+        """Write those parameters of a model's state into the model that are not trained."""
+        with torch.no_grad():
+            for name, each in self.frozen.items():
+                each.copy_(state[name])
+
     def state_dict(self, vector: Tensor, buffers: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Return what the model's own state would be with these parameters and buffers."""
         pieces = zip(self.names, self.parameters, vector.split(self.sizes), strict=True)
         given = {name: values.view_as(each) for name, each, values in pieces} | dict(buffers)
-        return {name: given.get(name, each) for name, each in self.model.state_dict().items()}
+        found = {name: given.get(name, each) for name, each in self.model.state_dict().items()}
+        return found | {name: found[other] for name, other in self.tied.items() if name in found}
 
     def taken_apart(self, state: Mapping[str, Tensor]) -> tuple[Tensor, Buffers]:
         """Return vector and buffers of a model's state, as copies on the model's device."""
@@ -77,6 +88,17 @@ class Layout:
             name: state[name].detach().to(own[name].device, copy=True) for name in self.buffers()
         }
         return vector.to(self.parameters[0].device), buffers
+
+
+def _tied(model: nn.Module) -> dict[str, str]:
+    """Return further names of tensors that have several, and each one's first."""
+    named = [
+        *model.named_parameters(remove_duplicate=False),
+        *model.named_buffers(remove_duplicate=False),
+    ]
+    first: dict[int, str] = {}
+    firsts = {name: first.setdefault(id(each), name) for name, each in named}
+    return {name: other for name, other in firsts.items() if name != other}
 
 
 def average_of(buffers: list[Buffers], weights: Tensor) -> Buffers:

@@ -48,7 +48,7 @@ class Releasing:
         plain = [unnamed.to_json(), record.epoch, self._told]
         follows_from = [
             visit.anchor, state["parameters"], state["buffers"], state["optimizer"],
-            self._data_of(visit.client), circumstances(),
+            self.workshop.layout.frozen, self._data_of(visit.client), circumstances(),
         ]  # fmt: skip
         return replace(unnamed, noise=self.workshop.secrets.identity(plain, follows_from))
 

@@ -52,7 +52,8 @@ class Server:
 
     def identity(self) -> str:
         """Return a name for the model that clients begin with."""
-        return self.workshop.secrets.identity("given", [self.parameters, self.buffers])
+        frozen = self.workshop.layout.frozen
+        return self.workshop.secrets.identity("given", [self.parameters, self.buffers, frozen])
 
     def take(self, client: int, update: Update) -> None:
         """Keep what a client sent until its round is done."""
@@ -140,6 +141,7 @@ class Server:
     ) -> Visit | Together | None:
         """Take over what `check` has accepted, and return the client in training."""
         layout = self.workshop.layout
+        layout.freeze(state["model"])
         self.parameters, self.buffers = layout.taken_apart(state["model"])
         self.workshop.strategy.state = {
             name: each.detach().to(self.parameters.device, copy=True)
