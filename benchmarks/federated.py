@@ -28,11 +28,13 @@ from trainops.engines.federated.job import FederatedJob
 from trainops.engines.federated.private import Noise, NoisyGradients
 from trainops.engines.registry import ENGINES
 from trainops.engines.spending import Entry
-from trainops.engines.training.ingredients import Examples
+from trainops.engines.training.ingredients import Examples, Loss
+from trainops.engines.training.recipes.unet import UNet, dice_and_entropy
 
 ROUNDS, STEPS, ENTRIES, FLOWER_ROUNDS = 31, 41, 10_000, 12
 CLIENTS, BATCH, RATE = 10, 32, 0.1
 Figures = dict[str, tuple[float, float, float]]
+Network = tuple[Callable[[], nn.Module], torch.Tensor, torch.Tensor, Loss]
 
 
 def main() -> dict[str, Any]:
@@ -41,6 +43,7 @@ def main() -> dict[str, Any]:
         "round of 10 clients, ms": of_rounds(),
         "private step, MLP, ms": of_steps(*mlp()),
         "private step, CNN, ms": of_steps(*cnn()),
+        "private step, U-Net, ms": of_steps(*unet()),
         f"ledger of {ENTRIES:,} entries, ms": of_ledger(),
     }
     for name, lines in figures.items():
@@ -149,37 +152,46 @@ def bare_loop() -> Callable[[], None]:
     return one_round
 
 
-def mlp() -> tuple[Callable[[], nn.Module], torch.Tensor]:
+def mlp() -> Network:
     def make() -> nn.Module:
         return nn.Sequential(nn.Flatten(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
 
-    return make, torch.rand(64, 1, 8, 8)
+    return make, torch.rand(64, 1, 8, 8), torch.arange(64) % 10, nn.functional.cross_entropy
 
 
-def cnn() -> tuple[Callable[[], nn.Module], torch.Tensor]:
+def cnn() -> Network:
     def make() -> nn.Module:
         return nn.Sequential(
             nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), nn.Conv2d(16, 32, 3, padding=1), nn.ReLU(),
             nn.MaxPool2d(2), nn.Flatten(), nn.Linear(512, 64), nn.ReLU(), nn.Linear(64, 10),
         )  # fmt: skip
 
-    return make, torch.rand(64, 1, 8, 8)
+    return make, torch.rand(64, 1, 8, 8), torch.arange(64) % 10, nn.functional.cross_entropy
 
 
-def of_steps(make: Callable[[], nn.Module], inputs: torch.Tensor) -> Figures:
-    targets = torch.arange(len(inputs)) % 10
+def unet() -> Network:
+    """No chain: every example's own gradient is taken."""
+    images = torch.rand(16, 1, 32, 32)
+    return lambda: UNet(1, 8, "group"), images, (images > 0.7).float(), dice_and_entropy
+
+
+def of_steps(
+    make: Callable[[], nn.Module], inputs: torch.Tensor, targets: torch.Tensor, loss: Loss
+) -> Figures:
     tasks = {
-        "trainops": our_step(make(), inputs, targets),
-        "Opacus, hooks": opacus_step(make(), inputs, targets, "hooks"),
-        "Opacus, functorch": opacus_step(make(), inputs, targets, "functorch"),
-        "plain SGD, not private": plain_step(make(), inputs, targets),
+        "trainops": our_step(make(), inputs, targets, loss),
+        "Opacus, hooks": opacus_step(make(), inputs, targets, loss, "hooks"),
+        "Opacus, functorch": opacus_step(make(), inputs, targets, loss, "functorch"),
+        "plain SGD, not private": plain_step(make(), inputs, targets, loss),
     }
     return in_turns(tasks, STEPS)
 
 
-def our_step(model: nn.Module, inputs: torch.Tensor, targets: torch.Tensor) -> Callable[[], object]:
+def our_step(
+    model: nn.Module, inputs: torch.Tensor, targets: torch.Tensor, loss: Loss
+) -> Callable[[], object]:
     noise = Noise(multiplier=1.0, max_grad_norm=1.0, expected_examples=len(inputs))
-    gradients = NoisyGradients(model, nn.functional.cross_entropy, noise)
+    gradients = NoisyGradients(model, loss, noise)
     optimizer, numbers = torch.optim.SGD(model.parameters(), 0.1), Secrets(b"", 1).numbers("n")
     examples, everyone = Examples((inputs,), targets), torch.arange(len(inputs))
 
@@ -191,7 +203,7 @@ def our_step(model: nn.Module, inputs: torch.Tensor, targets: torch.Tensor) -> C
 
 
 def opacus_step(
-    model: nn.Module, inputs: torch.Tensor, targets: torch.Tensor, mode: str
+    model: nn.Module, inputs: torch.Tensor, targets: torch.Tensor, loss: Loss, mode: str
 ) -> Callable[[], object]:
     from opacus.grad_sample.utils import wrap_model
     from opacus.optimizers import DPOptimizer
@@ -206,20 +218,20 @@ def opacus_step(
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             optimizer.zero_grad()
-            nn.functional.cross_entropy(wrapped(inputs), targets).backward()
+            loss(wrapped(inputs), targets).backward()
             optimizer.step()
 
     return step
 
 
 def plain_step(
-    model: nn.Module, inputs: torch.Tensor, targets: torch.Tensor
+    model: nn.Module, inputs: torch.Tensor, targets: torch.Tensor, loss: Loss
 ) -> Callable[[], object]:
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
 
     def step() -> None:
         optimizer.zero_grad()
-        nn.functional.cross_entropy(model(inputs), targets).backward()
+        loss(model(inputs), targets).backward()
         optimizer.step()
 
     return step

@@ -14,6 +14,7 @@ REFERENCES = "tests/engines/test_references.py"
 DISTRIBUTED = "tests/federated/test_distributed.py"
 CLIENTS = "tests/operations/test_clients.py"
 LEDGER = "tests/federated/test_ledger.py"
+JOB = "tests/federated/test_job.py"
 NPZ = "tests/datasets/test_npz.py"
 
 
@@ -505,8 +506,7 @@ PROTECTIONS = [
         "trainops/engines/federated/server.py",
         'self._masked[place] = mask({"vector": each.vector}, secrets, number, client)',
         'self._masked[place] = {"vector": each.vector}',
-        "tests/federated/test_job.py"
-        "::test_clients_in_a_state_are_hidden_from_whoever_lacks_the_secret",
+        f"{JOB}::test_clients_in_a_state_are_hidden_from_whoever_lacks_the_secret",
     ),
     Protection(
         "an archive that unpacks to more than it may is refused by what it declares",
@@ -591,5 +591,26 @@ PROTECTIONS = [
         "return mask(unnamed, self.workshop.secrets, visit.number, visit.client)",
         'return state | {"client": len(self.updates)}',
         f"{DISTRIBUTED}::test_a_clients_own_checkpoint_hides_it_from_whoever_lacks_the_secret",
+    ),
+    Protection(
+        "a weight that two layers share is the server's under both names, whoever trains",
+        "trainops/engines/federated/layout.py",
+        "return found | {name: found[other] for name, other in self.tied.items() if name in found}",
+        "return found",
+        f"{JOB}::test_what_is_not_trained_is_the_checkpoints_and_what_is_tied_stays_so",
+    ),
+    Protection(
+        "what is not trained is the checkpoint's, whatever a recipe draws",
+        "trainops/engines/federated/server.py",
+        'layout.freeze(state["model"])',
+        "pass",
+        f"{JOB}::test_what_is_not_trained_is_the_checkpoints_and_what_is_tied_stays_so",
+    ),
+    Protection(
+        "masks say nothing about what clients have in common",
+        "trainops/engines/federated/masking.py",
+        """stream = secrets.identity(["mask", *place], content)""",
+        """stream = secrets.identity(["mask"], content)""",
+        f"{JOB}::test_clients_with_something_in_common_do_not_look_so",
     ),
 ]
