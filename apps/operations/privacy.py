@@ -124,10 +124,15 @@ def spent_by(operation_id: str) -> list[Entry]:
     account = PrivacyAccount.objects.filter(pk=operation_id).first()
     ancestors = account.ancestors if account else []
     rows = PrivacyEntry.objects.filter(operation_id__in=[*ancestors, operation_id]).order_by("id")
-    return [
+    entries = (
         Entry(**dict(zip(FIELDS, values, strict=True)), is_own=owner == operation_id)
         for owner, *values in rows.values_list("operation_id", *FIELDS)
-    ]
+    )
+    found: dict[str, Entry] = {}
+    for entry in entries:  # what it and an ancestor did from the same bits is one release
+        if entry.noise not in found or entry.is_own:
+            found[entry.noise] = entry
+    return list(found.values())
 
 
 def spent_in(operation_id: str, number: int, client: int) -> list[Entry]:

@@ -104,6 +104,13 @@ def test_a_fork_inherits_from_all_its_ancestors_and_deletion_forgets_nothing():
     assert len(secrets) == 1, "what both do from the same bits is one release"
 
 
+def test_what_a_fork_and_its_ancestor_both_did_is_read_once():
+    PrivacyAccount.inherit("op_2", "op_1")
+    append("op_1", 1, [entry(1)])
+    append("op_2", 1, [entry(1)])
+    assert [(e.step, e.is_own) for e in spent_by("op_2")] == [(1, True)]
+
+
 def test_accounts_draw_secrets_of_their_own():
     one, other = PrivacyAccount.of("op_1"), PrivacyAccount.of("op_2")
     assert one.secret != other.secret and len(bytes.fromhex(one.secret)) == 32
