@@ -215,11 +215,19 @@ def test_a_metric_that_is_not_measured_is_refused_as_the_monitor():
 
 def test_parts_smaller_than_asked_for_are_refused():
     config = FederatedConfig.parse(
-        {"recipe": "crowd", "clients": 20, "partition": {"min_examples": 5}}
+        {"recipe": "crowd", "clients": 9, "partition": {"by": "shards", "min_examples": 5}}
     )
-    federation = make_job().workshop.federation
-    with pytest.raises(InputError, match="a client has 2 of 45 examples"):
-        partition(config, federation)
+    with pytest.raises(InputError, match="a client has 4 of 45 examples"):
+        partition(config, make_job().workshop.federation)
+
+
+@pytest.mark.parametrize("by", ["iid", "dirichlet", "shards"])
+def test_more_clients_than_there_are_examples_for_are_refused_at_once(by):
+    config = FederatedConfig.parse(
+        {"recipe": "crowd", "clients": 100_000, "partition": {"by": by, "min_examples": 5}}
+    )
+    with pytest.raises(InputError, match="got 100000; there are 45 examples"):
+        partition(config, make_job().workshop.federation)
 
 
 def test_phantoms_are_a_function_of_their_seed_and_have_an_organ():

@@ -1,9 +1,12 @@
 """What a federated config cannot ask for together, as far as it can be known without the data."""
 
+import re
+
 from trainops.engines.federated.options import EVERY_OTHER, FederatedOptions
 from trainops.engines.labels import LABEL_RULE, is_label
 from trainops.engines.recipes import load
 
+NUMBER = re.compile("0|[1-9][0-9]{0,8}")
 FEW_CLIENTS = 10  # with fewer, the noise of a whole client's update drowns it
 SEARCH = "trainops.engines.federated.noise:find_for"  # a string: it imports NumPy
 ROBUST = ("median", "trimmed_mean")
@@ -68,7 +71,7 @@ def _problems_of_placement(config: FederatedOptions) -> dict[str, str]:
 
 
 def _problem_of_label(config: FederatedOptions, client: str) -> str:
-    is_number = client.isascii() and client.isdigit() and str(int(client)) == client
+    is_number = NUMBER.fullmatch(client) is not None
     if client != EVERY_OTHER and not is_number:
         return f"got the client {client[:60]!r}; allowed are numbers from 0, and {EVERY_OTHER}"
     is_known = config.partition.by not in ("column", "file")

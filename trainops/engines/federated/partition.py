@@ -19,6 +19,7 @@ def partition(config: FederatedOptions, federation: Federation) -> list[Tensor]:
 
     Every example lies with exactly one client.
     """
+    _require_room(config, len(federation.ingredients.train))
     parts = PARTITIONERS[config.partition.by](config, federation)
     smallest = min(map(len, parts))
     if smallest < config.partition.min_examples:
@@ -30,6 +31,17 @@ def partition(config: FederatedOptions, federation: Federation) -> list[Tensor]:
             }
         )
     return [part.sort().values for part in parts]
+
+
+def _require_room(config: FederatedOptions, num_examples: int) -> None:
+    """Refuse more clients than there can be, before shares are drawn for them."""
+    least = config.clients * config.partition.min_examples
+    if config.partition.by not in ("column", "file") and least > num_examples:
+        problem = (
+            f"got {config.clients}; there are {num_examples} examples, and each client has at "
+            f"least {config.partition.min_examples} (partition.min_examples)"
+        )
+        raise InputError({"clients": problem})
 
 
 def _iid(config: FederatedOptions, federation: Federation) -> list[Tensor]:
