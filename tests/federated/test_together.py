@@ -261,6 +261,18 @@ def test_a_loss_that_is_no_mean_of_examples_own_is_refused(loss):
     assert "the mean of their own" in found.value.errors["batched_clients"]
 
 
+def test_weights_of_classes_are_noticed_also_where_a_new_model_answers_all_alike():
+    workshop = make_job(batch_size=16).workshop
+    with torch.no_grad():
+        for each in workshop.model[-1].parameters():
+            each.zero_()
+    require_stackable(workshop)
+    del workshop.losses
+    workshop.ingredients = replace(workshop.ingredients, loss=weighted)
+    with pytest.raises(InputError, match="the mean of their own"):
+        require_stackable(workshop)
+
+
 def test_one_ignored_target_among_all_is_noticed():
     workshop = make_job(batch_size=4).workshop
     require_stackable(workshop)

@@ -159,11 +159,13 @@ def require_stackable(workshop: Workshop) -> None:
 def _require_means(workshop: Workshop, outputs: Tensor) -> None:
     """Refuse a loss of a batch that is no mean of its examples' own, for any of the targets.
 
-    Whatever the outputs are: these ones (N, ...), for as many targets as there are. Raises
+    Whatever the outputs are: ones like these (N, ...), for as many targets as there are. Raises
     InputError.
     """
     count = max(1, min(JUDGED_EXAMPLES, JUDGED_NUMBERS // outputs[0].numel()))
     outputs = outputs.repeat(-(-count // len(outputs)), *[1] * (outputs.ndim - 1))
+    apart = torch.randn(outputs.shape, generator=torch.Generator().manual_seed(0))
+    outputs = outputs + apart.to(outputs)  # a new model's may be all alike, and hide weights
     for truth in workshop.train.targets.split(count):
         some = outputs[: len(truth)]
         losses, _ = workshop.losses(some, truth, some.new_ones(len(truth)))
