@@ -11,6 +11,7 @@ class CrowdParameters(Strict):
     norm: bool = Field(False, description="Batch normalisation")
     dropout: float = Field(0.2, ge=0, lt=1)
     frozen: bool = Field(False, description="The first layer is not trained")
+    unsaved: bool = Field(False, description="Counts its batches where no state dict has it")
     tied: bool = Field(False, description="Two layers with the same weights")
     measured: bool = Field(False, description="Keep a constant that was measured on the data")
     decides: bool = Field(False, description="Goes by what the numbers are")

@@ -29,6 +29,19 @@ class Noise(nn.Module):
         return values * (1 + 0.1 * noise)
 
 
+class Counting(nn.Module):
+    """Goes by how many batches it has seen, which a model's own state does not have."""
+
+    def __init__(self):
+        super().__init__()
+        self.batches = nn.Buffer(torch.zeros(()), persistent=False)
+
+    def forward(self, values):
+        if self.training:
+            self.batches += 1
+        return values * (1 + 0.01 * self.batches)
+
+
 class Deciding(nn.Module):
     """Computes what the numbers decide, which nobody can do for many models at once."""
 
@@ -60,6 +73,7 @@ def build(parameters: CrowdParameters, context: Context) -> Federation:
     if parameters.tied:
         noisy += [nn.Linear(5, 5), nn.Tanh(), nn.Linear(5, 5)]
         noisy[-1].weight = noisy[-3].weight
+    noisy += [Counting()] if parameters.unsaved else []
     noisy += [Deciding()] if parameters.decides else []
     noisy += [Slow(parameters.batch_seconds)] if parameters.batch_seconds else []
     return Federation(

@@ -27,8 +27,7 @@ class Layout:
         self.frozen = {name: each for name, each in named.items() if not each.requires_grad}
         self.sizes = [each.numel() for each in self.parameters]
         self.tied = _tied(model)
-        saved = model.state_dict().keys()
-        self._buffers = [name for name, _ in model.named_buffers() if name in saved]
+        self._buffers = [name for name, _ in model.named_buffers()]
         if len(types := {each.dtype for each in self.parameters}) != 1:
             found = ", ".join(sorted(map(str, types))) or "none"
             raise InputError({"recipe": f"its parameters are to be of one type, and are {found}"})
@@ -56,7 +55,7 @@ class Layout:
         return torch.cat([each.reshape(-1) for each in found])
 
     def buffers(self) -> Buffers:
-        """Return a copy of the buffers that a model saves."""
+        """Return a copy of all buffers: those that a model does not save may change, too."""
         return {name: self.model.get_buffer(name).detach().clone() for name in self._buffers}
 
     def put(self, vector: Tensor, buffers: Mapping[str, Tensor]) -> None:
@@ -74,18 +73,19 @@ class Layout:
                 each.copy_(state[name])
 
     def state_dict(self, vector: Tensor, buffers: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Return what the model's own state would be with these parameters and buffers."""
+        """Return what the model's own state would be with these parameters and all buffers."""
         pieces = zip(self.names, self.parameters, vector.split(self.sizes), strict=True)
         given = {name: values.view_as(each) for name, each, values in pieces} | dict(buffers)
-        found = {name: given.get(name, each) for name, each in self.model.state_dict().items()}
+        own = self.model.state_dict() | {name: buffers[name] for name in self._buffers}
+        found = {name: given.get(name, each) for name, each in own.items()}
         return found | {name: found[other] for name, other in self.tied.items() if name in found}
 
     def taken_apart(self, state: Mapping[str, Tensor]) -> tuple[Tensor, Buffers]:
         """Return vector and buffers of a model's state, as copies on the model's device."""
-        own = self.model.state_dict()
+        own = dict(self.model.named_buffers())
         vector = torch.cat([state[name].detach().reshape(-1) for name in self.names])
         buffers = {
-            name: state[name].detach().to(own[name].device, copy=True) for name in self.buffers()
+            name: state[name].detach().to(each.device, copy=True) for name, each in own.items()
         }
         return vector.to(self.parameters[0].device), buffers
 
@@ -111,6 +111,9 @@ def average_of(buffers: list[Buffers], weights: Tensor) -> Buffers:
     shares = (weights / weights.sum()).to(torch.float64)
     averaged = {}
     for name, first in buffers[0].items():
+        if all(torch.equal(first, each[name]) for each in buffers):
+            averaged[name] = first  # a constant stays what it is, to the last bit
+            continue
         stacked = torch.stack([each[name] for each in buffers])
         if first.is_floating_point():
             along = shares.to(first.device).view(-1, *[1] * first.ndim)
