@@ -196,7 +196,7 @@ def our_step(
     examples, everyone = Examples((inputs,), targets), torch.arange(len(inputs))
 
     def step() -> None:
-        gradients.fill(examples, everyone, numbers)
+        gradients.fill(examples, everyone, lambda _: numbers)
         optimizer.step()
 
     return step

@@ -1,6 +1,7 @@
 """The job beside the contract: states that do not fit, masking, buffers, what a state tells."""
 
 import copy
+from itertools import product
 
 import pytest
 import torch
@@ -8,7 +9,7 @@ import torch
 from tests.federated.runs import HouseLedger, make_job, run_through
 from trainops.engines import reproducibility
 from trainops.engines.errors import IncompatibleState, NonFiniteLoss
-from trainops.engines.federated.drawing import Secrets
+from trainops.engines.federated.drawing import Secrets, begin_streams
 from trainops.engines.federated.layout import average_of
 from trainops.engines.federated.masking import mask, unmask
 from trainops.engines.snapshot import freeze
@@ -150,6 +151,35 @@ def test_what_is_not_trained_is_the_checkpoints_and_what_is_tied_stays_so(keepin
         reproducibility.seed_all(9)
         run_through(job)
     assert bits(resumed) == bits(expected)
+
+
+@pytest.mark.parametrize("keeping", ["none", "sample", "user"])
+def test_buffers_that_no_model_saves_are_in_the_state_and_nobody_elses(keeping):
+    unsaved = {"parameters": {"unsaved": True}}
+    expected = stopped(keeping, ledger=HouseLedger(), **unsaved)
+    state = freeze(expected.state_dict())
+    resumed = make_job(keeping, HouseLedger(expected.ledger.spent()), **unsaved)
+    resumed.load_state_dict(state)
+    for job in (expected, resumed):
+        reproducibility.seed_all(9)
+        run_through(job)
+    assert bits(resumed) == bits(expected)
+    seen = expected.state_dict()["model"]["1.batches"]
+    assert seen.item() == (0 if keeping != "none" else 3 * 2 * 2), "counts are no gradients"
+
+
+@pytest.mark.parametrize("keeping", ["user", "hybrid"])
+def test_random_streams_do_not_tell_who_takes_part(keeping):
+    """Streams are in checkpoints, and the seed is in the config."""
+    job = stopped(keeping, at=1, ledger=HouseLedger(), parameters={"dropout": 0.0})
+    kept = reproducibility.state_dict()["torch"]
+
+    def could_be(secrets):
+        for who, client in product(("client", "server"), range(4)):
+            begin_streams(7, who, 1, client, secrets=secrets)
+            yield torch.equal(reproducibility.state_dict()["torch"], kept)
+
+    assert any(could_be(job.secrets)) and not any(could_be(None))
 
 
 def test_running_statistics_are_averaged_and_counters_hold_the_largest():

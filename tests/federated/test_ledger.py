@@ -1,6 +1,7 @@
 """What is spent stays spent: other noise adds, nothing is refunded, contradictions are refused."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -49,6 +50,33 @@ def test_from_an_older_checkpoint_with_other_noise_more_is_spent_never_less(mode
     assert again.releasing.purse.total()["epsilon"] > total
     assert shown == sorted(shown) and shown[-1] == again.releasing.purse.total()["epsilon"]
     assert again.result()["privacy"]["epsilon"] > total
+
+
+def test_other_gradients_have_other_noise_whatever_a_release_is_called(monkeypatch):
+    """A name may miss what gradients follow from: here a loss that changed between two attempts."""
+    ledger = HouseLedger()
+    job, state = stopped(ledger, at=4, privacy={"noise_multiplier": 50.0})
+    job.advance()
+    again = resumed(state, ledger, privacy={"noise_multiplier": 50.0})
+    loss = again.workshop.ingredients.loss
+    half = replace(again.workshop.ingredients, loss=lambda *given: loss(*given) / 2)
+    again.workshop.ingredients = half
+    written = ledger.spent()
+    again.advance()
+    assert ledger.spent() == written, "it has the same name"
+    one, other = (each.visit.workshop.layout.vector() for each in (job, again))
+    start = job.server.parameters
+    assert (one - other).norm() > 0.5 * (one - start).norm(), "their difference has noise, too"
+
+
+def test_another_recipes_code_names_another_release(monkeypatch):
+    names = []
+    for text in (b"one", b"other"):
+        monkeypatch.setattr(Path, "read_bytes", lambda _, text=text: text)
+        ledger = HouseLedger()
+        stopped(ledger, at=1)
+        names.append(ledger.spent()[0].noise)
+    assert names[0] != names[1]
 
 
 def test_the_same_steps_from_the_same_bits_are_one_release():

@@ -137,15 +137,18 @@ def networks():
     }
 
 
+def drawing(_=None):
+    """Return what draws the noise of a step."""
+    return Secrets(b"", 1).numbers("n")
+
+
 @pytest.mark.parametrize("name", ["mlp", "cnn"])
 def test_noisy_gradients_agree_with_a_naive_loop(name):
     model, inputs = networks()[name]
     targets = torch.arange(9) % 3
     noise = Noise(multiplier=0.7, max_grad_norm=0.9, expected_examples=7.5)
     loss = nn.functional.cross_entropy
-    NoisyGradients(model, loss, noise).fill(
-        Examples((inputs,), targets), torch.arange(9), Secrets(b"", 1).numbers("n")
-    )
+    NoisyGradients(model, loss, noise).fill(Examples((inputs,), targets), torch.arange(9), drawing)
     found = [each.grad.clone() for each in model.parameters()]
     sums, num_clipped = [torch.zeros_like(each) for each in model.parameters()], 0
     for i in range(9):
@@ -155,7 +158,7 @@ def test_noisy_gradients_agree_with_a_naive_loop(name):
         num_clipped += bool(norm > 0.9)
         for total, each in zip(sums, model.parameters(), strict=True):
             total += each.grad * min(1.0, 0.9 / (norm + 1e-6))
-    numbers = Secrets(b"", 1).numbers("n")
+    numbers = drawing()
     assert num_clipped > 0
     for total, gradient in zip(sums, found, strict=True):
         drawn = torch.from_numpy(numbers.standard_normal(total.shape) * 0.63).float()
@@ -217,10 +220,41 @@ def test_layer_by_layer_and_example_by_example_agree(reduction, places):
         gradients = NoisyGradients(model, loss, noise)
         assert gradients._layered is not None
         gradients._layered = gradients._layered if is_layered else None
-        gradients.fill(Examples((inputs,), targets), torch.arange(9), Secrets(b"", 1).numbers("n"))
+        gradients.fill(Examples((inputs,), targets), torch.arange(9), drawing)
         found.append([each.grad.clone() for each in model.parameters()])
     for one, other in zip(*found, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-6)
+
+
+class Scaled(nn.Module):
+    """Has a parameter of one number."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer, self.scale = nn.Linear(6, 3), nn.Parameter(torch.tensor(2.0))
+
+    def forward(self, values):
+        return self.scale * self.layer(values)
+
+
+@pytest.mark.parametrize(
+    "model", [nn.Sequential(nn.Linear(6, 8), nn.GroupNorm(2, 8), nn.Linear(8, 3)), Scaled()],
+    ids=["normed", "scaled"],
+)  # fmt: skip
+def test_groups_of_a_linear_layer_and_single_numbers_are_clipped_alike(model):
+    inputs, targets, most = torch.randn(9, 6), torch.arange(9) % 3, 0.7
+    noise = Noise(multiplier=0.0, max_grad_norm=most, expected_examples=1)
+    gradients = NoisyGradients(model, nn.functional.cross_entropy, noise)
+    sums = [torch.zeros_like(each) for each in model.parameters()]
+    for i in range(9):
+        loss = nn.functional.cross_entropy(model(inputs[i : i + 1]), targets[i : i + 1])
+        own = torch.autograd.grad(loss, list(model.parameters()))
+        norm = torch.cat([each.flatten() for each in own]).norm()
+        for total, each in zip(sums, own, strict=True):
+            total += each * min(1.0, most / (norm + 1e-6))
+    gradients.fill(Examples((inputs,), targets), torch.arange(9), drawing)
+    for total, each in zip(sums, model.parameters(), strict=True):
+        torch.testing.assert_close(each.grad, total, rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", ["mlp", "cnn"])
@@ -245,7 +279,7 @@ def test_an_empty_batch_is_noise_alone():
     gradients = NoisyGradients(model, nn.functional.cross_entropy, noise)
     none = torch.empty(0, dtype=torch.int64)
     gradients.fill(Examples((inputs,), torch.zeros(9, dtype=torch.int64)), none,
-                   Secrets(b"", 1).numbers("n"))  # fmt: skip
+                   drawing)  # fmt: skip
     flat = torch.cat([each.grad.flatten() for each in model.parameters()])
     assert 0.1 < flat.std() < 0.45
 

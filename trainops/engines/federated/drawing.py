@@ -25,9 +25,16 @@ def generator(seed: int, *purpose: object) -> torch.Generator:
     return torch.Generator().manual_seed(int.from_bytes(digest) % 2**63)
 
 
-def begin_streams(seed: int, *purpose: object) -> None:
-    """Start every global stream anew for this purpose: whatever was drawn before, or elsewhere."""
-    reproducibility.seed_all(generator(seed, "streams", *purpose).initial_seed())
+def begin_streams(seed: int, *purpose: object, secrets: "Secrets | None" = None) -> None:
+    """Start every global stream anew for this purpose: whatever was drawn before, or elsewhere.
+
+    Checkpoints hold the streams: by the seed, anybody can find out for which client they began;
+    with secrets, nobody who lacks them.
+    """
+    if secrets is None:
+        reproducibility.seed_all(generator(seed, "streams", *purpose).initial_seed())
+    else:
+        reproducibility.seed_all(int.from_bytes(secrets.draw(8, "streams", *purpose)) % 2**63)
 
 
 class Secrets:
@@ -62,7 +69,7 @@ class Secrets:
 
 def normal(numbers: np.random.Generator, like: Tensor, deviation: float) -> Tensor:
     """Return Gaussian noise of a tensor's shape, type and device."""
-    drawn = torch.from_numpy(numbers.standard_normal(like.shape) * deviation)
+    drawn = torch.from_numpy(np.asarray(numbers.standard_normal(like.shape) * deviation))
     return drawn.to(like)
 
 

@@ -115,7 +115,8 @@ def _group_norm(layer: nn.Module, entered: Tensor, back: Tensor) -> Rule:
     if not isinstance(layer, nn.GroupNorm):
         raise TypeError(type(layer).__name__)
     normed = nn.functional.group_norm(entered, layer.num_groups, eps=layer.eps)
-    return _of_each(layer, (normed * back).flatten(2).sum(dim=2), back.flatten(2).sum(dim=2))
+    shape = (*back.shape[:2], -1)  # of a layer after linear ones, too: (N, C), of one place
+    return _of_each(layer, (normed * back).reshape(shape).sum(2), back.reshape(shape).sum(2))
 
 
 def _of_each(layer: nn.Module, weights: Tensor, biases: Tensor) -> Rule:

@@ -4,6 +4,7 @@ Abadi et al., "Deep learning with differential privacy" (2016), algorithm 1. The
 the expected number of examples, as the accounting needs: a step's true number is not public.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,9 +13,10 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
 from trainops.engines.federated.drawing import normal
-from trainops.engines.federated.layered import LayeredSums, can_sum
+from trainops.engines.federated.layered import LayeredSums, Sums, can_sum
 from trainops.engines.training.ingredients import Examples, Loss
 
+Numbers = Callable[[Sums], np.random.Generator]
 CHUNK = 256  # examples whose gradients are in memory at a time
 
 
@@ -40,22 +42,27 @@ class NoisyGradients:
             grad(self._loss_of_one), in_dims=(None, None, 0, 0), randomness="different"
         )
 
-    def fill(self, examples: Examples, indices: Tensor, numbers: np.random.Generator) -> None:
-        """Set every parameter's gradient; `indices` may be empty, and then it is noise alone."""
+    def fill(self, examples: Examples, indices: Tensor, numbers: Numbers) -> None:
+        """Set every parameter's gradient; `indices` may be empty, and then it is noise alone.
+
+        `numbers` gives what draws the noise of these sums: no two sums may have the same.
+        """
         sums = {name: torch.zeros_like(each) for name, each in self.parameters.items()}
         for some in indices.split(CHUNK):
             if len(some):
                 inputs, targets = examples.batch(some)
                 self._add(sums, inputs, targets)
+        drawing = numbers(sums)
         deviation = self.noise.multiplier * self.noise.max_grad_norm
         for name, parameter in self.parameters.items():
-            noised = sums[name] + normal(numbers, sums[name], deviation)
+            noised = sums[name] + normal(drawing, sums[name], deviation)
             parameter.grad = noised / self.noise.expected_examples
 
     def of_each(self, inputs: tuple[Tensor, ...], targets: Tensor) -> dict[str, Tensor]:
         """Return the gradient of each example's own loss: (N, ...) for each parameter."""
         parameters = {name: each.detach() for name, each in self.parameters.items()}
-        buffers = {name: each.detach() for name, each in self._model.named_buffers()}
+        # Copies: what a model counts or measures of examples is no gradient, and has no noise.
+        buffers = {name: each.detach().clone() for name, each in self._model.named_buffers()}
         fixed = {name: each.detach() for name, each in self._fixed.items()}
         gradients: dict[str, Tensor] = self._of_each(parameters, buffers | fixed, inputs, targets)
         return gradients
@@ -72,7 +79,7 @@ class NoisyGradients:
         loss: Tensor = self._loss(outputs, target.unsqueeze(0))
         return loss
 
-    def _add(self, sums: dict[str, Tensor], inputs: tuple[Tensor, ...], targets: Tensor) -> None:
+    def _add(self, sums: Sums, inputs: tuple[Tensor, ...], targets: Tensor) -> None:
         """Add the examples' clipped gradients to the sums."""
         if self._layered is not None:
             clipped = self._layered.clipped(inputs, targets, self.noise.max_grad_norm)
@@ -80,7 +87,7 @@ class NoisyGradients:
                 sums[name] += each
             return
         gradients = self.of_each(inputs, targets)
-        squares = [each.flatten(1).square().sum(dim=1) for each in gradients.values()]
+        squares = [each.reshape(len(each), -1).square().sum(1) for each in gradients.values()]
         norms = torch.stack(squares).sum(dim=0).sqrt()
         shares = (self.noise.max_grad_norm / (norms + 1e-6)).clamp(max=1.0)
         for name, each in gradients.items():

@@ -1,7 +1,11 @@
 """Releases: when noise is used, what names it, and whether the budget has room for it."""
 
 from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
 from typing import Any
+
+from blake3 import blake3
 
 from trainops.engines.errors import InputError
 from trainops.engines.federated.drawing import circumstances
@@ -37,7 +41,7 @@ class Releasing:
             self.user_noise_multiplier = find_user_noise(config) if given is None else given
         told = config.model_dump(mode="json", exclude=IRRELEVANT)
         told["privacy"].pop("target_epsilon")
-        self._told = told
+        self._told = [told, *map(_digest_of, config.code())]
         self._data: dict[int, str] = {}
 
     def of_epoch(self, visit: Visit | Together, record: Record) -> Entry | None:
@@ -49,6 +53,7 @@ class Releasing:
         follows_from = [
             visit.anchor, state["parameters"], state["buffers"], state["optimizer"],
             self.workshop.layout.frozen, self._data_of(visit.client), circumstances(),
+            dict(self.workshop.ingredients.constants),
         ]  # fmt: skip
         return replace(unnamed, noise=self.workshop.secrets.identity(plain, follows_from))
 
@@ -109,8 +114,8 @@ class Releasing:
                 step += 1
                 if not self.purse.is_ahead("sample", step=step):
                     account.add([entry])
-                if account.epsilon > target:
-                    return planned
+                    if account.epsilon > target:
+                        return planned
                 planned[client] = epoch + 1
         return planned
 
@@ -161,3 +166,10 @@ class Releasing:
             inputs, targets = self.workshop.train.batch(self.workshop.parts[client])
             self._data[client] = self.workshop.secrets.identity("data", [*inputs, targets])
         return self._data[client]
+
+
+def _digest_of(path: str) -> str:
+    """Return a digest of the module that "package.module:name" is of: its text, if it has one."""
+    module = import_module(path.partition(":")[0])
+    text = Path(module.__file__).read_bytes() if module.__file__ else b""
+    return blake3(text).hexdigest()

@@ -48,7 +48,8 @@ class Server:
 
     def begin_streams(self, *purpose: object) -> None:
         """Start the random streams anew, so that no client's numbers follow from another's."""
-        begin_streams(self.workshop.config.seed, *purpose)
+        config, secrets = self.workshop.config, self.workshop.secrets
+        begin_streams(config.seed, *purpose, secrets=secrets if config.is_private else None)
 
     def identity(self) -> str:
         """Return a name for the model that clients begin with."""

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from torch import Tensor
 from trainops.engines.errors import IncompatibleState, NonFiniteLoss
 from trainops.engines.federated.batches import order_of
 from trainops.engines.federated.gathering import Gathering
+from trainops.engines.federated.layered import Sums
 from trainops.engines.federated.layout import Buffers
 from trainops.engines.federated.optimizer import ClientOptimizer
 from trainops.engines.federated.private import Noise, NoisyGradients, clipped
@@ -67,7 +69,7 @@ class Visit:
         """
         self.workshop.model.train()
         if noise:
-            self._train_privately(self.workshop.secrets.numbers(noise))
+            self._train_privately(noise)
         else:
             self._train()
         self.epoch += 1
@@ -120,9 +122,14 @@ class Visit:
             gathering.add(loss, outputs, truth)
         gathering.finish()
 
-    def _train_privately(self, numbers: np.random.Generator) -> None:
-        """Take steps on Poisson samples: each example is in each of them by its own chance."""
+    def _train_privately(self, name: str) -> None:
+        """Take steps on Poisson samples: each example is in each of them by its own chance.
+
+        A step's noise follows from the release's name and from what it is added to: should the name
+        miss something that the gradients follow from, two different ones still have two noises.
+        """
         workshop, count = self.workshop, len(self.examples)
+        numbers = workshop.secrets.numbers(name)
         rate, steps = workshop.sampling(self.client)
         noise = Noise(
             multiplier=workshop.noise_multiplier,
@@ -131,10 +138,14 @@ class Visit:
         )
         gradients = NoisyGradients(workshop.model, workshop.ingredients.loss, noise)
         examples = self.examples.to(workshop.device)
-        for _ in range(steps):
+        for step in range(steps):
             is_drawn = torch.from_numpy(numbers.random(count) < rate).to(workshop.device)
-            gradients.fill(workshop.train, examples[is_drawn], numbers)
+            gradients.fill(workshop.train, examples[is_drawn], partial(self._noise_of, name, step))
             self._move()
+
+    def _noise_of(self, name: str, step: int, sums: Sums) -> np.random.Generator:
+        secrets = self.workshop.secrets
+        return secrets.numbers("step", secrets.identity([name, step], sums))
 
     def _move(self) -> None:
         """Move the model by the gradients that it has."""

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from trainops.engines import reproducibility
 from trainops.engines.errors import InputError
 from trainops.engines.federated.accounting import epsilon
 from trainops.engines.federated.chains import Models, many_models
@@ -144,19 +145,26 @@ def _require_enough(config: FederatedOptions, num_clients: int) -> None:
 
 
 def require_gradients_of_each(workshop: Workshop) -> None:
-    """Refuse a model that has no gradient of a single example's loss. Raises InputError."""
+    """Refuse a model that has no gradient of a single example's loss. Raises InputError.
+
+    Tried as a step is, before anything is written down; nothing of it stays.
+    """
     noise = Noise(multiplier=0.0, max_grad_norm=1.0, expected_examples=1.0)
     gradients = NoisyGradients(workshop.model, workshop.ingredients.loss, noise)
-    workshop.model.eval()  # draws nothing
+    streams, some = reproducibility.state_dict(), torch.arange(min(2, len(workshop.train)))
+    workshop.model.train()
     try:
-        gradients.of_each(*workshop.train.batch(torch.arange(min(2, len(workshop.train)))))
-    except (AttributeError, RuntimeError, TypeError, ValueError) as error:
+        gradients.fill(workshop.train, some, lambda _: workshop.secrets.numbers("tried"))
+    except (AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
         reason = str(error).strip().split("\n")[0][:200]
         problem = (
             f"got {workshop.config.privacy.mode!r}; there are no gradients of single examples "
             f"({reason}); allowed: none and user, or a model that does the same for all examples"
         )
         raise InputError({"privacy.mode": problem}) from error
+    finally:
+        workshop.layout.take_gradients()
+        reproducibility.load_state_dict(streams)
 
 
 def _build(config: FederatedOptions, context: Context) -> Federation:
