@@ -8,10 +8,12 @@ from tests.federated.runs import PRIVACY, HouseLedger, case, go, make_job
 from trainops.engines import reproducibility
 from trainops.engines.checkpoint import Candidate, CheckpointStore
 from trainops.engines.errors import ConfigError, IncompatibleState
+from trainops.engines.federated.accounting import epsilon
 from trainops.engines.federated.client import read_client
 from trainops.engines.federated.visit import Visit
 from trainops.engines.registry import ENGINES
 from trainops.engines.runner import Failed, Succeeded
+from trainops.engines.spending import Entry
 
 pytestmark = pytest.mark.slow
 every_mode = pytest.mark.parametrize("mode", PRIVACY)
@@ -190,6 +192,37 @@ def test_a_client_that_fails_fails_the_run_or_is_gone_without(tmp_path):
     assert isinstance(outcome, Succeeded) and outcome.result["dropped"] == 3
     _, _, outcome = run_without(tmp_path / "3", failing=[2], round_timeout=60, min_clients=4)
     assert "of the round's 4 clients 3 are left, and min_clients is 4" in str(outcome.error)
+
+
+def test_clients_that_the_budget_held_back_go_out_when_others_are_gone(tmp_path):
+    """Client 0 has spent nearly all of it before, so at first nobody after it was sent."""
+    before = Entry(noise="a" * 32, step=1, round=1, client=0, level="sample", noise_multiplier=1.0,
+                   sample_rate=0.5, steps=30, is_own=False)  # fmt: skip
+    budget = epsilon({(1.0, 0.5): 32}, 1e-5)
+    ledger = HouseLedger([before])
+    case_ = case("sample", {"target_epsilon": budget, "noise_multiplier": 1.0}, **AWAY,
+                 round_timeout=60)  # fmt: skip
+    house = elsewhere(case_, tmp_path, ledger, failing=[0])
+    _, outcome = go_distributed(case_, tmp_path / "op", house, ledger)
+    assert isinstance(outcome, Succeeded), outcome
+    assert [[part[1] for part in sent] for sent in house.sent][:2] == [[0], [1, 2, 3]]
+    assert outcome.result["privacy"]["epsilon"] <= budget
+
+
+def test_without_room_for_anybody_a_distributed_run_ends(tmp_path):
+    """What is ahead costs nothing; what an ancestor spent meanwhile leaves room for no more."""
+    privacy = {"target_epsilon": 30.0, "noise_multiplier": 1.0}
+    case_, ledger = case("sample", privacy, **AWAY), HouseLedger()
+    house = elsewhere(case_, tmp_path, ledger)
+    first, _ = go_distributed(case_, tmp_path / "op", house, ledger, at=2, dies=True,
+                              every_steps=1)  # fmt: skip
+    much = Entry(noise="b" * 32, step=99, round=2, client=0, level="sample", noise_multiplier=1.0,
+                 sample_rate=0.5, steps=500, is_own=False)  # fmt: skip
+    ledger.write([much])
+    _, outcome = go_distributed(case_, tmp_path / "op", house, ledger, number=2,
+                                resume=first.checkpoints[::-1])  # fmt: skip
+    assert isinstance(outcome, Succeeded), outcome
+    assert outcome.result["reason"] == "PRIVACY_BUDGET"
 
 
 def loaded(final):

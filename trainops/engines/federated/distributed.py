@@ -38,6 +38,7 @@ class Distributed:
         self.asked = 0  # for checkpoints that clients can begin with
         self._asked_at, self._asked_for = 0.0, 0
         self._number = 0  # of the round whose clients are out
+        self._sent: set[int] = set()
         self._returned: dict[int, Returned] = {}
         self._is_told_to_drop = False
 
@@ -48,12 +49,18 @@ class Distributed:
         """
         if self._number != record.number and not self._send(record, plan):
             return None
+        if record.client not in self._sent:  # the budget had no room for it when others went out
+            self._send_more(record, plan)
         if record.client not in self._returned:
             self._hear(record)
         returned = self._returned.get(-1 if record.client is None else record.client)
         if returned is not None and returned.how == "failed":
             return replace(returned, how="dropped")  # else it would have been raised
         return returned
+
+    def is_next_out(self, record: Record) -> bool:
+        """Whether the next client was sent out, or nobody of its round yet."""
+        return self._number != record.number or record.client in self._sent
 
     def place(self, record: Record) -> str:
         """Return where the round is, for people."""
@@ -74,8 +81,15 @@ class Distributed:
             self._ask_for_a_checkpoint(record.number)
             return False
         self._number, self._returned, self._is_told_to_drop = record.number, {}, False
-        self.delegates.send(plan(record))
+        self._sent = set()
+        self._send_more(record, plan)
         return True
+
+    def _send_more(self, record: Record, plan: Plan) -> None:
+        parts = [part for part in plan(record) if part.client not in self._sent]
+        self._sent |= {part.client for part in parts}
+        if parts:
+            self.delegates.send(parts)
 
     def _ask_for_a_checkpoint(self, number: int) -> None:
         """Have one saved, now and then again; where one is on its way, wait."""

@@ -194,6 +194,7 @@ class FederatedJob:
             return False
         returned = self.distributed.next(self.record, self._parts)
         if returned is None:
+            self.record.is_spent |= not self.distributed.is_next_out(self.record)
             return False
         self.releasing.purse.learn(returned.spent, self.step)
         if returned.checkpoint is None:
