@@ -3,6 +3,7 @@
 import os
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 
@@ -12,7 +13,7 @@ from trainops.engines import reproducibility
 from trainops.engines.errors import IncompatibleState
 from trainops.engines.registry import ENGINES
 from trainops.engines.snapshot import freeze
-from trainops.formats.federated_export import export_federated
+from trainops.formats.federated_export import arrays_of, export_federated
 from trainops.formats.federated_import import import_federated
 from trainops.formats.reading import read_federated
 from trainops.formats.verify import verify
@@ -156,6 +157,42 @@ def test_a_file_may_have_only_parameters_or_only_the_trained_ones(has):
     (note,) = (item.note for item in imported.receipt.items if item.part == "model")
     lacks = [name for name in named if name not in names]
     assert note == f"the file does not have {', '.join(lacks)}; the recipe's"
+
+
+def test_numbers_of_other_types_and_orders_are_read_and_what_is_none_is_refused():
+    job = make_job(server={"strategy": "fedavg"})
+    file = export_federated(freeze(job.state_dict()), job.config, name="run", saved_at=SAVED_AT)
+
+    def of(change):
+        arrays = tuple(map(change, file.server.parameters))
+        told = replace(file, server=replace(file.server, parameters=arrays))
+        return import_federated(told, job.config).state["model"]
+
+    for change in (lambda a: a.astype(">f4"), lambda a: a[::-1].copy()[::-1], np.float64):
+        for ours, theirs in zip(of(change).values(), file.server.parameters, strict=True):
+            assert torch.equal(ours, torch.from_numpy(theirs))
+    for change in (np.complex64, np.longdouble, str, object):
+        with pytest.raises(IncompatibleState, match=r"server.parameters\[0\] is of .* no number"):
+            of(lambda array, change=change: array.astype(change))
+
+
+def test_a_model_of_bfloat16_is_exported_as_float32():
+    tensors = [torch.randn(3).to(torch.bfloat16), torch.tensor(2)]
+    numbers, count = arrays_of(tensors)
+    assert torch.equal(torch.from_numpy(numbers), tensors[0].float())
+    assert count == 2
+
+
+def test_a_file_that_was_trained_without_noise_is_told_and_its_clients_begin_anew():
+    job = make_job(server={"strategy": "fedavg"})
+    while job.step < 13:
+        job.advance()
+    file = export_federated(freeze(job.state_dict()), job.config, name="run", saved_at=SAVED_AT)
+    private = make_job("hybrid", server={"strategy": "fedavg"}).config
+    imported = import_federated(file, private, secret=b"ours")
+    assert imported.step == 8 and imported.state["clients"] == {"done": {}, "visit": None}
+    told = {item.part: item.exact for item in imported.receipt.items}
+    assert told["privacy: sample level"] is told["privacy: user level"] is False
 
 
 def test_no_unnoised_update_leaves_under_user_level_privacy():

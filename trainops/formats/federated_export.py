@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from trainops.engines.errors import IncompatibleState
@@ -64,7 +65,9 @@ def export_federated(
 
 
 def arrays_of(tensors: Sequence[Tensor]) -> Arrays:
-    return tuple(np.asarray(each.detach().cpu().numpy()) for each in tensors)
+    """Return arrays of tensors; NumPy has no bfloat16, of which each number is one of float32."""
+    plain = (each.float() if each.dtype == torch.bfloat16 else each for each in tensors)
+    return tuple(np.asarray(each.detach().cpu().numpy()) for each in plain)
 
 
 def _round(plain: Mapping[str, Any], config: FederatedOptions) -> Round:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -29,9 +30,11 @@ from trainops.engines.registry import ENGINES
 from trainops.engines.snapshot import freeze
 from trainops.engines.spending import LEVELS, Entry, MemoryLedger
 from trainops.formats.client_optimizer import from_torch, other_settings
-from trainops.formats.federated import ClientState, FederatedFile, Spent
+from trainops.formats.federated import Arrays, ClientState, FederatedFile, Spent
 
 FAILED_STEP = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
+KEPT = {"sample": "has_samples_noised", "user": "has_users_noised"}  # what a config says
+MOST_BYTES = 8  # of a number that a tensor can have
 LEAST = 1e-9  # of an epsilon: below it, history and figure agree
 
 
@@ -92,7 +95,7 @@ def _take_model(taking: _Import) -> None:
     """Write the server's parameters into the job's model, by their order."""
     job, layout = taking.job, taking.job.workshop.layout
     own = layout.state_dict(job.server.parameters, job.server.buffers)
-    given = [torch.from_numpy(each) for each in taking.file.server.parameters]
+    given = _tensors(taking.file.server.parameters, "server.parameters")
     named = _fitted(given, own, layout, "server.parameters")
     layout.freeze(own | named)
     job.server.parameters, job.server.buffers = layout.taken_apart(own | named)
@@ -117,12 +120,23 @@ def _take_spent(taking: _Import) -> None:
         raise IncompatibleState(
             f"target_delta is {told.target_delta:g}, the config's {taking.config.privacy.delta:g}"
         )
+    is_trained = _is_trained(taking.file)
     for level in LEVELS:
+        is_kept = getattr(taking.config, KEPT[level])
+        if is_kept and is_trained and not (figures[level] or histories[level]):
+            note = "the file was trained without noise, or does not say with how much; not counted"
+            taking.say(f"privacy: {level} level", note, is_exact=False)
         for entry in _entries(taking, level, histories[level], figures[level]):
             taking.job.releasing.purse.spend(entry)
             if entry.carried:
                 note = f"epsilon {entry.carried:g} came without its history, and is added in full"
                 taking.say(f"privacy: {level} level", note, is_exact=False)
+
+
+def _is_trained(file: FederatedFile) -> bool:
+    """Whether anything in the file was trained."""
+    is_begun = any(client.epoch.current for client in file.clients.values())
+    return is_begun or file.round.current > (file.round.status == "in_progress")
 
 
 def _entries(taking: _Import, level: Any, history: Sequence[Spent], figure: float) -> list[Entry]:
@@ -169,6 +183,12 @@ def _take_clients(taking: _Import) -> None:
         state = taking.file.clients.get(client)
         if state is None or state.epoch.total != taking.config.local_epochs:
             break
+        if (
+            taking.config.is_private
+            and not taking.file.privacy.sample_history
+            and (taking.config.has_samples_noised)
+        ):
+            break  # what it did may be without noise
         if state.epoch.status == "completed" and state.final_parameters is not None:
             server.take(client, _update(taking, client, state))
             record.done += 1
@@ -187,8 +207,8 @@ def _update(taking: _Import, client: int, state: ClientState) -> Update:
     """Return what a client sent, of its own model."""
     layout, server = taking.job.workshop.layout, taking.job.server
     own = layout.state_dict(server.parameters, server.buffers)
-    given = [torch.from_numpy(each) for each in state.final_parameters or ()]
-    named = _fitted(given, own, layout, f"clients[{client}].final_parameters")
+    place = f"clients[{client}].final_parameters"
+    named = _fitted(_tensors(state.final_parameters or (), place), own, layout, place)
     vector, buffers = layout.taken_apart(own | named)
     vector, count = vector - server.parameters, len(taking.job.workshop.parts[client])
     if taking.config.has_users_noised:
@@ -224,16 +244,27 @@ def _go_on(taking: _Import, client: int, state: ClientState) -> None:
         taking.say(f"client {client}'s optimizer", why, is_exact=False)
 
 
+def _tensors(arrays: Arrays, place: str) -> list[Tensor]:
+    """Return arrays of any byte order and strides as tensors. Raises IncompatibleState."""
+    found = []
+    for number, each in enumerate(arrays):
+        native = np.ascontiguousarray(each, each.dtype.newbyteorder("=")).reshape(each.shape)
+        if native.dtype.kind not in "biuf" or native.dtype.itemsize > MOST_BYTES:
+            raise IncompatibleState(f"{place}[{number}] is of {each.dtype}, which is no number")
+        found.append(torch.from_numpy(native))
+    return found
+
+
 def _fitted(
     given: Sequence[Tensor], own: Mapping[str, Tensor], layout: Layout, place: str
 ) -> dict[str, Tensor]:
     """Return the given tensors by the model's names. Raises IncompatibleState.
 
-    They are the model's whole state, all its parameters, or those of them that are trained: files
-    do not say which, so how many there are decides.
+    They are all its tensors, those that it saves, its parameters, or those that are trained:
+    files do not say which, so how many there are decides.
     """
-    parameters = [name for name, _ in layout.model.named_parameters()]
-    lists = {len(names): names for names in (layout.names, parameters, list(own))}
+    parameters, saved = dict(layout.model.named_parameters()), layout.model.state_dict()
+    lists = {len(names): list(names) for names in (layout.names, parameters, saved, own)}
     if len(given) not in lists:
         raise IncompatibleState(f"{place} are {len(given)}; the model has {len(own)}")
     named = dict(zip(lists[len(given)], given, strict=True))
