@@ -101,6 +101,11 @@ def test_nothing_spent_and_no_noise_are_the_ends_of_the_scale():
 
 
 @pytest.mark.slow
+def test_steps_that_nobody_is_in_cost_nothing_and_those_without_noise_everything():
+    assert tight.epsilon({(1.0, 0.0): 10}, 1e-5) == 0.0
+    assert tight.epsilon({(0.0, 0.5): 1, (1.0, 0.1): 1}, 1e-5) == float("inf")
+
+
 def test_privacy_loss_distributions_are_tighter():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -3,6 +3,7 @@
 Gopi, Lee and Wutschitz, "Numerical composition of differential privacy" (2021), as Opacus has it.
 """
 
+import math
 from functools import lru_cache
 
 from opacus.accountants import PRVAccountant
@@ -12,7 +13,9 @@ from trainops.engines.federated.accounting import Spent
 
 def epsilon(spent: Spent, delta: float) -> float:
     """Return an upper bound of the epsilon of all these steps together."""
-    used = tuple(sorted((setting, steps) for setting, steps in spent.items() if steps))
+    used = tuple(sorted((each, steps) for each, steps in spent.items() if steps and each[1]))
+    if any(noise_multiplier == 0 for (noise_multiplier, _), _ in used):
+        return math.inf
     return _epsilon(used, delta) if used else 0.0
 
 
