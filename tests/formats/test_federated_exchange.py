@@ -176,6 +176,37 @@ def test_numbers_of_other_types_and_orders_are_read_and_what_is_none_is_refused(
             of(lambda array, change=change: array.astype(change))
 
 
+def test_what_clients_came_to_goes_along():
+    config = {
+        "server": {"strategy": "fedavg"},
+        "monitor": "train_loss",
+        "parameters": {"dropout": 0.0},
+    }
+    reproducibility.seed_all(7)
+    job = make_job(**config)
+    while job.step < 13:
+        job.advance()
+    state = freeze(job.state_dict())
+    file = export_federated(state, job.config, name="run", saved_at=SAVED_AT)
+    sizes = state["state"]["partition"]["examples"]
+    assert [file.clients[client].num_samples for client in (0, 1, 2)] == sizes[:3]
+    imported = import_federated(file, job.config)
+    done = imported.state["clients"]["done"]
+    assert {int(client): each["means"] for client, each in done.items()} == {
+        client: each.means for client, each in job.server.updates.items()
+    }
+    bare = replace(file, clients={
+        client: replace(each, final_metrics=None) for client, each in file.clients.items()
+    })  # fmt: skip
+    told = {
+        item.part: item.exact
+        for item in import_federated(
+            bare, make_job(server={"strategy": "fedavg"}).config
+        ).receipt.items
+    }
+    assert told["client 0's means"] is False
+
+
 def test_a_model_of_bfloat16_is_exported_as_float32():
     tensors = [torch.randn(3).to(torch.bfloat16), torch.tensor(2)]
     numbers, count = arrays_of(tensors)

@@ -139,7 +139,7 @@ def _training(
         epoch=EpochProgress(visit["epoch"], config.local_epochs, "in_progress"),
         epochs_done=visit["epoch"], loss_sum=visit["epoch"] * mean, model_state=named,
         optimizer_state=to_torch(visit["optimizer"], config, shapes),
-        num_samples=int(sums["count"]) // visit["epoch"], **told,
+        num_samples=state["state"]["partition"]["examples"][visit["client"]], **told,
     )  # fmt: skip
 
 

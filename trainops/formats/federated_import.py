@@ -178,17 +178,15 @@ def _take_rounds(taking: _Import) -> None:
 
 def _take_clients(taking: _Import) -> None:
     """Take over clients of the round, as long as they come in its order."""
-    record, server = taking.job.record, taking.job.server
+    record, server, told = taking.job.record, taking.job.server, taking.file.privacy
+    is_noised = told.sample_history or told.cumulative_sample_epsilon
+    is_unnoised = taking.config.has_samples_noised and not is_noised
     for client in () if taking.config.batched_clients else record.chosen:
         state = taking.file.clients.get(client)
         if state is None or state.epoch.total != taking.config.local_epochs:
             break
-        if (
-            taking.config.is_private
-            and not taking.file.privacy.sample_history
-            and (taking.config.has_samples_noised)
-        ):
-            break  # what it did may be without noise
+        if is_unnoised:
+            break  # what it did is no release, and would become one
         if state.epoch.status == "completed" and state.final_parameters is not None:
             server.take(client, _update(taking, client, state))
             record.done += 1
@@ -213,7 +211,19 @@ def _update(taking: _Import, client: int, state: ClientState) -> Update:
     vector, count = vector - server.parameters, len(taking.job.workshop.parts[client])
     if taking.config.has_users_noised:
         return Update(clipped(vector, taking.config.privacy.max_update_norm), {}, count)
-    return Update(vector, buffers, count)
+    return Update(vector, buffers, count, _means(taking, client, state))
+
+
+def _means(taking: _Import, client: int, state: ClientState) -> dict[str, float]:
+    """Return what a client's examples came to, where the file has all of it."""
+    names, told = ("loss", *taking.job.workshop.ingredients.measures), state.final_metrics or {}
+    if taking.config.is_private:
+        return {}
+    if not all(math.isfinite(told.get(name, math.nan)) for name in names):
+        note = f"the file does not have {', '.join(names)} of it; the round's are the others'"
+        taking.say(f"client {client}'s means", note, is_exact=False)
+        return {}
+    return {name: told[name] for name in names}
 
 
 def _go_on(taking: _Import, client: int, state: ClientState) -> None:
