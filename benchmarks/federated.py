@@ -192,11 +192,13 @@ def our_step(
 ) -> Callable[[], object]:
     noise = Noise(multiplier=1.0, max_grad_norm=1.0, expected_examples=len(inputs))
     gradients = NoisyGradients(model, loss, noise)
-    optimizer, numbers = torch.optim.SGD(model.parameters(), 0.1), Secrets(b"", 1).numbers("n")
+    optimizer, secrets = torch.optim.SGD(model.parameters(), 0.1), Secrets(b"", 1)
     examples, everyone = Examples((inputs,), targets), torch.arange(len(inputs))
 
     def step() -> None:
-        gradients.fill(examples, everyone, lambda _: numbers)
+        gradients.fill(
+            examples, everyone, lambda sums: secrets.numbers("step", secrets.identity("n", sums))
+        )
         optimizer.step()
 
     return step

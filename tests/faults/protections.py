@@ -613,4 +613,32 @@ PROTECTIONS = [
         """stream = secrets.identity(["mask"], content)""",
         f"{JOB}::test_clients_with_something_in_common_do_not_look_so",
     ),
+    Protection(
+        "random streams of private runs do not tell for whom they began",
+        "trainops/engines/federated/server.py",
+        "secrets=secrets if config.is_private else None",
+        "secrets=None",
+        f"{JOB}::test_random_streams_do_not_tell_who_takes_part",
+    ),
+    Protection(
+        "a step's noise follows from what it is added to",
+        "trainops/engines/federated/visit.py",
+        "secrets.identity([name, step], sums)",
+        "secrets.identity([name, step], [])",
+        f"{LEDGER}::test_other_gradients_have_other_noise_whatever_a_release_is_called",
+    ),
+    Protection(
+        "another recipe's code names another release",
+        "trainops/engines/federated/releasing.py",
+        "[told, *map(_digest_of, config.code())]",
+        "[told]",
+        f"{LEDGER}::test_another_recipes_code_names_another_release",
+    ),
+    Protection(
+        "buffers that no model saves are part of the state",
+        "trainops/engines/federated/layout.py",
+        "[name for name, _ in model.named_buffers()]",
+        "[name for name, _ in model.named_buffers() if name in model.state_dict()]",
+        f"{JOB}::test_buffers_that_no_model_saves_are_in_the_state_and_nobody_elses",
+    ),
 ]
