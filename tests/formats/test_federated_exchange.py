@@ -45,6 +45,13 @@ def goes_on(imported, told, ledger=None):
     return job
 
 
+def exported_and_read(job, root):
+    file = export_federated(freeze(job.state_dict()), job.config, name="run", saved_at=SAVED_AT)
+    write(file, root / "last.pt")
+    assert verify(root / "last.pt").passed
+    return read_federated(root / "last.pt")
+
+
 @pytest.mark.parametrize("source", FILES, ids=str)
 def test_a_file_of_the_other_tool_goes_on_to_the_end(source, tmp_path):
     file = read_federated(original(source, tmp_path))
@@ -100,10 +107,7 @@ def test_what_we_export_is_read_verified_and_goes_on_exactly(keeping, at, tmp_pa
     job = make_job(keeping, ledger, server={"strategy": "fedavg"}, parameters={"dropout": 0.0})
     while job.step < at:
         job.advance()
-    file = export_federated(freeze(job.state_dict()), job.config, name="run", saved_at=SAVED_AT)
-    write(file, tmp_path / "last.pt")
-    assert verify(tmp_path / "last.pt").passed
-    back = read_federated(tmp_path / "last.pt")
+    back = exported_and_read(job, tmp_path)
     imported = import_federated(back, job.config, secret=b"ours")
     is_hidden = keeping in ("user", "hybrid")
     assert imported.step == (at // 8 * 8 if is_hidden else at)
@@ -128,10 +132,7 @@ def test_what_is_not_trained_and_what_is_tied_go_along(at, tmp_path):
         job.workshop.model[0].weight.mul_(2)
     while job.step < at:
         job.advance()
-    file = export_federated(freeze(job.state_dict()), job.config, name="run", saved_at=SAVED_AT)
-    write(file, tmp_path / "last.pt")
-    assert verify(tmp_path / "last.pt").passed
-    back = read_federated(tmp_path / "last.pt")
+    back = exported_and_read(job, tmp_path)
     for client in (each for each in back.clients.values() if each.final_parameters):
         named = dict(zip(job.workshop.model.state_dict(), client.final_parameters, strict=True))
         assert torch.equal(torch.from_numpy(named["0.weight"]), job.workshop.model[0].weight)

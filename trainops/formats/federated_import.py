@@ -12,16 +12,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
-import numpy as np
-import torch
-from torch import Tensor
-
 from trainops.engines import reproducibility
 from trainops.engines.errors import IncompatibleState
 from trainops.engines.federated.account import Account
 from trainops.engines.federated.config import FederatedConfig
 from trainops.engines.federated.job import FederatedJob
-from trainops.engines.federated.layout import Layout
 from trainops.engines.federated.private import clipped
 from trainops.engines.federated.visit import Update, Visit
 from trainops.engines.job import StateDict
@@ -30,11 +25,11 @@ from trainops.engines.registry import ENGINES
 from trainops.engines.snapshot import freeze
 from trainops.engines.spending import LEVELS, Entry, MemoryLedger
 from trainops.formats.client_optimizer import from_torch, other_settings
-from trainops.formats.federated import Arrays, ClientState, FederatedFile, Spent
+from trainops.formats.federated import ClientState, FederatedFile, Spent
+from trainops.formats.federated_tensors import fitted, tensors_of
 
 FAILED_STEP = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 KEPT = {"sample": "has_samples_noised", "user": "has_users_noised"}  # what a config says
-MOST_BYTES = 8  # of a number that a tensor can have
 LEAST = 1e-9  # of an epsilon: below it, history and figure agree
 
 
@@ -95,8 +90,8 @@ def _take_model(taking: _Import) -> None:
     """Write the server's parameters into the job's model, by their order."""
     job, layout = taking.job, taking.job.workshop.layout
     own = layout.state_dict(job.server.parameters, job.server.buffers)
-    given = _tensors(taking.file.server.parameters, "server.parameters")
-    named = _fitted(given, own, layout, "server.parameters")
+    given = tensors_of(taking.file.server.parameters, "server.parameters")
+    named = fitted(given, own, layout, "server.parameters")
     layout.freeze(own | named)
     job.server.parameters, job.server.buffers = layout.taken_apart(own | named)
     layout.put(job.server.parameters, job.server.buffers)
@@ -197,7 +192,8 @@ def _take_clients(taking: _Import) -> None:
         break
     left = [c for c, state in taking.file.clients.items() if state.epoch.current]
     if lost := set(left) - set(server.updates) - ({record.client} if record.epoch else set()):
-        why = "of another order or number of epochs, or all at once; they train this round anew"
+        why = "of another order or number of epochs, all at once, or without the noise that is "
+        why += "wanted; they train this round anew"
         taking.say(f"clients {', '.join(map(str, sorted(lost)))}", why, is_exact=False)
 
 
@@ -206,7 +202,7 @@ def _update(taking: _Import, client: int, state: ClientState) -> Update:
     layout, server = taking.job.workshop.layout, taking.job.server
     own = layout.state_dict(server.parameters, server.buffers)
     place = f"clients[{client}].final_parameters"
-    named = _fitted(_tensors(state.final_parameters or (), place), own, layout, place)
+    named = fitted(tensors_of(state.final_parameters or (), place), own, layout, place)
     vector, buffers = layout.taken_apart(own | named)
     vector, count = vector - server.parameters, len(taking.job.workshop.parts[client])
     if taking.config.has_users_noised:
@@ -235,7 +231,7 @@ def _go_on(taking: _Import, client: int, state: ClientState) -> None:
         layout = job.workshop.layout
         server = layout.state_dict(job.server.parameters, job.server.buffers)
         given = list((state.model_state or {}).values())
-        named = _fitted(given, server, layout, f"clients[{client}].model_state")
+        named = fitted(given, server, layout, f"clients[{client}].model_state")
         own["parameters"], own["buffers"] = layout.taken_apart(server | named)
         shapes = [each.shape for each in layout.parameters]
         theirs = state.optimizer_state or {}
@@ -252,39 +248,6 @@ def _go_on(taking: _Import, client: int, state: ClientState) -> None:
         told = ", ".join(f"{name} {value!r:.40}" for name, value in others.items())
         why = f"had {told}; what holds is the config's, and torch's defaults"
         taking.say(f"client {client}'s optimizer", why, is_exact=False)
-
-
-def _tensors(arrays: Arrays, place: str) -> list[Tensor]:
-    """Return arrays of any byte order and strides as tensors. Raises IncompatibleState."""
-    found = []
-    for number, each in enumerate(arrays):
-        native = np.ascontiguousarray(each, each.dtype.newbyteorder("=")).reshape(each.shape)
-        if native.dtype.kind not in "biuf" or native.dtype.itemsize > MOST_BYTES:
-            raise IncompatibleState(f"{place}[{number}] is of {each.dtype}, which is no number")
-        found.append(torch.from_numpy(native))
-    return found
-
-
-def _fitted(
-    given: Sequence[Tensor], own: Mapping[str, Tensor], layout: Layout, place: str
-) -> dict[str, Tensor]:
-    """Return the given tensors by the model's names. Raises IncompatibleState.
-
-    They are all its tensors, those that it saves, its parameters, or those that are trained:
-    files do not say which, so how many there are decides.
-    """
-    parameters, saved = dict(layout.model.named_parameters()), layout.model.state_dict()
-    lists = {len(names): list(names) for names in (layout.names, parameters, saved, own)}
-    if len(given) not in lists:
-        raise IncompatibleState(f"{place} are {len(given)}; the model has {len(own)}")
-    named = dict(zip(lists[len(given)], given, strict=True))
-    for number, (name, each) in enumerate(named.items()):
-        if each.shape != own[name].shape:
-            raise IncompatibleState(
-                f"{place}[{number}] is {tuple(each.shape)}, the model's {name} "
-                f"{tuple(own[name].shape)}"
-            )
-    return {name: each.to(own[name]) for name, each in named.items()}
 
 
 def _try(
