@@ -196,9 +196,7 @@ def our_step(
     examples, everyone = Examples((inputs,), targets), torch.arange(len(inputs))
 
     def step() -> None:
-        gradients.fill(
-            examples, everyone, lambda sums: secrets.numbers("step", secrets.identity("n", sums))
-        )
+        gradients.fill(examples, everyone, lambda total: secrets.numbers_for(total, "step"))
         optimizer.step()
 
     return step

@@ -623,8 +623,8 @@ PROTECTIONS = [
     Protection(
         "a step's noise follows from what it is added to",
         "trainops/engines/federated/visit.py",
-        "secrets.identity([name, step], sums)",
-        "secrets.identity([name, step], [])",
+        "numbers_for(total, ",
+        "numbers(",
         f"{LEDGER}::test_other_gradients_have_other_noise_whatever_a_release_is_called",
     ),
     Protection(
@@ -640,5 +640,12 @@ PROTECTIONS = [
         "[name for name, _ in model.named_buffers()]",
         "[name for name, _ in model.named_buffers() if name in model.state_dict()]",
         f"{JOB}::test_buffers_that_no_model_saves_are_in_the_state_and_nobody_elses",
+    ),
+    Protection(
+        "a checkpoint does not tell of whom something was spent",
+        "trainops/engines/federated/path.py",
+        "columns[name].view(torch.int64) ^ masks[:, place]",
+        "columns[name].view(torch.int64)",
+        f"{LEDGER}::test_what_was_spent_of_whom_is_sealed_in_checkpoints",
     ),
 ]

@@ -7,11 +7,13 @@ same, and what is drawn for another is independent of it.
 import hashlib
 import pickle
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
 from blake3 import blake3
+from numpy.random.bit_generator import ISeedSequence
+from numpy.typing import NDArray
 from torch import Tensor
 
 from trainops.engines import lossless, reproducibility
@@ -59,12 +61,38 @@ class Secrets:
 
     def numbers(self, *purpose: object) -> np.random.Generator:
         """Return a generator for this purpose (Philox; its key is all that it starts from)."""
-        return np.random.Generator(np.random.Philox(key=int.from_bytes(self.draw(16, *purpose))))
+        return _numbers(self.draw(16, *purpose))
+
+    def numbers_for(self, content: Tensor, *purpose: object) -> np.random.Generator:
+        """Return a generator for this purpose and this content (P,): another one, for another."""
+        plain = content.detach().cpu().contiguous()
+        hasher = blake3(f"{'/'.join(map(str, purpose))}/{plain.dtype}:".encode(), key=self._key)
+        return _numbers(hasher.update(plain.view(torch.uint8).numpy().data).digest(length=16))
 
     def draw(self, size: int, *purpose: object) -> bytes:
         """Return so many bytes for this purpose."""
         hasher = blake3("/".join(map(str, purpose)).encode(), key=self._key)
         return hasher.digest(length=size)
+
+
+class _Key(ISeedSequence):
+    """Sixteen bytes as what a bit generator asks for its first words.
+
+    Given as `key=`, NumPy would have the system draw a seed, too, which nobody uses and which takes
+    twice as long as all the rest.
+    """
+
+    def __init__(self, key: bytes) -> None:
+        self._key = key
+
+    def generate_state(self, n_words: int, dtype: Any = np.uint32) -> NDArray[Any]:
+        words = np.frombuffer(self._key, np.dtype(dtype).newbyteorder("<"))
+        return words[:n_words].astype(dtype)
+
+
+def _numbers(key: bytes) -> np.random.Generator:
+    seed = cast(np.random.SeedSequence, _Key(key))  # any ISeedSequence is taken
+    return np.random.Generator(np.random.Philox(seed))
 
 
 def normal(numbers: np.random.Generator, like: Tensor, deviation: float) -> Tensor:

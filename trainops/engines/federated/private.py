@@ -16,7 +16,7 @@ from trainops.engines.federated.drawing import normal
 from trainops.engines.federated.layered import LayeredSums, Sums, can_sum
 from trainops.engines.training.ingredients import Examples, Loss
 
-Numbers = Callable[[Sums], np.random.Generator]
+Numbers = Callable[[Tensor], np.random.Generator]
 CHUNK = 256  # examples whose gradients are in memory at a time
 
 
@@ -45,18 +45,21 @@ class NoisyGradients:
     def fill(self, examples: Examples, indices: Tensor, numbers: Numbers) -> None:
         """Set every parameter's gradient; `indices` may be empty, and then it is noise alone.
 
-        `numbers` gives what draws the noise of these sums: no two sums may have the same.
+        `numbers` gives what draws the noise of this sum (P,): no two sums may have the same.
         """
-        sums = {name: torch.zeros_like(each) for name, each in self.parameters.items()}
+        sizes = [each.numel() for each in self.parameters.values()]
+        total = next(iter(self.parameters.values())).new_zeros(sum(sizes))
+        named = zip(self.parameters.items(), total.split(sizes), strict=True)
+        sums = {name: piece.view_as(each) for (name, each), piece in named}
         for some in indices.split(CHUNK):
             if len(some):
                 inputs, targets = examples.batch(some)
                 self._add(sums, inputs, targets)
-        drawing = numbers(sums)
         deviation = self.noise.multiplier * self.noise.max_grad_norm
+        total += normal(numbers(total), total, deviation)
+        total /= self.noise.expected_examples
         for name, parameter in self.parameters.items():
-            noised = sums[name] + normal(drawing, sums[name], deviation)
-            parameter.grad = noised / self.noise.expected_examples
+            parameter.grad = sums[name]
 
     def of_each(self, inputs: tuple[Tensor, ...], targets: Tensor) -> dict[str, Tensor]:
         """Return the gradient of each example's own loss: (N, ...) for each parameter."""

@@ -13,7 +13,6 @@ from torch import Tensor
 from trainops.engines.errors import IncompatibleState, NonFiniteLoss
 from trainops.engines.federated.batches import order_of
 from trainops.engines.federated.gathering import Gathering
-from trainops.engines.federated.layered import Sums
 from trainops.engines.federated.layout import Buffers
 from trainops.engines.federated.optimizer import ClientOptimizer
 from trainops.engines.federated.private import Noise, NoisyGradients, clipped
@@ -143,9 +142,8 @@ class Visit:
             gradients.fill(workshop.train, examples[is_drawn], partial(self._noise_of, name, step))
             self._move()
 
-    def _noise_of(self, name: str, step: int, sums: Sums) -> np.random.Generator:
-        secrets = self.workshop.secrets
-        return secrets.numbers("step", secrets.identity([name, step], sums))
+    def _noise_of(self, name: str, step: int, total: Tensor) -> np.random.Generator:
+        return self.workshop.secrets.numbers_for(total, "step", name, step)
 
     def _move(self) -> None:
         """Move the model by the gradients that it has."""
@@ -174,7 +172,7 @@ def require_visit(workshop: Workshop, client: int, state: Any) -> None:
     require_same_shape(optimizer, state["optimizer"], f"{place}.optimizer")
     require_same_shape(workshop.layout.buffers(), state["buffers"], f"{place}.buffers")
     if (state["client"], type(state["epoch"])) != (client, int):
-        raise IncompatibleState(f"client {state['client']} is in training, not {client}")
+        raise IncompatibleState("the client in training is not the one that is next in the round")
     try:
         sums = workshop.new_averages()
         sums.load_state_dict(state.get("sums", sums.state_dict()))
