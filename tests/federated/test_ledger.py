@@ -11,6 +11,7 @@ from trainops.engines import reproducibility
 from trainops.engines.errors import LedgerMismatch
 from trainops.engines.federated.account import Account
 from trainops.engines.federated.accounting import epsilon
+from trainops.engines.federated.path import entries_of
 from trainops.engines.runner import Failed
 from trainops.engines.snapshot import freeze
 
@@ -233,3 +234,18 @@ def test_who_takes_part_by_chance_is_in_no_state():
     assert list(job.server.updates) == list(job.record.chosen[:3])
     assert torch.equal(resumed(state, HouseLedger(), "user", fraction=0.5, clients=12).server
                        .sum_of_updates(), job.server.sum_of_updates())  # fmt: skip
+
+
+def test_what_was_spent_of_whom_is_sealed_in_checkpoints():
+    ledger = HouseLedger()
+    job, state = stopped(ledger, "hybrid", at=7, fraction=0.5, clients=12)
+    in_order = [each for each in job.workshop.schedule.chosen(1) for _ in range(2)][:7]
+    open_ = entries_of(state["spent"], ledger.secret)
+    assert [each.client for each in open_] == in_order
+    assert open_ == ledger.spent()
+    by_others = entries_of(state["spent"], b"another secret")
+    for sealed in (state["spent"].column("client").tolist(), [each.client for each in by_others]):
+        assert len(set(sealed)) == 7  # one client's epochs have nothing in common, either
+        assert not set(sealed) & set(range(-1, 12))
+    assert not {each.sample_rate for each in open_} & set(state["spent"].column("sample_rate"))
+    assert not {each.steps for each in open_} & set(state["spent"].column("steps").tolist())

@@ -45,8 +45,13 @@ def goes_on(imported, told, ledger=None):
     return job
 
 
+def exported(job):
+    return export_federated(freeze(job.state_dict()), job.config, name="run", saved_at=SAVED_AT,
+                            spent=job.ledger.spent())  # fmt: skip
+
+
 def exported_and_read(job, root):
-    file = export_federated(freeze(job.state_dict()), job.config, name="run", saved_at=SAVED_AT)
+    file = exported(job)
     write(file, root / "last.pt")
     assert verify(root / "last.pt").passed
     return read_federated(root / "last.pt")
@@ -147,7 +152,7 @@ def test_what_is_not_trained_and_what_is_tied_go_along(at, tmp_path):
 @pytest.mark.parametrize("has", ["what is trained", "parameters"])
 def test_a_file_may_have_only_parameters_or_only_the_trained_ones(has):
     job = make_job(parameters={"frozen": True, "norm": True})
-    file = export_federated(freeze(job.state_dict()), job.config, name="run", saved_at=SAVED_AT)
+    file = exported(job)
     named = dict(zip(job.workshop.model.state_dict(), file.server.parameters, strict=True))
     frozen = job.workshop.layout.frozen if has == "what is trained" else ()
     names = [name for name, _ in job.workshop.model.named_parameters() if name not in frozen]
@@ -162,7 +167,7 @@ def test_a_file_may_have_only_parameters_or_only_the_trained_ones(has):
 
 def test_numbers_of_other_types_and_orders_are_read_and_what_is_none_is_refused():
     job = make_job(server={"strategy": "fedavg"})
-    file = export_federated(freeze(job.state_dict()), job.config, name="run", saved_at=SAVED_AT)
+    file = exported(job)
 
     def of(change):
         arrays = tuple(map(change, file.server.parameters))
@@ -219,7 +224,7 @@ def test_a_file_that_was_trained_without_noise_is_told_and_its_clients_begin_ane
     job = make_job(server={"strategy": "fedavg"})
     while job.step < 13:
         job.advance()
-    file = export_federated(freeze(job.state_dict()), job.config, name="run", saved_at=SAVED_AT)
+    file = exported(job)
     private = make_job("hybrid", server={"strategy": "fedavg"}).config
     imported = import_federated(file, private, secret=b"ours")
     assert imported.step == 8 and imported.state["clients"] == {"done": {}, "visit": None}
@@ -231,7 +236,7 @@ def test_no_unnoised_update_leaves_under_user_level_privacy():
     job = make_job("user", HouseLedger())
     while job.step < 5:
         job.advance()
-    file = export_federated(freeze(job.state_dict()), job.config, name="run", saved_at=SAVED_AT)
+    file = exported(job)
     assert file.round.status == "in_progress"
     for client in file.clients.values():
         assert client.epoch.status == "pending"
@@ -239,10 +244,17 @@ def test_no_unnoised_update_leaves_under_user_level_privacy():
     assert set(file.server.metrics) <= {"val_loss", "val_accuracy", "epsilon"}
 
 
+def test_what_the_ledger_lacks_is_told_and_not_left_out():
+    job = make_job("sample", HouseLedger())
+    job.advance()
+    with pytest.raises(IncompatibleState, match="the ledger lacks the release"):
+        export_federated(freeze(job.state_dict()), job.config, name="run", saved_at=SAVED_AT)
+
+
 def test_histories_are_the_worst_clients_and_explain_the_figure(tmp_path):
     job = make_job("hybrid", HouseLedger(), partition={"by": "dirichlet", "alpha": 1.0})
     run_through(job)
-    file = export_federated(freeze(job.state_dict()), job.config, name="run", saved_at=SAVED_AT)
+    file = exported(job)
     told = file.privacy
     assert len(told.sample_history) == 3 * 2 and len(told.user_history) == 3
     total = job.releasing.purse.total()
@@ -293,7 +305,7 @@ def test_clients_at_once_are_pending_in_a_file_and_begin_their_round_anew(tmp_pa
     job = make_job(batched_clients=True, server={"strategy": "fedavg"}, parameters={"dropout": 0.0})
     while job.step < 12:
         job.advance()
-    file = export_federated(freeze(job.state_dict()), job.config, name="run", saved_at=SAVED_AT)
+    file = exported(job)
     assert (file.round.current, file.round.status) == (2, "in_progress")
     assert {client.epoch.status for client in file.clients.values()} == {"pending"}
     write(file, tmp_path / "last.pt")

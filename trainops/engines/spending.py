@@ -69,4 +69,5 @@ class MemoryLedger:
         return list(self._spent.values())
 
     def write(self, entries: Sequence[Entry]) -> None:
-        self._spent = {entry.noise: entry for entry in entries} | self._spent
+        for entry in entries:
+            self._spent.setdefault(entry.noise, entry)

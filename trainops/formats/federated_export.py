@@ -10,7 +10,7 @@ from torch import Tensor
 from trainops.engines.errors import IncompatibleState
 from trainops.engines.federated.account import Account
 from trainops.engines.federated.options import FederatedOptions
-from trainops.engines.federated.path import entries_of
+from trainops.engines.federated.path import names_of
 from trainops.engines.job import StateDict
 from trainops.engines.spending import Entry, Level
 from trainops.formats.client_optimizer import to_torch
@@ -43,10 +43,10 @@ def export_federated(
 
     Parameters are all tensors of the model's state, in its order. Under user-level privacy what
     clients sent within a round stays behind: without noise it is nobody's to see. Raises
-    IncompatibleState where there is no best model yet.
+    IncompatibleState where there is no best model yet, or the ledger lacks something.
     """
     plain = state["state"]
-    history = plain["round_history"]
+    history, path = plain["round_history"], _path(state, spent)
     if which == "best":
         if "best_model" not in state:
             raise IncompatibleState("no round has been completed, so there is no best model")
@@ -55,12 +55,14 @@ def export_federated(
         return FederatedFile(
             timestamp=saved_at, run_name=name, round=found,
             server=_server(state["best_model"], history[number - 1], plain), clients={},
-            privacy=_privacy(state, config, spent, is_within=False),
+            privacy=_privacy(config, spent, ()),
         )  # fmt: skip
+    partial = [each for each in path if each.round == plain["round"] + 1]
     return FederatedFile(
         timestamp=saved_at, run_name=name, round=_round(plain, config),
         server=_server(state["model"], history[-1] if history else {}, plain),
-        clients=_clients(state, config), privacy=_privacy(state, config, spent, is_within=True),
+        clients=_clients(state, config, partial),
+        privacy=_privacy(config, spent, partial),
     )  # fmt: skip
 
 
@@ -92,15 +94,19 @@ def _server(
     return ServerState(arrays_of(list(model.values())), plain["best_metric"] or 0.0, metrics)
 
 
-def _clients(state: StateDict, config: FederatedOptions) -> dict[int, ClientState]:
-    """Return this round's clients: what is done, what is in training, what is pending."""
+def _clients(
+    state: StateDict, config: FederatedOptions, spent: Sequence[Entry]
+) -> dict[int, ClientState]:
+    """Return this round's clients: what is done, what is in training, what is pending.
+
+    `spent` is what the round has spent so far.
+    """
     plain, kept = state["state"], state["clients"]
     is_told = not config.has_users_noised
     is_training = is_told and not config.batched_clients  # together they begin the round anew
-    spent = _entries(state)
     found = {}
     for place, client in enumerate(plain["chosen"] or ()):
-        mine = [e for e in spent if e.client == client and e.round == plain["round"] + 1]
+        mine = [each for each in spent if is_told and each.client == client]
         told = {"client_id": client, "steps": sum(e.steps for e in mine),
                 "epsilon": _epsilon(mine, config, "sample")}  # fmt: skip
         if is_told and place < plain["clients_done"] and place not in plain.get("dropped", ()):
@@ -164,30 +170,32 @@ def _trained(kept: Mapping[str, Any], state: StateDict) -> list[str]:
 
 
 def _privacy(
-    state: StateDict, config: FederatedOptions, spent: Sequence[Entry], *, is_within: bool
+    config: FederatedOptions, spent: Sequence[Entry], partial: Sequence[Entry]
 ) -> PrivacyState:
-    """Return what was spent, on this way or another.
+    """Return what was spent, on this way or another, and of it in the round that is not over.
 
     The histories are the worst client's: its epsilon is what counts.
     """
-    path, current = _entries(state), state["state"]["round"] + 1
-    entries = list({each.noise: each for each in (*spent, *path)}.values())
-    partial = [each for each in path if is_within and each.round == current]
     return PrivacyState(
         target_delta=config.privacy.delta,
-        sample_history=_history(_worst(entries, config), "sample"),
-        user_history=_history(entries, "user"),
-        cumulative_sample_epsilon=_epsilon(entries, config, "sample"),
-        cumulative_user_epsilon=_epsilon(entries, config, "user"),
+        sample_history=_history(_worst(spent, config), "sample"),
+        user_history=_history(spent, "user"),
+        cumulative_sample_epsilon=_epsilon(spent, config, "sample"),
+        cumulative_user_epsilon=_epsilon(spent, config, "user"),
         partial_round_epsilon=_epsilon(partial, config, "sample"),
     )
 
 
-def _entries(state: StateDict) -> list[Entry]:
-    return entries_of(state["spent"]) if "spent" in state else []
+def _path(state: StateDict, spent: Sequence[Entry]) -> list[Entry]:
+    """Return what the checkpoint went over, as the ledger has it."""
+    known = {each.noise: each for each in spent}
+    try:
+        return [known[name] for name in names_of(state["spent"])] if "spent" in state else []
+    except KeyError as error:
+        raise IncompatibleState(f"the ledger lacks the release {error}") from error
 
 
-def _worst(entries: list[Entry], config: FederatedOptions) -> list[Entry]:
+def _worst(entries: Sequence[Entry], config: FederatedOptions) -> list[Entry]:
     account = Account(config.privacy.delta)
     account.add(entries)
     figures = account.by_client("sample")
@@ -195,7 +203,7 @@ def _worst(entries: list[Entry], config: FederatedOptions) -> list[Entry]:
     return [e for e in entries if e.client in (None, worst)]
 
 
-def _history(entries: list[Entry], level: Level) -> tuple[Spent, ...]:
+def _history(entries: Sequence[Entry], level: Level) -> tuple[Spent, ...]:
     return tuple(
         (e.noise_multiplier, e.sample_rate, e.steps)
         for e in entries
@@ -203,7 +211,7 @@ def _history(entries: list[Entry], level: Level) -> tuple[Spent, ...]:
     )
 
 
-def _epsilon(entries: list[Entry], config: FederatedOptions, level: Level) -> float:
+def _epsilon(entries: Sequence[Entry], config: FederatedOptions, level: Level) -> float:
     account = Account(config.privacy.delta)
     account.add(entries)
     return account.of(level)

@@ -124,7 +124,8 @@ def _take_spent(taking: _Import) -> None:
         for entry in _entries(taking, level, histories[level], figures[level]):
             taking.job.releasing.purse.spend(entry)
             if entry.carried:
-                note = f"epsilon {entry.carried:g} came without its history, and is added in full"
+                note = f"epsilon {entry.carried:g} came without its history, and is added in full, "
+                note += "as its delta is: together they hold at twice the delta"
                 taking.say(f"privacy: {level} level", note, is_exact=False)
 
 
@@ -172,11 +173,15 @@ def _take_rounds(taking: _Import) -> None:
 
 
 def _take_clients(taking: _Import) -> None:
-    """Take over clients of the round, as long as they come in its order."""
+    """Take over clients of the round, as long as they come in its order.
+
+    None where chance decides who takes part: that some were taken over would tell who does.
+    """
     record, server, told = taking.job.record, taking.job.server, taking.file.privacy
     is_noised = told.sample_history or told.cumulative_sample_epsilon
     is_unnoised = taking.config.has_samples_noised and not is_noised
-    for client in () if taking.config.batched_clients else record.chosen:
+    is_alone = not (taking.config.batched_clients or record.schedule.is_by_chance)
+    for client in record.chosen if is_alone else ():
         state = taking.file.clients.get(client)
         if state is None or state.epoch.total != taking.config.local_epochs:
             break
@@ -192,8 +197,8 @@ def _take_clients(taking: _Import) -> None:
         break
     left = [c for c, state in taking.file.clients.items() if state.epoch.current]
     if lost := set(left) - set(server.updates) - ({record.client} if record.epoch else set()):
-        why = "of another order or number of epochs, all at once, or without the noise that is "
-        why += "wanted; they train this round anew"
+        why = "of another order or number of epochs, all at once, by chance, or without the noise "
+        why += "that is wanted; they train this round anew"
         taking.say(f"clients {', '.join(map(str, sorted(lost)))}", why, is_exact=False)
 
 

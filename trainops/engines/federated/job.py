@@ -222,8 +222,9 @@ class FederatedJob:
         plain, visiting = read_client(state, self.server, self.record, client)
         visit = self.visit = self.server.receive(client, self.record.number)
         visit.load_state_dict(visiting)
-        for entry in entries_of(state["spent"]) if self.config.is_private else ():
-            self.releasing.purse.spend(entry)
+        if self.config.is_private:
+            for entry in entries_of(state["spent"], self.ledger.secret):
+                self.releasing.purse.spend(entry)
         for _ in range(visit.epoch):
             self._epoch_done(visit)
         if self.visit is not None:  # the budget ended it in the middle: so do the random streams

@@ -85,13 +85,13 @@ class Purse:
         """Write it down before it happens, unless it is known, and go over it."""
         if known := self._beside.pop(entry.noise, None):
             if _what(known) != _what(entry):
-                raise LedgerMismatch(f"{known} is written down, and {entry} would be released")
+                raise LedgerMismatch(f"{_name(entry)} is written down with other figures")
             entry, is_aside = known, self._ahead.pop(entry.noise, None) is None
         else:
             self.ledger.write([entry])
             self._total.add([entry])
             is_aside = False
-        self.path.append(rows_of([entry]))
+        self.path.append(rows_of([entry], self.ledger.secret))
         self._own.add([entry])
         if not is_aside:
             self._shown.add([entry])
@@ -125,16 +125,15 @@ class Purse:
         Raises LedgerMismatch where the ledger does not have what the path went over, or comes to
         less than was spent; IncompatibleState where path and figures are not of one run.
         """
-        entries = entries_of(path)
+        entries = entries_of(path, self.ledger.secret)
         purse = Purse(self.config, self.ledger)
         if not self.ledger.is_durable:  # nobody else remembers
             self.ledger.write(entries)
         known = {entry.noise: entry for entry in self.ledger.spent()}
         for entry in entries:
             if _what(known.get(entry.noise)) != _what(entry):
-                raise LedgerMismatch(
-                    f"the checkpoint went over {entry}, the ledger has {known.get(entry.noise)}"
-                )
+                how = "has it with other figures" if entry.noise in known else "lacks it"
+                raise LedgerMismatch(f"the checkpoint went over {_name(entry)}, the ledger {how}")
         purse.path = path.copy()
         purse._look_into_ledger(step, on_path=[known[entry.noise] for entry in entries])
         purse._require(figures)
@@ -178,6 +177,11 @@ def _what(entry: Entry | None) -> tuple[object, ...] | None:
     if entry is None:
         return None
     return entry.client, entry.level, entry.noise_multiplier, entry.steps, entry.carried
+
+
+def _name(entry: Entry) -> str:
+    """Return what people call a release; whose it was may be a secret."""
+    return f"release {entry.noise} (step {entry.step}, round {entry.round}, {entry.level} level)"
 
 
 def _is_same(one: float, other: float) -> bool:
