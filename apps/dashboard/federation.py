@@ -28,7 +28,7 @@ def context(operation: Operation, newest: Checkpoint | None) -> Mapping[str, Any
             "rounds": rounds(operation, state),
             "differs": state.get("differs", []),
             "clients": grid(operation, state, newest.step if newest else 0, names),
-            "privacy": privacy(operation, state),
+            "privacy": privacy(operation, state, newest.step if newest else 0),
             "partition": partition(state.get("partition"), names),
             "hides_sizes": operation.config["privacy"]["mode"] in ("user", "hybrid"),
         }
@@ -66,11 +66,12 @@ def _is_of(operation: Operation, is_next: bool) -> str:
     return {"RUNNING": RUNNING, "FAILED": FAILED}.get(operation.state, PENDING)
 
 
-def privacy(operation: Operation, state: Mapping[str, Any]) -> Mapping[str, Any] | None:
+def privacy(operation: Operation, state: Mapping[str, Any], step: int) -> Mapping[str, Any] | None:
     """Return what the ledger comes to, against the budget, and in which round that would end.
 
     The tighter accountant needs more than this process loads: its figures are those of the result,
-    or of the newest checkpoint's state.
+    or of the newest checkpoint's state, of this step. What is written down beyond that is told as
+    the other accountant's figure of all, which is never less.
     """
     if not is_kept(operation.config):
         return None
@@ -79,8 +80,12 @@ def privacy(operation: Operation, state: Mapping[str, Any]) -> Mapping[str, Any]
     account.add(entries)
     target, is_tight = config["target_epsilon"], config["accountant"] == "prv"
     figures = {"epsilon": account.epsilon, **{f"{at}_epsilon": account.of(at) for at in LEVELS}}
+    at_most = None
     if is_tight:
-        figures |= (operation.result or {}).get("privacy") or state.get("privacy") or {}
+        final = (operation.result or {}).get("privacy")
+        figures |= final or state.get("privacy") or {}
+        is_behind = not final and any(entry.step > step for entry in entries)
+        at_most = account.epsilon if is_behind else None
     spent = figures["epsilon"]
     by_client = sorted(account.by_client("sample").items(), key=lambda each: -each[1])
     return {
@@ -91,8 +96,9 @@ def privacy(operation: Operation, state: Mapping[str, Any]) -> Mapping[str, Any]
         "sample": figures["sample_epsilon"],
         "user": figures["user_epsilon"],
         "is_tight": is_tight,
+        "at_most": at_most,
         "is_both": config["mode"] == "hybrid",
-        "worst_client": by_client[0][0] if by_client else None,
+        "worst_client": by_client[0][0] if by_client and config["mode"] == "sample" else None,
         "num_entries": len(entries),
         "inherited": sum(not entry.is_own for entry in entries),
         "ends": None if is_tight or not target else _ends(operation, state, account, entries),

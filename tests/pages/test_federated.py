@@ -14,6 +14,7 @@ from tests.api.saved import saved
 from tests.federated.runs import HouseLedger, make_job
 from tests.pages import making
 from trainops.engines import lossless
+from trainops.engines.federated.account import Account
 from trainops.engines.registry import ENGINES
 
 
@@ -131,7 +132,7 @@ def test_epsilon_is_the_ledgers_and_single_clients_are_not_told(page, ana, keepi
     operation = shown(ana, job, ledger)
     text = page_of(page, operation)
     total = job.releasing.purse.total()["epsilon"]
-    assert federation.privacy(operation, {})["spent"] == total
+    assert federation.privacy(operation, {}, 0)["spent"] == total
     assert f"ε {total:.2f}" in text and "No budget was set." in text
     assert (
         "train_loss" not in text.partition('data-testid="federation"')[2].partition("</section>")[0]
@@ -145,7 +146,7 @@ def test_the_round_in_which_the_budget_ends_is_foretold(ana):
     ledger = HouseLedger()
     config = {"privacy": {"target_epsilon": 20.0}, "rounds": 40}
     job = job_at(16, "sample", ledger, **config)
-    foretold = federation.privacy(shown(ana, job, ledger), state_of(job))["ends"]
+    foretold = federation.privacy(shown(ana, job, ledger), state_of(job), job.step)["ends"]
     while job.step < job.total_steps:
         job.advance()
     assert job.result()["reason"] == "PRIVACY_BUDGET"
@@ -157,7 +158,7 @@ def test_a_forecast_goes_by_how_often_clients_take_part(ana, target, is_enough):
     ledger = HouseLedger()
     config = {"privacy": {"target_epsilon": target}, "rounds": 40, "clients": 8, "fraction": 0.25}
     job = job_at(41, "sample", ledger, **config)
-    foretold = federation.privacy(shown(ana, job, ledger), state_of(job))["ends"]
+    foretold = federation.privacy(shown(ana, job, ledger), state_of(job), job.step)["ends"]
     while job.step < job.total_steps:
         job.advance()
     ended = len(job.record.history)
@@ -170,11 +171,33 @@ def test_the_tighter_accountants_figures_are_those_of_the_run(page, ana):
     job = job_at(9, "sample", ledger, privacy={"accountant": "prv", "target_epsilon": 30.0})
     epsilon = job.releasing.purse.total()["epsilon"]
     operation = shown(ana, job, ledger)
-    told = federation.privacy(operation, state_of(job))
+    told = federation.privacy(operation, state_of(job), job.step)
     assert told["spent"] == told["sample"] == epsilon and told["ends"] is None
-    assert told["spent"] < federation.privacy(operation, {})["spent"]
+    assert told["spent"] < federation.privacy(operation, {}, 0)["spent"]
     text = page_of(page, operation)
     assert f"ε {epsilon:.2f}" in text and "By privacy loss distributions" in text
+    assert "at most" not in text
+
+
+def test_what_the_tighter_account_does_not_know_of_yet_is_told(page, ana):
+    ledger = HouseLedger()
+    job = job_at(9, "sample", ledger, privacy={"accountant": "prv"})
+    operation = shown(ana, job, ledger, state="FAILED")
+    while job.step < 12:
+        job.advance()
+    append(operation.pk, 1, ledger.spent())
+    by_renyi = Account(1e-5)
+    by_renyi.add(ledger.spent())
+    assert f"written down since, at most ε {by_renyi.epsilon:.2f} (by" in page_of(page, operation)
+
+
+@pytest.mark.parametrize(("keeping", "is_told"), [("sample", True), ("hybrid", False)])
+def test_whose_privacy_is_spent_most_is_told_unless_clients_are_private(
+    page, ana, keeping, is_told
+):
+    ledger = HouseLedger()
+    text = page_of(page, shown(ana, job_at(9, keeping, ledger), ledger))
+    assert ("The worst client, " in text) == is_told
 
 
 def test_a_budget_that_lasts_is_said_to(page, ana):
