@@ -54,10 +54,10 @@ WRONG = [
     (("server",), {}, "server has"),
     (("clients", "done", "0", "vector"), torch.zeros(3), "clients.vector"),
     (("clients", "done", "0"), {}, "update cannot be read"),
-    (("clients", "done"), {}, "are done, of this round's"),
+    (("clients", "done"), {}, "0 clients are done, and they are not the first 1"),
     (("clients", "visit"), None, "without its epochs"),
     (("clients", "visit", "epoch"), 0, "a client is in epoch 0"),
-    (("clients", "visit", "client"), 3, "client 3 is in training"),
+    (("clients", "visit", "client"), 3, "not the one that is next"),
     (("clients", "visit", "parameters"), torch.zeros(3), "clients.visit.parameters"),
     (("clients", "visit", "optimizer"), {}, "optimizer"),
     (("clients", "visit", "sums"), {}, "sums cannot be read"),
@@ -187,6 +187,19 @@ def test_running_statistics_are_averaged_and_counters_hold_the_largest():
     other = {"mean": torch.tensor([5.0, 3.0]), "batches": torch.tensor(7)}
     averaged = average_of([one, other], torch.tensor([3.0, 1.0]))
     assert averaged["mean"].tolist() == [2.0, 3.0] and averaged["batches"].item() == 7
+
+
+@pytest.mark.parametrize(
+    ("dtype", "averaged"),
+    [(torch.bool, True), (torch.uint8, 7), (torch.uint16, 7), (torch.uint64, 7), (torch.int64, 7),
+     (torch.bfloat16, 2.5), (torch.complex64, 2.5)],
+    ids=str,
+)  # fmt: skip
+def test_buffers_of_every_type_are_averaged_or_the_largest(dtype, averaged):
+    one, other = (torch.tensor(value).to(dtype) for value in (1, 7))
+    one = torch.zeros_like(one) if dtype == torch.bool else one
+    found = average_of([{"it": one}, {"it": other}], torch.tensor([3.0, 1.0]))["it"]
+    assert found.dtype == dtype and found.shape == () and found.item() == averaged
 
 
 def test_the_servers_model_has_the_clients_running_statistics():

@@ -3,12 +3,14 @@
 import pyarrow.parquet as pq
 import pytest
 import torch
+from torch import nn
 
 from tests.engines.contract import DATASET, small_table
 from tests.federated.runs import HouseLedger, case, make_job, run_through
 from trainops.engines.errors import ConfigError, InputError
 from trainops.engines.federated.config import FederatedConfig
 from trainops.engines.federated.drawing import Secrets
+from trainops.engines.federated.layout import require_private
 from trainops.engines.federated.partition import partition
 from trainops.engines.federated.schedule import Schedule
 from trainops.engines.registry import ENGINES
@@ -136,6 +138,20 @@ def test_batch_normalisation_is_refused_with_privacy_and_the_fix_named(mode):
     with pytest.raises(InputError, match=r"batch normalisation \(1, 4\).*GroupNorm.*norm = group"):
         make_job(mode, recipe="federated_digits", parameters=parameters)
     make_job(mode, recipe="federated_digits", parameters={**parameters, "norm": "group"})
+
+
+def test_a_run_that_nobody_takes_part_in_is_refused():
+    with pytest.raises(InputError, match="by chance none of 4 clients takes part in any of 3 r"):
+        make_job("user", HouseLedger(), fraction=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+def test_numbers_too_rough_to_clip_are_refused_with_privacy(dtype):
+    with pytest.raises(InputError, match=f"got 'user'; parameters of {dtype}.*float32 and float64"):
+        require_private(nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2).to(dtype)), "user")
+    require_private(nn.Linear(2, 2).double(), "user")
+    frozen = nn.Linear(2, 2).to(dtype).requires_grad_(False)
+    require_private(nn.Sequential(nn.Linear(2, 2), frozen), "user")
 
 
 @pytest.mark.parametrize(

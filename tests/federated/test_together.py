@@ -158,8 +158,8 @@ def test_nothing_of_what_is_kept_may_be_left_out(forgotten):
 WRONG = [
     (("epoch",), 0, "a client is in epoch 0"),
     (("epoch",), 1.0, "clients.visit.epoch is 1.0"),
-    (("clients",), [0, 1, 2, 3], r"clients \[0, 1, 2, 3\] in training together, not"),
-    (("client",), 2, "client 2 in training together, not 0"),
+    (("clients",), [0, 1, 2, 3], "clients in training together: not those"),
+    (("client",), 2, "client in training together: not those"),
     (("parameters",), torch.zeros(3), "clients.visit.parameters"),
     (("optimizer", "steps"), torch.zeros(3), "clients.visit.optimizer.steps"),
     (("optimizer", "moments"), [], "clients.visit.optimizer.moments"),

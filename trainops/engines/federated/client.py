@@ -125,7 +125,7 @@ class ClientJob:
         record = Record(self.config, self.workshop.schedule).from_state(state)
         if record.number != self.part.round or self.part.client not in record.chosen:
             raise IncompatibleState(
-                f"client {self.part.client} is to train in round {self.part.round}; the server's "
+                f"{self.part.name} is to train in round {self.part.round}; the server's "
                 f"checkpoint is in round {record.number}, which has not chosen it"
             )
         record.done, record.epoch = record.chosen.index(self.part.client), 0
@@ -144,7 +144,8 @@ def read_client(
     plain, is_private = state["state"], server.workshop.config.is_private
     if plain.get("round") != record.number or plain.get("given") != server.identity():
         raise IncompatibleState(
-            f"client {client} began with another model than the server's in round {record.number}"
+            f"{record.name_of(client)} began with another model than the server's in round "
+            f"{record.number}"
         )
     if is_private and not is_path(state.get("spent")):
         raise IncompatibleState("what a client spent is not the stream of a federated run")

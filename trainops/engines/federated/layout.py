@@ -115,19 +115,30 @@ def average_of(buffers: list[Buffers], weights: Tensor) -> Buffers:
             averaged[name] = first  # a constant stays what it is, to the last bit
             continue
         stacked = torch.stack([each[name] for each in buffers])
-        if first.is_floating_point():
+        if first.is_floating_point() or first.is_complex():
+            wide = torch.complex128 if first.is_complex() else torch.float64
             along = shares.to(first.device).view(-1, *[1] * first.ndim)
-            averaged[name] = (stacked.to(torch.float64) * along).sum(dim=0).to(first.dtype)
-        else:
-            averaged[name] = stacked.amax(dim=0)
+            averaged[name] = (stacked.to(wide) * along).sum(dim=0).to(first.dtype)
+        else:  # by NumPy: torch compares no unsigned integers of more than eight bits
+            largest = torch.from_numpy(stacked.cpu().numpy().max(axis=0, keepdims=True))
+            averaged[name] = largest.to(first.device).squeeze(0)
     return averaged
 
 
 def require_private(model: nn.Module, mode: str) -> None:
-    """Refuse a model in which one example's gradient follows from others, or that measures them.
+    """Refuse a model in which one example's gradient follows from others, or that measures them,
 
-    Raises InputError, which names the layers and the way out.
+    and one of numbers in which a clipped norm, or a sum, is off by more than noise hides. Raises
+    InputError, which names the layers and the way out.
     """
+    types = {each.dtype for each in model.parameters() if each.requires_grad}
+    if other := types - {torch.float32, torch.float64}:
+        raise InputError(
+            {
+                "privacy.mode": f"got {mode!r}; parameters of {', '.join(sorted(map(str, other)))} "
+                "are clipped and added too roughly; allowed: float32 and float64"
+            }
+        )
     wrong = [
         name
         for name, each in model.named_modules()

@@ -244,8 +244,8 @@ class Server:
             done = {record.taken[place]: each for place, each in done.items()}
         if list(done) != list(record.taken):
             raise IncompatibleState(
-                f"clients {list(done)} are done, of this round's {list(record.chosen)} "
-                f"{list(record.taken)} should be"
+                f"{len(done)} clients are done, and they are not the first {len(record.taken)} of "
+                "the round that it did not go on without"
             )
         if self.is_masked:
             done = {

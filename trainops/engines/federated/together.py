@@ -101,9 +101,7 @@ class Together:
         require_same_shape(own, state, "clients.visit")
         for name in ("clients", "client"):
             if state.get(name) != own.get(name):
-                raise IncompatibleState(
-                    f"{name} {state.get(name)} in training together, not {own.get(name)}"
-                )
+                raise IncompatibleState(f"{name} in training together: not those of the round")
         if type(state["epoch"]) is not int:
             raise IncompatibleState(f"clients.visit.epoch is {state['epoch']!r:.80}")
 

@@ -53,6 +53,7 @@ class Workshop:
         self.parts = partition(config, self.federation)
         _require_enough(config, len(self.parts))
         self.schedule = Schedule(config, len(self.parts), secrets)
+        _require_somebody(self.schedule)
         self.strategy = make_strategy(config.server, self.layout.vector())
         self.noise_multiplier = self._noise_multiplier()
         self._require_monitor()
@@ -142,6 +143,16 @@ def _require_enough(config: FederatedOptions, num_clients: int) -> None:
             f"by {config.partition.by}"
         )
         raise InputError({"min_clients": problem})
+
+
+def _require_somebody(schedule: Schedule) -> None:
+    """Refuse a run of rounds that all are empty by chance. Raises InputError."""
+    if not schedule.total_steps:
+        problem = (
+            f"got {schedule.config.fraction:g}; by chance none of {schedule.num_clients} clients "
+            f"takes part in any of {schedule.config.rounds} rounds; allowed: more, or more rounds"
+        )
+        raise InputError({"fraction": problem})
 
 
 def require_gradients_of_each(workshop: Workshop) -> None:
