@@ -621,6 +621,13 @@ PROTECTIONS = [
         f"{JOB}::test_random_streams_do_not_tell_who_takes_part",
     ),
     Protection(
+        "random streams of private runs do not tell how many examples somebody has",
+        "trainops/engines/federated/server.py",
+        'self.begin_streams("client", visit.number, visit.client, visit.epoch)',
+        "pass",
+        f"{JOB}::test_random_streams_do_not_tell_how_many_examples_somebody_has",
+    ),
+    Protection(
         "a step's noise follows from what it is added to",
         "trainops/engines/federated/visit.py",
         "numbers_for(total, ",

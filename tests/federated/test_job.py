@@ -175,11 +175,25 @@ def test_random_streams_do_not_tell_who_takes_part(keeping):
     kept = reproducibility.state_dict()["torch"]
 
     def could_be(secrets):
-        for who, client in product(("client", "server"), range(4)):
-            begin_streams(7, who, 1, client, secrets=secrets)
+        for who, client, epoch in product(("client", "server"), range(4), ([], [1])):
+            begin_streams(7, who, 1, client, *epoch, secrets=secrets)
             yield torch.equal(reproducibility.state_dict()["torch"], kept)
 
     assert any(could_be(job.secrets)) and not any(could_be(None))
+
+
+@pytest.mark.parametrize("keeping", ["sample", "user", "hybrid", "together"])
+def test_random_streams_do_not_tell_how_many_examples_somebody_has(keeping):
+    """With dropout each example takes numbers from them, and checkpoints have their places."""
+    together = {"batched_clients": True} if keeping == "together" else {}
+    job = make_job("user" if together else keeping, HouseLedger(), parameters={"dropout": 0.3},
+                   partition={"by": "dirichlet", "alpha": 1.0}, **together)  # fmt: skip
+    while job.step < job.total_steps:
+        job.advance()
+        kept = reproducibility.state_dict()
+        reproducibility.seed_all(torch.initial_seed())
+        fresh = reproducibility.state_dict()
+        assert job.secrets.identity("", [kept]) == job.secrets.identity("", [fresh])
 
 
 def test_running_statistics_are_averaged_and_counters_hold_the_largest():

@@ -81,7 +81,7 @@ class ClientJob:
                 self.is_spent = True
                 return {}
             purse.spend(entry)
-        self.visit.train(entry.noise if entry else "", self.record.step + 1)
+        self.server.train(self.visit, entry.noise if entry else "", self.record.step + 1)
         self.record.epoch = self.visit.epoch
         return {}
 

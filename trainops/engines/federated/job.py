@@ -177,7 +177,7 @@ class FederatedJob:
         entry = self.releasing.of_epoch(visit, self.record)
         if entry is not None and not self._spend(entry):
             return False
-        visit.train(entry.noise if entry else "", self.step + 1)
+        self.server.train(visit, entry.noise if entry else "", self.step + 1)
         self._epoch_done(visit)
         return True
 

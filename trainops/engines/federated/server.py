@@ -51,6 +51,17 @@ class Server:
         config, secrets = self.workshop.config, self.workshop.secrets
         begin_streams(config.seed, *purpose, secrets=secrets if config.is_private else None)
 
+    def train(self, visit: Visit | Together, noise: str, step: int) -> None:
+        """Train a local epoch. Raises NonFiniteLoss.
+
+        How far it went in the random streams (a number for each unit and example, with dropout)
+        tells how many examples there were, and streams are in checkpoints: where that is private,
+        the next epoch has streams of its own.
+        """
+        visit.train(noise, step)
+        if self.workshop.config.is_private:
+            self.begin_streams("client", visit.number, visit.client, visit.epoch)
+
     def identity(self) -> str:
         """Return a name for the model that clients begin with."""
         frozen = self.workshop.layout.frozen
