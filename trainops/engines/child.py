@@ -6,6 +6,7 @@ own kill, and a timer of the kernel that only a grant moves on, which fires even
 interpreter is stuck in foreign code.
 """
 
+import math
 import os
 import queue
 import select
@@ -38,7 +39,7 @@ MAX_POINTS = 2000  # of metrics kept back between two reports
 
 def main(descriptor: int) -> int:
     """Run the attempt that arrives on this end of the wire; return the exit code."""
-    wire = Wire(socket.socket(fileno=descriptor))
+    wire = Wire(socket.socket(fileno=descriptor), max_bytes=math.inf)
     start = _first_message(wire)
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     line = _Line(wire, grant_until=start["grant_until"])

@@ -29,11 +29,16 @@ class Hangup(Exception):
 
 
 class Wire:
-    """One end of the line. One thread sends and one receives at a time."""
+    """One end of the line. One thread sends and one receives at a time.
 
-    def __init__(self, end: socket.socket) -> None:
-        self._end = end
-        self._received = bytearray()
+    `max_bytes` is the longest message that it takes; a child takes any of its supervisor, which may
+    tell of a long ledger.
+    """
+
+    def __init__(self, end: socket.socket, max_bytes: float = MAX_MESSAGE_BYTES) -> None:
+        self._end, self._max_bytes = end, max_bytes
+        self._received: list[bytes] = []  # pieces of a line that has not ended
+        self._num_received = 0
 
     def fileno(self) -> int:
         return self._end.fileno()
@@ -62,11 +67,14 @@ class Wire:
             raise Hangup from error
         if not some:
             raise Hangup
-        self._received += some
-        if len(self._received) > MAX_MESSAGE_BYTES:
-            raise Hangup(f"a message of more than {MAX_MESSAGE_BYTES} bytes")
-        *lines, rest = self._received.split(b"\n")
-        self._received = bytearray(rest)
+        *lines, rest = some.split(b"\n")
+        if lines:
+            lines[0] = b"".join([*self._received, lines[0]])
+            self._received, self._num_received = [], 0
+        self._received.append(rest)
+        self._num_received += len(rest)
+        if self._num_received > self._max_bytes:
+            raise Hangup(f"a message of more than {self._max_bytes} bytes")
         for line in lines:
             yield json.loads(line)
 
