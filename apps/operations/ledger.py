@@ -134,9 +134,8 @@ class Ledger:
         """
         with transaction.atomic():
             self._require_ownership(progressed_at=DatabaseNow())
-            privacy.append(
-                self.account_id, self.operation.attempt, (Entry(**each) for each in entries)
-            )
+            attempt = Operation.objects.values_list("attempt", flat=True).get(pk=self.account_id)
+            privacy.append(self.account_id, attempt, (Entry(**each) for each in entries))
 
     def commit(self, staged: Mapping[str, Any]) -> Checkpoint:
         """Commit a staged checkpoint: what was said before it, its row, the fence, all or none.

@@ -104,7 +104,14 @@ def is_kept(config: dict[str, Any]) -> bool:
 
 
 def append(operation_id: str, attempt: int, entries: Iterable[Entry]) -> None:
-    """Write entries down; those whose noise is known change nothing."""
+    """Write entries down; those whose noise is known change nothing.
+
+    Raises ValueError for figures that are none: SQLite would leave such a row out without a word,
+    as it does known ones.
+    """
+    entries = list(entries)
+    if wrong := [entry for entry in entries if not _is_sound(entry)]:
+        raise ValueError(f"these are no releases, and none is written down: {wrong}")
     PrivacyEntry.objects.bulk_create(
         [
             PrivacyEntry(
@@ -116,6 +123,16 @@ def append(operation_id: str, attempt: int, entries: Iterable[Entry]) -> None:
         ],
         ignore_conflicts=True,
         batch_size=500,
+    )
+
+
+def _is_sound(entry: Entry) -> bool:
+    """Whether every figure is one (no comparison holds for NaN)."""
+    return (
+        all(number >= 0 for number in (entry.client or 0, entry.step, entry.round, entry.steps))
+        and entry.noise_multiplier >= 0
+        and 0 <= entry.sample_rate <= 1
+        and entry.carried >= 0
     )
 
 

@@ -1,7 +1,9 @@
 """The privacy ledger in the database: appended to under the fence, and never rewound."""
 
+import math
 import os
 import signal
+from pathlib import Path
 
 import pytest
 from django.db import connection
@@ -9,10 +11,11 @@ from django.db import connection
 from apps.checkpoints.models import Checkpoint
 from apps.operations import claims, forking, services
 from apps.operations.ledger import Ledger
-from apps.operations.models import Operation, PrivacyAccount, PrivacyEntry
+from apps.operations.models import Attempt, Operation, PrivacyAccount, PrivacyEntry
 from apps.operations.privacy import append, spent_by
 from tests.operations.attempts import Running, run
 from tests.operations.rows import claimed
+from tests.waiting import wait_until
 from trainops.engines.spending import Entry
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.database]
@@ -188,3 +191,42 @@ def test_nothing_of_the_secret_or_of_a_users_update_is_in_what_is_kept(house, pe
             assert b"train_loss" not in content
     told = str(Operation.objects.values().get(pk=operation.pk))
     assert secret not in told and "train_" not in str(services.get(operation.pk).metrics)
+
+
+def is_over(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+
+
+@in_a_house
+@pytest.mark.parametrize("policy", ["never", "on_worker_loss"])
+def test_a_process_that_dies_while_its_release_is_written_down_says_why(house, monkeypatch, policy):
+    spend, moments = Ledger.spend, []
+
+    def die_and_spend(ledger, entries):
+        moments.append(None)
+        if len(moments) == 3:
+            pid = Attempt.objects.get(operation=ledger.operation, ended_at=None).pid
+            os.kill(pid, signal.SIGKILL)
+            wait_until(lambda: is_over(pid))
+        spend(ledger, entries)
+
+    monkeypatch.setattr(Ledger, "spend", die_and_spend)
+    left = run(house, submit(restart={"policy": policy}))
+    assert left.reason == left.attempts.get().reason == "PROCESS_KILLED"
+    assert left.state == ("FAILED" if policy == "never" else "RESUMING")
+    assert PrivacyEntry.objects.filter(operation_id=left.pk).count() == 3
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"noise_multiplier": math.nan}, {"carried": math.nan}, {"sample_rate": 1.5}, {"steps": -1},
+     {"client": -1}, {"sample_rate": math.nan}],
+    ids=str,
+)  # fmt: skip
+def test_what_is_no_release_is_refused_and_not_left_out(changes):
+    with pytest.raises(ValueError, match="these are no releases, and none is written down"):
+        append("op", 1, [entry(1), entry(2, **changes)])
+    assert not PrivacyEntry.objects.exists()

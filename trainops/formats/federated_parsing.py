@@ -128,7 +128,7 @@ def _read_history(fields: Fields, name: str) -> tuple[Spent, ...]:
                 and is_integer(steps)
                 and 0 <= sigma < np.inf
                 and 0 <= rate <= 1
-                and steps >= 0
+                and 0 <= steps < 2**63
             ):
                 spent.append((float(sigma), float(rate), int(steps)))
             case _:

@@ -21,6 +21,7 @@ Setting: TypeAlias = tuple[float, float]  # noise multiplier, sample rate
 Spent: TypeAlias = Mapping[Setting, int]  # steps of each setting
 
 ORDERS: Floats = np.array([1 + x / 10 for x in range(1, 100)] + list(range(12, 64)), np.float64)
+LEAST_NOISE = 1e-50  # less is none: its square is near what numbers end at
 NEGLIGIBLE = -30.0  # the logarithm below which a term of a series changes nothing any more
 TERMS = 64  # of a series, looked at in one go
 
@@ -30,7 +31,7 @@ def divergence(noise_multiplier: float, sample_rate: float) -> Floats:
     """Return the Rényi divergence of one step, for each of ORDERS."""
     if sample_rate == 0:
         return np.zeros(len(ORDERS))
-    if noise_multiplier == 0:
+    if noise_multiplier < LEAST_NOISE:
         return np.full(len(ORDERS), np.inf)
     if sample_rate == 1:
         return ORDERS / (2 * noise_multiplier**2)
