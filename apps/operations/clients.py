@@ -9,14 +9,14 @@ from functools import partial
 from typing import Any
 
 from django.db import transaction
-from django.db.models import DurationField, ExpressionWrapper, F, Q
+from django.db.models import DurationField, ExpressionWrapper, F, Q, Subquery
 
 from apps.checkpoints import services as checkpoints
 from apps.checkpoints.models import Checkpoint
 from apps.operations import claims
 from apps.operations.dispatch import dispatch
 from apps.operations.lifecycle import ACTIVE, FINISHED, WAITING, Reason, State
-from apps.operations.models import PART, Attempt, ClientPart, Operation
+from apps.operations.models import PART, Attempt, ClientPart, Operation, is_part
 from apps.operations.submission import MAX_NAME_LENGTH, new_id
 from trainops.clock import DatabaseNow
 from trainops.engines.registry import ENGINES
@@ -39,6 +39,7 @@ def send(server: Operation, directory: str, parts: Sequence[Told]) -> list[str]:
         found = [_found(server, each) or _made(server, each, given) for each in parts]
         ids = [part.operation_id for part in found]
         ClientPart.objects.filter(pk__in=ids).update(given_id=given.pk)
+        _count_anew(server, ids)
         revive(server, ids, {State.CANCELLED, State.FAILED})
         let_go(server, ClientPart.objects.filter(server=server).exclude(pk__in=ids))
     return ids
@@ -63,6 +64,14 @@ def revive(server: Operation, ids: Iterable[str], states: Iterable[State]) -> No
             ):  # fmt: skip
                 ClientPart.objects.filter(pk=operation.pk).update(sent_at=DatabaseNow())
                 _dispatch(operation)
+
+
+def wait_for(server: Operation, state: Mapping[str, Any]) -> bool:
+    """Whether clients of a round cannot begin before this state of their server is saved."""
+    if server.config.get("placement") != "distributed" or is_part(server.pk):
+        return False
+    mine = Checkpoint.objects.filter(operation_id=server.pk, state__round=state.get("round"))
+    return not mine.healthy().exists()
 
 
 def drop(server: Operation, ids: Iterable[str]) -> None:
@@ -130,6 +139,17 @@ def require_ownership(server: Operation) -> None:
         raise claims.Fenced
 
 
+def _count_anew(server: Operation, ids: Iterable[str]) -> None:
+    """Count the time of those who wait from when their server came back: it may have been a night
+
+    without anybody to do them.
+    """
+    began = Attempt.objects.filter(operation=server, number=server.attempt).values("started_at")
+    ClientPart.objects.filter(
+        pk__in=list(ids), operation__state__in=WAITING, sent_at__lt=Subquery(began)
+    ).update(sent_at=DatabaseNow())
+
+
 def _given(server: Operation, directory: str) -> Checkpoint:
     """Return the checkpoint, or, where retention has let it go, a newer one of the same round."""
     named = Checkpoint.objects.filter(artifacts_path=f"{server.pk}/{directory}").first()
@@ -164,7 +184,7 @@ def _made(server: Operation, told: Told, given: Checkpoint) -> ClientPart:
         config=server.config | {"limits": limits},
         config_hash=server.config_hash,
         priority=server.priority,
-        queue=told["label"],
+        queue=told["label"] or server.queue,
         device=server.device,
         gpu_memory_bytes=server.gpu_memory_bytes,
         memory_bytes=server.memory_bytes,

@@ -1,5 +1,6 @@
 """What one attempt of a server knows of its clients: sent, looked after, and told to its child."""
 
+import logging
 import threading
 import time
 from collections.abc import Iterable, Iterator
@@ -17,6 +18,9 @@ from trainops.engines.errors import CheckpointCorrupted
 from trainops.engines.wire import Message
 
 LOOK_SECONDS = 0.5
+FETCH_AGAIN_SECONDS, MAX_FAILURES = 5.0, 12  # of fetching, one after the other
+
+logger = logging.getLogger(__name__)
 
 
 class Delegation:
@@ -31,6 +35,7 @@ class Delegation:
         self._round = 0
         self._out: set[str] = set()  # ids of operations whose end the child was not told
         self._fetching: dict[str, tuple[Checkpoint, Beside[None]]] = {}
+        self._num_failures = 0
         self._looked_at = float("-inf")
 
     @property
@@ -53,7 +58,10 @@ class Delegation:
         )
 
     def news(self) -> Iterator[Message]:
-        """Yield what the child is to be told of clients that have ended since."""
+        """Yield what the child is to be told of clients that have ended since.
+
+        Raises OSError where the storage does not give again and again what they saved.
+        """
         if not self._out or time.monotonic() - self._looked_at < LOOK_SECONDS:
             return
         self._looked_at = time.monotonic()
@@ -95,6 +103,14 @@ class Delegation:
         except CheckpointCorrupted as error:
             checkpoints.mark_corrupted(found.artifacts_path, str(error))
             return None  # the next look sends it again
+        except OSError as error:
+            logger.warning("%s: could not fetch what %s saved: %s", self.server.pk, part, error)
+            self._num_failures += 1
+            if self._num_failures == MAX_FAILURES:
+                raise
+            self._looked_at = time.monotonic() + FETCH_AGAIN_SECONDS - LOOK_SECONDS
+            return None
+        self._num_failures = 0
         return found
 
     def _send_again(self) -> None:

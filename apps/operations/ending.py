@@ -65,7 +65,7 @@ def of_message(message: Mapping[str, Any], *, is_told: bool, is_out_of_time: boo
         case "stopped" if not is_told:
             return Interrupted(Reason.LEASE_LOST, "saved because its lease was not renewed")
         case "stopped":
-            return Interrupted(Reason.SHUTDOWN, "saved because its worker was stopped")
+            return Interrupted(Reason.SHUTDOWN, "saved because its worker was stopped or drained")
     error = {key: message[key] for key in ("code", "message", "traceback")}
     return Interrupted(Reason(message["code"]), message["message"], error)
 

@@ -21,6 +21,7 @@ class Held:
     takes_slot: bool = True
     stop: str = ""  # Operation.Stop
     must_be_gone_at: float | None = None  # boot clock: the worker is going
+    is_to_leave: bool = False  # it only waits for others here, and may do so elsewhere
     is_lost: bool = False  # the database said that another owns it, or none
     child_seconds: float = 0.0
 
@@ -63,6 +64,7 @@ class Holding:
         key = (held.operation_id, held.attempt)
         with self._lock:
             held.must_be_gone_at = self.gone_at  # claimed while the house was closing
+            held.is_to_leave = self.is_draining and not held.takes_slot
             self._held[key] = held
         try:
             yield held
@@ -73,6 +75,16 @@ class Holding:
     def all(self) -> list[Held]:
         with self._lock:
             return list(self._held.values())
+
+    def drain(self, is_draining: bool) -> None:
+        """Take nothing new, or again. What runs goes on; who waits for others waits elsewhere:
+
+        nobody here would do what it waits for, and so it would never end.
+        """
+        with self._lock:
+            self.is_draining = is_draining
+            for held in self._held.values():
+                held.is_to_leave = is_draining and not held.takes_slot
 
     def close(self, *, gone_in_seconds: float) -> None:
         """Take nothing new, and have everything saved and gone by then."""

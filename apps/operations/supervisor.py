@@ -118,8 +118,11 @@ class Supervision:
             self._hear(self.heard[0])
             self.heard.popleft()
         self._write()
-        for each in self.delegation.news():
-            self._tell("returned", **each)
+        try:
+            for each in self.delegation.news():
+                self._tell("returned", **each)
+        except OSError as error:
+            self.verdict = Interrupted(Reason.STORAGE_ERROR, f"what a client saved: {error}")
 
     def _is_prepared(self) -> bool:
         try:
@@ -172,12 +175,15 @@ class Supervision:
                 self.heard += (cleaned(message) for message in self.child.wire.read())
 
     def _hear_the_rest(self) -> None:
-        """After the line was cut: what was said before is still in it."""
+        """After the line was cut: what was said before is still in it, and nobody hears answers."""
+        self.is_alone = True
         self._read_the_rest()
-        while self.heard:
-            message = self.heard.popleft()
+        while self.heard and self.verdict is None:
             with self._database_may_be_away():
-                self._hear(message)
+                self._hear(self.heard[0])
+                self.heard.popleft()
+            if self.heard and self.ended is None:
+                self._watch()
 
     def _read_the_rest(self) -> None:
         with suppress(Hangup):
@@ -263,7 +269,6 @@ class Supervision:
 
     def _finish_uploads(self) -> None:
         """Its process is gone, but what it staged is worth the wait."""
-        self.is_alone = True
         while self.storing.is_uploading and self.verdict is None:
             with self._database_may_be_away():
                 self._write()

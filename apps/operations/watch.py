@@ -98,4 +98,5 @@ class Watch:
         longest = self.limits.get("max_duration_seconds")
         if longest and self.spent_before + self.elapsed_seconds > longest:
             self.is_out_of_time = True
-        return "PREEMPT" if self.is_out_of_time or self.held.must_be_gone_at else ""
+        is_unwanted = self.held.must_be_gone_at is not None or self.held.is_to_leave
+        return "PREEMPT" if self.is_out_of_time or is_unwanted else ""

@@ -125,7 +125,7 @@ class Keeper:
         if standing is None:
             self._be_registered()
             return
-        self.house.holding.is_draining = standing.is_draining
+        self.house.holding.drain(standing.is_draining)
         self.duties.has_been_told(trouble)
 
     def _be_registered(self) -> None:

@@ -43,6 +43,7 @@ class Round:
         self.house.holding = Holding(slots=4)
         before = services.get(self.operation.pk).attempt
         self.operation.row.update(priority=SERVER)  # else its thread takes a client that waits
+        Operation.objects.filter(part__server=self.operation).update(priority=0)
         self.server = Running(self.house, self.operation)
         wait_until(lambda: services.get(self.operation.pk).attempt > before)
 

@@ -3,18 +3,21 @@
 import os
 import signal
 import threading
+from datetime import timedelta
 
 import pytest
 from django.db import connection
+from django.utils import timezone
 
+from apps.checkpoints import copies, storage
 from apps.checkpoints import services as checkpoints
-from apps.checkpoints import storage
 from apps.checkpoints.models import Checkpoint
-from apps.operations import claims, clients, forking, outlook, services, work
+from apps.checkpoints.trying import StorageFailed
+from apps.operations import claims, clients, delegation, forking, outlook, services, work
 from apps.operations.errors import NotAllowed
 from apps.operations.filters import narrowed
 from apps.operations.ledger import Ledger
-from apps.operations.models import Attempt, ClientPart, Operation
+from apps.operations.models import Attempt, ClientPart, Operation, PrivacyEntry
 from apps.operations.placement import ServingWorker
 from apps.operations.rows import ROW_FIELDS, described_all, rows_of
 from tests.operations.attempts import Running, run
@@ -304,3 +307,79 @@ def test_an_update_that_is_not_whole_is_trained_again(house, gone):
     going.operation.row.update(not_before=None)
     require_same(run_distributed(house, going.operation), whole)
     assert len(gone) == 7
+
+
+def test_a_quota_does_not_keep_clients_from_beginning(house, person, settings):
+    changed = {"checkpoint_quota_bytes": 1}
+    settings.THRESHOLDS = settings.THRESHOLDS.model_copy(update=changed)
+    done = run_distributed(house, submit(person))
+    assert done.state == "COMPLETED", done.error
+    assert done.events.filter(what="SAVE_FAILED").exists(), "others were refused"
+
+
+def test_clients_go_where_their_server_was_asked_to(house):
+    operation = submit(labels={"1": "elsewhere"})
+    operation.row.update(queue="here")
+    house.labels = ["here"]
+    going = Round(house, services.get(operation.pk))
+    assert [each.queue for each in going.sent(3)] == ["here", "elsewhere", "here"]
+    house.labels = ["here", "elsewhere"]
+    assert going.to_its_end().state == "COMPLETED"
+
+
+def test_a_night_without_workers_is_not_the_clients_time(house):
+    going = Round(house, submit(clients=4, rounds=1, round_timeout=600, min_clients=1))
+    going.sent(4)
+    os.kill(going.server.pid, signal.SIGKILL)
+    going.server.ended()
+    ClientPart.objects.update(sent_at=timezone.now() - timedelta(hours=12))
+    going.operation.row.update(not_before=None)
+    done = run_distributed(house, going.operation)
+    assert done.state == "COMPLETED" and "dropped" not in done.result
+
+
+def test_a_drained_worker_does_not_wait_for_what_nobody_there_will_do(house):
+    going = Round(house, submit())
+    going.sent(3)
+    going.house.holding.drain(True)
+    left = going.server.ended()
+    assert (left.state, left.reason) == ("RESUMING", "SHUTDOWN")
+    assert going.house.holding.all() == []
+    going.house.holding.drain(False)
+    left.row.update(not_before=None)
+    assert run_distributed(house, going.operation).state == "COMPLETED"
+
+
+@pytest.mark.parametrize("failures", [1, 99])
+def test_what_a_client_saved_is_fetched_again_where_the_storage_was_away(
+    house, monkeypatch, failures
+):
+    left, real = [None] * failures, copies.make_local
+
+    def make_local(*given):
+        if left:
+            left.pop()
+            raise StorageFailed("the bucket does not answer")
+        return real(*given)
+
+    monkeypatch.setattr(delegation.copies, "make_local", make_local)
+    monkeypatch.setattr(delegation, "FETCH_AGAIN_SECONDS", 0.0)
+    monkeypatch.setattr(delegation, "LOOK_SECONDS", 0.01)
+    going = Round(house, submit(restart={"policy": "never"}))
+    done = going.to_its_end()
+    if failures == 1:
+        assert done.state == "COMPLETED", done.error
+    else:
+        assert (done.state, done.reason) == ("FAILED", "STORAGE_ERROR")
+        assert "what a client saved: the bucket does not answer" in done.error["message"]
+
+
+def test_the_ledger_names_the_servers_attempt(house):
+    going = Round(house, submit(mode="sample"))
+    going.sent(3)
+    os.kill(going.server.pid, signal.SIGKILL)
+    going.server.ended()
+    going.operation.row.update(not_before=None)
+    done = run_distributed(house, going.operation)
+    attempts = PrivacyEntry.objects.filter(operation_id=done.pk).values_list("attempt", flat=True)
+    assert done.attempt == 2 and set(attempts) == {2}
