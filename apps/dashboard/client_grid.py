@@ -92,11 +92,16 @@ def _passed(operation: Operation, state: Mapping[str, Any]) -> int:
     return passed
 
 
-def _numbers(state: Mapping[str, Any]) -> Sequence[int | str]:
-    """Return what to call each client; where it is secret who takes part, its place."""
-    count = state["num_chosen"]
-    unnamed = [f"{place} of {count}" for place in range(1, min(count, MAX_CLIENTS) + 1)]
-    return (state["chosen"] or unnamed)[:MAX_CLIENTS]
+def _drawn(state: Mapping[str, Any], passed: int) -> Mapping[int, int | str]:
+    """Return by place what to call each client that is drawn; where who takes part is secret, that.
+
+    Where they are too many, they begin with the one that is not done.
+    """
+    count, next_one = state["num_chosen"], passed // state["local_epochs"]
+    first = max(0, min(next_one, count - MAX_CLIENTS)) if next_one < count else 0
+    places = range(first, min(count, first + MAX_CLIENTS))
+    chosen = state["chosen"]
+    return {place: chosen[place] if chosen else f"{place + 1} of {count}" for place in places}
 
 
 def _here(operation: Operation, state: Mapping[str, Any], passed: int) -> list[dict[str, Any]]:
@@ -117,21 +122,22 @@ def _here(operation: Operation, state: Mapping[str, Any], passed: int) -> list[d
     return [
         {"number": number, "is_dropped": place in dropped}
         | _cells([drawn(place, epoch) for epoch in range(epochs)])
-        for place, number in enumerate(_numbers(state))
+        for place, number in _drawn(state, passed).items()
     ]
 
 
 def _elsewhere(operation: Operation, state: Mapping[str, Any], passed: int) -> list[dict[str, Any]]:
-    epochs, dropped, numbers = state["local_epochs"], state.get("dropped", ()), _numbers(state)
-    names = [
-        f"client {number}" if state["chosen"] else f"client at place {place}"
-        for place, number in enumerate(numbers, start=1)
-    ]  # as the server calls them
-    sent = _sent(operation, state["round"] + 1, names)
+    epochs, dropped = state["local_epochs"], state.get("dropped", ())
+    numbers = _drawn(state, passed)
+    names = {
+        place: f"client {number}" if state["chosen"] else f"client at place {place + 1}"
+        for place, number in numbers.items()
+    }  # as the server calls them
+    sent = _sent(operation, state["round"] + 1, list(names.values()))
     waits = outlook.of_all(sent.values())
     rows = []
-    for place, (number, name) in enumerate(zip(numbers, names, strict=True)):
-        row = sent.get(name)
+    for place, number in numbers.items():
+        row = sent.get(names[place])
         taken = max(0, min(epochs, passed - place * epochs))
         how = "dropped" if place in dropped else _how(row, taken, epochs)
         num_done = 0 if how == "dropped" else min(row["step"], epochs) if row else taken

@@ -1,5 +1,6 @@
 """What the page of a federated operation shows: its rounds, its clients, what privacy it spent."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -8,6 +9,7 @@ from apps.dashboard.client_grid import DONE, FAILED, MAX_CLIENTS, PENDING, RUNNI
 from apps.datasets.models import Dataset
 from apps.operations.models import Operation, is_part
 from apps.operations.privacy import is_kept, spent_by
+from trainops.engines import lossless
 from trainops.engines.recipes import load
 from trainops.engines.spending import LEVELS, Entry
 
@@ -19,7 +21,7 @@ def context(operation: Operation, newest: Checkpoint | None) -> Mapping[str, Any
     """Return what templates/dashboard/operation/federated.html needs."""
     if operation.kind != "federated" or is_part(operation.pk):
         return {"federation": None}
-    state = newest.state if newest else {}
+    state = lossless.decode(newest.state) if newest else {}
     names = names_of(operation, state.get("partition"))
     return {
         "federation": {
@@ -56,8 +58,8 @@ def rounds(operation: Operation, state: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _number(value: Any) -> float | None:
-    """Return a number that can be shown; NaN is stored as something else."""
-    return value if isinstance(value, int | float) else None
+    """Return a number that can be shown, if it is one."""
+    return value if isinstance(value, int | float) and math.isfinite(value) else None
 
 
 def _is_of(operation: Operation, is_next: bool) -> str:
@@ -82,7 +84,7 @@ def privacy(operation: Operation, state: Mapping[str, Any], step: int) -> Mappin
     figures = {"epsilon": account.epsilon, **{f"{at}_epsilon": account.of(at) for at in LEVELS}}
     at_most = None
     if is_tight:
-        final = (operation.result or {}).get("privacy")
+        final = lossless.decode(operation.result or {}).get("privacy")
         figures |= final or state.get("privacy") or {}
         is_behind = not final and any(entry.step > step for entry in entries)
         at_most = account.epsilon if is_behind else None
@@ -110,23 +112,30 @@ def _ends(
 ) -> Mapping[str, Any] | None:
     """Return the last round that the budget has room for, if all are as those before.
 
-    Where a round has some of the clients only, each goes on to be in as many as it may expect.
+    Where a round has some of the clients only, each goes on to be in as many as it may expect. The
+    newest entry says where the run is: after a resume with other noise older ones are ahead of it,
+    and count as spent. What was imported is of no round.
     """
-    newest = max((entry.round for entry in entries), default=0)
-    whole = newest if operation.is_finished else newest - 1
-    own = [entry for entry in entries if entry.round <= whole and entry.is_own]
+    own = [entry for entry in entries if entry.is_own and entry.round]
     if not own or operation.is_finished:
         return None
-    last = {entry.client: entry.round for entry in own}  # the newest of each, where it was in
-    each = [entry for entry in own if entry.round == last[entry.client]]
+    current = own[-1].round
+    newest = {(entry.level, entry.client, entry.step): entry for entry in own}
+    before = (entry for entry in newest.values() if entry.round < current)
+    whole = sorted(before, key=lambda entry: entry.round)
+    if not whole:
+        return None
+    last = {entry.client: entry.round for entry in whole}  # the newest of each, where it was in
+    each = [entry for entry in whole if entry.round == last[entry.client]]
+    under_way = {entry.noise for entry in newest.values() if entry.round == current}
     config = operation.config
     share = min(1.0, max(config["fraction"], config["min_clients"] / state.get("num_clients", 1)))
     done = account.__class__(account.delta)
-    done.add(entry for entry in entries if entry.round <= whole)
-    most = operation.config["rounds"] - whole
+    done.add(entry for entry in entries if entry.noise not in under_way)
+    most = config["rounds"] - current + 1
     target = config["privacy"]["target_epsilon"]
     left = load(f"{ACCOUNTS}:rounds_left")(done, each, target, most, share)
-    return {"round": whole + left, "is_enough": left >= most}
+    return {"round": current - 1 + left, "is_enough": left >= most}
 
 
 def names_of(operation: Operation, told: Mapping[str, Any] | None) -> Sequence[str]:

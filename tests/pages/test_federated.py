@@ -1,6 +1,7 @@
 """The page of a federated operation: rounds, clients, privacy, partition."""
 
 import io
+import math
 
 import pytest
 from django.utils import timezone
@@ -16,6 +17,7 @@ from tests.pages import making
 from trainops.engines import lossless
 from trainops.engines.federated.account import Account
 from trainops.engines.registry import ENGINES
+from trainops.engines.spending import Entry
 
 
 def shown(owner, job, ledger, *, state="RUNNING", ahead=0, **fields):
@@ -200,6 +202,63 @@ def test_whose_privacy_is_spent_most_is_told_unless_clients_are_private(
     assert ("The worst client, " in text) == is_told
 
 
+def spent(number, round_number, **changes):
+    plain = {"client": number % 4, "level": "sample", "noise_multiplier": 1.0, "sample_rate": 0.05,
+             "steps": 20}  # fmt: skip
+    return Entry(noise=f"{number:032x}", step=number % 1000, round=round_number,
+                 **plain | changes)  # fmt: skip
+
+
+def rounds(first, last, way=0):
+    """What four clients spent in these rounds; `way` tells one attempt's noise from another's."""
+    return [spent(1000 * way + 4 * number + client, number)
+            for number in range(first, last + 1) for client in range(4)]  # fmt: skip
+
+
+def foretold(owner, entries, target=10.0):
+    ledger = HouseLedger(entries)
+    job = job_at(0, "sample", privacy={"target_epsilon": target}, rounds=100)
+    operation = shown(owner, job, ledger)
+    return federation.privacy(operation, state_of(job), 0)["ends"]
+
+
+def test_what_was_imported_is_no_part_of_a_round_to_come(ana):
+    imported = spent(999_000, 0, client=None, steps=100)
+    assert foretold(ana, [imported, *rounds(6, 7)]) == foretold(ana, rounds(1, 7))
+    carried = spent(999_000, 0, client=None, steps=0, sample_rate=0.0, carried=3.0)
+    ends = foretold(ana, [carried, *rounds(1, 7)])["round"]
+    assert ends == foretold(ana, rounds(1, 7), target=7.0)["round"]
+
+
+def test_after_a_resume_with_other_noise_the_forecast_is_of_the_new_way(ana):
+    ends = foretold(ana, [*rounds(1, 20), *rounds(2, 4, way=5)])["round"]
+    twice = Account(1e-5)  # each client's: 20 rounds, 2 more, and those to come
+    fitting = 0
+    while True:
+        twice.add(rounds(1, 22) if not fitting else rounds(22 + fitting, 22 + fitting, way=9))
+        if twice.epsilon > 10.0:
+            break
+        fitting += 1
+    assert ends == 3 + fitting - 1 > 4
+    again = [*rounds(1, 20), *rounds(2, 20, way=5)]
+    assert foretold(ana, again) is not None
+
+
+@pytest.mark.parametrize("value", [math.inf, math.nan], ids=str)
+def test_figures_that_are_no_numbers_are_shown_as_they_are(page, ana, value):
+    job = job_at(11, "sample", HouseLedger(), privacy={"accountant": "prv", "target_epsilon": 99.0})
+    operation = shown(ana, job, HouseLedger())
+    checkpoint = Checkpoint.objects.get(operation=operation)
+    state = checkpoint.state
+    figure = lossless.encode(value)
+    state["privacy"] = dict.fromkeys(state["privacy"], lossless.encode(math.inf))
+    state["clients"] = {"0": {"update_norm": figure, "train_loss": figure}}
+    state["best_metric"] = figure
+    state["round_history"][0]["val_loss"] = figure
+    Checkpoint.objects.filter(pk=checkpoint.pk).update(state=state)
+    assert "ε inf" in page_of(page, operation)
+
+
 def test_a_budget_that_lasts_is_said_to(page, ana):
     ledger = HouseLedger()
     job = job_at(9, "sample", ledger, privacy={"target_epsilon": 200.0})
@@ -314,6 +373,18 @@ def test_the_grid_asks_as_much_for_many_clients_as_for_few(ana, django_assert_nu
         newest = Checkpoint.objects.get(operation=server)
         with django_assert_num_queries(3):  # clients, workers, what those run
             client_grid.grid(server, newest.state, newest.step)
+
+
+@pytest.mark.parametrize("more", [{}, {"placement": "distributed"}])
+@pytest.mark.parametrize(("step", "first", "last"), [(0, 0, 39), (60, 60, 99), (95, 60, 99)])
+def test_of_very_many_clients_those_are_drawn_who_are_next(ana, more, step, first, last):
+    job = make_job(clients=100, local_epochs=1, parameters={"examples": 600}, **more)
+    told = {**state_of(job), "clients_done": step}
+    operation = shown(ana, job, HouseLedger())
+    grid = client_grid.grid(operation, told, 0)
+    assert [row["number"] for row in grid["rows"]] == list(range(first, last + 1))
+    done = sum(row["num_done"] for row in grid["rows"])
+    assert done == max(0, step - first) and grid["num_more"] == 60
 
 
 def test_very_many_epochs_are_told_and_not_drawn(page, ana):
