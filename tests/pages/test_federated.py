@@ -259,6 +259,18 @@ def test_figures_that_are_no_numbers_are_shown_as_they_are(page, ana, value):
     assert "ε inf" in page_of(page, operation)
 
 
+def test_a_long_ledger_is_not_read_at_every_look(page, ana, monkeypatch):
+    times = iter([0.0, 4.0, 100.0, 100.01])
+    monkeypatch.setattr(federation, "perf_counter", lambda: next(times))
+    ledger = HouseLedger(rounds(1, 2))
+    operation = shown(ana, job_at(0, "sample"), ledger)
+    assert "8 releases in the ledger" in page_of(page, operation)
+    append(operation.pk, 1, rounds(3, 3))
+    assert "8 releases in the ledger" in page_of(page, operation)
+    operation.row.update(state="PENDING")  # that is another moment
+    assert "12 releases in the ledger" in page_of(page, operation)
+
+
 def test_a_budget_that_lasts_is_said_to(page, ana):
     ledger = HouseLedger()
     job = job_at(9, "sample", ledger, privacy={"target_epsilon": 200.0})
