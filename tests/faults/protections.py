@@ -117,8 +117,8 @@ PROTECTIONS = [
     Protection(
         "a worker that must go saves first",
         "apps/operations/watch.py",
-        'return "PREEMPT" if self.is_out_of_time or self.held.must_be_gone_at else ""',
-        'return "PREEMPT" if self.is_out_of_time else ""',
+        "is_unwanted = self.held.must_be_gone_at is not None or self.held.is_to_leave",
+        "is_unwanted = self.held.is_to_leave",
         f"{SUPERVISOR}::test_a_shutdown_saves_and_hands_back_without_penalty",
     ),
     Protection(
@@ -226,9 +226,37 @@ PROTECTIONS = [
     Protection(
         "a worker that is to drain takes nothing more",
         "apps/workers/house.py",
-        "self.house.holding.is_draining = standing.is_draining",
+        "self.house.holding.drain(standing.is_draining)",
         "pass",
         "tests/workers/test_house.py::test_a_drain_that_somebody_asked_for_reaches_the_slots",
+    ),
+    Protection(
+        "who waits for others leaves a worker that is to drain",
+        "apps/operations/holding.py",
+        "held.is_to_leave = is_draining and not held.takes_slot",
+        "pass",
+        f"{CLIENTS}::test_a_drained_worker_does_not_wait_for_what_nobody_there_will_do",
+    ),
+    Protection(
+        "a quota does not keep clients from beginning",
+        "apps/operations/storing.py",
+        'if not clients.wait_for(operation, checkpoint["state"]):',
+        "if True:",
+        f"{CLIENTS}::test_a_quota_does_not_keep_clients_from_beginning",
+    ),
+    Protection(
+        "a night without workers is not the clients' time",
+        "apps/operations/clients.py",
+        "        _count_anew(server, ids)\n",
+        "",
+        f"{CLIENTS}::test_a_night_without_workers_is_not_the_clients_time",
+    ),
+    Protection(
+        "a release that is none is refused",
+        "apps/operations/privacy.py",
+        "if not _is_sound(entry)]",
+        "if False]",
+        "tests/operations/test_privacy.py::test_what_is_no_release_is_refused_and_not_left_out",
     ),
     Protection(
         "a server that goes away sends workers away",
@@ -345,8 +373,10 @@ PROTECTIONS = [
     Protection(
         "a bucket that does not answer corrupts nothing",
         "apps/operations/supervisor.py",
-        "        except OSError as error:\n            self.verdict =",
-        "        except ArithmeticError as error:\n            self.verdict =",
+        "except OSError as error:\n            "
+        'self.verdict = Interrupted(Reason.STORAGE_ERROR, f"nothing',
+        "except ArithmeticError as error:\n            "
+        'self.verdict = Interrupted(Reason.STORAGE_ERROR, f"nothing',
         f"{REMOTE_RUNS}::test_a_bucket_that_does_not_answer_corrupts_nothing",
     ),
     Protection(
@@ -476,8 +506,8 @@ PROTECTIONS = [
     Protection(
         "what is spent of anybody's privacy is written under the fence",
         "apps/operations/ledger.py",
-        "            self._require_ownership(progressed_at=DatabaseNow())\n            privacy",
-        "            privacy",
+        "            self._require_ownership(progressed_at=DatabaseNow())\n            attempt",
+        "            attempt",
         "tests/operations/test_privacy.py::test_an_attempt_that_lost_its_operation_writes_nothing",
     ),
     Protection(
