@@ -79,7 +79,8 @@ class PrivacyConfig(Strict):
     )
     max_update_norm: float = Field(1.0, gt=0, description="Each client's update is clipped to it")
     accountant: Literal["rdp", "prv"] = Field(
-        "rdp", description="prv: tighter, and half a second or more for each figure"
+        "rdp",
+        description="prv: tighter, half a second or more for each figure; above 100 as rdp",
     )
 
 
