@@ -21,7 +21,7 @@ Setting: TypeAlias = tuple[float, float]  # noise multiplier, sample rate
 Spent: TypeAlias = Mapping[Setting, int]  # steps of each setting
 
 ORDERS: Floats = np.array([1 + x / 10 for x in range(1, 100)] + list(range(12, 64)), np.float64)
-LEAST_NOISE = 1e-50  # less is none: its square is near what numbers end at
+LEAST_NOISE = 1e-50  # less is none; far above where squares become 0 and series do not end
 NEGLIGIBLE = -30.0  # the logarithm below which a term of a series changes nothing any more
 TERMS = 64  # of a series, looked at in one go
 

@@ -126,9 +126,9 @@ def average_of(buffers: list[Buffers], weights: Tensor) -> Buffers:
 
 
 def require_private(model: nn.Module, mode: str) -> None:
-    """Refuse a model in which one example's gradient follows from others, or that measures them,
+    """Refuse a model in which one example's gradient follows from others, or that measures them.
 
-    and one of numbers in which a clipped norm, or a sum, is off by more than noise hides. Raises
+    Also one of numbers in which a clipped norm, or a sum, is off by more than noise hides. Raises
     InputError, which names the layers and the way out.
     """
     types = {each.dtype for each in model.parameters() if each.requires_grad}

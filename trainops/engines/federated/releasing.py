@@ -18,6 +18,8 @@ from trainops.engines.federated.visit import Visit
 from trainops.engines.federated.workshop import Workshop
 from trainops.engines.spending import Entry
 
+# What draws noise and samples, and what they are added to, beside the recipe's own code.
+CODE = ("drawing", "private", "layered", "visit", "server", "schedule")
 # What of the config changes nothing in a release: how long the run is, and how it is kept.
 IRRELEVANT = {
     "rounds", "checkpoint", "restart", "limits", "resources", "monitor", "mode", "device",
@@ -41,7 +43,8 @@ class Releasing:
             self.user_noise_multiplier = find_user_noise(config) if given is None else given
         told = config.model_dump(mode="json", exclude=IRRELEVANT)
         told["privacy"].pop("target_epsilon")
-        self._told = [told, *map(_digest_of, config.code())]
+        here = (f"{__package__}.{room}" for room in CODE)
+        self._told = [told, *map(_digest_of, (*config.code(), *here))]
         self._data: dict[int, str] = {}
 
     def of_epoch(self, visit: Visit | Together, record: Record) -> Entry | None:
