@@ -79,7 +79,7 @@ class Watch:
         """Its child knows nothing yet, so there is nothing to save and nobody to tell."""
         if self.held.stop == Operation.Stop.CANCEL:
             return Cancelled(Reason.CANCELLED_BY_PERSON, "stopped before it began")
-        if self.held.must_be_gone_at is not None:
+        if self.held.must_be_gone_at is not None or self.held.is_to_leave:
             return Interrupted(Reason.SHUTDOWN, "its worker was stopped before it began")
         return None
 

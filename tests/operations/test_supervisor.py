@@ -332,6 +332,22 @@ def beginning(operation, grant_seconds):
     }
 
 
+@pytest.mark.slow
+def test_a_stop_that_comes_with_the_start_is_heard(nursery):
+    child = nursery.start("test:1")
+    told = [{"kind": "start", **beginning(submit(epochs=300), 300)},
+            {"kind": "stop", "directive": "PREEMPT"}]  # fmt: skip
+    child.wire._end.sendall(b"".join(json.dumps(each).encode() + b"\n" for each in told))
+    heard = []
+    while "ended" not in {each["kind"] for each in heard}:
+        heard += child.wire.read()
+        if heard and heard[-1]["kind"] == "staged":
+            child.wire.send("committed")
+    assert heard[-1]["how"] == "stopped" and heard[-1]["directive"] == "PREEMPT"
+    child.end()
+    child.close()
+
+
 def until_it_misbehaves(child):
     """It does so in its second step, and reports the first one before."""
     while all(message.get("step") != 1 for message in child.wire.read()):

@@ -40,12 +40,12 @@ MAX_POINTS = 2000  # of metrics kept back between two reports
 def main(descriptor: int) -> int:
     """Run the attempt that arrives on this end of the wire; return the exit code."""
     wire = Wire(socket.socket(fileno=descriptor), max_bytes=math.inf)
-    start = _first_message(wire)
+    start, *more = _first_messages(wire)
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     line = _Line(wire, grant_until=start["grant_until"])
     signal.signal(signal.SIGTERM, lambda *_: line.stop(Directive.PREEMPT))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    line.listen()
+    line.listen(more)
     try:
         line.told(_run(start, line))
     except errors.LeaseLost:
@@ -55,10 +55,12 @@ def main(descriptor: int) -> int:
     return 0
 
 
-def _first_message(wire: Wire) -> Message:
-    while True:
-        for message in wire.read():
-            return message
+def _first_messages(wire: Wire) -> list[Message]:
+    """Return what the supervisor says first; a stop may come with it."""
+    messages: list[Message] = []
+    while not messages:
+        messages += wire.read()
+    return messages
 
 
 def _run(start: Message, line: "_Line") -> Outcome:
@@ -185,7 +187,10 @@ class _Line:
 
     # What the listening thread does.
 
-    def listen(self) -> None:
+    def listen(self, heard: Sequence[Message] = ()) -> None:
+        """Hear what comes from now on, after what came before."""
+        for message in heard:
+            self._hear(message)
         threading.Thread(target=self._listen, name="wire", daemon=True).start()
 
     def stop(self, directive: Directive) -> None:
