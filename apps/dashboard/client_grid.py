@@ -17,6 +17,7 @@ from apps.operations.models import Attempt, Operation
 MAX_CLIENTS, MAX_EPOCHS = 40, 60  # that are drawn
 DONE, RUNNING, PENDING, FAILED = "done", "running", "pending", "failed"
 Row = Mapping[str, Any]
+Numbers = Mapping[int, int | str]  # what clients are called, by their place in the round
 
 # How a client is → the colour of Tabler, where it is an operation of its own.
 COLOURS = {
@@ -47,7 +48,9 @@ def grid(
     is_distributed = operation.config.get("placement") == "distributed"
     ahead = max(0, operation.step - step)
     draw = _elsewhere if is_distributed else _here
-    rows = draw(operation, state, _passed(operation, state) + ahead)
+    passed = _passed(operation, state) + ahead
+    is_in_turn = not (is_over or operation.config.get("batched_clients", False))
+    rows = draw(operation, state, passed, _drawn(state, passed if is_in_turn else 0))
     means, names = state.get("clients", {}), dict(enumerate(called))
     figures, shares = sorted({figure for each in means.values() for figure in each}), _shares(state)
     return {
@@ -92,19 +95,21 @@ def _passed(operation: Operation, state: Mapping[str, Any]) -> int:
     return passed
 
 
-def _drawn(state: Mapping[str, Any], passed: int) -> Mapping[int, int | str]:
+def _drawn(state: Mapping[str, Any], passed: int) -> Numbers:
     """Return by place what to call each client that is drawn; where who takes part is secret, that.
 
-    Where they are too many, they begin with the one that is not done.
+    Where they are too many, they begin with the one that is not done after so many epochs.
     """
-    count, next_one = state["num_chosen"], passed // state["local_epochs"]
-    first = max(0, min(next_one, count - MAX_CLIENTS)) if next_one < count else 0
+    count = state["num_chosen"]
+    first = max(0, min(passed // state["local_epochs"], count - MAX_CLIENTS))
     places = range(first, min(count, first + MAX_CLIENTS))
     chosen = state["chosen"]
     return {place: chosen[place] if chosen else f"{place + 1} of {count}" for place in places}
 
 
-def _here(operation: Operation, state: Mapping[str, Any], passed: int) -> list[dict[str, Any]]:
+def _here(
+    operation: Operation, state: Mapping[str, Any], passed: int, numbers: Numbers
+) -> list[dict[str, Any]]:
     count, epochs = state["num_chosen"], state["local_epochs"]
     is_together = operation.config.get("batched_clients", False)
     at_once = count if is_together else 1
@@ -122,13 +127,14 @@ def _here(operation: Operation, state: Mapping[str, Any], passed: int) -> list[d
     return [
         {"number": number, "is_dropped": place in dropped}
         | _cells([drawn(place, epoch) for epoch in range(epochs)])
-        for place, number in _drawn(state, passed).items()
+        for place, number in numbers.items()
     ]
 
 
-def _elsewhere(operation: Operation, state: Mapping[str, Any], passed: int) -> list[dict[str, Any]]:
+def _elsewhere(
+    operation: Operation, state: Mapping[str, Any], passed: int, numbers: Numbers
+) -> list[dict[str, Any]]:
     epochs, dropped = state["local_epochs"], state.get("dropped", ())
-    numbers = _drawn(state, passed)
     names = {
         place: f"client {number}" if state["chosen"] else f"client at place {place + 1}"
         for place, number in numbers.items()

@@ -106,7 +106,7 @@ def privacy(operation: Operation, state: Mapping[str, Any], step: int) -> Mappin
     if is_tight:
         final = lossless.decode(operation.result or {}).get("privacy")
         figures |= final or state.get("privacy") or {}
-        is_behind = not final and any(entry.step > step for entry in entries)
+        is_behind = not final and any(entry.is_own and entry.step > step for entry in entries)
         at_most = account.epsilon if is_behind else None
     spent = figures["epsilon"]
     by_client = sorted(account.by_client("sample").items(), key=lambda each: -each[1])
@@ -140,7 +140,7 @@ def _ends(
     if not own or operation.is_finished:
         return None
     current = own[-1].round
-    newest = {(entry.level, entry.client, entry.step): entry for entry in own}
+    newest = {(entry.level, entry.client, entry.round, entry.step): entry for entry in own}
     before = (entry for entry in newest.values() if entry.round < current)
     whole = sorted(before, key=lambda entry: entry.round)
     if not whole:

@@ -387,6 +387,15 @@ def test_the_grid_asks_as_much_for_many_clients_as_for_few(ana, django_assert_nu
             client_grid.grid(server, newest.state, newest.step)
 
 
+def test_of_very_many_clients_at_once_the_first_are_drawn(ana):
+    job = make_job(clients=100, local_epochs=4, batched_clients=True, parameters={"examples": 600})
+    operation = shown(ana, job, HouseLedger())
+    for epoch in range(4):
+        grid = client_grid.grid(operation, {**state_of(job), "client_epoch": epoch}, 0)
+        assert [row["number"] for row in grid["rows"]] == list(range(40))
+        assert {row["num_done"] for row in grid["rows"]} == {epoch}
+
+
 @pytest.mark.parametrize("more", [{}, {"placement": "distributed"}])
 @pytest.mark.parametrize(("step", "first", "last"), [(0, 0, 39), (60, 60, 99), (95, 60, 99)])
 def test_of_very_many_clients_those_are_drawn_who_are_next(ana, more, step, first, last):
