@@ -67,11 +67,14 @@ def revive(server: Operation, ids: Iterable[str], states: Iterable[State]) -> No
 
 
 def wait_for(server: Operation, state: Mapping[str, Any]) -> bool:
-    """Whether clients of a round cannot begin before this state of their server is saved."""
+    """Whether clients of a round cannot begin before this state of their server is saved.
+
+    What another attempt saved of that round may be of another branch.
+    """
     if server.config.get("placement") != "distributed" or is_part(server.pk):
         return False
-    mine = Checkpoint.objects.filter(operation_id=server.pk, state__round=state.get("round"))
-    return not mine.healthy().exists()
+    mine = Checkpoint.objects.filter(operation_id=server.pk, attempt=server.attempt)
+    return not mine.filter(state__round=state.get("round")).healthy().exists()
 
 
 def drop(server: Operation, ids: Iterable[str]) -> None:
@@ -140,14 +143,14 @@ def require_ownership(server: Operation) -> None:
 
 
 def _count_anew(server: Operation, ids: Iterable[str]) -> None:
-    """Count the time of those who wait from when their server came back: it may have been a night
+    """Count the time of those whom nobody trains from when their server came back.
 
-    without anybody to do them.
+    It may have been a night without workers.
     """
     began = Attempt.objects.filter(operation=server, number=server.attempt).values("started_at")
-    ClientPart.objects.filter(
-        pk__in=list(ids), operation__state__in=WAITING, sent_at__lt=Subquery(began)
-    ).update(sent_at=DatabaseNow())
+    is_idle = Q(operation__state__in=WAITING) | Q(operation__lease_expires_at__lt=DatabaseNow())
+    parts = ClientPart.objects.filter(is_idle, pk__in=list(ids), sent_at__lt=Subquery(began))
+    parts.update(sent_at=DatabaseNow())
 
 
 def _given(server: Operation, directory: str) -> Checkpoint:

@@ -3,6 +3,7 @@
 import logging
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Any
@@ -18,7 +19,7 @@ from trainops.engines.errors import CheckpointCorrupted
 from trainops.engines.wire import Message
 
 LOOK_SECONDS = 0.5
-FETCH_AGAIN_SECONDS, MAX_FAILURES = 5.0, 12  # of fetching, one after the other
+FETCH_AGAIN_SECONDS, MAX_FAILURES = 5.0, 12  # of fetching what one client saved
 
 logger = logging.getLogger(__name__)
 
@@ -35,7 +36,7 @@ class Delegation:
         self._round = 0
         self._out: set[str] = set()  # ids of operations whose end the child was not told
         self._fetching: dict[str, tuple[Checkpoint, Beside[None]]] = {}
-        self._num_failures = 0
+        self._num_failures: Counter[str] = Counter()
         self._looked_at = float("-inf")
 
     @property
@@ -105,12 +106,11 @@ class Delegation:
             return None  # the next look sends it again
         except OSError as error:
             logger.warning("%s: could not fetch what %s saved: %s", self.server.pk, part, error)
-            self._num_failures += 1
-            if self._num_failures == MAX_FAILURES:
+            self._num_failures[part.pk] += 1
+            if self._num_failures[part.pk] == MAX_FAILURES:
                 raise
             self._looked_at = time.monotonic() + FETCH_AGAIN_SECONDS - LOOK_SECONDS
             return None
-        self._num_failures = 0
         return found
 
     def _send_again(self) -> None:

@@ -33,7 +33,7 @@ class Holding:
     slots: int = 1
     devices: tuple[Device, ...] = ()
     gone_at: float | None = None  # boot clock; set when it is closed
-    is_draining: bool = False  # a person asked: what runs goes on, nothing new is taken
+    is_draining: bool = False  # a person asked; see `drain`
     _held: dict[tuple[str, int], Held] = field(default_factory=dict)
     # One claim at a time, until it is held: the slot and the GPU that it is promised must not be
     # promised to the next one, too.
@@ -77,9 +77,10 @@ class Holding:
             return list(self._held.values())
 
     def drain(self, is_draining: bool) -> None:
-        """Take nothing new, or again. What runs goes on; who waits for others waits elsewhere:
+        """Take nothing new, or again.
 
-        nobody here would do what it waits for, and so it would never end.
+        What runs goes on. Who waits for others leaves, and waits elsewhere: nobody here would do
+        what it waits for, and so it would never end.
         """
         with self._lock:
             self.is_draining = is_draining

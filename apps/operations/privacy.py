@@ -110,8 +110,8 @@ def append(operation_id: str, attempt: int, entries: Iterable[Entry]) -> None:
     as it does known ones.
     """
     entries = list(entries)
-    if wrong := [entry for entry in entries if not _is_sound(entry)]:
-        raise ValueError(f"these are no releases, and none is written down: {wrong}")
+    if wrong := [entry.noise for entry in entries if not _is_sound(entry)]:
+        raise ValueError(f"no releases by their figures, and none is written down: {wrong}")
     PrivacyEntry.objects.bulk_create(
         [
             PrivacyEntry(

@@ -182,7 +182,8 @@ class Supervision:
             with self._database_may_be_away():
                 self._hear(self.heard[0])
                 self.heard.popleft()
-            if self.heard and self.ended is None:
+            is_done = any(message["kind"] == "ended" for message in self.heard)
+            if self.heard and self.ended is None and not is_done:
                 self._watch()
 
     def _read_the_rest(self) -> None:

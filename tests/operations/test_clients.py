@@ -3,6 +3,7 @@
 import os
 import signal
 import threading
+from collections import Counter
 from datetime import timedelta
 
 import pytest
@@ -315,6 +316,10 @@ def test_a_quota_does_not_keep_clients_from_beginning(house, person, settings):
     done = run_distributed(house, submit(person))
     assert done.state == "COMPLETED", done.error
     assert done.events.filter(what="SAVE_FAILED").exists(), "others were refused"
+    begun = {"round": Checkpoint.objects.get(operation=done, type="final").state["round"]}
+    assert not clients.wait_for(done, begun)
+    done.attempt += 1  # it goes on from an older checkpoint, on a branch of its own
+    assert clients.wait_for(done, begun)
 
 
 def test_clients_go_where_their_server_was_asked_to(house):
@@ -338,6 +343,24 @@ def test_a_night_without_workers_is_not_the_clients_time(house):
     assert done.state == "COMPLETED" and "dropped" not in done.result
 
 
+def test_who_was_lost_in_the_night_has_its_time_too(house):
+    going = Round(house, submit(clients=2, rounds=1))
+    waits, runs = (each.pk for each in going.sent(2))
+    before = timezone.now() - timedelta(hours=12)
+    ClientPart.objects.update(sent_at=before)
+    Operation.objects.filter(pk=runs).update(
+        state="RUNNING", attempt=1, lease_expires_at=before + timedelta(minutes=1)
+    )
+    clients._count_anew(services.get(going.operation.pk), [waits, runs])
+    assert clients.age_seconds([waits]) < 60 and clients.age_seconds([runs]) < 60
+    Operation.objects.filter(pk=runs).update(lease_expires_at=timezone.now() + timedelta(hours=1))
+    ClientPart.objects.update(sent_at=before)
+    clients._count_anew(services.get(going.operation.pk), [waits, runs])
+    assert clients.age_seconds([waits]) < 60 and clients.age_seconds([runs]) > 3600
+    Operation.objects.filter(pk=runs).update(state="PENDING", attempt=0, lease_expires_at=None)
+    assert going.to_its_end().state == "COMPLETED"
+
+
 def test_a_drained_worker_does_not_wait_for_what_nobody_there_will_do(house):
     going = Round(house, submit())
     going.sent(3)
@@ -350,22 +373,24 @@ def test_a_drained_worker_does_not_wait_for_what_nobody_there_will_do(house):
     assert run_distributed(house, going.operation).state == "COMPLETED"
 
 
-@pytest.mark.parametrize("failures", [1, 99])
+@pytest.mark.parametrize(("failures", "num_clients"), [(1, 14), (99, 3)])
 def test_what_a_client_saved_is_fetched_again_where_the_storage_was_away(
-    house, monkeypatch, failures
+    house, monkeypatch, failures, num_clients
 ):
-    left, real = [None] * failures, copies.make_local
+    """One outage is one failure of each, however many are fetched at once."""
+    left, real = Counter(), copies.make_local
 
-    def make_local(*given):
-        if left:
-            left.pop()
+    def make_local(path, digest, stop):
+        left[path] += 1
+        if left[path] <= failures:
             raise StorageFailed("the bucket does not answer")
-        return real(*given)
+        return real(path, digest, stop)
 
     monkeypatch.setattr(delegation.copies, "make_local", make_local)
     monkeypatch.setattr(delegation, "FETCH_AGAIN_SECONDS", 0.0)
     monkeypatch.setattr(delegation, "LOOK_SECONDS", 0.01)
-    going = Round(house, submit(restart={"policy": "never"}))
+    going = Round(house, submit(restart={"policy": "never"}, clients=num_clients, rounds=1))
+    going.sent(num_clients)
     done = going.to_its_end()
     if failures == 1:
         assert done.state == "COMPLETED", done.error

@@ -227,6 +227,6 @@ def test_a_process_that_dies_while_its_release_is_written_down_says_why(house, m
     ids=str,
 )  # fmt: skip
 def test_what_is_no_release_is_refused_and_not_left_out(changes):
-    with pytest.raises(ValueError, match="these are no releases, and none is written down"):
+    with pytest.raises(ValueError, match="no releases by their figures, and none is written down"):
         append("op", 1, [entry(1), entry(2, **changes)])
     assert not PrivacyEntry.objects.exists()

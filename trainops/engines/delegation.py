@@ -22,7 +22,7 @@ class Part:
     epochs: int
     begins_with: str = ""
     name: str = ""  # for people; where chance decides who takes part, it does not say who
-    label: str = ""  # of the workers that may do it; empty: any
+    label: str = ""  # of the workers that may do it; empty: as of the whole
     given: Candidate | None = None
 
 

@@ -126,7 +126,8 @@ class FederatedOptions(RecipeConfig):
     labels: dict[str, str] = Field(
         {},
         description="Of distributed: the label of the workers that may train a client, by its "
-        'number; "*" stands for all others, and {client} in a label for the number',
+        'number; "*" stands for all others, and {client} in a label for the number. Who has none '
+        "goes where the server was asked to",
         examples=[{"0": "hospital-a", "*": "client-{client}"}],
     )
     round_timeout: float | None = Field(
@@ -142,7 +143,7 @@ class FederatedOptions(RecipeConfig):
         return self.placement == "distributed"
 
     def label_of(self, client: int) -> str:
-        """Return the label of the workers that may train a client; empty: any may."""
+        """Return the label of the workers that may train a client; empty: the server's."""
         label = self.labels.get(str(client), self.labels.get(EVERY_OTHER, ""))
         return label.replace(NUMBER, str(client))
 
