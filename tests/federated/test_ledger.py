@@ -70,10 +70,14 @@ def test_other_gradients_have_other_noise_whatever_a_release_is_called(monkeypat
     assert (one - other).norm() > 0.5 * (one - start).norm(), "their difference has noise, too"
 
 
-def test_another_recipes_code_names_another_release(monkeypatch):
+@pytest.mark.parametrize("room", ["crowd_model.py", "drawing.py"])
+def test_another_recipes_code_names_another_release(monkeypatch, room):
+    """And so does other code of ours that draws the noise."""
     names = []
     for text in (b"one", b"other"):
-        monkeypatch.setattr(Path, "read_bytes", lambda _, text=text: text)
+        monkeypatch.setattr(
+            Path, "read_bytes", lambda path, text=text: text if path.name == room else b""
+        )
         ledger = HouseLedger()
         stopped(ledger, at=1)
         names.append(ledger.spent()[0].noise)
