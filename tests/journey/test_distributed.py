@@ -141,7 +141,7 @@ def kill_in(house, operation_id, point):
 def require_kill_changes_nothing(house, undisturbed, mode, point):
     operation_id = house.begin(mode, **AWAY)
     part = kill_in(house, operation_id, point)
-    began = wait_until(lambda: house.restored(part, attempt=2), 60)[0][0]
+    began = wait_until(lambda: house.restored(part, attempt=2), 180)[0][0]
     assert house.what_it_came_to(operation_id) == undisturbed(mode)
     assert began == point[2], "what was saved was not trained again"
 
