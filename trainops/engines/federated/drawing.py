@@ -76,7 +76,7 @@ class Secrets:
 
 
 class _Key(ISeedSequence):
-    """Sixteen bytes as what a bit generator asks for its first words.
+    """A number of sixteen bytes, the highest first, as the words that a bit generator asks for.
 
     Given as `key=`, NumPy would have the system draw a seed, too, which nobody uses and which takes
     twice as long as all the rest.
@@ -86,7 +86,7 @@ class _Key(ISeedSequence):
         self._key = key
 
     def generate_state(self, n_words: int, dtype: Any = np.uint32) -> NDArray[Any]:
-        words = np.frombuffer(self._key, np.dtype(dtype).newbyteorder("<"))
+        words = np.frombuffer(self._key[::-1], np.dtype(dtype).newbyteorder("<"))
         return words[:n_words].astype(dtype)
 
 
