@@ -126,7 +126,8 @@ def test_losses_and_their_gradients_are_those_of_each_example(name):
     torch.manual_seed(1)
     loss, shape, draw = LOSSES[name]
     outputs, targets, shares = torch.randn(5, *shape), draw(), torch.rand(5)
-    losses, gradients = losses_of(loss)(outputs, targets, shares)
+    told = losses_of(loss)(*(each.unsqueeze(0) for each in (outputs, targets, shares)))
+    losses, gradients = (each.squeeze(0) for each in told)
     outputs.requires_grad_()
     for place in range(5):
         one = loss(outputs[place].unsqueeze(0), targets[place].unsqueeze(0))
@@ -137,7 +138,7 @@ def test_losses_and_their_gradients_are_those_of_each_example(name):
 
 
 def test_a_class_that_is_to_be_ignored_is():
-    outputs, targets = torch.randn(3, 4), torch.tensor([1, -100, 2])
-    losses, gradients = losses_of(nn.functional.cross_entropy)(outputs, targets, torch.ones(3))
-    assert losses[1] == 0 and not gradients[1].any()
-    assert losses[[0, 2]].all() and gradients[[0, 2]].all()
+    outputs, targets = torch.randn(1, 3, 4), torch.tensor([[1, -100, 2]])
+    losses, gradients = losses_of(nn.functional.cross_entropy)(outputs, targets, torch.ones(1, 3))
+    assert losses[0, 1] == 0 and not gradients[0, 1].any()
+    assert losses[0, [0, 2]].all() and gradients[0, [0, 2]].all()

@@ -31,7 +31,7 @@ def batches_of(
     """Yield an epoch's batches of clients in round `number`; who has most examples is first."""
     size = workshop.config.batch_size
     orders = [order_of(workshop, client, number, epoch) for client in clients]
-    lengths = tuple(len(each) for each in orders)
+    lengths = tuple(workshop.sizes[client] for client in clients)
     places, counts, shares = _side_by_side(lengths, size)
     indices = torch.cat(orders).take(places)
     figures = (each.to(workshop.layout.values) for each in (counts, shares))
@@ -44,9 +44,8 @@ def batches_of(
 
 def order_of(workshop: Workshop, client: int, number: int, epoch: int) -> Tensor:
     """Return a client's examples in the order that it sees them in a local epoch of a round."""
-    part = workshop.parts[client]
     drawing = generator(workshop.config.seed, "order", number, client, epoch)
-    return part[torch.randperm(len(part), generator=drawing)]
+    return workshop.parts[client].take(torch.randperm(workshop.sizes[client], generator=drawing))
 
 
 @lru_cache(maxsize=2)  # rounds are alike, where all clients are in each

@@ -61,7 +61,7 @@ class GatheringOfMany:
         self._num_numbers = 0
 
     def add(self, losses: Tensor, outputs: Tensor, targets: Tensor, counts: Tensor) -> None:
-        """Take in a batch: (n * B, ...) each, but `counts` (n, B): 0 for whom to leave out."""
+        """Take in a batch: (n, B, ...) each. `counts` is 0 for whom to leave out."""
         self._batches.append((losses, outputs, targets, counts))
         self._num_numbers += outputs.numel()
         if self._num_numbers > MOST_NUMBERS:
@@ -70,10 +70,10 @@ class GatheringOfMany:
     def finish(self) -> None:
         """Measure what has been gathered; all batches are of one size."""
         if self._batches:
-            *flat, counts = zip(*self._batches, strict=True)
-            losses, outputs, targets = (torch.cat(each) for each in flat)
-            measured = [losses, *(each(outputs, targets) for each in self._measures)]
-            counted = torch.stack(counts)  # (S, n, B)
-            told = torch.stack([each.view_as(counted) for each in measured]) * counted
+            pieces = zip(*self._batches, strict=True)
+            losses, outputs, targets, counted = (torch.stack(each) for each in pieces)
+            flat = outputs.flatten(0, 2), targets.flatten(0, 2)  # the others are (S, n, B)
+            measured = [losses, *(each(*flat).view_as(counted) for each in self._measures)]
+            told = torch.stack(measured) * counted
             self._sums += told.sum(dim=(1, 3), dtype=torch.float64).T
             self._batches, self._num_numbers = [], 0

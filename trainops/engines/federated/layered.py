@@ -49,9 +49,9 @@ class LayeredSums:
     def clipped(self, inputs: tuple[Tensor, ...], targets: Tensor, max_norm: float) -> Sums:
         """Return the sum over the examples of each gradient, clipped to a norm over all layers."""
         before, after, outputs = self._forward(inputs)
-        everyone = outputs.new_ones(len(targets))
-        _, cotangents = self._losses(outputs.detach(), targets, everyone)
-        gradients = torch.autograd.grad(outputs, after, cotangents)
+        together = outputs.detach().unsqueeze(0), targets.unsqueeze(0)
+        _, cotangents = self._losses(*together, outputs.new_ones(1, len(targets)))
+        gradients = torch.autograd.grad(outputs, after, cotangents.squeeze(0))
         rules = [
             RULES[type(layer)](layer, entered, came_back)
             for (_, layer), entered, came_back in zip(self._layers, before, gradients, strict=True)

@@ -262,7 +262,7 @@ class Server:
             done = {
                 client: {
                     **self._unmasked(each, record.number, client), "buffers": {}, "means": {},
-                    "num_examples": len(self.workshop.parts[client]),
+                    "num_examples": self.workshop.sizes[client],
                 }
                 for client, each in done.items()
             }  # fmt: skip

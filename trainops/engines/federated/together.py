@@ -6,7 +6,8 @@ clients train together, and by no other.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from typing import Any
 
 import torch
@@ -14,6 +15,7 @@ from torch import Tensor, nn
 
 from trainops.engines.errors import IncompatibleState, InputError, NonFiniteLoss
 from trainops.engines.federated.batches import Batches, batches_of
+from trainops.engines.federated.chains import Models
 from trainops.engines.federated.gathering import GatheringOfMany
 from trainops.engines.federated.optimizer import ClientOptimizer
 from trainops.engines.federated.private import clipped
@@ -35,7 +37,7 @@ class Together:
         self.workshop, self.number, self.anchor = workshop, number, anchor
         self.chosen, self.client = tuple(clients), clients[0]
         # Who has most examples is first, so that those who still train are always the first rows.
-        self.order = sorted(clients, key=lambda each: -len(workshop.parts[each]))
+        self.order = sorted(clients, key=lambda each: -workshop.sizes[each])
         self.epoch = 0
         self.rows = anchor.repeat(len(clients), 1)  # (C, P)
         self.optimizer = ClientOptimizer(workshop.config, self.rows)
@@ -49,8 +51,9 @@ class Together:
         Raises NonFiniteLoss.
         """
         self.workshop.model.train()
+        models_of = cache(lambda count: self.workshop.many_models(self.rows[:count]))
         for batches in batches_of(self.workshop, self.order, self.number, self.epoch):
-            self._move(batches)
+            self._move(batches, models_of)
         self.epoch += 1
         if not math.isfinite(total := self.sums.sum().item()):
             raise NonFiniteLoss(step, total)
@@ -64,8 +67,8 @@ class Together:
         places = {client: place for place, client in enumerate(self.order)}
         sums = self.sums.tolist()
         for client in self.chosen:
-            place, count = places[client], len(self.workshop.parts[client])
-            vector = vectors[place].clone()
+            place, count = places[client], self.workshop.sizes[client]
+            vector = vectors[place]
             if config.has_users_noised:
                 yield client, Update(clipped(vector, config.privacy.max_update_norm), {}, count)
                 continue
@@ -105,22 +108,20 @@ class Together:
         if type(state["epoch"]) is not int:
             raise IncompatibleState(f"clients.visit.epoch is {state['epoch']!r:.80}")
 
-    def _move(self, batches: Batches) -> None:
+    def _move(self, batches: Batches, models_of: Callable[[int], Models]) -> None:
         """Move the clients that have these batches by one after the other."""
         workshop, count = self.workshop, batches.indices.shape[1]
-        rows = self.rows[:count]
-        models = workshop.many_models(rows)
+        rows, models = self.rows[:count], models_of(count)
         inputs, targets = workshop.train.batch(batches.indices)  # (S, n, B, ...), at one go
-        alike = (*inputs, targets.flatten(1, 2), batches.shares.flatten(1), batches.counts)
+        alike = (*inputs, targets, batches.shares, batches.counts)
         gathering = GatheringOfMany(workshop.ingredients.measures, self.sums[:count])
         for *arguments, truth, share, counts in zip(*(e.unbind() for e in alike), strict=True):
             outputs, pull = models(tuple(arguments))
-            flat = outputs.flatten(0, 1)
-            losses, cotangents = workshop.losses(flat, truth, share)
-            gradients = pull(cotangents.reshape(outputs.shape))
+            losses, cotangents = workshop.losses(outputs, truth, share)
+            gradients = pull(cotangents)
             workshop.strategy.pull(gradients, rows, self.anchor)
             self.optimizer.move(rows, gradients)
-            gathering.add(losses, flat, truth, counts)
+            gathering.add(losses, outputs, truth, counts)
         gathering.finish()
 
 
@@ -144,14 +145,13 @@ def require_stackable(workshop: Workshop) -> None:
     workshop.model.eval()  # draws nothing
     try:
         outputs, pull = workshop.many_models(rows)(inputs)
-        flat, truth = outputs.flatten(0, 1), targets.flatten(0, 1)
-        _, cotangents = workshop.losses(flat, truth, rows.new_ones(len(truth)))
-        pull(cotangents.reshape(outputs.shape))
+        _, cotangents = workshop.losses(outputs, targets, rows.new_ones(1, len(some)))
+        pull(cotangents)
     except (AttributeError, RuntimeError, TypeError, ValueError) as error:
         reason = str(error).strip().split("\n")[0][:200]
         problem = f"got true; this model cannot be stacked ({reason}); allowed: false"
         raise InputError({"batched_clients": problem}) from error
-    _require_means(workshop, flat)
+    _require_means(workshop, outputs.flatten(0, 1))
 
 
 def _require_means(workshop: Workshop, outputs: Tensor) -> None:
@@ -166,7 +166,8 @@ def _require_means(workshop: Workshop, outputs: Tensor) -> None:
     outputs = outputs + apart.to(outputs)  # a new model's may be all alike, and hide weights
     for truth in workshop.train.targets.split(count):
         some = outputs[: len(truth)]
-        losses, _ = workshop.losses(some, truth, some.new_ones(len(truth)))
+        one = some.new_ones(1, len(truth))
+        losses, _ = workshop.losses(some.unsqueeze(0), truth.unsqueeze(0), one)
         mean, whole = losses.mean(), workshop.ingredients.loss(some, truth)
         if not torch.allclose(mean, whole, rtol=1e-4, atol=1e-6, equal_nan=True):
             problem = (

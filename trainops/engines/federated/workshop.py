@@ -51,6 +51,7 @@ class Workshop:
         self.validation = validation.to(device) if validation else None
         self.layout = Layout(self.model)
         self.parts = partition(config, self.federation)
+        self.sizes = [len(part) for part in self.parts]
         _require_enough(config, len(self.parts))
         self.schedule = Schedule(config, len(self.parts), secrets)
         _require_somebody(self.schedule)
@@ -73,7 +74,7 @@ class Workshop:
 
     def sampling(self, client: int) -> tuple[float, int]:
         """Return how likely each example is to be in a step, and the steps of a local epoch."""
-        count, size = len(self.parts[client]), self.config.batch_size
+        count, size = self.sizes[client], self.config.batch_size
         return min(1.0, size / count), -(-count // size)
 
     def evaluate(self) -> dict[str, float]:
