@@ -20,6 +20,7 @@ from apps.operations.filters import narrowed
 from apps.operations.ledger import Ledger
 from apps.operations.models import Attempt, ClientPart, Operation, PrivacyEntry
 from apps.operations.placement import ServingWorker
+from apps.operations.privacy import append, spent_by
 from apps.operations.rows import ROW_FIELDS, described_all, rows_of
 from tests.operations.attempts import Running, run
 from tests.operations.distributed import (
@@ -35,6 +36,7 @@ from tests.operations.distributed import (
 )
 from tests.operations.test_privacy import entry
 from tests.waiting import wait_until
+from trainops.engines.federated.account import Account
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.database, pytest.mark.slow]
 
@@ -397,6 +399,25 @@ def test_what_a_client_saved_is_fetched_again_where_the_storage_was_away(
     else:
         assert (done.state, done.reason) == ("FAILED", "STORAGE_ERROR")
         assert "what a client saved: the bucket does not answer" in done.error["message"]
+
+
+def test_what_a_way_that_was_left_spends_until_it_is_let_go_counts(house, monkeypatch):
+    """A client of a later round, whose epoch ends while its server comes back to an earlier one."""
+    whole = run_distributed(house, submit(mode="hybrid", rounds=1))
+    delta, late = whole.config["privacy"]["delta"], entry(7, round=2, steps=50)
+    account = Account(delta)
+    account.add([late, *(each for each in spent_by(whole.pk) if each.level == "sample")])
+    send = clients.send
+
+    def spending(server, directory, parts):
+        append(server.pk, server.attempt, [late])  # changes nothing the second time
+        return send(server, directory, parts)
+
+    monkeypatch.setattr(clients, "send", spending)
+    privacy = {"mode": "hybrid", **PRIVACY["hybrid"], "target_epsilon": account.epsilon * 1.001}
+    done = run_distributed(house, submit(mode="hybrid", rounds=2, privacy=privacy))
+    assert done.result["reason"] == "PRIVACY_BUDGET"
+    assert {each.level for each in spent_by(done.pk)} == {"sample"}  # no model was released
 
 
 def test_the_ledger_names_the_servers_attempt(house):
