@@ -110,6 +110,7 @@ def privacy(operation: Operation, state: Mapping[str, Any], step: int) -> Mappin
         at_most = account.epsilon if is_behind else None
     spent = figures["epsilon"]
     by_client = sorted(account.by_client("sample").items(), key=lambda each: -each[1])
+    releases = [entry for entry in entries if entry.is_release]
     return {
         "spent": spent,
         "target": target,
@@ -121,8 +122,8 @@ def privacy(operation: Operation, state: Mapping[str, Any], step: int) -> Mappin
         "at_most": at_most,
         "is_both": config["mode"] == "hybrid",
         "worst_client": by_client[0][0] if by_client and config["mode"] == "sample" else None,
-        "num_entries": len(entries),
-        "inherited": sum(not entry.is_own for entry in entries),
+        "num_entries": len(releases),
+        "inherited": sum(not entry.is_own for entry in releases),
         "ends": None if is_tight or not target else _ends(operation, state, account, entries),
     }
 
@@ -132,9 +133,10 @@ def _ends(
 ) -> Mapping[str, Any] | None:
     """Return the last round that the budget has room for, if all are as those before.
 
-    Where a round has some of the clients only, each goes on to be in as many as it may expect. The
-    newest entry says where the run is: after a resume with other noise older ones are ahead of it,
-    and count as spent. What was imported is of no round.
+    Where a round has some of the clients only, each goes on to be in as many as it may expect; in
+    hybrid all count as in each, and one round of those that had somebody stands for all. The newest
+    entry says where the run is: after a resume with other noise older ones are ahead of it, and
+    count as spent. What was imported is of no round.
     """
     own = [entry for entry in entries if entry.is_own and entry.round]
     if not own or operation.is_finished:
@@ -145,11 +147,14 @@ def _ends(
     whole = sorted(before, key=lambda entry: entry.round)
     if not whole:
         return None
-    last = {entry.client: entry.round for entry in whole}  # the newest of each, where it was in
-    each = [entry for entry in whole if entry.round == last[entry.client]]
-    under_way = {entry.noise for entry in newest.values() if entry.round == current}
     config = operation.config
+    last = {entry.client: entry.round for entry in whole}  # the newest of each, where it was in
     share = min(1.0, max(config["fraction"], config["min_clients"] / state.get("num_clients", 1)))
+    each = [entry for entry in whole if entry.round == last[entry.client]]
+    if config["privacy"]["mode"] == "hybrid":
+        newest_of = {entry.level: entry.round for entry in whole}
+        each, share = [entry for entry in whole if entry.round == newest_of[entry.level]], 1.0
+    under_way = {entry.noise for entry in newest.values() if entry.round == current}
     done = account.__class__(account.delta)
     done.add(entry for entry in entries if entry.noise not in under_way)
     most = config["rounds"] - current + 1

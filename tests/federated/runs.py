@@ -46,6 +46,10 @@ class HouseLedger(MemoryLedger):
         super().__init__(spent, secret=secret, is_durable=True)
         self.dies_after = None
 
+    def releases(self):
+        """Return what was spent, without what only says how."""
+        return [entry for entry in self.spent() if entry.is_release]
+
     def write(self, entries):
         super().write(entries)
         if self.dies_after is not None and len(self.spent()) > self.dies_after:

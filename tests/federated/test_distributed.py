@@ -62,8 +62,10 @@ def test_in_whatever_order_clients_end_the_result_is_that_of_one_process(mode, m
     assert len(house.done) > 3
 
 
-@pytest.mark.parametrize("mode", ["sample", "hybrid"])
-@pytest.mark.parametrize("epsilon", [5.5, 6.5, 8.0])
+@pytest.mark.parametrize(
+    ("mode", "epsilon"),
+    [(mode, epsilon) for mode in ("sample", "hybrid") for epsilon in (6.0, 6.5, 8.0)],
+)
 def test_a_budget_ends_it_at_the_very_epoch(mode, epsilon, tmp_path):
     privacy = {"target_epsilon": epsilon, "noise_multiplier": 1.0, "user_noise_multiplier": 20.0}
     case_, whole, ledger = case(mode, privacy), HouseLedger(), HouseLedger()
@@ -260,6 +262,18 @@ def test_a_clients_own_checkpoint_hides_it_from_whoever_lacks_the_secret(mode, t
     assert (plain["client"], plain["parameters"].shape) == (2, job.server.parameters.shape)
     with pytest.raises(IncompatibleState, match="another secret"):
         make_job(mode, HouseLedger(secret=b"another")).server.visited(state["client"], 2, 1)
+
+
+def test_what_a_client_spends_does_not_tell_its_size(tmp_path):
+    uneven = {"partition": {"by": "dirichlet", "alpha": 0.5}}
+    case_, ledger = case("hybrid", **AWAY, **uneven), HouseLedger()
+    house = elsewhere(case_, tmp_path, ledger)
+    _, outcome = go_distributed(case_, tmp_path / "op", house, ledger)
+    assert isinstance(outcome, Succeeded), outcome
+    assert len({each.steps for each in ledger.releases() if each.level == "sample"}) > 1
+    told = [loaded(house.done[1, client])["state"]["privacy"] for client in range(4)]
+    assert told[0]["path_epsilon"] > 0
+    assert len({each["path_epsilon"] for each in told}) == 1
 
 
 def test_labels_go_with_the_parts(tmp_path):

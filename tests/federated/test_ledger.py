@@ -9,11 +9,12 @@ import torch
 from tests.federated.runs import HouseLedger, case, go, make_job, run_through
 from trainops.engines import reproducibility
 from trainops.engines.errors import LedgerMismatch
-from trainops.engines.federated.account import Account
+from trainops.engines.federated.account import Account, steps_of_epoch
 from trainops.engines.federated.accounting import epsilon
 from trainops.engines.federated.path import entries_of
 from trainops.engines.runner import Failed
 from trainops.engines.snapshot import freeze
+from trainops.engines.spending import Entry
 
 
 def stopped(ledger, mode="sample", at=5, **config):
@@ -192,10 +193,13 @@ def test_an_account_does_not_depend_on_the_order_of_its_entries():
     ledger = HouseLedger()
     stopped(ledger, "hybrid", at=24)
     one, other = Account(1e-5), Account(1e-5)
-    for entry in ledger.spent():
+    rates = [entry for entry in ledger.spent() if not entry.is_release]
+    one.add(rates)
+    other.add(rates)
+    for entry in ledger.releases():
         one.add([entry])
         assert one.epsilon > 0, "asked again and again"
-    other.add(reversed(ledger.spent()))
+    other.add(reversed(ledger.releases()))
     assert one.epsilon == other.epsilon == one.of("sample") + one.of("user")
 
 
@@ -240,13 +244,78 @@ def test_who_takes_part_by_chance_is_in_no_state():
                        .sum_of_updates(), job.server.sum_of_updates())  # fmt: skip
 
 
+UNEVEN = {"partition": {"by": "dirichlet", "alpha": 0.5}, "clients": 8, "rounds": 6}
+
+
+def figures_by_place(secret, **config):
+    """Return a hybrid run's figures by round and by how far it is, and who took part."""
+    ledger = HouseLedger(secret=secret)
+    job = make_job("hybrid", ledger, **UNEVEN, **config)
+    told = {}
+    while job.step < job.total_steps:
+        job.advance()
+        place = (job.record.number, job.record.done > 0, job.record.epoch)
+        told[place] = job.state_dict()["state"]["privacy"]
+    noise = job.result()["privacy"]["noise_multiplier"]
+    return told, [job.workshop.schedule.chosen(number) for number in range(1, 7)], noise, ledger
+
+
+def test_figures_do_not_tell_who_takes_part_where_chance_decides():
+    first, chosen, _, _ = figures_by_place(b"one", fraction=0.6)
+    second, others, _, _ = figures_by_place(b"two", fraction=0.6)
+    assert chosen != others and all([*chosen, *others]), "in no round is nobody"
+    shared = first.keys() & second.keys()
+    assert len(shared) > 12
+    assert [first[place] for place in shared] == [second[place] for place in shared]
+
+
+def test_found_noise_does_not_tell_who_takes_part():
+    found = {"noise_multiplier": None, "user_noise_multiplier": None, "target_epsilon": 60.0}
+    runs = [figures_by_place(secret, fraction=0.5, privacy=found) for secret in (b"one", b"two")]
+    assert runs[0][1] != runs[1][1] and runs[0][2] == runs[1][2]
+
+
+@pytest.mark.parametrize("fraction", [0.6, 1.0])
+def test_figures_of_a_hybrid_run_are_never_below_what_was_spent(fraction):
+    told, _, _, ledger = figures_by_place(b"one", fraction=fraction)
+    exact = Account(1e-5)
+    exact.add(ledger.releases())
+    shown = max(each["sample_epsilon"] for each in told.values())
+    assert shown > exact.of("sample") if fraction < 1 else shown == pytest.approx(
+        exact.of("sample"), rel=1e-9
+    )  # fmt: skip
+
+
+def test_of_very_many_sample_rates_figures_are_a_little_higher():
+    """So many are measured one by one, and no more."""
+    rates = [(20 + each) / 400 for each in range(100)]
+    entries = [entry_of(0, client, rate) for client, rate in enumerate(rates)]
+    exact, covered = Account(1e-5), Account(1e-5)
+    exact.add(each for each in entries)
+    covered.add(replace(each, steps=0, client=None, round=0) for each in entries)
+    covered.add(entries)
+    assert exact.epsilon <= covered.epsilon < 1.3 * exact.epsilon
+
+
+def entry_of(number, client, rate):
+    return Entry(noise=f"{client:032x}", step=client + 1, round=number, client=client,
+                 level="sample", noise_multiplier=1.0, sample_rate=rate,
+                 steps=steps_of_epoch(rate))  # fmt: skip
+
+
+@pytest.mark.parametrize("batch", [1, 6, 7, 32, 1000, 4096])
+def test_steps_of_an_epoch_follow_from_its_rate(batch):
+    for count in [*range(batch, 40 * batch, max(1, batch // 7)), 10**7 + 1, 10**7 * batch]:
+        assert steps_of_epoch(min(1.0, batch / count)) == -(-count // batch)
+
+
 def test_what_was_spent_of_whom_is_sealed_in_checkpoints():
     ledger = HouseLedger()
     job, state = stopped(ledger, "hybrid", at=7, fraction=0.5, clients=12)
     in_order = [each for each in job.workshop.schedule.chosen(1) for _ in range(2)][:7]
     open_ = entries_of(state["spent"], ledger.secret)
     assert [each.client for each in open_] == in_order
-    assert open_ == ledger.spent()
+    assert open_ == ledger.releases()
     by_others = entries_of(state["spent"], b"another secret")
     for sealed in (state["spent"].column("client").tolist(), [each.client for each in by_others]):
         assert len(set(sealed)) == 7  # one client's epochs have nothing in common, either

@@ -21,6 +21,9 @@ class Entry:
     the second tells nobody anything. `step` is the job's when it happened. `client` is None where
     it concerns all of them. `carried` is an epsilon that came without its history: it is added to
     what the others come to.
+
+    One without steps, and with nothing carried, released nothing: it says that there are clients
+    whose epochs have this sample rate, so that figures need not tell which of them took part.
     """
 
     noise: str
@@ -33,6 +36,10 @@ class Entry:
     steps: int
     carried: float = 0.0
     is_own: bool = True  # False: of the operation that this one was forked from
+
+    @property
+    def is_release(self) -> bool:
+        return bool(self.steps or self.carried)
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

@@ -57,7 +57,8 @@ def export_federated(
             server=_server(state["best_model"], history[number - 1], plain), clients={},
             privacy=_privacy(config, spent, ()),
         )  # fmt: skip
-    partial = [each for each in path if each.round == plain["round"] + 1]
+    rates = [each for each in spent if not each.is_release]
+    partial = [*rates, *(each for each in path if each.round == plain["round"] + 1)]
     return FederatedFile(
         timestamp=saved_at, run_name=name, round=_round(plain, config),
         server=_server(state["model"], history[-1] if history else {}, plain),
@@ -178,7 +179,7 @@ def _privacy(
     """
     return PrivacyState(
         target_delta=config.privacy.delta,
-        sample_history=_history(_worst(spent, config), "sample"),
+        sample_history=_worst(spent, config),
         user_history=_history(spent, "user"),
         cumulative_sample_epsilon=_epsilon(spent, config, "sample"),
         cumulative_user_epsilon=_epsilon(spent, config, "user"),
@@ -195,12 +196,18 @@ def _path(state: StateDict, spent: Sequence[Entry]) -> list[Entry]:
         raise IncompatibleState(f"the ledger lacks the release {error}") from error
 
 
-def _worst(entries: Sequence[Entry], config: FederatedOptions) -> list[Entry]:
+def _worst(entries: Sequence[Entry], config: FederatedOptions) -> tuple[Spent, ...]:
+    """Return the sample-level history of the worst client; in hybrid, as if it were in each round.
+
+    What concerns all of them is a part of it.
+    """
     account = Account(config.privacy.delta)
     account.add(entries)
     figures = account.by_client("sample")
     worst = max(figures, key=lambda client: figures[client]) if figures else None
-    return [e for e in entries if e.client in (None, worst)]
+    covered = account.worst_covered()
+    kept = [e for e in entries if e.client is None or (e.client == worst and not covered)]
+    return (*_history(kept, "sample"), *covered)
 
 
 def _history(entries: Sequence[Entry], level: Level) -> tuple[Spent, ...]:

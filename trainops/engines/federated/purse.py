@@ -158,7 +158,7 @@ class Purse:
 
     def _look_into_ledger(self, step: int, on_path: Sequence[Entry]) -> None:
         met = {entry.noise for entry in on_path}
-        spent = self.ledger.spent()
+        spent = [entry for entry in self.ledger.spent() if entry.is_release]
         self._beside = {entry.noise: entry for entry in spent if entry.noise not in met}
         self._ahead = {n: e for n, e in self._beside.items() if e.is_own and e.step > step}
         self._own, self._shown, self._total = self._account(), self._account(), self._account()
@@ -169,7 +169,9 @@ class Purse:
         self._total.add(self._beside.values())
 
     def _account(self) -> Account:
-        return Account(self.config.delta, self._measure)
+        account = Account(self.config.delta, self._measure)
+        account.add(entry for entry in self.ledger.spent() if not entry.is_release)
+        return account
 
 
 def _what(entry: Entry | None) -> tuple[object, ...] | None:

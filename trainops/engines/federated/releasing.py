@@ -171,6 +171,18 @@ class Releasing:
         return self._data[client]
 
 
+def rates_of(workshop: Workshop) -> list[Entry]:
+    """Return entries that release nothing, one for each sample rate that clients have."""
+    rates = sorted({workshop.sampling(client)[0] for client in range(len(workshop.parts))})
+    return [
+        Entry(
+            noise=workshop.secrets.identity(["rate", rate], []), step=0, round=0, client=None,
+            level="sample", noise_multiplier=0.0, sample_rate=rate, steps=0,
+        )
+        for rate in rates
+    ]  # fmt: skip
+
+
 def _digest_of(path: str) -> str:
     """Return a digest of the module that "package.module:name" is of: its text, if it has one."""
     module = import_module(path.partition(":")[0])

@@ -1,6 +1,7 @@
 """Which clients take part in which round: a function of the seed, the round and the secret."""
 
 import math
+from collections import Counter
 from functools import cached_property, lru_cache
 from itertools import accumulate
 
@@ -43,12 +44,13 @@ class Schedule:
         wanted = math.ceil(round(self.config.fraction * self.num_clients, 6))  # 0.07 * 100 > 7
         return max(wanted, self.config.min_clients)
 
-    def visits(self, client: int) -> int:
-        """Return in how many rounds a client takes part."""
-        if not self.is_by_chance and self.clients_per_round == self.num_clients:
-            return self.config.rounds
+    def visits(self) -> list[int]:
+        """Return in how many rounds each client takes part; where chance decides, may do so."""
+        if self.is_by_chance or self.clients_per_round == self.num_clients:
+            return [self.config.rounds] * self.num_clients
         rounds = range(1, self.config.rounds + 1)
-        return sum(client in self._choose(number) for number in rounds)
+        counted = Counter(client for number in rounds for client in self._choose(number))
+        return [counted[client] for client in range(self.num_clients)]
 
     @cached_property
     def _sums(self) -> list[int]:

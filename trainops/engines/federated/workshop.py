@@ -105,9 +105,9 @@ class Workshop:
         if privacy.noise_multiplier is not None:
             return privacy.noise_multiplier
         steps: dict[float, int] = {}
-        for client in range(len(self.parts)):
+        for client, visits in enumerate(self.schedule.visits()):
             rate, each = self.sampling(client)
-            planned = each * self.config.local_epochs * self.schedule.visits(client)
+            planned = each * self.config.local_epochs * visits
             steps[rate] = max(planned, steps.get(rate, 0))
         try:
             return self._find_noise(steps)
