@@ -12,8 +12,11 @@ from trainops.engines.errors import IncompatibleState, NonFiniteLoss
 from trainops.engines.federated.drawing import Secrets, begin_streams
 from trainops.engines.federated.layout import average_of
 from trainops.engines.federated.masking import mask, unmask
+from trainops.engines.federated.options import ServerConfig
+from trainops.engines.federated.strategies.strategy import Strategy
 from trainops.engines.snapshot import freeze
 
+MEANS = Strategy(ServerConfig(), torch.zeros(1))
 NORMED = {"parameters": {"norm": True}}
 
 
@@ -199,7 +202,7 @@ def test_random_streams_do_not_tell_how_many_examples_somebody_has(keeping):
 def test_running_statistics_are_averaged_and_counters_hold_the_largest():
     one = {"mean": torch.tensor([1.0, 3.0]), "batches": torch.tensor(4)}
     other = {"mean": torch.tensor([5.0, 3.0]), "batches": torch.tensor(7)}
-    averaged = average_of([one, other], torch.tensor([3.0, 1.0]))
+    averaged = average_of([one, other], torch.tensor([3.0, 1.0]), MEANS.combine)
     assert averaged["mean"].tolist() == [2.0, 3.0] and averaged["batches"].item() == 7
 
 
@@ -212,7 +215,8 @@ def test_running_statistics_are_averaged_and_counters_hold_the_largest():
 def test_buffers_of_every_type_are_averaged_or_the_largest(dtype, averaged):
     one, other = (torch.tensor(value).to(dtype) for value in (1, 7))
     one = torch.zeros_like(one) if dtype == torch.bool else one
-    found = average_of([{"it": one}, {"it": other}], torch.tensor([3.0, 1.0]))["it"]
+    told = [{"it": one}, {"it": other}]
+    found = average_of(told, torch.tensor([3.0, 1.0]), MEANS.combine)["it"]
     assert found.dtype == dtype and found.shape == () and found.item() == averaged
 
 
@@ -220,6 +224,27 @@ def test_the_servers_model_has_the_clients_running_statistics():
     job = stopped(at=8, **NORMED)
     state = job.state_dict()["model"]
     assert state["1.num_batches_tracked"] > 0 and state["1.running_mean"].abs().sum() > 0
+
+
+def with_a_broken_example(strategy):
+    """Return a job of which one client has an example that is absurd, and finite."""
+    job = make_job(**NORMED, server=strategy, local_epochs=1)
+    job.workshop.train.inputs[0][job.workshop.parts[0][0]] = 1e25
+    return job
+
+
+@pytest.mark.parametrize(
+    "strategy", [{"strategy": "median"}, {"strategy": "trimmed_mean", "trim": 0.3}]
+)
+def test_one_client_does_not_carry_away_the_statistics_that_others_measured(strategy):
+    job = with_a_broken_example(strategy)
+    run_through(job)
+    assert all(bool(torch.isfinite(each).all()) for each in job.server.buffers.values())
+
+
+def test_statistics_that_are_no_numbers_fail_the_step_and_are_named():
+    with pytest.raises(NonFiniteLoss, match=r"the server's 1\.running_var became nan in step 4"):
+        run_through(with_a_broken_example({"strategy": "fedavg"}))
 
 
 def test_a_loss_that_explodes_fails_the_step_and_names_it():

@@ -1,5 +1,6 @@
 """The built-in recipes and partitioners."""
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
@@ -86,6 +87,40 @@ def test_by_file_each_table_is_a_client(tmp_path):
     job = table_job(tmp_path, partition={"by": "file"}, parameters={"more_datasets": [OTHER]})
     assert len(sizes(job)) == 2 and sum(sizes(job)) == 52
     assert job.state_dict()["state"]["partition"]["names"] == [DATASET, OTHER]
+
+
+def with_further_table(root, other):
+    pq.write_table(small_table(), root / "one.parquet")
+    pq.write_table(other, root / "other.parquet")
+    engine = ENGINES["federated"]
+    told = engine.parse_config({
+        "recipe": "federated_tabular", "partition": {"by": "file"},
+        "parameters": {"dataset": DATASET, "target": "price", "hidden_sizes": [4],
+                       "more_datasets": [OTHER]},
+    })  # fmt: skip
+    return engine.make_job(told, {DATASET: root / "one.parquet", OTHER: root / "other.parquet"})
+
+
+@pytest.mark.parametrize("column", ["size", "price"])
+def test_whole_numbers_in_one_table_and_decimals_in_another_are_one_column(column, tmp_path):
+    other = small_table().slice(0, 25)
+    place = other.column_names.index(column)
+    whole = pa.array(range(25), pa.int64())
+    assert small_table()[column].type == pa.float64()
+    job = with_further_table(tmp_path, other.set_column(place, column, whole))
+    assert len(sizes(job)) == 2
+    run_through(job)
+
+
+@pytest.mark.parametrize("column", ["size", "price"])
+def test_numbers_in_one_table_and_words_in_another_are_refused_by_name(column, tmp_path):
+    other = small_table().slice(0, 25)
+    place = other.column_names.index(column)
+    words = pa.array(["few", "many", "all", "none", "one"] * 5)
+    with pytest.raises(InputError) as found:
+        with_further_table(tmp_path, other.set_column(place, column, words))
+    told = found.value.errors["parameters.more_datasets"]
+    assert ("size is numbers" if column == "size" else "the target is of several kinds") in told
 
 
 def test_clients_of_a_column_are_named_only_where_no_privacy_is_kept(tmp_path):

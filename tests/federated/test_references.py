@@ -113,6 +113,16 @@ def test_where_hardly_any_noise_is_added_the_figure_is_renyis(sigma):
     assert tight.epsilon(spent, 1e-5) == epsilon(spent, 1e-5) > 100
 
 
+@pytest.mark.parametrize("delta", [0.01, 0.05, 0.9])
+def test_no_figure_is_below_nothing(delta):
+    assert tight.epsilon({(20.0, 0.1): 1}, delta) == 0.0
+
+
+def test_at_a_delta_too_small_for_the_tighter_accountant_the_figure_is_renyis():
+    spent = {(1.0, 0.1): 3}
+    assert tight.epsilon(spent, 1e-30) == epsilon(spent, 1e-30) > 0
+
+
 def test_privacy_loss_distributions_are_tighter():
     figure = tight.epsilon({(1.0, 0.01): 1000}, 1e-5)
     assert 0.8 * epsilon({(1.0, 0.01): 1000}, 1e-5) < figure < epsilon({(1.0, 0.01): 1000}, 1e-5)

@@ -1,5 +1,6 @@
 """A federated file becomes a checkpoint that our job goes on from, and the other way round."""
 
+import math
 import os
 from dataclasses import replace
 
@@ -279,6 +280,37 @@ def test_the_best_model_is_exported_with_its_round_and_metric(tmp_path):
     with pytest.raises(IncompatibleState, match="no round has been completed"):
         export_federated(freeze(first.state_dict()), first.config, name="run",
                          saved_at=SAVED_AT, which="best")  # fmt: skip
+
+
+@pytest.mark.parametrize(("best", "is_told"), [(0.999, True), (0.0, False), (0.1, False)])
+def test_a_better_model_that_is_not_in_the_file_is_told(best, is_told):
+    job = make_job(monitor="val_accuracy", mode="max")
+    run_through(job)
+    file = exported(job)
+    better = replace(file, server=replace(file.server, best_dice=best))
+    told = {item.part: item for item in import_federated(better, job.config).receipt.items}
+    assert ("best model" in told) == is_told
+    if is_told:
+        assert "0.999" in told["best model"].note and not told["best model"].exact
+
+
+@pytest.mark.parametrize("name", ["round", "clients", "dropped"])
+@pytest.mark.parametrize("value", [-5.0, 1e300, math.nan])
+def test_metrics_of_a_file_are_no_fields_of_our_own(name, value):
+    job = make_job()
+    while job.step < 8:
+        job.advance()
+    file = exported(job)
+    metrics = {**file.server.metrics, name: value}
+    imported = import_federated(
+        replace(file, server=replace(file.server, metrics=metrics)), job.config
+    )
+    assert imported.state["state"]["round_history"] == [
+        {**job.record.history[0], **{n: v for n, v in metrics.items() if n != name}}
+    ]
+    again = goes_on(imported, job.config)
+    run_through(again)
+    assert again.result()["client_epochs"] == job.total_steps
 
 
 def test_a_model_of_other_shapes_and_rounds_beyond_the_config_are_refused(tmp_path):

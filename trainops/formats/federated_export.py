@@ -9,6 +9,7 @@ from torch import Tensor
 
 from trainops.engines.errors import IncompatibleState
 from trainops.engines.federated.account import Account
+from trainops.engines.federated.job import NUMBERS
 from trainops.engines.federated.options import FederatedOptions
 from trainops.engines.federated.path import names_of
 from trainops.engines.job import StateDict
@@ -90,7 +91,7 @@ def _server(
     metrics = {
         name: float(value)
         for name, value in line.items()
-        if name not in ("round", "clients") and is_number(value) and np.isfinite(value)
+        if name not in NUMBERS and is_number(value) and np.isfinite(value)
     }
     return ServerState(arrays_of(list(model.values())), plain["best_metric"] or 0.0, metrics)
 

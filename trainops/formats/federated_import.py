@@ -16,7 +16,7 @@ from trainops.engines import reproducibility
 from trainops.engines.errors import IncompatibleState
 from trainops.engines.federated.account import Account
 from trainops.engines.federated.config import FederatedConfig
-from trainops.engines.federated.job import FederatedJob
+from trainops.engines.federated.job import NUMBERS, FederatedJob
 from trainops.engines.federated.private import clipped
 from trainops.engines.federated.visit import Update, Visit
 from trainops.engines.job import StateDict
@@ -160,12 +160,19 @@ def _take_rounds(taking: _Import) -> None:
     done = found.current - (found.status == "in_progress")
     if done > config.rounds:
         raise IncompatibleState(f"{done} rounds are done, the config has {config.rounds}")
-    metrics = dict(taking.file.server.metrics)
+    told = taking.file.server
+    metrics = {name: each for name, each in told.metrics.items() if name not in NUMBERS}
     for number in range(1, done + 1):
         line = {"round": number, "clients": len(record.chosen), config.monitor: math.nan}
         record.history.append(line | (metrics if number == done else {}))
+    last = metrics.get(config.monitor, math.nan)
     if record.best.round == done and done:
         taking.job.server.keep_best()
+        is_better = told.best_dice > last if config.mode == "max" else told.best_dice < last
+        if told.best_dice and is_better:
+            note = f"{config.monitor} was {told.best_dice:g} at best, and that model is not in the "
+            taking.say("best model", f"{note}file; the last one, at {last:g}, is the best so far",
+                       is_exact=False)  # fmt: skip
     elif done:
         note = f"without {config.monitor}: the best model so far is not in the file"
         taking.say("history", note, is_exact=False)

@@ -249,7 +249,7 @@ class FederatedJob:
             entry = self.releasing.of_round(self.server, self.record)
             if entry is not None and not self._spend(entry):
                 break
-            measured = self.server.finish_round(self.record.number, entry)
+            measured = self.server.finish_round(self.record.number, entry, self.step)
             if self.config.is_private:
                 measured["epsilon"] = self.releasing.purse.epsilon
             if self.record.round_done(measured):

@@ -1,6 +1,6 @@
 """A model's parameters as one vector, and its buffers by name."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import torch
 from torch import Tensor, nn
@@ -101,14 +101,15 @@ def _tied(model: nn.Module) -> dict[str, str]:
     return {name: other for name, other in firsts.items() if name != other}
 
 
-def average_of(buffers: list[Buffers], weights: Tensor) -> Buffers:
-    """Return what buffers of many clients become: means, weighted, of those that measure.
+def average_of(
+    buffers: list[Buffers], weights: Tensor, combine: Callable[[Tensor, Tensor], Tensor]
+) -> Buffers:
+    """Return what buffers of many clients become: of those that measure, what `combine` makes of
+    (K, N) numbers and weights (K,), as a strategy does with updates.
 
-    Running means and variances are averaged as parameters are (a mean of variances leaves out that
-    the means differ: it is what FedAvg does). Counters hold the largest, since a mean of numbers of
-    batches is the number of no batches at all.
+    A mean of variances leaves out that the means differ: it is what FedAvg does. Counters hold the
+    largest, since a mean of numbers of batches is the number of no batches at all.
     """
-    shares = (weights / weights.sum()).to(torch.float64)
     averaged = {}
     for name, first in buffers[0].items():
         if all(torch.equal(first, each[name]) for each in buffers):
@@ -116,9 +117,10 @@ def average_of(buffers: list[Buffers], weights: Tensor) -> Buffers:
             continue
         stacked = torch.stack([each[name] for each in buffers])
         if first.is_floating_point() or first.is_complex():
-            wide = torch.complex128 if first.is_complex() else torch.float64
-            along = shares.to(first.device).view(-1, *[1] * first.ndim)
-            averaged[name] = (stacked.to(wide) * along).sum(dim=0).to(first.dtype)
+            parts = torch.view_as_real(stacked) if first.is_complex() else stacked
+            whole = combine(parts.reshape(len(parts), -1).to(torch.float64), weights)
+            whole = whole.view(parts.shape[1:]).to(parts.dtype)
+            averaged[name] = torch.view_as_complex(whole) if first.is_complex() else whole
         else:  # by NumPy: torch compares no unsigned integers of more than eight bits
             largest = torch.from_numpy(stacked.cpu().numpy().max(axis=0, keepdims=True))
             averaged[name] = largest.to(first.device).squeeze(0)

@@ -19,7 +19,10 @@ from trainops.engines.federated.workshop import Workshop
 from trainops.engines.spending import Entry
 
 # What draws noise and samples, and what they are added to, beside the recipe's own code.
-CODE = ("drawing", "private", "layered", "visit", "server", "schedule")
+CODE = (
+    "drawing", "private", "layered", "losses", "optimizer", "visit", "server", "schedule",
+    "strategies.fedprox",
+)  # fmt: skip
 # What of the config changes nothing in a release: how long the run is, and how it is kept.
 IRRELEVANT = {
     "rounds", "checkpoint", "restart", "limits", "resources", "monitor", "mode", "device",

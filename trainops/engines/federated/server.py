@@ -1,11 +1,12 @@
 """The server: its model, what the round's clients sent, and the best model so far."""
 
+import math
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from trainops.engines.errors import IncompatibleState
+from trainops.engines.errors import IncompatibleState, NonFiniteLoss
 from trainops.engines.federated.drawing import begin_streams, normal
 from trainops.engines.federated.layout import Buffers, average_of
 from trainops.engines.federated.masking import mask, unmask
@@ -81,13 +82,15 @@ class Server:
             total += self.updates[client].vector
         return total
 
-    def finish_round(self, number: int, release: Entry | None) -> dict[str, float]:
+    def finish_round(self, number: int, release: Entry | None, step: int) -> dict[str, float]:
         """Make the next model of what the clients sent; return what it is worth.
 
-        `release` is the noise of the round, under user-level privacy.
+        `release` is the noise of the round, under user-level privacy. Raises NonFiniteLoss.
         """
+        before = self.buffers
         update = self._noised(release) if release else self._combined()
         self.parameters = self.workshop.strategy.move(self.parameters, update, number)
+        self._require_finite(before, step)
         metrics = self._means()
         self.updates, self._masked = {}, {}
         self.workshop.layout.put(self.parameters, self.buffers)
@@ -175,13 +178,22 @@ class Server:
         weights = torch.tensor([each.num_examples for each in updates], dtype=torch.float64)
         weights = weights.to(self.parameters.device)
         if self.buffers:
-            self.buffers = average_of([each.buffers for each in updates], weights)
+            told = [each.buffers for each in updates]
+            self.buffers = average_of(told, weights, self.workshop.strategy.combine)
         vectors = torch.stack([each.vector for each in updates])
         norms = torch.linalg.vector_norm(vectors, dim=1).tolist()
         for client, norm in zip(sorted(self.updates), norms, strict=True):
             if client in self.means:  # where figures of single clients are told
                 self.means[client]["update_norm"] = norm
         return self.workshop.strategy.combine(vectors, weights)
+
+    def _require_finite(self, before: Buffers, step: int) -> None:
+        """Raise NonFiniteLoss unless the model is finite, apart from buffers that were not."""
+        if not bool(torch.isfinite(self.parameters).all()):
+            raise NonFiniteLoss(step, math.nan, "server's model")
+        for name, each in self.buffers.items():
+            if bool(torch.isfinite(before[name]).all()) and not bool(torch.isfinite(each).all()):
+                raise NonFiniteLoss(step, math.nan, f"server's {name}")
 
     def _noised(self, release: Entry) -> Tensor:
         """Sum, add noise, and divide by the expected number of clients.

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import torch
 
+from trainops.engines.errors import InputError
 from trainops.engines.federated.ingredients import FILE, Federation, Group
 from trainops.engines.federated.recipes.tabular import FederatedTabularParameters
 from trainops.engines.training.ingredients import Context
@@ -53,15 +54,30 @@ def _joined(tables: list[Table]) -> Table:
     if len(tables) == 1:
         return tables[0]
     first = tables[0]
+    for place, other in enumerate(tables[1:], start=1):
+        for name in first.numbers.keys() ^ other.numbers.keys():
+            problem = f"{name} is numbers in one table and words in another (further table {place})"
+            raise InputError({"parameters.more_datasets": f"{problem}; allowed: the same in all"})
     return Table(
         {name: np.concatenate([each.numbers[name] for each in tables]) for name in first.numbers},
         {
             name: [value for each in tables for value in each.categories[name]]
             for name in first.categories
         },
-        pa.chunked_array([chunk for each in tables for chunk in each.target.chunks]),
+        _joined_target([each.target for each in tables]),
         sum(each.rows_without_target for each in tables),
     )
+
+
+def _joined_target(targets: list[pa.ChunkedArray]) -> pa.ChunkedArray:
+    """Return one column; whole numbers in one table and decimals in another are decimals."""
+    try:
+        tables = [pa.table({"target": each}) for each in targets]
+        return pa.concat_tables(tables, promote_options="permissive")["target"]
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        kinds = ", ".join(sorted({str(each.type) for each in targets}))
+        problem = f"the target is of several kinds ({kinds}); allowed: the same in all tables"
+        raise InputError({"parameters.more_datasets": problem}) from error
 
 
 def _groups(
@@ -69,11 +85,12 @@ def _groups(
 ) -> dict[str, Group]:
     """Return which value each training row has, of every column with few enough of them."""
     read = [pq.read_table(path) for path in paths]
-    whole = pa.concat_tables([each.select(read[0].column_names) for each in read])
-    kept = whole.filter(has_value(whole[parameters.target]))
+    kept = [each.filter(has_value(each[parameters.target])) for each in read]
     groups = {}
-    for name in kept.column_names:
-        encoded = pc.dictionary_encode(kept[name].cast(pa.string())).combine_chunks()
+    for name in kept[0].column_names:
+        chunks = [chunk for each in kept for chunk in each[name].cast(pa.string()).chunks]
+        words = pa.chunked_array(chunks, pa.string())  # types may differ: 1 and 1.0 are one value
+        encoded = pc.dictionary_encode(words).combine_chunks()
         if len(encoded.dictionary) <= MAX_CLIENTS:
             missing = len(encoded.dictionary)
             codes = pc.fill_null(encoded.indices, missing).to_numpy(zero_copy_only=False)
