@@ -9,6 +9,7 @@ from django.utils import timezone
 from apps.checkpoints.models import Checkpoint
 from apps.dashboard import client_grid, federation
 from apps.datasets import services as datasets
+from apps.operations import exchange
 from apps.operations.models import ClientPart, Operation
 from apps.operations.privacy import append
 from tests.api.saved import saved
@@ -468,6 +469,30 @@ def test_a_clients_own_page_offers_nothing_that_only_the_whole_can(page, part):
         assert f'data-testid="{offered}"' not in of_part, offered
     assert "It goes on when the whole does." in of_part
     assert "not measured yet" not in of_part and "A client draws no curves" in of_part
+
+
+def test_both_files_are_of_the_checkpoint_that_the_page_shows(page, ana, monkeypatch):
+    operation, exported = shown(ana, job_at(17), HouseLedger()), []
+    names = [f"{operation.pk}-1", f"{operation.pk}-2"]
+    kept = [{"name": "best_model.pt", "size_bytes": 1}]
+    Checkpoint.objects.filter(pk=names[0]).update(manifest=kept)
+    links = [line.split('"')[0] for line in page_of(page, operation).split('href="')
+             if "/export/" in line.split('"')[0]]  # fmt: skip
+    first = Checkpoint.objects.get(pk=names[0])
+    first.pk, first.step = names[1], first.step + 1
+    first.save(force_insert=True)
+
+    def export(checkpoint, path, **_):
+        exported.append(checkpoint.pk)
+        path.write_bytes(b"")
+
+    monkeypatch.setattr(exchange, "export", export)
+    for link in [*links, f"/operations/{operation.pk}/export/last.pt"]:
+        answer = page.get(link)
+        assert answer.status_code == 200
+        assert answer.getvalue() == b""
+    assert len(links) == 2 and exported == [names[0], names[0], names[1]]
+    assert page.get(f"{links[0]}-gone").status_code == 404
 
 
 def test_other_kinds_have_no_such_section(page, ana):

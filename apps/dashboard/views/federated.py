@@ -7,17 +7,20 @@ from apps.datasets.storage import workspace
 from apps.operations import artifacts, exchange
 from trainops.errors import Refusal
 
-MODELS = ("last", "best")
+KIND, MODELS = "federated", ("last", "best")
 
 
 @needs()
 def export(request: HttpRequest, operation_id: str, which: str) -> FileResponse:
-    checkpoint = artifacts.newest(operation_id)
-    if checkpoint is None or which not in MODELS or checkpoint.operation.kind != "federated":
-        raise Http404("There is no such file.")
+    """The files of the checkpoint that is asked for, so that both are of one; else the newest."""
+    chosen = request.GET.get("checkpoint", "")
     with workspace() as directory:
         path = directory / f"{which}.pt"
         try:
+            found = artifacts.source(operation_id, chosen) if chosen else None
+            checkpoint = found or artifacts.newest(operation_id)
+            if checkpoint is None or which not in MODELS or checkpoint.operation.kind != KIND:
+                raise Http404("There is no such file.")
             exchange.export(checkpoint, path, which=which)
         except Refusal as refusal:
             raise Http404(str(refusal)) from None
