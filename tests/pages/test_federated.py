@@ -169,6 +169,21 @@ def test_a_forecast_goes_by_how_often_clients_take_part(ana, target, is_enough):
     assert is_enough or abs(foretold["round"] - ended) <= 4
 
 
+@pytest.mark.parametrize("target", [45.0, 80.0])
+def test_a_hybrid_forecast_counts_each_client_in_each_round(ana, target):
+    ledger = HouseLedger()
+    privacy = {"target_epsilon": target, "noise_multiplier": 3.0, "user_noise_multiplier": 1.0}
+    uneven = {"partition": {"by": "dirichlet", "alpha": 0.5}, "clients": 8, "fraction": 0.8}
+    job = job_at(30, "hybrid", ledger, privacy=privacy, rounds=200, **uneven)
+    told = federation.privacy(shown(ana, job, ledger), state_of(job), job.step)
+    assert told["num_entries"] == len(ledger.releases()) and told["worst_client"] is None
+    assert told["sample"] == pytest.approx(job.releasing.purse.total()["sample_epsilon"])
+    while job.step < job.total_steps:
+        job.advance()
+    assert job.result()["reason"] == "PRIVACY_BUDGET"
+    assert told["ends"]["round"] == len(job.record.history)
+
+
 def test_the_tighter_accountants_figures_are_those_of_the_run(page, ana):
     ledger = HouseLedger()
     job = job_at(9, "sample", ledger, privacy={"accountant": "prv", "target_epsilon": 30.0})
