@@ -282,6 +282,20 @@ def test_the_best_model_is_exported_with_its_round_and_metric(tmp_path):
                          saved_at=SAVED_AT, which="best")  # fmt: skip
 
 
+def test_no_steps_in_a_files_history_are_no_release():
+    job = make_job("hybrid", HouseLedger())
+    run_through(job)
+    file = exported(job)
+    nothing = ((1.0, 0.0, 0), (1.0, 0.3, 0))
+    privacy = replace(file.privacy, sample_history=(*file.privacy.sample_history, *nothing),
+                      user_history=(*nothing, *file.privacy.user_history))  # fmt: skip
+    plain, padded = (
+        import_federated(each, job.config) for each in (file, replace(file, privacy=privacy))
+    )
+    figures = [each.state["state"]["privacy"] for each in (plain, padded)]
+    assert figures[0] == figures[1] and figures[0]["sample_epsilon"] > 0
+
+
 @pytest.mark.parametrize(("best", "is_told"), [(0.999, True), (0.0, False), (0.1, False)])
 def test_a_better_model_that_is_not_in_the_file_is_told(best, is_told):
     job = make_job(monitor="val_accuracy", mode="max")

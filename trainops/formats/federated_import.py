@@ -145,7 +145,8 @@ def _entries(taking: _Import, level: Any, history: Sequence[Spent], figure: floa
             level=level, noise_multiplier=sigma, sample_rate=rate, steps=steps, carried=carried,
         )  # fmt: skip
 
-    found = [entry(number, *spent, 0.0) for number, spent in enumerate(history)]
+    released = ((number, spent) for number, spent in enumerate(history) if spent[2])
+    found = [entry(number, *spent, 0.0) for number, spent in released]
     account = Account(taking.config.privacy.delta)
     account.add(found)
     unexplained = figure - account.of(level)
