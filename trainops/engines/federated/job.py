@@ -19,7 +19,7 @@ from trainops.engines.federated.partition import picture
 from trainops.engines.federated.path import entries_of, is_path
 from trainops.engines.federated.purse import Purse
 from trainops.engines.federated.record import Record
-from trainops.engines.federated.releasing import Releasing, rates_of
+from trainops.engines.federated.releasing import Releasing, say_rates
 from trainops.engines.federated.server import Server
 from trainops.engines.federated.together import Together, require_stackable
 from trainops.engines.federated.visit import Visit
@@ -61,7 +61,8 @@ class FederatedJob:
             require_stackable(self.workshop)
         if config.has_samples_noised:
             require_gradients_of_each(self.workshop)
-        self._say_rates()
+        if config.has_samples_noised and config.has_users_noised:
+            say_rates(self.workshop, self.ledger)
         self.releasing = Releasing(self.workshop, Purse(config.privacy, self.ledger))
         self.record = Record(config, self.workshop.schedule)
         if not any(entry.is_release for entry in self.ledger.spent()):  # else it goes on, or forks
@@ -270,15 +271,6 @@ class FederatedJob:
         if self.record.is_over or self.config.privacy.target_epsilon is None:
             return
         self.record.is_spent |= not self.releasing.is_next_affordable(self.record)
-
-    def _say_rates(self) -> None:
-        """Write down what sample rates there are, where figures are not to tell who took part."""
-        if not (self.config.has_samples_noised and self.config.has_users_noised):
-            return
-        known = {entry.noise for entry in self.ledger.spent()}
-        told = [each for each in rates_of(self.workshop) if each.noise not in known]
-        if told:
-            self.ledger.write(told)
 
     def _thawed(self, state: StateDict, record: Record) -> Purse:
         """Return what was spent up to a state. Raises LedgerMismatch, IncompatibleState."""

@@ -16,7 +16,7 @@ from trainops.engines.federated.server import Server
 from trainops.engines.federated.together import Together
 from trainops.engines.federated.visit import Visit
 from trainops.engines.federated.workshop import Workshop
-from trainops.engines.spending import Entry
+from trainops.engines.spending import Entry, PrivacyLedger
 
 # What draws noise and samples, and what they are added to, beside the recipe's own code.
 CODE = (
@@ -174,16 +174,19 @@ class Releasing:
         return self._data[client]
 
 
-def rates_of(workshop: Workshop) -> list[Entry]:
-    """Return entries that release nothing, one for each sample rate that clients have."""
+def say_rates(workshop: Workshop, ledger: PrivacyLedger) -> None:
+    """Write down what sample rates clients have, where figures are not to tell who took part."""
     rates = sorted({workshop.sampling(client)[0] for client in range(len(workshop.parts))})
-    return [
+    entries = [
         Entry(
             noise=workshop.secrets.identity(["rate", rate], []), step=0, round=0, client=None,
             level="sample", noise_multiplier=0.0, sample_rate=rate, steps=0,
         )
         for rate in rates
     ]  # fmt: skip
+    known = {entry.noise for entry in ledger.spent()}
+    if new := [entry for entry in entries if entry.noise not in known]:
+        ledger.write(new)
 
 
 def _digest_of(path: str) -> str:
