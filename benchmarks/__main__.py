@@ -22,15 +22,20 @@ NAMES = {
 RESULTS = Path(__file__).parent / "results"
 
 
-def main() -> None:
+def parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python3 -m trainops bench",
         description="Measure the speed of trainops.",
         epilog="; ".join(f"{name}: {what}" for name, what in NAMES.items()),
     )
     parser.add_argument("names", nargs="*", choices=[*NAMES, []], help="all, if none is given")
+    return parser
+
+
+def main() -> None:
+    chosen = parser().parse_args().names
     RESULTS.mkdir(exist_ok=True)
-    for name in parser.parse_args().names or NAMES:
+    for name in chosen or NAMES:
         print(f"\n== {name}: {NAMES[name]}\n", flush=True)
         figures = import_module(f"benchmarks.{name}").main()
         (RESULTS / f"{name}.json").write_text(json.dumps(figures, indent=2, default=str) + "\n")

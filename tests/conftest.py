@@ -1,3 +1,5 @@
+from uuid import uuid4
+
 import pytest
 from django.contrib.auth.models import User
 
@@ -9,6 +11,12 @@ from apps.datasets.tables import child
 def _no_messages(settings):
     """No broker runs in most tests: rows are looked at, not messages."""
     settings.DISPATCH_IS_ON = False
+
+
+@pytest.fixture(autouse=True)
+def _own_storage(settings):
+    """Each test's database is new, and so is its storage: another's would be a foreign one."""
+    settings.CHECKPOINT_ROOT = settings.DATA_DIR / "storages" / uuid4().hex / "checkpoints"
 
 
 @pytest.fixture(autouse=True)

@@ -9,6 +9,7 @@ from trainops.serving import NUM_SEATS
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "trainops.settings")
 
+CLEAN_UP_SECONDS = 300.0  # how often beat asks for a clean-up
 EVERYBODY = "trainops"  # the queue of beat's own tasks: every worker consumes it
 
 
@@ -64,11 +65,13 @@ app.conf.update(
             # A sweep that nobody fetched before the next one is due is of no use to anyone.
             "options": {"expires": settings.THRESHOLDS.orphan_check_interval_seconds},
         },
+        # A row remembers when it ran last and decides whether it is due: beat would count a day
+        # from its own start, and never come to its end where it is restarted every night.
         "clean-up": {
             "task": "trainops.clean_up",
-            "schedule": settings.THRESHOLDS.cleanup_interval_hours * 3600,
-            "options": {"expires": settings.THRESHOLDS.cleanup_interval_hours * 3600},
+            "schedule": CLEAN_UP_SECONDS,
+            "options": {"expires": CLEAN_UP_SECONDS},
         },
     },
 )
-app.autodiscover_tasks(["apps.operations"])
+app.autodiscover_tasks(["apps.operations", "apps.workers"])

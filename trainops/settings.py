@@ -36,6 +36,7 @@ INSTALLED_APPS = [
     "drf_spectacular",
     "django_celery_beat",
     "trainops.http",
+    "apps.installation",
     "apps.datasets",
     "apps.checkpoints",
     "apps.operations",

@@ -38,7 +38,7 @@ class Thresholds(BaseSettings):
         60, description="The lease: an operation unclaimed for so long goes to its restart policy."
     )
     orphan_check_interval_seconds: PositiveFloat = Field(
-        15, description="How often beat and every worker sweep for orphans."
+        15, description="How often web, beat and every worker look for orphans."
     )
     cancel_poll_seconds: PositiveFloat = Field(
         2, description="How often a worker asks whether its operations are to stop."
@@ -72,6 +72,9 @@ class Thresholds(BaseSettings):
     )
     unowned_file_age_seconds: PositiveFloat = Field(
         3600, description="Files that no row owns are removed at this age, never younger."
+    )
+    trash_days: PositiveFloat = Field(
+        7, description="Days between finding a whole checkpoint that no row owns and deleting it."
     )
     shutdown_timeout_seconds: PositiveFloat = Field(
         25, description="A worker told to stop has saved and handed back everything by then."

@@ -12,6 +12,7 @@ import multiprocessing
 import signal
 import threading
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from typing import Any
 
 from granian.constants import HTTPModes, Interfaces
@@ -21,6 +22,15 @@ from granian.server.mp import MPServer
 from trainops.http import closing
 
 GOODBYE_SECONDS = 2.0
+
+
+def application() -> Any:
+    """Return the WSGI application of one server process, which also sweeps: see `maintenance`."""
+    from trainops.wsgi import application as served  # noqa: PLC0415 - Django starts here
+
+    # By name, as settings and urls do it: what assembles the apps stands outside their layers.
+    import_module("apps.workers.maintenance").start_in_web()
+    return served
 
 
 class Web(MPServer):
@@ -40,7 +50,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     chosen = _parser().parse_args(arguments)
     multiprocessing.set_start_method("fork")  # what answers shares memory with what hears signals
     web = Web(
-        "trainops.wsgi:application",
+        "trainops.web:application",
+        factory=True,
         address=chosen.host,
         port=chosen.port,
         interface=Interfaces.WSGI,

@@ -7,13 +7,14 @@ What changes one operation's checkpoints asks that operation first; those doors 
 from datetime import timedelta
 from typing import Any
 
+from django.conf import settings
 from django.db.models import Q
 from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from apps.checkpoints import services
+from apps.checkpoints import cleaning
 from apps.checkpoints.models import Checkpoint
 from apps.checkpoints.serializers import (
     CheckpointQuery,
@@ -23,10 +24,10 @@ from apps.checkpoints.serializers import (
     described,
     rows_of,
 )
-from apps.checkpoints.trying import StorageFailed
+from apps.checkpoints.services import Freed
 from trainops.clock import DatabaseNow
 from trainops.errors import Refusal
-from trainops.http.asking import body_of, query_of
+from trainops.http.asking import body_of, person, query_of
 from trainops.http.pagination import NewestFirstCounted
 from trainops.http.permissions import IsAdmin
 
@@ -61,25 +62,40 @@ class CleanUpView(APIView):
         """Delete old checkpoints of operations that are not active, and files nobody owns."""
         wanted = body_of(request, CleanUpRequestSerializer)
         try:
-            freed = services.clean_up(**wanted)
-        except StorageFailed as error:
+            freed = cleaning.clean_up(actor=person(request).get_username(), **wanted)
+        except OSError as error:
             raise Refusal(
                 "STORAGE_UNAVAILABLE",
-                f"The storage did not answer: {error}. What was not removed goes another time.",
+                f"The storage cannot be used: {error}. Nothing more was removed.",
                 {"part": "storage"},
                 status=503,
             ) from error
-        verb = "Would delete" if wanted["dry_run"] else "Deleted"
         return Response(
             {
-                "message": f"{verb} {freed.num_checkpoints} checkpoints and {freed.num_unowned} "
-                f"unowned directories: {freed.freed_bytes} bytes.",
+                "message": _said(freed, is_dry=wanted["dry_run"]),
                 "dry_run": wanted["dry_run"],
                 "num_checkpoints": freed.num_checkpoints,
                 "num_unowned": freed.num_unowned,
+                "num_trashed": freed.num_trashed,
                 "freed_bytes": freed.freed_bytes,
             }
         )
+
+
+def _said(freed: Freed, *, is_dry: bool) -> str:
+    verb = "Would delete" if is_dry else "Deleted"
+    what = f"{_counted(freed.num_checkpoints, 'checkpoint')} and "
+    what += _counted(freed.num_unowned, "directory", "directories") + " without a row"
+    said = f"{verb} {what}: {freed.freed_bytes} bytes."
+    if freed.num_trashed:
+        trashed = _counted(freed.num_trashed, "whole checkpoint")
+        days = f"{settings.THRESHOLDS.trash_days:g} days after being found"
+        said += f" {trashed} without a row: deleted {days}."
+    return said
+
+
+def _counted(number: int, one: str, many: str = "") -> str:
+    return f"{number} {one if number == 1 else many or one + 's'}"
 
 
 def _wanted(query: dict[str, Any]) -> Q:

@@ -35,7 +35,7 @@ class Fetch:
         self.objects, self.artifacts_path, self.draft = store, artifacts_path, draft
         self.patience, self.stop = patience, stop
 
-    def manifest(self, digest: str) -> Checkpoint:
+    def manifest(self, digest: str | None) -> Checkpoint:
         """Fetch what the files must be. Raises CheckpointCorrupted."""
         self._get(storage.manifest_location(self.artifacts_path), MANIFEST)
         with self._named():

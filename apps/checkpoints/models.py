@@ -1,13 +1,25 @@
 """The row of a checkpoint: the moment it exists. Its bytes are in the checkpoint storage."""
 
+from pathlib import Path
+
 from django.db import models
 
 from trainops.clock import DatabaseNow
+from trainops.engines.errors import CheckpointCorrupted
 
 
 class CheckpointQuerySet(models.QuerySet["Checkpoint"]):
     def healthy(self) -> "CheckpointQuerySet":
         return self.filter(health=Checkpoint.Health.HEALTHY)
+
+    def usable(self) -> "CheckpointQuerySet":
+        """Those that a resume may try: what was missing once may be there again."""
+        return self.exclude(health=Checkpoint.Health.CORRUPTED)
+
+    def spared(self, *, is_spared: bool = True) -> "CheckpointQuerySet":
+        """Results and pinned ones, which only a call that names them deletes; or all others."""
+        spared = models.Q(type=Checkpoint.Type.FINAL) | models.Q(pinned=True)
+        return self.filter(spared if is_spared else ~spared)
 
     def newest_first(self) -> "CheckpointQuerySet":
         """What a resume tries, in this order.
@@ -30,7 +42,8 @@ class Checkpoint(models.Model):
 
     class Health(models.TextChoices):
         HEALTHY = "healthy"
-        CORRUPTED = "corrupted"
+        UNAVAILABLE = "unavailable", "unavailable: files were missing when it was last looked for"
+        CORRUPTED = "corrupted", "corrupted: its bytes are not what was saved"
 
     id = models.CharField(primary_key=True, max_length=64)
     operation = models.ForeignKey(
@@ -53,8 +66,10 @@ class Checkpoint(models.Model):
     metric = models.FloatField(null=True, blank=True)
     is_best = models.BooleanField(default=False)
     pinned = models.BooleanField(default=False)
-    health = models.CharField(max_length=9, choices=Health.choices, default=Health.HEALTHY)
+    health = models.CharField(max_length=12, choices=Health.choices, default=Health.HEALTHY)
     problem = models.TextField(blank=True, help_text="What is missing or altered.")
+    missing_artifacts = models.JSONField(default=list, blank=True)
+    altered_artifacts = models.JSONField(default=list, blank=True)
     format_version = models.PositiveIntegerField(default=1)
 
     objects = CheckpointQuerySet.as_manager()
@@ -68,3 +83,28 @@ class Checkpoint(models.Model):
 
     def __str__(self) -> str:
         return f"{self.type} checkpoint at step {self.step}"
+
+    @property
+    def damage(self) -> CheckpointCorrupted:
+        """What was written down of its missing and altered files."""
+        return CheckpointCorrupted(
+            Path(self.artifacts_path),
+            missing=self.missing_artifacts,
+            altered=self.altered_artifacts,
+            reason="" if self.missing_artifacts or self.altered_artifacts else self.problem,
+        )
+
+
+class UnownedCheckpoint(models.Model):
+    """A directory in the storage that no row owns (any more), until its files are gone.
+
+    A whole checkpoint that was found is deleted some days later. What was deleted on purpose goes
+    at once, and this is what the clean-up knows it by, should the storage not answer just then.
+    """
+
+    artifacts_path = models.CharField(primary_key=True, max_length=255)
+    is_deleted = models.BooleanField(default=False, help_text="On purpose; else it was found.")
+    found_at = models.DateTimeField(db_default=DatabaseNow())
+
+    def __str__(self) -> str:
+        return self.artifacts_path

@@ -85,7 +85,7 @@ class Remote:
             raise CheckpointCorrupted(directory, missing=[artifact.name], reason="it is gone")
         return False
 
-    def download(self, artifacts_path: str, digest: str, stop: threading.Event) -> None:
+    def download(self, artifacts_path: str, digest: str | None, stop: threading.Event) -> None:
         """Make the checkpoint's directory on this machine's disk: whole, or not at all.
 
         Raises CheckpointCorrupted where a file is missing or altered, StorageFailed.
@@ -101,6 +101,32 @@ class Remote:
                 if not directory.exists():
                     raise
                 # Somebody else on this machine was quicker.
+
+    def fetch(self, artifacts_path: str) -> None:
+        """Do what `download` does, for somebody who waits and has no digest of the manifest."""
+        self.download(artifacts_path, None, threading.Event())
+
+    def has(self, name: str) -> bool:
+        """Whether there is an object of this name. Raises StorageFailed."""
+        try:
+            patiently(partial(self.objects.size, name), ASKED, threading.Event())
+        except Missing:
+            return False
+        return True
+
+    def read(self, name: str) -> bytes | None:
+        """Return a small object's content; None where there is none. Raises StorageFailed."""
+        with TemporaryDirectory() as room:
+            path = Path(room) / "object"
+            try:
+                patiently(
+                    partial(self.objects.get, name, path, threading.Event()),
+                    ASKED,
+                    threading.Event(),
+                )
+            except Missing:
+                return None
+            return path.read_bytes()
 
     def verify(self, artifacts_path: str, digest: str) -> None:
         """Read every byte in the bucket, with one file at a time on this disk.
@@ -171,12 +197,13 @@ class Remote:
         for name in sorted(names, key=lambda name: not name.endswith(MANIFEST)):
             patiently(partial(self.objects.remove, name), ASKED, threading.Event())
 
-    def stored(self, besides: Collection[str] = ()) -> list[Stored]:
+    def stored(self, besides: Collection[str] = (), operation_id: str = "") -> list[Stored]:
         """Return what there is by checkpoint, owned by a row or not, besides some objects.
 
-        Raises StorageFailed.
+        Of one operation only, where it is named. Raises StorageFailed.
         """
-        everything = patiently(lambda: list(self.objects.all()), ASKED, threading.Event())
+        prefix = f"{operation_id}/" if operation_id else ""
+        everything = patiently(lambda: list(self.objects.all(prefix)), ASKED, threading.Event())
         directories: dict[str, list[Object]] = defaultdict(list)
         for each in everything:
             if each.name not in besides:
@@ -186,6 +213,7 @@ class Remote:
                 artifacts_path,
                 size_bytes=sum(each.size_bytes for each in found),
                 changed_at=max(each.changed_at for each in found),
+                is_whole=any(each.name.endswith(f"/{MANIFEST}") for each in found),
                 names=tuple(each.name for each in found),
             )
             for artifacts_path, found in directories.items()
@@ -204,7 +232,7 @@ class Remote:
 
 def probe(chosen: Bucket) -> None:
     """Write, read and remove a small object, without any patience. Raises StorageFailed."""
-    store = _probing(chosen)
+    store = quick(chosen)
     name, once, stop = f"{PROBE}/{token_hex(4)}", Patience(tries=1), threading.Event()
     with TemporaryDirectory() as room:
         sent, received = Path(room) / "sent", Path(room) / "received"
@@ -218,5 +246,6 @@ def probe(chosen: Bucket) -> None:
 
 
 @lru_cache(maxsize=8)
-def _probing(chosen: Bucket) -> Objects:
+def quick(chosen: Bucket) -> Objects:
+    """Return the objects of a bucket for who would rather have no answer than wait."""
     return objects.connected(chosen, is_quick=True)

@@ -10,40 +10,52 @@ from rest_framework import serializers
 
 from apps.checkpoints.models import Checkpoint
 from trainops.engines import lossless
+from trainops.engines.registry import ENGINES
 from trainops.http.serializers import StrictSerializer
 
-# What a list shows of a state. The whole of it, with a history that grows, is read for one only.
-SUMMARY = (
-    "epoch", "global_step", "train_loss", "val_loss", "train_accuracy", "val_accuracy",
-    "learning_rate", "best_val_loss",
-)  # fmt: skip
+# What a list reads of a state. The whole of it, with a history that grows, is read for one only.
+READ = tuple(sorted({name for engine in ENGINES.values() for name in engine.summary_read}))
+OF_OPERATION = ("operation__kind", "operation__unit", "operation__total_steps")
 FIELDS = (
     "id", "operation_id", "attempt", "type", "created_at", "step", "state_size_bytes",
     "artifacts_size_bytes", "counted_size_bytes", "metric", "is_best", "pinned", "health",
-    "problem", "format_version",
+    "problem", "missing_artifacts", "altered_artifacts", "format_version",
 )  # fmt: skip
 SECONDS_PER_DAY = 86_400
 
 
 def rows_of(checkpoints: QuerySet[Checkpoint]) -> QuerySet[Any]:
     """Return the values that `described` works on; the states stay where they are."""
-    summary = {f"state_{name}": KeyTransform(name, "state") for name in SUMMARY}
-    rows: QuerySet[Any] = checkpoints.values(*FIELDS, **summary)
+    read = {f"state_{name}": KeyTransform(name, "state") for name in READ}
+    rows: QuerySet[Any] = checkpoints.values(*FIELDS, *OF_OPERATION, **read)
     return rows
 
 
 def described(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return a row of `rows_of` as the API shows it."""
     shown = {name: row[name] for name in FIELDS if name not in ("id", "type")}
-    summary = {name: lossless.decode(row[f"state_{name}"]) for name in SUMMARY}
+    engine, total = ENGINES[row["operation__kind"]], row["operation__total_steps"]
+    read = {name: lossless.decode(row[f"state_{name}"]) for name in READ}
+    known = {name: value for name, value in read.items() if value is not None}
+    percent = progress_percent(row["step"], total)
     return shown | {
         "checkpoint_id": row["id"],
         "checkpoint_type": row["type"],
-        "state_summary": {name: value for name, value in summary.items() if value is not None},
+        "unit": row["operation__unit"],
+        "place": engine.position(known, row["step"]).text,
+        "progress_percent": percent,
+        "state_summary": {
+            **{name: known[name] for name in engine.summary if name in known},
+            "progress_percent": percent,
+        },
         "age_days": round(
             (timezone.now() - row["created_at"]).total_seconds() / SECONDS_PER_DAY, 4
         ),
     }
+
+
+def progress_percent(step: int, total_steps: int) -> float:
+    return round(100.0 * step / total_steps, 3) if total_steps else 0.0
 
 
 def detail(checkpoint: Checkpoint) -> dict[str, Any]:
@@ -86,7 +98,13 @@ class CheckpointSerializer(serializers.Serializer[Any]):
     step = serializers.IntegerField()
     created_at = serializers.DateTimeField()
     age_days = serializers.FloatField()
-    state_summary = serializers.DictField(help_text="Epoch, losses and so on, where it has them.")
+    unit = serializers.CharField(allow_blank=True, help_text="What one step is called.")
+    place = serializers.CharField(help_text="For people: epoch 29, bar 7000, round 3, episode 43.")
+    progress_percent = serializers.FloatField(help_text="Of the operation's steps.")
+    state_summary = serializers.DictField(
+        help_text="What the kind counts and measures (epoch, losses; bar_index, cash; round; "
+        "episode) where the state has it, and progress_percent."
+    )
     state_size_bytes = serializers.IntegerField()
     artifacts_size_bytes = serializers.IntegerField()
     counted_size_bytes = serializers.IntegerField(
@@ -97,6 +115,8 @@ class CheckpointSerializer(serializers.Serializer[Any]):
     pinned = serializers.BooleanField(help_text="Kept for ever.")
     health = serializers.ChoiceField(choices=Checkpoint.Health.choices)
     problem = serializers.CharField(allow_blank=True, help_text="What is missing or altered.")
+    missing_artifacts = serializers.ListField(child=serializers.CharField())
+    altered_artifacts = serializers.ListField(child=serializers.CharField())
     format_version = serializers.IntegerField()
 
 
@@ -124,11 +144,21 @@ class CleanUpRequestSerializer(StrictSerializer):
     dry_run = serializers.BooleanField(
         required=False, default=False, help_text="Only say what would go."
     )
+    empty_trash = serializers.BooleanField(
+        required=False,
+        default=False,
+        help_text="Delete whole checkpoints that no row owns now, not some days after being found.",
+    )
 
 
 class CleanUpSerializer(serializers.Serializer[Any]):
     message = serializers.CharField()
     dry_run = serializers.BooleanField()
     num_checkpoints = serializers.IntegerField()
-    num_unowned = serializers.IntegerField(help_text="Directories of files that no row owns.")
+    num_unowned = serializers.IntegerField(
+        help_text="Directories that no row owns, and that were removed."
+    )
+    num_trashed = serializers.IntegerField(
+        help_text="Whole checkpoints that no row owns, and that are deleted some days later."
+    )
     freed_bytes = serializers.IntegerField()

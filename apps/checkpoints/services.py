@@ -1,39 +1,41 @@
 """Commit, choose, keep and delete checkpoints. The row is the commit point; files follow it."""
 
-import math
-import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from datetime import timedelta
 from functools import partial
+from pathlib import Path
 from typing import Any
 
-from django.apps import apps
-from django.conf import settings
+from blake3 import blake3
 from django.db import transaction
-from django.db.models import Max, Q, QuerySet, Sum
+from django.db.models import QuerySet, Sum
 
-from apps.checkpoints import remote, sharing, storage
-from apps.checkpoints.models import Checkpoint
-from apps.checkpoints.storage import Stored
-from trainops.clock import DatabaseNow
+from apps.checkpoints import place, remote, sharing, storage
+from apps.checkpoints.models import Checkpoint, UnownedCheckpoint
 from trainops.engines.errors import CheckpointCorrupted
-from trainops.engines.manifest import verify
-
-WILL_AGES = 24  # how many times as long a will is kept as other files that no row owns
+from trainops.engines.manifest import MANIFEST, verify
+from trainops.engines.registry import ENGINES
 
 
 @dataclass(frozen=True, slots=True)
 class Freed:
+    """What was deleted; `num_trashed` directories without a row are deleted in some days."""
+
     num_checkpoints: int = 0
     num_unowned: int = 0
     freed_bytes: int = 0
+    num_trashed: int = 0
+
+    def __str__(self) -> str:
+        plural = "" if self.num_checkpoints == 1 else "s"
+        return f"{self.num_checkpoints} checkpoint{plural}, {self.freed_bytes} bytes"
 
     def __add__(self, other: "Freed") -> "Freed":
         return Freed(
             self.num_checkpoints + other.num_checkpoints,
             self.num_unowned + other.num_unowned,
             self.freed_bytes + other.freed_bytes,
+            self.num_trashed + other.num_trashed,
         )
 
 
@@ -74,13 +76,21 @@ def commit(*, operation_id: str, attempt: int, staged: Mapping[str, Any]) -> Che
 
 
 def _elect_best(operation_id: str) -> None:
-    """Mark the best healthy one by the operation's metric, and no other; the first of equals."""
+    """Mark the best healthy one by the operation's metric, and no other; the first of equals.
+
+    None is where a better value was measured than any that is left has: the best model is then a
+    file of the others.
+    """
     mine = Checkpoint.objects.filter(operation_id=operation_id)
-    any_one = mine.select_related("operation").first()
-    if any_one is None:
+    newest = mine.select_related("operation").newest_first().first()
+    if newest is None:
         return
-    order = "-metric" if any_one.operation.config.get("mode") == "max" else "metric"
+    sign = -1 if newest.operation.config.get("mode") == "max" else 1
+    order = "metric" if sign > 0 else "-metric"
     best = mine.healthy().exclude(metric=None).order_by(order, "step").first()
+    ever = ENGINES[newest.operation.kind].best_ever(newest.state)
+    if best is not None and ever is not None and sign * (best.metric or 0.0) > sign * ever:
+        best = None
     mine.filter(is_best=True).exclude(pk=best and best.pk).update(is_best=False)
     if best is not None:
         mine.filter(pk=best.pk, is_best=False).update(is_best=True)
@@ -101,7 +111,10 @@ def retain(operation_id: str, *, keep_last: int, keep_best: int, better: str) ->
 def expired(
     operation_id: str, *, keep_last: int, keep_best: int, better: str
 ) -> QuerySet[Checkpoint]:
-    """Return what the operation's policy lets go."""
+    """Return what the operation's policy lets go.
+
+    Damaged ones stay for a person to look at, until they are too old or the operation succeeds.
+    """
     healthy = Checkpoint.objects.filter(operation_id=operation_id).healthy()
     # A failure checkpoint never displaces the last good one, so it does not use up a place.
     newest = healthy.exclude(type=Checkpoint.Type.FAILURE).newest_first()[:keep_last]
@@ -111,7 +124,7 @@ def expired(
     newest_failure = healthy.filter(type=Checkpoint.Type.FAILURE).newest_first()[:1]
     kept |= set(newest_failure.values_list("pk", flat=True))
     kept |= sharing.given_out(operation_id)
-    return Checkpoint.objects.filter(operation_id=operation_id, pinned=False).exclude(pk__in=kept)
+    return healthy.filter(pinned=False).exclude(pk__in=kept)
 
 
 def keep_only_the_result(operation_id: str) -> Freed:
@@ -135,12 +148,22 @@ def delete(checkpoints: QuerySet[Checkpoint]) -> Freed:
         going = Checkpoint.objects.filter(pk__in=[row[0] for row in rows])
         files = sharing.files_of_no_other(going)
         going.delete()
+        _remember_deleted(row[2] for row in rows)
         for operation_id in {row[1] for row in rows}:
             sharing.recount(operation_id)
             _elect_best(operation_id)
         paths = [row[2] for row in rows]
         transaction.on_commit(lambda: remove_files(paths, files))
     return Freed(num_checkpoints=len(rows), freed_bytes=sum(files.values()))
+
+
+def _remember_deleted(artifacts_paths: Iterable[str]) -> None:
+    UnownedCheckpoint.objects.bulk_create(
+        [UnownedCheckpoint(artifacts_path=path, is_deleted=True) for path in artifacts_paths],
+        update_conflicts=True,
+        unique_fields=["artifacts_path"],
+        update_fields=["is_deleted"],
+    )
 
 
 def remove_files(artifacts_paths: Iterable[str], names: Iterable[str]) -> None:
@@ -153,23 +176,27 @@ def remove_files(artifacts_paths: Iterable[str], names: Iterable[str]) -> None:
 
 
 def to_resume_from(operation_id: str, checkpoint_id: str = "") -> list[Checkpoint]:
-    """Return the healthy checkpoints to try, in this order: the chosen one, or the newest first."""
-    healthy = Checkpoint.objects.filter(operation_id=operation_id).healthy().newest_first()
+    """Return the checkpoints to try, in this order: the chosen one, or the newest first.
+
+    Those that were unavailable are tried, too: their files may be there again.
+    """
+    usable = Checkpoint.objects.filter(operation_id=operation_id).usable().newest_first()
     if checkpoint_id:
-        chosen = healthy.filter(pk=checkpoint_id).first()
+        chosen = usable.filter(pk=checkpoint_id).first()
         return [chosen] if chosen else []
-    return list(healthy)
+    return list(usable)
 
 
 def check(checkpoint: Checkpoint) -> CheckpointCorrupted | None:
-    """Compare the bytes with the manifest; what is wrong marks the row, and is returned.
+    """Compare the bytes with the manifest, and write down what is found; return what is wrong.
 
-    In a bucket, it is the bucket's bytes that are read, whatever copies there are.
+    In a bucket, it is the bucket's bytes that are read, whatever copies there are. Raises OSError
+    where the storage is away or does not answer: that says nothing about the bytes.
     """
     path, digest = checkpoint.artifacts_path, checkpoint.manifest_digest
     if (bucket := remote.bucket()) is not None:
-        return _marked(checkpoint, partial(bucket.verify, path, digest))
-    return _marked(checkpoint, partial(verify, storage.directory(path), digest))
+        return _judged(checkpoint, partial(bucket.verify, path, digest))
+    return _judged(checkpoint, partial(verify, storage.directory(path), digest))
 
 
 def glance(checkpoint: Checkpoint) -> CheckpointCorrupted | None:
@@ -177,117 +204,97 @@ def glance(checkpoint: Checkpoint) -> CheckpointCorrupted | None:
     if (bucket := remote.bucket()) is None:
         return check(checkpoint)
     files = sharing.artifacts(checkpoint.manifest)
-    return _marked(checkpoint, partial(bucket.look, checkpoint.artifacts_path, files))
+    return _judged(checkpoint, partial(bucket.look, checkpoint.artifacts_path, files))
 
 
-def _marked(checkpoint: Checkpoint, look: Callable[[], object]) -> CheckpointCorrupted | None:
+def _judged(checkpoint: Checkpoint, look: Callable[[], object]) -> CheckpointCorrupted | None:
+    place.require()
     try:
         look()
     except CheckpointCorrupted as problem:
-        mark_corrupted(checkpoint.artifacts_path, str(problem))
+        mark(checkpoint.artifacts_path, problem)
         return problem
+    heal(checkpoint.artifacts_path)
     return None
 
 
-def mark_corrupted(artifacts_path: str, problem: str) -> None:
+def mark(artifacts_path: str, problem: CheckpointCorrupted) -> None:
+    """Write down that bytes are altered or missing: corrupted, or unavailable for now.
+
+    Raises OSError, and marks nothing, where the storage itself is away.
+    """
+    place.require()
+    _complete(problem, artifacts_path)
+    health = Checkpoint.Health
     Checkpoint.objects.filter(artifacts_path=artifacts_path).update(
-        health=Checkpoint.Health.CORRUPTED, problem=problem
+        health=health.UNAVAILABLE if problem.is_incomplete else health.CORRUPTED,
+        problem=str(problem),
+        missing_artifacts=problem.missing,
+        altered_artifacts=problem.altered,
     )
     _elect_best(artifacts_path.partition("/")[0])
 
 
+def heal(artifacts_path: str) -> bool:
+    """Write down that the bytes are what was saved; whether anything else was written there."""
+    marked = Checkpoint.objects.filter(artifacts_path=artifacts_path)
+    marked = marked.exclude(health=Checkpoint.Health.HEALTHY)
+    is_healed = bool(
+        marked.update(
+            health=Checkpoint.Health.HEALTHY, problem="", missing_artifacts=[], altered_artifacts=[]
+        )
+    )
+    if is_healed:
+        _elect_best(artifacts_path.partition("/")[0])
+    return is_healed
+
+
+def manifest_of(checkpoint: Checkpoint) -> bytes:
+    """Return the content of its manifest.json, as it was committed.
+
+    Raises CheckpointCorrupted; OSError where the storage is away or does not answer.
+    """
+    place.require()
+    directory = storage.directory(checkpoint.artifacts_path)
+    if (bucket := remote.bucket()) is not None:
+        content = bucket.read(storage.manifest_location(checkpoint.artifacts_path))
+    else:
+        content = _read(directory / MANIFEST)
+    if content is None:
+        raise CheckpointCorrupted(directory, missing=[MANIFEST])
+    if blake3(content).hexdigest() != checkpoint.manifest_digest:
+        raise CheckpointCorrupted(directory, altered=[MANIFEST])
+    return content
+
+
+def _read(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
+
+
+def is_gone(checkpoint: Checkpoint) -> bool:
+    """Whether its manifest is not where it was committed. Raises OSError where nothing is known."""
+    if (bucket := remote.bucket()) is not None:
+        return not bucket.has(storage.manifest_location(checkpoint.artifacts_path))
+    return not (storage.directory(checkpoint.artifacts_path) / MANIFEST).exists()
+
+
+def _complete(problem: CheckpointCorrupted, artifacts_path: str) -> None:
+    """Name every missing file: a reader that finds no manifest knows of no other."""
+    row = Checkpoint.objects.filter(artifacts_path=artifacts_path).only("manifest").first()
+    if row is None or MANIFEST not in problem.missing or remote.bucket() is not None:
+        return
+    directory = storage.directory(artifacts_path)
+    names = (each.name for each in sharing.artifacts(row.manifest))
+    problem.missing += [
+        name for name in names if name not in problem.missing and not (directory / name).exists()
+    ]
+
+
 def pin(checkpoint_id: str, *, pinned: bool) -> bool:
     return bool(Checkpoint.objects.filter(pk=checkpoint_id).update(pinned=pinned))
-
-
-def clean_up(*, older_than_days: float | None = None, dry_run: bool = False) -> Freed:
-    """Delete old checkpoints of operations that are not active, and files that no row owns.
-
-    A dry run changes nothing and returns what would go.
-    """
-    days = (
-        settings.THRESHOLDS.checkpoint_max_age_days if older_than_days is None else older_than_days
-    )
-    old = Checkpoint.objects.filter(
-        created_at__lt=DatabaseNow() - timedelta(days=days),
-        pinned=False,
-        operation__state__in=["COMPLETED", "FAILED", "CANCELLED"],
-    ).exclude(type=Checkpoint.Type.FINAL)
-    removed = _would_free(old) if dry_run else delete(old)
-    return removed + sweep_unowned(dry_run=dry_run)
-
-
-def _would_free(checkpoints: QuerySet[Checkpoint]) -> Freed:
-    return Freed(num_checkpoints=checkpoints.count(), freed_bytes=sharing.freed_bytes(checkpoints))
-
-
-def sweep_unowned(*, dry_run: bool = False) -> Freed:
-    """Remove directories that no row owns, no attempt may be writing, and that are old enough.
-
-    Those in the bucket, too, with what uploads that were cut left there.
-
-    Raises:
-        StorageFailed: the bucket does not answer; what is on this machine is swept all the same.
-    """
-    freed = sweep_here(dry_run=dry_run)
-    if (bucket := remote.bucket()) is None:
-        return freed
-    unowned = Unowned()
-    for each in filter(unowned.holds, bucket.stored(besides=unowned.shared())):
-        freed += Freed(num_unowned=1, freed_bytes=each.size_bytes)
-        if not dry_run:
-            bucket.remove(each.names)
-    for each, forget in bucket.unfinished():
-        if not dry_run and unowned.is_old(each):
-            forget()
-    return freed
-
-
-def sweep_here(*, dry_run: bool = False) -> Freed:
-    """Do on this machine's disk what `sweep_unowned` says."""
-    freed, unowned = Freed(), Unowned()
-    for each in filter(unowned.holds, storage.stored()):
-        freed += Freed(num_unowned=1, freed_bytes=each.size_bytes)
-        if not dry_run:
-            storage.remove(each.artifacts_path)
-    return freed
-
-
-class Unowned:
-    """What nobody owns and nobody may be writing, judged by the rows at the time this was made.
-
-    Age alone proves nothing: a clock may have jumped, a save may be slow. What an attempt left
-    for the next owner (`storage.WILL`) is given much longer.
-    """
-
-    def __init__(self) -> None:
-        # Before the rows, and both before the files: what is committed meanwhile is owned by then.
-        self.at_work = _attempts_at_work()
-        self.owned = set(Checkpoint.objects.values_list("artifacts_path", flat=True))
-
-    def holds(self, stored: Stored) -> bool:
-        return stored.artifacts_path not in self.owned and self.is_old(stored)
-
-    def shared(self) -> set[str]:
-        """Return the objects that some checkpoint has, whatever directory they are in."""
-        return set(sharing.files(Checkpoint.objects.all()))
-
-    def is_old(self, stored: Stored) -> bool:
-        if stored.attempt >= self.at_work.get(stored.operation_id, math.inf):
-            return False
-        age = settings.THRESHOLDS.unowned_file_age_seconds
-        return stored.changed_at <= time.time() - (WILL_AGES * age if stored.is_will else age)
-
-
-def _attempts_at_work() -> dict[str, int]:
-    """Return of every operation that is not finished the oldest attempt whose files are not old.
-
-    It is the one that began to compute last: until a later one has begun, too, what was left by it
-    may be adopted.
-    """
-    operations = apps.get_model("operations", "Operation").objects
-    begun = Max("attempts__number", filter=Q(attempts__receipt__isnull=False), default=0)
-    return dict(operations.active().values_list("pk").annotate(begun=begun))
 
 
 def total_bytes(checkpoints: QuerySet[Checkpoint]) -> int:

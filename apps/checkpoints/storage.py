@@ -28,6 +28,7 @@ class Stored:
     size_bytes: int
     changed_at: float  # seconds since 1970
     is_will: bool = False  # it was left for the next owner
+    is_whole: bool = False  # it has a manifest, which is written last
     names: tuple[str, ...] = ()  # of its objects, where it is in a bucket
 
     @property
@@ -38,6 +39,10 @@ class Stored:
     def attempt(self) -> int:
         """The number of the only attempt that may write it."""
         return attempt_of(self.artifacts_path.partition("/")[2])
+
+    @property
+    def step(self) -> int:
+        return step_of(self.artifacts_path.partition("/")[2])
 
 
 def operation_directory(operation_id: str) -> Path:
@@ -86,10 +91,19 @@ def attempt_of(name: str) -> int:
     Raises:
         ValueError: it is no name of such a directory.
     """
-    found = DIRECTORY_NAME.fullmatch(name)
-    if found is None:
+    return _numbers(name)[0]
+
+
+def step_of(name: str) -> int:
+    """Return the step of the checkpoint that a directory holds. Raises ValueError."""
+    return _numbers(name)[1]
+
+
+def _numbers(name: str) -> tuple[int, int]:
+    if DIRECTORY_NAME.fullmatch(name) is None:
         raise ValueError(f"not a checkpoint directory: {name!r}")
-    return int(found[1])
+    attempt, step, *_ = name.split("-")
+    return int(attempt.removeprefix("a")), int(step.removeprefix("s"))
 
 
 def remove(artifacts_path: str) -> None:
@@ -114,9 +128,9 @@ def free_bytes() -> int:
     return shutil.disk_usage(path).free
 
 
-def stored() -> Iterator[Stored]:
-    """Yield every checkpoint directory there is, owned by a row or not."""
-    for path in settings.CHECKPOINT_ROOT.glob("op_*/a*"):
+def stored(operation_id: str = "op_*") -> Iterator[Stored]:
+    """Yield every checkpoint directory, or those of one operation, with a row or without."""
+    for path in settings.CHECKPOINT_ROOT.glob(f"{operation_id}/a*"):
         artifacts_path = f"{path.parent.name}/{path.name}"
         if is_artifacts_path(artifacts_path):
             with suppress(FileNotFoundError):  # somebody else removes it just now
@@ -130,6 +144,7 @@ def _described(artifacts_path: str, path: Path) -> Stored:
         size_bytes=sum(file.st_size // file.st_nlink for file in files),  # shared in equal parts
         changed_at=max(file.st_mtime for file in (path.stat(), *files)),
         is_will=(path / WILL).exists(),
+        is_whole=(path / MANIFEST).exists(),
     )
 
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
+from django.shortcuts import render
 from django.utils.http import url_has_allowed_host_and_scheme
 
 from apps.dashboard.gate import is_fetch
@@ -34,6 +35,11 @@ def say(
 
 def refuse(request: HttpRequest, refusal: Refusal, *, to: str = "/") -> HttpResponse:
     return say(request, refusal.message, level="error", to=to, status=refusal.status)
+
+
+def refused(request: HttpRequest, refusal: Refusal) -> HttpResponse:
+    """Answer a link that leads to what cannot be given: a page of its own, with the reason."""
+    return render(request, "refused.html", {"refusal": refusal}, status=refusal.status)
 
 
 def _safe(request: HttpRequest, to: str) -> str:

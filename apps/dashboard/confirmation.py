@@ -1,7 +1,8 @@
 """What a button would do, said before: one sentence with its consequence and its cost."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Any
 
 from django.db.models import Q
@@ -11,7 +12,7 @@ from django.utils.safestring import SafeString
 from apps.checkpoints import services as checkpoints
 from apps.checkpoints.models import Checkpoint
 from apps.dashboard.words import duration, moment, plural, size
-from apps.operations import access, services
+from apps.operations import access, recovery, services
 from apps.operations.lifecycle import WAITING, State
 from apps.operations.models import Operation
 
@@ -113,7 +114,33 @@ def _resume(operation: Operation, healthy: Sequence[Checkpoint]) -> SafeString |
     again = max(0, operation.step - healthy[0].step)
     run_again = f"; {plural(again, operation.unit or 'step')} after it run again" if again else ""
     place = services.position(healthy[0], operation)
-    return f"It continues at {place}{run_again}. Its bytes are verified first."
+    said = f"It continues at {place}{run_again}. Its bytes are verified first."
+    return " ".join([said, *_passed_over(operation, healthy[0]), *_unrecorded(operation)])
+
+
+def _passed_over(operation: Operation, start: Checkpoint) -> Iterator[str]:
+    """Say which newer checkpoints are known to be damaged."""
+    newer = takewhile(
+        lambda each: each != start, Checkpoint.objects.filter(operation=operation).newest_first()
+    )
+    for each in newer:
+        place = services.position(each, operation)
+        yield f"The newer checkpoint at {place} is {each.health}: {each.damage.findings}."
+
+
+def _unrecorded(operation: Operation) -> Iterator[str]:
+    """Say which newer checkpoints the storage holds, and the database does not know."""
+    try:
+        found = recovery.unrecorded(operation)
+    except OSError as error:
+        yield f"The storage cannot be used now: {error}."
+        return
+    if found:
+        count = plural(len(found), "newer checkpoint")
+        yield (
+            f"The storage holds {count}, up to step {found[0].step:,}, that the database does not "
+            "know: recover them first, in the Checkpoints tab."
+        )
 
 
 def _delete(operation: Operation, healthy: Sequence[Checkpoint]) -> SafeString | str:
@@ -136,7 +163,23 @@ def _freed(operations: Sequence[Operation]) -> str:
 
 
 def _many_cancelled(able: Sequence[Operation]) -> str:
-    return "Each saves a checkpoint at its next safe point, then stops; all can be resumed later."
+    """Count those that save first, those that saved before, and those that cannot be resumed."""
+    waiting = [each for each in able if each.state in WAITING or each.is_silent]  # type: ignore[attr-defined]
+    saved = [each for each in waiting if each.has_checkpoint]  # type: ignore[attr-defined]
+    running, unsaved = len(able) - len(waiting), len(waiting) - len(saved)
+    said = []
+    if running:
+        verb = "saves" if running == 1 else "save"
+        said.append(
+            f"{running} {verb} a checkpoint at the next safe point, then stop and can be resumed"
+        )
+    if saved:
+        verb = "keeps its" if len(saved) == 1 else "keep their"
+        said.append(f"{len(saved)} {verb} last checkpoint and can be resumed")
+    if unsaved:
+        verb = "has no checkpoint and has" if unsaved == 1 else "have no checkpoint and have"
+        said.append(f"{unsaved} {verb} to be submitted again")
+    return "; ".join(said) + "."
 
 
 def _many_resumed(able: Sequence[Operation]) -> str:
@@ -144,7 +187,13 @@ def _many_resumed(able: Sequence[Operation]) -> str:
 
 
 def _many_killed(able: Sequence[Operation]) -> str:
-    return "They end now, without saving: the work since their last checkpoints is lost."
+    """Say what is lost, and how many lose all."""
+    unsaved = sum(not each.has_checkpoint for each in able)  # type: ignore[attr-defined]
+    said = "They end now, without saving: the work since their last checkpoints is lost."
+    if unsaved:
+        verb = "has" if unsaved == 1 else "have"
+        said += f" {unsaved} {verb} no checkpoint: all work of {unsaved} is lost."
+    return said
 
 
 ONE: dict[str, Callable[[Operation, Sequence[Checkpoint]], SafeString | str]] = {

@@ -6,15 +6,17 @@ from datetime import timedelta
 from functools import cached_property
 from typing import Any
 
+from django.conf import settings
 from django.template.loader import render_to_string
 from django.utils import timezone
 from django.utils.safestring import SafeString
 
 from apps.checkpoints.models import Checkpoint
+from apps.checkpoints.storage import Stored
 from apps.dashboard import agents, federation, figures, report, standing, words
 from apps.dashboard.rows import digest, heartbeat_at
-from apps.operations import access, services
-from apps.operations.lifecycle import Reason, State
+from apps.operations import access, recovery, services
+from apps.operations.lifecycle import RESUMABLE, Reason, State
 from apps.operations.models import (
     Attempt,
     ClientPart,
@@ -23,6 +25,7 @@ from apps.operations.models import (
     is_part,
 )
 from trainops.engines.config import PRICE_DIRECTION
+from trainops.engines.registry import ENGINES
 
 MAX_EVENTS = 100
 LAST_LINES = 15
@@ -62,8 +65,8 @@ class Subject:
 
     @cached_property
     def newest(self) -> Checkpoint | None:
-        healthy = (c for c in self.checkpoints if c.health == Checkpoint.Health.HEALTHY)
-        return next(healthy, None)
+        usable = (c for c in self.checkpoints if c.health != Checkpoint.Health.CORRUPTED)
+        return next(usable, None)
 
     @cached_property
     def actions(self) -> list[str]:
@@ -104,7 +107,7 @@ def _header(subject: Subject) -> Mapping[str, Any]:
         "may_backtest": may_submit and is_model and subject.operation.state == State.COMPLETED,
         "may_fork": subject.newest is not None,
         "tags": list(subject.operation.tags.all()),
-        "kind": services.kind_label(subject.operation),
+        "kind": ENGINES[subject.operation.kind].label,
         "part": subject.part,
     }
 
@@ -197,9 +200,20 @@ def _checkpoints(subject: Subject) -> Mapping[str, Any]:
             for checkpoint in subject.checkpoints
         ],
         "total_bytes": sum(c.counted_size_bytes for c in subject.checkpoints),
+        "unrecorded": _unrecorded(subject.operation),
         "may_resume": "resume" in subject.actions,
         "may_delete": subject.may_change and subject.operation.is_finished,
     }
+
+
+def _unrecorded(operation: Operation) -> list[Stored]:
+    """Return what could be recovered; not looked for where that takes a network's time."""
+    if operation.state not in RESUMABLE or settings.CHECKPOINT_BUCKET is not None:
+        return []
+    try:
+        return recovery.unrecorded(operation)
+    except OSError:
+        return []
 
 
 def _events(subject: Subject) -> Mapping[str, Any]:

@@ -9,7 +9,6 @@ from typing import Any
 from django.conf import settings
 from django.db.models import F, QuerySet
 from django.template.loader import render_to_string
-from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
@@ -30,10 +29,9 @@ MAIN_ACTIONS = {"cancel": "Cancel…", "resume": "Resume…", "kill": "Kill…"}
 
 def select(operations: OperationQuerySet) -> QuerySet[Any, Mapping[str, Any]]:
     """Return the columns of the list, without the large ones (config, traceback)."""
-    annotated: Any = operations.annotate(has_checkpoint=access.has_checkpoint())
-    rows: QuerySet[Any, Mapping[str, Any]] = annotated.values(
+    rows: QuerySet[Any, Mapping[str, Any]] = access.annotated(operations).values(
         *FIELDS,
-        "has_checkpoint",
+        *access.ANNOTATIONS,
         monitor=F("config__monitor"),
         error_message=F("error__message"),
         owner_name=F("owner__username"),
@@ -58,9 +56,7 @@ class Row:
 
     @property
     def is_silent(self) -> bool:
-        lease = self.values["lease_expires_at"]
-        is_running: bool = self.values["state"] == State.RUNNING
-        return is_running and lease is not None and lease < timezone.now()
+        return bool(self.values["is_silent"])
 
     @property
     def colour(self) -> str:

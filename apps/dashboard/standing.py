@@ -61,19 +61,27 @@ def _paused(operation: Operation, newest: Checkpoint | None) -> SafeString:
 def _running(operation: Operation, newest: Checkpoint | None) -> Standing | None:
     lease = operation.lease_expires_at
     if lease and lease < timezone.now():
-        heard = moment(heartbeat_at(lease))
-        return Standing(
-            format_html(
-                "Its worker {} was last heard of {}. The next sweep hands it to another{}.",
-                operation.worker_id, heard, _from(operation, newest),
-            ),
-            "orange",
-        )  # fmt: skip
+        return Standing(_silent(operation, newest), "orange")
     if operation.stop_requested:
         return Standing(_stopping(operation), "orange")
     if operation.progressed_at is None and not operation.step:
         return Standing("Its process starts: imports, data, restoring. Steps follow in seconds.")
     return _quiet(operation)
+
+
+def _silent(operation: Operation, newest: Checkpoint | None) -> SafeString:
+    heard = moment(heartbeat_at(operation.lease_expires_at))
+    if any(worker.is_reachable for worker in outlook.workers()):
+        what = format_html(
+            "The next sweep puts it back into the queue{}.", _from(operation, newest)
+        )
+    else:
+        what = format_html(
+            "No worker is running: start one, and it takes this over{}. "
+            '<a href="/workers/">Look at the workers</a>',
+            _from(operation, newest),
+        )
+    return format_html("Its worker {} was last seen {}. {}", operation.worker_id, heard, what)
 
 
 def _stopping(operation: Operation) -> SafeString:

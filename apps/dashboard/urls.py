@@ -26,6 +26,7 @@ urlpatterns = [
     path("operations/confirm/<slug:action>", actions.confirm, name="confirm"),
     path("operations/act/<slug:action>", actions.act, name="act"),
     path("operations/<str:operation_id>/", operation.operation, name="operation"),
+    path("operations/<str:operation_id>/recover", actions.recover, name="recover"),
     path("operations/<str:operation_id>/live", operation.live, name="operation-live"),
     path("operations/<str:operation_id>/log.txt", operation.log, name="operation-log"),
     path(

@@ -32,6 +32,7 @@ OBSTACLES = {
     Wait.MEMORY_TOO_SMALL: "no machine is large enough",
     Wait.WORKERS_UNREACHABLE: "no worker answers",
     Wait.WORKERS_DRAINING: "its workers are draining",
+    Wait.STORAGE_AWAY: "the storage is away",
     Wait.DISK_SHORT: "the disk is short",
 }
 STOPPING = {"cancel": ("Cancelling", "orange"), "kill": ("Being killed", "red")}

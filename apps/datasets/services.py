@@ -21,6 +21,7 @@ from apps.datasets import storage, usage, validation
 from apps.datasets.errors import DatasetDamaged, DatasetError, DatasetInUse, DatasetNotFound
 from apps.datasets.models import Dataset
 from apps.datasets.tables.options import Options
+from apps.installation import storages
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -162,7 +163,11 @@ def delete(*, dataset_id: str, actor: "User | None" = None) -> Dataset:
 
 
 def sweep_files() -> int:
-    """Remove files that no row owns and that are too old to be in the making; return how many."""
+    """Remove files that no row owns and that are too old to be in the making; return how many.
+
+    Raises OSError, and removes nothing, where the storage is away or another installation's.
+    """
+    storages.require(storage.PLACE)
     age = timedelta(seconds=settings.THRESHOLDS.unowned_file_age_seconds)
     before = timezone.now() - age
     removed = 0

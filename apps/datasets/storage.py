@@ -18,9 +18,14 @@ from typing import IO
 from blake3 import blake3
 from django.conf import settings
 from django.core.files import File
+from django.core.files.base import ContentFile
 from django.core.files.storage import Storage, storages
 
+from apps.datasets.models import Dataset
+from trainops.engines import storage_identity
+
 CHUNK = 1024**2
+NUM_LOOKED_FOR = 20  # files of rows, of which one must be there
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
@@ -136,6 +141,53 @@ def _evict(directory: Path, *, keep: Path) -> None:
             return
         excess -= path.stat().st_size
         path.unlink(missing_ok=True)
+
+
+class _Place:
+    """The storage of datasets as `apps.installation` recognises it."""
+
+    name = "datasets"
+
+    @property
+    def location(self) -> str:
+        root = self._root()
+        return str(root) if root else type(_storage()).__name__
+
+    def read_id(self) -> str | None:
+        if (root := self._root()) is not None:
+            return storage_identity.read(root)
+        try:
+            with _storage().open(storage_identity.FILE) as file:
+                return storage_identity.parse(file.read(), self.location)
+        except FileNotFoundError:
+            return None
+
+    def write_id(self, storage_id: str) -> None:
+        if (root := self._root()) is not None:
+            root.mkdir(parents=True, exist_ok=True)
+            storage_identity.write(root, storage_id)
+            return
+        _storage().delete(storage_identity.FILE)  # some would save under another name
+        _storage().save(storage_identity.FILE, ContentFile(storage_identity.content(storage_id)))
+
+    def is_used(self) -> bool:
+        return any(True for _ in stored())
+
+    def num_rows(self) -> int:
+        return Dataset.objects.count()
+
+    def holds_some(self) -> bool:
+        digests = Dataset.objects.order_by("-created_at").values_list("digest", flat=True)
+        return any(map(exists, digests[:NUM_LOOKED_FOR]))
+
+    def _root(self) -> Path | None:
+        try:
+            return Path(_storage().path(""))
+        except NotImplementedError:
+            return None
+
+
+PLACE = _Place()
 
 
 def cache_bytes() -> int:

@@ -9,14 +9,16 @@ from enum import StrEnum
 from typing import Any
 
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
-from django.db.models import Exists, OuterRef
+from django.db.models import BooleanField, Exists, ExpressionWrapper, OuterRef, Q, QuerySet
 
 from apps.checkpoints.models import Checkpoint
 from apps.operations.errors import Forbidden
 from apps.operations.lifecycle import ACTIVE, RESUMABLE, State
 from apps.operations.models import Operation, Study, is_part
+from trainops.clock import DatabaseNow
 from trainops.http.roles import Role, has_role, role_of
 
+ANNOTATIONS = ("has_checkpoint", "is_silent")  # the names that `annotated` adds
 Person = AbstractBaseUser | AnonymousUser
 
 
@@ -30,8 +32,8 @@ class Action(StrEnum):
 def allowed_actions(operation: Operation | Mapping[str, Any], user: Person) -> list[str]:
     """Return what `user` may do with the operation now, as the values of Action.
 
-    `operation` is a row, or its `values()`. Where `has_checkpoint` is annotated (see
-    `has_checkpoint`) nothing is asked of the database but the user's role, once a request.
+    `operation` is a row, or its `values()`. Where those come from `annotated`, nothing is asked of
+    the database but the user's role, once a request.
     """
     if is_part(_of(operation, "id")) or not may_change(_of(operation, "owner_id"), user):
         return []
@@ -73,24 +75,34 @@ def may_change(owner_id: Any, user: Person) -> bool:
     return owner_id is not None and owner_id == user.pk and has_role(user, Role.OPERATOR)
 
 
+def annotated(operations: QuerySet[Operation]) -> Any:
+    """Return the operations with what `allowed_actions` looks at (see `ANNOTATIONS`)."""
+    is_silent = Q(state=State.RUNNING, lease_expires_at__lt=DatabaseNow())
+    return operations.annotate(
+        has_checkpoint=has_checkpoint(),
+        is_silent=ExpressionWrapper(is_silent, output_field=BooleanField()),
+    )
+
+
 def has_checkpoint() -> Exists:
-    """Return the expression that says whether there is anything healthy to resume from."""
+    """Return the expression that says whether there is anything to resume from."""
     mine = Checkpoint.objects.filter(operation_id=OuterRef("pk"))
-    return Exists(mine.filter(health=Checkpoint.Health.HEALTHY))
+    return Exists(mine.exclude(health=Checkpoint.Health.CORRUPTED))
 
 
 def is_resumable(operation: Operation | Mapping[str, Any]) -> bool:
-    """Whether it ended early and something healthy is left to resume from."""
+    """Whether it ended early and something is left to resume from."""
     return _of(operation, "state") in RESUMABLE and _is_saved(operation)
 
 
 def _is_possible(action: Action, operation: Operation | Mapping[str, Any]) -> bool:
     state, stop = _of(operation, "state"), _of(operation, "stop_requested")
     match action:
-        case Action.CANCEL:
-            return state in ACTIVE and not stop
+        case Action.CANCEL:  # where nobody is left to hear the first request, another one ends it
+            return state in ACTIVE and (not stop or _is_silent(operation))
         case Action.KILL:  # what waits has nothing to kill: a cancel ends it at once
-            return bool(state == State.RUNNING and stop != Operation.Stop.KILL)
+            is_asked = stop == Operation.Stop.KILL and not _is_silent(operation)
+            return bool(state == State.RUNNING and not is_asked)
         case Action.RESUME:
             return is_resumable(operation)
         case Action.DELETE:
@@ -100,7 +112,15 @@ def _is_possible(action: Action, operation: Operation | Mapping[str, Any]) -> bo
 def _is_saved(operation: Operation | Mapping[str, Any]) -> bool:
     known = _of(operation, "has_checkpoint")
     if known is None:
-        return Checkpoint.objects.filter(operation_id=_of(operation, "id")).healthy().exists()
+        return Checkpoint.objects.filter(operation_id=_of(operation, "id")).usable().exists()
+    return bool(known)
+
+
+def _is_silent(operation: Operation | Mapping[str, Any]) -> bool:
+    """Whether its lease has expired, so that no worker owns it any more."""
+    known = _of(operation, "is_silent")
+    if known is None:
+        return Operation.objects.silent().filter(pk=_of(operation, "id")).exists()
     return bool(known)
 
 

@@ -4,13 +4,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
 
+from django.http import StreamingHttpResponse
+
 from apps.checkpoints import remote, storage
 from apps.checkpoints import services as checkpoints
 from apps.checkpoints.models import Checkpoint
 from apps.checkpoints.sharing import artifacts
 from apps.operations.errors import CheckpointNotFound, NotAllowed, StorageUnavailable
 from trainops.engines.errors import CheckpointCorrupted
-from trainops.engines.manifest import Artifact, open_verified
+from trainops.engines.manifest import MANIFEST, Artifact, open_verified
 from trainops.errors import Refusal
 
 CHUNK_BYTES = 2**20
@@ -18,8 +20,20 @@ CHUNK_BYTES = 2**20
 
 @dataclass(frozen=True, slots=True)
 class Download:
+    """A file whose bytes were verified: what is sent is what was hashed."""
+
     artifact: Artifact
     chunks: Iterator[bytes]
+
+    def response(self, filename: str = "") -> StreamingHttpResponse:
+        """Return the answer that carries it, under its own name or another."""
+        response = StreamingHttpResponse(self.chunks, content_type="application/octet-stream")
+        response["Content-Length"] = str(self.artifact.size_bytes)
+        name = filename or self.artifact.name
+        response["Content-Disposition"] = f'attachment; filename="{name}"'
+        response["X-Content-Type-Options"] = "nosniff"
+        response["ETag"] = f'"{self.artifact.blake3}"'
+        return response
 
 
 class ArtifactNotFound(Refusal):
@@ -75,6 +89,16 @@ def download(checkpoint: Checkpoint, name: str) -> Download:
     return Download(artifact, chain([first], chunks))
 
 
+def manifest(checkpoint: Checkpoint) -> bytes:
+    """Return its manifest.json. Raises NotAllowed where it is damaged, StorageUnavailable."""
+    try:
+        return checkpoints.manifest_of(checkpoint)
+    except CheckpointCorrupted as problem:
+        raise _corrupted(checkpoint, MANIFEST, problem) from problem
+    except OSError as error:
+        raise StorageUnavailable(error) from error
+
+
 def link(checkpoint: Checkpoint, name: str) -> str | None:
     """Return a URL that serves one file from the bucket for an hour; None without a bucket.
 
@@ -116,7 +140,11 @@ def _named(checkpoint: Checkpoint, name: str) -> Artifact:
 
 
 def _corrupted(checkpoint: Checkpoint, name: str, problem: CheckpointCorrupted) -> NotAllowed:
-    checkpoints.mark_corrupted(checkpoint.artifacts_path, str(problem))
+    """Mark the checkpoint, and return what is answered. Raises StorageUnavailable."""
+    try:
+        checkpoints.mark(checkpoint.artifacts_path, problem)
+    except OSError as error:
+        raise StorageUnavailable(error) from error
     return NotAllowed(
         "CHECKPOINT_CORRUPTED",
         f"The bytes of {name} are not what was saved.",

@@ -3,11 +3,12 @@
 import secrets
 import threading
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-from apps.checkpoints import remote, storage
+from apps.checkpoints import place, remote, storage
 from apps.checkpoints import services as checkpoints
 from apps.checkpoints.models import Checkpoint
 from apps.checkpoints.sharing import artifacts
@@ -29,6 +30,8 @@ class Beginning(ABC):
 
     def prepare(self, operation_id: str, kind: str, config: OperationConfig) -> None:
         """Turn it into the files of a checkpoint. Raises Refusal; nothing is left then."""
+        with exchange.answering():
+            place.require()
         self.told = exchange.ask(
             {
                 **self._source(kind),
@@ -115,6 +118,7 @@ class Fork(Beginning):
     """A checkpoint of another operation."""
 
     checkpoint: Checkpoint
+    skipped: Sequence[str] = ()  # newer ones, and why they could not be used
 
     what: ClassVar[str] = "FORKED"
 
@@ -138,4 +142,4 @@ class Fork(Beginning):
             PrivacyAccount.inherit(operation.pk, self.checkpoint.operation_id)
 
     def _note(self, place: str) -> str:
-        return f"from {self.checkpoint.operation_id}, {place}"
+        return "; ".join([f"from {self.checkpoint.operation_id}, {place}", *self.skipped])

@@ -9,7 +9,7 @@ from typing import Any
 
 from django.conf import settings
 from django.db import connection, transaction
-from django.db.models import F
+from django.db.models import Case, F, Value, When
 
 from apps.operations import restarts
 from apps.operations.lifecycle import Reason, State
@@ -161,8 +161,28 @@ def _decide(
                 State.CANCELLED,
                 actor=actor,
                 note=f"{note}; it was asked to stop",
-                reason=Reason.CANCELLED_BY_PERSON,
+                reason=Case(
+                    When(stop_requested=Operation.Stop.KILL, then=Value(Reason.KILLED_BY_PERSON)),
+                    default=Value(Reason.CANCELLED_BY_PERSON),
+                ),
             )
+
+
+def cancel_lost(operation: Operation, reason: Reason, *, actor: str) -> bool:
+    """Cancel an operation whose lease has expired: no process of it is left to hear a request.
+
+    Its attempt has ended itself before the lease ran out (see the order of the thresholds). False
+    where it is claimed, by a renewal a moment ago or by another attempt.
+    """
+    note = "no worker claims it any more; its last checkpoint stands"
+    with transaction.atomic():
+        silent = Operation.objects.silent().filter(pk=operation.pk, attempt=operation.attempt)
+        moved = silent.move(State.CANCELLED, actor=actor, note=note, reason=reason)
+        if moved:
+            close_attempt(
+                operation, outcome=Attempt.Outcome.LOST, reason=Reason.WORKER_LOST, note=note
+            )
+    return moved
 
 
 def close_attempt(

@@ -103,6 +103,8 @@ def _line(row: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
     numbers = [_number(row.pop(f"figure_{i}")) for i in range(len(names))]
     total = row["total_steps"]
     return {
+        "operation_id": row["id"],
+        "status": row["state"],
         **row,
         "percent": round(100.0 * row["step"] / total, 3) if total else 0.0,
         "value": numbers[0] if row["state"] == State.COMPLETED else None,

@@ -102,8 +102,13 @@ def _complete(operation: Operation, result: Any, reason: Reason) -> None:
 
 
 def _with_what_was_saved(operation: Operation, note: str) -> str:
+    """Add to the note what a resume would start from, and a save that failed since."""
     newest = next(iter(checkpoints.to_resume_from(operation.pk)), None)
-    return f"{note}; {f'saved: {newest}' if newest else 'nothing was saved'}"
+    failed = operation.events.filter(what="SAVE_FAILED", attempt=operation.attempt).first()
+    if failed is None or (newest is not None and failed.at < newest.created_at):
+        return f"{note}; {f'saved: {newest}' if newest else 'nothing was saved'}"
+    kept = f"the {newest} is the last one" if newest else "there is no checkpoint"
+    return f"{note}; {failed.note}; {kept}"
 
 
 def cleaned(value: Any) -> Any:

@@ -102,7 +102,7 @@ class Delegation:
         try:
             transfer.result()
         except CheckpointCorrupted as error:
-            checkpoints.mark_corrupted(found.artifacts_path, str(error))
+            checkpoints.mark(found.artifacts_path, error)
             return None  # the next look sends it again
         except OSError as error:
             logger.warning("%s: could not fetch what %s saved: %s", self.server.pk, part, error)

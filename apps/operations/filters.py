@@ -35,8 +35,11 @@ class ManyField(serializers.CharField):
 
 class OperationQuery(StrictSerializer):
     kind = ManyField(required=False, allowed=ENGINES, help_text="Several: separated by commas.")
-    state = ManyField(
+    status = ManyField(
         required=False, allowed=State.values, help_text="Several: separated by commas."
+    )
+    state = ManyField(
+        required=False, allowed=State.values, help_text="Older name of `status` (deprecated)."
     )
     owner = serializers.CharField(required=False, help_text="A username, or `me`.")
     tag = ManyField(required=False, help_text="Several: it must have them all.")
@@ -102,6 +105,7 @@ def _is_resumable(wanted: bool) -> Q:
 
 _FILTERS: dict[str, Callable[[Any], Q]] = {
     "kind": lambda kinds: Q(kind__in=kinds),
+    "status": lambda states: Q(state__in=states),
     "state": lambda states: Q(state__in=states),
     "worker": _ran_on,
     "created_after": lambda moment: Q(created_at__gte=moment),

@@ -40,7 +40,7 @@ def fork(
     engine = ENGINES[source.kind]
     told = merged(source.config_given, config or {})
     engine.parse_config(told).require_forkable(engine.parse_config(source.config))
-    checkpoint, _ = services.first_healthy(source, checkpoint_id)
+    checkpoint, skipped = services.first_healthy(source, checkpoint_id)
     checkpoint.operation = source
     return services.submit(
         kind=source.kind,
@@ -51,7 +51,7 @@ def fork(
         priority=source.priority if priority is None else priority,
         queue=source.queue if queue is None else queue,
         idempotency_key=idempotency_key,
-        beginning=Fork(checkpoint),
+        beginning=Fork(checkpoint, skipped=[str(each.problem) for each in skipped]),
     )
 
 

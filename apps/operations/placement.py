@@ -72,6 +72,7 @@ class Offer:
     memory_bytes: int = 0
     disk_bytes: int = 0  # free, where checkpoints are written
     rooms: Sequence[Room] = (Room(),)
+    takes_parts: bool = True  # clients of a distributed operation, which need a shared storage
 
     def choose(self, need: Need) -> Device | None:
         """Return the GPU that an operation gets, if it gets one."""
@@ -95,6 +96,7 @@ class ServingWorker:
     held: frozenset[str] = frozenset()  # ids of the GPUs in use
     memory_bytes: int | None = None  # None: it did not say, here and below
     disk_bytes: int | None = None
+    storage_problem: str = ""  # why it can neither read nor write checkpoints
 
 
 def need_of(config: OperationConfig) -> Need:

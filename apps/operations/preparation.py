@@ -7,10 +7,10 @@ from typing import Any
 
 from django.conf import settings
 
-from apps.checkpoints import copies, remote, storage
+from apps.checkpoints import cleaning, copies, place, remote, storage
 from apps.checkpoints import services as checkpoints
 from apps.checkpoints.models import Checkpoint
-from apps.operations import adoption, inputs, privacy
+from apps.operations import adoption, inputs, privacy, recovery
 from apps.operations.ledger import Ledger
 from apps.operations.models import Attempt, ClientPart, Operation
 from apps.operations.transfers import Beside
@@ -30,6 +30,7 @@ class Preparation:
         self.nobody_waits = nobody_waits
         self.candidates: list[Checkpoint] = []
         self.models: dict[str, Checkpoint] = {}
+        self.storage_id = ""  # that the child looks for beside its directory; empty: a bucket's
         self.part: ClientPart | None = None  # where it is one client's
         self.given: Checkpoint | None = None  # of the server: what a client begins with
         self._pieces = self._prepare()
@@ -60,6 +61,7 @@ class Preparation:
             "config": operation.config,
             "inputs": inputs.paths(operation.kind, config, self.models),
             "directory": str(storage.operation_directory(operation.pk)),
+            "storage_id": self.storage_id,
             "identity": {
                 "operation_id": operation.pk,
                 "attempt": operation.attempt,
@@ -86,10 +88,13 @@ class Preparation:
 
     def _prepare(self) -> Iterator[None]:
         operation = self.operation
+        storage_id = place.require()
+        self.storage_id = "" if remote.bucket() is not None else storage_id
         if not operation.resume_from:
             oldest = Attempt.last_begun(operation.pk, before=operation.attempt)
             yield from self._beside(partial(adoption.store, operation, oldest))
             adoption.adopt(self.ledger, oldest)
+            recovery.take_over_newest(self.ledger, recovery.in_storage(operation))
         self.models = inputs.models_of(operation)
         for each in self.models.values():
             path, digest = each.artifacts_path, each.manifest_digest
@@ -114,14 +119,14 @@ class Preparation:
 
     def _make_one_local(self) -> Iterator[None]:
         """Download the newest that is whole; older ones only where newer ones are not."""
-        checkpoints.sweep_here()
+        cleaning.sweep_here()
         for number, each in enumerate(self.candidates):
             copies.forget_some(room_bytes=each.artifacts_size_bytes)
             path, digest = each.artifacts_path, each.manifest_digest
             try:
                 yield from self._beside(partial(copies.make_local, path, digest))
             except CheckpointCorrupted as error:
-                say_corrupted(self.operation, path, str(error))
+                say_corrupted(self.operation, path, error)
             else:
                 self.candidates = self.candidates[number : number + 1]
                 return
@@ -142,8 +147,12 @@ def _place(checkpoint: Checkpoint) -> dict[str, str]:
     return {"path": str(path), "digest": checkpoint.manifest_digest}
 
 
-def say_corrupted(operation: Operation, artifacts_path: str, problem: str) -> None:
-    """Mark a checkpoint, and write into the operation's events that it is."""
-    checkpoints.mark_corrupted(artifacts_path, problem)
+def say_corrupted(operation: Operation, artifacts_path: str, problem: CheckpointCorrupted) -> None:
+    """Mark a checkpoint whose bytes are missing or altered, and record it as an event.
+
+    Raises OSError where the storage itself is away: nothing is known of the bytes then.
+    """
+    checkpoints.mark(artifacts_path, problem)
+    what = "CHECKPOINT_UNAVAILABLE" if problem.is_incomplete else "CHECKPOINT_CORRUPTED"
     note = f"{problem}; trying an older one"
-    operation.record("CHECKPOINT_CORRUPTED", actor=operation.worker_id, note=note)
+    operation.record(what, actor=operation.worker_id, note=note)

@@ -47,11 +47,12 @@ class OperationQuerySet(models.QuerySet["Operation"]):
                 device__in=room.possible_devices,
                 gpu_memory_bytes__lte=room.gpu_memory_bytes,
             )
-        return self.served_by(offer.kinds, offer.labels).filter(
+        fitting = self.served_by(offer.kinds, offer.labels).filter(
             fits,
             memory_bytes__lte=offer.memory_bytes,
             checkpoint_bytes__lte=offer.disk_bytes // 2,  # Need.disk_bytes
         )
+        return fitting if offer.takes_parts else fitting.whole()
 
     def next_first(self) -> Self:
         """In the order in which they are taken."""

@@ -12,8 +12,12 @@ from django.db import DatabaseError, connection
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from apps.checkpoints import remote
+from apps.checkpoints import place, remote
 from apps.checkpoints.trying import StorageFailed
+from apps.installation import storages
+from apps.installation.models import StorageBinding
+from trainops.engines.errors import StorageAway
+from trainops.patience import at_most
 
 SECONDS = 2.0
 # A storage that hangs holds its thread until the kernel gives up; two, so that requests that come
@@ -33,11 +37,16 @@ class Part:
 
 def parts() -> list[Part]:
     """Ask all parts at once; what does not answer in time counts as not ready."""
-    asked = {"broker": _pool.submit(_broker), "storage": _pool.submit(_storage)}
+    broker = _pool.submit(_broker)
+    if problem := _database():
+        unknown = "the database does not answer, so it is not known which storage is expected"
+        return [
+            Part("database", problem), Part("broker", _outcome(broker)), Part("storage", unknown)
+        ]  # fmt: skip
+    storage = _pool.submit(_storage, _expected_storage())
     return [
-        Part("database", _database()),
-        *(Part(name, _outcome(future)) for name, future in asked.items()),
-    ]
+        Part("database"), Part("broker", _outcome(broker)), Part("storage", _outcome(storage))
+    ]  # fmt: skip
 
 
 def _outcome(future: "Future[str]") -> str:
@@ -50,7 +59,7 @@ def _outcome(future: "Future[str]") -> str:
 
 def _database() -> str:
     try:
-        with connection.cursor() as cursor:
+        with at_most(SECONDS), connection.cursor() as cursor:
             cursor.execute("SELECT 1")
     except DatabaseError as error:
         connection.close()
@@ -67,15 +76,28 @@ def _broker() -> str:
     return ""
 
 
-def _storage() -> str:
+def _expected_storage() -> StorageBinding | OSError:
     try:
-        settings.CHECKPOINT_ROOT.mkdir(parents=True, exist_ok=True)
+        return storages.expect(place.here())
+    except OSError as error:
+        return error
+
+
+def _storage(expected: StorageBinding | OSError) -> str:
+    """Return why the storage is not ready. Runs in a thread, so it asks nothing of the database."""
+    try:
+        if isinstance(expected, OSError):
+            raise expected
+        storages.look(place.here(), expected)
+        settings.CHECKPOINT_ROOT.mkdir(parents=True, exist_ok=True)  # of a bucket: where it stages
         with tempfile.TemporaryFile(dir=settings.CHECKPOINT_ROOT) as file:
             file.write(b"ready")
         if settings.CHECKPOINT_BUCKET is not None:
             remote.probe(settings.CHECKPOINT_BUCKET)
     except StorageFailed as error:
         return f"the bucket cannot be written and read: {error}"
+    except StorageAway as error:
+        return str(error)
     except OSError as error:
         return f"{type(error).__name__}: {error.strerror or 'cannot be written'}"
     return ""

@@ -34,8 +34,7 @@ LIVE_FIELDS = (
 
 def rows_of(operations: QuerySet[Operation], fields: Iterable[str]) -> QuerySet[Any]:
     """Return the values that `described` and `described_all` work on; one query, no instances."""
-    known = operations.annotate(has_checkpoint=access.has_checkpoint())
-    rows: QuerySet[Any] = known.values(*fields, *_INNER)
+    rows: QuerySet[Any] = access.annotated(operations).values(*fields, *_INNER)
     return rows
 
 
@@ -60,8 +59,12 @@ def _shown(wait: WaitingFor | None) -> dict[str, str] | None:
 
 
 def described(row: dict[str, Any], user: Person) -> dict[str, Any]:
-    """Return a row of `rows_of` with all that follows from it alone."""
-    described = {name: value for name, value in row.items() if name not in _INNER}
+    """Return a row of `rows_of` with all that follows from it alone.
+
+    `id` and `state` are older names of `operation_id` and `status`, and stay for older clients.
+    """
+    described = {"operation_id": row["id"], "status": row["state"]}
+    described |= {name: value for name, value in row.items() if name not in _INNER}
     described["owner"] = row["owner__username"]
     described["part_of"] = row["part__server_id"]
     described["percent"] = _percent(row)
@@ -89,7 +92,7 @@ def detail(operation_id: str, user: Person) -> dict[str, Any] | None:
 
 
 _INNER = (
-    "owner_id", "owner__username", "has_checkpoint", *outlook.NEED_FIELDS, "part__server_id",
+    "owner_id", "owner__username", *access.ANNOTATIONS, *outlook.NEED_FIELDS, "part__server_id",
 )  # fmt: skip
 
 

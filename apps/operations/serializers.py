@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from drf_spectacular.utils import extend_schema_serializer
 from rest_framework import serializers
 
 from apps.operations.access import Action
@@ -68,11 +69,14 @@ class ForkSerializer(StrictSerializer):
     )  # fmt: skip
 
 
+@extend_schema_serializer(deprecate_fields=["id", "state"])
 class LiveOperationSerializer(serializers.Serializer[Any]):
     """How far it is, and what can be done."""
 
-    id = serializers.CharField()
-    state = serializers.ChoiceField(choices=State.choices)
+    operation_id = serializers.CharField()
+    status = serializers.ChoiceField(choices=State.choices)
+    id = serializers.CharField(help_text="Older name of `operation_id`.")
+    state = serializers.ChoiceField(choices=State.choices, help_text="Older name of `status`.")
     reason = serializers.ChoiceField(choices=Reason.choices[1:], allow_blank=True)
     stop_requested = serializers.ChoiceField(choices=["cancel", "kill"], allow_blank=True)
     attempt = serializers.IntegerField(help_text="How many there have been.")
@@ -105,6 +109,7 @@ class WaitingForSerializer(serializers.Serializer[Any]):
     message = serializers.CharField(help_text="For people.")
 
 
+@extend_schema_serializer(deprecate_fields=["id", "state"])
 class OperationSerializer(LiveOperationSerializer):
     """One operation, as lists show it."""
 
@@ -128,6 +133,7 @@ class ErrorSerializer(serializers.Serializer[Any]):
     traceback = serializers.CharField(allow_blank=True)
 
 
+@extend_schema_serializer(deprecate_fields=["id", "state"])
 class OperationDetailSerializer(OperationSerializer):
     """One operation with its config, and what came of it."""
 
@@ -150,14 +156,39 @@ class ResumedFromSerializer(serializers.Serializer[Any]):
     checkpoint_type = serializers.CharField()
     created_at = serializers.DateTimeField()
     step = serializers.IntegerField()
-    epoch = serializers.IntegerField(required=False, help_text="Where the kind counts epochs.")
+    unit = serializers.CharField(help_text="What one step is called.")
+    place = serializers.CharField(help_text="For people: epoch 29, bar 7000, round 3, episode 43.")
     progress_percent = serializers.FloatField()
+    epoch = serializers.IntegerField(required=False, help_text="Training.")
+    bar_index = serializers.IntegerField(required=False, help_text="Backtests.")
+    round = serializers.IntegerField(required=False, help_text="Federated: completed rounds.")
+    clients_done = serializers.IntegerField(
+        required=False, help_text="Federated: clients of the round in progress that are done."
+    )
+    client_epoch = serializers.IntegerField(
+        required=False, help_text="Federated: completed local epochs of the client in progress."
+    )
+    episode = serializers.IntegerField(
+        required=False, help_text="Reinforcement learning: completed episodes."
+    )
+
+
+class SkippedSerializer(serializers.Serializer[Any]):
+    """A newer checkpoint that was not used because it is damaged."""
+
+    checkpoint_id = serializers.CharField()
+    step = serializers.IntegerField()
+    place = serializers.CharField()
+    problem = serializers.CharField()
+    missing_artifacts = serializers.ListField(child=serializers.CharField())
+    altered_artifacts = serializers.ListField(child=serializers.CharField())
 
 
 class ResumptionSerializer(serializers.Serializer[Any]):
     operation_id = serializers.CharField()
     status = serializers.ChoiceField(choices=State.choices)
     resumed_from = ResumedFromSerializer()
+    skipped = SkippedSerializer(many=True)
     message = serializers.CharField(help_text="E.g. Training resumed from epoch 29")
 
 

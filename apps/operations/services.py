@@ -1,6 +1,7 @@
 """What people can ask of operations: one call per wish, keywords only."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -8,7 +9,7 @@ from django.db import transaction
 
 from apps.checkpoints import services as checkpoints
 from apps.checkpoints.models import Checkpoint
-from apps.operations import clients
+from apps.operations import claims, clients
 from apps.operations.dispatch import dispatch
 from apps.operations.errors import (
     CheckpointNotFound,
@@ -20,6 +21,7 @@ from apps.operations.lifecycle import ACTIVE, RESUMABLE, WAITING, Reason, State
 from apps.operations.models import ClientPart, ModelUse, Operation
 from apps.operations.submission import submit as submit  # the first of all wishes
 from trainops.clock import DatabaseNow
+from trainops.engines.errors import CheckpointCorrupted
 from trainops.engines.registry import ENGINES
 
 if TYPE_CHECKING:
@@ -27,10 +29,39 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
+class Skipped:
+    """A checkpoint that a resume could not use, and why."""
+
+    checkpoint: Checkpoint
+    problem: CheckpointCorrupted
+
+
+@dataclass(frozen=True, slots=True)
 class Resumption:
+    """What a resume goes on from; `skipped` are newer, and damaged."""
+
     operation: Operation
     checkpoint: Checkpoint
-    message: str  # e.g. "Training resumed from epoch 29"
+    skipped: Sequence[Skipped]
+
+    @property
+    def message(self) -> str:
+        """For people, e.g. "Training resumed from epoch 29"."""
+        kind = ENGINES[self.operation.kind]
+        said = f"{kind.label} resumed from {position(self.checkpoint, self.operation)}"
+        return "; ".join([said, *map(self._said, self.skipped)])
+
+    def _said(self, skipped: Skipped) -> str:
+        where = f"{position(skipped.checkpoint, self.operation)} (step {skipped.checkpoint.step})"
+        return f"the checkpoint at {where} cannot be used: {skipped.problem.findings}"
+
+
+@dataclass(frozen=True, slots=True)
+class Deletion:
+    """What deleting an operation's checkpoints freed, and which it kept."""
+
+    freed: checkpoints.Freed
+    kept: Sequence[Checkpoint]
 
 
 def get(operation_id: str) -> Operation:
@@ -41,7 +72,10 @@ def get(operation_id: str) -> Operation:
 
 
 def cancel(*, operation_id: str, actor: "User") -> Operation:
-    """Ask it to save a checkpoint at its next safe point and stop; at once if nobody runs it."""
+    """Ask it to save a checkpoint at its next safe point and stop.
+
+    At once where no worker runs it: it waits, or its lease has expired.
+    """
     return _stop(operation_id, actor, Operation.Stop.CANCEL, Reason.CANCELLED_BY_PERSON)
 
 
@@ -56,6 +90,9 @@ def _stop(operation_id: str, actor: "User", how: Operation.Stop, reason: Reason)
     name = _name(actor)
     waiting = operation.row.filter(state__in=WAITING)
     if waiting.move(State.CANCELLED, actor=name, note="it was waiting", reason=reason):
+        clients.settle(operation)
+        return get(operation_id)
+    if claims.cancel_lost(operation, reason, actor=name):
         clients.settle(operation)
         return get(operation_id)
     with transaction.atomic():
@@ -115,7 +152,8 @@ def resume(*, operation_id: str, actor: "User", checkpoint_id: str = "") -> Resu
     require_whole(operation)
     _require_resumable(operation)
     checkpoint, skipped = first_healthy(operation, checkpoint_id)
-    note = f"from the {checkpoint}" + "".join(f"; {problem}" for problem in skipped)
+    resumption = Resumption(operation, checkpoint, skipped)
+    note = "; ".join([f"from the {checkpoint}", *(str(each.problem) for each in skipped)])
     with transaction.atomic():
         moved = operation.row.filter(state__in=RESUMABLE).move(
             State.RESUMING,
@@ -137,11 +175,7 @@ def resume(*, operation_id: str, actor: "User", checkpoint_id: str = "") -> Resu
         if not Checkpoint.objects.filter(pk=checkpoint.pk).exists():
             raise CheckpointNotFound(operation_id, checkpoint_id)
         transaction.on_commit(partial(dispatch, operation_id, operation.kind, operation.queue))
-    return Resumption(
-        get(operation_id),
-        checkpoint,
-        f"{kind_label(operation)} resumed from {position(checkpoint, operation)}",
-    )
+    return replace(resumption, operation=get(operation_id))
 
 
 def _require_resumable(operation: Operation) -> None:
@@ -154,45 +188,47 @@ def _require_resumable(operation: Operation) -> None:
         )
 
 
-def first_healthy(operation: Operation, checkpoint_id: str) -> tuple[Checkpoint, list[str]]:
-    """Return the checkpoint to resume from and what was wrong with newer ones.
+def first_healthy(operation: Operation, checkpoint_id: str) -> tuple[Checkpoint, list[Skipped]]:
+    """Return the checkpoint to resume from, and newer ones that are damaged.
 
-    Raises StorageUnavailable where nothing can be known.
+    Those that are marked as corrupted already are not read again, and count as skipped, too.
+
+    Raises CheckpointNotFound, NotAllowed; StorageUnavailable where nothing can be known.
     """
-    skipped: list[str] = []
-    problem = None
-    for checkpoint in checkpoints.to_resume_from(operation.pk, checkpoint_id):
-        try:
-            problem = checkpoints.glance(checkpoint)
-        except OSError as error:
-            raise StorageUnavailable(error) from error
+    skipped: list[Skipped] = []
+    mine = Checkpoint.objects.filter(operation=operation).newest_first()
+    for checkpoint in mine.filter(pk=checkpoint_id) if checkpoint_id else mine:
+        problem = _problem_with(checkpoint, operation)
         if problem is None:
             return checkpoint, skipped
-        skipped.append(f"the one at step {checkpoint.step} is corrupted ({problem})")
-        operation.record("CHECKPOINT_CORRUPTED", actor="verification", note=str(problem))
-    if problem is None:
-        raise _nothing_to_resume_from(operation, checkpoint_id)
+        skipped.append(Skipped(checkpoint, problem))
+    if not skipped:
+        raise CheckpointNotFound(operation.pk, checkpoint_id)
+    newest = skipped[0]
     raise NotAllowed(
         "CHECKPOINT_CORRUPTED",
-        "The bytes of its checkpoints are not what was saved; nothing was changed.",
-        missing_artifacts=problem.missing,
-        altered_artifacts=problem.altered,
+        "The bytes of its checkpoints are not what was saved; nothing was changed. "
+        f"The {newest.checkpoint}: {newest.problem.findings}",
+        checkpoint_id=newest.checkpoint.pk,
+        missing_artifacts=newest.problem.missing,
+        altered_artifacts=newest.problem.altered,
     )
 
 
-def _nothing_to_resume_from(operation: Operation, checkpoint_id: str) -> Exception:
-    mine = Checkpoint.objects.filter(operation=operation, health=Checkpoint.Health.CORRUPTED)
-    if checkpoint_id:
-        mine = mine.filter(pk=checkpoint_id)
-    if known := mine.newest_first().first():
-        return NotAllowed(
-            "CHECKPOINT_CORRUPTED",
-            f"The {known} is marked corrupted: {known.problem}",
-            missing_artifacts=[],
-            altered_artifacts=[],
-            problem=known.problem,
+def _problem_with(checkpoint: Checkpoint, operation: Operation) -> CheckpointCorrupted | None:
+    if checkpoint.health == Checkpoint.Health.CORRUPTED:
+        return checkpoint.damage
+    try:
+        problem = checkpoints.glance(checkpoint)
+    except OSError as error:
+        raise StorageUnavailable(error) from error
+    if problem is not None:
+        operation.record(
+            "CHECKPOINT_UNAVAILABLE" if problem.is_incomplete else "CHECKPOINT_CORRUPTED",
+            actor="verification",
+            note=str(problem),
         )
-    return CheckpointNotFound(operation.pk, checkpoint_id)
+    return problem
 
 
 def delete(*, operation_id: str, actor: "User") -> checkpoints.Freed:
@@ -216,10 +252,13 @@ def delete(*, operation_id: str, actor: "User") -> checkpoints.Freed:
     return freed
 
 
-def delete_checkpoints(
-    *, operation_id: str, actor: "User", checkpoint_id: str = ""
-) -> checkpoints.Freed:
-    """Delete one checkpoint of an operation, or all; refused while it runs."""
+def delete_checkpoints(*, operation_id: str, actor: "User", checkpoint_id: str = "") -> Deletion:
+    """Delete one checkpoint of an operation, or those that it would be resumed from.
+
+    Results (final ones) and pinned ones are deleted only where they are named one by one.
+
+    Raises OperationNotFound, CheckpointNotFound, NotAllowed while it runs or its model is in use.
+    """
     with transaction.atomic():
         # The lock makes a resume wait: it finds its checkpoint gone, or this finds it resumed.
         operation = Operation.objects.select_for_update().filter(pk=operation_id).first()
@@ -233,18 +272,15 @@ def delete_checkpoints(
                 current_status=operation.state,
             )
         _require_unused(operation_id)
-        chosen = Checkpoint.objects.filter(operation_id=operation_id)
-        if checkpoint_id:
-            chosen = chosen.filter(pk=checkpoint_id)
-            if not chosen.exists():
-                raise CheckpointNotFound(operation_id, checkpoint_id)
+        mine = Checkpoint.objects.filter(operation_id=operation_id)
+        chosen = mine.filter(pk=checkpoint_id) if checkpoint_id else mine.spared(is_spared=False)
+        kept = [] if checkpoint_id else list(mine.spared())
+        if not kept and not chosen.exists():
+            raise CheckpointNotFound(operation_id, checkpoint_id)
         freed = checkpoints.delete(chosen)
-        operation.record(
-            "CHECKPOINTS_DELETED",
-            actor=_name(actor),
-            note=f"{freed.num_checkpoints} checkpoints, {freed.freed_bytes} bytes",
-        )
-    return freed
+        if freed.num_checkpoints:
+            operation.record("CHECKPOINTS_DELETED", actor=_name(actor), note=str(freed))
+    return Deletion(freed, kept)
 
 
 def _require_unused(operation_id: str) -> None:
@@ -256,14 +292,9 @@ def _require_unused(operation_id: str) -> None:
         )
 
 
-def kind_label(operation: Operation) -> str:
-    return ENGINES[operation.kind].label
-
-
 def position(checkpoint: Checkpoint, operation: Operation) -> str:
-    """Return where a checkpoint stands, in the words of its kind: "epoch 29", "step 1500"."""
-    epoch = checkpoint.state.get("epoch")
-    return f"epoch {epoch}" if epoch is not None else f"{operation.unit} {checkpoint.step}"
+    """Return where a checkpoint stands, in the words of its kind: "epoch 29", "bar 7000"."""
+    return ENGINES[operation.kind].position(checkpoint.state, checkpoint.step).text
 
 
 def _name(person: "User | None") -> str:

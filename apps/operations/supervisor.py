@@ -18,6 +18,8 @@ from typing import Any
 from django.conf import settings
 from django.db import connection
 
+from apps.checkpoints import services as checkpoints
+from apps.checkpoints import storage
 from apps.operations import claims, ending
 from apps.operations.children import Child
 from apps.operations.conclusion import AWAY, cleaned, conclude
@@ -242,7 +244,7 @@ class Supervision:
     def _say_trouble(self, message: Message) -> None:
         if message["kind"] == "corrupted":
             path = f"{self.operation.pk}/{message['directory']}"
-            say_corrupted(self.operation, path, message["error"])
+            say_corrupted(self.operation, path, _problem_of(path, message))
         else:
             self.operation.record(
                 "SAVE_FAILED", actor=self.operation.worker_id, note=message["error"]
@@ -260,6 +262,8 @@ class Supervision:
             "child": round(self.held.child_seconds, 4),
             "restored": round(self.watch.elapsed_seconds, 4),
         }
+        if started_from := message["receipt"]["checkpoint"]:
+            checkpoints.heal(f"{self.operation.pk}/{started_from}")
         self.ledger.restored(message["receipt"], message["step"])
         self.first_step = message["step"]
 
@@ -301,3 +305,12 @@ class Supervision:
         if self.is_started and self.verdict is None:
             for kind, fields in self.watch.orders():
                 self._tell(kind, **fields)
+
+
+def _problem_of(artifacts_path: str, message: Message) -> CheckpointCorrupted:
+    return CheckpointCorrupted(
+        storage.directory(artifacts_path),
+        missing=message["missing"],
+        altered=message["altered"],
+        reason=message["reason"],
+    )

@@ -8,6 +8,7 @@ from apps.operations.api.checkpoints import (
     CheckpointsOfView,
     CheckpointView,
     PinView,
+    RecoveryView,
     UnpinView,
     VerifyView,
 )
@@ -56,6 +57,7 @@ urlpatterns = [
     path(f"{ONE}/events", EventsView.as_view(), name="api-operation-events"),
     path(f"{ONE}/attempts", AttemptsView.as_view(), name="api-operation-attempts"),
     path(f"{ONE}/live", LiveView.as_view(), name="api-operation-live"),
+    path(f"{ONE}/recovery", RecoveryView.as_view(), name="api-operation-recovery"),
     path(f"{ONE}/artifacts", ArtifactsView.as_view(), name="api-operation-artifacts"),
     path(f"{ONE}/artifacts/<str:name>", ArtifactView.as_view(), name="api-operation-artifact"),
     path(

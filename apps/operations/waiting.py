@@ -26,6 +26,7 @@ class Wait(StrEnum):
     MEMORY_TOO_SMALL = "MEMORY_TOO_SMALL"
     WORKERS_UNREACHABLE = "WORKERS_UNREACHABLE"
     WORKERS_DRAINING = "WORKERS_DRAINING"
+    STORAGE_AWAY = "STORAGE_AWAY"
     DISK_SHORT = "DISK_SHORT"
     WORKERS_BUSY = "WORKERS_BUSY"
     SOON = "SOON"
@@ -154,6 +155,11 @@ def _draining(waiting: Waiting, workers: Sequence[ServingWorker]) -> str:
     return f"{_who(workers)} could take it, but {_does(workers, 'is', 'are')} draining."
 
 
+def _storage_away(waiting: Waiting, workers: Sequence[ServingWorker]) -> str:
+    problem = next(worker.storage_problem for worker in workers if worker.storage_problem)
+    return f"The storage of checkpoints cannot be used: {problem}"
+
+
 def _no_disk(waiting: Waiting, workers: Sequence[ServingWorker]) -> str:
     most = max(workers, key=lambda worker: worker.disk_bytes or 0)
     return (
@@ -205,6 +211,7 @@ QUESTIONS = (
     Question(Wait.MEMORY_TOO_SMALL, _has_memory, _small_memory),
     Question(Wait.WORKERS_UNREACHABLE, lambda _, worker: worker.is_reachable, _unreachable),
     Question(Wait.WORKERS_DRAINING, lambda _, worker: not worker.is_draining, _draining),
+    Question(Wait.STORAGE_AWAY, lambda _, worker: not worker.storage_problem, _storage_away),
     Question(Wait.DISK_SHORT, _has_disk, _no_disk),
     Question(Wait.WORKERS_BUSY, _is_free, _busy),
 )

@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from django.conf import settings
 from django.db import DatabaseError, InterfaceError, close_old_connections, connection
 
-from apps.checkpoints import storage
+from apps.checkpoints import place, storage
 from apps.operations import claims, clients, studies
 from apps.operations.children import NoNursery, Nursery
 from apps.operations.dispatch import dispatch
@@ -35,29 +35,46 @@ class House:
         self.labels: list[str] = []
         self.memory_bytes = 0  # of the machine
         self.disk_bytes: int | None = None  # free for checkpoints, when it was looked at last
+        self.storage_problem = ""  # why checkpoints can be neither read nor written, likewise
         self.holding: Holding = HOLDING
         self.nursery: Nursery | None = None
+        self.is_registered = True
+
+    @property
+    def is_open(self) -> bool:
+        """Whether what is claimed can be started at once, and the registry knows this process.
+
+        Before it does, a process that was killed may have left attempts under the same worker id.
+        """
+        return self.is_registered and self.nursery is not None and self.nursery.is_ready
 
     def offer(self) -> Offer:
-        """Return what can be given to the next operation now.
+        """Return what can be given to the next operation now; nothing while the storage is away.
 
-        It waits for no storage that does not answer, but before the first look: people's wishes
-        are heard by the thread that asks for this.
+        Never blocks on a storage that does not answer, except before the first look: the thread
+        that calls this also polls for stop requests.
         """
-        disk_bytes = storage.free_bytes() if self.disk_bytes is None else self.disk_bytes
+        if self.disk_bytes is None:
+            self.look_at_storage()
         return Offer(
             kinds=self.kinds,
             labels=self.labels,
             memory_bytes=self.memory_bytes,
-            disk_bytes=disk_bytes,
-            rooms=self.holding.rooms,
+            disk_bytes=self.disk_bytes or 0,
+            rooms=() if self.storage_problem else self.holding.rooms,
         )
+
+    def look_at_storage(self) -> None:
+        """See whether the storage of checkpoints is there, and how much of the disk is free."""
+        self.storage_problem = place.problem()
+        self.disk_bytes = storage.free_bytes()
 
     def can_take_something(self) -> bool:
         """Whether there is room, and something waits that fits in."""
+        if not self.is_open:
+            return False
         offer = self.offer()
-        is_open = bool(offer.rooms) and self.nursery is not None and self.nursery.is_ready
-        return is_open and Operation.objects.due().fitting(offer).exists()
+        return bool(offer.rooms) and Operation.objects.due().fitting(offer).exists()
 
 
 HOUSE = House()
@@ -88,8 +105,8 @@ def _connection_of_this_thread() -> Iterator[None]:
 
 
 def _work_once(house: House) -> bool:
-    if house.nursery is None or not house.nursery.is_ready:
-        return False  # what is claimed can be started at once
+    if house.nursery is None or not house.is_open:
+        return False
     with ExitStack() as stack:
         with house.holding.claiming:
             sent_at = now()

@@ -1,5 +1,7 @@
 """Where Celery's worker and the house meet: opened when it is ready, closed whichever way it ends.
 
+Beat is met here, too: it sweeps by itself, as no worker may be left to take its messages.
+
 Three ways lead to the closing, since none covers all: the signal that SIGTERM raises, the stop of
 this bootstep (remote shutdown, SIGQUIT, an unrecoverable error), and the watchdog in the house.
 """
@@ -11,6 +13,7 @@ from celery import bootsteps, signals
 from django.conf import settings
 
 from apps.workers.house import KEEPER
+from apps.workers.maintenance import SWEEPER
 from trainops.celery import app
 
 
@@ -32,6 +35,11 @@ class HouseStep(bootsteps.StartStopStep):
     def terminate(self, parent: Any) -> None:
         KEEPER.close()
         KEEPER.leave()
+
+
+@signals.beat_init.connect
+def _sweep_in_beat(**_: Any) -> None:
+    SWEEPER.start(actor="beat")
 
 
 @signals.worker_shutting_down.connect

@@ -10,8 +10,8 @@ UNREACHABLE = Worker.Status.TEMPORARILY_UNAVAILABLE
 
 
 def serving_workers() -> list[ServingWorker]:
-    """Return every worker that is not gone for good, with all it said of itself."""
-    known: Any = Worker.objects.with_status()
+    """Return every worker that takes work and is not gone for good, with all it said of itself."""
+    known: Any = Worker.objects.taking_work().with_status()
     rows = known.exclude(status=Worker.Status.GONE)
     return [
         ServingWorker(
@@ -25,13 +25,17 @@ def serving_workers() -> list[ServingWorker]:
             gpus=tuple(_gpus(row.capabilities)),
             memory_bytes=_whole(row.capabilities.get("ram_bytes")),
             disk_bytes=row.storage_free_bytes,
+            storage_problem=row.storage_problem,
         )
         for row in rows.order_by("worker_id")
     ]
 
 
-def tell_free_disk(*, worker_id: str, free_bytes: int) -> None:
-    Worker.objects.filter(pk=worker_id).update(storage_free_bytes=free_bytes)
+def report_storage(*, worker_id: str, free_bytes: int, problem: str) -> None:
+    """Write down what a worker sees of the storage of checkpoints."""
+    Worker.objects.filter(pk=worker_id).update(
+        storage_free_bytes=free_bytes, storage_problem=problem
+    )
 
 
 def _gpus(capabilities: Mapping[str, Any]) -> Iterator[Device]:

@@ -47,7 +47,8 @@ def drain_faulty(*, actor: str) -> list[str]:
         return []
     with transaction.atomic():
         # Two looks at once must not drain two hosts, each for the other's sake.
-        workers = list(Worker.objects.select_for_update().with_status().order_by("worker_id"))
+        takers = Worker.objects.taking_work().select_for_update()
+        workers = list(takers.with_status().order_by("worker_id"))
         drained = [host for host in suspects if _can_be_spared(host, workers, suspects)]
         for host in drained:
             _drain(host, suspects[host], actor)

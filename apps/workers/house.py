@@ -13,21 +13,22 @@ import time
 from django.conf import settings
 from django.db import DatabaseError, InterfaceError, connection
 
-from apps.checkpoints import storage
-from apps.operations import claims, clients, studies, sweeps
+from apps.operations import claims, sweeps
 from apps.operations.children import Nursery
 from apps.operations.holding import Held
 from apps.operations.models import Operation
 from apps.operations.work import HOUSE, House, work_until_idle
-from apps.workers import fleet, hosts, registry, reports
+from apps.workers import fleet, maintenance, neighbours, registry, reports
 from apps.workers.duties import LAST_RETRY_SECONDS, Duties
 from apps.workers.inventory import capabilities, memory_bytes, visible_devices
+from trainops import process_identity
 from trainops.engines.wire import now
 from trainops.serving import Serving
 
 logger = logging.getLogger(__name__)
 SAVE_MARGIN_SECONDS = 3.0  # between the last moment of a child and the end of the worker
 WATCHDOG_MARGIN_SECONDS = 2.0
+GONE_SECONDS = 5.0  # what the kernel gets to end the children of a worker that was killed
 
 
 class Keeper:
@@ -42,6 +43,7 @@ class Keeper:
     def open(self, *, worker_id: str, serving: Serving) -> None:
         house = self.house
         house.worker_id = worker_id
+        house.is_registered = False  # it takes nothing before: see `neighbours`
         house.kinds, house.labels = list(serving.kinds), list(serving.labels)
         house.memory_bytes = memory_bytes()
         house.holding.slots = serving.slots
@@ -57,8 +59,9 @@ class Keeper:
         )
         self.duties.begin(limits.health_check_interval_seconds, self._keep_leases, "leases")
         self.duties.begin(limits.cancel_poll_seconds, self._hear_wishes, "wishes")
-        self.duties.begin(limits.health_check_interval_seconds, self._tell_free_disk, "disk")
+        self.duties.begin(limits.health_check_interval_seconds, self._look_at_storage, "storage")
         self.duties.begin(limits.orphan_check_interval_seconds, self._sweep, "sweep")
+        self.duties.begin(maintenance.CLEAN_UP_CHECK_SECONDS, self._clean_up, "clean-up")
 
     def close(self) -> None:
         """Take nothing new; have every operation saved and handed back in time. Returns at once."""
@@ -129,11 +132,17 @@ class Keeper:
         self.duties.has_been_told(trouble)
 
     def _be_registered(self) -> None:
-        """Register at the start, and again when the row has vanished (a database restored)."""
+        """Register at the start, and again when the row has vanished (a database restored).
+
+        Once for each process, whatever row there is: one that was killed may have left it.
+        """
         house = self.house
         registry.forget_gone()
-        if self.duties.are_over.is_set() or registry.is_known(worker_id=house.worker_id):
+        if self.duties.are_over.is_set():
             return
+        if house.is_registered and registry.is_known(worker_id=house.worker_id):
+            return
+        neighbours.recover_ended(actor=house.worker_id, wait_seconds=GONE_SECONDS)
         running = house.holding.all()
         trouble = self.duties.trouble
         registry.register(
@@ -141,6 +150,7 @@ class Keeper:
             worker_type="celery",
             host=house.host,
             pid=os.getpid(),
+            process=process_identity.identity(),
             kinds=house.kinds,
             labels=house.labels,
             slots=house.holding.slots,
@@ -151,27 +161,39 @@ class Keeper:
             last_error=trouble,
         )
         self.duties.has_been_told(trouble)
+        if not house.is_registered:
+            house.is_registered = True
+            self._look_for_work()  # messages that came before went by
 
     def _hear_wishes(self) -> None:
-        """One SELECT for all that run here; and take what waits, if there is room."""
+        """Read the stop requests of all that run here in one SELECT, then look for work."""
         held = {each.operation_id: each for each in self.house.holding.all()}
         wishes = Operation.objects.filter(pk__in=held).exclude(stop_requested="")
         for operation_id, attempt, stop in wishes.values_list("pk", "attempt", "stop_requested"):
             if held[operation_id].attempt == attempt:
                 held[operation_id].stop = stop
+        self._look_for_work()
+
+    def _look_for_work(self) -> None:
+        """Claim what waits, in a thread of its own, if there is room."""
         if self.house.can_take_something():
             threading.Thread(target=work_until_idle, args=[self.house], daemon=True).start()
 
-    def _tell_free_disk(self) -> None:
-        """A storage that does not answer holds up this duty and no other."""
-        self.house.disk_bytes = storage.free_bytes()
-        fleet.tell_free_disk(worker_id=self.house.worker_id, free_bytes=self.house.disk_bytes)
+    def _look_at_storage(self) -> None:
+        """Look, and tell the registry. A storage that does not answer holds up only this thread."""
+        house = self.house
+        house.look_at_storage()
+        fleet.report_storage(
+            worker_id=house.worker_id,
+            free_bytes=house.disk_bytes or 0,
+            problem=house.storage_problem,
+        )
+
+    def _clean_up(self) -> None:
+        maintenance.clean_up_if_due(actor=self.house.worker_id)
 
     def _sweep(self) -> None:
-        sweeps.sweep(actor=self.house.worker_id)
-        studies.advance_all()
-        clients.settle_all()
-        hosts.drain_faulty(actor=self.house.worker_id)
+        maintenance.sweep(actor=self.house.worker_id)
 
 
 KEEPER = Keeper()

@@ -8,8 +8,18 @@ from django.db.models import Case, ExpressionWrapper, F, Q, Value, When
 
 from trainops.clock import DatabaseNow
 
+LOCAL = "celery"  # the type of workers that are processes of this installation
+
 
 class WorkerQuerySet(models.QuerySet["Worker"]):
+    def taking_work(self) -> "WorkerQuerySet":
+        """Those that work can be given to: this installation's, and others that ask for it.
+
+        Who only registers, as a monitor may, must not be waited for, nor take a host's place.
+        """
+        window = timedelta(seconds=settings.THRESHOLDS.worker_gone_seconds)
+        return self.filter(Q(worker_type=LOCAL) | Q(asked_at__gt=DatabaseNow() - window))
+
     def with_status(self) -> "WorkerQuerySet":
         """Annotate `status`, judged by the database's clock."""
         limits = settings.THRESHOLDS
@@ -47,10 +57,15 @@ class Worker(models.Model):
         GONE = "GONE"
 
     worker_id = models.CharField(primary_key=True, max_length=120)
-    worker_type = models.CharField(max_length=32, default="celery")
+    worker_type = models.CharField(max_length=32, default=LOCAL)
     endpoint_url = models.CharField(max_length=255, blank=True)
     host = models.CharField(max_length=120, blank=True)
     pid = models.PositiveIntegerField(null=True, blank=True)
+    process = models.JSONField(
+        default=dict,
+        blank=True,
+        help_text="What tells it from every other process.",
+    )
     kinds = models.JSONField(default=list)
     labels = models.JSONField(default=list)
     slots = models.PositiveIntegerField(default=1)
@@ -59,10 +74,16 @@ class Worker(models.Model):
     storage_free_bytes = models.PositiveBigIntegerField(
         null=True, blank=True, help_text="Where it writes checkpoints; null: it did not say."
     )
+    storage_problem = models.TextField(
+        blank=True, help_text="Why it can neither read nor write checkpoints now."
+    )
     current_operation_id = models.CharField(max_length=64, blank=True)
     is_draining = models.BooleanField(default=False)
     registered_at = models.DateTimeField(db_default=DatabaseNow())
     heartbeat_at = models.DateTimeField(db_default=DatabaseNow())
+    asked_at = models.DateTimeField(
+        null=True, blank=True, help_text="When it last asked for work over HTTP."
+    )
     last_error = models.TextField(blank=True)
     drain_reason = models.TextField(blank=True)
     trusted_since = models.DateTimeField(

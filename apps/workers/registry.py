@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from apps.workers.models import Worker
+from apps.operations.lifecycle import State
+from apps.operations.models import Operation
+from apps.workers.models import LOCAL, Worker
 from trainops.clock import DatabaseNow
 from trainops.errors import Refusal
 
@@ -43,6 +45,7 @@ def register(
     endpoint_url: str = "",
     host: str = "",
     pid: int | None = None,
+    process: Mapping[str, Any] | None = None,
     kinds: Iterable[str] = (),
     labels: Iterable[str] = (),
     slots: int = 1,
@@ -61,6 +64,7 @@ def register(
         "endpoint_url": endpoint_url,
         "host": host,
         "pid": pid,
+        "process": dict(process or {}),
         "kinds": list(kinds),
         "labels": list(labels),
         "slots": slots,
@@ -75,6 +79,42 @@ def register(
     if is_new:
         logger.info("worker %s registered: %s, %d slots", worker_id, host or endpoint_url, slots)
     return get(worker_id)
+
+
+class WorkerIsLocal(Refusal):
+    """What HTTP says in the name of a worker that is a process of this installation."""
+
+    def __init__(self, worker_id: str) -> None:
+        super().__init__(
+            "PERMISSION_DENIED",
+            f"{worker_id[:120]!r} is a worker of this installation and speaks for itself; "
+            "register under another worker_id.",
+            {"worker_id": worker_id[:120]},
+            status=403,
+        )
+
+
+def require_remote(worker_id: str) -> None:
+    """Raise WorkerIsLocal for a worker that does not speak over HTTP."""
+    if Worker.objects.filter(pk=worker_id, worker_type=LOCAL).exists():
+        raise WorkerIsLocal(worker_id)
+
+
+def asks_for_work(*, worker_id: str, kinds: Iterable[str], labels: Iterable[str]) -> Worker:
+    """Note that a worker asks for work over HTTP, and of which kinds. Raises WorkerNotFound."""
+    Worker.objects.filter(pk=worker_id).update(
+        asked_at=DatabaseNow(),
+        heartbeat_at=DatabaseNow(),
+        kinds=list(kinds),
+        labels=list(labels),
+    )
+    return get(worker_id)
+
+
+def has_free_slot(worker: Worker) -> bool:
+    """Whether the worker may take one more operation, by the rows."""
+    running = Operation.objects.filter(state=State.RUNNING, worker_id=worker.pk)
+    return not worker.is_draining and running.count() < worker.slots
 
 
 def forget_gone() -> int:

@@ -19,6 +19,7 @@ from apps.operations.conclusion import settle
 from apps.operations.ending import Cancelled, Completed, Ending, Interrupted
 from apps.operations.lifecycle import Reason, State
 from apps.operations.models import Attempt, Operation
+from apps.operations.remote_attempts import is_out_of_time
 from trainops.clock import seconds_from_now
 
 logger = logging.getLogger(__name__)
@@ -149,6 +150,8 @@ def _ending(operation: Operation, ended: Ended) -> Ending:
     if ended.outcome == "completed":
         return Completed(ended.result or {})
     if ended.outcome == "cancelled":
+        if not operation.stop_requested and is_out_of_time(operation):
+            return Interrupted(Reason.TIME_LIMIT, "it reached its time limit and was saved")
         if operation.stop_requested == Operation.Stop.KILL:
             return Cancelled(Reason.KILLED_BY_PERSON, "killed")
         if operation.stop_requested:

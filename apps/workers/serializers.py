@@ -4,7 +4,7 @@ from typing import Any
 
 from rest_framework import serializers
 
-from apps.workers.models import Worker
+from apps.workers.models import LOCAL, Worker
 from apps.workers.reports import RECORDED_AS
 from trainops.engines.registry import ENGINES
 from trainops.http.serializers import StrictSerializer
@@ -96,7 +96,12 @@ class RegistrationSerializer(ReportSerializer):
             "invalid": "1 to 120 letters, digits, '.', '_', ':', '@' and '-' are allowed"
         },
     )
-    worker_type = serializers.CharField(max_length=32, required=False, default="celery")
+    worker_type = serializers.CharField(
+        max_length=32,
+        required=False,
+        default="custom",
+        help_text=f"Any name but {LOCAL!r}, which workers of this installation have.",
+    )
     endpoint_url = serializers.RegexField(
         r"^https?://[^\s<>\"']+\Z",
         max_length=255,
@@ -132,6 +137,13 @@ class RegistrationSerializer(ReportSerializer):
         max_length=32,
     )
     slots = serializers.IntegerField(required=False, default=1, min_value=1, max_value=1024)
+
+    def validate_worker_type(self, worker_type: str) -> str:
+        if worker_type == LOCAL:
+            raise serializers.ValidationError(
+                f"got {LOCAL!r}, the type of this installation's own workers; allowed: any other"
+            )
+        return worker_type
 
 
 class WorkerSerializer(serializers.Serializer[Any]):

@@ -2,6 +2,7 @@
 
 from django.urls import path
 
+from apps.workers import attempts_api as attempts
 from apps.workers.api import (
     DrainView,
     HeartbeatView,
@@ -13,6 +14,8 @@ from apps.workers.api import (
 )
 
 ONE = "workers/<str:worker_id>"
+ATTEMPT = f"{ONE}/attempts/<str:operation_id>/<int:attempt>"
+STAGED = f"{ATTEMPT}/checkpoints/<str:directory>"
 
 urlpatterns = [
     path("workers", WorkersView.as_view(), name="api-workers"),
@@ -20,6 +23,25 @@ urlpatterns = [
     path(ONE, WorkerView.as_view(), name="api-worker"),
     path(f"{ONE}/heartbeat", HeartbeatView.as_view(), name="api-worker-heartbeat"),
     path(f"{ONE}/sync", SyncView.as_view(), name="api-worker-sync"),
+    path(f"{ONE}/claim", attempts.ClaimView.as_view(), name="api-worker-claim"),
+    path(f"{ATTEMPT}/restored", attempts.RestoredView.as_view(), name="api-attempt-restored"),
+    path(f"{ATTEMPT}/progress", attempts.ProgressView.as_view(), name="api-attempt-progress"),
+    path(f"{ATTEMPT}/spending", attempts.SpendingView.as_view(), name="api-attempt-spending"),
+    path(f"{ATTEMPT}/damaged", attempts.DamagedView.as_view(), name="api-attempt-damaged"),
+    path(f"{ATTEMPT}/end", attempts.EndView.as_view(), name="api-attempt-end"),
+    path(f"{ATTEMPT}/inputs/<str:name>", attempts.InputView.as_view(), name="api-attempt-input"),
+    path(
+        f"{ATTEMPT}/files/<str:checkpoint_id>/<str:name>",
+        attempts.ReadFileView.as_view(),
+        name="api-attempt-file",
+    ),
+    path(
+        f"{ATTEMPT}/checkpoints",
+        attempts.OpenCheckpointView.as_view(),
+        name="api-attempt-checkpoints",
+    ),
+    path(f"{STAGED}/commit", attempts.CommitView.as_view(), name="api-attempt-commit"),
+    path(f"{STAGED}/files/<str:name>", attempts.SendFileView.as_view(), name="api-attempt-staged"),
     path(f"{ONE}/drain", DrainView.as_view(), name="api-worker-drain"),
     path(f"{ONE}/undrain", UndrainView.as_view(), name="api-worker-undrain"),
 ]

@@ -4,6 +4,8 @@ import { getText, post } from "./ask.js";
 import { tick } from "./clock.js";
 import { toast } from "./toasts.js";
 
+const SLOWEST = 30_000; // milliseconds between two looks whether the server is back
+const CHECKED = "answer-was-lost"; // in the session storage: said after the page was loaded again
 const dialog = document.getElementById("dialog");
 
 export async function open(url) {
@@ -50,10 +52,37 @@ async function submit(form) {
     document.dispatchEvent(new CustomEvent("acted", { detail: answer }));
     if ("reload" in form.dataset && answer.level !== "error") location.reload();
   } catch {
-    toast("The server did not answer. Nothing was changed; try again.", "error");
+    await seeWhatHappened();
   } finally {
     buttons.forEach((button) => (button.disabled = false));
   }
+}
+
+// The answer was cut off, so the request may have been carried out or not: only the server knows.
+async function seeWhatHappened() {
+  toast("No answer came back, so this may or may not have been done. Checking…", "warning");
+  for (let wait = 500; ; wait = Math.min(2 * wait, SLOWEST)) {
+    const status = await statusOf(location.href);
+    if (status) {
+      sessionStorage.setItem(CHECKED, "1");
+      return status === 404 ? location.assign("/") : location.reload();
+    }
+    await new Promise((resolve) => setTimeout(resolve, wait));
+  }
+}
+
+async function statusOf(url) {
+  try {
+    const response = await fetch(url, { credentials: "same-origin", cache: "no-store" });
+    return response.status < 500 ? response.status : 0;
+  } catch {
+    return 0;
+  }
+}
+
+if (sessionStorage.getItem(CHECKED)) {
+  sessionStorage.removeItem(CHECKED);
+  toast("The answer to your last request was lost. This page shows the state as it is now.", "warning");
 }
 
 document.addEventListener("click", (event) => {

@@ -35,6 +35,10 @@ def saved(
         {
             "format": "trainops",
             "version": 1,
+            "operation_id": operation.pk,
+            "attempt": attempt,
+            "kind": operation.kind,
+            "config_hash": operation.config_hash,
             "type": type,
             "step": step,
             "created_at": "2026-01-01T00:00:00Z",

@@ -29,7 +29,8 @@ def test_the_list_sums_up_the_state(operator, operation, checkpoint):
     (row,) = data(response)
     assert response.json()["total_count"] == 1
     assert row.keys() == CheckpointSerializer().fields.keys()
-    assert row["state_summary"] == {"epoch": 3, "val_loss": "NaN"}
+    assert row["state_summary"] == {"epoch": 3, "val_loss": "NaN", "progress_percent": 0.0}
+    assert (row["unit"], row["place"]) == ("step", "epoch 3")
     assert (row["checkpoint_id"], row["checkpoint_type"]) == (checkpoint.pk, "cancellation")
     assert 0 <= row["age_days"] < 1
 
@@ -80,6 +81,82 @@ def test_deleting_one_then_all(operator, operation, checkpoint, django_capture_o
     assert data(operator.delete(f"checkpoints/{operation.pk}"))["num_checkpoints"] == 1
     assert not Checkpoint.objects.exists()
     error(operator.delete("checkpoints/op_x"), 404, "OPERATION_NOT_FOUND")
+
+
+def test_results_and_pinned_checkpoints_are_spared_unless_named(operator, operation):
+    final = saved(operation, step=40, type="final")
+    pinned, other = saved(operation, step=20), saved(operation, step=30)
+    operator.post(f"checkpoints/{operation.pk}/{pinned.pk}/pin")
+    for num_deleted in (1, 0):
+        answer = data(operator.delete(f"checkpoints/{operation.pk}"))
+        assert answer["num_checkpoints"] == num_deleted
+        assert {each["checkpoint_id"] for each in answer["kept"]} == {final.pk, pinned.pk}
+        assert "Kept:" in answer["message"]
+    assert not Checkpoint.objects.filter(pk=other.pk).exists()
+    for each in (final, pinned):
+        answer = data(operator.delete(f"checkpoints/{operation.pk}/{each.pk}"))
+        assert (answer["num_checkpoints"], answer["kept"]) == (1, [])
+    error(operator.delete(f"checkpoints/{operation.pk}"), 404, "CHECKPOINT_NOT_FOUND")
+
+
+def test_a_verification_heals_what_is_whole_again(operator, operation, checkpoint):
+    one = f"checkpoints/{operation.pk}/{checkpoint.pk}"
+    damage(checkpoint)
+    assert data(operator.post(f"{one}/verify"))["health"] == "corrupted"
+    assert not data(operator.get(f"operations/{operation.pk}"))["is_resumable"]
+    damage(checkpoint)  # the same bit again
+    assert data(operator.post(f"{one}/verify"))["health"] == "healthy"
+    assert data(operator.get(f"operations/{operation.pk}"))["is_resumable"]
+
+
+def test_missing_files_are_unavailable_and_are_tried_again(operator, operation, checkpoint):
+    one = f"checkpoints/{operation.pk}/{checkpoint.pk}"
+    file = storage.directory(checkpoint.artifacts_path) / "model.pt"
+    file.rename(file.with_name("elsewhere"))
+    answer = data(operator.post(f"{one}/verify"))
+    assert (answer["health"], answer["missing_artifacts"]) == ("unavailable", ["model.pt"])
+    refused = operator.post(f"operations/{operation.pk}/resume")
+    assert error(refused, 409, "CHECKPOINT_CORRUPTED")["details"]["missing_artifacts"] == [
+        "model.pt"
+    ]
+    file.with_name("elsewhere").rename(file)
+    assert data(operator.post(f"operations/{operation.pk}/resume"))["status"] == "RESUMING"
+
+
+def test_a_storage_that_is_away_is_said_and_marks_nothing(
+    operator, operation, checkpoint, settings
+):
+    settings.CHECKPOINT_ROOT.rename(settings.CHECKPOINT_ROOT.with_name("elsewhere"))
+    for path in (
+        f"checkpoints/{operation.pk}/{checkpoint.pk}/verify",
+        f"operations/{operation.pk}/resume",
+    ):
+        error(operator.post(path), 503, "STORAGE_UNAVAILABLE")
+    checkpoint.refresh_from_db()
+    assert checkpoint.health == "healthy"
+    assert not settings.CHECKPOINT_ROOT.exists()
+
+
+def test_checkpoints_of_a_newer_database_are_offered_and_recovered(operator, viewer, operation):
+    old, newer = saved(operation, step=10), saved(operation, step=20)
+    Checkpoint.objects.filter(pk=newer.pk).delete()
+    address = f"operations/{operation.pk}/recovery"
+    (found,) = data(viewer.get(address))["unrecorded"]
+    assert (found["attempt"], found["step"]) == (1, 20)
+    error(viewer.post(address), 403, "PERMISSION_DENIED")
+    answer = data(operator.post(address))
+    assert (answer["checkpoint_ids"], answer["problems"]) == ([newer.pk], [])
+    assert data(viewer.get(address))["unrecorded"] == []
+    assert {old.pk, newer.pk} == {row["checkpoint_id"] for row in data(viewer.get("checkpoints"))}
+
+
+def test_an_expiry_leaves_an_event_with_actor_and_bytes(admin, operation, checkpoint):
+    old = timezone.now() - timedelta(days=40)
+    Checkpoint.objects.update(created_at=old)
+    data(admin.post("checkpoints/cleanup"))
+    event = operation.events.first()
+    assert (event.what, event.actor) == ("CHECKPOINTS_EXPIRED", admin.user.username)
+    assert event.note == f"1 checkpoint, {checkpoint.artifacts_size_bytes} bytes"
 
 
 def test_checkpoints_in_use_are_not_deleted(operator, operation, checkpoint):

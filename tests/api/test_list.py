@@ -124,7 +124,7 @@ def test_any_order_pages_completely(operator, many, ordering):
     [
         ("state=running", "state", "allowed: PENDING, RUNNING"),
         ("kind=cooking", "kind", "allowed: training"),
-        ("sate=RUNNING", "sate", "allowed: kind, state"),
+        ("sate=RUNNING", "sate", "allowed: kind, status"),
         ("created_after=yesterday", "created_after", "format"),
         ("resumable=perhaps", "resumable", "boolean"),
         ("limit=0", "limit", "1 to 500"),

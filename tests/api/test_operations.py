@@ -2,6 +2,7 @@
 
 import pytest
 
+from apps.checkpoints.services import retain
 from apps.operations.lifecycle import State
 from apps.operations.models import Event, Operation
 from apps.workers import registry
@@ -144,10 +145,83 @@ def test_a_resume_says_from_where(operator):
     assert resumed == {
         "operation_id": operation.pk,
         "status": "RESUMING",
+        "skipped": [],
         "message": "Training resumed from epoch 29",
     }
     assert (source["checkpoint_id"], source["checkpoint_type"]) == (checkpoint.pk, "cancellation")
     assert (source["epoch"], source["step"], source["progress_percent"]) == (29, 10, 25.0)
+    assert (source["unit"], source["place"]) == ("step", "epoch 29")
+
+
+@pytest.mark.parametrize("is_marked_before", [False, True])
+def test_a_resume_that_falls_back_names_what_it_could_not_use(operator, is_marked_before):
+    operation = in_state(State.CANCELLED, operator.user)
+    older, newer = saved(operation, step=10, epoch=1), saved(operation, step=20, epoch=2)
+    damage(newer)
+    if is_marked_before:
+        operator.post(f"checkpoints/{operation.pk}/{newer.pk}/verify")
+    resumed = data(operator.post(f"operations/{operation.pk}/resume"))
+    assert resumed["resumed_from"]["checkpoint_id"] == older.pk
+    (skipped,) = resumed["skipped"]
+    assert (skipped["checkpoint_id"], skipped["step"]) == (newer.pk, 20)
+    assert skipped["altered_artifacts"] == ["model.pt"]
+    assert resumed["message"] == (
+        "Training resumed from epoch 1; the checkpoint at epoch 2 (step 20) cannot be used: "
+        "altered: model.pt"
+    )
+    assert "altered: model.pt" in operation.events.first().note
+
+
+def test_damaged_checkpoints_stay_to_be_looked_at(operator):
+    operation = in_state(State.CANCELLED, operator.user)
+    saved(operation, step=10)
+    bad = saved(operation, step=20)
+    damage(bad)
+    operator.post(f"operations/{operation.pk}/resume")
+    saved(operation, step=30, attempt=2)
+    retain(operation.pk, keep_last=1, keep_best=0, better="min")
+    left = {row["step"]: row["health"] for row in data(operator.get("checkpoints"))}
+    assert left == {20: "corrupted", 30: "healthy"}
+
+
+def test_every_refusal_of_a_damaged_checkpoint_names_its_files(operator):
+    operation = in_state(State.CANCELLED, operator.user)
+    damage(saved(operation))
+    for _ in range(2):
+        refused = operator.post(f"operations/{operation.pk}/resume")
+        details = error(refused, 409, "CHECKPOINT_CORRUPTED")["details"]
+        assert details["altered_artifacts"] == ["model.pt"]
+
+
+POSITIONS = [
+    ("training", {"epoch": 29, "cursor": {"next_batch": 0}}, {"epoch": 29}, "epoch 29"),
+    ("training", {"epoch": 7, "cursor": {"next_batch": 3}}, {"epoch": 7}, "epoch 7, step 10"),
+    ("backtest", {"bar_index": 7000, "cash": 1.0}, {"bar_index": 7000}, "bar 7000"),
+    ("federated", {"round": 48, "clients_done": 0, "client_epoch": 0}, {"round": 48}, "round 48"),
+    (
+        "federated",
+        {"round": 48, "clients_done": 5, "client_epoch": 2},
+        {"round": 48, "clients_done": 5, "client_epoch": 2},
+        "round 48 and 5 clients done, epoch 2 of the next",
+    ),
+    ("rl", {"episodes_completed": 43}, {"episode": 43}, "episode 43, step 10"),
+]
+
+
+@pytest.mark.parametrize(("kind", "state", "counts", "place"), POSITIONS)
+def test_every_kind_says_where_a_checkpoint_stands_in_its_own_units(
+    operator, kind, state, counts, place
+):
+    operation = in_state(State.CANCELLED, operator.user)
+    operation.row.update(kind=kind, unit="unit", total_steps=40)
+    saved(operation, step=10, **({"epoch": None} | state))
+    (row,) = data(operator.get("checkpoints"))
+    assert (row["place"], row["unit"], row["progress_percent"]) == (place, "unit", 25.0)
+    assert row["state_summary"]["progress_percent"] == 25.0
+    assert row["state_summary"].keys() & state.keys()
+    source = data(operator.post(f"operations/{operation.pk}/resume"))["resumed_from"]
+    assert {name: source[name] for name in counts} == counts
+    assert source["place"] == place
 
 
 def test_a_resume_while_it_runs_is_refused(operator):

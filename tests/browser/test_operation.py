@@ -210,6 +210,48 @@ def test_what_is_done_while_the_page_asks_is_seen_all_the_same(open_page, ana):
     expect(page.get_by_test_id("checkpoint")).to_contain_text("pinned")
 
 
+def cut_off(route):
+    """Let the server do what it was asked, and lose its answer on the way."""
+    route.fetch(max_redirects=0)
+    route.abort()
+
+
+def test_after_an_answer_that_was_cut_off_the_page_looks_what_happened(open_page, ana):
+    operation = making.operation(ana, "CANCELLED")
+    saved(operation)
+    page = open_page(path(operation))
+    page.route("**/operations/act/*", cut_off)
+    page.get_by_test_id("resume").click()
+    page.get_by_test_id("confirm-resume").click()
+    expect(page.get_by_test_id("toast").last).to_contain_text("may or may not have been done")
+    expect(page.get_by_test_id("toast").last).to_contain_text("the state as it is now")
+    assert Operation.objects.get(pk=operation.pk).state == "RESUMING"
+    expect(page.get_by_test_id("state")).to_have_text("Resuming")
+
+
+def test_after_a_deletion_whose_answer_was_cut_off_the_list_is_shown(open_page, ana):
+    operation = making.operation(ana, "CANCELLED")
+    page = open_page(path(operation))
+    page.route("**/operations/act/*", cut_off)
+    page.get_by_test_id("delete").click()
+    page.get_by_test_id("confirm-delete").click()
+    page.wait_for_url("**/")
+    expect(page.get_by_test_id("toast").last).to_contain_text("the state as it is now")
+
+
+def test_unrecorded_checkpoints_are_recovered_with_a_button(open_page, ana):
+    operation = making.operation(ana, "CANCELLED")
+    saved(operation, step=10)
+    newer = saved(operation, step=20)
+    Checkpoint.objects.filter(pk=newer.pk).delete()
+    page = open_page(f"{path(operation)}#checkpoints")
+    expect(page.get_by_test_id("unrecorded")).to_contain_text("1 newer checkpoint, up to step 20")
+    page.get_by_test_id("recover").click()
+    expect(page.get_by_test_id("toast")).to_contain_text("Recovered 1 checkpoint")
+    expect(page.get_by_test_id("checkpoint")).to_have_count(2)
+    expect(page.get_by_test_id("unrecorded")).to_have_count(0)
+
+
 def test_a_deletion_leads_back_to_the_list(open_page, ana):
     operation = making.operation(ana, "COMPLETED", name="old")
     page = open_page(path(operation))

@@ -125,4 +125,4 @@ def store(moto, s3_proxy, machine, settings, monkeypatch):
     s3_proxy.disarm()
     REMOVALS.join()
     remote._connected.cache_clear()
-    remote._probing.cache_clear()
+    remote.quick.cache_clear()

@@ -8,7 +8,7 @@ import pytest
 from blake3 import blake3
 from django.core.files.storage import storages
 
-from apps.checkpoints import copies, remote, services, storage
+from apps.checkpoints import cleaning, copies, remote, services, storage
 from apps.checkpoints.models import Checkpoint
 from apps.checkpoints.objects import StorageObjects
 from apps.checkpoints.removals import REMOVALS
@@ -74,7 +74,11 @@ def test_what_is_uploaded_is_downloaded_on_another_machine(store, machine):
 
 def test_the_manifest_goes_last(store, s3_proxy):
     uploaded(rows.submitted())
-    sent = [path.rpartition("/")[2] for method, path in s3_proxy.seen if method == "PUT"]
+    sent = [
+        path.rpartition("/")[2]
+        for method, path in s3_proxy.seen
+        if method == "PUT" and "/op_" in path
+    ]
     assert (sorted(sent), sent[-1]) == (["manifest.json", "model.pt", "state.json"], sent[-1])
     assert sent[-1] == "manifest.json"
 
@@ -135,12 +139,12 @@ def test_a_cut_upload_leaves_nothing_that_counts_and_the_sweep_removes_it(
     with pytest.raises(CheckpointCorrupted, match=r"missing: manifest\.json"):
         remote.bucket().download(path, digest, threading.Event())
 
-    assert services.sweep_unowned().num_unowned == 0  # too young
+    assert cleaning.sweep_unowned().num_unowned == 0  # too young
     later = time.time() + settings.THRESHOLDS.unowned_file_age_seconds + 60
-    monkeypatch.setattr(services.time, "time", lambda: later)
-    assert services.sweep_unowned(dry_run=True).num_unowned == 2  # here and in the bucket
+    monkeypatch.setattr(cleaning.time, "time", lambda: later)
+    assert cleaning.sweep_unowned(dry_run=True).num_unowned == 2  # here and in the bucket
     assert len(store.names()) == 2
-    services.sweep_unowned()
+    cleaning.sweep_unowned()
     assert (store.names(), list(store.parts())) == ([], [])
 
 
@@ -150,8 +154,8 @@ def test_the_sweep_leaves_what_is_owned_and_what_may_be_at_work(store, settings,
     path, _ = staged(working, b"x" * 10)
     upload(path)
     later = time.time() + settings.THRESHOLDS.unowned_file_age_seconds + 60
-    monkeypatch.setattr(services.time, "time", lambda: later)
-    assert services.sweep_unowned().num_unowned == 0
+    monkeypatch.setattr(cleaning.time, "time", lambda: later)
+    assert cleaning.sweep_unowned().num_unowned == 0
     assert len(store.of(owned)) == 3
     assert len(store.names(f"of/tests/{path}/")) == 3
 
@@ -201,14 +205,14 @@ def test_who_resumes_hears_at_once_what_is_not_there_any_more(store, s3_proxy, h
     checkpoint = uploaded(rows.submitted())
     s3_proxy.seen.clear()
     assert services.glance(checkpoint) is None
-    assert len(s3_proxy.seen) == 1  # it reads nothing
+    assert len(s3_proxy.seen) == 2  # the identity, and a list: it reads no checkpoint
     if harm == "lose":
         store.lose(checkpoint)
     else:
         store.client.put_object(Bucket="kept", Key=store.key(checkpoint), Body=b"short")
     assert getattr(services.glance(checkpoint), found) == ["model.pt"]
     checkpoint.refresh_from_db()
-    assert checkpoint.health == "corrupted"
+    assert checkpoint.health == {"missing": "unavailable", "altered": "corrupted"}[found]
 
 
 def test_deletion_and_retention_remove_the_objects(store):
@@ -230,8 +234,8 @@ def test_what_could_not_be_removed_the_sweep_removes(store, s3_proxy, settings, 
     assert len(store.of(checkpoint)) == 3
     s3_proxy.disarm()
     later = time.time() + settings.THRESHOLDS.unowned_file_age_seconds + 60
-    monkeypatch.setattr(services.time, "time", lambda: later)
-    services.sweep_unowned()
+    monkeypatch.setattr(cleaning.time, "time", lambda: later)
+    cleaning.sweep_unowned()
     assert not store.of(checkpoint)
 
 
@@ -291,7 +295,7 @@ def test_a_link_to_a_file_that_is_gone_is_not_given(store):
     with pytest.raises(NotAllowed):
         artifacts.link(checkpoint, "model.pt")
     checkpoint.refresh_from_db()
-    assert checkpoint.health == "corrupted"
+    assert checkpoint.health == "unavailable"
 
 
 @pytest.fixture
@@ -332,10 +336,11 @@ def test_the_plain_way_tells_a_bucket_that_is_gone_from_a_file_that_is(plain, st
 
 
 def test_whether_the_bucket_can_be_written_and_read_is_told(store, s3_proxy):
-    assert readiness._storage() == ""
-    assert store.names("") == []
+    expected = readiness._expected_storage()
+    assert readiness._storage(expected) == ""
+    assert store.names("") == ["of/tests/.trainops/trainops-storage.json"]
     s3_proxy.arm("expired")
-    assert "ExpiredToken" in readiness._storage()
+    assert "ExpiredToken" in readiness._storage(expected)
     s3_proxy.disarm()
     store.client.delete_bucket(Bucket="kept")
-    assert "NoSuchBucket" in readiness._storage()
+    assert "NoSuchBucket" in readiness._storage(expected)

@@ -9,10 +9,10 @@ from django.db import connection, transaction
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from apps.checkpoints import services, sharing, storage
+from apps.checkpoints import cleaning, services, sharing, storage
 from apps.checkpoints.models import Checkpoint
 from apps.operations.lifecycle import State
-from tests.checkpoints.test_services import begun, commit
+from tests.checkpoints.test_services import altered, begun, commit
 from tests.operations import rows
 
 pytestmark = [pytest.mark.django_db, pytest.mark.database]
@@ -119,7 +119,8 @@ class Story:
 
     def corrupt(self, which):
         if found := list(self.rows.newest_first()):
-            services.mark_corrupted(found[which % len(found)].artifacts_path, "altered")
+            bad = found[which % len(found)]
+            services.mark(bad.artifacts_path, altered(bad))
 
     def retain(self, policy):
         keep_last, keep_best = policy
@@ -133,7 +134,7 @@ class Story:
         Of files without one, those stay that the next attempt to begin may adopt.
         """
         keys, paths = self.keys(), self.paths()
-        services.clean_up(older_than_days=0)
+        cleaning.clean_up(actor="test", older_than_days=0)
         assert self.keys() == keys
         assert self.paths() == {
             path for path in paths if storage.attempt_of(path.name) >= self.begun or self.owns(path)
@@ -179,7 +180,7 @@ def test_what_must_stay_stays(num_examples, django_capture_on_commit_callbacks):
         pinned = set(story.rows.filter(pinned=True).values_list("pk", flat=True))
         story.operation.row.update(state=State.CANCELLED, lease_expires_at=None)
         with django_capture_on_commit_callbacks(execute=True):
-            services.clean_up(older_than_days=0)
+            cleaning.clean_up(actor="test", older_than_days=0)
         assert story.keys() == pinned
         story.is_sound()
 

@@ -3,11 +3,12 @@ import time
 
 import pytest
 
-from apps.checkpoints import services, storage
+from apps.checkpoints import cleaning, services, storage
 from apps.checkpoints.models import Checkpoint
 from apps.operations.lifecycle import State
 from apps.operations.models import Attempt
 from tests.operations import rows
+from trainops.engines.errors import CheckpointCorrupted
 
 pytestmark = [pytest.mark.django_db, pytest.mark.database]
 
@@ -22,6 +23,11 @@ def commit(operation, step, metric=None, kind="periodic", attempt=1):
         "step": step, "type": kind, "metric": metric,
     }  # fmt: skip
     return services.commit(operation_id=operation.pk, attempt=attempt, staged=staged)
+
+
+def altered(checkpoint):
+    """What a reader finds that meets a changed byte."""
+    return CheckpointCorrupted(storage.directory(checkpoint.artifacts_path), altered=["model.pt"])
 
 
 def best():
@@ -45,7 +51,8 @@ def test_when_the_best_goes_bad_the_next_best_takes_its_place():
     operation = rows.submitted()
     for step, metric in [(10, 0.3), (20, 0.1), (30, 0.2)]:
         last = commit(operation, step, metric)
-    services.mark_corrupted(Checkpoint.objects.get(step=20).artifacts_path, "altered")
+    bad = Checkpoint.objects.get(step=20)
+    services.mark(bad.artifacts_path, altered(bad))
     assert best() == [30]
     services.delete(Checkpoint.objects.filter(pk=last.pk))
     assert best() == [10]
@@ -91,7 +98,7 @@ def test_files_without_a_row_go_by_age_and_ownership(settings):
     for path in (unowned, unowned / "model.pt", storage.directory(owned.artifacts_path)):
         os.utime(path, (long_ago, long_ago))
 
-    freed = services.sweep_unowned()
+    freed = cleaning.sweep_unowned()
 
     assert (freed.num_unowned, freed.freed_bytes) == (1, 10)
     assert storage.directory(owned.artifacts_path).exists()
@@ -103,7 +110,7 @@ def test_what_an_attempt_may_be_writing_stays_whatever_the_clock_says(settings):
     operation = begun(rows.claimed(), of=2)
     before, now, next_one = old_directories(operation, settings)
 
-    services.sweep_unowned()
+    cleaning.sweep_unowned()
 
     assert [path.exists() for path in (before, now, next_one)] == [False, True, True]
 
@@ -113,11 +120,11 @@ def test_what_the_next_attempt_may_adopt_stays_until_it_has_begun(settings):
     operation = begun(rows.claimed(), of=1)
     operation.row.update(attempt=2)
     left, _, _ = old_directories(operation, settings, name=storage.WILL)
-    services.sweep_unowned()
+    cleaning.sweep_unowned()
     assert left.exists()
 
     begun(operation, of=2)
-    services.sweep_unowned()
+    cleaning.sweep_unowned()
     assert not left.exists()
 
 
@@ -134,7 +141,7 @@ def old_directories(operation, settings, name="model.pt"):
     """Make a directory of each of the first three attempts, older than any age allowed."""
     root = storage.operation_directory(operation.pk)
     made = [root / f"a{n:04d}-s0000000011-periodic" for n in (1, 2, 3)]
-    age = settings.THRESHOLDS.unowned_file_age_seconds * services.WILL_AGES + 3600
+    age = settings.THRESHOLDS.unowned_file_age_seconds * cleaning.WILL_AGES + 3600
     for path in made:
         path.mkdir(parents=True)
         (path / name).write_bytes(b"x")

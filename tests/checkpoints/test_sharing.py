@@ -6,7 +6,7 @@ import threading
 import pytest
 import torch
 
-from apps.checkpoints import copies, remote, services, sharing, storage
+from apps.checkpoints import cleaning, copies, remote, services, sharing, storage
 from apps.checkpoints.models import Checkpoint
 from apps.checkpoints.removals import REMOVALS
 from apps.dashboard.words import size
@@ -113,9 +113,9 @@ def test_a_dry_run_says_what_a_clean_up_would_free(saves):
     first, second = saves.save(), saves.save()
     services.pin(second.pk, pinned=True)
     saves.operation.row.update(state=State.CANCELLED)
-    told = services.clean_up(older_than_days=-1, dry_run=True)
+    told = cleaning.clean_up(actor="test", older_than_days=-1, dry_run=True)
     assert (told.num_checkpoints, Checkpoint.objects.count()) == (1, 2)
-    assert services.clean_up(older_than_days=-1).freed_bytes == told.freed_bytes
+    assert cleaning.clean_up(actor="test", older_than_days=-1).freed_bytes == told.freed_bytes
     assert told.freed_bytes < first.artifacts_size_bytes - SHARED
     require_whole(second)
 
@@ -169,12 +169,12 @@ class TestInABucket:
         monkeypatch.setattr(remote.Remote, "remove_later", lambda *_: None)
         delete(first)
         saves.operation.row.update(state=State.CANCELLED)
-        monkeypatch.setattr(services.Unowned, "is_old", lambda *_: True)
-        assert services.sweep_unowned().num_unowned == 1
+        monkeypatch.setattr(cleaning.Unowned, "is_old", lambda *_: True)
+        assert cleaning.sweep_unowned().num_unowned == 1
         names = {name.rpartition("/")[2] for name in store.of(first)}
         assert "best_model.pt" in names and not {"model.pt", "manifest.json"} & names
         assert services.check(second) is None
-        assert services.sweep_unowned().num_unowned == 0
+        assert cleaning.sweep_unowned().num_unowned == 0
 
     def test_a_missing_shared_file_is_found_by_all_who_have_it(self, store, saves):
         first, second = saves.save(), saves.save()

@@ -125,7 +125,8 @@ def test_cancel_wait_returns_when_it_has_stopped(start, ana):
 
 
 RUNNING = {
-    "id": "op", "state": "RUNNING", "percent": 50.0, "place": "epoch 1 of 2", "unit": "step",
+    "operation_id": "op", "status": "RUNNING", "percent": 50.0, "place": "epoch 1 of 2",
+    "unit": "step",
     "steps_per_second": 12.0, "eta_seconds": 61.0, "metrics": {"val_loss": 0.5},
     "stop_requested": "cancel", "stop_requested_by": "ben",
 }  # fmt: skip

@@ -21,7 +21,10 @@ from django.utils import timezone
 from apps.datasets import services, storage, usage, validation
 from apps.datasets.errors import DatasetDamaged, DatasetError, DatasetInUse, DatasetNotFound
 from apps.datasets.models import Dataset
+from apps.installation import storages
+from apps.installation.models import StorageBinding
 from tests.datasets.conftest import parquet
+from trainops.engines import storage_identity
 
 CSV = b"a,b\n1,x\n2,y\n"
 
@@ -31,8 +34,16 @@ def add(content=CSV, **more):
 
 
 def files(settings):
+    """Every file there is, but the storage's identity."""
     root = settings.DATA_DIR
-    return sorted(str(p.relative_to(root)) for p in root.rglob("*") if p.is_file())
+    found = (p for p in root.rglob("*") if p.is_file() and p.name != storage_identity.FILE)
+    return sorted(str(p.relative_to(root)) for p in found)
+
+
+@pytest.fixture
+def bound(db):
+    """The storage as `up` has bound it at the first start, before there are any files."""
+    storages.require(storage.PLACE)
 
 
 class RemoteStorage(Storage):
@@ -218,7 +229,7 @@ def test_a_disk_that_fills_while_the_file_is_copied(in_process, settings, monkey
 
 @pytest.mark.django_db
 def test_a_row_that_cannot_be_written_leaves_a_file_for_the_sweep(
-    in_process, settings, monkeypatch
+    bound, in_process, settings, monkeypatch
 ):
     def broken(*args, **kwargs):
         raise RuntimeError("no database")
@@ -446,7 +457,7 @@ def test_the_cache_is_bounded_and_forgets_what_was_not_used_for_longest(in_proce
 
 @pytest.mark.django_db
 @pytest.mark.usefixtures("remote")
-def test_a_remote_dataset_is_deleted_and_swept(in_process):
+def test_a_remote_dataset_is_deleted_and_swept(bound, in_process):
     dataset = add()
     services.delete(dataset_id=dataset.id)
     assert not storage.exists(dataset.digest)
@@ -454,6 +465,18 @@ def test_a_remote_dataset_is_deleted_and_swept(in_process):
     Dataset.objects.all().delete()
     with time_machine.travel(timezone.now() + timedelta(hours=2)):
         assert services.sweep_files() == 1
+
+
+def test_files_of_another_installation_are_never_swept(in_process, bound, settings):
+    dataset = add()
+    Dataset.objects.all().delete()
+    StorageBinding.objects.all().delete()
+    with (
+        time_machine.travel(timezone.now() + timedelta(hours=2)),
+        pytest.raises(storages.ForeignStorage),
+    ):
+        services.sweep_files()
+    assert files(settings) == [f"datasets/{dataset.digest}.parquet"]
 
 
 def test_only_digests_become_names():

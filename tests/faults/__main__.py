@@ -1,16 +1,15 @@
 """`python3 -m trainops chaos --seconds N --seed S`: a storm for as long as one likes."""
 
-import argparse
-import secrets
 import sys
 import time
 
 from tests.faults.installations import one_machine, two_machines
+from tests.faults.options import parser
 from tests.faults.storm import Storm
 
 
 def main() -> int:
-    options = _parser().parse_args()
+    options = parser().parse_args()
     began = time.monotonic()
     start = two_machines if options.postgres else one_machine
     with start() as installation:
@@ -19,17 +18,6 @@ def main() -> int:
         storm.run(seconds=seconds, num_faults=options.faults or 0)
         _tell(storm, time.monotonic() - began)
     return int(bool(storm.violations))
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python3 -m trainops chaos", description=__doc__)
-    parser.add_argument("--seconds", type=float, default=120)
-    parser.add_argument("--faults", type=int, help="so many faults, however long it takes")
-    parser.add_argument("--seed", type=int, default=secrets.randbelow(10**6))
-    parser.add_argument(
-        "--postgres", action="store_true", help="PostgreSQL, and a second machine with a network"
-    )
-    return parser
 
 
 def _tell(storm: Storm, seconds: float) -> None:

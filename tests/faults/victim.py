@@ -165,9 +165,9 @@ def sweep(house: Any) -> list[str]:
     """Remove what no row owns, however young; return the directories that are left here."""
     from django.conf import settings
 
-    from apps.checkpoints import services
+    from apps.checkpoints import cleaning
 
-    services.sweep_unowned()
+    cleaning.sweep_unowned()
     root = settings.CHECKPOINT_ROOT
     return [str(path.relative_to(root)) for path in root.glob("op_*/*")]
 

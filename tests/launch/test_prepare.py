@@ -1,6 +1,7 @@
 """What `up` does to the database before anything starts."""
 
 import json
+import shutil
 import stat
 from typing import Any
 
@@ -9,6 +10,7 @@ from django.contrib.auth.models import Group, User
 from django.db import connection
 from django.db.migrations.recorder import MigrationRecorder
 
+from apps.installation.models import StorageBinding
 from trainops.http.models import Token
 from trainops.launch.prepare import prepare
 from trainops.launch.refusal import CannotStart
@@ -18,7 +20,13 @@ pytestmark = [pytest.mark.django_db, pytest.mark.database]
 
 
 @pytest.fixture(autouse=True)
-def data_dir(tmp_path, monkeypatch):
+def data_dir(tmp_path, monkeypatch, settings):
+    settings.STORAGES = settings.STORAGES | {
+        "datasets": {
+            "BACKEND": "django.core.files.storage.FileSystemStorage",
+            "OPTIONS": {"location": tmp_path / "datasets"},
+        }
+    }
     monkeypatch.setenv("TRAINOPS_DATA_DIR", str(tmp_path))
     monkeypatch.delenv("TRAINOPS_ADMIN_PASSWORD", raising=False)
     return tmp_path
@@ -35,6 +43,23 @@ def test_the_first_start_makes_an_admin_whose_password_is_told_once():
     assert set(Group.objects.values_list("name", flat=True)) >= {"viewer", "operator", "admin"}
     second = prepare()
     assert (second.admin, second.password, second.migrated) == ("admin", "", 0)
+
+
+def test_the_storages_are_bound_and_another_installations_are_refused():
+    prepare()
+    assert set(StorageBinding.objects.values_list("pk", flat=True)) == {"checkpoints", "datasets"}
+    StorageBinding.objects.all().delete()
+    with pytest.raises(CannotStart, match="belongs to another installation"):
+        prepare()
+    assert prepare(take_over_storage=True).warnings == []
+    assert prepare().warnings == []
+
+
+def test_a_storage_that_is_away_is_a_warning(settings):
+    prepare()
+    shutil.rmtree(settings.CHECKPOINT_ROOT)
+    (warning,) = prepare().warnings
+    assert "is not mounted, or was emptied" in warning
 
 
 def test_a_superuser_that_is_there_already_stays_the_only_one():

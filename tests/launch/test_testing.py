@@ -95,3 +95,12 @@ def test_a_missing_database_is_said_here_and_a_failure_in_ci(steps, monkeypatch,
     monkeypatch.setenv("CI", "true")
     with pytest.raises(CannotStart):
         testing.test([])
+
+
+@pytest.mark.parametrize("command", [testing.test, testing.bench, testing.chaos])
+@pytest.mark.parametrize("argument", ["--help", "--no-such-option"])
+def test_help_and_a_wrong_option_install_nothing(monkeypatch, command, argument):
+    monkeypatch.setattr(environment, "ensure", lambda *_, **__: pytest.fail("it installs"))
+    with pytest.raises(SystemExit) as exited:
+        command([argument])
+    assert exited.value.code == (0 if argument == "--help" else 2)

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from apps.checkpoints import storage
+from apps.checkpoints import place, storage
 from apps.operations import claims, services, submission
 from apps.operations.clients import RANDOM_BYTES
 from apps.operations.lifecycle import State
@@ -16,6 +16,7 @@ OFFER = Offer(kinds=["training"], memory_bytes=8 * 10**9, disk_bytes=100 * 10**9
 
 
 def submitted(owner: Any = None, *, queue: str = "", priority: int = 0, **config: Any) -> Operation:
+    place.require()  # as `up` does it at the start, before there are any files
     return services.submit(
         kind="training", config=CONFIG | config, owner=owner, queue=queue, priority=priority
     )

@@ -3,10 +3,11 @@
 import time
 
 import pytest
+from django.contrib.auth.models import Group
 from django.db import transaction
 
 from apps.checkpoints.models import Checkpoint
-from apps.operations import services, sweeps
+from apps.operations import access, claims, services, sweeps
 from apps.operations.models import Operation
 from tests.operations import rows
 from tests.operations.attempts import (
@@ -130,6 +131,49 @@ def test_a_cancel_of_what_a_dead_worker_ran_is_carried_out_by_the_sweep(person):
     assert "asked to stop" in note(operation)
 
 
+def test_a_kill_of_what_a_dead_worker_ran_stays_a_kill(person):
+    operation = rows.claimed()
+    services.kill(operation_id=operation.pk, actor=person)
+    rows.forget_lease(operation)
+    assert sweeps.recover_lost(actor="beat") == 1
+    operation = services.get(operation.pk)
+    assert (operation.state, operation.reason) == ("CANCELLED", "KILLED_BY_PERSON")
+
+
+@pytest.mark.parametrize(
+    ("stop", "reason"),
+    [(services.cancel, "CANCELLED_BY_PERSON"), (services.kill, "KILLED_BY_PERSON")],
+)
+@pytest.mark.parametrize("is_asked_already", [False, True])
+def test_what_no_worker_claims_any_more_is_stopped_at_once(person, stop, reason, is_asked_already):
+    operation = rows.claimed(person)
+    if is_asked_already:
+        stop(operation_id=operation.pk, actor=person)
+    rows.forget_lease(operation)
+    person.groups.add(Group.objects.get_or_create(name="operator")[0])
+    assert access.allowed_actions(services.get(operation.pk), person) == ["cancel", "kill"]
+
+    stopped = stop(operation_id=operation.pk, actor=person)
+
+    assert (stopped.state, stopped.reason) == ("CANCELLED", reason)
+    assert stopped.attempts.get().outcome == "lost"
+    assert "its last checkpoint stands" in note(stopped)
+
+
+def test_a_renewal_that_comes_before_the_cancel_wins(person, monkeypatch):
+    operation = rows.claimed()
+    rows.forget_lease(operation)
+    decide = claims.cancel_lost
+
+    def renewed_meanwhile(lost, *arguments, **named):
+        claims.renew("worker-1", [(lost.pk, 1)])
+        return decide(lost, *arguments, **named)
+
+    monkeypatch.setattr(claims, "cancel_lost", renewed_meanwhile)
+    asked = services.cancel(operation_id=operation.pk, actor=person)
+    assert (asked.state, asked.stop_requested) == ("RUNNING", "cancel")
+
+
 def test_a_kill_after_a_cancel_does_not_wait_any_longer(house, person):
     running = Running(house, submit("hang", at=3)).until_step(2)
     services.cancel(operation_id=running.operation.pk, actor=person)
@@ -140,3 +184,21 @@ def test_a_kill_after_a_cancel_does_not_wait_any_longer(house, person):
     operation = running.ended()
     assert (operation.state, operation.reason) == ("CANCELLED", "KILLED_BY_PERSON")
     assert time.monotonic() - began < PROMPT_SECONDS
+
+
+def test_a_cancel_whose_save_failed_says_what_is_left(house, settings):
+    """The disk is full: the periodic checkpoint before it is not what this cancel saved."""
+    checkpoint = {"every_steps": 10}
+    running = Running(house, submit(epochs=100, step_seconds=0.02, checkpoint=checkpoint))
+    wait_until(Checkpoint.objects.exists)
+    root = settings.CHECKPOINT_ROOT
+    root.rename(root.with_name("elsewhere"))  # nothing can be written any more
+    running.until_step(running.operation.row.get().step + 2)
+    stop(running, Operation.Stop.CANCEL)
+    operation = running.ended()
+    root.with_name("elsewhere").rename(root)
+    newest = Checkpoint.objects.newest_first().first()
+    assert operation.state == "CANCELLED"
+    said = note(operation)
+    assert "could not be saved" in said and f"the {newest} is the last one" in said
+    assert "; saved: " not in said

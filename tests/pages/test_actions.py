@@ -1,14 +1,19 @@
 """Buttons: they ask first, they act by POST only, and they say what came of it."""
 
+from datetime import timedelta
+
 import pytest
 from django.test import Client
+from django.utils import timezone
 
-from apps.checkpoints import storage
+from apps.checkpoints import services, storage
 from apps.checkpoints.models import Checkpoint
 from apps.operations.models import Operation
-from tests.api.saved import saved
+from tests.api.saved import damage, saved
 from tests.operations.rows import part_of
 from tests.pages import making
+
+MINUTE = timedelta(minutes=1)
 
 
 def asked(client, action, *operations, **query):
@@ -76,6 +81,39 @@ class TestAsking:
         assert "<strong>done</strong>: it is completed" in text
         assert "<strong>bens</strong>: it belongs to ben" in text
         assert text.count('name="id"') == 1
+
+    def test_many_cancelled_at_once_say_how_many_are_saved_and_how_many_are_not(self, fetch, ana):
+        running = making.operation(ana, "RUNNING", lease_expires_at=timezone.now() + MINUTE)
+        lost = making.operation(ana, "RUNNING", lease_expires_at=timezone.now() - MINUTE)
+        waiting = [making.operation(ana) for _ in range(2)]
+        paused = making.operation(ana, "RESUMING")
+        saved(paused)
+        text = asked(fetch, "cancel", running, lost, *waiting, paused)
+        assert "1 saves a checkpoint at the next safe point" in text
+        assert "1 keeps its last checkpoint and can be resumed" in text
+        assert "3 have no checkpoint and have to be submitted again." in text
+
+    def test_many_killed_at_once_say_how_many_lose_everything(self, fetch, ana):
+        kept, lost = (making.operation(ana, "RUNNING") for _ in range(2))
+        saved(kept)
+        text = asked(fetch, "kill", kept, lost)
+        assert "1 has no checkpoint: all work of 1 is lost." in text
+
+    def test_a_resume_names_newer_checkpoints_that_are_damaged(self, fetch, ana):
+        operation = making.operation(ana, "FAILED")
+        saved(operation, step=5, epoch=1)
+        bad = saved(operation, step=15, epoch=2)
+        damage(bad)
+        services.check(bad)
+        text = asked(fetch, "resume", operation)
+        assert "It continues at epoch 1" in text
+        assert "The newer checkpoint at epoch 2 is corrupted: altered: model.pt." in text
+
+    def test_a_resume_names_checkpoints_that_the_database_does_not_know(self, fetch, ana):
+        operation = making.operation(ana, "FAILED")
+        saved(operation, step=5)
+        Checkpoint.objects.filter(pk=saved(operation, step=15).pk).delete()
+        assert "1 newer checkpoint, up to step 15" in asked(fetch, "resume", operation)
 
     def test_where_nothing_can_be_done_there_is_no_button(self, fetch, ana):
         text = asked(fetch, "resume", making.operation(ana, "FAILED"))

@@ -5,10 +5,11 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
+from apps.checkpoints import storage
 from apps.checkpoints.models import Checkpoint
 from apps.operations.models import MetricPoint
 from apps.workers.models import Worker
-from tests.api.saved import WEIGHTS, saved
+from tests.api.saved import WEIGHTS, damage, saved
 from tests.pages import making
 from tests.pages.test_list import STATES
 
@@ -105,7 +106,10 @@ class TestStanding:
     def test_a_silent_worker(self, page, ana):
         past = timezone.now() - timedelta(seconds=5)
         operation = making.operation(ana, "RUNNING", lease_expires_at=past)
-        assert "was last heard of" in standing_of(page, operation)
+        said = standing_of(page, operation)
+        assert "was last seen" in said and "No worker is running: start one" in said
+        worker()
+        assert "The next sweep puts it back into the queue" in standing_of(page, operation)
 
     def test_a_cancel_under_way(self, page, ana):
         asked = {"stop_requested": "cancel", "stop_requested_by": "ben"}
@@ -251,7 +255,31 @@ class TestFiles:
         checkpoint = saved(operation)
         (settings.CHECKPOINT_ROOT / checkpoint.artifacts_path / "model.pt").unlink()
         path = f"/operations/{operation.pk}/files/{checkpoint.pk}/model.pt"
-        assert page.get(path).status_code == 404
+        response = page.get(path)
+        assert response.status_code == 409
+        assert "not what was saved" in response.content.decode()
+
+    def test_a_file_with_one_flipped_byte_is_refused_as_the_api_refuses_it(self, page, ana):
+        operation = making.operation(ana, "CANCELLED")
+        checkpoint = saved(operation)
+        damage(checkpoint)
+        path = f"/operations/{operation.pk}/files/{checkpoint.pk}/model.pt"
+        api = f"/api/v1/operations/{operation.pk}/artifacts/model.pt"
+        assert page.get(api, {"checkpoint_id": checkpoint.pk}).status_code == 409
+        Checkpoint.objects.update(health="healthy")
+        assert page.get(path).status_code == 409
+        checkpoint.refresh_from_db()
+        assert (checkpoint.health, checkpoint.altered_artifacts) == ("corrupted", ["model.pt"])
+
+    def test_a_symbolic_link_in_the_place_of_a_file_is_not_followed(self, page, ana, tmp_path):
+        operation = making.operation(ana, "CANCELLED")
+        checkpoint = saved(operation)
+        (tmp_path / "secret").write_bytes(WEIGHTS)
+        file = storage.directory(checkpoint.artifacts_path) / "model.pt"
+        file.unlink()
+        file.symlink_to(tmp_path / "secret")
+        path = f"/operations/{operation.pk}/files/{checkpoint.pk}/model.pt"
+        assert page.get(path).status_code == 409
 
     def test_the_log_is_plain_text_by_attempt(self, page, ana):
         operation = making.operation(ana, "COMPLETED")

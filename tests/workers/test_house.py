@@ -103,7 +103,7 @@ def test_what_a_restored_database_says_is_lost_goes_on_if_it_was_never_out_of_si
 
 
 def test_a_storage_that_does_not_answer_keeps_nobodys_wish_from_being_heard(keeper, monkeypatch):
-    keeper._tell_free_disk()
+    keeper._look_at_storage()
     monkeypatch.setattr(storage, "free_bytes", lambda: pytest.fail("it would wait for ever"))
     operation = claimed(worker_id="w")
     operation.row.update(stop_requested="KILL")

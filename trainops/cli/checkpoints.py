@@ -14,6 +14,9 @@ from trainops.cli.references import operation_id
 from trainops.cli.session import Session, command
 
 CheckpointId = Annotated[str, typer.Argument(metavar="CHECKPOINT", show_default=False)]
+Deleted = Annotated[
+    str, typer.Argument(metavar="ID", help="An operation, or a checkpoint.", show_default=False)
+]
 Place = Annotated[
     str,
     typer.Argument(
@@ -38,6 +41,7 @@ def register(app: typer.Typer) -> None:
         ("pin", pin),
         ("unpin", unpin),
         ("rm", rm),
+        ("recover", recover),
         ("gc", gc),
         ("export", exchange.export),
         ("import", exchange.take_in),
@@ -171,15 +175,43 @@ def _pin(session: Session, checkpoint_id: str, verb: str, message: str) -> None:
         session.out.text(message)
 
 
-def rm(session: Session, checkpoint_id: CheckpointId, yes: Yes = False) -> None:
-    """Delete a checkpoint."""
-    path = _path(session, checkpoint_id)
-    confirm(session, f"Delete {checkpoint_id}?", yes)
+def rm(session: Session, reference: Deleted, yes: Yes = False) -> None:
+    """Delete a checkpoint, or all that an operation would be resumed from.
+
+    The result (final) and pinned checkpoints of an operation are kept: delete them one by one.
+    """
+    if "-" in reference:
+        path, what = _path(session, reference), reference
+    else:
+        operation = operation_id(session.api, reference)
+        path = f"checkpoints/{operation}"
+        what = f"the checkpoints of {operation} but its result and pinned ones"
+    confirm(session, f"Delete {what}?", yes)
     answer = session.api.delete(path)
     if session.out.is_json:
         session.out.json(answer)
     else:
         session.out.text(looks.plain(answer["message"]))
+
+
+def recover(
+    session: Session,
+    reference: Annotated[
+        str, typer.Argument(metavar="ID", help="An operation.", show_default=False)
+    ],
+) -> None:
+    """Record checkpoints that are in the storage and not in a database restored from a backup.
+
+    Every byte of them is verified first. The operation must not be running.
+    """
+    operation = operation_id(session.api, reference)
+    answer = session.api.post(f"operations/{operation}/recovery")
+    if session.out.is_json:
+        session.out.json(answer)
+    else:
+        session.out.text(looks.plain(answer["message"]))
+        if answer["checkpoint_ids"]:
+            session.out.note(f"Resume it: python3 -m trainops resume {operation}")
 
 
 def gc(
@@ -189,13 +221,19 @@ def gc(
         float | None,
         typer.Option(min=0, help="Else the installation's own age.", show_default=False),
     ] = None,
+    empty_trash: Annotated[
+        bool,
+        typer.Option(
+            "--empty-trash", help="Delete whole checkpoints without a row now, not days later."
+        ),
+    ] = False,
     yes: Yes = False,
 ) -> None:
     """Delete old checkpoints of finished operations, and files that belong to none.
 
     Pinned ones and results stay.
     """
-    wanted = {"older_than_days": older_than_days}
+    wanted = {"older_than_days": older_than_days, "empty_trash": empty_trash}
     told = session.api.post("checkpoints/cleanup", {**wanted, "dry_run": True})
     if not dry_run and (told["num_checkpoints"] or told["num_unowned"]):
         confirm(session, f"{_freed(told, 'Delete')}?", yes)
@@ -207,9 +245,11 @@ def gc(
 
 
 def _freed(told: dict[str, Any], verb: str) -> str:
+    trash = told["num_trashed"]
+    later = f"; {trash} whole checkpoints without a row are deleted days later" if trash else ""
     return (
         f"{verb} {told['num_checkpoints']} checkpoints and {told['num_unowned']} directories that "
-        f"no checkpoint owns, {looks.size(told['freed_bytes'])}"
+        f"no checkpoint owns, {looks.size(told['freed_bytes'])}{later}"
     )
 
 

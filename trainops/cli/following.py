@@ -57,7 +57,7 @@ def states(api: Api, operation_id: str, *, lost: Callable[[str], None]) -> Itera
     operation = ask()  # who is not there at the start is not waited for
     while True:
         yield operation
-        if operation["state"] in looks.FINISHED:
+        if operation["status"] in looks.FINISHED:
             return
         time.sleep(POLL_SECONDS)
         operation = patiently(ask, lost=lost)
@@ -87,7 +87,7 @@ def watch_to_the_end(session: Session, operation_id: str) -> None:
     operation = follow(session, operation_id)
     if session.out.is_json:
         session.out.json(operation)
-    is_done = operation["state"] == "COMPLETED"
+    is_done = operation["status"] == "COMPLETED"
     raise typer.Exit(ExitCode.OK if is_done else ExitCode.FAILED)
 
 
@@ -120,11 +120,11 @@ class Lines:
 
     def update(self, operation: Operation) -> None:
         line = _sentence(operation)
-        changed = operation["state"] != self._state
+        changed = operation["status"] != self._state
         if line != self._line and (changed or self._clock() >= self._next_at):
             self._note(line)
             self._line, self._next_at = line, self._clock() + LINE_SECONDS
-        self._state = operation["state"]
+        self._state = operation["status"]
 
     def lost(self, problem: str) -> None:
         self._note(f"{problem} Trying again.")
@@ -152,13 +152,13 @@ class Bar:
 
     def _drawn(self, operation: Operation) -> RenderableType:
         row = Table.grid(padding=(0, 1))
-        is_over = operation["state"] in looks.FINISHED
+        is_over = operation["status"] in looks.FINISHED
         first, *more = _pieces(operation)
-        if operation["state"] in WAITING:
+        if operation["status"] in WAITING:
             first += f" for {looks.duration(looks.age(operation.get('queued_at')))}"
         row.add_row(
             Text(" ") if is_over else self._spinner,
-            looks.state(operation["state"]),
+            looks.state(operation["status"]),
             ProgressBar(total=100, completed=operation.get("percent") or 0, width=BAR_WIDTH),
             Text(first, no_wrap=True, overflow="ellipsis"),
         )
@@ -170,12 +170,12 @@ class Bar:
 def _sentence(operation: Operation) -> str:
     metrics = looks.metrics(operation.get("metrics"))
     where = " · ".join(filter(None, _pieces(operation)))
-    return "  ".join(filter(None, (operation["state"], where, metrics)))
+    return "  ".join(filter(None, (operation["status"], where, metrics)))
 
 
 def _pieces(operation: Operation) -> list[str]:
     """Return where it is, then how fast it goes and what was asked of it; or what it waits for."""
-    state = operation["state"]
+    state = operation["status"]
     if state in WAITING:
         return [_waiting(operation), _obstacle(operation)]
     progress = looks.progress(operation)
@@ -209,7 +209,7 @@ def _say_how_to_go_on(session: Session, operation_id: str) -> None:
 
 
 def _say_how_it_ended(session: Session, operation: Operation) -> None:
-    state, operation_id = operation["state"], operation["id"]
+    state, operation_id = operation["status"], operation["operation_id"]
     note = session.out.note
     if state == "COMPLETED":
         note(f"COMPLETED  {looks.metrics(operation.get('metrics'))}", style="green")

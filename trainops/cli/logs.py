@@ -64,7 +64,7 @@ def _chunks(session: Session, found: str, attempt: int | None, follow_it: bool) 
 
 def _is_finished(session: Session, found: str) -> bool:
     ask = partial(session.api.get, f"operations/{found}")
-    return patiently(ask, lost=session.out.note)["state"] in looks.FINISHED
+    return patiently(ask, lost=session.out.note)["status"] in looks.FINISHED
 
 
 def _print(text: str) -> None:

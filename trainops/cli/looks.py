@@ -121,6 +121,6 @@ def _rank(name: str) -> int:
 def progress(operation: dict[str, Any]) -> str:
     """Return e.g. "45 % · epoch 3 of 20"."""
     percent, place = operation.get("percent"), operation.get("place")
-    if operation.get("state") == "PENDING" or percent is None:
+    if operation.get("status") == "PENDING" or percent is None:
         return DASH
     return f"{percent:.0f} %" + (f" · {plain(place)}" if place else "")

@@ -71,9 +71,9 @@ def _list(session: Session, page: Rows, limit: int) -> None:
         ["ID", "NAME", "STATE", "PROGRESS", "LEFT", "METRICS", "OWNER", "CREATED"],
         (
             [
-                looks.cell(row["id"]),
+                looks.cell(row["operation_id"]),
                 looks.cell(row["name"]),
-                looks.state(row["state"]),
+                looks.state(row["status"]),
                 looks.cell(looks.progress(row)),
                 looks.cell(looks.duration(row.get("eta_seconds"))),
                 looks.cell(looks.metrics(row.get("metrics"), at_most=2)),
@@ -98,9 +98,9 @@ def show(session: Session, reference: Id) -> None:
     error = operation.get("error") or {}
     session.out.pairs(
         (
-            ("id", operation["id"]),
+            ("id", operation["operation_id"]),
             ("name", operation["name"]),
-            ("state", looks.state(operation["state"])),
+            ("state", looks.state(operation["status"])),
             ("progress", looks.progress(operation)),
             ("left", operation.get("eta_seconds") and looks.duration(operation["eta_seconds"])),
             ("metrics", looks.metrics(operation.get("metrics"), at_most=10)),
@@ -118,7 +118,7 @@ def show(session: Session, reference: Id) -> None:
             ("finished", operation.get("finished_at")),
             ("config hash", operation.get("config_hash")),
             ("can", ", ".join(operation.get("allowed_actions") or [])),
-            ("page", session.server.page(operation["id"])),
+            ("page", session.server.page(operation["operation_id"])),
         )
     )
 
@@ -168,7 +168,7 @@ def cancel(
         operation = _wait(session, found)
     if session.out.is_json:
         session.out.json(operation)
-    elif operation["state"] in looks.FINISHED:
+    elif operation["status"] in looks.FINISHED:
         session.out.text(f"{operation['state']} at {looks.progress(operation)}")
         session.out.note(f"  resume  {COMMAND} resume {found} --follow")
     else:
@@ -233,9 +233,9 @@ def fork(
         session.out.json(forked)
     elif not session.out.is_json:
         session.out.text(f"{forked['id']}, from {found} at {forked['unit']} {forked['step']}")
-        say_commands(session, forked["id"])
+        say_commands(session, forked["operation_id"])
     if follow_it:
-        watch_to_the_end(session, forked["id"])
+        watch_to_the_end(session, forked["operation_id"])
 
 
 def rm(

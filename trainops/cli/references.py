@@ -27,7 +27,7 @@ def study_id(api: Api, typed: str) -> str:
 
 
 def _only(found: Rows, typed: str, what: str) -> str:
-    ids = [str(row["id"]) for row in found.rows]
+    ids = [str(row.get("operation_id") or row["id"]) for row in found.rows]
     fitting = [each for each in ids if each.startswith(typed) or each.endswith(typed)]
     several = {"operation": "operations", "study": "studies"}[what]
     if not fitting:

@@ -173,10 +173,10 @@ def show(session: Session, reference: Id) -> None:
         ["OPERATION", "FOLD", "VALUES", "STATE", study["metric"].upper()],
         (
             [
-                looks.cell(line["id"]),
+                looks.cell(line["operation_id"]),
                 looks.cell(_fold(line)),
                 looks.cell(_values(line["study_values"])),
-                looks.state(line["state"]),
+                looks.state(line["status"]),
                 looks.cell(None if line["value"] is None else looks.number(line["value"])),
             ]
             for line in study["operations"]

@@ -46,9 +46,9 @@ def run(
     if not (session.out.is_json and follow_it):  # then its data follow when it is finished
         write_submitted(session, operation)
     session.out.note(f"Submitted {operation['name']!r}.")
-    say_commands(session, operation["id"])
+    say_commands(session, operation["operation_id"])
     if follow_it:
-        watch_to_the_end(session, operation["id"])
+        watch_to_the_end(session, operation["operation_id"])
 
 
 def _submit(session: Session, wanted: submission.Submission) -> dict[str, Any]:
@@ -69,4 +69,4 @@ def write_submitted(session: Session, operation: dict[str, Any]) -> None:
     if session.out.is_json:
         session.out.json(operation)
     else:
-        session.out.text(operation["id"])
+        session.out.text(operation["operation_id"])

@@ -13,7 +13,7 @@ from typing import Any
 
 from blake3 import blake3
 
-from trainops.engines import lossless, reproducibility
+from trainops.engines import lossless, reproducibility, storage_identity
 from trainops.engines.archives import Earlier, read_parts, write_parts
 from trainops.engines.durable import sync_directory, write_whole
 from trainops.engines.errors import SaveFailed, UnfreezableState
@@ -50,7 +50,8 @@ class CheckpointStore:
 
     `root` is the directory of one operation; `identity` goes into every manifest (operation_id,
     attempt, kind, config_hash); `candidates` are committed checkpoints, the newest first. A
-    periodic checkpoint leaves `reserve_bytes` of the disk free, and room for the last one.
+    periodic checkpoint leaves `reserve_bytes` of the disk free, and room for the last one. With a
+    `storage_id`, the directory above must have it in its identity file: without, it is away.
     """
 
     def __init__(
@@ -60,8 +61,10 @@ class CheckpointStore:
         identity: Mapping[str, Any],
         candidates: Sequence[Candidate] = (),
         reserve_bytes: int = 0,
+        storage_id: str = "",
     ) -> None:
         self.root = root
+        self.storage_id = storage_id
         self.reserve_bytes = reserve_bytes
         self.identity = dict(identity)
         self.candidates = tuple(candidates)
@@ -108,16 +111,23 @@ class CheckpointStore:
 
     def restore(self, candidate: Candidate) -> tuple[Checkpoint, StateDict]:
         """Return what the manifest says, and the parts, as load does."""
+        self._require_storage()
         checkpoint = with_state(read_manifest(candidate.path, candidate.digest))
         parts = read_parts(candidate.path, checkpoint.artifacts)
         if candidate.path.parent == self.root:  # not in another operation's directory
             self._before, self._changed = checkpoint, set()
         return checkpoint, {"state": checkpoint.state, **parts}
 
+    def _require_storage(self) -> None:
+        """Raise StorageAway where this would be an empty directory that something is mounted on."""
+        if self.storage_id:
+            storage_identity.require(self.root.parent, self.storage_id)
+
     def _new_directory(self, kind: CheckpointType, step: int) -> Path:
         """Make a directory that no other attempt and no other checkpoint has."""
+        self._require_storage()
         name = f"a{self.identity.get('attempt', 0):04d}-s{step:010d}-{kind}"
-        self.root.mkdir(parents=True, exist_ok=True)
+        self.root.mkdir(parents=not self.storage_id, exist_ok=True)
         for number in range(1, 10_000):
             directory = self.root / (name if number == 1 else f"{name}-{number}")
             try:

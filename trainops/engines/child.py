@@ -74,6 +74,7 @@ def _run(start: Message, line: "_Line") -> Outcome:
         identity=start["identity"],
         candidates=[Candidate(Path(c["path"]), c["digest"]) for c in start["candidates"]],
         reserve_bytes=start["reserve_bytes"],
+        storage_id=start["storage_id"],
     )
     policy = CheckpointPolicy(
         every_steps=config.checkpoint.every_steps,
@@ -134,7 +135,10 @@ class _Line:
             self.errands.saved(receipt.step, receipt.checkpoint)
 
     def corrupted(self, candidate: Candidate, error: errors.CheckpointCorrupted) -> None:
-        self._send("corrupted", directory=candidate.path.name, error=str(error))
+        self._send(
+            "corrupted", directory=candidate.path.name, missing=error.missing,
+            altered=error.altered, reason=error.reason,
+        )  # fmt: skip
 
     def checkpointed(self, checkpoint: Checkpoint) -> None:
         self._report()
@@ -294,6 +298,6 @@ def _code(error: BaseException, how: str) -> str:
         return "OUT_OF_MEMORY"
     if isinstance(error, errors.AllCheckpointsCorrupted):
         return "CHECKPOINT_CORRUPTED"
-    if isinstance(error, errors.SaveFailed):
+    if isinstance(error, errors.SaveFailed | errors.StorageAway):
         return "STORAGE_ERROR"
     return "HOUSE_ERROR" if how == "house_error" else "JOB_ERROR"

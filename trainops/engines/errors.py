@@ -1,5 +1,6 @@
 """What can go wrong in an attempt, by whose fault it is."""
 
+import errno
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -62,6 +63,16 @@ class SaveFailed(Machinery):
         self.reason = reason
 
 
+class StorageAway(OSError):
+    """The storage is not there, or is another one; that says nothing about the bytes it holds."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(errno.ENODEV, problem)
+
+    def __str__(self) -> str:
+        return str(self.strerror)
+
+
 class CheckpointCorrupted(Machinery):
     """The bytes on disk are not the bytes that the manifest promised."""
 
@@ -73,18 +84,30 @@ class CheckpointCorrupted(Machinery):
         altered: Sequence[str] = (),
         reason: str = "",
     ) -> None:
-        findings = [
-            f"missing: {', '.join(missing)}" if missing else "",
-            f"altered: {', '.join(altered)}" if altered else "",
-            reason,
-        ]
-        super().__init__(
-            f"checkpoint {path.name} is corrupted ({'; '.join(filter(None, findings))})"
-        )
         self.path = path
         self.missing = list(missing)
         self.altered = list(altered)
         self.reason = reason
+        super().__init__(path, missing, altered, reason)
+
+    def __str__(self) -> str:
+        what = "incomplete" if self.is_incomplete else "corrupted"
+        return f"checkpoint {self.path.name} is {what} ({self.findings})"
+
+    @property
+    def findings(self) -> str:
+        """What is missing and altered, in one line."""
+        findings = [
+            f"missing: {', '.join(self.missing)}" if self.missing else "",
+            f"altered: {', '.join(self.altered)}" if self.altered else "",
+            self.reason,
+        ]
+        return "; ".join(filter(None, findings))
+
+    @property
+    def is_incomplete(self) -> bool:
+        """Whether files are missing, and what is there is what was saved."""
+        return bool(self.missing) and not self.altered
 
 
 class AllCheckpointsCorrupted(Machinery):

@@ -3,12 +3,14 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
 
 from trainops.engines.config import OperationConfig
 from trainops.engines.delegation import Delegates, Part
 from trainops.engines.job import ResumableJob
+from trainops.engines.position import Position, Positions
 from trainops.engines.recipes import load
 from trainops.engines.spending import PrivacyLedger
 
@@ -24,6 +26,7 @@ class Engine:
     unit: str  # what one step is called, before any job exists
     config: str  # imports no torch, so the web process can validate with it
     job: str  # imports torch; only the attempt's own process loads it
+    positions: str  # a module: what it says of a checkpoint by its JSON state; imports no torch
     adapt: str = ""  # what a fork's config changes in the state; "" where nothing
     spends_privacy: bool = False  # its job takes a ledger, too
     part: str = ""  # the job of a part that is done elsewhere; "" where all is done in one place
@@ -31,6 +34,30 @@ class Engine:
     def parse_config(self, raw: Mapping[str, Any]) -> OperationConfig:
         """Return the validated config, defaults filled in. Raises ConfigError."""
         return self._config_class().parse(raw)
+
+    def position(self, state: Mapping[str, Any], step: int) -> Position:
+        """Return where a checkpoint stands, by its JSON state."""
+        return self._positions().position(state, step)
+
+    def best_ever(self, state: Mapping[str, Any]) -> float | None:
+        """Return the best value of the monitored metric that a state has seen; None: not known."""
+        found: Any = state
+        for name in self._positions().BEST or ("",):
+            found = found.get(name) if isinstance(found, Mapping) else None
+        return float(found) if isinstance(found, int | float) else None
+
+    @property
+    def summary(self) -> tuple[str, ...]:
+        """The keys of a checkpoint's JSON state that lists show."""
+        return self._positions().SUMMARY
+
+    @property
+    def summary_read(self) -> tuple[str, ...]:
+        """The keys that `position` and the summary look at."""
+        return (*self.summary, *self._positions().ALSO_READ)
+
+    def _positions(self) -> Positions:
+        return cast(Positions, import_module(self.positions))
 
     def forkable(self) -> frozenset[str]:
         """Return the fields of the config that a fork may tell differently."""
@@ -99,6 +126,7 @@ ENGINES = {
         unit="step",
         config="trainops.engines.training.config:TrainingConfig",
         job="trainops.engines.training.job:TrainingJob",
+        positions="trainops.engines.training.position",
         adapt="trainops.engines.training.adapting:adapt",
     ),
     "backtest": Engine(
@@ -107,6 +135,7 @@ ENGINES = {
         unit="bar",
         config="trainops.engines.backtest.config:BacktestConfig",
         job="trainops.engines.backtest.job:BacktestJob",
+        positions="trainops.engines.backtest.position",
     ),
     "rl": Engine(
         label="Reinforcement learning",
@@ -114,6 +143,7 @@ ENGINES = {
         unit="step",
         config="trainops.engines.rl.config:RlConfig",
         job="trainops.engines.rl.job:RlJob",
+        positions="trainops.engines.rl.position",
         adapt="trainops.engines.rl.adapting:adapt",
     ),
     "federated": Engine(
@@ -122,6 +152,7 @@ ENGINES = {
         unit="client epoch",
         config="trainops.engines.federated.config:FederatedConfig",
         job="trainops.engines.federated.job:FederatedJob",
+        positions="trainops.engines.federated.position",
         part="trainops.engines.federated.client:ClientJob",
         spends_privacy=True,
     ),

@@ -34,6 +34,7 @@ class Options:
     demo: bool
     install: bool
     postgres: bool
+    take_over_storage: bool = False
 
     @property
     def connect_host(self) -> str:
@@ -66,6 +67,7 @@ def parse(arguments: Sequence[str]) -> Options:
         demo=found.demo,
         install=not found.no_install,
         postgres=found.postgres,
+        take_over_storage=found.take_over_storage,
     )
 
 
@@ -85,6 +87,12 @@ def _parser() -> argparse.ArgumentParser:
     add("--only-workers", action="store_true", help="on a further machine: workers, nothing else")
     add("--demo", action="store_true", help="also submit an example operation")
     add("--postgres", action="store_true", help="an embedded PostgreSQL in place of SQLite")
+    add(
+        "--take-over-storage",
+        action="store_true",
+        help="use storages of checkpoints and datasets that belong to another installation; "
+        "that one cannot use them any more",
+    )
     add("--no-install", action="store_true", help="use the packages that are there")
     return parser
 

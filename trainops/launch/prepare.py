@@ -1,6 +1,6 @@
 """What must be in the database before the programs start. Run as a process of its own:
 
-    python -m trainops.launch.prepare [--check | --url URL --demo] [--json]
+    python -m trainops.launch.prepare [--check | --url URL --demo --take-over-storage] [--json]
 
 Migrates, makes the roles and the first admin, writes the command line's token, submits the example.
 A process of its own, because `up` stays small and single-threaded and never imports Django.
@@ -12,7 +12,7 @@ import os
 import secrets
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from importlib import import_module
 from itertools import count
 from typing import TYPE_CHECKING
@@ -41,20 +41,47 @@ class Prepared:
     admin: str = ""
     password: str = ""
     demo: str = ""
+    warnings: list[str] = field(default_factory=list)
 
 
-def prepare(*, url: str = "", demo: bool = False) -> Prepared:
-    """Bring the database up to date. Raises CannotStart when a newer program has changed it."""
+def prepare(*, url: str = "", demo: bool = False, take_over_storage: bool = False) -> Prepared:
+    """Bring the database up to date, and see that the storages are this installation's.
+
+    Raises CannotStart where a newer program has changed the database, or a storage belongs to
+    another installation. One that is away is a warning: it may be mounted a moment later.
+    """
     done = Prepared(migrated=_migrate())
     from trainops.http.roles import ensure_roles  # noqa: PLC0415 - models need django.setup()
 
     ensure_roles()
+    done.warnings += _check_storages(take_over_storage)
     admin = _first_admin(done)
     if url:
         _write_token(admin, url)
     if demo:
         done.demo = _submit_example(admin)
     return done
+
+
+def _check_storages(take_over: bool) -> list[str]:
+    # By name, as settings and urls do it: what assembles the apps stands outside their layers.
+    storages = import_module("apps.installation.storages")
+    checkpoints = import_module("apps.checkpoints.place").here()
+    datasets = import_module("apps.datasets.storage").PLACE
+    warnings = []
+    for place in (checkpoints, datasets):
+        try:
+            (storages.take_over if take_over else storages.require)(place)
+        except storages.ForeignStorage as error:
+            raise CannotStart(_sentence(error)) from error
+        except OSError as error:
+            warnings.append(_sentence(error))
+    return warnings
+
+
+def _sentence(error: OSError) -> str:
+    said = str(error)
+    return said[:1].upper() + said[1:]
 
 
 def require_current() -> None:
@@ -140,7 +167,6 @@ def _submit_example(admin: "User") -> str:
     """Submit the example of a built-in recipe; returns the operation's id."""
     from trainops.engines.recipes import recipes  # noqa: PLC0415 - only for --demo
 
-    # By name, as settings and urls do it: what assembles the apps stands outside their layers.
     services = import_module("apps.operations.services")
     recipe = recipes()[DEMO_RECIPE]
     operation = services.submit(
@@ -154,6 +180,9 @@ def _arguments(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--check", action="store_true", help="change nothing; is it up to date?")
     parser.add_argument("--url", default="", help="write the command line's token for this URL")
     parser.add_argument("--demo", action="store_true", help="submit an example operation")
+    parser.add_argument(
+        "--take-over-storage", action="store_true", help="use another installation's storages"
+    )
     parser.add_argument("--json", action="store_true", help="answer in JSON on standard output")
     return parser.parse_args(arguments)
 
@@ -167,7 +196,9 @@ def main(arguments: Sequence[str]) -> int:
         if options.check:
             require_current()
             return 0
-        done = prepare(url=options.url, demo=options.demo)
+        done = prepare(
+            url=options.url, demo=options.demo, take_over_storage=options.take_over_storage
+        )
     except ValidationError as error:  # of the settings
         return _refuse("; ".join(e["msg"].removeprefix("Value error, ") for e in error.errors()))
     except DatabaseError as error:
@@ -178,6 +209,8 @@ def main(arguments: Sequence[str]) -> int:
         print(json.dumps(asdict(done)))
     else:
         print(f"{done.migrated} migrations applied; the admin is {done.admin}.")
+        for warning in done.warnings:
+            print(f"Warning: {warning}")
         if done.password:
             print(f"Its password, shown this once: {done.password}")
     return 0

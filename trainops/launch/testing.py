@@ -12,6 +12,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from importlib import import_module
 
 from trainops.launch import environment
 from trainops.launch.refusal import CannotStart
@@ -50,6 +51,7 @@ def test(arguments: Sequence[str]) -> int:
 
 def bench(arguments: Sequence[str]) -> int:
     """Measure: `benchmarks/` decides what, and what its arguments mean."""
+    import_module("benchmarks.__main__").parser().parse_args(arguments)  # help installs nothing
     _enter(["bench", *arguments])
     command = [*PYTHON, "benchmarks", *arguments]
     return subprocess.run(command, cwd=environment.ROOT, check=False).returncode
@@ -57,6 +59,7 @@ def bench(arguments: Sequence[str]) -> int:
 
 def chaos(arguments: Sequence[str]) -> int:
     """A storm of random faults over a whole installation of its own; see tests/faults."""
+    import_module("tests.faults.options").parser().parse_args(arguments)  # help installs nothing
     _enter(["chaos", *arguments])
     command = [*PYTHON, "tests.faults", *arguments]
     return subprocess.run(command, cwd=environment.ROOT, check=False).returncode

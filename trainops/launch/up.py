@@ -101,7 +101,9 @@ def _require_thresholds() -> None:
 
 def _prepare(chosen: Options, env: Mapping[str, str]) -> dict[str, Any]:
     """Migrate and so on, in a process of its own."""
-    command = [*PREPARE, "--url", chosen.url, *(["--demo"] if chosen.demo else [])]
+    command = [*PREPARE, "--url", chosen.url]
+    command += ["--demo"] if chosen.demo else []
+    command += ["--take-over-storage"] if chosen.take_over_storage else []
     done = subprocess.run(
         command,
         env=env,
@@ -120,6 +122,8 @@ def _prepare(chosen: Options, env: Mapping[str, str]) -> dict[str, Any]:
     answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     if answer["migrated"]:
         say(None, f"Database brought up to date ({answer['migrated']} migrations).")
+    for warning in answer["warnings"]:
+        say(None, f"Warning: {warning}")
     return answer
 
 

@@ -14,7 +14,7 @@ from apps.dashboard import confirmation
 from apps.dashboard.answers import refuse, say
 from apps.dashboard.gate import is_fetch, needs
 from apps.dashboard.words import plural, size
-from apps.operations import access, services
+from apps.operations import access, recovery, services
 from apps.operations.artifacts import verified
 from apps.operations.models import Operation
 from trainops.errors import Refusal
@@ -92,6 +92,20 @@ def on_checkpoint(request: HttpRequest, checkpoint_id: str, action: str) -> Http
     return say(request, message, level=level, to=to)
 
 
+@require_POST
+@needs(Role.OPERATOR)
+def recover(request: HttpRequest, operation_id: str) -> HttpResponse:
+    """Record the checkpoints that the storage holds and the database does not know."""
+    try:
+        operation = services.get(operation_id)
+        access.require(operation, request.user, "recover checkpoints of")
+        done = recovery.recover(operation_id=operation_id, actor=_actor(request))
+    except Refusal as refusal:
+        return refuse(request, refusal, to=f"/operations/{operation_id}/")
+    level = "warning" if done.problems else "success"
+    return say(request, f"{done.message}.", level=level, to=operation.get_absolute_url())
+
+
 @needs(Role.OPERATOR)
 def confirm_checkpoint(request: HttpRequest, checkpoint_id: str) -> HttpResponse:
     """What deleting one checkpoint would do."""
@@ -114,7 +128,7 @@ def _operations(ids: list[str]) -> list[Operation]:
     rows = Operation.objects.select_related("owner").filter(
         pk__in=ids[: confirmation.MAX_OPERATIONS]
     )
-    return list(rows.annotate(has_checkpoint=access.has_checkpoint()))
+    return list(access.annotated(rows))
 
 
 def _cancel(operation: Operation, request: HttpRequest) -> str:
@@ -125,8 +139,8 @@ def _cancel(operation: Operation, request: HttpRequest) -> str:
 
 
 def _kill(operation: Operation, request: HttpRequest) -> str:
-    services.kill(operation_id=operation.pk, actor=_actor(request))
-    return f"{operation.name} is being killed."
+    after = services.kill(operation_id=operation.pk, actor=_actor(request))
+    return f"{operation.name} is {'killed' if after.is_finished else 'being killed'}."
 
 
 def _resume(operation: Operation, request: HttpRequest) -> str:
@@ -155,16 +169,16 @@ def _unpin(checkpoint: Checkpoint, request: HttpRequest) -> tuple[str, str]:
 
 def _verify(checkpoint: Checkpoint, request: HttpRequest) -> tuple[str, str]:
     if problem := verified(checkpoint):
-        return f"It is corrupted: {problem}", "error"
+        return f"Not as it was saved: {problem}", "error"
     num_files = len(checkpoint.manifest)
     return f"Verified: {plural(num_files, 'file')}, every byte as it was saved.", "success"
 
 
 def _delete_checkpoint(checkpoint: Checkpoint, request: HttpRequest) -> tuple[str, str]:
-    freed = services.delete_checkpoints(
+    done = services.delete_checkpoints(
         operation_id=checkpoint.operation_id, actor=_actor(request), checkpoint_id=checkpoint.pk
     )
-    return f"The checkpoint is deleted; {size(freed.freed_bytes)} are free.", "success"
+    return f"The checkpoint is deleted; {size(done.freed.freed_bytes)} are free.", "success"
 
 
 def _actor(request: HttpRequest) -> Any:

@@ -3,20 +3,14 @@
 from collections.abc import Iterator
 from typing import Any
 
-from django.http import (
-    FileResponse,
-    Http404,
-    HttpRequest,
-    HttpResponse,
-    HttpResponseRedirect,
-    JsonResponse,
-)
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
 from django.http import StreamingHttpResponse as Streaming
+from django.http.response import HttpResponseBase
 from django.shortcuts import render
 
-from apps.checkpoints import storage
 from apps.checkpoints.models import Checkpoint
 from apps.dashboard import agents, parts, points
+from apps.dashboard.answers import refused
 from apps.dashboard.gate import needs
 from apps.operations import artifacts, services
 from apps.operations.errors import OperationNotFound
@@ -99,28 +93,20 @@ def log(request: HttpRequest, operation_id: str) -> Streaming:
 @needs()
 def file(
     request: HttpRequest, operation_id: str, checkpoint_id: str, name: str
-) -> FileResponse | HttpResponseRedirect:
-    """One file of a checkpoint; only names that its manifest holds are ever opened."""
+) -> HttpResponseBase:
+    """One file of a checkpoint, as the API serves it: verified before its first byte is sent."""
     checkpoint = Checkpoint.objects.filter(pk=checkpoint_id, operation_id=operation_id).first()
-    if checkpoint is None or name not in {artifact["name"] for artifact in checkpoint.manifest}:
+    if checkpoint is None:
         raise Http404("There is no such file.")
     try:
-        link = artifacts.link(checkpoint, name)
+        if (link := artifacts.link(checkpoint, name)) is not None:
+            return HttpResponseRedirect(link)
+        download = artifacts.download(checkpoint, name)
+    except artifacts.ArtifactNotFound as refusal:
+        raise Http404(refusal.message) from None
     except Refusal as refusal:
-        raise Http404(str(refusal)) from None
-    if link is not None:
-        return HttpResponseRedirect(link)
-    path = storage.directory(checkpoint.artifacts_path) / name
-    try:
-        opened = path.open("rb")
-    except OSError:
-        raise Http404("The file is gone from the storage.") from None
-    return FileResponse(
-        opened,
-        as_attachment=True,
-        filename=f"{operation_id}-step{checkpoint.step}-{name}",
-        content_type="application/octet-stream",
-    )
+        return refused(request, refusal)
+    return download.response(f"{operation_id}-step{checkpoint.step}-{name}")
 
 
 def _drawn(subject: parts.Subject) -> Any:

@@ -26,7 +26,11 @@ TYPES = {
     Checkpoint.Type.SHUTDOWN: "info",
     Checkpoint.Type.FINAL: "success",
 }
-HEALTH = {Checkpoint.Health.HEALTHY: "success", Checkpoint.Health.CORRUPTED: "danger"}
+HEALTH = {
+    Checkpoint.Health.HEALTHY: "success",
+    Checkpoint.Health.UNAVAILABLE: "warning",
+    Checkpoint.Health.CORRUPTED: "danger",
+}
 
 
 @admin.register(Checkpoint)
@@ -137,12 +141,12 @@ class CheckpointAdmin(LooksOnlyAdmin):
     def remove(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponseBase:
         def removed() -> str:
             checkpoint = Checkpoint.objects.get(pk=id_in(object_id))
-            freed = services.delete_checkpoints(
+            done = services.delete_checkpoints(
                 operation_id=checkpoint.operation_id,
                 actor=cast(User, request.user),
                 checkpoint_id=id_in(object_id),
             )
-            return f"Deleted: {filesizeformat(freed.freed_bytes)} freed."
+            return f"Deleted: {filesizeformat(done.freed.freed_bytes)} freed."
 
         return self.carried_out(request, self.address_of_list(), removed)
 

@@ -1,6 +1,6 @@
 """The doors for an operation's files."""
 
-from django.http import HttpResponseRedirect, StreamingHttpResponse
+from django.http import HttpResponseRedirect
 from django.http.response import HttpResponseBase
 from django.urls import reverse
 from drf_spectacular.types import OpenApiTypes
@@ -70,13 +70,7 @@ class ArtifactView(APIView):
             raise CheckpointNotFound(operation_id)
         if (link := artifacts.link(checkpoint, name)) is not None:
             return HttpResponseRedirect(link)
-        download = artifacts.download(checkpoint, name)
-        response = StreamingHttpResponse(download.chunks, content_type="application/octet-stream")
-        response["Content-Length"] = str(download.artifact.size_bytes)
-        response["Content-Disposition"] = f'attachment; filename="{download.artifact.name}"'
-        response["X-Content-Type-Options"] = "nosniff"
-        response["ETag"] = f'"{download.artifact.blake3}"'
-        return response
+        return artifacts.download(checkpoint, name).response()
 
 
 def _address(operation_id: str, name: str, checkpoint_id: str) -> str:

@@ -11,10 +11,11 @@ from rest_framework.views import APIView
 from apps.checkpoints import serializers as shown
 from apps.checkpoints import services as checkpoints
 from apps.checkpoints.models import Checkpoint
-from apps.operations import access, services
+from apps.operations import access, recovery, services
 from apps.operations.artifacts import verified
-from apps.operations.errors import CheckpointNotFound
+from apps.operations.errors import CheckpointNotFound, StorageUnavailable
 from apps.operations.serializers import DeletionSerializer
+from trainops.engines.errors import CheckpointCorrupted
 from trainops.http.asking import body_of, person
 
 
@@ -32,10 +33,25 @@ class VerifiedSerializer(serializers.Serializer[Any]):
     message = serializers.CharField()
 
 
+class KeptSerializer(serializers.Serializer[Any]):
+    checkpoint_id = serializers.CharField()
+    checkpoint_type = serializers.ChoiceField(choices=Checkpoint.Type.choices)
+    pinned = serializers.BooleanField()
+
+
+class CheckpointsDeletedSerializer(DeletionSerializer):
+    kept = KeptSerializer(many=True, help_text="Results and pinned ones, which were not named.")
+
+
 class CheckpointsOfView(APIView):
-    @extend_schema(operation_id="checkpoints_delete_all", responses={200: DeletionSerializer})
+    @extend_schema(
+        operation_id="checkpoints_delete_all", responses={200: CheckpointsDeletedSerializer}
+    )
     def delete(self, request: Request, operation_id: str) -> Response:
-        """Delete all checkpoints of an operation: it is not resumable then. Not while it runs."""
+        """Delete the checkpoints that an operation would be resumed from. Not while it runs.
+
+        Its result (final) and pinned ones are kept, and named in `kept`: delete them one by one.
+        """
         access.require(services.get(operation_id), request.user, "delete checkpoints")
         return _deleted(operation_id, request)
 
@@ -46,7 +62,7 @@ class CheckpointView(APIView):
         """One checkpoint with its whole state and its files."""
         return Response(shown.detail(find(operation_id, checkpoint_id)))
 
-    @extend_schema(operation_id="checkpoints_delete", responses={200: DeletionSerializer})
+    @extend_schema(operation_id="checkpoints_delete", responses={200: CheckpointsDeletedSerializer})
     def delete(self, request: Request, operation_id: str, checkpoint_id: str) -> Response:
         """Delete one checkpoint. Not while its operation runs."""
         access.require(services.get(operation_id), request.user, "delete checkpoints")
@@ -88,19 +104,87 @@ class UnpinView(PinView):
 class VerifyView(APIView):
     @extend_schema(operation_id="checkpoints_verify", request=None, responses=VerifiedSerializer)
     def post(self, request: Request, operation_id: str, checkpoint_id: str) -> Response:
-        """Read every byte and compare it with what was saved. What is wrong is marked corrupted."""
+        """Read every byte and compare it with what was saved; the row's health is what is found."""
         body_of(request)
         checkpoint = find(operation_id, checkpoint_id)
         problem = verified(checkpoint)
         return Response(
             {
                 "checkpoint_id": checkpoint.pk,
-                "health": "corrupted" if problem else "healthy",
+                "health": _health(problem),
                 "missing_artifacts": problem.missing if problem else [],
                 "altered_artifacts": problem.altered if problem else [],
                 "message": str(problem) if problem else f"The {checkpoint} is what was saved.",
             }
         )
+
+
+class UnrecordedSerializer(serializers.Serializer[Any]):
+    directory = serializers.CharField()
+    attempt = serializers.IntegerField()
+    step = serializers.IntegerField()
+    size_bytes = serializers.IntegerField()
+
+
+class RecoverableSerializer(serializers.Serializer[Any]):
+    unrecorded = UnrecordedSerializer(many=True, help_text="Newest first.")
+
+
+class RecoveredSerializer(serializers.Serializer[Any]):
+    message = serializers.CharField()
+    checkpoint_ids = serializers.ListField(child=serializers.CharField())
+    problems = serializers.ListField(
+        child=serializers.CharField(), help_text="Of those that were left where they are."
+    )
+
+
+class RecoveryView(APIView):
+    """For a database that was restored from a backup, and is older than the storage."""
+
+    @extend_schema(operation_id="operations_recovery_get", responses=RecoverableSerializer)
+    def get(self, request: Request, operation_id: str) -> Response:
+        """Whole checkpoints in the storage that are newer than all that the database knows."""
+        operation = services.get(operation_id)
+        try:
+            found = recovery.unrecorded(operation)
+        except OSError as error:
+            raise StorageUnavailable(error) from error
+        return Response(
+            {
+                "unrecorded": [
+                    {
+                        "directory": each.artifacts_path.partition("/")[2],
+                        "attempt": each.attempt,
+                        "step": each.step,
+                        "size_bytes": each.size_bytes,
+                    }
+                    for each in found
+                ]
+            }
+        )
+
+    @extend_schema(
+        operation_id="operations_recovery_post", request=None, responses=RecoveredSerializer
+    )
+    def post(self, request: Request, operation_id: str) -> Response:
+        """Verify them and write their rows, so that the operation can be resumed from them."""
+        body_of(request)
+        access.require(services.get(operation_id), request.user, "recover checkpoints")
+        done = recovery.recover(operation_id=operation_id, actor=person(request))
+        return Response(
+            {
+                "message": done.message,
+                "checkpoint_ids": [each.pk for each in done.checkpoints],
+                "problems": done.problems,
+            }
+        )
+
+
+def _health(problem: CheckpointCorrupted | None) -> Checkpoint.Health:
+    if problem is None:
+        return Checkpoint.Health.HEALTHY
+    health = Checkpoint.Health
+    return health.UNAVAILABLE if problem.is_incomplete else health.CORRUPTED
 
 
 def find(operation_id: str, checkpoint_id: str) -> Checkpoint:
@@ -114,14 +198,24 @@ def find(operation_id: str, checkpoint_id: str) -> Checkpoint:
 
 
 def _deleted(operation_id: str, request: Request, checkpoint_id: str = "") -> Response:
-    freed = services.delete_checkpoints(
+    done = services.delete_checkpoints(
         operation_id=operation_id, actor=person(request), checkpoint_id=checkpoint_id
     )
+    message = f"Deleted of {operation_id}: {done.freed}."
+    if done.kept:
+        message += f" Kept: {', '.join(map(_named, done.kept))}; delete them one by one."
     return Response(
         {
-            "message": f"Deleted {freed.num_checkpoints} checkpoints of {operation_id}: "
-            f"{freed.freed_bytes} bytes.",
-            "num_checkpoints": freed.num_checkpoints,
-            "freed_bytes": freed.freed_bytes,
+            "message": message,
+            "num_checkpoints": done.freed.num_checkpoints,
+            "freed_bytes": done.freed.freed_bytes,
+            "kept": [
+                {"checkpoint_id": each.pk, "checkpoint_type": each.type, "pinned": each.pinned}
+                for each in done.kept
+            ],
         }
     )
+
+
+def _named(checkpoint: Checkpoint) -> str:
+    return f"{'pinned ' if checkpoint.pinned else ''}{checkpoint}"

@@ -13,6 +13,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from apps.checkpoints.models import Checkpoint
+from apps.checkpoints.serializers import progress_percent
 from apps.operations import access, forking, services
 from apps.operations.access import Action
 from apps.operations.errors import OperationNotFound
@@ -29,6 +30,7 @@ from apps.operations.serializers import (
     ResumptionSerializer,
     SubmissionSerializer,
 )
+from trainops.engines.registry import ENGINES
 from trainops.http.asking import body_of, person, query_of
 from trainops.http.envelope import OPTIONS
 from trainops.http.pagination import NewestFirst
@@ -137,6 +139,7 @@ class ResumeView(APIView):
                 "operation_id": operation_id,
                 "status": State.RESUMING,  # what this call made it; a worker may have it already
                 "resumed_from": _resumed_from(resumption.checkpoint, operation),
+                "skipped": [_skipped(each, operation) for each in resumption.skipped],
                 "message": resumption.message,
             }
         )
@@ -181,15 +184,28 @@ def _status(stopped: Operation) -> int:
 
 
 def _resumed_from(checkpoint: Checkpoint, operation: Operation) -> dict[str, Any]:
-    total = operation.total_steps
-    epoch = checkpoint.state.get("epoch")
+    position = ENGINES[operation.kind].position(checkpoint.state, checkpoint.step)
     return {
         "checkpoint_id": checkpoint.pk,
         "checkpoint_type": checkpoint.type,
         "created_at": checkpoint.created_at,
         "step": checkpoint.step,
-        "progress_percent": round(100 * checkpoint.step / total, 3) if total else 0.0,
-        **({} if epoch is None else {"epoch": epoch}),
+        "unit": operation.unit,
+        "place": position.text,
+        "progress_percent": progress_percent(checkpoint.step, operation.total_steps),
+        **position.counts,
+    }
+
+
+def _skipped(skipped: services.Skipped, operation: Operation) -> dict[str, Any]:
+    checkpoint, problem = skipped.checkpoint, skipped.problem
+    return {
+        "checkpoint_id": checkpoint.pk,
+        "step": checkpoint.step,
+        "place": services.position(checkpoint, operation),
+        "problem": problem.findings,
+        "missing_artifacts": problem.missing,
+        "altered_artifacts": problem.altered,
     }
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from django.urls import reverse
-from drf_spectacular.utils import extend_schema
+from drf_spectacular.utils import extend_schema, extend_schema_serializer
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -67,10 +67,13 @@ class StudySerializer(serializers.Serializer[Any]):
     stopped_at = serializers.DateTimeField(allow_null=True, help_text="No more are submitted.")
 
 
+@extend_schema_serializer(deprecate_fields=["id", "state"])
 class LineSerializer(serializers.Serializer[Any]):
-    id = serializers.CharField()
+    operation_id = serializers.CharField()
+    status = serializers.ChoiceField(choices=State.choices)
+    id = serializers.CharField(help_text="Older name of `operation_id`.")
     name = serializers.CharField()
-    state = serializers.ChoiceField(choices=State.choices)
+    state = serializers.ChoiceField(choices=State.choices, help_text="Older name of `status`.")
     stop_requested = serializers.ChoiceField(choices=["cancel", "kill"], allow_blank=True)
     step = serializers.IntegerField()
     total_steps = serializers.IntegerField()

@@ -1,0 +1,6 @@
+from django.apps import AppConfig
+
+
+class InstallationConfig(AppConfig):
+    name = "apps.installation"
+    label = "installation"

@@ -1,0 +1,248 @@
+"""Checkpoints that a worker brings over HTTP: file by file, then committed as one.
+
+The files go where a child of this installation would write them, and count for nothing before the
+commit: what a worker leaves half done, the clean-up removes.
+"""
+
+import os
+import threading
+import time
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from blake3 import blake3
+
+from apps.checkpoints import place, remote, storage
+from apps.checkpoints.models import Checkpoint
+from apps.operations import quota
+from apps.operations.errors import NotAllowed, StorageUnavailable
+from apps.operations.ledger import Ledger
+from apps.operations.models import Attempt, Operation
+from trainops.engines import lossless
+from trainops.engines.durable import DurableFile, require_space, sync_directory, write_whole
+from trainops.engines.errors import CheckpointCorrupted
+from trainops.engines.manifest import (
+    ARTIFACT_NAME,
+    FORMAT,
+    MANIFEST,
+    STATE,
+    VERSION,
+    Artifact,
+    CheckpointType,
+    staged,
+    verify,
+)
+from trainops.errors import Refusal
+
+CHUNK_BYTES = 2**20
+MAX_FILES = 1000
+MAX_STATE_BYTES = 16 * 2**20
+
+
+class FileRefused(Refusal):
+    def __init__(self, code: str, message: str, **details: object) -> None:
+        super().__init__(code, message, details, status=400)
+
+
+def open_directory(operation: Operation, *, type: CheckpointType, step: int) -> str:
+    """Make the directory of a new checkpoint of this attempt; return its name.
+
+    Raises StorageUnavailable.
+    """
+    name = f"a{operation.attempt:04d}-s{step:010d}-{type}"
+    root = storage.operation_directory(operation.pk)
+    try:
+        place.require()
+        root.mkdir(exist_ok=True)
+        for number in range(1, 10_000):
+            chosen = name if number == 1 else f"{name}-{number}"
+            with suppress(FileExistsError):
+                (root / chosen).mkdir()
+                return chosen
+    except OSError as error:
+        raise StorageUnavailable(error) from error
+    raise NotAllowed("TOO_MANY_DIRECTORIES", f"There are 10,000 directories {name}.")
+
+
+def receive(
+    operation: Operation, directory: str, name: str, content: BinaryIO, *, size_bytes: int
+) -> Artifact:
+    """Write one file of a checkpoint that is not committed yet; return what was received.
+
+    Raises FileRefused where it is cut short, StorageUnavailable where there is no room.
+    """
+    path = _open(operation, directory) / _named(name)
+    try:
+        require_space(path.parent, size_bytes)
+        path.unlink(missing_ok=True)  # sent again
+        file = DurableFile(path, size_bytes)
+        try:
+            _copy(content, file, size_bytes)
+            digest = file.finish()
+        finally:
+            file.close()
+    except OSError as error:
+        path.unlink(missing_ok=True)
+        raise StorageUnavailable(error) from error
+    if file.size_bytes != size_bytes:
+        path.unlink(missing_ok=True)
+        problem = f"{name} has {size_bytes} bytes by its Content-Length; got {file.size_bytes}"
+        raise FileRefused("FILE_CUT_SHORT", problem, given=file.size_bytes, expected=size_bytes)
+    return Artifact(name, size_bytes, digest)
+
+
+def _copy(content: BinaryIO, file: DurableFile, size_bytes: int) -> None:
+    left = size_bytes
+    while left and (chunk := content.read(min(left, CHUNK_BYTES))):
+        file.write(chunk)
+        left -= len(chunk)
+
+
+def commit(
+    operation: Operation,
+    directory: str,
+    *,
+    files: Iterable[Mapping[str, Any]],
+    environment: Mapping[str, Any],
+) -> Checkpoint:
+    """Verify the files, write their manifest, and commit the checkpoint under the fence.
+
+    A file with a `home` was not sent: it is linked from that committed checkpoint of the operation.
+
+    Raises FileRefused, NotAllowed (over the quota), StorageUnavailable, Fenced.
+    """
+    path = _open(operation, directory)
+    try:
+        place.require()
+        artifacts = [_artifact(operation, path, file) for file in files]
+        _require_complete(artifacts)
+        digest = _write_manifest(operation, path, artifacts, environment)
+        told = staged(verify(path, digest))
+        quota.require(operation, told)
+        if (bucket := remote.bucket()) is not None:
+            bucket.upload(f"{operation.pk}/{directory}", threading.Event())
+    except CheckpointCorrupted as error:
+        (path / MANIFEST).unlink(missing_ok=True)
+        raise FileRefused(
+            "CHECKPOINT_CORRUPTED",
+            f"What was sent is not what was announced: {error.findings}",
+            missing_artifacts=error.missing,
+            altered_artifacts=error.altered,
+        ) from error
+    except quota.QuotaExceeded as error:
+        storage.remove(f"{operation.pk}/{directory}")
+        raise NotAllowed("QUOTA_EXCEEDED", str(error)) from error
+    except OSError as error:
+        raise StorageUnavailable(error) from error
+    ledger = Ledger(operation)
+    ledger.from_step = _from_step(operation)
+    return ledger.commit(told)
+
+
+def _open(operation: Operation, directory: str) -> Path:
+    """Return the directory, if it is this attempt's and not committed. Raises FileRefused."""
+    path = f"{operation.pk}/{directory}"
+    if not storage.is_artifacts_path(path) or storage.attempt_of(directory) != operation.attempt:
+        raise FileRefused(
+            "NO_SUCH_DIRECTORY",
+            f"{directory[:64]!r} is no directory of attempt {operation.attempt}: open one first.",
+            given=directory[:64],
+        )
+    found = storage.directory(path)
+    if not found.is_dir() or Checkpoint.objects.filter(artifacts_path=path).exists():
+        raise FileRefused(
+            "NO_SUCH_DIRECTORY", f"{directory} is not open, or committed already.", given=directory
+        )
+    return found
+
+
+def _named(name: str) -> str:
+    if not ARTIFACT_NAME.fullmatch(name):
+        raise FileRefused(
+            "INVALID_NAME",
+            f"{name[:64]!r} cannot be a file of a checkpoint; allowed: {STATE}, and NAME.pt with "
+            "lower-case letters, digits and underscores",
+            given=name[:64],
+        )
+    return name
+
+
+def _artifact(operation: Operation, path: Path, file: Mapping[str, Any]) -> Artifact:
+    artifact = Artifact(
+        _named(file["name"]), file["size_bytes"], file["blake3"], file.get("home", "")
+    )
+    if artifact.home and not (path / artifact.name).exists():
+        earlier = f"{operation.pk}/{artifact.home}"
+        if not Checkpoint.objects.filter(artifacts_path=earlier).exists():
+            raise FileRefused(
+                "NO_SUCH_DIRECTORY",
+                f"{artifact.name} is to be that of {artifact.home[:64]!r}, which is not there.",
+                given=artifact.home[:64],
+            )
+        os.link(storage.directory(earlier) / artifact.name, path / artifact.name)
+    return artifact
+
+
+def _require_complete(artifacts: list[Artifact]) -> None:
+    names = [each.name for each in artifacts]
+    if STATE not in names or len(set(names)) < len(names) or len(names) > MAX_FILES:
+        problem = f"must name {STATE} and each file once, at most {MAX_FILES}; got {len(names)}"
+        raise FileRefused("INVALID_FILES", f"The files of a checkpoint {problem}.")
+
+
+def _write_manifest(
+    operation: Operation, path: Path, artifacts: list[Artifact], environment: Mapping[str, Any]
+) -> str:
+    attempt, step, type = path.name.split("-")[:3]
+    created_at = datetime.fromtimestamp(time.time(), tz=UTC).isoformat()
+    content = lossless.dumps(
+        {
+            "format": FORMAT,
+            "version": VERSION,
+            "operation_id": operation.pk,
+            "attempt": int(attempt.removeprefix("a")),
+            "kind": operation.kind,
+            "config_hash": operation.config_hash,
+            "type": type,
+            "step": int(step.removeprefix("s")),
+            "created_at": created_at,
+            "environment": dict(environment),
+            "metric": _state(path).get("metric"),
+            "artifacts": [asdict(each) for each in artifacts],
+        }
+    ).encode()
+    (path / MANIFEST).unlink(missing_ok=True)
+    write_whole(path / MANIFEST, content)
+    sync_directory(path.parent)
+    return blake3(content).hexdigest()
+
+
+def _state(path: Path) -> dict[str, Any]:
+    """Return the JSON state, if the database can hold it.
+
+    Raises FileRefused, CheckpointCorrupted.
+    """
+    try:
+        with (path / STATE).open("rb") as file:
+            content = file.read(MAX_STATE_BYTES + 1)
+        if len(content) > MAX_STATE_BYTES:
+            raise ValueError(f"it is larger than {MAX_STATE_BYTES} bytes")
+        if b"\\u0000" in content:
+            raise ValueError("it holds the character U+0000")
+        state = lossless.loads(content)
+        if not isinstance(state, dict):
+            raise ValueError("it is no object of named values")
+    except FileNotFoundError:
+        raise CheckpointCorrupted(path, missing=[STATE]) from None
+    except (ValueError, RecursionError) as error:
+        raise FileRefused("INVALID_STATE", f"{STATE} cannot be used: {error}") from error
+    return state
+
+
+def _from_step(operation: Operation) -> int:
+    attempt = Attempt.objects.filter(operation=operation, number=operation.attempt)
+    return attempt.values_list("from_step", flat=True).first() or 0

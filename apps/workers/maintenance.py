@@ -1,0 +1,77 @@
+"""Background maintenance: functions on the database alone, harmless in any number at once.
+
+Every worker runs it, beat schedules it, and web and beat run it in a thread of their own: with all
+workers dead or frozen, nobody else would notice what they left behind.
+"""
+
+import logging
+from datetime import timedelta
+
+from django.conf import settings
+from django.db import connection
+
+from apps.checkpoints import cleaning
+from apps.datasets import services as datasets
+from apps.installation import periodic
+from apps.operations import clients, studies, sweeps
+from apps.workers import hosts, neighbours
+from apps.workers.duties import Duties
+
+logger = logging.getLogger(__name__)
+CLEAN_UP = "clean-up"
+CLEAN_UP_CHECK_SECONDS = 60.0  # how often a worker looks whether it is due
+CLEAN_UP_RETRY = timedelta(minutes=10)
+
+
+def sweep(*, actor: str) -> None:
+    """Hand back what nobody works on, and continue what an ended operation left to do."""
+    neighbours.recover_ended(actor=actor)
+    sweeps.sweep(actor=actor)
+    studies.advance_all()
+    clients.settle_all()
+    hosts.drain_faulty(actor=actor)
+
+
+def clean_up_if_due(*, actor: str) -> bool:
+    """Delete old checkpoints and unowned files, if nobody has for `cleanup_interval_hours`."""
+    every = timedelta(hours=settings.THRESHOLDS.cleanup_interval_hours)
+    if not periodic.claim(CLEAN_UP, every=every):
+        return False
+    try:
+        logger.info("clean-up: %d files of datasets", datasets.sweep_files())
+        logger.info("clean-up: %r", cleaning.clean_up(actor=actor))
+    except OSError as error:
+        logger.warning("clean-up: the storage cannot be used: %s", error)
+        periodic.retry(CLEAN_UP, every=every, after=CLEAN_UP_RETRY)
+    return True
+
+
+class Sweeper:
+    """Runs the maintenance periodically in a process that is not a worker (web, beat)."""
+
+    def __init__(self) -> None:
+        self.duties = Duties()
+        self._is_started = False
+
+    def start(self, *, actor: str) -> None:
+        """Start the threads; a second call does nothing."""
+        if self._is_started:
+            return
+        self._is_started = True
+        limits = settings.THRESHOLDS
+        self.duties.begin(limits.health_check_interval_seconds, see_the_database, "database")
+        self.duties.begin(limits.orphan_check_interval_seconds, lambda: sweep(actor=actor), "sweep")
+
+
+def see_the_database() -> None:
+    """Record that the database answers: a sweep judges leases only after it has for a while."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT 1")
+    sweeps.WATCH.saw_the_database()
+
+
+SWEEPER = Sweeper()
+
+
+def start_in_web() -> None:
+    SWEEPER.start(actor="web")

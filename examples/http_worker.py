@@ -1,0 +1,244 @@
+"""A worker that needs a server's address and a worker token, and nothing else: docs/workers.md.
+
+    TRAINOPS_URL=http://server:8000 TRAINOPS_TOKEN=… python -m examples.http_worker box-1 training
+
+It runs one operation at a time. A kill, or a lease that cannot be renewed, ends the whole process:
+run it under something that starts it again.
+"""
+
+import os
+import sys
+import tempfile
+import threading
+import time
+import traceback
+from collections import deque
+from datetime import UTC, datetime
+from pathlib import Path
+
+import httpx
+
+from trainops.engines import lossless, reproducibility
+from trainops.engines.attempt import JobError
+from trainops.engines.checkpoint import Candidate, CheckpointPolicy, CheckpointStore
+from trainops.engines.errors import LeaseLost
+from trainops.engines.registry import ENGINES
+from trainops.engines.runner import Directive, Failed, Stopped, Succeeded, run
+from trainops.engines.spending import Entry, MemoryLedger
+
+IDLE_SECONDS, REPORT_SECONDS = 2.0, 1.0
+
+
+class Server:
+    def __init__(self, url, token, worker_id):
+        headers = {"Authorization": f"Bearer {token}"}
+        self.client = httpx.Client(base_url=url, headers=headers, timeout=20, follow_redirects=True)
+        self.root = f"/api/v1/workers/{worker_id}"
+
+    def call(self, method, path, body=None, **options):
+        """Return the answer's data. Raises LeaseLost where the attempt is not ours any more."""
+        answer = self.client.request(method, f"{self.root}/{path}", json=body, **options)
+        if answer.status_code == httpx.codes.CONFLICT:
+            raise LeaseLost(answer.text)
+        return answer.raise_for_status().json()["data"]
+
+    def download(self, path, target):
+        with self.client.stream("GET", f"{self.root}/{path}") as answer, target.open("wb") as file:
+            answer.raise_for_status()
+            file.writelines(answer.iter_bytes())
+
+
+class Attempt:
+    """One claimed attempt: what the loop calls its supervisor."""
+
+    def __init__(self, server, claimed, root):
+        self.server, self.claimed, self.root = server, claimed, root
+        self.path = f"attempts/{claimed['operation_id']}/{claimed['attempt']}"
+        self.directive, self.progress, self.points = Directive.PROCEED, None, deque()
+        self.committed, self.sending, self.is_over = set(), threading.Lock(), threading.Event()
+        self.renewed_at = time.monotonic()
+        threading.Thread(target=self._keep_the_lease, daemon=True).start()
+
+    def call(self, what, body):
+        answer = self.server.call("POST", f"{self.path}/{what}", body)
+        self.renewed_at = time.monotonic()
+        return self._obey(answer)
+
+    def _obey(self, answer):
+        if answer.get("directive") == "kill":
+            os._exit(9)
+        wanted = {"cancel": Directive.CANCEL, "preempt": Directive.PREEMPT}
+        self.directive = wanted.get(answer.get("directive"), self.directive)
+        return answer
+
+    def _keep_the_lease(self):
+        """Report in the background; without an answer for two thirds of a lease, end at once."""
+        while not self.is_over.wait(REPORT_SECONDS):
+            try:
+                self.send_progress()
+            except LeaseLost:
+                os._exit(1)  # another attempt owns the operation
+            except httpx.HTTPError as error:
+                print(f"no answer: {error}", file=sys.stderr)
+            if time.monotonic() - self.renewed_at > self.claimed["lease_seconds"] * 2 / 3:
+                os._exit(1)
+
+    def send_progress(self):
+        with self.sending:
+            progress, points = self.progress, [*self.points]
+            if progress is None:
+                return
+            step, total, place = progress.step, progress.total_steps, progress.place
+            body = {"step": step, "total_steps": total, "place": place, "points": points}
+            self.call("progress", body)
+            for _ in points:  # they are durable now; what came meanwhile is for the next report
+                self.points.popleft()
+
+    def restored(self, receipt):
+        self.call("restored", {"step": receipt.step, "receipt": receipt.to_json()})
+
+    def corrupted(self, candidate, error):
+        checkpoint_id = next(
+            each["checkpoint_id"] for each in self.claimed["checkpoints"]
+            if each["directory"] == candidate.path.name
+        )  # fmt: skip
+        damage = {"missing": error.missing, "altered": error.altered}
+        self.call("damaged", {"checkpoint_id": checkpoint_id, **damage})
+
+    def report(self, progress):
+        if progress.metrics:
+            at = datetime.now(UTC).isoformat()  # noqa: TID251 - an example stands by itself
+            metrics = {name: _number(value) for name, value in progress.metrics.items()}
+            self.points.append({"step": progress.step, "at": at, "metrics": metrics})
+        self.progress = progress
+        return self.directive
+
+    def checkpointed(self, checkpoint):
+        """Send the points before it, then the files that are new with it; then commit all."""
+        self.send_progress()
+        opened = {"type": str(checkpoint.type), "step": checkpoint.step}
+        directory = self.call("checkpoints", opened)["directory"]
+        files = []
+        for each in checkpoint.artifacts:
+            home = each.home if each.home in self.committed else ""
+            files.append({"name": each.name, "size_bytes": each.size_bytes,
+                          "blake3": each.blake3, "home": home})  # fmt: skip
+            if not home:
+                content = (checkpoint.path / each.name).read_bytes()
+                path = f"{self.path}/checkpoints/{directory}/files/{each.name}"
+                self.server.call("PUT", path, content=content)
+        body = {"files": files, "environment": dict(checkpoint.environment)}
+        self.call(f"checkpoints/{directory}/commit", body)
+        if directory == checkpoint.path.name:  # else it has another name there
+            self.committed.add(directory)
+
+    def save_failed(self, error):
+        print(error, file=sys.stderr)
+
+    def end(self, outcome, **more):
+        self.is_over.set()
+        with self.sending:
+            self.call("end", {"outcome": outcome, **more})
+
+
+class Ledger(MemoryLedger):
+    """The privacy ledger: what is released is durable at the server before it is released."""
+
+    def __init__(self, attempt, told):
+        spent = (Entry(**entry) for entry in told["spent"])
+        super().__init__(spent, secret=bytes.fromhex(told["secret"]), is_durable=True)
+        self.attempt = attempt
+
+    def write(self, entries):
+        self.attempt.call("spending", {"entries": [entry.to_json() for entry in entries]})
+        super().write(entries)
+
+
+def work(server, claimed, root):
+    """Run one attempt to its end."""
+    attempt = Attempt(server, claimed, root)
+    engine = ENGINES[claimed["kind"]]
+    config = engine.parse_config(claimed["config"])
+    reproducibility.set_determinism(config.deterministic, config.threads)
+    inputs = {each["name"]: _input(attempt, each) for each in claimed["inputs"]}
+    identity = {name: claimed[name] for name in ("operation_id", "attempt", "kind", "config_hash")}
+    own = root / claimed["operation_id"]
+    store = CheckpointStore(
+        own,
+        identity=identity,
+        candidates=[_candidate(attempt, each, own) for each in claimed["checkpoints"]],
+    )
+    ledger = Ledger(attempt, claimed["privacy"]) if claimed["privacy"] else None
+    saving = config.checkpoint
+    policy = CheckpointPolicy(
+        every_steps=saving.every_steps, every_seconds=saving.every_seconds,
+        least_seconds=saving.least_seconds,
+    )  # fmt: skip
+    try:
+        outcome = run(
+            engine.job_factory(config, inputs, ledger),
+            seed=config.seed, store=store, policy=policy, supervisor=attempt,
+        )  # fmt: skip
+    except LeaseLost:
+        return
+    except Exception as error:  # the machinery's: the platform tries again elsewhere
+        outcome = Failed(error)
+    attempt.send_progress()
+    match outcome:
+        case Succeeded(result=result):
+            attempt.end("completed", result=lossless.encode(dict(result)))
+        case Stopped():
+            attempt.end("cancelled")
+        case Failed(error=error):
+            trace = "".join(traceback.format_exception(error))[-20_000:]
+            code = "JOB_ERROR" if isinstance(error, JobError | ValueError) else "HOUSE_ERROR"
+            told = {"code": code, "message": f"{type(error).__name__}: {error}", "traceback": trace}
+            attempt.end("failed", error=told)
+
+
+def _candidate(attempt, described, root):
+    """Download a checkpoint; whether it is whole, the store finds out by its digests."""
+    directory = root / described["directory"]
+    directory.mkdir(parents=True, exist_ok=True)
+    for name in ["manifest.json", *(each["name"] for each in described["files"])]:
+        path = f"{attempt.path}/files/{described['checkpoint_id']}/{name}"
+        if not (directory / name).exists():
+            try:
+                attempt.server.download(path, directory / name)
+            except (LeaseLost, httpx.HTTPStatusError):  # damaged there: an older one is tried
+                (directory / name).unlink(missing_ok=True)
+    attempt.committed.add(directory.name)
+    return Candidate(directory, described["manifest_digest"])
+
+
+def _input(attempt, described):
+    if described["type"] == "model":
+        return _candidate(attempt, described["checkpoint"], attempt.root / described["name"]).path
+    path = attempt.root / f"{described['blake3']}.parquet"
+    if not path.exists():
+        attempt.server.download(f"{attempt.path}/inputs/{described['name']}", path)
+    return path
+
+
+def _number(value):
+    texts = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
+    return texts.get(str(float(value)), float(value))
+
+
+def main(worker_id, *kinds):
+    server = Server(os.environ["TRAINOPS_URL"], os.environ["TRAINOPS_TOKEN"], worker_id)
+    told = {"worker_id": worker_id, "worker_type": "example", "kinds": list(kinds)}
+    server.client.post("/api/v1/workers/register", json=told).raise_for_status()
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    offer = {"kinds": list(kinds), "memory_bytes": memory, "disk_bytes": 2**50}
+    while True:
+        claimed = server.call("POST", "claim", offer)["claimed"]
+        if claimed is None:
+            time.sleep(IDLE_SECONDS)
+            continue
+        with tempfile.TemporaryDirectory() as root:
+            work(server, claimed, Path(root))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,182 @@
+"""The reference worker over HTTP: the contract of the engines holds through the protocol."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from apps.checkpoints.models import Checkpoint
+from apps.datasets import services as datasets
+from apps.operations import services, sweeps
+from apps.operations.models import MetricPoint, Operation
+from tests.engines.contract import CASES, Case, bytes_of, undisturbed
+from tests.journey.stack import ROOT
+from tests.operations.rows import forget_lease
+from tests.waiting import wait_until
+
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.database,
+    pytest.mark.slow,
+    pytest.mark.faults,
+]
+FIRST = list({case.kind: case for case in reversed(CASES)}.values())
+PRIVATE = [case for case in CASES if "privacy" in case.config][:1]
+SCRIPTED = {
+    "recipe": "scripted",
+    "parameters": {"step_seconds": 0.05},
+    "epochs": 40,
+    "batch_size": 16,
+    "checkpoint": {"every_steps": 10},
+}
+
+
+@contextmanager
+def http_worker(worker, *kinds):
+    """The example, started as a user starts it."""
+    env = os.environ | {"TRAINOPS_URL": f"http://{worker.netloc}", "TRAINOPS_TOKEN": worker.secret}
+    command = [sys.executable, "-m", "examples.http_worker", worker.worker_id, *kinds]
+    with subprocess.Popen(command, cwd=ROOT, env=env, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+            sys.stderr.write(process.stderr.read())
+
+
+def submit(kind, config, person):
+    return services.submit(kind=kind, config={"seed": 7, **config}, owner=person)
+
+
+def until(operation, *states):
+    wait_until(lambda: services.get(operation.pk).state in states, 120)
+    return services.get(operation.pk)
+
+
+def result_of(operation):
+    final = Checkpoint.objects.get(operation=operation, type="final")
+    return {each["name"]: each["blake3"] for each in final.manifest}
+
+
+def curve_of(operation):
+    points = MetricPoint.objects.filter(operation=operation, retired_by=None)
+    curve = {}
+    for point in points:
+        curve.setdefault(point.step, {})[point.name] = (
+            point.value if point.value is not None else point.not_finite
+        )
+    return curve
+
+
+@dataclass(frozen=True)
+class Uploaded(Case):
+    """A case whose table is a dataset of this installation."""
+
+    paths: Mapping[str, Path] = field(default_factory=dict)
+
+    def inputs(self, root):
+        return self.paths
+
+
+def uploaded(case, tmp_path):
+    if case.table is None:
+        return case
+    (path,) = case.inputs(tmp_path / "table").values()
+    with path.open("rb") as file:
+        dataset = datasets.add_table(file, filename="table.parquet")
+    config = {**case.config, "dataset": dataset.id}
+    paths = {dataset.id: datasets.local_path(dataset.id)}
+    return Uploaded(case.kind, case.name, config, case.stops, paths=paths)
+
+
+@pytest.mark.parametrize("case", [*FIRST, *PRIVATE], ids=str)
+def test_every_kind_ends_bit_for_bit_where_an_undisturbed_run_ends(
+    worker, person, case, tmp_path, in_process
+):
+    case = uploaded(case, tmp_path)
+    expected = undisturbed(case, tmp_path)
+    operation = submit(case.kind, case.config, person)
+    with http_worker(worker, case.kind):
+        ended = until(operation, "COMPLETED", "FAILED")
+        assert ended.state == "COMPLETED", ended.error
+    assert result_of(operation) == bytes_of(expected.checkpoints[-1])
+    assert curve_of(operation).keys() == expected.curve.keys()
+
+
+@pytest.mark.parametrize("case", FIRST, ids=str)
+def test_stopped_at_its_start_and_resumed_it_ends_there_as_well(
+    worker, person, case, tmp_path, in_process
+):
+    case = uploaded(case, tmp_path)
+    expected = undisturbed(case, tmp_path)
+    operation = submit(case.kind, case.config, person)
+    with http_worker(worker, case.kind):
+        wait_until(lambda: services.get(operation.pk).attempt == 1)
+        Operation.objects.filter(pk=operation.pk, state="RUNNING").update(stop_requested="cancel")
+        if until(operation, "CANCELLED", "COMPLETED").state == "CANCELLED":
+            services.resume(operation_id=operation.pk, actor=person)
+        assert until(operation, "COMPLETED", "FAILED").state == "COMPLETED"
+    assert result_of(operation) == bytes_of(expected.checkpoints[-1])
+
+
+def test_cancelled_killed_and_taken_over_it_is_the_same(worker, person):
+    whole = submit("training", SCRIPTED, person)
+    operation = submit("training", SCRIPTED, person)
+    with http_worker(worker, "training"):
+        assert until(whole, "COMPLETED", "FAILED").state == "COMPLETED"
+        wait_until(lambda: services.get(operation.pk).step >= 25, 60)
+        services.cancel(operation_id=operation.pk, actor=person)
+        cancelled = until(operation, "CANCELLED")
+        newest = Checkpoint.objects.filter(operation=operation).newest_first().first()
+        assert (newest.type, newest.step) == ("cancellation", cancelled.step)
+        services.resume(operation_id=operation.pk, actor=person)
+        wait_until(lambda: services.get(operation.pk).step >= cancelled.step + 30, 60)
+    forget_lease(operation)  # the worker was killed with the block
+    assert sweeps.recover_lost(actor="beat") == 1
+    operation.row.update(not_before=None)
+    with http_worker(worker, "training"):
+        done = until(operation, "COMPLETED", "FAILED")
+    assert (done.state, done.attempt) == ("COMPLETED", 3)
+    assert result_of(operation) == result_of(whole)
+    assert curve_of(operation) == curve_of(whole)
+    receipts = [each.receipt for each in operation.attempts.all()]
+    assert [each["exact"] for each in receipts] == [True, True, True]
+
+
+def test_a_worker_that_lost_its_attempt_ends_and_changes_nothing(worker, person):
+    operation = submit("training", SCRIPTED, person)
+    with http_worker(worker, "training") as process:
+        wait_until(lambda: services.get(operation.pk).step >= 15, 60)
+        forget_lease(operation)
+        operation.row.update(attempt=2)  # another attempt has taken it over
+        before = services.get(operation.pk)
+        assert process.wait(30) != 0
+    after = services.get(operation.pk)
+    assert (after.state, after.attempt, after.step) == (before.state, 2, before.step)
+
+
+def test_a_kill_ends_the_process_at_once(worker, person):
+    operation = submit("training", SCRIPTED, person)
+    with http_worker(worker, "training") as process:
+        wait_until(lambda: services.get(operation.pk).step >= 5, 60)
+        services.kill(operation_id=operation.pk, actor=person)
+        assert process.wait(30) == 9
+    lease = services.get(operation.pk).lease_expires_at
+    assert services.get(operation.pk).lease_expires_at == lease  # nobody renews it
+    forget_lease(operation)
+    assert sweeps.recover_lost(actor="beat") == 1
+    assert services.get(operation.pk).reason == "KILLED_BY_PERSON"
+
+
+def test_an_error_in_the_job_fails_the_operation_with_its_traceback(worker, person):
+    config = SCRIPTED | {"parameters": {"what": "raise", "at": 3}}
+    operation = submit("training", config, person)
+    with http_worker(worker, "training"):
+        failed = until(operation, "FAILED", "COMPLETED")
+    assert (failed.state, failed.reason) == ("FAILED", "JOB_ERROR")
+    assert "Traceback" in failed.error["traceback"]

@@ -1,0 +1,67 @@
+"""Which process this is, so that another one on the same machine can tell that it has ended.
+
+A process id alone says nothing: it is given out again, and it is another process's in another
+container. Linux only; elsewhere nothing is known of any process.
+"""
+
+import os
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+PROC = Path("/proc")
+ENDED = frozenset("ZX")  # a zombie computes nothing any more
+STATE, GROUP, STARTED = 0, 2, 19  # fields of /proc/PID/stat after the command's name
+
+
+def identity() -> dict[str, Any]:
+    """Return what tells this process from every other one, JSON-safe; empty if not known."""
+    started = _started(os.getpid())
+    return {} if started is None else {**_machine(), "pid": os.getpid(), "started": started}
+
+
+def has_ended(process: Mapping[str, Any]) -> bool:
+    """Whether a process that once had this identity certainly runs no more.
+
+    False also where nothing can be known: it is on another machine, or in another container.
+    """
+    machine = _machine()
+    if not machine or any(process.get(name) != value for name, value in machine.items()):
+        return False
+    return bool(_started(int(process["pid"])) != process["started"])
+
+
+def group_has_ended(leader_pid: int) -> bool:
+    """Whether no process of a process group on this machine is left, zombies aside."""
+    for path in PROC.glob("[0-9]*/stat"):
+        fields = _fields(path)
+        if fields and int(fields[GROUP]) == leader_pid and fields[STATE] not in ENDED:
+            return False
+    return True
+
+
+@cache
+def _machine() -> dict[str, str]:
+    """Return what process ids are unique in: one boot of one machine, and one container there."""
+    try:
+        boot_id = (PROC / "sys/kernel/random/boot_id").read_text().strip()
+        return {"boot_id": boot_id, "pid_namespace": str((PROC / "self/ns/pid").readlink())}
+    except OSError:
+        return {}
+
+
+def _started(pid: int) -> int | None:
+    """Return when a process started, in clock ticks since the boot; None where it has ended."""
+    fields = _fields(PROC / str(pid) / "stat")
+    if not fields or fields[STATE] in ENDED:
+        return None
+    return int(fields[STARTED])
+
+
+def _fields(path: Path) -> list[str]:
+    """Return the fields after the command's name, which may hold spaces and parentheses."""
+    try:
+        return path.read_text(errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return []
