@@ -21,7 +21,8 @@ from apps.operations.work import HOUSE, House, work_until_idle
 from apps.workers import fleet, maintenance, neighbours, registry, reports
 from apps.workers.duties import LAST_RETRY_SECONDS, Duties
 from apps.workers.inventory import capabilities, memory_bytes, visible_devices
-from trainops import process_identity
+from apps.workers.models import Worker
+from trainops import process_identity, worker_health
 from trainops.engines.wire import now
 from trainops.serving import Serving
 
@@ -83,6 +84,7 @@ class Keeper:
         if self.house.nursery is not None:
             self.house.nursery.close()
         self.duties.are_over.set()
+        worker_health.forget(self.house.worker_id)
         try:
             registry.deregister(worker_id=self.house.worker_id)
         except (DatabaseError, InterfaceError) as error:
@@ -98,6 +100,7 @@ class Keeper:
     def _keep_leases(self) -> None:
         """Renew every lease in one UPDATE, and say that this worker is alive."""
         house = self.house
+        self._say_healthy()
         sent_at = now()
         held = {(each.operation_id, each.attempt): each for each in house.holding.all()}
         owned = claims.renew(house.worker_id, held)
@@ -108,6 +111,22 @@ class Keeper:
                 each.is_lost = True
         self._say_alive()
         sweeps.WATCH.saw_the_database()
+
+    def _say_healthy(self) -> None:
+        """Tell the health probe of this machine; before the database, which may be away."""
+        house, running = self.house, self.house.holding.all()
+        status = Worker.Status.BUSY if running else Worker.Status.AVAILABLE
+        if self.closing.is_set() or house.holding.is_draining:
+            status = Worker.Status.DRAINING
+        try:
+            worker_health.tell(
+                worker_id=house.worker_id,
+                status=status,
+                current_operation=running[0].operation_id if running else "",
+                valid_seconds=self.limits.health_check_timeout_seconds,
+            )
+        except OSError as error:
+            logger.warning("the health probe cannot be told: %s", error)
 
     def _got_back(self, key: tuple[str, int], held: Held) -> bool:
         """Whether an attempt that was given up is this worker's again (a restored database).

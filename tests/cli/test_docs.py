@@ -130,8 +130,8 @@ def addresses(patterns: list[URLPattern | URLResolver], before: str = "") -> Ite
 
 def test_the_page_on_the_api_names_every_address_and_no_other():
     text = (ROOT / "docs" / "api.md").read_text()
-    documented = set(re.findall(r"(?:GET|POST|DELETE)`?,? ?`?(/api/v1/[^` ]*)`", text))
-    documented |= set(re.findall(r"`(?:GET|POST|DELETE) (/api/v1/[^` ]*)`", text))
+    documented = set(re.findall(r"(?:GET|POST|PUT|DELETE)`?,? ?`?(/api/v1/[^` ]*)`", text))
+    documented |= set(re.findall(r"`(?:GET|POST|PUT|DELETE) (/api/v1/[^` ]*)`", text))
     assert documented == set(addresses(get_resolver().url_patterns))
 
 

@@ -57,6 +57,7 @@ class House:
             "config": ENGINES["training"].parse_config(raw).model_dump(),
             "inputs": {},
             "reserve_bytes": 0,
+            "storage_id": "",
             "directory": str(self.root),
             "identity": {"operation_id": "op", "attempt": self.num_attempts},
             "candidates": [

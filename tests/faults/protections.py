@@ -159,15 +159,15 @@ PROTECTIONS = [
     ),
     Protection(
         "what may be in the writing is not cleaned up",
-        "apps/checkpoints/services.py",
-        "at_work = _attempts_at_work()",
-        "at_work = {}",
+        "apps/checkpoints/cleaning.py",
+        "self.at_work = _attempts_at_work(operation_id)",
+        "self.at_work = {}",
         "tests/checkpoints/test_services.py::"
         "test_what_an_attempt_may_be_writing_stays_whatever_the_clock_says",
     ),
     Protection(
         "what may be adopted is not cleaned up",
-        "apps/checkpoints/services.py",
+        "apps/checkpoints/cleaning.py",
         'begun = Max("attempts__number", filter=Q(attempts__receipt__isnull=False), default=0)',
         'begun = Max("attempt")',
         "tests/checkpoints/test_services.py::"
@@ -310,7 +310,7 @@ PROTECTIONS = [
     Protection(
         "an older checkpoint is made local where a newer one in the bucket is not whole",
         "apps/operations/preparation.py",
-        "                say_corrupted(self.operation, path, str(error))\n",
+        "                say_corrupted(self.operation, path, error)\n",
         "                raise OSError from error\n",
         f"{REMOTE_RUNS}::test_what_went_bad_in_the_bucket_is_said_and_an_older_one_is_used",
     ),
@@ -365,7 +365,7 @@ PROTECTIONS = [
     ),
     Protection(
         "the sweep leaves what an attempt may be uploading",
-        "apps/checkpoints/services.py",
+        "apps/checkpoints/cleaning.py",
         "if stored.attempt >= self.at_work.get(stored.operation_id, math.inf):",
         "if False:",
         f"{REMOTE}::test_the_sweep_leaves_what_is_owned_and_what_may_be_at_work",
@@ -440,7 +440,7 @@ PROTECTIONS = [
     ),
     Protection(
         "the sweep spares objects that a checkpoint has",
-        "apps/checkpoints/services.py",
+        "apps/checkpoints/cleaning.py",
         "bucket.stored(besides=unowned.shared())",
         "bucket.stored()",
         f"{SHARING}::TestInABucket::test_the_sweep_spares_what_others_have_and_takes_the_rest",

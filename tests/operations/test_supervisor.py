@@ -326,6 +326,7 @@ def beginning(operation, grant_seconds):
         "directory": str(storage.operation_directory(operation.pk)),
         "identity": {"operation_id": operation.pk, "attempt": 1},
         "reserve_bytes": 0,
+        "storage_id": "",
         "candidates": [],
         "environment": {"CUDA_VISIBLE_DEVICES": ""},
         "grant_until": now() + grant_seconds,

@@ -252,7 +252,7 @@ def test_what_went_wrong_last_is_shown_until_something_else_does(worker):
 
 
 def test_a_server_that_goes_away_sends_workers_away_and_lets_them_leave(worker, is_closing):
-    Worker.objects.create(worker_id="gpu-box")
+    Worker.objects.create(worker_id="gpu-box", worker_type="custom")
     for door in ("register", "gpu-box/heartbeat", "gpu-box/sync"):
         headers, error = worker.refused(503, "SHUTTING_DOWN", "POST", door, {})
         assert headers["Retry-After"] == "10"
