@@ -162,10 +162,10 @@ def attempt(
     )
 
 
-def undisturbed(case: Case, root: Path) -> ScriptedSupervisor:
+def undisturbed(case: Case, root: Path, ledger: PrivacyLedger | None = None) -> ScriptedSupervisor:
     """Return what the supervisor of a run heard that nobody touched."""
     supervisor = ScriptedSupervisor()
-    outcome = attempt(case, root / "undisturbed", supervisor)
+    outcome = attempt(case, root / "undisturbed", supervisor, ledger=ledger)
     assert isinstance(outcome, Succeeded), outcome
     return supervisor
 

@@ -14,10 +14,13 @@ from apps.checkpoints.models import Checkpoint
 from apps.datasets import services as datasets
 from apps.operations import services, sweeps
 from apps.operations.models import MetricPoint, Operation
+from apps.operations.privacy import PrivacyAccount
 from tests.engines.contract import CASES, Case, bytes_of, undisturbed
 from tests.journey.stack import ROOT
 from tests.operations.rows import forget_lease
 from tests.waiting import wait_until
+from trainops.engines import reproducibility
+from trainops.engines.spending import MemoryLedger
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
@@ -94,13 +97,23 @@ def uploaded(case, tmp_path):
     return Uploaded(case.kind, case.name, config, case.stops, paths=paths)
 
 
+def ledger_of(operation):
+    """Return a ledger that gives an undisturbed run the noise of this operation."""
+    if "privacy" not in operation.config:
+        return None
+    secret = bytes.fromhex(PrivacyAccount.of(operation.pk).secret)
+    return MemoryLedger(secret=secret, is_durable=True)
+
+
 @pytest.mark.parametrize("case", [*FIRST, *PRIVATE], ids=str)
 def test_every_kind_ends_bit_for_bit_where_an_undisturbed_run_ends(
     worker, person, case, tmp_path, in_process
 ):
     case = uploaded(case, tmp_path)
-    expected = undisturbed(case, tmp_path)
     operation = submit(case.kind, case.config, person)
+    # The noise of a private run follows from these settings, too.
+    reproducibility.set_determinism(operation.config["deterministic"], operation.config["threads"])
+    expected = undisturbed(case, tmp_path, ledger=ledger_of(operation))
     with http_worker(worker, case.kind):
         ended = until(operation, "COMPLETED", "FAILED")
         assert ended.state == "COMPLETED", ended.error
