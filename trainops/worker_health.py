@@ -1,4 +1,4 @@
-"""Whether the worker processes of this machine's user are alive: `python -m trainops.worker_health`.
+"""Whether the worker processes of this user are alive: `python -m trainops.worker_health`.
 
 Each worker writes one small file whenever it renews its leases; the probe reads these files and
 nothing else, so that a database that is away restarts no container. Standard library only: it
@@ -18,9 +18,7 @@ from typing import Any
 from trainops import process_identity
 
 
-def tell(
-    *, worker_id: str, status: str, current_operation: str, valid_seconds: float
-) -> None:
+def tell(*, worker_id: str, status: str, current_operation: str, valid_seconds: float) -> None:
     """Write that this worker lives; the probe believes it for `valid_seconds`.
 
     Raises OSError.
@@ -81,7 +79,7 @@ def _path(worker_id: str) -> Path:
 
 def main() -> None:
     found = check()
-    print(json.dumps(found))
+    sys.stdout.write(f"{json.dumps(found)}\n")
     sys.exit(0 if found["healthy"] else 1)
 
 

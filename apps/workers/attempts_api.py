@@ -53,8 +53,8 @@ class ClaimView(WorkersDoor):
         claimed = None
         if registry.has_free_slot(worker):
             claimed = remote_attempts.claim(
-                worker_id=worker_id, host=worker.host or worker_id, offer=_offer(wanted)
-            )
+                worker_id=worker_id, host=f"{worker_id} over HTTP", offer=_offer(wanted)
+            )  # the host that it names may be anybody's: no fault is held against that one
         return Response({"claimed": claimed and claimed.to_json()})
 
 

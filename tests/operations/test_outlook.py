@@ -130,3 +130,19 @@ def test_a_worker_that_is_long_gone_counts_for_nothing(settings):
     register()
     Worker.objects.update(heartbeat_at="2020-01-01T00:00:00Z")
     assert code(rows.submitted()) == Wait.NO_WORKER
+
+
+def test_a_worker_over_http_counts_only_while_it_asks_for_work():
+    operation = rows.submitted(device="cuda")
+    for name in ("http", "silent"):
+        capabilities = {"gpus": [GPU], "ram_bytes": 64 * GB}
+        registry.register(
+            worker_id=name, worker_type="custom", kinds=["training"], capabilities=capabilities
+        )
+    assert code(operation) == Wait.NO_WORKER
+    register()
+    assert code(operation) == Wait.NO_GPU
+    registry.asks_for_work(worker_id="http", kinds=["training"], labels=[])
+    assert code(operation) != Wait.NO_GPU
+    Worker.objects.filter(pk="http").update(asked_at="2020-01-01T00:00:00Z")
+    assert code(operation) == Wait.NO_GPU

@@ -6,7 +6,9 @@ from apps.operations import claims, services
 from apps.operations.ledger import Ledger
 from apps.operations.lifecycle import State
 from apps.operations.models import Attempt, Event, Operation
+from apps.workers import hosts, registry
 from apps.workers.models import Worker
+from tests.operations import rows
 from tests.operations.rows import claim, claimed
 from tests.workers.conftest import give_up
 
@@ -259,3 +261,41 @@ def test_a_server_that_goes_away_sends_workers_away_and_lets_them_leave(worker, 
         assert error["details"] == {"retry_after_seconds": 10}
     assert worker.data("GET", "gpu-box")["worker_id"] == "gpu-box"
     worker.data("DELETE", "gpu-box")
+
+
+def test_what_crashes_over_http_is_held_against_no_host_that_it_names(worker, person):
+    registry.register(worker_id="sound", host="sound", kinds=["training"])
+    registry.register(worker_id="other", host="other", kinds=["training"])
+    worker.register(host="sound", kinds=["training"], slots=9)
+    for _ in range(4):
+        rows.submitted()
+        claimed = worker.data("POST", "gpu-box/claim", {"kinds": ["training"]})["claimed"]
+        attempt = f"gpu-box/attempts/{claimed['operation_id']}/{claimed['attempt']}"
+        error = {"code": "HOUSE_ERROR", "message": "it broke", "traceback": ""}
+        worker.data("POST", f"{attempt}/end", {"outcome": "failed", "error": error})
+    assert hosts.drain_faulty(actor="beat") == []
+    assert not Worker.objects.filter(is_draining=True).exists()
+
+
+def test_a_superseded_attempt_cannot_commit_what_it_has_sent(worker, person):
+    worker.register(kinds=["training"])
+    operation = rows.submitted()
+    claimed = worker.data("POST", "gpu-box/claim", {"kinds": ["training"]})["claimed"]
+    attempt = f"gpu-box/attempts/{claimed['operation_id']}/{claimed['attempt']}"
+    status, _, answer = worker.ask(
+        "POST", f"{attempt}/checkpoints", {"type": "periodic", "step": 3}
+    )
+    assert status == 201
+    directory = answer["data"]["directory"]
+    Operation.objects.filter(pk=operation.pk).update(attempt=2)
+    file = {"name": "state.json", "size_bytes": 2, "blake3": "0" * 64}
+    commit = f"{attempt}/checkpoints/{directory}/commit"
+    for path, body in [
+        (commit, {"files": [file]}),
+        (f"{attempt}/progress", {"step": 3, "total_steps": 9}),
+        (f"{attempt}/checkpoints", {"type": "periodic", "step": 4}),
+        (f"{attempt}/end", {"outcome": "completed", "result": {}}),
+    ]:
+        worker.refused(409, "SUPERSEDED", "POST", path, body)
+    assert not operation.checkpoints.exists()
+    assert services.get(operation.pk).state == State.RUNNING

@@ -168,3 +168,13 @@ def test_many_looks_at_once_drain_it_once():
         thread.join()
     assert (found, drained()) == (["broken"], ["w-broken"])
     assert Event.objects.filter(what="HOST_DRAINED").count() == 3
+
+
+@pytest.mark.parametrize("asks", [False, True])
+def test_a_worker_over_http_takes_no_host_s_place(asks):
+    house("broken")
+    registry.register(worker_id="gpu-box", worker_type="custom", host="spare", kinds=["training"])
+    crashes("broken")
+    if asks:
+        registry.asks_for_work(worker_id="gpu-box", kinds=["training"], labels=[])
+    assert hosts.drain_faulty(actor="w") == (["broken"] if asks else [])
