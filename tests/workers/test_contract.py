@@ -266,7 +266,7 @@ def test_a_server_that_goes_away_sends_workers_away_and_lets_them_leave(worker, 
 def test_what_crashes_over_http_is_held_against_no_host_that_it_names(worker, person):
     registry.register(worker_id="sound", host="sound", kinds=["training"])
     registry.register(worker_id="other", host="other", kinds=["training"])
-    worker.register(host="sound", kinds=["training"], slots=9)
+    worker.register(host="sound", kinds=["training"], slots=9, capabilities={})
     for _ in range(4):
         rows.submitted()
         claimed = worker.data("POST", "gpu-box/claim", {"kinds": ["training"]})["claimed"]
