@@ -7,8 +7,18 @@ from django.db import models
 from trainops.clock import DatabaseNow
 from trainops.engines.errors import CheckpointCorrupted
 
+LATEST, BEST = "latest", "best"  # what stands for a checkpoint's id
+
 
 class CheckpointQuerySet(models.QuerySet["Checkpoint"]):
+    def named(self, operation_id: str, reference: str) -> "CheckpointQuerySet":
+        """Return an operation's checkpoint by its id, or as `latest` (newest healthy) or `best`."""
+        mine = self.filter(operation_id=operation_id)
+        if reference == LATEST:
+            newest = mine.healthy().newest_first().values("pk")[:1]
+            return mine.filter(pk__in=list(newest.values_list("pk", flat=True)))
+        return mine.filter(is_best=True) if reference == BEST else mine.filter(pk=reference)
+
     def healthy(self) -> "CheckpointQuerySet":
         return self.filter(health=Checkpoint.Health.HEALTHY)
 

@@ -52,19 +52,19 @@ def newest(operation_id: str) -> Checkpoint | None:
 
 
 def source(operation_id: str, checkpoint_id: str = "") -> Checkpoint | None:
-    """Return the checkpoint whose files are the result: final, else best, else newest healthy.
+    """Return the checkpoint that is named, else the result (final), else the newest healthy one.
 
     Raises:
         CheckpointNotFound: the one that was asked for is not there, or not healthy.
     """
     mine = Checkpoint.objects.filter(operation_id=operation_id).healthy()
     if checkpoint_id:
-        chosen = mine.filter(pk=checkpoint_id).first()
+        chosen = mine.named(operation_id, checkpoint_id).first()
         if chosen is None:
             raise CheckpointNotFound(operation_id, checkpoint_id)
         return chosen
     final = mine.filter(type=Checkpoint.Type.FINAL).newest_first().first()
-    return final or mine.filter(is_best=True).first() or mine.newest_first().first()
+    return final or mine.newest_first().first()
 
 
 def listed(checkpoint: Checkpoint) -> list[Artifact]:

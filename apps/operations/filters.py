@@ -166,7 +166,7 @@ class ArtifactQuery(StrictSerializer):
         required=False,
         max_length=200,
         default="",
-        help_text="Without it: the final one, else the best, else the newest.",
+        help_text="An id, `latest` or `best`; without it: the final one, else the newest.",
     )
 
 
@@ -174,8 +174,10 @@ class ExportQuery(ArtifactQuery):
     which = serializers.ChoiceField(
         choices=["last", "best"],
         required=False,
-        default="last",
-        help_text="Of a federated one: its state, or the model of the best completed round.",
+        default=None,
+        allow_null=True,
+        help_text="The newest or the best checkpoint; of a federated operation its state, or the "
+        "model of its best completed round. Without it: the final one, else the newest.",
     )
     agent = serializers.IntegerField(
         min_value=0,

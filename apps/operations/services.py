@@ -163,7 +163,7 @@ def resume(*, operation_id: str, actor: "User", checkpoint_id: str = "") -> Resu
             error=None,
             not_before=None,
             restarts_used=0,
-            resume_from=checkpoint_id,
+            resume_from=checkpoint.pk if checkpoint_id else "",
             step=checkpoint.step,
         )
         if not moved:
@@ -197,7 +197,7 @@ def first_healthy(operation: Operation, checkpoint_id: str) -> tuple[Checkpoint,
     """
     skipped: list[Skipped] = []
     mine = Checkpoint.objects.filter(operation=operation).newest_first()
-    for checkpoint in mine.filter(pk=checkpoint_id) if checkpoint_id else mine:
+    for checkpoint in mine.named(operation.pk, checkpoint_id) if checkpoint_id else mine:
         problem = _problem_with(checkpoint, operation)
         if problem is None:
             return checkpoint, skipped
@@ -273,7 +273,11 @@ def delete_checkpoints(*, operation_id: str, actor: "User", checkpoint_id: str =
             )
         _require_unused(operation_id)
         mine = Checkpoint.objects.filter(operation_id=operation_id)
-        chosen = mine.filter(pk=checkpoint_id) if checkpoint_id else mine.spared(is_spared=False)
+        chosen = (
+            mine.named(operation_id, checkpoint_id)
+            if checkpoint_id
+            else mine.spared(is_spared=False)
+        )
         kept = [] if checkpoint_id else list(mine.spared())
         if not kept and not chosen.exists():
             raise CheckpointNotFound(operation_id, checkpoint_id)

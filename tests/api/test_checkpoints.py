@@ -212,12 +212,24 @@ def test_cleaning_up_is_for_admins_and_can_be_tried_first(
     assert "older_than_days" in problem["details"]["fields"]
 
 
-def test_the_result_is_the_final_checkpoint_else_the_best(viewer, operation):
+def test_the_result_is_the_final_checkpoint_else_the_newest_and_others_have_names(
+    viewer, operation
+):
     assert data(viewer.get(f"operations/{operation.pk}/artifacts")) == []
     best = saved(operation, step=5, metric=0.1)
-    saved(operation, step=10, type="periodic", metric=0.2)
-    files = data(viewer.get(f"operations/{operation.pk}/artifacts"))
-    assert {file["checkpoint_id"] for file in files} == {best.pk}
+    newest = saved(operation, step=10, type="periodic", metric=0.2)
+    for asked, expected in [
+        ({}, newest),
+        *(
+            ({"checkpoint_id": name}, named)
+            for name, named in [("latest", newest), ("best", best), (best.pk, best)]
+        ),
+    ]:
+        files = data(viewer.get(f"operations/{operation.pk}/artifacts", **asked))
+        assert {file["checkpoint_id"] for file in files} == {expected.pk}, asked
+    for name, expected in [("latest", newest), ("best", best)]:
+        found = data(viewer.get(f"checkpoints/{operation.pk}/{name}"))
+        assert found["checkpoint_id"] == expected.pk
     final = saved(operation, step=20, type="final", metric=0.3)
     files = data(viewer.get(f"operations/{operation.pk}/artifacts"))
     assert {file["checkpoint_id"] for file in files} == {final.pk}

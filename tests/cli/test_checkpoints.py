@@ -52,6 +52,21 @@ def test_verify_of_an_operation_looks_at_each_of_its_checkpoints(cli, operation)
     }
 
 
+def test_the_newest_and_the_best_are_named_by_their_operation(cli, operation):
+    best = saved(operation, step=10, metric=0.1)
+    newest = saved(operation, step=20, type="periodic", metric=0.2)
+    short = operation.pk[-6:]
+    for name, expected in [(f"{short}:latest", newest), (f"{operation.pk}:best", best)]:
+        assert cli("checkpoints", "show", name, "-o", "json").json["checkpoint_id"] == expected.pk
+        assert expected.pk in cli("checkpoints", "verify", name).stdout
+    assert cli("checkpoints", "pin", f"{short}:best").exit_code == ExitCode.OK
+    assert Checkpoint.objects.get(pinned=True) == best
+    assert cli("checkpoints", "rm", f"{short}:best", "--yes").exit_code == ExitCode.OK
+    assert [each.pk for each in Checkpoint.objects.all()] == [newest.pk]
+    ran = cli("checkpoints", "show", f"{short}:oldest")
+    assert ran.exit_code == ExitCode.USAGE and f"allowed: {short}:latest" in ran.stderr
+
+
 def test_show_of_one_names_its_files_and_its_state(cli, operation):
     checkpoint = saved(operation)
     shown = cli("checkpoints", "show", checkpoint.pk).stdout
@@ -122,6 +137,7 @@ def test_another_tools_file_comes_in_and_goes_out(cli, tmp_path, monkeypatch):
     target = tmp_path / "out.ckpt"
     ran = cli("checkpoints", "export", operation_id, "-o", target)
     assert ran.stdout.startswith(f"{target}: training, ")
+    assert ran.stdout.endswith(f", the {Checkpoint.objects.get()}\n")
     assert cli("checkpoints", "verify", target).exit_code == ExitCode.OK
     ran = cli("checkpoints", "export", operation_id, "-o", tmp_path / "not" / "there.ckpt")
     assert ran.exit_code == ExitCode.USAGE and "No such file" in ran.stderr

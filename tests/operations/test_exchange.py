@@ -260,3 +260,25 @@ def test_a_federated_file_is_imported_goes_on_and_is_given_out_again(house, oper
         path = give_out(operator, done, tmp_path / f"all-{which}.pt", which=which)
         figure = read_federated(path).privacy.cumulative_sample_epsilon
         assert figure == account.epsilon > done.result["privacy"]["epsilon"]
+
+
+def test_of_one_without_a_result_the_newest_is_given_out_and_it_says_which(house, operator):
+    done = run(house, services.submit(kind="training", config=FITTING, owner=operator.user))
+    Checkpoint.objects.filter(type="final").update(type="cancellation")
+    newest, *_, oldest = done.checkpoints.newest_first()
+    done.checkpoints.update(is_best=False)
+    done.checkpoints.filter(pk=oldest.pk).update(is_best=True)
+    for query, expected in [
+        ({}, newest),
+        ({"which": "last"}, newest),
+        ({"which": "best"}, oldest),
+        ({"checkpoint_id": "latest"}, newest),
+        ({"checkpoint_id": "best"}, oldest),
+        ({"checkpoint_id": oldest.pk}, oldest),
+    ]:
+        answer = operator.get(f"operations/{done.pk}/export", **query)
+        assert answer["X-Checkpoint"] == f"{expected.pk}; {expected}", query
+        answer.close()
+    done.checkpoints.update(is_best=False)
+    answer = operator.get(f"operations/{done.pk}/export", which="best")
+    assert answer.status_code == 404 and "'best'" in answer.json()["error"]["message"]

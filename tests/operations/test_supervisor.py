@@ -403,7 +403,10 @@ def test_a_chosen_older_checkpoint_holds_until_its_branch_has_one_of_its_own(hou
     newest = operation.checkpoints.newest_first().first()
     assert (older.step < newest.step, operation.state) == (True, "FAILED")
 
-    services.resume(operation_id=operation.pk, actor=person, checkpoint_id=older.pk)
+    operation.checkpoints.update(is_best=False)
+    operation.checkpoints.filter(pk=older.pk).update(is_best=True)
+    resumed = services.resume(operation_id=operation.pk, actor=person, checkpoint_id="best")
+    assert resumed.operation.resume_from == older.pk
     again = run(house, operation)  # until the 19th step of this process, too
     assert again.attempts.get(number=2).from_step == older.step
     assert again.resume_from == ""

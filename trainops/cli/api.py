@@ -1,6 +1,6 @@
 """The HTTP API as a command sees it: data out of the envelope, or a problem with an exit code."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -62,8 +62,8 @@ class Api:
     def upload(self, path: str, file: IO[bytes], filename: str, fields: dict[str, str]) -> Any:
         return self._call("POST", path, files={"file": (filename, file)}, data=fields)["data"]
 
-    def download(self, path: str, target: Path, **params: Any) -> int:
-        """Write what the address answers with as `target`; return its bytes. Raises OSError."""
+    def download(self, path: str, target: Path, **params: Any) -> Mapping[str, str]:
+        """Write what the address answers with as `target`; return its headers. Raises OSError."""
         given = {name: value for name, value in params.items() if value is not None}
         with (
             self._connected(),
@@ -80,7 +80,7 @@ class Api:
                 draft.rename(target)
             finally:
                 draft.unlink(missing_ok=True)
-        return target.stat().st_size
+        return response.headers
 
     def delete(self, path: str) -> Any:
         return self._call("DELETE", path).get("data")

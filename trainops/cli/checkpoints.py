@@ -10,10 +10,13 @@ from trainops.cli import exchange, looks
 from trainops.cli.exchange import OnDisk, files_here
 from trainops.cli.operations import confirm
 from trainops.cli.problems import ExitCode, Problem
-from trainops.cli.references import operation_id
+from trainops.cli.references import checkpoint_named, operation_id
 from trainops.cli.session import Session, command
 
-CheckpointId = Annotated[str, typer.Argument(metavar="CHECKPOINT", show_default=False)]
+CheckpointId = Annotated[
+    str,
+    typer.Argument(metavar="CHECKPOINT", help="Its id, ID:latest or ID:best.", show_default=False),
+]
 Deleted = Annotated[
     str, typer.Argument(metavar="ID", help="An operation, or a checkpoint.", show_default=False)
 ]
@@ -126,7 +129,7 @@ def verify(session: Session, reference: Place) -> None:
     if path := _on_disk(reference):
         files_here().verify(session, path)
         return
-    is_one = "-" in reference
+    is_one = any(mark in reference for mark in "-:")
     checkpoint_ids = [reference] if is_one else _checkpoint_ids(session, reference)
     answers = [session.api.post(f"{_path(session, each)}/verify") for each in checkpoint_ids]
     if session.out.is_json:
@@ -180,10 +183,10 @@ def rm(session: Session, reference: Deleted, yes: Yes = False) -> None:
 
     The result (final) and pinned checkpoints of an operation are kept: delete them one by one.
     """
-    if "-" in reference:
-        path, what = _path(session, reference), reference
+    operation, chosen = checkpoint_named(session.api, reference)
+    if chosen is not None:
+        path, what = f"checkpoints/{operation}/{chosen}", reference
     else:
-        operation = operation_id(session.api, reference)
         path = f"checkpoints/{operation}"
         what = f"the checkpoints of {operation} but its result and pinned ones"
     confirm(session, f"Delete {what}?", yes)
@@ -253,15 +256,16 @@ def _freed(told: dict[str, Any], verb: str) -> str:
     )
 
 
-def _path(session: Session, checkpoint_id: str) -> str:
-    """Return a checkpoint's address; its operation's id is the front of its own."""
-    front, separator, _ = checkpoint_id.partition("-")
-    if not separator or "/" in checkpoint_id:
+def _path(session: Session, reference: str) -> str:
+    """Return a checkpoint's address. Raises Problem where none is named."""
+    found, chosen = checkpoint_named(session.api, reference) if "/" not in reference else ("", None)
+    if chosen is None:
         raise Problem(
-            f"{checkpoint_id!r} is no checkpoint's id; `checkpoints ls` names them.",
+            f"{reference!r} is no checkpoint's id; `checkpoints ls` names them, and ID:latest and "
+            "ID:best name those of an operation.",
             ExitCode.NOT_FOUND,
         )
-    return f"checkpoints/op_{front.removeprefix('op_')}/{checkpoint_id}"
+    return f"checkpoints/{found}/{chosen}"
 
 
 def _checkpoint_ids(session: Session, reference: str) -> list[str]:

@@ -13,7 +13,7 @@ from trainops.cli import looks, submission
 from trainops.cli.following import say_commands, watch_to_the_end
 from trainops.cli.operations import Follow
 from trainops.cli.problems import ExitCode, Problem, Refused
-from trainops.cli.references import operation_id
+from trainops.cli.references import checkpoint_named
 from trainops.cli.session import Session
 from trainops.cli.submitting import write_submitted
 
@@ -39,7 +39,11 @@ def export(
     session: Session,
     reference: Annotated[
         str,
-        typer.Argument(metavar="ID", help="An operation, or a checkpoint.", show_default=False),
+        typer.Argument(
+            metavar="ID",
+            help="An operation, or a checkpoint: ID:latest, ID:best.",
+            show_default=False,
+        ),
     ],
     target: Annotated[
         Path, typer.Option("--file", "-o", metavar="FILE.ckpt", help="Where to write.")
@@ -50,23 +54,20 @@ def export(
     ] = None,
     which: Annotated[
         Which | None,
-        typer.Option("--which", help="Of a federated one: its state, or the best round's model."),
+        typer.Option("--which", help="Of an operation; else its result, or its newest."),
     ] = None,
     agent: Annotated[
         int | None,
         typer.Option("--agent", min=0, help="Of agents with separate networks; else the best one."),
     ] = None,
 ) -> None:
-    """Write a checkpoint as the file of another tool; of an operation its result, else its best."""
-    is_one = "-" in reference
-    front = f"op_{reference.partition('-')[0].removeprefix('op_')}" if is_one else reference
-    found = operation_id(session.api, front)
-    chosen = reference if is_one else None
+    """Write a checkpoint as the file of another tool; of an operation its result, or its newest."""
+    found, chosen = checkpoint_named(session.api, reference)
     kind = found.split("_")[1]
     if file_format is not None and file_format.value != kind:
         raise Problem(f"{found} becomes a file of {kind}, not of {file_format}", ExitCode.USAGE)
     try:
-        size = session.api.download(
+        headers = session.api.download(
             f"operations/{found}/export",
             target,
             checkpoint_id=chosen,
@@ -77,10 +78,13 @@ def export(
             write_digest(target)
     except OSError as error:
         raise Problem(f"{target}: {error.strerror or error}", ExitCode.USAGE) from error
+    size = target.stat().st_size
+    checkpoint_id, _, described = headers["X-Checkpoint"].partition("; ")
     if session.out.is_json:
-        session.out.json({"file": str(target), "format": kind, "bytes": size})
+        told = {"file": str(target), "format": kind, "bytes": size, "checkpoint_id": checkpoint_id}
+        session.out.json(told)
     else:
-        session.out.text(f"{target}: {kind}, {looks.size(size)}")
+        session.out.text(f"{target}: {kind}, {looks.size(size)}, the {looks.plain(described)}")
 
 
 def write_digest(file: Path) -> None:

@@ -185,7 +185,7 @@ def resume(
     session: Session,
     reference: Id,
     checkpoint: Annotated[
-        str | None, typer.Option(help="From this one instead of the newest healthy.")
+        str | None, typer.Option(help="Its id, latest or best; else the newest healthy.")
     ] = None,
     follow_it: Follow = False,
 ) -> None:
@@ -211,7 +211,7 @@ def fork(
     session: Session,
     reference: Id,
     checkpoint: Annotated[
-        str | None, typer.Option(help="From this one instead of the newest healthy.")
+        str | None, typer.Option(help="Its id, latest or best; else the newest healthy.")
     ] = None,
     name: Annotated[str, typer.Option(help="Of the new operation.")] = "",
     assignments: Annotated[

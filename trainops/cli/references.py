@@ -18,6 +18,27 @@ def operation_id(api: Api, typed: str) -> str:
     return _only(found, typed, "operation")
 
 
+ALIASES = ("latest", "best")
+
+
+def checkpoint_named(api: Api, typed: str) -> tuple[str, str | None]:
+    """Return the ids of an operation and of its checkpoint that `typed` names.
+
+    A checkpoint's own id begins with its operation's; `OPERATION:latest` and `OPERATION:best`
+    name one, too. None for the checkpoint where only an operation is named. Raises Problem.
+    """
+    front, colon, alias = typed.partition(":")
+    if colon:
+        if alias not in ALIASES:
+            allowed = " and ".join(f"{front}:{each}" for each in ALIASES)
+            raise Problem(f"{typed!r} names no checkpoint; allowed: {allowed}", ExitCode.USAGE)
+        return operation_id(api, front), alias
+    if "-" in typed:
+        front = typed.partition("-")[0].removeprefix("op_")
+        return operation_id(api, f"op_{front}"), typed
+    return operation_id(api, typed), None
+
+
 def study_id(api: Api, typed: str) -> str:
     """Return the id of the study that `typed` is, begins or ends, as operation_id does."""
     if STUDY_ID.fullmatch(typed):

@@ -25,7 +25,7 @@ class ArtifactsView(APIView):
         responses=ArtifactSerializer(many=True),
     )
     def get(self, request: Request, operation_id: str) -> Response:
-        """The files of its final checkpoint, else of its best, else of its newest."""
+        """The files of its final checkpoint, else of its newest."""
         query = query_of(request, ArtifactQuery)
         services.get(operation_id)
         checkpoint = artifacts.source(operation_id, query["checkpoint_id"])

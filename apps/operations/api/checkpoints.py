@@ -190,7 +190,7 @@ def _health(problem: CheckpointCorrupted | None) -> Checkpoint.Health:
 def find(operation_id: str, checkpoint_id: str) -> Checkpoint:
     """Return one of an operation's checkpoints. Raises OperationNotFound, CheckpointNotFound."""
     services.get(operation_id)
-    mine = Checkpoint.objects.filter(operation_id=operation_id, pk=checkpoint_id)
+    mine = Checkpoint.objects.named(operation_id, checkpoint_id)
     checkpoint = mine.first()
     if checkpoint is None:
         raise CheckpointNotFound(operation_id, checkpoint_id)

@@ -15,6 +15,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from apps.checkpoints.models import BEST, LATEST
 from apps.datasets.services import too_large
 from apps.datasets.storage import workspace
 from apps.operations import artifacts, exchange, services
@@ -100,17 +101,20 @@ class ExportView(APIView):
         """A checkpoint as another tool's file: training version 1, federated 2.0, RL version 3."""
         query = query_of(request, ExportQuery)
         operation, chosen = services.get(operation_id), query["checkpoint_id"]
-        is_state = operation.kind == "federated" and not chosen  # last and best of one commit
-        checkpoint = (
-            artifacts.newest(operation_id) if is_state else artifacts.source(operation_id, chosen)
-        )
+        which = query["which"] or ("last" if operation.kind == "federated" else "")
+        if not chosen:  # the best model of a federated one is in its newest checkpoint, too
+            is_best = which == "best" and operation.kind != "federated"
+            chosen = BEST if is_best else LATEST if which else ""
+        checkpoint = artifacts.source(operation_id, chosen)
         if checkpoint is None:
             raise CheckpointNotFound(operation_id)
         with workspace() as directory:
             path = directory / f"{checkpoint.pk}.ckpt"
-            name = exchange.export(checkpoint, path, which=query["which"], agent=query["agent"])
+            name = exchange.export(checkpoint, path, which=which or "last", agent=query["agent"])
             if query["packed"]:
                 packed = directory / "packed.zip"
                 path, name = packed, exchange.pack(path, name, packed)
             file = path.open("rb")  # stays readable when its name is gone
-        return FileResponse(file, as_attachment=True, filename=name)
+        response = FileResponse(file, as_attachment=True, filename=name)
+        response["X-Checkpoint"] = f"{checkpoint.pk}; {checkpoint}"
+        return response
