@@ -473,6 +473,17 @@ CASES = [
         stops=(1, 7, 16),
         table=several_prices,
     ),
+    *(
+        Case(
+            "backtest",
+            f"{execution}-rotation-same-close",
+            {**BARS, **COSTLY, "recipe": "momentum_rotation", "execution": execution,
+             "fill": "same_close", "parameters": {"lookback": 2, "every": 2, "top": 2}},
+            stops=(1, 7, 16),
+            table=several_prices,
+        )
+        for execution in ("vector", "event")
+    ),
     Case(  # 45 examples with 4 clients, 3 of them in a round, of 2 local epochs each
         "federated",
         "federated-none",

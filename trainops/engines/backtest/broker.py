@@ -142,9 +142,8 @@ class Broker:
 
     def value(self) -> float:
         """Return the equity at the close of the newest bar that was done."""
-        if self.next_bar:
-            self.book.marks[:] = self.prices.bars.close[self.next_bar - 1]
-        return equity_of(self.book)
+        closes = self.prices.bars.close[max(0, self.next_bar - 1)]
+        return equity_of(self.book._replace(marks=closes))
 
     def positions(self) -> dict[str, float]:
         """Return the units held of each symbol, short ones negative."""

@@ -96,7 +96,12 @@ CLOSED = np.dtype(
 
 
 class Book(NamedTuple):
-    """The arrays. `marks` holds the newest known price of each symbol; a bar sets it anew."""
+    """The arrays.
+
+    `marks`: prices by which orders are sized and margin is checked. They are no state: all of them
+    are set to the open or the close of the bar before anything is filled there, and a fill inside
+    a bar moves that of its symbol (ADR 28).
+    """
 
     settings: Rows
     account: Rows

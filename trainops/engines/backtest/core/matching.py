@@ -23,7 +23,9 @@ from trainops.engines.market.compiled import compiled
 
 @compiled
 def fill_market_orders(book: Book, prices: Floats, bar: int) -> None:
-    """Fill all market orders at these prices: first what closes, then what opens."""
+    """Fill all market orders at these prices of all symbols: first what closes, then what opens."""
+    for symbol in range(len(book.marks)):
+        book.marks[symbol] = prices[symbol]
     for closes in (True, False):
         row = 0
         while row < book.account[0].num_orders:
@@ -39,10 +41,8 @@ def fill_market_orders(book: Book, prices: Floats, bar: int) -> None:
 
 @compiled
 def fill_orders(book: Book, bars: Bars, bar: int) -> None:
-    for symbol in range(len(book.marks)):
-        book.marks[symbol] = bars.open[bar, symbol]
-    if book.account[0].num_orders:
-        fill_market_orders(book, bars.open[bar], bar)
+    """Fill what this bar fills, from its open to before its close."""
+    fill_market_orders(book, bars.open[bar], bar)
     if book.account[0].num_trades:
         _stop_losses(book, bars, bar)
     if book.account[0].num_orders:
