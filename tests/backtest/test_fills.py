@@ -307,3 +307,94 @@ def test_a_part_of_a_trade_bears_its_part_of_the_commission(market):
     (closed,) = trades_of(broker.trades)
     assert closed["commission"] == 8 / 4 + 8
     assert broker.open_trades["entry_commission"].tolist() == [6.0]
+
+
+def test_what_rounding_leaves_of_a_trade_is_closed(market):
+    """0.1 + 0.2 - 0.3 is 2.8e-17: no trade stays open, and nothing is paid for it."""
+    broker = market(FLAT, FLAT, FLAT, FLAT, commission={"minimum": 1.0})
+    for bar, units in enumerate((0.1, 0.2, -0.3)):
+        broker.go_to(bar + 1)
+        broker.place(units, bar=bar)
+    after(broker)
+    assert entries(broker) == []
+    assert trades_of(broker.trades)["units"].tolist() == [0.1, 0.2]
+    assert broker.account["commission"] == 3.0
+
+
+def test_what_rounding_leaves_of_an_order_opens_nothing(market):
+    broker = market(FLAT, FLAT, FLAT, FLAT, FLAT)
+    for bar, units in enumerate((0.1, 0.1, 0.1, -0.3)):  # 0.3 - 0.1 - 0.1 - 0.1 is -2.8e-17
+        broker.go_to(bar + 1)
+        broker.place(units, bar=bar)
+    after(broker)
+    assert entries(broker) == [] and len(trades_of(broker.trades)) == 3
+    assert broker.account["refused"] == 0
+
+
+def test_what_rounding_leaves_of_the_free_margin_buys_nothing(market):
+    for cash in range(1000, 1020):
+        broker = market(*[FLAT] * 3, cash=cash + 0.7, sizing={"whole_units": False})
+        for bar in range(2):
+            broker.go_to(bar + 1)
+            broker.place(1.0, is_fraction=True, bar=bar)
+        assert len(entries(after(broker))) == 1
+        assert broker.account["refused"] == 1
+
+
+@pytest.mark.parametrize("share", [0.4, 0.1])
+def test_closing_shares_of_a_trade_leaves_nothing_of_it(market, share):
+    broker = market(*[FLAT] * 13, sizing={"whole_units": False})
+    broker.place(0.7, bar=0)
+    for bar in range(1, 1 + math.ceil(1 / share)):
+        broker.go_to(bar + 1)
+        for trade in broker.open_trades.copy():
+            broker.place(-0.7 * share, bar=bar, trade=int(trade["id"]))
+    after(broker)
+    assert entries(broker) == []
+    assert trades_of(broker.trades)["units"].sum() == pytest.approx(0.7)
+
+
+def test_a_remainder_that_was_meant_stays_open(market):
+    broker = market(FLAT, FLAT, FLAT)
+    broker.place(1.0, bar=0)
+    broker.go_to(2)
+    broker.place(-(1 - 2e-9), bar=1)
+    ((_, _, units),) = entries(after(broker))
+    assert units == pytest.approx(2e-9)
+
+
+@pytest.mark.parametrize(
+    ("terms", "paid"),
+    [
+        ({"fixed": 5.0}, 5.0),
+        ({"minimum": 4.0}, 4.0),
+        ({"relative": 0.01, "minimum": 6.0}, 7.0),  # 1 % of 7 units at 100
+        ({"relative": 0.01, "fixed": 1.0}, 8.0),
+    ],
+)
+def test_an_order_that_closes_trades_and_opens_one_pays_once(market, terms, paid):
+    broker = market(FLAT, FLAT, FLAT, FLAT, commission=terms)
+    broker.place(2, bar=0)
+    broker.place(1, bar=0)
+    broker.go_to(2)
+    before = float(broker.account["commission"])
+    broker.place(-7, bar=1)
+    after(broker)
+    assert broker.account["commission"] - before == pytest.approx(paid)
+    assert entries(broker) == [(2, 100.0, -4.0)]
+    trades = trades_of(broker.trades)
+    told = trades["commission"].sum() + broker.open_trades["entry_commission"].sum()
+    assert told == pytest.approx(broker.account["commission"])
+
+
+def test_the_rest_of_an_order_is_made_to_fit_what_its_commission_leaves(market):
+    """Of 9.9 units one closes the trade and pays; the other 8.9 pay nothing more."""
+    broker = market(
+        FLAT, FLAT, FLAT, cash=1010.0, commission={"fixed": 10.0}, sizing={"whole_units": False}
+    )
+    broker.place(1, bar=0)
+    broker.go_to(2)
+    broker.place(-1.0, is_fraction=True, bar=1)
+    ((_, _, units),) = entries(after(broker))
+    assert units == pytest.approx(-8.9)
+    assert broker.account["commission"] == 20.0

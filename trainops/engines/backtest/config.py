@@ -24,11 +24,13 @@ class BacktestCheckpointConfig(CheckpointConfig):
 
 
 class CommissionConfig(Strict):
-    """What every fill costs: fixed + relative * value, but at least the minimum."""
+    """What an order that is filled costs: fixed + relative * value, but at least the minimum."""
 
     relative: float = Field(0.0, ge=0, le=0.1, description="Share of the value traded")
-    fixed: float = Field(0.0, ge=0, description="For each fill, in the account's currency")
-    minimum: float = Field(0.0, ge=0, description="A fill never costs less")
+    fixed: float = Field(
+        0.0, ge=0, description="For each order that is filled, in the account's currency"
+    )
+    minimum: float = Field(0.0, ge=0, description="An order that is filled never costs less")
 
 
 class SizingConfig(Strict):

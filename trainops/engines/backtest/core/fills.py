@@ -7,13 +7,36 @@ import numpy as np
 from trainops.engines.backtest.core.book import Book
 from trainops.engines.market.compiled import compiled
 
+# What is left of an order or a trade counts as nothing from this share of its units down: sums of
+# fractional units end beside zero (0.1 + 0.2 - 0.3 is 5.6e-17).
+DUST = 1e-9
+
 
 @compiled
 def commission(book: Book, units: float, price: float) -> float:
-    """Return what one fill costs: fixed + relative, at least the minimum."""
+    """Return what an order costs that is filled with so many units: fixed + relative, at least
+    the minimum; 0 for none.
+    """
+    if units == 0:
+        return 0.0
     settings = book.settings[0]
     paid = settings.commission_fixed + abs(units) * price * settings.commission_relative
     return max(settings.commission_minimum, paid)
+
+
+@compiled
+def added_commission(book: Book, done: float, units: float, price: float) -> float:
+    """Return what further units of an order cost, after `done` of it at the same price."""
+    return commission(book, abs(done) + abs(units), price) - commission(book, done, price)
+
+
+@compiled
+def without_dust(units: float, held: float, ordered: float) -> float:
+    """Return how many units to close: all that are held where only dust would be left of them.
+
+    All are positive: the units to close, those of the trade, those of the order.
+    """
+    return held if held - units <= DUST * max(held, ordered) else units
 
 
 @compiled
@@ -49,30 +72,39 @@ def buying_power(book: Book) -> float:
 
 
 @compiled
-def affordable_units(book: Book, budget: float, price: float) -> float:
-    """Return how many units a budget pays for, commission included."""
+def affordable_units(book: Book, budget: float, price: float, done: float) -> float:
+    """Return how many units a budget pays for, commission included.
+
+    `done`: units of the same order that are filled already; their commission is paid.
+    """
     settings = book.settings[0]
     unit_cost = price + price * settings.commission_relative
     if settings.fixed_for_each_unit:
         units = budget // (unit_cost + settings.commission_fixed)
     else:
-        units = (budget - settings.commission_fixed) / unit_cost
-        units = min(units, (budget - settings.commission_minimum) / price)
+        budget += commission(book, done, price)
+        before = settings.commission_fixed + abs(done) * price * settings.commission_relative
+        units = min((budget - before) / unit_cost, (budget - settings.commission_minimum) / price)
     if settings.whole_units:
         units = np.floor(units)
     return max(0.0, units)
 
 
 @compiled
-def close_units(book: Book, row: int, units: float, price: float, bar: int, reason: int) -> bool:
-    """Close so many units (a positive number) of a trade; return whether it is gone."""
+def close_units(
+    book: Book, row: int, units: float, price: float, bar: int, reason: int, done: float = 0.0
+) -> bool:
+    """Close so many units (a positive number) of a trade; return whether it is gone.
+
+    `done`: units of the same order that are filled already.
+    """
     account, trade = book.account[0], book.trades[row]
     is_whole = units >= abs(trade.units)
     part = trade.units if is_whole else math.copysign(units, trade.units)
     share = trade.entry_commission
     if not is_whole:
         share = trade.entry_commission * (part / trade.units)
-    paid = commission(book, part, price)
+    paid = added_commission(book, done, part, price)
     account.cash += part * price - paid
     account.commission += paid
     closed = book.closed[account.num_closed]
@@ -95,10 +127,12 @@ def close_units(book: Book, row: int, units: float, price: float, bar: int, reas
 
 
 @compiled
-def open_trade(book: Book, row: int, units: float, price: float, bar: int, opened: int) -> None:
-    """Open a trade with what the order in this row asks for."""
+def open_trade(
+    book: Book, row: int, units: float, price: float, bar: int, opened: int, done: float
+) -> None:
+    """Open a trade with what the order in this row asks for, after `done` units of it."""
     account, order = book.account[0], book.orders[row]
-    paid = commission(book, units, price)
+    paid = added_commission(book, done, units, price)
     account.cash -= units * price + paid
     account.commission += paid
     trade = book.trades[account.num_trades]

@@ -6,12 +6,14 @@ import numpy as np
 
 from trainops.engines.backtest.core.book import BY_ORDER, FOR_EVER, NO_TRADE, Book
 from trainops.engines.backtest.core.fills import (
+    DUST,
+    added_commission,
     affordable_units,
     buying_power,
     close_units,
-    commission,
     equity_of,
     open_trade,
+    without_dust,
 )
 from trainops.engines.market.compiled import compiled, inlined
 
@@ -113,17 +115,19 @@ def fill(book: Book, row: int, price: float, bar: int, opened: int) -> None:
     if order.trade != NO_TRADE:
         closes = row_of_trade(book, order.trade)
         if closes >= 0:  # else something else closed it first
-            close_units(book, closes, abs(order.amount), price, bar, BY_ORDER)
+            units = without_dust(abs(order.amount), abs(book.trades[closes].units), 0.0)
+            close_units(book, closes, units, price, bar, BY_ORDER)
         return
     wanted = _wanted_units(book, row, price)
     units = _net(book, order.symbol, wanted, price, bar)
     if units == 0 and wanted != 0:
         return
-    units = _covered_units(book, row, units, price)
-    if units == 0:
+    done = wanted - units
+    units = _covered_units(book, row, units, price, done)
+    if abs(units) <= DUST * abs(wanted):
         book.account[0].refused += 1
         return
-    open_trade(book, row, units, price, bar, opened)
+    open_trade(book, row, units, price, bar, opened, done)
 
 
 @compiled
@@ -132,30 +136,36 @@ def _wanted_units(book: Book, row: int, price: float) -> float:
     if not order.is_fraction:
         return order.amount
     budget = max(0.0, equity_of(book)) * book.settings[0].leverage * abs(order.amount)
-    return math.copysign(affordable_units(book, budget, price), order.amount)
+    return math.copysign(affordable_units(book, budget, price, 0.0), order.amount)
 
 
 @compiled
-def _covered_units(book: Book, row: int, units: float, price: float) -> float:
+def _covered_units(book: Book, row: int, units: float, price: float, done: float) -> float:
     """Return what the margin covers: for an order in units all or nothing, else what it can."""
     power = buying_power(book)
     if book.orders[row].is_fraction:
-        return math.copysign(min(abs(units), affordable_units(book, power, price)), units)
-    return units if abs(units) * price + commission(book, units, price) <= power else 0.0
+        return math.copysign(min(abs(units), affordable_units(book, power, price, done)), units)
+    cost = abs(units) * price + added_commission(book, done, units, price)
+    return units if cost <= power else 0.0
 
 
 @compiled
-def _net(book: Book, symbol: int, units: float, price: float, bar: int) -> float:
-    """Close trades of the other direction, the oldest first; return the units that are left."""
-    row = 0
+def _net(book: Book, symbol: int, wanted: float, price: float, bar: int) -> float:
+    """Close trades of the other direction, the oldest first; return the units that are left.
+
+    It is one order, whose commission counts all of its units: each part bears what it adds.
+    """
+    row, units = 0, wanted
     while row < book.account[0].num_trades and units != 0:
         trade = book.trades[row]
         if trade.symbol != symbol or trade.units * units > 0:
             row += 1
             continue
-        part = min(abs(units), abs(trade.units))
-        units -= math.copysign(part, units)
-        if not close_units(book, row, part, price, bar, BY_ORDER):
+        held, done = abs(trade.units), wanted - units
+        part = without_dust(abs(units), held, abs(wanted))
+        left = abs(units) - part
+        units = math.copysign(left, units) if left > DUST * abs(wanted) else 0.0
+        if not close_units(book, row, part, price, bar, BY_ORDER, done):
             row += 1
     return units
 
