@@ -9,7 +9,7 @@ import pytest
 
 from tests.backtest.market import bars_of, run, walk
 from trainops.engines.backtest.core.book import CLOSED
-from trainops.engines.backtest.report import drawdown, geometric_mean, trading
+from trainops.engines.backtest.report import drawdown, geometric_mean, histogram, trading
 
 DAY = 86_400_000_000
 
@@ -62,6 +62,12 @@ def test_trades_are_counted_won_and_lost():
 def test_no_trades_have_no_averages():
     found = trading(np.zeros(0, CLOSED))
     assert found["trades"] == 0 and found["win_rate"] is None and found["profit_factor"] is None
+
+
+@pytest.mark.parametrize("value", [0.0, -0.02, 3.0])
+def test_returns_that_differ_by_rounding_have_a_histogram(value):
+    found = histogram(np.array([value, np.nextafter(value, 10), value]))
+    assert sum(found["counts"]) == 3 and len(found["edges"]) == len(found["counts"]) + 1
 
 
 def test_a_mean_return_compounds_to_the_same():

@@ -17,6 +17,7 @@ from trainops.engines.market.times import DAY, Times, iso
 
 CURVE_POINTS, TRADES_SHOWN, HISTOGRAM_BINS = 500, 500, 20
 DAYS_PER_YEAR = 365.25
+SAME = 1e-12  # the difference, relative above 1, up to which two returns are one value
 
 
 def report_of(prices: Prices, outcome: Outcome, cash: float) -> dict[str, Any]:
@@ -148,9 +149,14 @@ def curve(prices: Prices, equity: Floats) -> list[list[Any]]:
 
 
 def histogram(returns: Floats) -> dict[str, list[float]]:
-    """Return how many trades returned how much: counts, and the edges of their bins."""
+    """Return how many trades returned how much: counts, and the edges of their bins.
+
+    Returns that differ only by rounding are counted as one value.
+    """
     if not len(returns):
         return {"counts": [], "edges": []}
+    if np.ptp(returns) <= SAME * max(1.0, np.abs(returns).max()):
+        returns = np.full(len(returns), returns[0])
     counts, edges = np.histogram(returns, bins=HISTOGRAM_BINS)
     return {"counts": counts.tolist(), "edges": edges.tolist()}
 
