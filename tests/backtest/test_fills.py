@@ -8,7 +8,7 @@ from tests.backtest.market import DATASET, bars_of, write
 from trainops.engines.backtest.broker import Broker
 from trainops.engines.backtest.config import BacktestConfig
 from trainops.engines.backtest.job import load_prices
-from trainops.engines.backtest.outcome import trades_of
+from trainops.engines.backtest.outcome import outcome_of, trades_of
 
 FLAT = (100, 101, 99, 100)
 
@@ -398,3 +398,25 @@ def test_the_rest_of_an_order_is_made_to_fit_what_its_commission_leaves(market):
     ((_, _, units),) = entries(after(broker))
     assert units == pytest.approx(-8.9)
     assert broker.account["commission"] == 20.0
+
+
+@pytest.mark.parametrize(
+    ("config", "order", "exit_bar", "price"),
+    [
+        ({"fill": "same_close"}, {}, 1, 106.0),  # entered at the last close itself
+        ({"fill": "next_open"}, {"stop": 106.5}, 1, 106.0),  # inside the last bar
+        ({"fill": "next_open"}, {}, 1, 105.0),  # at its open, where such an order is filled
+    ],
+)
+def test_the_report_closes_no_trade_before_it_was_opened(market, config, order, exit_bar, price):
+    config = {"recipe": "buy_and_hold", "dataset": DATASET, "finish": "open", **config}
+    broker = market(FLAT, (105, 107, 104, 106), **config)
+    at = 1 if config["fill"] == "same_close" else 0
+    broker.go_to(at + 1)
+    broker.place(3, bar=at, **order)
+    broker.fill_at_close(at) if at else broker.go_to(2)
+    broker.end_chunk()
+    outcome = outcome_of(broker, BacktestConfig.parse(config), 2)
+    assert outcome.trades[["entry_bar", "exit_bar", "exit_price"]].tolist() == [
+        (1, exit_bar, price)
+    ]

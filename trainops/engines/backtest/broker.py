@@ -5,11 +5,12 @@ from copy import copy
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from trainops.engines.backtest.config import BacktestConfig
 from trainops.engines.backtest.core import orders as core_orders
 from trainops.engines.backtest.core.bars import (
-    close_everything,
+    close_at_market,
     has_room,
     run_bars,
 )
@@ -177,11 +178,15 @@ class Broker:
     def open_orders(self) -> Rows:
         return self.book.orders[: self.account["num_orders"]]
 
-    def closings(self, prices: Floats, bar: int) -> tuple[Rows, float]:
-        """Return what closing everything at these prices would leave: the trades, and the cash."""
+    def closings(self, prices: Floats, bars: NDArray[np.int64]) -> tuple[Rows, float]:
+        """Return what closing everything would leave: the trades, and the cash.
+
+        Each open trade is closed at its price and bar of these; the book stays as it is.
+        """
         self._collect()
         book = Book(*(part.copy() for part in self.book))
-        close_everything(book, prices, bar, AT_END)
+        for price, bar in zip(prices.tolist(), bars.tolist(), strict=True):
+            close_at_market(book, 0, price, bar, AT_END)
         return book.closed[: book.account["num_closed"][0]], float(book.account["cash"][0])
 
     def state_dict(self) -> dict[str, Any]:

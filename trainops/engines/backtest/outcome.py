@@ -3,10 +3,11 @@
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from trainops.engines.backtest.broker import Broker
 from trainops.engines.backtest.config import BacktestConfig
-from trainops.engines.backtest.core.book import CLOSED, Rows
+from trainops.engines.backtest.core.book import AT_OPEN, CLOSED, Rows
 from trainops.engines.backtest.streams import TRADE_COLUMNS
 from trainops.engines.market.bars import Floats
 from trainops.engines.stream import Stream
@@ -24,15 +25,29 @@ def outcome_of(broker: Broker, config: BacktestConfig, num_bars: int) -> Outcome
     equity: Floats = broker.equity.column("equity").numpy()
     trades, held_since = trades_of(broker.trades), broker.open_trades["entry_bar"].copy()
     if config.finish != "hold" and len(broker.open_trades):
-        prices, bar = broker.prices.bars.close[num_bars - 1], num_bars - 1
-        if config.finish == "open" and config.fill == "next_open":
-            prices = broker.prices.bars.open[bar]
-        elif config.finish == "open" and bar > 0:
-            prices, bar = broker.prices.bars.close[bar - 1], bar - 1
-        closed, cash = broker.closings(prices, bar)
+        closed, cash = broker.closings(*_ends(broker, config, num_bars - 1))
         trades = np.concatenate([trades, closed])
         equity[-1], held_since = cash, held_since[:0]
     return Outcome(equity, trades, held_since)
+
+
+def _ends(broker: Broker, config: BacktestConfig, last: int) -> tuple[Floats, NDArray[np.int64]]:
+    """Return at which price and bar each open trade is closed by the report.
+
+    That is the last close; under `finish: open` where an order is filled that was given a bar
+    earlier, except for trades that were opened later than that.
+    """
+    trades, bars = broker.open_trades, broker.prices.bars
+    symbols = trades["symbol"]
+    prices, ends = bars.close[last, symbols], np.full(len(trades), last)
+    if config.finish == "open" and config.fill == "next_open":
+        was_open = (trades["entry_bar"] < last) | (trades["opened"] == AT_OPEN)
+        prices = np.where(was_open, bars.open[last, symbols], prices)
+    elif config.finish == "open":
+        was_open = trades["entry_bar"] < last
+        prices = np.where(was_open, bars.close[last - 1, symbols], prices)
+        ends[was_open] -= 1
+    return prices, ends
 
 
 def trades_of(stream: Stream) -> Rows:

@@ -103,7 +103,13 @@ def close_everything(book: Book, prices: Floats, bar: int, reason: int) -> None:
     """Close all trades at these prices, and cancel every order."""
     book.account[0].num_orders = 0
     while book.account[0].num_trades:
-        trade = book.trades[0]
-        price = market_price(book, prices[trade.symbol], -trade.units)
-        book.marks[trade.symbol] = price
-        close_units(book, 0, abs(trade.units), price, bar, reason)
+        close_at_market(book, 0, prices[book.trades[0].symbol], bar, reason)
+
+
+@compiled
+def close_at_market(book: Book, row: int, price: float, bar: int, reason: int) -> None:
+    """Close the trade in this row as a market order does where the price is this one."""
+    trade = book.trades[row]
+    price = market_price(book, price, -trade.units)
+    book.marks[trade.symbol] = price
+    close_units(book, row, abs(trade.units), price, bar, reason)
