@@ -15,6 +15,7 @@ RECIPES = (
     "tests.recipes.scripted",
     "tests.engines.toy",
     "tests.backtest.busy",
+    "tests.backtest.random_orders",
     "tests.federated.crowd",
 )
 os.environ["TRAINOPS_RECIPES"] = ",".join(f"{module}:RECIPE" for module in RECIPES)

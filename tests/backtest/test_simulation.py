@@ -1,0 +1,147 @@
+"""The engine against a broker that was written from the documented rules alone."""
+
+import random
+import tempfile
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import strategies as st
+
+from tests.backtest.market import run, walk
+from tests.backtest.rule import give_orders, random_target
+from tests.backtest.simulation import Bar, Simulation, Terms
+from tests.engines.drawing import search
+from trainops.engines.backtest import tables
+
+NAMES = ("A", "B", "C")
+# Every term of the broker, and what is drawn of it.
+DRAWN = {
+    "cash": [1000.0, 20_000.0, 1e6],
+    "commission.relative": [0.0, 0.001],
+    "commission.fixed": [0.0, 0.7],
+    "commission.minimum": [0.0, 2.0],
+    "spread": [0.0, 0.002],
+    "slippage": [0.0, 0.0015],
+    "margin": [1.0, 0.5, 0.1],
+    "maintenance_margin": [0.0, 0.08],
+    "fill": ["next_open", "same_close"],
+    "sizing.by": ["fraction", "units"],
+    "sizing.amount": [1.0, 0.3],
+    "sizing.whole_units": [False, True],
+    "sizing.fixed_commission_for_each_unit": [False, True],
+    "finish": ["close", "open", "hold"],
+}
+MARKET = {
+    "symbols": [1, 2, 3],
+    "bars": [1, 2, 60, 90],
+    "volatility": [0.004, 0.02, 0.06],
+    "rule": ["orders", "targets"],
+    "execution": ["auto", "event"],
+    "activity": [0.1, 0.5],
+    "units": [0.1, 1.0, 30.0],
+}
+COLUMNS = ("units", "entry_price", "exit_price", "commission", "profit")
+
+
+def draw(number):
+    rng = random.Random(number)  # noqa: S311
+    return {name: rng.choice(values) for name, values in (DRAWN | MARKET).items()}
+
+
+def table_of(drawn, seed):
+    tables_ = [
+        walk(drawn["bars"], seed=seed + 7 * number, volatility=drawn["volatility"])
+        .append_column("symbol", [[NAMES[number]] * drawn["bars"]])
+        for number in range(drawn["symbols"])
+    ]  # fmt: skip
+    return pa.concat_tables(tables_).sort_by([("time", "ascending"), ("symbol", "ascending")])
+
+
+def ours(drawn, table, seed, root):
+    config = {"recipe": "random_orders", "execution": drawn["execution"], "parameters":
+              {"chance": seed, "activity": drawn["activity"], "units": drawn["units"],
+               "rule": drawn["rule"]}}  # fmt: skip
+    for path in DRAWN:
+        owner, _, name = path.rpartition(".")
+        (config.setdefault(owner, {}) if owner else config)[name] = drawn[path]
+    return run(table, root, **config)
+
+
+def theirs(drawn, table, seed):
+    columns = {
+        name: table[name].to_numpy().reshape(-1, drawn["symbols"]).tolist()
+        for name in ("open", "high", "low", "close")
+    }
+    bars = [Bar(*each) for each in zip(*columns.values(), strict=True)]
+    simulation = Simulation(
+        Terms(**{
+            {"by": "size_by", "amount": "size"}.get(name, name): drawn[path]
+            for path in DRAWN for name in [path.rpartition(".")[2]]
+        }),
+        bars,
+    )  # fmt: skip
+    placed = []
+
+    def decide(desk):
+        if drawn["rule"] == "targets":
+            activity = drawn["activity"]
+            target, terms = random_target(desk.bar, desk.close, desk.symbol, seed, activity)
+            if target is not None:
+                desk.switch(target, **terms)
+        else:
+            give_orders(desk, seed, drawn["activity"], drawn["units"], placed)
+
+    return simulation.run(decide)
+
+
+def require_equal(drawn, seed):
+    """Equal to nine digits: sums are added up in another order."""
+    table = table_of(drawn, seed)
+    with tempfile.TemporaryDirectory() as root:
+        job = ours(drawn, table, seed, root)
+    expected = theirs(drawn, table, seed)
+    closed, equity, held_since = expected.finish()
+    trades, result = tables.trades(job), job.result()
+    expected_rows = [(NAMES[t.symbol], t.entry_bar, t.exit_bar, t.reason) for t in closed]
+    rows = list(
+        trades[["symbol", "entry_bar", "exit_bar", "reason"]].itertuples(index=False, name=None)
+    )
+    assert rows == expected_rows
+    scale = 1e-9 * max(map(abs, [*equity, drawn["cash"]]))
+    for name in COLUMNS:
+        np.testing.assert_allclose(
+            trades[name], [getattr(t, name) for t in closed], rtol=1e-8, atol=scale, err_msg=name
+        )
+    np.testing.assert_allclose(tables.equity(job)["equity"], equity, rtol=1e-9, atol=scale)
+    assert (result["refused_orders"], result["liquidations"]) == (
+        expected.refused, expected.liquidations,
+    )  # fmt: skip
+    in_market = [
+        any(t.entry_bar <= bar <= t.exit_bar for t in closed) or any(b <= bar for b in held_since)
+        for bar in range(drawn["bars"])
+    ]
+    assert result["exposure"] == pytest.approx(np.mean(in_market))
+    assert (trades["exit_bar"] >= trades["entry_bar"]).all()
+    return trades, expected
+
+
+def test_the_engine_does_what_the_page_says():
+    """What is drawn reaches every rule: each reason to close, refusals and liquidations."""
+    seen, refused, liquidated = set(), 0, 0
+    for number in range(80):
+        trades, expected = require_equal(draw(number), seed=number)
+        seen |= set(trades["reason"])
+        refused += expected.refused
+        liquidated += expected.liquidations
+    assert seen == {"order", "stop_loss", "take_profit", "liquidation", "end"}
+    assert refused > 50 and liquidated > 5
+
+
+@pytest.mark.exhaustive
+@pytest.mark.timeout(0)
+def test_a_search_finds_no_difference():
+    space = st.fixed_dictionaries(
+        {name: st.sampled_from(values) for name, values in (DRAWN | MARKET).items()}
+    )
+    search(require_equal, drawn=space, seed=st.integers(0, 1_000_000))
