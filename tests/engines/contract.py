@@ -8,6 +8,7 @@ import json
 import random
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -31,6 +32,7 @@ from trainops.engines.errors import CheckpointCorrupted, SaveFailed
 from trainops.engines.job import Progress
 from trainops.engines.receipt import Receipt
 from trainops.engines.registry import ENGINES
+from trainops.engines.reproducibility import set_determinism
 from trainops.engines.runner import Directive, Outcome, Succeeded, run
 from trainops.engines.spending import PrivacyLedger
 
@@ -132,6 +134,30 @@ class Case:
         pq.write_table(self.table(), path)
         return {DATASET: path}
 
+    def begin(self, config: Any, every_steps: int | None) -> CheckpointPolicy:
+        """Set up the process, and return when checkpoints are taken."""
+        return CheckpointPolicy(every_steps=every_steps, every_seconds=1e9)
+
+
+@dataclass(frozen=True)
+class DrawnCase(Case):
+    """A case with a drawn config, which is followed in everything as a child process does.
+
+    Whoever tries one sets determinism and threads back (`reproducibility.set_determinism`).
+    """
+
+    def inputs(self, root: Path) -> dict[str, Path]:
+        named = super().inputs(root)
+        return {self.config["dataset"]: named[DATASET]} if named else {}
+
+    def begin(self, config: Any, every_steps: int | None) -> CheckpointPolicy:
+        set_determinism(config.deterministic, config.threads)
+        return CheckpointPolicy(
+            every_steps=every_steps or config.checkpoint.every_steps,
+            every_seconds=config.checkpoint.every_seconds,
+            least_seconds=0.0 if every_steps else config.checkpoint.least_seconds,
+        )
+
 
 def attempt(
     case: Case,
@@ -157,7 +183,7 @@ def attempt(
             identity={"operation_id": "op", "attempt": number, "kind": case.kind},
             candidates=[Candidate(each.path, each.digest) for each in resume],
         ),
-        policy=CheckpointPolicy(every_steps=every_steps, every_seconds=1e9),
+        policy=case.begin(config, every_steps),
         supervisor=supervisor or ScriptedSupervisor(),
     )
 
@@ -239,6 +265,27 @@ def require_death_changes_nothing(
     attempt(case, root, second, resume=first.checkpoints[::-1], every_steps=every_steps, number=2)
     assert second.progress[0].step == (at - 1) // every_steps * every_steps
     require_same_end(expected, [first, second])
+
+
+def require_drawn(case: Case, root: Path, rng: random.Random) -> ScriptedSupervisor:
+    """Stop, kill and save at steps that `rng` chooses; return what the undisturbed run reported.
+
+    The run's config says when checkpoints are taken; other attempts take them at other steps.
+    """
+    expected = undisturbed(case, root)
+    steps = sorted({each.step for each in expected.progress})[:-1]
+    stops = sorted(rng.sample(steps, min(2, len(steps))))
+    require_stop_changes_nothing(case, root / "stopped", expected, stops)
+    first, second = ScriptedSupervisor(at=rng.choice(steps), dies=True), ScriptedSupervisor()
+    every_steps = rng.choice([None, 1, 3])
+    with suppress(MachineDied):
+        attempt(case, root / "died", first, every_steps=every_steps)
+    attempt(case, root / "died", second, resume=first.checkpoints[::-1], number=2)
+    require_same_end(expected, [first, second])
+    saving = ScriptedSupervisor()
+    attempt(case, root / "saved", saving, every_steps=rng.choice([2, 5]))
+    require_same_end(expected, [saving])
+    return expected
 
 
 def make_dirty() -> None:

@@ -10,7 +10,7 @@ import os
 import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import combinations
+from itertools import combinations, product
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
@@ -71,28 +71,28 @@ class Space:
         drawn = {path: st.integers(0, len(each) - 1) for path, each in self.values.items()}
         return st.fixed_dictionaries(drawn).map(self._config)
 
-    def pairwise(self, chance: int = 0) -> list[dict[str, Any]]:
+    def pairwise(self, together: Sequence[str] = (), chance: int = 0) -> list[dict[str, Any]]:
         """Return few raw configs in which every two values of two fields meet.
 
-        Greedy: each config begins with a pair that has not met and takes, field by field in
-        random order, the value that makes the most new pairs. What `settle` changes may part some.
+        So do all values of the fields named in `together`. Greedy: each config begins with values
+        that have not met and takes, field by field in random order, the value that makes the most
+        new pairs. What `settle` changes may part some.
         """
         rng = random.Random(chance)  # noqa: S311
-        sizes = {path: len(each) for path, each in self.values.items()}
+        groups = [*combinations(self.values, 2), together]
         missing = {
-            frozenset({(one, i), (other, j)})
-            for one, other in combinations(sizes, 2)
-            for i in range(sizes[one])
-            for j in range(sizes[other])
+            frozenset(zip(group, numbers, strict=True))
+            for group in groups
+            for numbers in product(*(range(len(self.values[path])) for path in group))
         }
         rows = []
         while missing:
-            row = dict(min(missing, key=sorted))
-            for path in rng.sample(list(sizes), len(sizes)):
+            row = dict(max(missing, key=lambda each: (len(each), sorted(each))))
+            for path in rng.sample(list(self.values), len(self.values)):
                 if path not in row:
-                    numbers = rng.sample(range(sizes[path]), sizes[path])
+                    numbers = rng.sample(range(len(self.values[path])), len(self.values[path]))
                     row[path] = max(numbers, key=lambda i: _new_pairs(missing, row, (path, i)))
-            missing -= {frozenset(pair) for pair in combinations(row.items(), 2)}
+            missing = {each for each in missing if not each <= row.items()}
             rows.append(self._config(row))
         return rows
 
