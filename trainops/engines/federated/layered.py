@@ -6,11 +6,19 @@ layers; Rochette, Manoel and Tramel, "Efficient per-example gradient computation
 neural networks" (2019). Only for chains of known layers, none of which mixes examples.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
+from trainops.engines.federated.clipping import (
+    Sums,
+    odd_ones,
+    shares_of,
+    sum_of_odd,
+    without,
+)
 from trainops.engines.federated.losses import losses_of
 from trainops.engines.federated.plain import is_plain
 from trainops.engines.training.ingredients import Loss
@@ -20,7 +28,6 @@ PLAIN = (
     nn.ReLU, nn.LeakyReLU, nn.ELU, nn.GELU, nn.SiLU, nn.Tanh, nn.Sigmoid, nn.Flatten, nn.Dropout,
     nn.MaxPool2d, nn.AvgPool2d, nn.AdaptiveAvgPool2d, nn.Identity,
 )  # fmt: skip
-Sums = dict[str, Tensor]
 
 
 def can_sum(model: nn.Module) -> bool:
@@ -52,16 +59,31 @@ class LayeredSums:
         together = outputs.detach().unsqueeze(0), targets.unsqueeze(0)
         _, cotangents = self._losses(*together, outputs.new_ones(1, len(targets)))
         gradients = torch.autograd.grad(outputs, after, cotangents.squeeze(0))
-        rules = [
+        rules = self._rules(before, gradients)
+        squares = torch.stack([each for rule in rules for each in rule.squares])
+        extra: Sums = {}
+        if (odd := odd_ones(squares)) is not None:
+            extra = sum_of_odd(
+                odd, lambda some: self._named([rule.of_each(some) for rule in rules]), max_norm
+            )
+            before, back = ([without(each, odd) for each in rows] for rows in (before, gradients))
+            rules = self._rules(before, back)
+        norms = torch.stack([rule.squares[0] for rule in rules]).sum(dim=0)
+        shares = shares_of(norms, max_norm)
+        sums = self._named([rule.summed(shares) for rule in rules])
+        return sums | {name: sums[name] + each for name, each in extra.items()}
+
+    def _rules(self, before: Sequence[Tensor], back: Sequence[Tensor]) -> "list[Rule]":
+        """Return each layer's rule, of what went into it and what came back to it."""
+        return [
             RULES[type(layer)](layer, entered, came_back)
-            for (_, layer), entered, came_back in zip(self._layers, before, gradients, strict=True)
+            for (_, layer), entered, came_back in zip(self._layers, before, back, strict=True)
         ]
-        norms = torch.stack([square for square, _ in rules]).sum(dim=0).sqrt()
-        shares = (max_norm / (norms + 1e-6)).clamp(max=1.0)
-        sums: Sums = {}
-        for (name, _), (_, summed) in zip(self._layers, rules, strict=True):
-            sums |= {f"{name}.{what}": each for what, each in summed(shares).items()}
-        return sums
+
+    def _named(self, told: Sequence[Mapping[str, Tensor]]) -> Sums:
+        """Return what was told of each layer's parameters, by their names."""
+        layers = zip(self._layers, told, strict=True)
+        return {f"{layer}.{what}": e for (layer, _), each in layers for what, e in each.items()}
 
     def _forward(self, inputs: tuple[Tensor, ...]) -> tuple[list[Tensor], list[Tensor], Tensor]:
         """Return what went into each layer with parameters, what came out, and the outputs."""
@@ -81,23 +103,38 @@ class LayeredSums:
         return before, after, outputs
 
 
-# A rule: each example's squared norm (N,), and the sums for given shares of each example.
-Rule = tuple[Tensor, Callable[[Tensor], Mapping[str, Tensor]]]
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What is known of each example's gradient of one layer, without all of them in memory.
+
+    squares: each example's squared norm (N,), and whatever else must not overflow for it.
+    summed: the sums for given shares (N,) of each example.
+    of_each: some examples' own gradients (n, ...).
+    """
+
+    squares: Sequence[Tensor]
+    summed: Callable[[Tensor], Mapping[str, Tensor]]
+    of_each: Callable[[Tensor], Mapping[str, Tensor]]
 
 
 def _linear(layer: nn.Module, entered: Tensor, back: Tensor) -> Rule:
     if entered.ndim > 2:  # several places share the weights: they add up before the norm
         return _of_each(layer, torch.einsum("n...i,n...o->noi", entered, back),
                         back.flatten(1, -2).sum(dim=1))  # fmt: skip
-    squares = back.square().sum(dim=1)
-    norms = squares * entered.square().sum(dim=1)
+    squares, others = back.square().sum(dim=1), entered.square().sum(dim=1)
+    norms = squares * others
     has_bias = isinstance(layer.bias, Tensor)
 
     def summed(shares: Tensor) -> Mapping[str, Tensor]:
         scaled = back * shares[:, None]
         return {"weight": scaled.T @ entered} | ({"bias": scaled.sum(dim=0)} if has_bias else {})
 
-    return norms + squares if has_bias else norms, summed
+    def of_each(some: Tensor) -> Mapping[str, Tensor]:
+        own = back[some].double()
+        weights = torch.einsum("ni,no->noi", entered[some].double(), own)
+        return {"weight": weights} | ({"bias": own} if has_bias else {})
+
+    return Rule((norms + squares if has_bias else norms, squares, others), summed, of_each)
 
 
 def _conv(layer: nn.Module, entered: Tensor, back: Tensor) -> Rule:
@@ -123,9 +160,13 @@ def _of_each(layer: nn.Module, weights: Tensor, biases: Tensor) -> Rule:
     """The rule where each example's own gradients are there: (N, ...) and (N, outputs)."""
     given = {"weight": weights} | ({"bias": biases} if isinstance(layer.bias, Tensor) else {})
     norms = torch.stack([each.flatten(1).square().sum(dim=1) for each in given.values()]).sum(dim=0)
-    return norms, lambda shares: {
-        name: (shares @ each.flatten(1)).view(each.shape[1:]) for name, each in given.items()
-    }
+
+    def summed(shares: Tensor) -> Mapping[str, Tensor]:
+        return {
+            name: (shares @ each.flatten(1)).view(each.shape[1:]) for name, each in given.items()
+        }
+
+    return Rule((norms,), summed, lambda some: {name: e[some] for name, e in given.items()})
 
 
 RULES: Mapping[type[nn.Module], Callable[[nn.Module, Tensor, Tensor], Rule]] = {

@@ -73,11 +73,15 @@ class PrivacyConfig(Strict):
     noise_multiplier: float | None = Field(
         None, gt=0, le=1000, description="Of each step's gradients; found from the budget if none"
     )
-    max_grad_norm: float = Field(1.0, gt=0, description="Each example's gradient is clipped to it")
+    max_grad_norm: float = Field(
+        1.0, ge=1e-6, le=1e12, description="Each example's gradient is clipped to it"
+    )
     user_noise_multiplier: float | None = Field(
         None, gt=0, le=1000, description="Of each round's sum; found from the budget if none"
     )
-    max_update_norm: float = Field(1.0, gt=0, description="Each client's update is clipped to it")
+    max_update_norm: float = Field(
+        1.0, ge=1e-6, le=1e12, description="Each client's update is clipped to it"
+    )
     accountant: Literal["rdp", "prv"] = Field(
         "rdp",
         description="prv: tighter, half a second or more for each figure; above 100 as rdp",

@@ -2,6 +2,7 @@
 
 Abadi et al., "Deep learning with differential privacy" (2016), algorithm 1. The sum is divided by
 the expected number of examples, as the accounting needs: a step's true number is not public.
+An example whose gradient is not finite adds nothing (see trainops.engines.federated.clipping).
 """
 
 from collections.abc import Callable
@@ -12,8 +13,15 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
+from trainops.engines.federated.clipping import (
+    Sums,
+    odd_ones,
+    shares_of,
+    sum_of_odd,
+    without,
+)
 from trainops.engines.federated.drawing import normal
-from trainops.engines.federated.layered import LayeredSums, Sums, can_sum
+from trainops.engines.federated.layered import LayeredSums, can_sum
 from trainops.engines.training.ingredients import Examples, Loss
 
 Numbers = Callable[[Tensor], np.random.Generator]
@@ -84,21 +92,21 @@ class NoisyGradients:
 
     def _add(self, sums: Sums, inputs: tuple[Tensor, ...], targets: Tensor) -> None:
         """Add the examples' clipped gradients to the sums."""
+        most = self.noise.max_grad_norm
         if self._layered is not None:
-            clipped = self._layered.clipped(inputs, targets, self.noise.max_grad_norm)
+            clipped = self._layered.clipped(inputs, targets, most)
             for name, each in clipped.items():
                 sums[name] += each
             return
         gradients = self.of_each(inputs, targets)
         squares = [each.reshape(len(each), -1).square().sum(1) for each in gradients.values()]
-        norms = torch.stack(squares).sum(dim=0).sqrt()
-        shares = (self.noise.max_grad_norm / (norms + 1e-6)).clamp(max=1.0)
+        norms = torch.stack(squares).sum(dim=0)
+        if (odd := odd_ones(norms.unsqueeze(0))) is not None:
+            extra = sum_of_odd(odd, lambda some: {n: e[some] for n, e in gradients.items()}, most)
+            for name, each in extra.items():
+                sums[name] += each
+            gradients = {name: without(each, odd) for name, each in gradients.items()}
+            norms = norms.masked_fill(odd, 0.0)
+        shares = shares_of(norms, most)
         for name, each in gradients.items():
             sums[name] += torch.einsum("n,n...->...", shares.to(each), each)
-
-
-def clipped(update: Tensor, max_norm: float) -> Tensor:
-    """Return a client's update (P,), shortened to this norm where it is longer."""
-    norm = torch.linalg.vector_norm(update)
-    shortened: Tensor = update * (max_norm / (norm + 1e-12)).clamp(max=1.0)
-    return shortened

@@ -20,8 +20,8 @@ from trainops.engines.spending import Entry, PrivacyLedger
 
 # What draws noise and samples, and what they are added to, beside the recipe's own code.
 CODE = (
-    "drawing", "private", "layered", "losses", "optimizer", "visit", "server", "schedule",
-    "strategies.fedprox",
+    "drawing", "private", "clipping", "layered", "losses", "optimizer", "visit", "server",
+    "schedule", "strategies.fedprox",
 )  # fmt: skip
 # What of the config changes nothing in a release: how long the run is, and how it is kept.
 IRRELEVANT = {

@@ -12,10 +12,11 @@ from torch import Tensor
 
 from trainops.engines.errors import IncompatibleState, NonFiniteLoss
 from trainops.engines.federated.batches import order_of
+from trainops.engines.federated.clipping import clipped
 from trainops.engines.federated.gathering import Gathering
 from trainops.engines.federated.layout import Buffers
 from trainops.engines.federated.optimizer import ClientOptimizer
-from trainops.engines.federated.private import Noise, NoisyGradients, clipped
+from trainops.engines.federated.private import Noise, NoisyGradients
 from trainops.engines.federated.workshop import Workshop
 from trainops.engines.job import StateDict
 from trainops.engines.training.shapes import require_same_shape
@@ -64,7 +65,7 @@ class Visit:
     def train(self, noise: str, step: int) -> None:
         """Train one local epoch; `noise` names the release, where each example's privacy is kept.
 
-        Raises NonFiniteLoss.
+        Raises NonFiniteLoss, unless each client's privacy is kept.
         """
         self.workshop.model.train()
         if noise:
@@ -153,6 +154,13 @@ class Visit:
         self.optimizer.move(self.row, gradients.unsqueeze(0))
 
     def _require_finite(self, step: int) -> None:
+        """Raise NonFiniteLoss where training has failed.
+
+        Not where each client's privacy is kept: that the run failed would tell of this client's
+        data. It sends zeros then. (With noise in each step, numbers tell only what noise hides.)
+        """
+        if self.workshop.config.has_users_noised:
+            return
         total = sum(self.sums.means().values()) if self.sums.count else 0.0
         if not math.isfinite(total):
             raise NonFiniteLoss(step, total)
