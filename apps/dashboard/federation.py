@@ -101,14 +101,15 @@ def privacy(operation: Operation, state: Mapping[str, Any], step: int) -> Mappin
     account = load(f"{ACCOUNTS}:Account")(config["delta"])
     account.add(entries)
     target, is_tight = config["target_epsilon"], config["accountant"] == "prv"
-    figures = {"epsilon": account.epsilon, **{f"{at}_epsilon": account.of(at) for at in LEVELS}}
+    figures: dict[str, Any] = {f"{level}_epsilon": account.of(level) for level in LEVELS}
+    figures["epsilon"] = account.epsilon
     at_most = None
     if is_tight:
         final = lossless.decode(operation.result or {}).get("privacy")
         figures |= final or state.get("privacy") or {}
         is_behind = not final and any(entry.is_own and entry.step > step for entry in entries)
         at_most = account.epsilon if is_behind else None
-    spent = figures["epsilon"]
+    spent, by = figures["epsilon"], figures.get("figures_by")
     by_client = sorted(account.by_client("sample").items(), key=lambda each: -each[1])
     releases = [entry for entry in entries if entry.is_release]
     return {
@@ -119,6 +120,7 @@ def privacy(operation: Operation, state: Mapping[str, Any], step: int) -> Mappin
         "sample": figures["sample_epsilon"],
         "user": figures["user_epsilon"],
         "is_tight": is_tight,
+        "is_by_prv": "prv" in by if isinstance(by, list) else True,
         "at_most": at_most,
         "is_both": config["mode"] == "hybrid",
         "worst_client": by_client[0][0] if by_client and config["mode"] == "sample" else None,

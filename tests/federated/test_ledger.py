@@ -9,6 +9,7 @@ import torch
 from tests.federated.runs import HouseLedger, case, go, make_job, run_through
 from trainops.engines import reproducibility
 from trainops.engines.errors import LedgerMismatch
+from trainops.engines.federated import tight
 from trainops.engines.federated.account import Account, steps_of_epoch
 from trainops.engines.federated.accounting import epsilon
 from trainops.engines.federated.path import entries_of
@@ -322,3 +323,26 @@ def test_what_was_spent_of_whom_is_sealed_in_checkpoints():
         assert not set(sealed) & set(range(-1, 12))
     assert not {each.sample_rate for each in open_} & set(state["spent"].column("sample_rate"))
     assert not {each.steps for each in open_} & set(state["spent"].column("steps").tolist())
+
+
+@pytest.mark.parametrize(("most", "by"), [(2**21, "prv"), (10, "rdp")])
+def test_result_and_receipt_say_which_accountant_gave_the_figure(most, by, tmp_path, monkeypatch):
+    monkeypatch.setattr(tight, "MOST_POINTS", most)
+    ledger, small = HouseLedger(), case("sample", privacy={"accountant": "prv"}, rounds=2)
+    first = go(small, tmp_path, ledger, at=5)
+    second = go(small, tmp_path, ledger, resume=first.checkpoints[::-1], number=2)
+    (receipt,) = second.receipts
+    (note,) = (item.note for item in receipt.items if item.part == "spent")
+    assert note.startswith("epsilon ") and f" by {by}" in note and receipt.exact
+    job = make_job("sample", ledger, privacy={"accountant": "prv"}, rounds=2)
+    told = job.result()
+    assert told["privacy"]["accountant"] == "prv" and told["privacy"]["figures_by"] == [by]
+    assert bool(told["warnings"]) == (by == "rdp")
+
+
+def test_a_checkpoint_from_before_the_tighter_accountant_was_bounded_is_taken_over(monkeypatch):
+    ledger = HouseLedger()
+    _, state = stopped(ledger, privacy={"accountant": "prv"})
+    monkeypatch.setattr(tight, "MOST_POINTS", 10)
+    again = resumed(state, ledger, privacy={"accountant": "prv"})
+    assert again.releasing.purse.path_epsilon > state["state"]["privacy"]["path_epsilon"]

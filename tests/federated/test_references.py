@@ -138,6 +138,52 @@ def test_at_a_delta_too_small_for_the_tighter_accountant_the_figure_is_renyis():
     assert tight.epsilon(spent, 1e-30) == epsilon(spent, 1e-30) > 0
 
 
+@pytest.mark.parametrize(
+    ("spent", "by"),
+    [({(1.0, 0.01): 1000}, "prv"), ({(4.0, 0.001): 10**6}, "rdp"), ({(40.0, 1e-4): 10**9}, "rdp"),
+     ({(1.0, 0.01): 300, (1.5, 0.02): 300}, "prv"), ({(0.3, 0.1): 100}, "rdp"), ({}, "rdp")],
+    ids=str,
+)  # fmt: skip
+def test_the_tighter_accountant_is_asked_only_as_far_as_its_work_is_bounded(spent, by, monkeypatch):
+    """A grid of 10^6 steps took minutes, one of 10^9 gigabytes, too."""
+    asked = []
+
+    def epsilon_of(used, delta):
+        asked.append(tight.num_points(dict(used), delta))
+        return 0.5
+
+    monkeypatch.setattr(tight, "_epsilon", epsilon_of)
+    figure = tight.measured(spent, 1e-5)
+    assert figure.accountant == by and bool(asked) == (by == "prv")
+    assert figure.epsilon == (0.5 if asked else epsilon(spent, 1e-5))
+    assert all(points <= tight.MOST_POINTS for points in asked)
+
+
+@pytest.mark.parametrize(
+    "spent",
+    [{(1.0, 0.01): 1000}, {(2.0, 0.01): 5000}, {(1.0, 0.01): 300, (1.5, 0.02): 300}], ids=str,
+)  # fmt: skip
+def test_the_tighter_figure_and_the_points_of_its_grid_are_those_of_opacus(spent, monkeypatch):
+    from opacus.accountants import PRVAccountant
+    from opacus.accountants.analysis.prv import Domain
+
+    sizes, create = [], Domain.create_aligned
+
+    def counted(*given):
+        sizes.append(create(*given).size)
+        return create(*given)
+
+    monkeypatch.setattr(Domain, "create_aligned", counted)
+    accountant = PRVAccountant()
+    accountant.history = [(*setting, steps) for setting, steps in sorted(spent.items())]
+    with warnings.catch_warnings(), np.errstate(divide="ignore"):
+        warnings.simplefilter("ignore")
+        expected = accountant.get_epsilon(1e-5)
+    assert tight.measured(spent, 1e-5) == (expected, "prv")
+    points = tight.num_points(spent, 1e-5)
+    assert points == pytest.approx(len(spent) * sizes[0], rel=1e-3)
+
+
 def test_privacy_loss_distributions_are_tighter():
     figure = tight.epsilon({(1.0, 0.01): 1000}, 1e-5)
     assert 0.8 * epsilon({(1.0, 0.01): 1000}, 1e-5) < figure < epsilon({(1.0, 0.01): 1000}, 1e-5)

@@ -16,6 +16,7 @@ from tests.api.saved import saved
 from tests.federated.runs import HouseLedger, make_job
 from tests.pages import making
 from trainops.engines import lossless
+from trainops.engines.federated import tight
 from trainops.engines.federated.account import Account
 from trainops.engines.registry import ENGINES
 from trainops.engines.spending import Entry
@@ -195,6 +196,13 @@ def test_the_tighter_accountants_figures_are_those_of_the_run(page, ana):
     text = page_of(page, operation)
     assert f"ε {epsilon:.2f}" in text and "By privacy loss distributions" in text
     assert "at most" not in text
+
+
+def test_the_page_says_where_the_tighter_accountant_gave_no_figure(page, ana, monkeypatch):
+    monkeypatch.setattr(tight, "MOST_POINTS", 10)
+    ledger = HouseLedger()
+    job = job_at(9, "sample", ledger, privacy={"accountant": "prv"})
+    assert "By Rényi divergences (PRV gives no smaller" in page_of(page, shown(ana, job, ledger))
 
 
 def test_what_the_tighter_account_does_not_know_of_yet_is_told(page, ana):

@@ -16,7 +16,7 @@ from trainops.engines.errors import (
     SaveFailed,
     UnfreezableState,
 )
-from trainops.engines.job import Candid, Eventful, Paced, ResumableJob, StateDict
+from trainops.engines.job import Candid, Eventful, Noting, Paced, ResumableJob, StateDict
 from trainops.engines.manifest import Checkpoint, CheckpointType
 from trainops.engines.receipt import Receipt, ReceiptItem, compare_environments
 from trainops.engines.snapshot import SafePoint, all_finite
@@ -213,11 +213,12 @@ def _take_over(job: ResumableJob, checkpoint: Checkpoint, state: StateDict) -> R
         )
     restored = reproducibility.load_state_dict(streams)
     inexact = dict(job.inexact) if isinstance(job, Candid) else {}
+    notes = job.notes if isinstance(job, Noting) else {}
     return Receipt(
         step=checkpoint.step,
         checkpoint=checkpoint.path.name,
         items=(
-            *(ReceiptItem(part) for part in parts if part not in inexact),
+            *(ReceiptItem(part, note=notes.get(part, "")) for part in parts if part not in inexact),
             *(ReceiptItem(part, exact=False, note=why) for part, why in inexact.items()),
             ReceiptItem("data position", note=f"{job.unit} {job.step}, {job.place}"),
             *(_stream(name, name in restored) for name in streams),

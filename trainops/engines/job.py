@@ -91,6 +91,15 @@ class Candid(Protocol):
     inexact: Mapping[str, str]  # why, by the name of the part; empty where everything was
 
 
+@runtime_checkable
+class Noting(Protocol):
+    """A job that has something to say of parts that were restored."""
+
+    @property
+    def notes(self) -> Mapping[str, str]:
+        """What a receipt says, by the name of the part."""
+
+
 @dataclass(frozen=True, slots=True)
 class Progress:
     """How far a job is, and the points it recorded at this step."""

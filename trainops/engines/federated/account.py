@@ -5,10 +5,10 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from trainops.engines.federated.accounting import Setting, Spent, epsilon
+from trainops.engines.federated.accounting import Figure, Setting, Spent, measured
 from trainops.engines.spending import LEVELS, Entry, Level
 
-Measure = Callable[[Spent, float], float]  # steps by setting, delta -> epsilon
+Measure = Callable[[Spent, float], Figure]  # steps by setting, delta -> epsilon, and by whom
 EVERYONE = None  # in the place of a client: releases that concern all of them
 MOST_RATES = 16  # that a cover measures one by one
 
@@ -24,11 +24,11 @@ class Account:
     come first, each client's epoch counts as one of every client: see Cover.
     """
 
-    def __init__(self, delta: float, measure: Measure = epsilon) -> None:
+    def __init__(self, delta: float, measure: Measure = measured) -> None:
         self.delta, self.measure = delta, measure
         self._spent: dict[tuple[Level, int | None], dict[Setting, int]] = defaultdict(dict)
         self._carried: dict[Level, float] = dict.fromkeys(LEVELS, 0.0)
-        self._known: dict[tuple[Level, int | None], float] = {}  # epsilons that still hold
+        self._known: dict[tuple[Level, int | None], Figure] = {}  # those that still hold
         self._cover = Cover()
 
     def add(self, entries: Iterable[Entry]) -> None:
@@ -57,13 +57,18 @@ class Account:
 
     def of(self, level: Level) -> float:
         """Return the worst client's epsilon at one level."""
-        clients = [who for at, who in list(self._spent) if at == level] or [EVERYONE]
-        return self._carried[level] + max(self._client(level, who) for who in clients)
+        return self._carried[level] + self._worst(level).epsilon
+
+    @property
+    def accountants(self) -> list[str]:
+        """The names of the accountants that gave the figures of the worst clients."""
+        worst = [self._worst(level) for level in LEVELS]
+        return sorted({each.accountant for each in worst if each.epsilon})
 
     def by_client(self, level: Level) -> dict[int, float]:
         """Return each client's epsilon at one level, of those with entries of their own."""
         clients = sorted(who for at, who in self._spent if at == level and who is not None)
-        return {who: self._carried[level] + self._client(level, who) for who in clients}
+        return {who: self._carried[level] + self._client(level, who).epsilon for who in clients}
 
     def with_entry(self, entry: Entry) -> float:
         """Return what `epsilon` would be with one entry more."""
@@ -76,7 +81,7 @@ class Account:
         spent = self._spent.get(("sample", EVERYONE), {})
 
         def epsilon_of(rate: tuple[float, int]) -> float:
-            return self.measure(self._cover.with_rate(spent, *rate), self.delta)
+            return self.measure(self._cover.with_rate(spent, *rate), self.delta).epsilon
 
         rates = self._cover.rates()
         return self._cover.rounds(*max(rates, key=epsilon_of)) if rates else []
@@ -85,7 +90,11 @@ class Account:
         is_of_one = entry.level == "sample" and entry.client is not EVERYONE
         return is_of_one and self._cover.is_on
 
-    def _client(self, level: Level, client: int | None) -> float:
+    def _worst(self, level: Level) -> Figure:
+        clients = [who for at, who in list(self._spent) if at == level] or [EVERYONE]
+        return max(self._client(level, who) for who in clients)
+
+    def _client(self, level: Level, client: int | None) -> Figure:
         if (level, client) not in self._known:
             spent = dict(self._spent.get((level, client), {}))
             if client is not EVERYONE:

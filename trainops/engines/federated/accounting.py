@@ -10,7 +10,7 @@ taken away; each takes part in a step by itself, with the sample rate as its cha
 import math
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,6 +47,18 @@ def epsilon(spent: Spent, delta: float) -> float:
         return 0.0
     total = sum(steps * divergence(*setting) for setting, steps in sorted(used.items()))
     return _converted(np.asarray(total), delta)
+
+
+class Figure(NamedTuple):
+    """An upper bound of an epsilon, and the name of the accountant that gave it: rdp or prv."""
+
+    epsilon: float
+    accountant: str
+
+
+def measured(spent: Spent, delta: float) -> Figure:
+    """Return the epsilon of all these steps together, by Rényi divergences."""
+    return Figure(epsilon(spent, delta), "rdp")
 
 
 def _converted(divergences: Floats, delta: float) -> float:

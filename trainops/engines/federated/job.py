@@ -146,6 +146,11 @@ class FederatedJob:
         self._untold = {name: each for name, each in told.items() if name not in NUMBERS}
         self._mind_the_budget()
 
+    @property
+    def notes(self) -> Mapping[str, str]:
+        """What a receipt says of a restored part."""
+        return {"spent": self.releasing.purse.note} if self.config.is_private else {}
+
     def result(self) -> Mapping[str, Any]:
         best, history = self.record.best, self.record.history
         result: dict[str, Any] = {
@@ -162,7 +167,7 @@ class FederatedJob:
             "client_epochs": self.step - self.record.num_dropped * self.config.local_epochs,
             "clients": len(self.workshop.parts),
             "parameters": self.server.parameters.numel(),
-            "warnings": warnings_of(self.config, len(self.workshop.parts)),
+            "warnings": self._warnings(),
             "details": dict(self.workshop.ingredients.description),
         }
         if num_dropped := self.record.num_dropped:
@@ -283,6 +288,10 @@ class FederatedJob:
 
     def _make_workshop(self, constants: Mapping[str, Any]) -> Workshop:
         return Workshop(self.config, self.inputs, self.device, self.secrets, constants)
+
+    def _warnings(self) -> list[str]:
+        told = warnings_of(self.config, len(self.workshop.parts))
+        return [*told, *filter(None, [self.releasing.purse.warning])]
 
     def _constants(self) -> dict[str, Any]:
         return dict(self.workshop.ingredients.constants)

@@ -15,8 +15,8 @@ Strategy = Literal[
 
 # Strings: the second imports Opacus, and both are imported before random streams are seeded.
 MEASURES = {
-    "rdp": "trainops.engines.federated.accounting:epsilon",
-    "prv": "trainops.engines.federated.tight:epsilon",
+    "rdp": "trainops.engines.federated.accounting:measured",
+    "prv": "trainops.engines.federated.tight:measured",
 }
 
 
@@ -84,7 +84,8 @@ class PrivacyConfig(Strict):
     )
     accountant: Literal["rdp", "prv"] = Field(
         "rdp",
-        description="prv: tighter, half a second or more for each figure; above 100 as rdp",
+        description="prv: tighter, up to some seconds for each figure; as rdp above 100, and "
+        "where there are too many steps for it",
     )
 
 

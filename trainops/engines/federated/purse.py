@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from trainops.engines.errors import IncompatibleState, LedgerMismatch
 from trainops.engines.federated.account import Account, Measure
@@ -10,6 +11,8 @@ from trainops.engines.federated.path import entries_of, new_path, rows_of
 from trainops.engines.recipes import load
 from trainops.engines.spending import LEVELS, Entry, Level, PrivacyLedger
 from trainops.engines.stream import Stream
+
+NO_TIGHTER = "; prv gives no smaller figure here, or would take minutes and gigabytes"
 
 
 class Purse:
@@ -41,12 +44,14 @@ class Purse:
     def path_epsilon(self) -> float:
         return self._own.epsilon
 
-    def figures(self) -> dict[str, float]:
+    def figures(self) -> dict[str, Any]:
         """Return what people read, by name."""
+        is_asked = self.config.accountant == "prv"
         return {
             "epsilon": self.epsilon,
             "path_epsilon": self.path_epsilon,
             **{f"{level}_epsilon": self._shown.of(level) for level in LEVELS},
+            **({"figures_by": self._shown.accountants} if is_asked else {}),
         }
 
     def total(self) -> dict[str, float]:
@@ -55,6 +60,22 @@ class Purse:
             "epsilon": self._total.epsilon,
             **{f"{level}_epsilon": self._total.of(level) for level in LEVELS},
         }
+
+    def accountants(self) -> list[str]:
+        """Return the names of the accountants that gave the figures of `total`."""
+        return self._total.accountants
+
+    @property
+    def note(self) -> str:
+        """What a receipt says of it."""
+        by = " and ".join(self._shown.accountants) or self.config.accountant
+        return f"epsilon {self.epsilon:.6g} by {by}{self._why(self._shown)}"
+
+    @property
+    def warning(self) -> str:
+        """What a result says where another accountant than was asked for gave its figures."""
+        why = self._why(self._total)
+        return f"privacy.accountant is prv, and epsilon is by Rényi divergences{why}" if why else ""
 
     def is_known(self, noise: str) -> bool:
         """Whether this very release was written down before."""
@@ -119,7 +140,7 @@ class Purse:
             del self._ahead[entry.noise]
         self._shown.add(aside)
 
-    def thawed(self, path: Stream, figures: Mapping[str, float], step: int) -> "Purse":
+    def thawed(self, path: Stream, figures: Mapping[str, Any], step: int) -> "Purse":
         """Return a purse at a saved place.
 
         Raises LedgerMismatch where the ledger does not have what the path went over, or comes to
@@ -139,12 +160,19 @@ class Purse:
         purse._require(figures)
         return purse
 
-    def _require(self, figures: Mapping[str, float]) -> None:
+    def _why(self, account: Account) -> str:
+        """Return why figures are not by the accountant that was asked for; empty where they are."""
+        is_other = self.config.accountant == "prv" and "rdp" in account.accountants
+        return NO_TIGHTER if is_other else ""
+
+    def _require(self, figures: Mapping[str, Any]) -> None:
         try:
             path, shown = float(figures["path_epsilon"]), float(figures["epsilon"])
         except (KeyError, TypeError, ValueError) as error:
             raise IncompatibleState(f"the state's privacy cannot be read: {error!r}") from error
-        if not _is_same(path, self.path_epsilon):
+        # Before its work was bounded, the tighter accountant gave figures that are Rényi's now.
+        is_rougher = bool(self._why(self._own)) and self.path_epsilon > path
+        if not (_is_same(path, self.path_epsilon) or is_rougher):
             raise LedgerMismatch(
                 f"the checkpoint says that its way cost epsilon {path:g}, the ledger "
                 f"{self.path_epsilon:g}"

@@ -135,6 +135,7 @@ class Releasing:
             "noise_multiplier": self.workshop.noise_multiplier or None,
             "user_noise_multiplier": self.user_noise_multiplier or None,
             "accountant": config.privacy.accountant,
+            "figures_by": self.purse.accountants(),
             **self.purse.total(),
         }
 
