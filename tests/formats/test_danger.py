@@ -10,6 +10,7 @@ import sys
 import time
 import zipfile
 import zlib
+from pathlib import Path
 from types import ModuleType
 
 import numpy as np
@@ -449,6 +450,74 @@ def test_enums_in_the_config_of_a_training_file_are_taken_by_their_values(
     assert verify(path).passed
     assert read(path).config_snapshot == {"schedule": "cycle", "stop_on": int(signal.SIGUSR1)}
     assert type(read(path).config_snapshot["stop_on"]) is int
+
+
+class Stored:
+    """Written as a path is: the name of its class, and its parts."""
+
+    def __init__(self, parts):
+        self.parts = parts
+
+    def __reduce__(self):
+        return Stored, self.parts
+
+
+def with_path(name, parts, directory):
+    """Return a training file whose config holds a path of the class of this name."""
+    path = save(tree("training") | {"config_snapshot": Stored(parts)}, directory / "file.pt")
+    written = f"c{__name__}\nStored\n".encode()
+    module, _, last = name.rpartition(".")
+    assert written in pickle_in(path)
+    return with_pickle(path, pickle_in(path).replace(written, f"c{module}\n{last}\n".encode()))
+
+
+@pytest.mark.parametrize(
+    ("name", "parts", "text"),
+    [
+        ("pathlib.PosixPath", ("/", "data", "runs"), "/data/runs"),
+        ("pathlib.PurePosixPath", ("runs",), "runs"),
+        ("pathlib._local.PosixPath", ("/data/runs",), "/data/runs"),
+        ("pathlib._local.PurePosixPath", (), "."),
+        ("pathlib.WindowsPath", ("C:\\", "runs"), "C:\\runs"),
+        ("pathlib._local.PureWindowsPath", ("runs", "x"), "runs\\x"),
+    ],
+)
+def test_paths_in_the_config_of_a_training_file_are_taken_as_text(tmp_path, name, parts, text):
+    path = with_path(name, parts, tmp_path)
+    assert verify(path).passed
+    assert read(path).config_snapshot == text
+    assert any(line.shape == repr(text) for line in show(path))
+
+
+def test_what_a_real_path_is_saved_as_is_taken(tmp_path):
+    content = tree("training") | {"config_snapshot": {"root": Path("/data/runs")}}
+    path = save(content, tmp_path / "file.pt")
+    assert read(path).config_snapshot == {"root": "/data/runs"}
+
+
+def test_paths_in_another_file_are_refused(tmp_path):
+    path = save(tree("rl") | {"config_dir": Path("configs")}, tmp_path / "file.pt")
+    with pytest.raises(ForbiddenContent) as caught:
+        read(path)
+    assert caught.value.needed in ("pathlib.PosixPath", "pathlib._local.PosixPath")
+
+
+@pytest.mark.parametrize("parts", [(3,), (b"x",), (["a"],), (("a",),), (None,)])
+def test_a_path_of_anything_but_text_is_refused(tmp_path, parts):
+    report = verify(with_path("pathlib.PosixPath", parts, tmp_path))
+    assert [check.name for check in report.checks if not check.passed] == ["content"]
+
+
+def test_paths_that_unfold_to_many_times_the_file_are_refused(tmp_path):
+    report = verify(with_path("pathlib.PosixPath", ("x" * 2**20,) * 200, tmp_path))
+    assert "unfold" in report.checks[-1].detail
+
+
+@pytest.mark.parametrize("name", ["pathlib.Path", "pathlib.os", "pathlib._local.os", "os.PathLike"])
+def test_other_names_beside_paths_are_refused(tmp_path, name):
+    with pytest.raises(ForbiddenContent) as caught:
+        read(with_path(name, ("/",), tmp_path))
+    assert caught.value.needed == name
 
 
 def test_enums_in_another_file_are_refused(tmp_path, schedule):

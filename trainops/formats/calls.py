@@ -1,6 +1,7 @@
 """What a pickle may ask for: a closed list, each with the arguments that make it harmless."""
 
 from collections.abc import Mapping
+from pathlib import PurePath, PurePosixPath, PureWindowsPath
 from typing import Any, NoReturn
 
 from trainops.formats.errors import DamagedFile, ForbiddenContent, TooLarge
@@ -53,6 +54,13 @@ FUNCTIONS = frozenset(
 NUMPY_1, NUMPY_2 = "numpy.core.", "numpy._core."
 # Enumerations that a training file's config may hold: only the member's value is taken.
 ENUM_PACKAGE, SIGNALS = "model_training_framework.", "signal.Signals"
+# Paths that it may hold, under both names that Python has had for the module: read as text.
+PATHS: Mapping[str, type[PurePath]] = {
+    f"{module}.{prefix}{name}": kind
+    for module in ("pathlib", "pathlib._local")
+    for name, kind in (("PosixPath", PurePosixPath), ("WindowsPath", PureWindowsPath))
+    for prefix in ("", "Pure")
+}
 BYTE_ORDERS = ("<", "|")
 
 
@@ -71,7 +79,7 @@ class Calls:
     def find(self, path: str) -> Name:
         """Return the name, if it is on the list."""
         name = path.replace(NUMPY_1, NUMPY_2, 1) if path.startswith(NUMPY_1) else path
-        if is_enum(path):
+        if is_enum(path) or path in PATHS:
             self.enums.add(path)
         elif name not in FUNCTIONS and name not in STORAGES:
             raise ForbiddenContent(path if path.isprintable() and len(path) < 200 else repr(path))
@@ -118,6 +126,9 @@ class Calls:
                 return text.encode("latin1")
             case _, (str() | int() as value,) if is_enum(name):
                 return value
+            case _, tuple(parts) if name in PATHS and all(type(each) is str for each in parts):
+                self._account(sum(map(len, parts)))
+                return path_text(name, *parts)
         return None
 
     def _make_numpy(self, name: str, arguments: Any) -> Any:
@@ -174,6 +185,11 @@ class Calls:
         self._bytes_left -= num_bytes
         if self._bytes_left < 0:
             raise TooLarge("the file's tensors unfold to many times its size")
+
+
+def path_text(name: str, *parts: str) -> str:
+    """Return the text of a path of the class of this name."""
+    return str(PATHS[name](*parts))
 
 
 def is_enum(path: str) -> bool:

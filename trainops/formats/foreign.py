@@ -10,6 +10,7 @@ import stat
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -18,7 +19,7 @@ import torch
 from numpy._core import multiarray
 
 from trainops.formats.archive import read_archive
-from trainops.formats.calls import NUMPY_1, NUMPY_2, Calls
+from trainops.formats.calls import NUMPY_1, NUMPY_2, PATHS, Calls, path_text
 from trainops.formats.errors import DamagedFile
 from trainops.formats.outline import Outline
 from trainops.formats.pickled import outline_of
@@ -67,7 +68,9 @@ def load(file: BinaryIO, seen: Outline) -> Any:
     Raises FormatErrors.
     """
     file.seek(0)
-    enums = [(_value_of, name) for name in seen.enums]
+    enums = [
+        (partial(path_text, name) if name in PATHS else _value_of, name) for name in seen.enums
+    ]
     try:
         with torch.serialization.safe_globals([*HARMLESS, *enums]):
             return torch.load(file, map_location="cpu", weights_only=True)

@@ -72,7 +72,7 @@ class Ordered:
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """`enums` are the enumerations of other packages whose members the file holds by value."""
+    """`enums` are the enumerations and classes of paths whose members the file holds by value."""
 
     root: Any
     enums: frozenset[str] = frozenset()
