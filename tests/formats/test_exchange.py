@@ -200,7 +200,7 @@ def warm(file, config):
         ({"scheduler": "cosine"}, "scheduler_state_dicts[0] is of another kind"),
         ({"batch_size": 16}, "batch 25 of epoch 0 is none here: an epoch has 19"),
         ({"gradient_accumulation": 4}, "batch 25 lies within a step of 4 batches"),
-        ({"gradient_accumulation": 5}, "stands at 25, and 5 steps were made"),
+        ({"gradient_accumulation": 5}, "stands at 25, after 5 steps and 0 epochs"),
         ({"parameters": {"optimizers": 2}}, "scheduler_state_dicts[1] is of another kind"),
     ],
 )

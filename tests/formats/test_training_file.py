@@ -203,9 +203,9 @@ def test_all_that_is_wrong_is_told_at_once(content, tmp_path):
         ),
         (
             ("scheduler_state_dicts", 1, "last_epoch"),
-            26,
+            27,
             "scheduler_state_dicts[1].last_epoch",
-            "is 26 after 25 steps and 1 epochs",
+            "is 27 after 25 steps and 1 epochs",
         ),
         ((*GROUP, "lr"), 0.5, "optimizer_state_dicts[0].param_groups[0].lr", "more than 2 x"),
     ],

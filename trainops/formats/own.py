@@ -165,10 +165,6 @@ def _training_disagreements(checkpoint: Checkpoint, state: StateDict) -> dict[st
         ("state.cursor.optimizer_steps", plain["cursor"]["optimizer_steps"]),
         ("state.global_step", plain["global_step"]),
         *(
-            (f"scheduler[{number}].last_epoch", each.get("last_epoch"))
-            for number, each in enumerate(state.get("scheduler", []))
-        ),
-        *(
             (f"optimizer[{number}].state", steps)
             for number, each in enumerate(state["optimizer"])
             for steps in steps_taken(each)
@@ -176,6 +172,12 @@ def _training_disagreements(checkpoint: Checkpoint, state: StateDict) -> dict[st
     ):
         if value != step:
             found[place] = f"is {value}; the checkpoint is of step {step}"
+    for number, each in enumerate(state.get("scheduler", [])):
+        last, epoch = each.get("last_epoch"), plain["cursor"]["epoch"]
+        if not step <= (step if last is None else last) <= step + epoch:  # ahead: docs/adr/0033
+            found[f"scheduler[{number}].last_epoch"] = (
+                f"is {last}; the checkpoint is of step {step} and epoch {epoch}"
+            )
     rates = [group["lr"] for group in state["optimizer"][0]["param_groups"]]
     if plain["learning_rate"] not in rates[:1]:
         found["state.learning_rate"] = f"is {plain['learning_rate']}; the optimizer has {rates}"

@@ -1,6 +1,7 @@
 """Whether a file's optimizers and schedules can go on in a job of ours, and as what."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Never
 
 from torch.optim import Optimizer
@@ -8,8 +9,10 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from trainops.engines.errors import IncompatibleState
 from trainops.engines.receipt import ReceiptItem
+from trainops.engines.snapshot import freeze
+from trainops.engines.training.record import Cursor
 from trainops.engines.training.shapes import require_same_optimizers, require_same_shape
-from trainops.formats.fields import is_number, shown
+from trainops.formats.fields import is_integer, is_number, shown
 from trainops.formats.training import TrainingFile
 
 # Entries of a group that come and go with versions of torch and with schedules.
@@ -20,6 +23,7 @@ LOOSE = frozenset(
     }
 )  # fmt: skip
 DECOUPLED = "decoupled_weight_decay"  # what tells AdamW from Adam
+FAILED_STEP = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 
 
 class Obstacle(Exception):
@@ -52,28 +56,70 @@ def fit_optimizers(
     return states, items
 
 
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """One schedule of a file, as a state for a schedule of the job at the same place.
+
+    `ahead` is how many times more than steps it was moved: the other tool moves a schedule at each
+    step, and once more at the end of each epoch. Where the file was saved between the last step of
+    an epoch and that move, it `is_owed` one.
+    """
+
+    state: dict[str, Any]
+    ahead: int
+    is_owed: bool
+
+
 def fit_schedulers(
-    file: TrainingFile, own: Sequence[LRScheduler], step: int
-) -> tuple[list[dict[str, Any]], list[ReceiptItem]]:
-    """Return a state for each of the job's schedules, all of which stand at `step`.
+    file: TrainingFile, own: Sequence[LRScheduler], cursor: Cursor
+) -> tuple[list[Schedule], list[ReceiptItem]]:
+    """Return what each of the job's schedules goes on from, where the cursor stands.
 
     Raises Obstacle.
     """
     if len(file.schedulers) < len(own):
         raise Obstacle(f"the file has {len(file.schedulers)} schedules, this job {len(own)}")
-    states = [
-        _fit_scheduler(number, given, mine.state_dict(), step)
+    schedules = [
+        _fit_scheduler(f"scheduler_state_dicts[{number}]", given, mine.state_dict(), file, cursor)
         for number, (given, mine) in enumerate(zip(file.schedulers, own, strict=False))
     ]
     items = [
-        ReceiptItem(_named("scheduler", number, len(own)), note=f"at step {step}")
-        for number in range(len(own))
+        _at(_named("scheduler", number, len(own)), schedule, cursor.optimizer_steps)
+        for number, schedule in enumerate(schedules)
     ]
     items += [
         _left(f"scheduler {number} of the file", "this job's config has none: the rate stays")
         for number in range(len(own), len(file.schedulers))
     ]
-    return states, items
+    return schedules, items
+
+
+def moved(
+    schedules: Sequence[Schedule],
+    optimizers: list[dict[str, Any]],
+    own_schedulers: Sequence[LRScheduler],
+    own_optimizers: Sequence[Optimizer],
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Return the states of the optimizers and of the schedules after the moves that are owed.
+
+    A schedule sets the rates of its optimizer, so both are loaded into the job's own, which are
+    left where they then stand. Raises Obstacle.
+    """
+    if not any(schedule.is_owed for schedule in schedules):
+        return optimizers, [schedule.state for schedule in schedules]
+    try:
+        for optimizer, state in zip(own_optimizers, optimizers, strict=True):
+            optimizer.load_state_dict(freeze(state))
+        for scheduler, schedule in zip(own_schedulers, schedules, strict=True):
+            scheduler.load_state_dict(freeze(schedule.state))
+            if schedule.is_owed:
+                scheduler.step()
+    except FAILED_STEP as error:
+        raise Obstacle(f"a schedule cannot move from where it stands: {error!r}") from error
+    return (
+        [optimizer.state_dict() for optimizer in own_optimizers],
+        [scheduler.state_dict() for scheduler in own_schedulers],
+    )
 
 
 def _fit(number: int, given: Mapping[str, Any], own: Sequence[Optimizer]) -> dict[str, Any]:
@@ -106,29 +152,42 @@ def _fit_group(place: str, theirs: Mapping[str, Any], mine: Mapping[str, Any]) -
 
 
 def _fit_scheduler(
-    number: int, given: Mapping[str, Any], mine: dict[str, Any], step: int
-) -> dict[str, Any]:
+    place: str, given: Mapping[str, Any], mine: dict[str, Any], file: TrainingFile, cursor: Cursor
+) -> Schedule:
     """Return the file's schedule with the keys that ours has; private ones may be missing."""
-    place = f"scheduler_state_dicts[{number}]"
     public = {name for name in given.keys() ^ mine.keys() if not str(name).startswith("_")}
     if public - {"verbose"}:
         _stop(place, f"is of another kind: only one has {', '.join(sorted(public))}")
-    if given.get("last_epoch") != step:
+    last, step = given.get("last_epoch"), cursor.optimizer_steps
+    if not (is_integer(last) and step <= last <= step + cursor.epoch):
         _stop(
             place,
-            f"stands at {given.get('last_epoch')}, and {step} steps were made; here each schedule "
-            "moves with each step",
+            f"stands at {last}, after {step} steps and {cursor.epoch} epochs; it must have moved "
+            "with each step, and may have moved at the end of each epoch",
         )
+    is_owed = file.epoch < cursor.epoch and last == step + file.epoch
+    ahead = last - step + is_owed
     ends: Any = given.get("total_steps")
     wanted: Any = mine.get("total_steps")
-    if is_number(ends) and is_number(wanted) and ends < wanted:
-        _stop(place, f"ends after {ends} steps, this config after {wanted}")
+    if is_number(ends) and is_number(wanted) and ends < wanted + ahead:
+        _stop(place, f"ends after {ends} moves, this config after {wanted + ahead}")
     state = {name: given.get(name, value) for name, value in mine.items()}
     try:
         require_same_shape(mine, state, place)
     except IncompatibleState as error:
         raise Obstacle(str(error)) from error
-    return state
+    return Schedule(state, ahead, is_owed)
+
+
+def _at(part: str, schedule: Schedule, step: int) -> ReceiptItem:
+    if not schedule.ahead:
+        return ReceiptItem(part, note=f"at step {step}")
+    return ReceiptItem(
+        part,
+        exact=False,
+        note=f"at position {step + schedule.ahead}, {schedule.ahead} ahead of step {step}: the "
+        "other tool moves it at the end of each epoch, too; here it goes on with each step only",
+    )
 
 
 def _changed(state: Mapping[str, Any], own: Optimizer) -> str:

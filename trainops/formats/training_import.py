@@ -20,11 +20,15 @@ from trainops.engines.training.job import TrainingJob
 from trainops.engines.training.record import Record
 from trainops.engines.training.shapes import require_same_shape
 from trainops.formats.training import TrainingFile
-from trainops.formats.training_fit import Obstacle, fit_optimizers, fit_schedulers
+from trainops.formats.training_fit import (
+    FAILED_STEP,
+    Obstacle,
+    fit_optimizers,
+    fit_schedulers,
+    moved,
+)
 from trainops.formats.training_place import fit_history, fit_position
 from trainops.formats.training_streams import fit_streams
-
-FAILED_STEP = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +91,10 @@ def _warm_start(file: TrainingFile, state: StateDict, reason: str) -> Imported:
 def _continued(file: TrainingFile, job: TrainingJob, state: StateDict) -> Imported:
     """Return a state at the file's position. Raises Obstacle."""
     cursor, place = fit_position(file, job)
-    optimizers, optimizer_items = fit_optimizers(file, job.learner.optimizers)
-    schedulers, scheduler_items = fit_schedulers(
-        file, job.learner.schedulers, cursor.optimizer_steps
-    )
+    learner = job.learner
+    optimizers, optimizer_items = fit_optimizers(file, learner.optimizers)
+    schedules, scheduler_items = fit_schedulers(file, learner.schedulers, cursor)
+    optimizers, schedulers = moved(schedules, optimizers, learner.schedulers, learner.optimizers)
     history, is_best, history_item = fit_history(file, job, cursor)
     random, random_items = fit_streams(file.rng_states, state["random"])
     record = Record(job.config, job.learner.route, cursor, history)

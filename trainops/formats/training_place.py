@@ -19,12 +19,17 @@ def fit_position(file: TrainingFile, job: TrainingJob) -> tuple[Cursor, ReceiptI
     """Return the cursor that stands where the file does. Raises Obstacle.
 
     A file that was saved at the end of an epoch still names that epoch: the place is the beginning
-    of the next one.
+    of the next one. Only the file at the end of the training names the next one itself, while its
+    loaders stand where that last epoch left them.
     """
     route, loaders = job.learner.route, _loaders_of(file)
     epoch, batch = file.epoch, _batch_of(file, route)
     if batch == route.batches_per_epoch:
-        epoch, batch = epoch + 1, 0
+        is_counted = file.global_step in (
+            epoch * route.steps_per_epoch,
+            epoch * route.batches_per_epoch,
+        )
+        epoch, batch = epoch if is_counted else epoch + 1, 0
     steps = epoch * route.steps_per_epoch + -(-batch // route.batches_per_step)
     batches = epoch * route.batches_per_epoch + batch
     if not 0 <= batch < route.batches_per_epoch:
