@@ -271,6 +271,15 @@ def test_without_loaders_states_the_steps_are_the_position(file, resume_state):
     assert imported.state["state"]["cursor"]["next_batch"] == 25
 
 
+def test_loaders_states_at_the_top_level_are_the_position(file):
+    train = replace(file.resume_state.loaders.train, total_batches=30, prefetched_batches=30)
+    top = replace(file.resume_state.loaders, train=train)
+    optimizer = {**file.optimizers[0], "state": {}}
+    moved = replace(file, global_step=30, top_loaders=top, optimizers=(optimizer,))
+    imported = import_training(moved, parse(scheduler="none"))
+    assert imported.state["state"]["cursor"]["next_batch"] == 30
+
+
 def test_streams_that_the_file_lacks_are_seeded_anew_and_told(file):
     states = replace(file.rng_states, numpy=None, torch_cpu=torch.zeros(5056, dtype=torch.uint8))
     imported = import_training(replace(file, rng_states=states), parse())

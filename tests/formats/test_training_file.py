@@ -9,6 +9,7 @@ import torch
 from tests.formats.originals import save, tree
 from trainops.formats.errors import InvalidFields
 from trainops.formats.reading import read_training
+from trainops.formats.training import to_tree
 from trainops.formats.verify import verify
 
 
@@ -100,6 +101,73 @@ def test_loaders_states_without_ids_and_names(content, tmp_path):
         del state["id"], state["name"]
     loaders = read(content, tmp_path).resume_state.loaders.train.loaders
     assert [(each.number, each.name) for each in loaders][2] == (2, "loader_2")
+
+
+def at_the_top(content, batches=30, **changes):
+    """Return the content with a state of the loaders at the top level, as it is described."""
+    return content | {
+        "dataloader_manager_state": {
+            "choice_rng_state": {"seed": 5, "state": None},
+            "choice_rng": np.random.RandomState(5).get_state(),
+            "train_iterator_state": {
+                "schedule_position": batches,
+                "loader_states": [
+                    {
+                        "batch_idx": batches,
+                        "exhausted": False,
+                        "sampler_state": None,
+                        "dataset_state": None,
+                    }
+                ],
+                "total_batches": batches,
+                "loader_cycles": {0: 0},
+                "prefetched_batches": batches,
+            },
+            "val_iterator_state": None,
+        }
+        | changes,
+        "choice_rng_state": np.random.RandomState(5).get_state(),
+    }
+
+
+@pytest.mark.parametrize("resume_state", ["too", "none", "without loaders"])
+def test_loaders_states_at_the_top_level_come_first(content, tmp_path, resume_state):
+    """That is where their description has them, and their reader looks there first."""
+    if resume_state == "none":
+        content["resume_state"] = None
+    elif resume_state == "without loaders":
+        content["resume_state"]["dataloader_manager_state"] = None
+    file = read(at_the_top(content), tmp_path)
+    assert file.loaders.train.total_batches == 30
+    assert file.loaders.seed == 5 and file.loaders.choice_rng[0] == "MT19937"
+    assert verify(tmp_path / "file.ckpt").passed
+    written = to_tree(file)
+    assert written["dataloader_manager_state"]["train_iterator_state"]["total_batches"] == 30
+    assert written["choice_rng_state"][0] == "MT19937"
+
+
+@pytest.mark.parametrize("empty", [None, {}])
+def test_an_empty_state_of_the_loaders_at_the_top_level_says_nothing(content, tmp_path, empty):
+    file = read(content | {"dataloader_manager_state": empty}, tmp_path)
+    assert file.loaders.train.total_batches == 25
+
+
+def test_the_schedules_stream_may_be_a_tuple(content, tmp_path):
+    state = np.random.RandomState(5).get_state()
+    loaders = read(at_the_top(content, choice_rng=None, choice_rng_state=state), tmp_path).loaders
+    assert loaders.choice_rng[0] == "MT19937" and loaders.seed is None
+
+
+def test_wrong_fields_of_loaders_at_the_top_level_are_named(content, tmp_path):
+    content = at_the_top(content, train_iterator_state={"loader_states": []})
+    place = "dataloader_manager_state.train_iterator_state"
+    assert refused(content, tmp_path).keys() == {
+        f"{place}.schedule_position",
+        f"{place}.total_batches",
+    }
+    del content["dataloader_manager_state"]["train_iterator_state"]
+    content["dataloader_manager_state"] = [1]
+    assert "must be a dict" in refused(content, tmp_path)["dataloader_manager_state"]
 
 
 def set_at(content, place, value):

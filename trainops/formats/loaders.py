@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from trainops.formats.fields import Fields, is_dict, is_integer, shown
+from trainops.formats.fields import Fields, is_dict, is_integer, is_list, shown
 from trainops.formats.streams import NumpyState, read_numpy_state
 
 
@@ -43,12 +43,14 @@ class LoaderManagerState:
 
 
 def read_loader_manager(fields: Fields) -> LoaderManagerState:
-    seed = None
-    if fields.has("choice_rng_state"):
+    seed, choice_rng = None, read_numpy_state(fields, "choice_rng")
+    if is_list(fields.plain("choice_rng_state", default=None)):  # the tuple itself
+        choice_rng = choice_rng or read_numpy_state(fields, "choice_rng_state")
+    elif fields.has("choice_rng_state"):
         seed = fields.within("choice_rng_state").integer("seed", at_least=None, default=None)
     return LoaderManagerState(
         seed=seed,
-        choice_rng=read_numpy_state(fields, "choice_rng"),
+        choice_rng=choice_rng,
         train=_read_iterator(fields, "train_iterator_state"),
         validation=_read_iterator(fields, "val_iterator_state"),
     )

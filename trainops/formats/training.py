@@ -56,7 +56,8 @@ class TrainingFile:
     """One checkpoint of a training run.
 
     Epochs count from 0. `optimizers` and `schedulers` are torch's state dicts; `was_legacy` names
-    the older fields that the file had instead of lists.
+    the older fields that the file had instead of lists. `top_loaders` is the state of the loaders
+    at the top level, where the file has it there. `is_weights_only` is a model without a training.
     """
 
     save_timestamp: float
@@ -68,12 +69,21 @@ class TrainingFile:
     amp_scaler: Mapping[str, Any] | None = None
     rng_states: RngStates | None = None
     resume_state: ResumeState | None = None
+    top_loaders: LoaderManagerState | None = None
     metrics: Mapping[str, float] | None = None
     metrics_history: Any = None
     config_snapshot: Any = None
     experiment_name: str | None = None
     config: Mapping[str, Any] = field(default_factory=lambda: dict(CONFIG))
     was_legacy: tuple[str, ...] = ()
+    is_weights_only: bool = False
+
+    @property
+    def loaders(self) -> LoaderManagerState | None:
+        """Return where the loaders stood: by the top level first, as the other tool reads it."""
+        if self.top_loaders is not None:
+            return self.top_loaders
+        return self.resume_state.loaders if self.resume_state else None
 
     @property
     def name(self) -> str:
@@ -107,6 +117,7 @@ def parse(tree: Mapping[str, Any]) -> TrainingFile:
         if fields.has("rng_states")
         else None,
         resume_state=_read_resume_state(fields),
+        top_loaders=_read_loaders(fields),
         metrics=fields.numbers("metrics", default=None),
         metrics_history=fields.plain("metrics_history", default=None),
         config_snapshot=fields.plain("config_snapshot", default=None),
@@ -139,8 +150,8 @@ def to_tree(file: TrainingFile) -> dict[str, Any]:
         "scheduler_state_dicts": [dict(each) for each in file.schedulers],
         "amp_scaler_state": file.amp_scaler,
         "rng_states": write_rng_states(file.rng_states) if file.rng_states else None,
-        "dataloader_manager_state": None,  # the one in resume_state is what their reader takes
-        "choice_rng_state": None,
+        "dataloader_manager_state": _loaders_tree(file.top_loaders),
+        "choice_rng_state": file.top_loaders.choice_rng if file.top_loaders else None,
         "resume_state": _resume_tree(file.resume_state) if file.resume_state else None,
         "metrics": dict(file.metrics) if file.metrics else None,
         "metrics_history": file.metrics_history,
@@ -197,10 +208,18 @@ def _read_resume_state(fields: Fields) -> ResumeState | None:
         timestamp=state.number("timestamp", default=0.0),
         multi_train=state.mapping("multi_train", default=None),
         multi_val=state.mapping("multi_val", default=None),
-        loaders=read_loader_manager(state.within("dataloader_manager_state"))
-        if state.has("dataloader_manager_state")
-        else None,
+        loaders=_read_loaders(state),
     )
+
+
+def _read_loaders(fields: Fields) -> LoaderManagerState | None:
+    if not fields.mapping("dataloader_manager_state", default=None):
+        return None  # an empty one says nothing, to their reader too
+    return read_loader_manager(fields.within("dataloader_manager_state"))
+
+
+def _loaders_tree(state: LoaderManagerState | None) -> dict[str, Any] | None:
+    return write_loader_manager(state) if state else None
 
 
 def _resume_tree(state: ResumeState) -> dict[str, Any]:
@@ -212,7 +231,7 @@ def _resume_tree(state: ResumeState) -> dict[str, Any]:
         "timestamp": state.timestamp,
         "multi_train": state.multi_train,
         "multi_val": state.multi_val,
-        "dataloader_manager_state": write_loader_manager(state.loaders) if state.loaders else None,
+        "dataloader_manager_state": _loaders_tree(state.loaders),
         "rng": None,  # theirs are pickles in disguise; with None their reader takes rng_states
         "choice_rng": None,
     }

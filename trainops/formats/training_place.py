@@ -84,8 +84,7 @@ def _history(columns: Mapping[str, list[Any]], num_epochs: int, monitor: str) ->
 
 
 def _loaders_of(file: TrainingFile) -> IteratorState | None:
-    resume = file.resume_state
-    return resume.loaders.train if resume and resume.loaders else None
+    return file.loaders.train if file.loaders else None
 
 
 def _batch_of(file: TrainingFile, route: Route) -> int:
