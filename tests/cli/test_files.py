@@ -34,7 +34,7 @@ def test_verify_shows_a_table_and_exits_with_0(cli, tmp_path):
     ran = cli("verify", original("rl", tmp_path))
     assert ran.exit_code == ExitCode.OK
     rows = [line.split()[:2] for line in ran.stdout.splitlines()]
-    assert rows[0] == ["CHECK", "RESULT"] and ["digest", "passed"] in rows
+    assert rows[0] == ["CHECK", "RESULT"] and ["digest", "ok"] in rows
     assert "reinforcement learning, version 3" in ran.stdout
 
 

@@ -16,11 +16,13 @@ from apps.operations.models import Attempt, Operation
 from apps.operations.privacy import append, spent_by
 from tests.api.conftest import signed_in
 from tests.formats.originals import original, save, tree
+from tests.formats.step_trainer import train
 from tests.formats.test_rl_exchange import FITTING as RL_FITTING
 from tests.operations.attempts import run
 from tests.waiting import wait_until
 from trainops.engines.federated.account import Account
 from trainops.engines.spending import Entry
+from trainops.formats import packed
 from trainops.formats.reading import read_federated
 from trainops.formats.verify import verify
 
@@ -119,6 +121,43 @@ def test_what_goes_out_and_comes_back_ends_with_the_same_bits(house, operator, t
     run(house, detour)
     one, other = final(straight), final(detour)
     assert one["model.pt"] == other["model.pt"] and one["optimizer.pt"] == other["optimizer.pt"]
+
+
+def sent(directory, target):
+    """Pack a directory as the command line does."""
+    packed.pack(directory, packed.names_in(directory), target)
+    return target
+
+
+def test_a_directory_of_another_tool_is_imported_and_goes_on(house, operator, tmp_path):
+    train(tmp_path / "theirs", epochs=1)
+    path = sent(tmp_path / "theirs" / "recovery_checkpoint", tmp_path / "recovery_checkpoint")
+    answer = take_in(operator, path, scheduler="none")
+    assert answer.status_code == 202, answer.content
+    operation = services.get(answer.json()["data"]["id"])
+    assert operation.step == 32
+    assert operation.events.get(what="IMPORTED").note.startswith("recovery_checkpoint, step 32; ")
+    assert run(house, operation).step == 76
+    assert not list((tmp_path / "var" / "uploads").iterdir())
+
+
+def test_a_model_alone_is_imported_as_a_warm_start(house, operator, tmp_path):
+    path = save(tree("training")["model_state_dict"], tmp_path / "model.pt")
+    answer = take_in(operator, path)
+    assert answer.status_code == 202, answer.content
+    operation = services.get(answer.json()["data"]["id"])
+    assert operation.step == 0
+    assert "the file holds weights only" in operation.events.get(what="IMPORTED").note
+    assert run(house, operation).step == 76
+
+
+def test_a_directory_with_a_missing_file_is_refused_and_nothing_is_left(operator, tmp_path):
+    train(tmp_path / "theirs", epochs=1)
+    (tmp_path / "theirs" / "last_checkpoint" / "pytorch_model.bin").unlink()
+    path = sent(tmp_path / "theirs" / "last_checkpoint", tmp_path / "last_checkpoint")
+    error = refused(take_in(operator, path), "UNUSABLE_FILE")
+    assert "pytorch_model.bin is missing" in error["message"]
+    assert not list((tmp_path / "var" / "uploads").iterdir())
 
 
 def refused(answer, code):

@@ -124,10 +124,16 @@ def show(session: Session, reference: Place) -> None:
     )
 
 
-def verify(session: Session, reference: Place) -> None:
+def verify(
+    session: Session,
+    reference: Place,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Exit code 1 for warnings, too.")
+    ] = False,
+) -> None:
     """Read every byte and check all that can be checked; exit code 1 if anything is wrong."""
     if path := _on_disk(reference):
-        files_here().verify(session, path)
+        files_here().verify(session, path, strict=strict)
         return
     is_one = any(mark in reference for mark in "-:")
     checkpoint_ids = [reference] if is_one else _checkpoint_ids(session, reference)

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import tempfile
 from enum import StrEnum
 from importlib import import_module
 from pathlib import Path
@@ -106,14 +107,32 @@ def take_in(
 ) -> None:
     """Submit the operation that a YAML file describes; it goes on from another tool's file.
 
-    Of a directory of checkpoint_epNNNNN.pt, the newest healthy one is taken.
+    Of a directory of checkpoints, the newest healthy one is taken. A checkpoint that is a directory
+    is sent as one file.
     """
-    file = files_here().newest(session, file) if file.is_dir() else file
+    if file.is_dir():
+        with tempfile.TemporaryDirectory() as scratch:
+            file, content = files_here().sendable(session, file, Path(scratch))
+            _submit(session, file, content, described, assignments, follow_it=follow_it)
+        return
+    _submit(session, file, file, described, assignments, follow_it=follow_it)
+
+
+def _submit(
+    session: Session,
+    file: Path,
+    sent: Path,
+    described: Path,
+    assignments: list[str] | None,
+    *,
+    follow_it: bool,
+) -> None:
+    """Submit it with the content of `sent`, which is called as `file` is."""
     wanted = submission.read(described)
     for assignment in assignments or []:
         wanted.assign(assignment)
     try:
-        with file.open("rb") as content:
+        with sent.open("rb") as content:
             fields = {"operation": json.dumps(wanted.body)}
             operation = session.api.upload("operations/import", content, file.name, fields)
     except OSError as error:

@@ -4,51 +4,83 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from rich.text import Text
 
 from trainops.cli import looks
 from trainops.cli.problems import ExitCode, Problem
 from trainops.cli.session import Session
+from trainops.formats import packed
+from trainops.formats.checks import Check, Level
 from trainops.formats.differences import differences
-from trainops.formats.directory import newest_healthy
+from trainops.formats.directory import is_checkpoint, newest_healthy
 from trainops.formats.errors import FormatError
 from trainops.formats.show import show as lines_of
 from trainops.formats.verify import verify as checks_of
 from trainops.formats.weights import export_weights
 
-RESULTS = {True: Text("passed", style="green"), False: Text("failed", style="red")}
+RESULTS = {
+    Level.OK: Text("ok", style="green"),
+    Level.WARNING: Text("warning", style="yellow"),
+    Level.FAILED: Text("failed", style="red"),
+}
 
 
-def verify(session: Session, path: Path) -> None:
-    """Show a table of checks. Raises Problem if one failed."""
+def verify(session: Session, path: Path, *, strict: bool) -> None:
+    """Show a table of checks. Raises Problem if one failed; if strict, also for a warning."""
     with _told_as_problem(path):
         report = checks_of(path)
     if session.out.is_json:
-        checks = [asdict(check) for check in report.checks]
-        session.out.json({"path": str(path), "passed": report.passed, "checks": checks})
+        checks = [_row(check) for check in report.checks]
+        session.out.json(
+            {
+                "path": str(path),
+                "passed": report.passed,
+                "level": report.level,
+                "checks": checks,
+            }
+        )
     else:
         session.out.table(
             ["CHECK", "RESULT", "DETAIL"],
             (
-                [looks.cell(check.name), RESULTS[check.passed], looks.words(check.detail)]
+                [looks.cell(check.name), RESULTS[check.level], looks.words(check.detail)]
                 for check in report.checks
             ),
             elastic="DETAIL",
         )
     if not report.passed:
         raise Problem(f"{path} must not be used.")
+    if strict and report.level is not Level.OK:
+        raise Problem(f"{path} has warnings, and --strict makes them failures.")
 
 
-def newest(session: Session, directory: Path) -> Path:
-    """Return the newest healthy file of a directory, and say which were left. Raises Problem."""
+def _row(check: Check) -> dict[str, Any]:
+    return {
+        "name": check.name,
+        "level": check.level,
+        "passed": check.passed,
+        "detail": check.detail,
+    }
+
+
+def sendable(session: Session, directory: Path, scratch: Path) -> tuple[Path, Path]:
+    """Return the checkpoint that a directory is, or its newest healthy one, and what to send of it.
+
+    Says which were left. One that is a directory is packed into `scratch`. Raises Problem.
+    """
+    path = directory
     with _told_as_problem(directory):
-        path, skipped = newest_healthy(directory)
-    for each in skipped:
-        session.out.note(f"Left out {each}")
-    session.out.note(f"Taken: {path.name}")
-    return path
+        if not is_checkpoint(directory):
+            path, skipped = newest_healthy(directory)
+            for each in skipped:
+                session.out.note(f"Left out {each}")
+            session.out.note(f"Taken: {path.name}")
+        if not path.is_dir():
+            return path, path
+        packed.pack(path, packed.names_in(path), scratch / "packed.zip")
+    return path, scratch / "packed.zip"
 
 
 def show(session: Session, path: Path) -> None:

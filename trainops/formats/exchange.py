@@ -9,10 +9,11 @@ process has not.
 import ctypes
 import json
 import resource
+import shutil
 import signal
 import sys
-from collections.abc import Callable, Mapping
-from contextlib import redirect_stdout, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, redirect_stdout, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any, cast
@@ -36,6 +37,7 @@ from trainops.engines.registry import ENGINES
 from trainops.engines.rl.config import RlConfig
 from trainops.engines.spending import Entry, MemoryLedger
 from trainops.engines.training.config import TrainingConfig
+from trainops.formats import packed
 from trainops.formats.errors import FormatError
 from trainops.formats.federated_export import export_federated
 from trainops.formats.federated_import import ImportedRun, import_federated
@@ -84,7 +86,8 @@ def take_in(request: Mapping[str, Any]) -> Answer:
     config = _config(request)
     reproducibility.set_determinism(config.deterministic, config.threads)
     inputs = {name: Path(path) for name, path in request["inputs"].items()}
-    imported = _imported(request, config, inputs)
+    with _unpacked(Path(request["file"])) as file:
+        imported = _imported(request, file, config, inputs)
     spent = imported.spent if isinstance(imported, ImportedRun) else []
     store = CheckpointStore(Path(request["directory"]), identity=request["identity"])
     checkpoint = store.write(CheckpointType.PERIODIC, step=imported.step, state=imported.state)
@@ -93,6 +96,20 @@ def take_in(request: Mapping[str, Any]) -> Answer:
         "receipt": imported.receipt.to_json(),
         "spent": [entry.to_json() for entry in spent],
     }
+
+
+@contextmanager
+def _unpacked(file: Path) -> Iterator[Path]:
+    """Give the directory that a file packs, until the end; the file itself where it packs none."""
+    if not packed.is_one(file):
+        yield file
+        return
+    directory = file.with_name(f"{file.name}.unpacked")
+    try:
+        packed.unpack(file, directory)
+        yield directory
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 def give_out(request: Mapping[str, Any]) -> Answer:
@@ -105,9 +122,8 @@ def give_out(request: Mapping[str, Any]) -> Answer:
 
 
 def _imported(
-    request: Mapping[str, Any], config: OperationConfig, inputs: Mapping[str, Path]
+    request: Mapping[str, Any], file: Path, config: OperationConfig, inputs: Mapping[str, Path]
 ) -> Imported | ImportedAgents | ImportedRun:
-    file = Path(request["file"])
     if isinstance(config, RlConfig):
         return import_rl(read_rl(file)[0], config, inputs)
     if isinstance(config, FederatedConfig):

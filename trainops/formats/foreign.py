@@ -17,11 +17,14 @@ from typing import Any, BinaryIO
 import numpy as np
 import torch
 from numpy._core import multiarray
+from safetensors import SafetensorError
+from safetensors.torch import load as load_safetensors
+from torch import Tensor
 
 from trainops.formats.archive import read_archive
 from trainops.formats.calls import NUMPY_1, NUMPY_2, PATHS, Calls, path_text
 from trainops.formats.errors import DamagedFile
-from trainops.formats.outline import Outline
+from trainops.formats.outline import Outline, TensorOutline
 from trainops.formats.pickled import outline_of
 
 NUMPY_DTYPES = (
@@ -57,7 +60,12 @@ def opened(path: Path) -> Iterator[BinaryIO]:
 
 
 def outline_in(file: BinaryIO) -> Outline:
-    """Return what an open file holds without loading it. Raises FormatErrors."""
+    """Return what an open file holds without loading it. Raises FormatErrors.
+
+    One of safetensors, which is nothing but tensors, is loaded: that executes nothing.
+    """
+    if _is_safetensors(file):
+        return Outline({name: _outlined(each) for name, each in _tensors_in(file).items()})
     archive = read_archive(file)
     return outline_of(archive.pickle, Calls(archive.storages, archive.total_bytes))
 
@@ -67,6 +75,8 @@ def load(file: BinaryIO, seen: Outline) -> Any:
 
     Raises FormatErrors.
     """
+    if _is_safetensors(file):
+        return _tensors_in(file)
     file.seek(0)
     enums = [
         (partial(path_text, name) if name in PATHS else _value_of, name) for name in seen.enums
@@ -76,6 +86,26 @@ def load(file: BinaryIO, seen: Outline) -> Any:
             return torch.load(file, map_location="cpu", weights_only=True)
     except FAILED_READING as error:
         raise DamagedFile(f"torch cannot load the file: {error}"[:300]) from error
+
+
+def _is_safetensors(file: BinaryIO) -> bool:
+    """Whether it begins with the length of a JSON object, and that object."""
+    file.seek(0)
+    head = file.read(9)
+    return len(head) == 9 and head[8:] == b"{" and not head.startswith(b"PK")
+
+
+def _tensors_in(file: BinaryIO) -> dict[str, Tensor]:
+    file.seek(0)
+    try:
+        return load_safetensors(file.read())
+    except (SafetensorError, *FAILED_READING) as error:
+        raise DamagedFile(f"the safetensors cannot be read: {error}"[:200]) from error
+
+
+def _outlined(tensor: Tensor) -> TensorOutline:
+    dtype = str(tensor.dtype).removeprefix("torch.")
+    return TensorOutline(dtype, tuple(tensor.shape), tensor.nbytes)
 
 
 def _value_of(value: Any) -> Any:

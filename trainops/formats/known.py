@@ -7,7 +7,7 @@ from typing import Any, TypeAlias, assert_never
 from trainops.formats import federated, federated_parsing, rl, rl_parsing, training
 from trainops.formats.errors import UnknownFormat
 from trainops.formats.federated import FederatedFile
-from trainops.formats.outline import Outline, entries_of
+from trainops.formats.outline import Outline, TensorOutline, entries_of
 from trainops.formats.rl import RlFile
 from trainops.formats.training import TrainingFile
 
@@ -56,6 +56,15 @@ FORMATS = (
 )
 
 
+WEIGHTS = Format(
+    name="weights",
+    marks=(),
+    check_version=training.check_weights,
+    parse=training.parse_weights,
+    disagreements=training.disagreements,
+)
+
+
 def recognise(outline: Outline) -> Format:
     """Return the format of a file. Raises UnknownFormat, which names the keys found."""
     entries = entries_of(outline.root)
@@ -64,10 +73,13 @@ def recognise(outline: Outline) -> Format:
     for known in FORMATS:
         if any(marks <= entries.keys() for marks in known.marks):
             return known
+    if entries and all(isinstance(each, TensorOutline) for each in entries.values()):
+        return WEIGHTS
     keys = ", ".join(map(str, list(entries)[:10])) or "none"
     raise UnknownFormat(
         f"the keys at the top are {keys}; a training file has model_state_dict, a federated one "
-        "server and clients, one of reinforcement learning population_state"
+        "server and clients, one of reinforcement learning population_state, a model nothing but "
+        "tensors"
     )
 
 

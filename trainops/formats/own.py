@@ -1,7 +1,7 @@
 """trainops' own checkpoints: directories with a manifest, looked at as other tools' files are."""
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from trainops.engines.manifest import (
 )
 from trainops.engines.stream import Stream
 from trainops.formats.agents import MARK, agent_disagreements
+from trainops.formats.checks import Step
 from trainops.formats.errors import DamagedFile, InvalidFields
 from trainops.formats.fields import Fields
 from trainops.formats.finite import leaves, not_finite
@@ -44,7 +45,7 @@ class OwnReading:
         self.is_training = False
 
     @property
-    def steps(self) -> tuple[tuple[str, Callable[[], str]], ...]:
+    def steps(self) -> tuple[Step, ...]:
         return (
             ("manifest", self.read_manifest),
             ("digests", self.compare_digests),

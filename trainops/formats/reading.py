@@ -1,10 +1,10 @@
 """Reading a file of another tool: six steps, each of which can say no."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar, assert_never
 
-from trainops.formats import digests, foreign
+from trainops.formats import digests, foreign, step_directory
+from trainops.formats.checks import Step
 from trainops.formats.errors import ForbiddenContent, InvalidFields, UnknownFormat
 from trainops.formats.federated import FederatedFile
 from trainops.formats.finite import not_finite
@@ -38,7 +38,7 @@ class Reading:
         self._tree: Any = None
 
     @property
-    def steps(self) -> tuple[tuple[str, Callable[[], str]], ...]:
+    def steps(self) -> tuple[Step, ...]:
         return (
             ("digest", self.compare_digest),
             ("content", self.look_inside),
@@ -87,7 +87,12 @@ def read(path: Path) -> ForeignFile:
 
 
 def read_training(path: Path) -> TrainingFile:
-    """Return a training file. Raises FormatErrors and OSErrors."""
+    """Return a training file, or what is read as one: a transformer trainer's directory, weights.
+
+    Raises FormatErrors and OSErrors.
+    """
+    if step_directory.is_one(path):
+        return step_directory.read(path)
     return _expect(TrainingFile, read(path))
 
 
@@ -114,6 +119,8 @@ def _expect(kind: type[F], file: ForeignFile) -> F:
 
 def _described(file: ForeignFile) -> str:
     match file:
+        case TrainingFile(is_weights_only=True):
+            return f"{len(file.model)} tensors"
         case TrainingFile():
             legacy = f"; older layout with {', '.join(file.was_legacy)}" if file.was_legacy else ""
             return f"epoch {file.epoch}, step {file.global_step}{legacy}"

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from trainops.formats import own
+from trainops.formats import own, step_directory
 from trainops.formats.fields import shown
 from trainops.formats.foreign import opened, outline_in
 from trainops.formats.outline import (
@@ -34,13 +34,20 @@ class Line:
 
 def show(path: Path) -> list[Line]:
     """Return the lines of a checkpoint's directory or of a file. Raises FormatErrors, OSErrors."""
+    if step_directory.is_one(path):
+        files = [name for name in step_directory.ARCHIVES if (path / name).is_file()]
+        return [line for name in files for line in _lines(name, _root(path / name), 0)]
     if own.is_own(path):
         return [line for name, part in own.outlines(path) for line in _lines(name, part, 0)]
-    with opened(path) as content:
-        root = outline_in(content).root
+    root = _root(path)
     entries = entries_of(root)
     named: Mapping[Any, Any] = {"": root} if entries is None else entries
     return [line for key, each in named.items() for line in _lines(str(key), each, 0)]
+
+
+def _root(path: Path) -> Any:
+    with opened(path) as content:
+        return outline_in(content).root
 
 
 def _lines(key: str, node: Any, depth: int) -> Iterator[Line]:

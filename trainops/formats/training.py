@@ -137,6 +137,21 @@ def parse(tree: Mapping[str, Any]) -> TrainingFile:
     return file
 
 
+def check_weights(tree: Mapping[str, Any]) -> str:
+    """Return what to say of a model without a training."""
+    return f"weights only: a state dict of {len(tree)} tensors"
+
+
+def parse_weights(tree: Mapping[str, Any]) -> TrainingFile:
+    """Return a model without a training as a file of one. Raises InvalidFields."""
+    fields = Fields({"weights": dict(tree)})
+    model = fields.tensors("weights")
+    fields.finish()
+    return TrainingFile(
+        save_timestamp=0.0, epoch=0, global_step=0, model=model, is_weights_only=True
+    )
+
+
 def to_tree(file: TrainingFile) -> dict[str, Any]:
     """Return what is saved, with the keys that the other tool writes."""
     return {

@@ -54,6 +54,8 @@ def import_training(
         state = job.state_dict() | {"random": reproducibility.state_dict()}
         require_same_shape(state["model"], dict(file.model), "model_state_dict")
         state["model"] = dict(file.model)
+        if file.is_weights_only:
+            return _warm_start(file, state, "the file holds weights only")
         try:
             return _tried(_continued(file, job, state), job)
         except Obstacle as obstacle:

@@ -1,20 +1,13 @@
 """Whether a checkpoint can be trusted: a table of checks, for our own and for other tools'."""
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainops.formats import own
+from trainops.formats import own, step_directory
+from trainops.formats.checks import Check, Level, taken, worst
 from trainops.formats.errors import FormatError
 from trainops.formats.foreign import opened
 from trainops.formats.reading import Reading
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    name: str
-    passed: bool
-    detail: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +18,12 @@ class Report:
     checks: tuple[Check, ...]
 
     @property
+    def level(self) -> Level:
+        return worst(self.checks)
+
+    @property
     def passed(self) -> bool:
-        return all(check.passed for check in self.checks)
+        return self.level is not Level.FAILED
 
 
 def verify(path: Path) -> Report:
@@ -34,21 +31,12 @@ def verify(path: Path) -> Report:
 
     Raises OSError where the disk does not answer, or nothing is there.
     """
+    if step_directory.is_one(path):
+        return Report(path, taken(step_directory.Reading(path).steps))
     if own.is_own(path):
-        return Report(path, _taken(own.OwnReading(path).steps))
+        return Report(path, taken(own.OwnReading(path).steps))
     try:
         with opened(path) as content:
-            return Report(path, _taken(Reading(path, content).steps))
+            return Report(path, taken(Reading(path, content).steps))
     except FormatError as error:
-        return Report(path, (Check("file", False, str(error)),))
-
-
-def _taken(steps: Sequence[tuple[str, Callable[[], str]]]) -> tuple[Check, ...]:
-    checks = []
-    for name, take in steps:
-        try:
-            checks.append(Check(name, True, take()))
-        except FormatError as error:
-            checks.append(Check(name, False, str(error)))
-            break
-    return tuple(checks)
+        return Report(path, (Check("file", Level.FAILED, str(error)),))

@@ -8,7 +8,7 @@ from typing import Literal, assert_never
 import torch
 from torch import Tensor
 
-from trainops.formats import own
+from trainops.formats import own, step_directory
 from trainops.formats.errors import UnknownFormat
 from trainops.formats.federated import FederatedFile
 from trainops.formats.known import ForeignFile
@@ -34,7 +34,12 @@ def export_weights(
     Without `which`: the best one where the checkpoint has it, else the last. Raises FormatErrors
     and OSErrors.
     """
-    found = _own_weights(path, which) if own.is_own(path) else _foreign_weights(read(path), which)
+    if step_directory.is_one(path):
+        found = _foreign_weights(step_directory.read(path), which)
+    elif own.is_own(path):
+        found = _own_weights(path, which)
+    else:
+        found = _foreign_weights(read(path), which)
     write_safetensors(found.tensors, target, {"format": "pt", "source": found.what})
     return found
 

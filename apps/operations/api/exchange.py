@@ -35,7 +35,8 @@ FORM_BYTES = 2**20  # what the other field and the multipart frame may add to th
 class ImportSerializer(StrictSerializer):
     file = serializers.FileField(
         max_length=1000,
-        help_text="A training checkpoint of format version 1, or one of reinforcement learning, 3.",
+        help_text="A checkpoint of another tool (training version 1, federated 2.0, reinforcement "
+        "learning 3), a model's weights, or a zip of a checkpoint's directory.",
     )
     operation = serializers.CharField(
         max_length=FORM_BYTES, help_text="What a submission's body is, as JSON text."
