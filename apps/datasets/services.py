@@ -129,6 +129,12 @@ def columns_of(dataset_ids: Iterable[str]) -> dict[str, list[dict[str, Any]]]:
     return dict(rows.values_list("id", "columns"))
 
 
+def digests(dataset_ids: Iterable[str]) -> dict[str, str]:
+    """The BLAKE3 of each dataset that exists, by its id."""
+    rows = Dataset.objects.filter(id__in=list(dataset_ids))
+    return dict(rows.values_list("id", "digest"))
+
+
 def local_path(dataset_id: str) -> Path:
     """The normalised Parquet file on this machine's disk, its digest verified.
 

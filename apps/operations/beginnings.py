@@ -32,14 +32,21 @@ class Beginning(ABC):
         """Turn it into the files of a checkpoint. Raises Refusal; nothing is left then."""
         with exchange.answering():
             place.require()
+        models, told = exchange.models_here(config), config.model_dump(mode="json")
         self.told = exchange.ask(
             {
                 **self._source(kind),
                 "kind": kind,
-                "config": config.model_dump(mode="json"),
-                "inputs": inputs.paths(kind, config, exchange.models_here(config)),
+                "config": told,
+                "inputs": inputs.paths(kind, config, models),
                 "directory": str(storage.operation_directory(operation_id)),
-                "identity": {"operation_id": operation_id, "attempt": ATTEMPT, "kind": kind},
+                "identity": {
+                    "operation_id": operation_id,
+                    "attempt": ATTEMPT,
+                    "kind": kind,
+                    "config": told,
+                    "inputs": inputs.digests(config.dataset_ids(), models),
+                },
             }
         )
         if (bucket := remote.bucket()) is not None:

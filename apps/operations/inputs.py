@@ -61,6 +61,12 @@ def paths(kind: str, config: OperationConfig, models: Mapping[str, Checkpoint]) 
     return {name: str(path) for name, path in found.items()}
 
 
+def digests(dataset_ids: Iterable[str], models: Mapping[str, Checkpoint]) -> dict[str, str]:
+    """Return the BLAKE3 of the content of each input: a dataset's, a model's manifest."""
+    found = datasets.digests(dataset_ids)
+    return found | {name: each.manifest_digest for name, each in models.items()}
+
+
 def require_committed(model: Checkpoint) -> None:
     """Raise CheckpointCorrupted unless what lies here is what was committed.
 

@@ -67,6 +67,8 @@ class Preparation:
                 "attempt": operation.attempt,
                 "kind": operation.kind,
                 "config_hash": operation.config_hash,
+                "config": operation.config,
+                "inputs": inputs.digests(config.dataset_ids(), self.models),
             },
             "candidates": [_place(each) for each in self.candidates],
             "reserve_bytes": settings.THRESHOLDS.checkpoint_reserve_bytes,

@@ -60,5 +60,7 @@ class Run:
         return self
 
     def save(self, root):
-        store = CheckpointStore(root, identity={"operation_id": "op_1", "kind": "training"})
+        config = self.config.model_dump(mode="json")
+        identity = {"operation_id": "op_1", "kind": "training", "config": config}
+        store = CheckpointStore(root, identity=identity)
         return store.write(CheckpointType.PERIODIC, step=self.job.step, state=self.parts()).path

@@ -12,6 +12,7 @@ from tests.formats.conftest import Run, parse
 from tests.formats.originals import NAMES, original, save, tree, with_pickle
 from trainops.engines import lossless
 from trainops.formats import foreign
+from trainops.formats.checks import Level
 from trainops.formats.differences import Difference, differences
 from trainops.formats.errors import DamagedFile, FormatError, UnknownFormat
 from trainops.formats.show import Line, show
@@ -63,7 +64,7 @@ def test_one_of_our_checkpoints_verifies(own):
     report = verify(own)
     assert report.passed, report.checks
     assert [check.name for check in report.checks] == [
-        "manifest", "digests", "content", "fields", "finite numbers", "agreement",
+        "manifest", "digests", "content", "fields", "finite numbers", "agreement", "load",
     ]  # fmt: skip
     assert "periodic checkpoint of step 40" in report.checks[0].detail
 
@@ -118,7 +119,11 @@ def test_values_nested_without_end_are_survived(own):
 
 def test_a_checkpoint_of_another_kind_of_operation_is_checked_as_far_as_it_goes(own):
     rewrite(own, "state.json", lambda state: state.clear())
-    assert verify(own).passed
+    manifest = json.loads((own / "manifest.json").read_text()) | {"kind": "another"}
+    (own / "manifest.json").write_text(json.dumps(manifest))
+    report = verify(own)
+    assert report.passed and report.level is Level.WARNING
+    assert "not loaded into a job" in report.checks[-1].detail
 
 
 def test_show_tells_keys_types_shapes_and_bytes(own):

@@ -49,9 +49,10 @@ class CheckpointStore:
     """The checkpoints that one attempt writes, and those that it may start from.
 
     `root` is the directory of one operation; `identity` goes into every manifest (operation_id,
-    attempt, kind, config_hash); `candidates` are committed checkpoints, the newest first. A
-    periodic checkpoint leaves `reserve_bytes` of the disk free, and room for the last one. With a
-    `storage_id`, the directory above must have it in its identity file: without, it is away.
+    attempt, kind, config_hash, config, inputs: the digests of what is read, by its ids);
+    `candidates` are committed checkpoints, the newest first. A periodic checkpoint leaves
+    `reserve_bytes` of the disk free, and room for the last one. With a `storage_id`, the directory
+    above must have it in its identity file: without, it is away.
     """
 
     def __init__(

@@ -29,6 +29,9 @@ MAX_MANIFEST_BYTES = 4 * 2**20
 ARTIFACT_NAME = re.compile(r"[a-z][a-z0-9_]{0,63}(-tail|-\d{1,12}x\d{1,12})?\.pt|state\.json")
 DIRECTORY_NAME = re.compile(r"a(\d{4,})-s\d{10,}-[a-z]+(-\d+)?")
 CHUNK_BYTES = 2**20
+OWN_KEYS = frozenset(
+    {"format", "version", "type", "step", "created_at", "environment", "metric", "artifacts"}
+)  # all others are the identity of the one who wrote it
 
 
 class CheckpointType(StrEnum):
@@ -77,6 +80,7 @@ class Checkpoint:
     metric: float | None = None
     environment: Mapping[str, Any] = field(default_factory=dict)
     created_at: str = ""
+    identity: Mapping[str, Any] = field(default_factory=dict)  # what its store was made with
 
     @property
     def size_bytes(self) -> int:
@@ -199,6 +203,7 @@ def _parse(path: Path, digest: str, manifest: dict[str, Any]) -> Checkpoint:
         metric=manifest["metric"],
         environment=dict(manifest["environment"]),
         created_at=str(manifest["created_at"]),
+        identity={name: each for name, each in manifest.items() if name not in OWN_KEYS},
     )
 
 

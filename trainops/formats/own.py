@@ -1,7 +1,7 @@
 """trainops' own checkpoints: directories with a manifest, looked at as other tools' files are."""
 
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -21,12 +21,14 @@ from trainops.engines.manifest import (
 )
 from trainops.engines.stream import Stream
 from trainops.formats.agents import MARK, agent_disagreements
-from trainops.formats.checks import Step
+from trainops.formats.checks import Found, Step
 from trainops.formats.errors import DamagedFile, InvalidFields
 from trainops.formats.fields import Fields
 from trainops.formats.finite import leaves, not_finite
 from trainops.formats.foreign import outline_in
-from trainops.formats.optimizers import read_optimizer, read_scheduler, steps_taken
+from trainops.formats.loading import Surroundings, check_loading
+from trainops.formats.optimizers import read_optimizer, read_scheduler
+from trainops.formats.training_state import contradictions
 
 CURSOR = ("epoch", "next_batch", "optimizer_steps", "samples_seen")
 
@@ -38,8 +40,9 @@ def is_own(path: Path) -> bool:
 class OwnReading:
     """One of our checkpoints on its way in; its steps are to be taken in their order."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, around: Surroundings | None = None) -> None:
         self.path = path
+        self.around = around or Surroundings()
         self.checkpoint: Checkpoint
         self.state: StateDict
         self.is_training = False
@@ -53,6 +56,7 @@ class OwnReading:
             ("fields", self.check_fields),
             ("finite numbers", self.check_numbers),
             ("agreement", self.check_agreement),
+            ("load", self.check_loading),
         )
 
     def read_manifest(self) -> str:
@@ -85,14 +89,21 @@ class OwnReading:
         return "no NaN and no infinity in any tensor outside of streams"
 
     def check_agreement(self) -> str:
-        wrong = {}
+        wrong, compared = {}, ""
         if self.is_training:
-            wrong = _training_disagreements(self.checkpoint, self.state)
+            wrong = contradictions(self.checkpoint.step, self.state)
+            compared = "cursor, steps of each optimizer, position of each schedule, learning rate"
         elif MARK in self.state.get("state", {}):
             wrong = agent_disagreements(self.checkpoint.step, self.state)
+            compared = "steps, episodes, updates and the replay buffer's length"
         if wrong:
             raise InvalidFields(wrong)
-        return "positions, optimizers and schedules agree"
+        if not compared:
+            return "of this kind nothing is compared without a job; see load"
+        return f"compared with the manifest's step: {compared}; they agree"
+
+    def check_loading(self) -> Found:
+        return check_loading(self.checkpoint, self.state, self.around)
 
 
 def load_parts(path: Path) -> StateDict:
@@ -156,30 +167,3 @@ def _check_training(fields: Fields, state: Fields) -> None:
     if fields.has("scheduler"):
         for scheduler in fields.each("scheduler"):
             read_scheduler(scheduler)
-
-
-def _training_disagreements(checkpoint: Checkpoint, state: StateDict) -> dict[str, str]:
-    """Return what does not fit the number of steps that the manifest promises."""
-    plain: Mapping[str, Any] = state["state"]
-    step, found = checkpoint.step, {}
-    for place, value in (
-        ("state.cursor.optimizer_steps", plain["cursor"]["optimizer_steps"]),
-        ("state.global_step", plain["global_step"]),
-        *(
-            (f"optimizer[{number}].state", steps)
-            for number, each in enumerate(state["optimizer"])
-            for steps in steps_taken(each)
-        ),
-    ):
-        if value != step:
-            found[place] = f"is {value}; the checkpoint is of step {step}"
-    for number, each in enumerate(state.get("scheduler", [])):
-        last, epoch = each.get("last_epoch"), plain["cursor"]["epoch"]
-        if not step <= (step if last is None else last) <= step + epoch:  # ahead: docs/adr/0033
-            found[f"scheduler[{number}].last_epoch"] = (
-                f"is {last}; the checkpoint is of step {step} and epoch {epoch}"
-            )
-    rates = [group["lr"] for group in state["optimizer"][0]["param_groups"]]
-    if plain["learning_rate"] not in rates[:1]:
-        found["state.learning_rate"] = f"is {plain['learning_rate']}; the optimizer has {rates}"
-    return found

@@ -19,6 +19,7 @@ from trainops.engines.training.config import TrainingConfig
 from trainops.engines.training.job import TrainingJob
 from trainops.engines.training.record import Record
 from trainops.engines.training.shapes import require_same_shape
+from trainops.formats.optimizers import steps_taken
 from trainops.formats.training import TrainingFile
 from trainops.formats.training_fit import (
     FAILED_STEP,
@@ -107,7 +108,18 @@ def _continued(file: TrainingFile, job: TrainingJob, state: StateDict) -> Import
     )  # fmt: skip
     parts: StateDict = {
         **state,
-        "state": {**state["state"], **plain, "cursor": asdict(cursor)},
+        "state": {
+            **state["state"],
+            **plain,
+            "cursor": asdict(cursor),
+            "origin": {
+                "file": file.name,
+                "step": cursor.optimizer_steps,
+                "moved": [max(steps_taken(each), default=0) for each in optimizers],
+                "ahead": [each.ahead for each in schedules],
+                "rates": [[group["lr"] for group in each["param_groups"]] for each in optimizers],
+            },
+        },
         "optimizer": optimizers,
         "random": random,
         **({"scheduler": schedulers} if schedulers else {}),

@@ -39,6 +39,7 @@ class TrainingJob:
         self.epoch_means = self.learner.new_averages()
         self.logged_loss = Averages(["loss"], self.device)  # since the last logged point
         self.best_model: dict[str, Tensor] | None = None
+        self.origin: Mapping[str, Any] = {}  # where it began, if with another tool's file
         self._order: tuple[int, Tensor] | None = None  # of an epoch; a function of its number
 
     @property
@@ -81,6 +82,8 @@ class TrainingJob:
                 **self.record.to_state(self.learner.learning_rate),
                 "logged_loss": self.logged_loss.state_dict(),
                 "epoch_means": self.epoch_means.state_dict(),
+                **({"origin": dict(self.origin)} if self.origin else {}),
+                "config": self.config.model_dump(mode="json"),
             },
             **learned,
             **({"history": self.record.history.stream} if self.record.cursor.epoch else {}),
@@ -111,6 +114,7 @@ class TrainingJob:
         self.learner, self.record, self._order = learner, record, None
         self.logged_loss, self.epoch_means = logged_loss, epoch_means
         self.best_model = _copy(state["best_model"]) if "best_model" in state else None
+        self.origin = plain.get("origin") or {}
 
     def result(self) -> Mapping[str, Any]:
         best = self.record.best

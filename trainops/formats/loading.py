@@ -1,0 +1,150 @@
+"""What a resume would check of a checkpoint of ours: loaded into a fresh job of its own config."""
+
+import io
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+
+from trainops.engines import reproducibility
+from trainops.engines.attempt import RANDOM
+from trainops.engines.config import OperationConfig
+from trainops.engines.errors import ConfigError, IncompatibleState, InputError
+from trainops.engines.job import StateDict
+from trainops.engines.manifest import Checkpoint
+from trainops.engines.registry import ENGINES, Engine
+from trainops.engines.snapshot import freeze
+from trainops.engines.spending import MemoryLedger
+from trainops.engines.training.job import TrainingJob
+from trainops.formats.checks import Found
+from trainops.formats.errors import InvalidFields
+from trainops.formats.training_state import Fresh, compare_with_fresh
+
+PRIVATE = "privacy"  # of a config: whose client updates in checkpoints are masked by a secret
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a checkpoint alone does not hold.
+
+    `config` is its operation's where the manifest has none (checkpoints of older versions);
+    `inputs` are paths by the ids that the config names; `secret` is that of a privacy account,
+    None where it is not known.
+    """
+
+    kind: str = ""
+    config: Mapping[str, Any] | None = None
+    inputs: Mapping[str, Path] | None = None
+    secret: bytes | None = None
+
+
+def check_loading(checkpoint: Checkpoint, state: StateDict, around: Surroundings) -> Found:
+    """Load the parts into a fresh job, and compare what it then stands at.
+
+    Random streams of this process stand afterwards where they stood before. What cannot be had
+    here, as data, is a warning that names it. Raises InvalidFields where a resume would fail.
+    """
+    kind = around.kind or str(checkpoint.identity.get("kind", ""))
+    told = (around.config, checkpoint.identity.get("config"), state["state"].get("config"))
+    raw = next((each for each in told if each is not None), None)
+    if kind not in ENGINES or not isinstance(raw, Mapping):
+        return _not_tried("the checkpoint names no config of its own (an older version wrote it)")
+    if "part" in checkpoint.identity:
+        return _not_tried("it is one client's part; its server's checkpoint is what is resumed")
+    engine = ENGINES[kind]
+    try:
+        config = engine.parse_config(raw)
+    except ConfigError as error:
+        return _not_tried(f"its config is not accepted here: {error}")
+    if problem := _missing(engine, config, around):
+        return _not_tried(problem)
+    with _streams_kept(config):
+        return _loaded(engine, config, checkpoint, state, around)
+
+
+def _loaded(
+    engine: Engine,
+    config: OperationConfig,
+    checkpoint: Checkpoint,
+    state: StateDict,
+    around: Surroundings,
+) -> Found:
+    ledger = MemoryLedger(secret=around.secret or b"") if engine.spends_privacy else None
+    try:
+        job = engine.make_job(config, around.inputs or {}, ledger)
+    except (InputError, OSError, RuntimeError) as error:
+        return _not_tried(f"a job of its config cannot be made here: {error}")
+    fresh = _fresh(job) if isinstance(job, TrainingJob) else None
+    parts = dict(freeze(state))
+    streams = parts.pop(RANDOM, {})
+    with _told_as_incompatible("a resume would fail"):
+        job.load_state_dict(parts)
+        if job.step != checkpoint.step:
+            raise IncompatibleState(f"the job is at step {job.step}, not {checkpoint.step}")
+        reproducibility.load_state_dict(streams)
+    warnings = [] if fresh is None else compare_with_fresh(cast(TrainingJob, job), state, fresh)
+    compared = f"loaded into a fresh job of kind {checkpoint.identity.get('kind', '')}".rstrip()
+    detail = f"{compared}: it stands at {job.unit} {job.step}, {job.place}"
+    if fresh is not None:
+        with _told_as_incompatible("the first step after a resume would fail"):
+            if job.step < job.total_steps:
+                job.advance()
+        detail += (
+            "; compared: cursor, history, shapes, random streams, of which parameters moments are "
+            "kept, rates with schedules and config; one step was trained"
+        )
+    else:
+        detail += "; compared: what the job checks of each part; no step was made"
+    return Found(detail, warnings)
+
+
+def _fresh(job: TrainingJob) -> Fresh:
+    """Return what a fresh job tells, after the first step that it makes for that."""
+    optimizers = job.learner.optimizers
+    groups = [[dict(group) for group in each.param_groups] for each in optimizers]
+    try:
+        job.advance()
+    except Exception:  # noqa: BLE001 - the recipe's: told as what could not be compared
+        return Fresh(groups, None)
+    return Fresh(groups, [frozenset(each.state_dict()["state"]) for each in optimizers])
+
+
+def _missing(engine: Engine, config: OperationConfig, around: Surroundings) -> str:
+    """Return what would be needed and is not here."""
+    names = [*engine.dataset_ids(config), *config.models()]
+    if absent := [name for name in names if name not in (around.inputs or {})]:
+        return f"its config needs {', '.join(absent)}, which are not here; verify it by its id"
+    if engine.spends_privacy and getattr(config, PRIVATE, None) and around.secret is None:
+        return "the updates of its clients are masked by a secret of its installation"
+    return ""
+
+
+def _not_tried(why: str) -> Found:
+    return Found("the rest of the checks stand", [f"not loaded into a job: {why}"])
+
+
+@contextmanager
+def _streams_kept(config: OperationConfig) -> Iterator[None]:
+    """Make and load a job as an attempt does; leave streams, threads and output as they were."""
+    before, threads = reproducibility.state_dict(), torch.get_num_threads()
+    is_deterministic = torch.are_deterministic_algorithms_enabled()
+    try:
+        with redirect_stdout(io.StringIO()):  # a recipe may print
+            reproducibility.set_determinism(config.deterministic, config.threads)
+            yield
+    finally:
+        reproducibility.set_determinism(is_deterministic, threads)
+        reproducibility.load_state_dict(before)
+
+
+@contextmanager
+def _told_as_incompatible(what: str) -> Iterator[None]:
+    try:
+        yield
+    except IncompatibleState as error:
+        raise InvalidFields({what: str(error)}) from error
+    except Exception as error:  # of the job's own code, whatever the state made it do
+        raise InvalidFields({what: repr(error)[:300]}) from error
