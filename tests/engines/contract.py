@@ -33,7 +33,7 @@ from trainops.engines.job import Progress
 from trainops.engines.receipt import Receipt
 from trainops.engines.registry import ENGINES
 from trainops.engines.reproducibility import set_determinism
-from trainops.engines.runner import Directive, Outcome, Succeeded, run
+from trainops.engines.runner import Directive, Outcome, Stopped, Succeeded, run
 from trainops.engines.spending import PrivacyLedger
 
 Curve = dict[int, dict[str, float]]
@@ -47,6 +47,7 @@ class MachineDied(Exception):
 class ScriptedSupervisor:
     """Says `directive` once the job reaches step `at`, or dies there; remembers what it heard.
 
+    With `parts`, within the evaluation that ends that step, when so many of its parts are done.
     A patient one lets a checkpoint in flight land before the next step, so that each is taken
     exactly when it is due.
     """
@@ -54,6 +55,7 @@ class ScriptedSupervisor:
     at: int | None = None
     directive: Directive = Directive.PREEMPT
     dies: bool = False
+    parts: int | None = None
     is_patient: bool = True
     progress: list[Progress] = field(default_factory=list)
     checkpoints: list[Checkpoint] = field(default_factory=list)
@@ -69,14 +71,22 @@ class ScriptedSupervisor:
         self.bad.append((candidate, error))
 
     def report(self, progress: Progress) -> Directive:
-        if self.dies and progress.step == self.at:
+        is_there = self._is_there(progress)
+        if self.dies and is_there:
             raise MachineDied
         if self.is_patient:
             let_savings_land()
         with self.moved:
             self.progress.append(progress)
             self.moved.notify_all()
-        return self.directive if progress.step == self.at else Directive.PROCEED
+        return self.directive if is_there else Directive.PROCEED
+
+    def _is_there(self, progress: Progress) -> bool:
+        if progress.step != self.at or progress.is_evaluating != (self.parts is not None):
+            return False
+        return self.parts is None or self.parts == sum(
+            each.is_evaluating and each.step == self.at for each in self.progress
+        )
 
     def checkpointed(self, checkpoint: Checkpoint) -> None:
         self.checkpoints.append(checkpoint)
@@ -230,6 +240,30 @@ def require_stop_changes_nothing(
         attempts.append(supervisor)
         assert all(receipt.exact for receipt in supervisor.receipts)
     require_same_end(expected, attempts)
+
+
+def evaluations(expected: ScriptedSupervisor) -> dict[int, int]:
+    """Return the steps that an evaluation ended, and how many parts each had."""
+    steps = [each.step for each in expected.progress if each.is_evaluating]
+    return {step: steps.count(step) for step in steps}
+
+
+def require_stops_in_evaluations_change_nothing(
+    case: Case, root: Path, expected: ScriptedSupervisor
+) -> None:
+    """Stop before the first part of an evaluation, within the next one, and so on; then go on."""
+    attempts: list[ScriptedSupervisor] = []
+    saved: list[Checkpoint] = []
+    found = evaluations(expected)
+    for number, (step, parts) in enumerate(found.items(), start=1):
+        supervisor = ScriptedSupervisor(at=step, parts=(number * 3 // 2) % parts)
+        assert isinstance(attempt(case, root, supervisor, resume=saved, number=number), Stopped)
+        assert supervisor.checkpoints[-1].step == step
+        saved, attempts = supervisor.checkpoints[-1:], [*attempts, supervisor]
+    last = ScriptedSupervisor()
+    attempt(case, root, last, resume=saved, number=len(found) + 1)
+    assert all(receipt.exact for each in [*attempts, last] for receipt in each.receipts)
+    require_same_end(expected, [*attempts, last])
 
 
 def require_saving_changes_nothing(case: Case, root: Path, expected: ScriptedSupervisor) -> None:

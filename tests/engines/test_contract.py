@@ -13,10 +13,12 @@ from tests.engines.contract import (
     CASES,
     ScriptedSupervisor,
     attempt,
+    evaluations,
     require_death_changes_nothing,
     require_same_end,
     require_saving_changes_nothing,
     require_stop_changes_nothing,
+    require_stops_in_evaluations_change_nothing,
     undisturbed,
 )
 from tests.thinning import every_step
@@ -25,6 +27,7 @@ from trainops.engines.manifest import verify
 from trainops.engines.registry import ENGINES
 from trainops.engines.runner import Directive, Stopped, Succeeded
 
+NEVER_EVALUATED = {"backtest"}  # its steps are bars
 every_case = pytest.mark.parametrize("case", CASES, ids=str)
 FIRST = {case.kind: case for case in reversed(CASES)}.values()
 one_of_each_kind_is_quick = pytest.mark.parametrize(
@@ -55,6 +58,15 @@ def test_every_engine_is_under_contract():
 def test_stopping_changes_nothing(case, tmp_path, runs):
     for at in case.stops:
         require_stop_changes_nothing(case, tmp_path / str(at), runs(case), [at])
+
+
+@one_of_each_kind_is_quick
+def test_stopping_within_evaluations_changes_nothing(case, tmp_path, runs):
+    if case.kind in NEVER_EVALUATED:
+        assert not evaluations(runs(case))
+    else:
+        assert evaluations(runs(case))
+        require_stops_in_evaluations_change_nothing(case, tmp_path, runs(case))
 
 
 @pytest.mark.slow

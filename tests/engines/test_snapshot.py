@@ -8,7 +8,7 @@ from torch import nn
 
 from trainops.engines.errors import UnfreezableState
 from trainops.engines.pages import PAGE_BYTES
-from trainops.engines.snapshot import SafePoint, all_finite, freeze
+from trainops.engines.snapshot import Place, SafePoint, all_finite, freeze
 
 
 def test_a_frozen_state_does_not_follow_the_training():
@@ -94,15 +94,15 @@ def test_finiteness():
 
 def test_an_error_while_capturing_leaves_the_earlier_safe_point():
     safe_point = SafePoint(clock=lambda: 0.0, share=0.5)
-    safe_point.take(3, lambda: {"a": torch.ones(1)})
+    safe_point.take(Place(3), lambda: {"a": torch.ones(1)})
     with pytest.raises(ZeroDivisionError):
-        safe_point.take(4, lambda: 1 / 0)
-    assert (safe_point.step, safe_point.state["a"].item()) == (3, 1.0)
+        safe_point.take(Place(4), lambda: 1 / 0)
+    assert (safe_point.place, safe_point.state["a"].item()) == (Place(3), 1.0)
 
 
 def test_an_error_while_overwriting_leaves_none():
     safe_point = SafePoint(clock=lambda: 0.0, share=0.5)
-    safe_point.take(3, lambda: {"a": torch.ones(1)})
+    safe_point.take(Place(3), lambda: {"a": torch.ones(1)})
     with pytest.raises(UnfreezableState):
-        safe_point.take(4, lambda: {"a": torch.zeros(1), "b": object()})
-    assert safe_point.step is None
+        safe_point.take(Place(4), lambda: {"a": torch.zeros(1), "b": object()})
+    assert safe_point.place is None

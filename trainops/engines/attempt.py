@@ -16,10 +16,19 @@ from trainops.engines.errors import (
     SaveFailed,
     UnfreezableState,
 )
-from trainops.engines.job import Candid, Eventful, Noting, Paced, ResumableJob, StateDict
+from trainops.engines.job import (
+    Candid,
+    Eventful,
+    Noting,
+    Paced,
+    Progress,
+    ResumableJob,
+    StateDict,
+    is_evaluating,
+)
 from trainops.engines.manifest import Checkpoint, CheckpointType
 from trainops.engines.receipt import Receipt, ReceiptItem, compare_environments
-from trainops.engines.snapshot import SafePoint, all_finite
+from trainops.engines.snapshot import Place, SafePoint, all_finite
 from trainops.engines.supervisor import Supervisor
 
 RANDOM = "random"  # the part of every checkpoint that holds the global random streams
@@ -44,12 +53,11 @@ class Saving(threading.Thread):
     def __init__(
         self,
         kind: CheckpointType,
-        step: int,
         write: Callable[[], Checkpoint],
         commit: Callable[[Checkpoint], None],
     ) -> None:
         super().__init__(name="saving", daemon=True)
-        self.kind, self.step = kind, step
+        self.kind = kind
         self._write, self._commit = write, commit
         self._is_written = threading.Event()  # or never will be
         self._error: BaseException | None = None
@@ -83,14 +91,16 @@ class Attempt:
     There is one frozen copy of the state. A checkpoint is written from it while the job goes on,
     so at most one is in flight. The last one of a run does not wait for the commit of the one
     before, only for its bytes: the database may be away, and this one is still to be staged.
+    All methods belong to the loop but `salvage`, which is for when that does not answer.
     """
 
     store: CheckpointStore
     policy: CheckpointPolicy
     supervisor: Supervisor
     safe_point: SafePoint
-    saved_step: int | None = field(default=None, init=False)  # of the newest committed checkpoint
+    saved: Place | None = field(default=None, init=False)  # of the newest committed checkpoint
     _savings: deque[Saving] = field(default_factory=deque, init=False)  # the oldest first
+    _streams: StateDict | None = field(default=None, init=False)  # before the evaluation under way
 
     def restore(self, job: ResumableJob) -> None:
         """Load the newest healthy candidate and say how exact that is. Raises JobError."""
@@ -100,7 +110,7 @@ class Attempt:
             self.safe_point.restored(state)
             with job_code():
                 receipt = _take_over(job, checkpoint, state)
-            self.saved_step = checkpoint.step
+            self.saved = _place_of(job)
         if isinstance(job, Paced):
             self.policy.at_least_every(job.checkpoint_steps)
         if isinstance(job, Eventful):
@@ -108,26 +118,45 @@ class Attempt:
         self.policy.saved(job.step)
         self.supervisor.restored(receipt)
 
+    def keep_up(self, job: ResumableJob, progress: Progress) -> None:
+        """Start what is due after an advance: a checkpoint, or a newer safe point.
+
+        A checkpoint waits for the evaluation of its step: by that, lists compare it with others.
+        """
+        if not self.is_free():
+            return
+        if self.policy.is_due(progress.step) and not progress.is_evaluating:
+            self.start_saving(job, CheckpointType.PERIODIC)
+        elif self.safe_point.is_affordable() and self.safe_point.place != _place_of(job):
+            self.freeze(job)
+
     def is_free(self) -> bool:
         """Whether no checkpoint is in flight; one that has landed is settled first."""
         if not any(saving.is_alive() for saving in self._savings):
             self.settle()
         return not self._savings
 
+    def moved(self, progress: Progress) -> None:
+        """Remember the random streams where an evaluation begins: a resume begins it anew."""
+        if not progress.is_evaluating:
+            self._streams = None
+        elif self._streams is None:
+            self._streams = reproducibility.state_dict()
+
     def freeze(self, job: ResumableJob) -> None:
         """Copy the job's whole state into the safe point. Raises JobError."""
         with job_code():
-            self.safe_point.take(job.step, lambda: _capture(job))
+            self.safe_point.take(_place_of(job), lambda: _capture(job, self._streams))
 
     def start_saving(self, job: ResumableJob, kind: CheckpointType) -> None:
         """Freeze the job as it stands and send the copy on its way. None may be in writing."""
         self.freeze(job)
         self.policy.saved(job.step)
-        self._save_safe_point(kind, job.step)
+        self._save_safe_point(kind)
 
     def save(self, job: ResumableJob, kind: CheckpointType) -> None:
         """Save the job as it stands, and wait until that is done; see `settle` for errors."""
-        is_known = job.step == self.saved_step and kind is not CheckpointType.FINAL
+        is_known = _place_of(job) == self.saved and kind is not CheckpointType.FINAL
         if not is_known:  # else stopped before the first step after a save: nothing is new
             for saving in self._savings:
                 saving.until_written()
@@ -141,14 +170,29 @@ class Attempt:
         """
         try:
             self.settle()
-            step = self.safe_point.step
-            if step is None or step <= (self.saved_step or 0):
-                return
-            if all_finite(self.safe_point.state):
-                self._save_safe_point(CheckpointType.FAILURE, step)
+            if self._is_worth_saving():
+                self._save_safe_point(CheckpointType.FAILURE)
                 self.settle()
         except JobError:
             return  # no state of this job can be saved; that it failed is being reported
+
+    def salvage(self, kind: CheckpointType) -> None:
+        """Commit the safe point, if it is newer than the last checkpoint, beside a loop that hangs.
+
+        For a thread of the caller's. What is in flight is waited for. Raises SaveFailed and
+        UnfreezableState, and whatever the supervisor raises at its commit.
+        """
+        for saving in tuple(self._savings):
+            saving.join()
+        with self.safe_point.lock:  # should the loop come to itself, it waits
+            if not self._is_worth_saving():
+                return
+            place, checkpoint = self.safe_point.place, self._write(kind)
+        self._commit(place, checkpoint)
+
+    def _is_worth_saving(self) -> bool:
+        place, state = self.safe_point.place, self.safe_point.state
+        return place is not None and place > (self.saved or Place(0)) and all_finite(state)
 
     def settle(self) -> None:
         """Wait for the checkpoints in flight, if there are any; only a final one must succeed.
@@ -167,20 +211,30 @@ class Attempt:
             if saving.kind is CheckpointType.FINAL:
                 raise
             self.supervisor.save_failed(error)
-        else:
-            self.saved_step = saving.step
 
-    def _save_safe_point(self, kind: CheckpointType, step: int) -> None:
-        state, changed = self.safe_point.state, self.safe_point.changes()
-        write = partial(self.store.write, kind, step=step, state=state, changed=changed)
-        self._savings.append(Saving(kind, step, write, self._commit))
+    def _save_safe_point(self, kind: CheckpointType) -> None:
+        commit = partial(self._commit, self.safe_point.place)
+        self._savings.append(Saving(kind, partial(self._write_locked, kind), commit))
 
-    def _commit(self, checkpoint: Checkpoint) -> None:
+    def _write_locked(self, kind: CheckpointType) -> Checkpoint:
+        with self.safe_point.lock:
+            return self._write(kind)
+
+    def _write(self, kind: CheckpointType) -> Checkpoint:
+        """Write the safe point, whose lock is held: what is asked for its changes writes them."""
+        safe_point = self.safe_point
+        if safe_point.place is None:
+            raise RuntimeError("there is no safe point")
+        step, changed = safe_point.place.step, safe_point.changes()
+        return self.store.write(kind, step=step, state=safe_point.state, changed=changed)
+
+    def _commit(self, place: Place, checkpoint: Checkpoint) -> None:
         try:
             self.supervisor.checkpointed(checkpoint)
         except SaveFailed:  # its bytes may be gone, or be nowhere but here
             self.store.refer_to_none()
             raise
+        self.saved = place
 
     def _newest_healthy(self) -> tuple[Checkpoint, StateDict] | None:
         errors = []
@@ -195,11 +249,15 @@ class Attempt:
         return None
 
 
-def _capture(job: ResumableJob) -> StateDict:
+def _place_of(job: ResumableJob) -> Place:
+    return Place(job.step, not is_evaluating(job))
+
+
+def _capture(job: ResumableJob, streams: StateDict | None) -> StateDict:
     state = job.state_dict()
     if RANDOM in state:
         raise ValueError(f"part {RANDOM!r} of the state belongs to the loop")
-    return state | {RANDOM: reproducibility.state_dict()}
+    return state | {RANDOM: streams or reproducibility.state_dict()}
 
 
 def _take_over(job: ResumableJob, checkpoint: Checkpoint, state: StateDict) -> Receipt:
@@ -216,6 +274,7 @@ def _take_over(job: ResumableJob, checkpoint: Checkpoint, state: StateDict) -> R
     notes = job.notes if isinstance(job, Noting) else {}
     return Receipt(
         step=checkpoint.step,
+        is_evaluating=not _place_of(job).is_evaluated,
         checkpoint=checkpoint.path.name,
         items=(
             *(ReceiptItem(part, note=notes.get(part, "")) for part in parts if part not in inexact),

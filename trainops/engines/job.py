@@ -85,6 +85,23 @@ class Settling(Protocol):
 
 
 @runtime_checkable
+class Evaluating(Protocol):
+    """A job some of whose steps end with an evaluation, which may take long.
+
+    Told to go `in_parts`, advance() returns before an evaluation and after each part of it, at the
+    same step and with no points to record. All these are one safe point: state_dict() returns the
+    state from before the evaluation, which a resume begins anew. So it must come to the same end
+    however often it is begun, and change nothing before its last part.
+    """
+
+    in_parts: bool
+
+    @property
+    def is_evaluating(self) -> bool:
+        """Whether the evaluation of the newest step is not finished."""
+
+
+@runtime_checkable
 class Candid(Protocol):
     """A job that knows what of its state could not be put back to the bit."""
 
@@ -108,3 +125,17 @@ class Progress:
     total_steps: int
     place: str
     metrics: Metrics
+    is_evaluating: bool = False  # the newest step's evaluation is not finished
+
+    @property
+    def is_over(self) -> bool:
+        return self.step >= self.total_steps and not self.is_evaluating
+
+
+def is_evaluating(job: ResumableJob) -> bool:
+    """Whether a job is within an evaluation; asked at every step, so quickly."""
+    return getattr(job, "is_evaluating", False)
+
+
+def progress_of(job: ResumableJob, metrics: Metrics) -> Progress:
+    return Progress(job.step, job.total_steps, job.place, metrics, is_evaluating(job))

@@ -22,6 +22,12 @@ class Receipt:
     step: int
     checkpoint: str | None = None
     items: tuple[ReceiptItem, ...] = ()
+    is_evaluating: bool = False  # what is recorded at `step` is yet to be measured
+
+    @property
+    def measured_to(self) -> int:
+        """The last step whose points are not measured again."""
+        return self.step - self.is_evaluating
 
     @property
     def exact(self) -> bool:

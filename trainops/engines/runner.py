@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 from trainops.engines import reproducibility
 from trainops.engines.attempt import Attempt, JobError, job_code
 from trainops.engines.checkpoint import CheckpointPolicy, CheckpointStore
-from trainops.engines.job import Progress, ResumableJob, Settling
+from trainops.engines.job import Evaluating, Progress, ResumableJob, Settling, progress_of
 from trainops.engines.manifest import CheckpointType
 from trainops.engines.snapshot import SafePoint
 from trainops.engines.supervisor import Directive, Supervisor
@@ -48,37 +48,38 @@ def run(
     supervisor: Supervisor,
     clock: Callable[[], float] = time.monotonic,
     safe_point_share: float = 0.005,
+    begun: Callable[[Attempt], None] | None = None,
 ) -> Outcome:
     """Advance a job from its newest healthy checkpoint until it ends, fails or is told to stop.
 
     An error in the job's own code is an outcome. An error of the machinery (disk, database, lost
     lease) is raised: it ends this attempt, not the operation. `safe_point_share` is the part of
-    the time that may go into keeping a frozen state at hand for a failure checkpoint.
+    the time that may go into keeping a frozen state at hand for a failure checkpoint. `begun` is
+    given what can salvage that state from another thread.
     """
     safe_point = SafePoint(clock=clock, share=safe_point_share)
     attempt = Attempt(store, policy, supervisor, safe_point)
+    if begun is not None:
+        begun(attempt)
     try:
-        with job_code():
-            reproducibility.seed_all(seed)
-            job = make_job()
+        job = _made(make_job, seed)
         attempt.restore(job)
         with job_code():
-            progress = Progress(job.step, job.total_steps, job.place, {})
+            progress = progress_of(job, {})
+        attempt.moved(progress)
         directive = supervisor.report(progress)
 
-        while progress.step < progress.total_steps and directive is Directive.PROCEED:
+        while not progress.is_over and directive is Directive.PROCEED:
             progress = _advanced(job)
+            attempt.moved(progress)
             directive = supervisor.report(progress)
-            if progress.step >= progress.total_steps or directive is not Directive.PROCEED:
+            if progress.is_over or directive is not Directive.PROCEED:
                 break
-            if attempt.is_free() and policy.is_due(progress.step):
-                attempt.start_saving(job, CheckpointType.PERIODIC)
-            elif attempt.is_free() and safe_point.is_affordable():
-                attempt.freeze(job)
+            attempt.keep_up(job, progress)
 
         if directive is Directive.PREEMPT and isinstance(job, Settling):
-            progress = _settled(job, job, progress, supervisor, clock)
-        if progress.step < progress.total_steps:
+            progress = _settled(job, job, progress, attempt, clock)
+        if not progress.is_over:
             attempt.save(job, STOPPING[directive])
             return Stopped(directive)
         attempt.save(job, CheckpointType.FINAL)
@@ -91,10 +92,18 @@ def run(
         attempt.settle()  # nothing is in flight any more, unless an error cut the loop short
 
 
+def _made(make_job: Callable[[], ResumableJob], seed: int) -> ResumableJob:
+    with job_code():
+        reproducibility.seed_all(seed)
+        job = make_job()
+    if isinstance(job, Evaluating):
+        job.in_parts = True
+    return job
+
+
 def _advanced(job: ResumableJob) -> Progress:
     try:  # what job_code() does, without its cost at every step
-        metrics = job.advance()
-        return Progress(job.step, job.total_steps, job.place, metrics)
+        return progress_of(job, job.advance())
     except Exception as error:
         raise JobError from error
 
@@ -103,13 +112,14 @@ def _settled(
     job: ResumableJob,
     settling: Settling,
     progress: Progress,
-    supervisor: Supervisor,
+    attempt: Attempt,
     clock: Callable[[], float],
 ) -> Progress:
     """Go on to where nothing is under way, if that is reached in time; the steps are the same."""
     until = clock() + settling.patience_seconds
-    while progress.step < progress.total_steps and not settling.is_settled and clock() < until:
+    while not progress.is_over and not settling.is_settled and clock() < until:
         progress = _advanced(job)
-        if supervisor.report(progress) is Directive.CANCEL:
+        attempt.moved(progress)
+        if attempt.supervisor.report(progress) is Directive.CANCEL:
             break
     return progress

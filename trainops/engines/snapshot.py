@@ -3,8 +3,9 @@
 import math
 import pickle
 import sys
+import threading
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -75,16 +76,25 @@ def tensors_in(state: Any) -> Iterator[torch.Tensor]:
             yield from tensors_in(each)
 
 
+class Place(NamedTuple):
+    """Where a state stands; what is farther on is greater."""
+
+    step: int
+    is_evaluated: bool = True  # False: before the evaluation that ends the step
+
+
 class SafePoint:
     """The newest frozen state: what checkpoints are written from, and what a failure leaves.
 
     There is one, in memory that is used again and again. It is refreshed as often as `share` of
-    the time pays for: at every step when steps are long.
+    the time pays for: at every step when steps are long. Who reads it beside the loop holds `lock`,
+    without which it is overwritten.
     """
 
     def __init__(self, *, clock: Callable[[], float], share: float) -> None:
-        self.step: int | None = None
+        self.place: Place | None = None
         self.state: StateDict = {}
+        self.lock = threading.Lock()
         self._changed: set[str] = set()
         self._clock = clock
         self._rest = (
@@ -95,17 +105,18 @@ class SafePoint:
     def is_affordable(self) -> bool:
         return self._clock() >= self._next_at
 
-    def take(self, step: int, capture: Callable[[], StateDict]) -> None:
+    def take(self, place: Place, capture: Callable[[], StateDict]) -> None:
         """Freeze what `capture` returns; an error in it leaves the earlier safe point standing."""
         began = self._clock()
         state = capture()
-        self.step = None  # while the buffers are being overwritten, there is none
-        changed = set(state)  # if it breaks off, what was overwritten cannot be compared any more
-        try:
-            self.state, changed = freeze_parts(state, into=self.state)
-        finally:
-            self._changed |= changed
-        self.step = step
+        with self.lock:
+            self.place = None  # while the buffers are being overwritten, there is none
+            changed = set(state)  # if it breaks off, what was overwritten cannot be compared
+            try:
+                self.state, changed = freeze_parts(state, into=self.state)
+            finally:
+                self._changed |= changed
+            self.place = place
         ended = self._clock()
         self._next_at = ended + (ended - began) * self._rest if self._rest < math.inf else math.inf
 

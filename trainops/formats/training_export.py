@@ -55,9 +55,16 @@ def batches_trained(cursor: Cursor, config: TrainingConfig) -> int:
     """Return how many batches there have been; the other tool counts those, not steps."""
     if not cursor.epoch:
         return cursor.next_batch
-    seen = cursor.samples_seen - cursor.next_batch * config.batch_size
-    num_examples = seen // cursor.epoch
+    num_examples = _examples(cursor, config.batch_size)
     return cursor.epoch * -(-num_examples // config.batch_size) + cursor.next_batch
+
+
+def _examples(cursor: Cursor, batch_size: int) -> int:
+    """Return how many examples an epoch has; before a validation all of this one are trained."""
+    num_examples, rest = divmod(cursor.samples_seen, cursor.epoch + 1)
+    if not rest and -(-num_examples // batch_size) == cursor.next_batch:
+        return num_examples
+    return (cursor.samples_seen - cursor.next_batch * batch_size) // cursor.epoch
 
 
 def _loaders(cursor: Cursor, config: TrainingConfig) -> LoaderManagerState:

@@ -18,6 +18,7 @@ from trainops.engines.training.history import History
 from trainops.engines.training.learner import Learner
 from trainops.engines.training.record import Record
 from trainops.engines.training.shapes import require_same_shape
+from trainops.engines.training.validation import Validation
 
 
 class TrainingJob:
@@ -25,7 +26,8 @@ class TrainingJob:
 
     A step takes gradient_accumulation batches (fewer at the end of an epoch) and moves the weights
     once; the step that ends an epoch also validates. Safe points lie where the weights have just
-    moved, so no gradient is ever half gathered in a state.
+    moved, so no gradient is ever half gathered in a state. The one before a validation has its
+    cursor behind the epoch's last batch.
     """
 
     unit: ClassVar[str] = "step"
@@ -40,6 +42,8 @@ class TrainingJob:
         self.logged_loss = Averages(["loss"], self.device)  # since the last logged point
         self.best_model: dict[str, Tensor] | None = None
         self.origin: Mapping[str, Any] = {}  # where it began, if with another tool's file
+        self.in_parts = False
+        self._validation: Validation | None = None  # under way; no part of the state
         self._order: tuple[int, Tensor] | None = None  # of an epoch; a function of its number
 
     @property
@@ -52,25 +56,53 @@ class TrainingJob:
 
     @property
     def place(self) -> str:
-        return self.record.place
+        if not self.is_evaluating:
+            return self.record.place
+        if self._validation is None:
+            return f"{self.record.place}, before its validation"
+        return f"{self.record.place}, {self._validation.place}"
+
+    @property
+    def is_evaluating(self) -> bool:
+        return self.record.is_epoch_trained
 
     @property
     def checkpoint_steps(self) -> int:
         return self.config.checkpoint.every_epochs * self.learner.route.steps_per_epoch
 
     def advance(self) -> Metrics:
+        if not self.is_evaluating:
+            self._learn()
+            if not self.is_evaluating:
+                return self._log() if self.step % self.config.log_every_steps == 0 else {}
+            self._validation = None
+            if self.in_parts and self.learner.validation is not None:
+                return {}
+        validated = self._validate()
+        return {} if validated is None else self._log() | self._finish_epoch(validated)
+
+    def _learn(self) -> None:
         batches = self.learner.route.batches(self._epoch_order(), self.record.cursor.next_batch)
         sums = self.learner.learn(batches, self.step + 1)
         num_samples = sum(map(len, batches))
         self.epoch_means.add(sums, num_samples)
         self.logged_loss.add(sums[:1], num_samples)
-        is_epoch_done = self.record.step_done(len(batches), num_samples)
-        metrics: dict[str, float] = {}
-        if is_epoch_done or self.step % self.config.log_every_steps == 0:
-            metrics = self._log()
-        if is_epoch_done:
-            metrics |= self._finish_epoch()
-        return metrics
+        self.record.step_done(len(batches), num_samples)
+
+    def _validate(self) -> dict[str, float] | None:
+        """Validate, one batch at a time if `in_parts`; return the means once all are done."""
+        if self.learner.validation is None:
+            return {}
+        if self._validation is None:
+            self._check_finite()
+            self._validation = Validation(self.learner)
+        is_done = self._validation.go_on()
+        while not (is_done or self.in_parts):
+            is_done = self._validation.go_on()
+        if not is_done:
+            return None
+        means, self._validation = self._validation.averages.means(), None
+        return self.learner.in_units(means, "val")
 
     def state_dict(self) -> StateDict:
         self._check_finite()
@@ -111,7 +143,7 @@ class TrainingJob:
         except (KeyError, TypeError, ValueError) as error:
             raise IncompatibleState(f"the running means cannot be read: {error!r}") from error
         learner.load_state_dict(state)
-        self.learner, self.record, self._order = learner, record, None
+        self.learner, self.record, self._order, self._validation = learner, record, None, None
         self.logged_loss, self.epoch_means = logged_loss, epoch_means
         self.best_model = _copy(state["best_model"]) if "best_model" in state else None
         self.origin = plain.get("origin") or {}
@@ -154,11 +186,10 @@ class TrainingJob:
         self.logged_loss.reset()
         return metrics
 
-    def _finish_epoch(self) -> dict[str, float]:
-        """Validate, keep the best model, write the epoch's line; return the points to record."""
+    def _finish_epoch(self, validated: dict[str, float]) -> dict[str, float]:
+        """Keep the best model, write the epoch's line; return the points to record."""
         trained = self.learner.in_units(self.epoch_means.means(), "train")
         self.epoch_means.reset()
-        validated = self.learner.validate()
         rate = {"learning_rate": self.learner.learning_rate}
         if self.record.epoch_done(trained | validated | rate):
             self.best_model = _copy(self.learner.model.state_dict())

@@ -73,20 +73,25 @@ class Learner:
             scheduler.step()
         return list(torch.stack(sums).sum(dim=0))
 
-    def validate(self) -> dict[str, float]:
-        """Return the mean loss and measures over the validation examples, named "val_...".
+    def validation_batches(self) -> tuple[Tensor, ...]:
+        """Return the indices of the validation examples by batches; () where there are none."""
+        if self.validation is None:
+            return ()
+        return torch.arange(len(self.validation)).split(self.config.batch_size)
+
+    def validate(self, indices: Tensor, averages: Averages) -> None:
+        """Add the loss and measures of these validation examples.
 
         Draws no random numbers: layers that would are switched off.
         """
         if self.validation is None:
-            return {}
-        averages = self.new_averages()
+            raise ValueError("there are no validation examples")
         self.model.eval()
-        with torch.no_grad():
-            for indices in torch.arange(len(self.validation)).split(self.config.batch_size):
+        try:
+            with torch.no_grad():
                 averages.add(self._measure(self.validation, indices), len(indices))
-        self.model.train()
-        return self.in_units(averages.means(), "val")
+        finally:
+            self.model.train()
 
     def in_units(self, means: Mapping[str, float], prefix: str) -> dict[str, float]:
         """Return the means under their public names, the loss in the units people read."""

@@ -17,7 +17,7 @@ def position(state: Mapping[str, Any], step: int) -> Position:
     epoch, cursor = state.get("epoch"), state.get("cursor") or {}
     if epoch is None:
         return Position({}, f"step {step}")
-    is_within = bool(cursor.get("next_batch"))
+    is_within = bool(cursor.get("next_batch"))  # or before the validation that ends it
     return Position(
         {"epoch": epoch}, f"epoch {epoch}, step {step}" if is_within else f"epoch {epoch}"
     )

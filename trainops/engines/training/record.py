@@ -50,13 +50,17 @@ class Record:
         for loss in self.history.values("val_loss"):
             self._judge_loss(loss)
 
-    def step_done(self, num_batches: int, num_samples: int) -> bool:
-        """Move the cursor past a step; return whether that ended the epoch."""
+    @property
+    def is_epoch_trained(self) -> bool:
+        """Whether every batch of the epoch was trained, and its line is not written yet."""
+        return self.cursor.next_batch == self.route.batches_per_epoch
+
+    def step_done(self, num_batches: int, num_samples: int) -> None:
+        """Move the cursor past a step."""
         cursor = self.cursor
         cursor.optimizer_steps += 1
         cursor.next_batch += num_batches
         cursor.samples_seen += num_samples
-        return cursor.next_batch == self.route.batches_per_epoch
 
     def epoch_done(self, metrics: Mapping[str, float]) -> bool:
         """Write the epoch's line and go to the next; return whether it was the best so far."""
@@ -144,8 +148,8 @@ class Record:
         agree = (
             cursor.optimizer_steps == cursor.epoch * route.steps_per_epoch + steps
             and cursor.samples_seen == cursor.epoch * route.num_examples + samples
-            and cursor.next_batch % route.batches_per_step == 0
-            and 0 <= cursor.next_batch < route.batches_per_epoch
+            and (cursor.next_batch % route.batches_per_step == 0 or self.is_epoch_trained)
+            and 0 <= cursor.next_batch <= route.batches_per_epoch
             and len(self.history.values(self.config.monitor)) == cursor.epoch
         )
         if not agree:
