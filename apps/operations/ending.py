@@ -59,13 +59,13 @@ def of_message(message: Mapping[str, Any], *, is_told: bool, is_out_of_time: boo
             is_spent = result.get("reason") == Reason.PRIVACY_BUDGET
             return Completed(result, Reason.PRIVACY_BUDGET if is_spent else Reason.NONE)
         case "stopped" if is_out_of_time:
-            return Interrupted(Reason.TIME_LIMIT, "it reached its time limit and was saved")
+            return Interrupted(Reason.TIME_LIMIT, "it reached its time limit")
         case "stopped" if message["directive"] == "CANCEL":
             return Cancelled(Reason.CANCELLED_BY_PERSON, "stopped at a safe point")
         case "stopped" if not is_told:
-            return Interrupted(Reason.LEASE_LOST, "saved because its lease was not renewed")
+            return Interrupted(Reason.LEASE_LOST, "stopped because its lease was not renewed")
         case "stopped":
-            return Interrupted(Reason.SHUTDOWN, "saved because its worker was stopped or drained")
+            return Interrupted(Reason.SHUTDOWN, "stopped because its worker was stopped or drained")
     error = {key: message[key] for key in ("code", "message", "traceback")}
     return Interrupted(Reason(message["code"]), message["message"], error)
 

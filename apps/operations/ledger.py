@@ -40,6 +40,7 @@ class Ledger:
     timings: dict[str, float] = field(default_factory=dict)  # seconds, to the first step
     account_id: str = ""  # whose privacy ledger it writes: its own, or its server's
     step: int = -1  # the newest that was reported
+    place: str = ""
     from_step: int = 0  # where the attempt began
     _moved: bool = False
     _rates: deque[tuple[float, int]] = field(default_factory=deque)
@@ -54,12 +55,13 @@ class Ledger:
         return len(self.points) > MAX_POINTS
 
     def progress(self, message: Mapping[str, Any]) -> bool:
-        """Take in a report; True if the step moved."""
+        """Take in a report; True if it is at another step, or another place within one."""
         step: int = message["step"]
-        moved, self.step = step != self.step, step
+        place = message["place"][:MAX_PLACE]
+        moved = step != self.step or place not in ("", self.place)  # a long evaluation's parts
+        self.step, self.place = step, place
         self._moved |= moved
-        self.fields |= {key: message[key] for key in ("step", "total_steps")}
-        self.fields["place"] = message["place"][:MAX_PLACE]
+        self.fields |= {key: message[key] for key in ("step", "total_steps")} | {"place": place}
         self._rate(message["step"])
         for step, at, values in message["points"]:
             for name, value in values.items():
@@ -113,13 +115,19 @@ class Ledger:
             self._write()
         self._written()
 
-    def restored(self, receipt: Mapping[str, Any], step: int) -> None:
-        """Write what a resume restored, and retire what older attempts measured after it."""
+    def restored(
+        self, receipt: Mapping[str, Any], step: int, measured_to: int | None = None
+    ) -> None:
+        """Write what a resume restored, and retire what older attempts measured after it.
+
+        `measured_to`: the last step whose points are not measured again; none given: `step`.
+        """
+        kept = step if measured_to is None else measured_to
         self.step = self.from_step = step
         with transaction.atomic():
             self._require_ownership(step=step, metrics=self.metrics)
             self._attempt(receipt=receipt, from_step=step, to_step=step)
-            MetricPoint.retire(self.operation.pk, by=self.operation.attempt, after_step=step)
+            MetricPoint.retire(self.operation.pk, by=self.operation.attempt, after_step=kept)
             if step:
                 how = "exactly" if receipt["exact"] else "not exactly"
                 self.operation.record(

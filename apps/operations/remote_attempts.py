@@ -185,7 +185,7 @@ def restored(operation: Operation, *, receipt: Mapping[str, Any], step: int) -> 
 def reported(operation: Operation, report: Report) -> Directive:
     """Write down how far it is, what it measured and printed. Raises Fenced."""
     ledger = Ledger(operation)
-    ledger.step = operation.step  # a report that does not move it is no progress
+    ledger.step, ledger.place = operation.step, operation.place  # what does not move is no progress
     ledger.progress(
         {
             "step": report.step,

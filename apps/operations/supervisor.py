@@ -30,6 +30,7 @@ from apps.operations.ledger import Ledger
 from apps.operations.lifecycle import Reason
 from apps.operations.models import Attempt, Operation
 from apps.operations.preparation import Preparation, say_corrupted
+from apps.operations.salvage import Salvage
 from apps.operations.storing import Storing
 from apps.operations.watch import Watch
 from trainops.engines.errors import CheckpointCorrupted
@@ -73,6 +74,7 @@ class Supervision:
             self.ledger, self.nobody_waits, tell=self._tell, moved=self.watch.moved
         )
         self.preparation = Preparation(self.ledger, self.nobody_waits)
+        self.salvage = Salvage(tell=self._tell)
         self.delegation = Delegation(operation, self.nobody_waits)
         self.ended: Message | None = None
         self.verdict: Ending | None = None
@@ -232,8 +234,8 @@ class Supervision:
                 self._delegate(message)
             case "ended":
                 self.ended = message
-            case "corrupted" | "save_failed":
-                self._say_trouble(message)
+            case "corrupted" | "save_failed" | "salvaging" | "salvaged":
+                self._hear_of_trouble(message)
 
     def _delegate(self, message: Message) -> None:
         if message["kind"] == "delegate":
@@ -241,8 +243,10 @@ class Supervision:
         else:
             self.delegation.drop(message)
 
-    def _say_trouble(self, message: Message) -> None:
-        if message["kind"] == "corrupted":
+    def _hear_of_trouble(self, message: Message) -> None:
+        if message["kind"] in ("salvaging", "salvaged"):
+            self.salvage.hear(message)
+        elif message["kind"] == "corrupted":
             path = f"{self.operation.pk}/{message['directory']}"
             say_corrupted(self.operation, path, _problem_of(path, message))
         else:
@@ -264,7 +268,7 @@ class Supervision:
         }
         if started_from := message["receipt"]["checkpoint"]:
             checkpoints.heal(f"{self.operation.pk}/{started_from}")
-        self.ledger.restored(message["receipt"], message["step"])
+        self.ledger.restored(message["receipt"], message["step"], message["measured_to"])
         self.first_step = message["step"]
 
     def _write(self) -> None:
@@ -301,7 +305,7 @@ class Supervision:
         """End what must end; tell the child what it is to know."""
         is_waiting = self.storing.is_uploading or self.delegation.is_waiting
         ending = self.watch.ending(is_started=self.is_started, is_waiting=is_waiting)
-        self.verdict = ending or self.verdict
+        self.verdict = self.salvage.before(ending, is_possible=self.is_started) or self.verdict
         if self.is_started and self.verdict is None:
             for kind, fields in self.watch.orders():
                 self._tell(kind, **fields)

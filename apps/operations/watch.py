@@ -1,5 +1,6 @@
 """What an attempt is held to from outside: its lease, people, the house, and its own limits."""
 
+import math
 import time
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -10,6 +11,7 @@ from apps.operations.ending import Cancelled, Ending, Interrupted, Superseded
 from apps.operations.holding import Held
 from apps.operations.lifecycle import Reason
 from apps.operations.models import Operation
+from trainops.engines.manifest import CheckpointType
 from trainops.engines.wire import now
 
 
@@ -24,6 +26,7 @@ class Watch:
         self._started_at = self._moved_at = time.monotonic()
         self._told_at = 0.0
         self._granted_for = held.renewed_at
+        self._salvage_at: float | None = None  # boot clock
 
     @property
     def elapsed_seconds(self) -> float:
@@ -58,6 +61,8 @@ class Watch:
         if wish and wish != self.told:
             self.told, self._told_at = wish, time.monotonic()
             yield "stop", {"directive": wish}
+        if self._is_late():
+            yield "salvage", {"type": str(CheckpointType.SHUTDOWN)}
 
     def _ending_at_once(self) -> Ending | None:
         held, cancel_seconds = self.held, self.limits["cancel_timeout_seconds"]
@@ -66,12 +71,12 @@ class Watch:
         if now() - held.renewed_at > settings.THRESHOLDS.fence_kill_seconds:
             return Interrupted(Reason.LEASE_LOST, "its lease could not be renewed in time")
         if held.stop == Operation.Stop.KILL:
-            return Cancelled(Reason.KILLED_BY_PERSON, "killed; its last checkpoint stands")
+            return Cancelled(Reason.KILLED_BY_PERSON, "killed")
         if self._is_overdue("CANCEL", cancel_seconds):
-            note = f"no safe point within {cancel_seconds:g} s; killed, its last checkpoint stands"
+            note = f"no safe point within {cancel_seconds:g} s; killed"
             return Cancelled(Reason.CANCEL_TIMEOUT, note)
         if held.must_be_gone_at is not None and now() > held.must_be_gone_at:
-            note = "no safe point before its worker had to go; its last checkpoint stands"
+            note = "no safe point before its worker had to go; killed"
             return Interrupted(Reason.SHUTDOWN, note)
         return None
 
@@ -88,6 +93,20 @@ class Watch:
         if time.monotonic() - self._moved_at <= seconds:
             return None
         return Interrupted(Reason.STALLED, f"no progress for {seconds:g} s")
+
+    def _is_late(self) -> bool:
+        """Whether half of the time is gone that a worker's shutdown leaves; told once.
+
+        The loop may reach its safe point in the other half; what is in memory is saved meanwhile.
+        """
+        gone_at = self.held.must_be_gone_at
+        if gone_at is None:
+            return False
+        if self._salvage_at is None:
+            self._salvage_at = (now() + gone_at) / 2
+        is_late = now() > self._salvage_at
+        self._salvage_at = math.inf if is_late else self._salvage_at
+        return is_late
 
     def _is_overdue(self, directive: str, seconds: float) -> bool:
         return self.told == directive and time.monotonic() - self._told_at > seconds

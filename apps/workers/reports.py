@@ -151,7 +151,7 @@ def _ending(operation: Operation, ended: Ended) -> Ending:
         return Completed(ended.result or {})
     if ended.outcome == "cancelled":
         if not operation.stop_requested and is_out_of_time(operation):
-            return Interrupted(Reason.TIME_LIMIT, "it reached its time limit and was saved")
+            return Interrupted(Reason.TIME_LIMIT, "it reached its time limit")
         if operation.stop_requested == Operation.Stop.KILL:
             return Cancelled(Reason.KILLED_BY_PERSON, "killed")
         if operation.stop_requested:

@@ -11,7 +11,9 @@ from apps.operations import services, work
 from apps.operations.models import Attempt
 from tests.waiting import wait_until
 
-PARAMETERS = {"at", "step_seconds", "build_seconds", "validation_seconds", "trace"}
+PARAMETERS = {
+    "at", "step_seconds", "build_seconds", "validation_seconds", "validation_at", "trace",
+}  # fmt: skip
 
 
 def submit(what="nothing", *, epochs=2, **given):

@@ -14,6 +14,7 @@ class ScriptedParameters(Strict):
     validation_seconds: float = Field(0.0, ge=0, description="For each batch of it")
     trace: str = Field("", description="A file that gets a line, the process, at every step")
     at: int = Field(0, ge=0, description="The training step of this process that misbehaves")
+    validation_at: int = Field(0, ge=0, description="The same, of its validation batches")
     what: Literal[
         "nothing", "raise", "nan", "segfault", "kill", "exit", "memory", "hang", "hold_gil",
         "ignore_and_fork", "print", "odd_words",

@@ -32,12 +32,15 @@ class Scripted(nn.Module):
         super().__init__()
         self.layers = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Dropout(0.2), nn.Linear(8, 1))
         self.parameters_given = parameters
-        self.num_steps = 0
+        self.num_steps = self.num_validated = 0
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         outputs = self.layers(inputs)
         if not self.training:
+            self.num_validated += 1
             time.sleep(self.parameters_given.validation_seconds)
+            if self.num_validated == self.parameters_given.validation_at:
+                return misbehave(self.parameters_given.what, outputs)
             return outputs
         self.num_steps += 1
         if self.parameters_given.trace:

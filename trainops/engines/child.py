@@ -22,7 +22,14 @@ from pathlib import Path
 from typing import Any
 
 from trainops.engines import errands, errors, lossless, reproducibility
-from trainops.engines.checkpoint import Candidate, Checkpoint, CheckpointPolicy, CheckpointStore
+from trainops.engines.attempt import Attempt
+from trainops.engines.checkpoint import (
+    Candidate,
+    Checkpoint,
+    CheckpointPolicy,
+    CheckpointStore,
+    CheckpointType,
+)
 from trainops.engines.job import Progress
 from trainops.engines.manifest import staged
 from trainops.engines.receipt import Receipt
@@ -34,6 +41,7 @@ from trainops.engines.wire import Hangup, Message, Wire, now
 REPORT_SECONDS = 0.25  # how often progress goes over the wire, whatever the length of a step
 LISTEN_SECONDS = 0.5
 SAVE_SHARE = 1 / 3  # of a grant: what is left of it when the child saves, in case no other comes
+SALVAGE_SHARE = 1 / 5  # the same, when it saves what it has in memory if no safe point came
 MAX_POINTS = 2000  # of metrics kept back between two reports
 
 
@@ -93,13 +101,15 @@ def _run(start: Message, line: "_Line") -> Outcome:
         store=store,
         policy=policy,
         supervisor=line,
+        begun=line.begun,
     )
 
 
 class _Line:
     """The loop's supervisor, as seen from inside the child.
 
-    Threads that come here: the loop, those that save beside it, and the one that listens.
+    Threads that come here: the loop, those that save beside it, and the one that listens; and one
+    that saves what is in memory where the loop does not answer.
     """
 
     def __init__(
@@ -116,9 +126,14 @@ class _Line:
         self._last: Progress | None = None
         self._sent: Progress | None = None
         self._sending = threading.Lock()
+        self._attempt: Attempt | None = None
+        self._salvage: threading.Thread | None = None
         self._granted(grant_until)
 
     # What the loop calls.
+
+    def begun(self, attempt: Attempt) -> None:
+        self._attempt = attempt
 
     def report(self, progress: Progress) -> Directive:
         self._last = progress
@@ -130,7 +145,10 @@ class _Line:
         return self.directive
 
     def restored(self, receipt: Receipt) -> None:
-        self._send("restored", receipt=receipt.to_json(), step=receipt.step)
+        self._send(
+            "restored", receipt=receipt.to_json(), step=receipt.step,
+            measured_to=receipt.measured_to,
+        )  # fmt: skip
         if receipt.checkpoint:
             self.errands.saved(receipt.step, receipt.checkpoint)
 
@@ -201,6 +219,24 @@ class _Line:
         self.directive = directive
         self.errands.wake()
 
+    def salvage(self, kind: CheckpointType) -> None:
+        """Have the newest safe point saved by a thread of its own: the loop may never answer."""
+        if self._salvage is None or not self._salvage.is_alive():
+            work = threading.Thread(target=self._save_what_is_there, args=[kind], daemon=True)
+            self._salvage = work
+            work.start()
+
+    def _save_what_is_there(self, kind: CheckpointType) -> None:
+        self._send("salvaging")
+        try:
+            if self._attempt is not None:
+                self._attempt.salvage(kind)
+        except errors.SaveFailed as error:
+            self.save_failed(error)
+        except errors.UnfreezableState as error:
+            self.save_failed(errors.SaveFailed(self._last.step if self._last else 0, str(error)))
+        self._send("salvaged")
+
     def _listen(self) -> None:
         while True:
             self._mind_the_time()
@@ -219,6 +255,8 @@ class _Line:
                 self._granted(message["until"])
             case "stop":
                 self.stop(Directive[message["directive"]])
+            case "salvage":
+                self.salvage(CheckpointType(message["type"]))
             case "written":
                 self.written.put(message)
             case "out" | "returned":
@@ -231,11 +269,15 @@ class _Line:
             _end_everything()
         if now() > self._save_at and self.directive is Directive.PROCEED:
             self.stop(Directive.PREEMPT)  # nobody renews: what is saved now, the next owner adopts
+        if now() > self._salvage_at:
+            self._salvage_at = math.inf  # once for each grant
+            self.salvage(CheckpointType.SHUTDOWN)
 
     def _granted(self, until: float) -> None:
         """Take the time that was granted; the timer's default action ends the process."""
         self._until = until
         self._save_at = until - SAVE_SHARE * (until - now())
+        self._salvage_at = until - SALVAGE_SHARE * (until - now())
         signal.setitimer(signal.ITIMER_REAL, max(0.001, until - now()))
 
     def _report(self, *, wait: bool = True) -> None:

@@ -1,8 +1,9 @@
 """The messages between a supervisor and its child: one JSON object a line, over a socket pair.
 
-supervisor → child: start, grant, stop, committed, refused, not_stored, written, out, returned
-child → supervisor: restored, corrupted, progress, spending, staged, save_failed, delegate, drop,
-                    ended
+supervisor → child: start, grant, stop, salvage, committed, refused, not_stored, written, out,
+                    returned
+child → supervisor: restored, corrupted, progress, spending, staged, save_failed, salvaging,
+                    salvaged, delegate, drop, ended
 
 The order on the wire is the order of things: whatever was sent before `staged` is durable before
 the checkpoint is. What is spent of anybody's privacy is durable before it is released.

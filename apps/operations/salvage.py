@@ -1,0 +1,58 @@
+"""What a child still has in memory, saved by a thread of it before it is killed.
+
+Its main thread may be stuck in the job's code, so that no safe point comes; the copy of the last
+one is whole all the same. A child that does not even say that it heard is not waited for.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+from apps.operations.ending import Cancelled, Ending, Interrupted
+from apps.operations.lifecycle import Reason
+from trainops.engines.manifest import CheckpointType
+from trainops.engines.wire import Message
+
+ANSWER_SECONDS = 5.0  # until it says that it heard: a stuck extension may hold its interpreter
+WRITE_SECONDS = 60.0  # from then on, until the checkpoint is committed
+
+# A kill by a person is at once; before one for a lost lease, the child saves of its own accord.
+TYPES = {
+    Reason.CANCEL_TIMEOUT: CheckpointType.CANCELLATION,
+    Reason.STALLED: CheckpointType.FAILURE,
+}
+
+
+class Salvage:
+    """Puts an ending off for as long as the child saves what it has. `tell` speaks to it."""
+
+    def __init__(self, *, tell: Callable[..., None], clock: Callable[[], float] = time.monotonic):
+        self._tell, self._clock = tell, clock
+        self._awaited: Cancelled | Interrupted | None = None  # by the child's answer
+        self._until = 0.0
+        self._is_heard = self._is_over = False
+
+    def before(self, ending: Ending | None, *, is_possible: bool) -> Ending | None:
+        """Return the ending once nothing more is to be waited for; None until then.
+
+        One that does not wait comes first, whatever was waited for.
+        """
+        if isinstance(ending, Cancelled | Interrupted) and is_possible and ending.reason in TYPES:
+            if self._awaited is None:
+                self._awaited, self._until = ending, self._clock() + ANSWER_SECONDS
+                self._tell("salvage", type=str(TYPES[ending.reason]))
+        elif ending is not None:
+            return ending
+        if self._awaited is None or (self._clock() < self._until and not self._is_over):
+            return None
+        if self._is_heard:
+            return self._awaited
+        note = f"{self._awaited.note}, and it did not answer: what it had in memory is lost"
+        return replace(self._awaited, note=note)
+
+    def hear(self, message: Message) -> None:
+        """Take in that it heard, or is done."""
+        if message["kind"] == "salvaging":
+            self._until, self._is_heard = self._clock() + WRITE_SECONDS, True
+        elif self._awaited is not None:
+            self._is_over = True

@@ -1,0 +1,183 @@
+"""What is saved of an operation that is stopped in a long validation, or that hangs: all it can.
+
+An epoch of the scripted recipe has 4 steps and 4 batches of validation.
+"""
+
+import time
+
+import pytest
+
+from apps.checkpoints.models import Checkpoint
+from apps.operations import salvage, services
+from apps.operations.models import MetricPoint, Operation
+from tests.operations.attempts import Running, run, submit
+from tests.operations.test_supervisor import curve, weights
+from tests.waiting import wait_until
+from trainops.engines.wire import now
+
+pytestmark = [
+    pytest.mark.faults,
+    pytest.mark.slow,
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.database,
+]
+SELDOM = {"every_steps": 1000}
+LONG = {"validation_seconds": 0.5, "checkpoint": SELDOM}  # 2 s of it after each epoch
+
+
+def cancel(running):
+    running.held.stop = Operation.Stop.CANCEL
+
+
+def close(running, seconds=2.0):
+    """What the house does to all it holds when its worker is told to stop."""
+    running.held.must_be_gone_at = now() + seconds
+
+
+def note(operation):
+    return operation.events.first().note
+
+
+def in_its_validation(running, epoch=1):
+    place = f"epoch {epoch} of"
+    wait_until(lambda: "of its validation" in (at := running.operation.row.get().place)
+               and at.startswith(place))  # fmt: skip
+
+
+def require_same_end(house, person, operation, epochs=2):
+    """Resume, where that is a person's to do, and compare with a run that nobody touched."""
+    if operation.state != "RESUMING":
+        services.resume(operation_id=operation.pk, actor=person)
+    operation.row.update(not_before=None)
+    resumed = run(house, operation)
+    whole = run(house, submit(epochs=epochs))
+    assert resumed.state == whole.state == "COMPLETED"
+    assert weights(resumed) == weights(whole)
+    assert curve(resumed) == curve(whole)
+    assert resumed.result == whole.result
+    assert resumed.attempts.first().receipt["exact"]
+
+
+@pytest.mark.parametrize(
+    ("stop", "state", "kind"),
+    [(cancel, "CANCELLED", "cancellation"), (close, "RESUMING", "shutdown")],
+)
+def test_a_stop_within_a_long_validation_is_taken_between_its_batches(
+    house, person, stop, state, kind
+):
+    running = Running(house, submit(limits={"cancel_timeout_seconds": 1.4}, **LONG))
+    in_its_validation(running)
+    stop(running)
+    operation = running.ended()
+    assert operation.state == state
+    assert "no safe point" not in note(operation)
+    saved = Checkpoint.objects.get()
+    assert (saved.type, saved.step) == (kind, operation.step) == (kind, 4)
+    assert note(operation).endswith(f"; saved: {saved}")
+    require_same_end(house, person, operation)
+
+
+def test_a_validation_that_takes_longer_than_a_stall_is_none(house):
+    limits = {"stall_timeout_seconds": 1.3}
+    operation = run(house, submit(epochs=1, limits=limits, **LONG))
+    assert (operation.state, operation.attempt) == ("COMPLETED", 1)
+
+
+@pytest.mark.parametrize(
+    ("stop", "limits", "state", "reason", "kind"),
+    [
+        (cancel, {"cancel_timeout_seconds": 0.5}, "CANCELLED", "CANCEL_TIMEOUT", "cancellation"),
+        (close, {}, "RESUMING", "SHUTDOWN", "shutdown"),
+        (None, {"stall_timeout_seconds": 1.5}, "RESUMING", "STALLED", "failure"),
+    ],
+    ids=["cancel", "shutdown", "stall"],
+)
+def test_a_validation_that_hangs_is_killed_and_what_was_in_memory_is_saved(
+    house, person, stop, limits, state, reason, kind
+):
+    hangs = submit("hang", validation_at=6, step_seconds=0.25, limits=limits, checkpoint=SELDOM)
+    running = Running(house, hangs)
+    in_its_validation(running, epoch=2)
+    if stop is not None:
+        stop(running)
+    operation = running.ended()
+    assert (operation.state, operation.reason) == (state, reason)
+    saved = Checkpoint.objects.get()
+    assert saved.type == kind
+    assert saved.step in (7, 8)  # how fresh it is, the time that freezing took decides
+    assert f"; saved: {saved}" in note(operation)
+    require_same_end(house, person, operation)
+
+
+def test_a_step_that_hangs_loses_nothing_but_itself(house, person):
+    limits = {"cancel_timeout_seconds": 0.5}
+    hangs = submit("hang", at=6, step_seconds=0.25, limits=limits, checkpoint=SELDOM)
+    running = Running(house, hangs).until_step(5)
+    cancel(running)
+    operation = running.ended()
+    assert operation.reason == "CANCEL_TIMEOUT"
+    assert Checkpoint.objects.get().step in (4, 5)
+    require_same_end(house, person, operation)
+
+
+def test_who_does_not_answer_is_killed_all_the_same_and_the_note_says_what_is_left(
+    house, monkeypatch
+):
+    """The interpreter's lock is held: no thread of the child can hear or save anything."""
+    monkeypatch.setattr(salvage, "ANSWER_SECONDS", 1.0)
+    limits = {"cancel_timeout_seconds": 0.5}
+    checkpoint = {"every_steps": 4}
+    running = Running(
+        house, submit("hold_gil", at=6, step_seconds=0.3, limits=limits, checkpoint=checkpoint)
+    )
+    running.until_step(5)
+    began = time.monotonic()
+    cancel(running)
+    operation = running.ended()
+    assert time.monotonic() - began < 6
+    assert operation.reason == "CANCEL_TIMEOUT"
+    kept = Checkpoint.objects.get()
+    assert (kept.type, kept.step) == ("periodic", 4)
+    said = note(operation)
+    assert "did not answer" in said
+    assert said.endswith(f"; nothing newer was saved: the {kept} is the last one")
+
+
+def test_a_salvage_that_fails_is_said_to_have_failed(house, settings):
+    limits = {"cancel_timeout_seconds": 0.5}
+    checkpoint = {"every_steps": 4}
+    running = Running(
+        house, submit("hang", at=7, step_seconds=0.25, limits=limits, checkpoint=checkpoint)
+    )
+    running.until_step(6)
+    wait_until(Checkpoint.objects.exists)
+    root = settings.CHECKPOINT_ROOT
+    root.rename(root.with_name("elsewhere"))  # nothing can be written any more
+    cancel(running)
+    operation = running.ended()
+    root.with_name("elsewhere").rename(root)
+    kept = Checkpoint.objects.get()
+    assert operation.reason == "CANCEL_TIMEOUT"
+    assert "could not be saved" in note(operation)
+    assert note(operation).endswith(f"; the {kept} is the last one")
+
+
+def test_points_of_a_validation_that_is_repeated_are_not_counted_twice(house, person):
+    """A copy from before it may be saved when the run had come further, and measured it already."""
+    running = Running(house, submit(**LONG))
+    in_its_validation(running)
+    cancel(running)
+    operation = running.ended()
+    measured = {
+        "operation": operation,
+        "attempt": 1,
+        "name": "val_loss",
+        "at": operation.row.get().created_at,
+    }
+    for step in (3, 4, 5):
+        MetricPoint.objects.create(**measured, step=step, value=-1.0)
+    services.resume(operation_id=operation.pk, actor=person)
+    run(house, operation)
+    standing = MetricPoint.objects.filter(operation=operation, name="val_loss", retired_by=None)
+    assert list(standing.filter(attempt=1).values_list("step", flat=True)) == [3]
+    assert sorted(standing.filter(attempt=2).values_list("step", flat=True)) == [4, 8]
