@@ -4,7 +4,7 @@ They have environments of their own, made anew for each from the same seed, and 
 that training draws from. The first of their episodes is recorded, to be played back.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,32 +35,80 @@ class Evaluation:
         return sum(self.lengths) / len(self.lengths)
 
 
-@torch.no_grad()
-def evaluate(
-    world: World, player: Player, config: EvaluationConfig, seed: int, device: torch.device
-) -> Evaluation:
-    """Play each of the episodes to its end, at most the world's own steps."""
-    environment = world.make(config.episodes, seed_for(seed, "evaluation"), device)
-    gained = torch.zeros(config.episodes, dtype=torch.float64, device=device)
-    lengths = torch.zeros(config.episodes, dtype=torch.int64, device=device)
-    is_open = torch.ones(config.episodes, dtype=torch.bool, device=device)
-    recorder = Recorder(config.max_frames)
-    recorder.begin(environment.frame())
-    while bool(is_open.any()):
-        masks = environment.masks() if world.space.has_masks else None
+class Playing:
+    """The episodes of one player, each to its end, at most the world's own steps."""
+
+    @torch.no_grad()
+    def __init__(
+        self,
+        world: World,
+        player: Player,
+        config: EvaluationConfig,
+        seed: int,
+        device: torch.device,
+    ) -> None:
+        self.world, self.player = world, player
+        self.environment = world.make(config.episodes, seed_for(seed, "evaluation"), device)
+        self.gained = torch.zeros(config.episodes, dtype=torch.float64, device=device)
+        self.lengths = torch.zeros(config.episodes, dtype=torch.int64, device=device)
+        self.is_open = torch.ones(config.episodes, dtype=torch.bool, device=device)
+        self.recorder = Recorder(config.max_frames)
+        self.recorder.begin(self.environment.frame())
+
+    @torch.no_grad()
+    def step(self) -> Evaluation | None:
+        """Let every open episode make a step; return what they came to once all are over."""
+        if bool(self.is_open.any()):
+            self._step()
+        if bool(self.is_open.any()):
+            return None
+        recording = {"world": self.world.scenery(), **self.recorder.recording()}
+        return Evaluation(tuple(self.gained.tolist()), tuple(self.lengths.tolist()), recording)
+
+    def _step(self) -> None:
+        environment, player = self.environment, self.player
+        masks = environment.masks() if self.world.space.has_masks else None
         actions = player.act(environment.observe(), masks)
         outcome = environment.step(actions)
-        gained += outcome.rewards * is_open
-        lengths += is_open
-        if bool(is_open[0]):
-            recorder.add(environment.frame(), int(actions[0]), outcome)
+        self.gained += outcome.rewards * self.is_open
+        self.lengths += self.is_open
+        if bool(self.is_open[0]):
+            self.recorder.add(environment.frame(), int(actions[0]), outcome)
         ended = outcome.terminated | outcome.truncated
-        is_open &= ~ended
+        self.is_open &= ~ended
         which = ended.nonzero().flatten().tolist()
         environment.restart(which)
         player.restarted(which)
-    recording = {"world": world.scenery(), **recorder.recording()}
-    return Evaluation(tuple(gained.tolist()), tuple(lengths.tolist()), recording)
+
+
+def evaluate(
+    world: World, player: Player, config: EvaluationConfig, seed: int, device: torch.device
+) -> Evaluation:
+    """Play all of a player's episodes."""
+    playing = Playing(world, player, config, seed, device)
+    while (evaluation := playing.step()) is None:
+        pass
+    return evaluation
+
+
+class Evaluating:
+    """The evaluation of several players under way, one after the other. It is never saved."""
+
+    def __init__(self, players: Sequence[Player], begin: Callable[[Player], Playing]) -> None:
+        self.found: list[Evaluation] = []
+        self.num_steps = 0
+        self._players, self._begin = list(players), begin
+        self._playing: Playing | None = None
+
+    def go_on(self) -> bool:
+        """Make a step in the open episodes of the player whose turn it is; whether all are over."""
+        if self._playing is None:
+            self._playing = self._begin(self._players[len(self.found)])
+        self.num_steps += 1
+        if (evaluation := self._playing.step()) is not None:
+            self.found.append(evaluation)
+            self._playing = None
+        return len(self.found) == len(self._players)
 
 
 class Recorder:

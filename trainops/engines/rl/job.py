@@ -1,7 +1,7 @@
 """Reinforcement learning: one step is one action of every agent."""
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -12,7 +12,8 @@ from trainops.engines.job import Metrics, StateDict
 from trainops.engines.rl.config import RlConfig
 from trainops.engines.rl.curriculum import mean
 from trainops.engines.rl.environment import BuildContext, World
-from trainops.engines.rl.evaluation import evaluate
+from trainops.engines.rl.evaluation import Evaluating, Evaluation, Playing
+from trainops.engines.rl.learners.learner import Player
 from trainops.engines.rl.population import Population
 from trainops.engines.rl.provenance import check_provenance, provenance_of
 
@@ -24,7 +25,8 @@ class RlJob:
     """A population that learns, looked at now and then.
 
     Safe points lie between steps, in the midst of episodes: what is open is part of the state and
-    goes on after a resume. Counters of episodes never include an open one.
+    goes on after a resume. Counters of episodes never include an open one. A state from before an
+    evaluation says so in "is_to_evaluate", which no other has.
     """
 
     unit: ClassVar[str] = "step"
@@ -42,6 +44,8 @@ class RlJob:
         self.first: Evaluated | None = None
         self.best_model: dict[str, Any] | None = None
         self.inexact: dict[str, str] = {}
+        self.in_parts = self.is_evaluating = False
+        self._evaluating: Evaluating | None = None  # under way; no part of the state
 
     @property
     def step(self) -> int:
@@ -56,7 +60,11 @@ class RlJob:
 
     @property
     def place(self) -> str:
-        return f"episode {self.population.episodes.completed}"
+        place = f"episode {self.population.episodes.completed}"
+        if not self.is_evaluating:
+            return place
+        num_steps = self._evaluating.num_steps if self._evaluating else 0
+        return f"{place}, step {num_steps} of its evaluation"
 
     def milestones(self) -> int:
         """Return how many checkpoints have come due by the count of episodes."""
@@ -72,14 +80,18 @@ class RlJob:
         return not bool(self.population.episodes.lengths.any())
 
     def advance(self) -> Metrics:
-        self.population.advance()
-        is_over = self.step >= self.total_steps
-        metrics: dict[str, float] = {}
-        if self.step % self.config.evaluation.every_steps == 0 or is_over:
-            metrics |= self._evaluate()
-        if self.step % self.config.log_every_steps == 0 or is_over:
+        if not self.is_evaluating:
+            self.population.advance()
+            self.is_evaluating = self._is_due(self.config.evaluation.every_steps)
+            if self.is_evaluating and self.in_parts:
+                return {}
+        metrics = self._evaluate() if self.is_evaluating else {}
+        if not self.is_evaluating and self._is_due(self.config.log_every_steps):
             metrics |= self.population.metrics()
         return metrics
+
+    def _is_due(self, every_steps: int) -> bool:
+        return self.step % every_steps == 0 or self.step >= self.total_steps
 
     def state_dict(self) -> StateDict:
         self.population.check_finite()
@@ -90,6 +102,7 @@ class RlJob:
                 "provenance": self.provenance,
                 "metric": self.newest["return"] if self.newest else None,
                 "evaluations": self._evaluations(),
+                **({"is_to_evaluate": True} if self.is_evaluating else {}),
             },
             **parts,
             **({"best_model": self.best_model} if self.best_model is not None else {}),
@@ -119,6 +132,7 @@ class RlJob:
         self.population, self.best_model = population, _copy(best_model)
         self.first, self.best = evaluations.get("first"), evaluations.get("best")
         self.newest = evaluations.get("newest")
+        self.is_evaluating, self._evaluating = bool(plain.get("is_to_evaluate")), None
         self._note_what_is_inexact(changed)
 
     def result(self) -> Mapping[str, Any]:
@@ -146,12 +160,24 @@ class RlJob:
         }
 
     def _evaluate(self) -> dict[str, float]:
-        """Play the fixed episodes; keep the networks where they did no better before."""
-        config = self.config.evaluation
-        found = [
-            evaluate(self.world, player, config, self.config.seed, self.device)
-            for player in self.population.learner.players(config.episodes)
-        ]
+        """Play the fixed episodes, a step at a time if `in_parts`; say what they came to."""
+        if self._evaluating is None:
+            players = self.population.learner.players(self.config.evaluation.episodes)
+            self._evaluating = Evaluating(players, self._playing)
+        is_over = self._evaluating.go_on()
+        while not (is_over or self.in_parts):
+            is_over = self._evaluating.go_on()
+        if not is_over:
+            return {}
+        found, self._evaluating, self.is_evaluating = self._evaluating.found, None, False
+        return self._judged(found)
+
+    def _playing(self, player: Player) -> Playing:
+        config = self.config
+        return Playing(self.world, player, config.evaluation, config.seed, self.device)
+
+    def _judged(self, found: Sequence[Evaluation]) -> dict[str, float]:
+        """Keep the networks where they did no better before."""
         returns = [each.mean_return for each in found]
         top = returns.index(max(returns))
         told: Evaluated = {
