@@ -222,11 +222,11 @@ def test_a_file_without_optimizers_is_a_warm_start(file):
     assert "has no optimizer" in warm(replace(file, optimizers=()), parse())
 
 
-def test_moments_that_would_fail_in_the_first_step_are_found_before_it(file):
+def test_moments_that_the_optimizer_would_not_have_kept_are_found_before_the_first_step(file):
     optimizer = dict(file.optimizers[0])
     optimizer["state"] = {0: {"step": torch.tensor(25.0)}}
     damaged = replace(file, optimizers=(optimizer,))
-    assert "the first step with the file's state fails" in warm(damaged, parse())
+    assert "optimizer[0].0 lacks exp_avg" in warm(damaged, parse())
 
 
 def test_weights_of_another_shape_are_refused_naming_the_place(file):

@@ -16,7 +16,8 @@ def read_optimizer(fields: Fields) -> Mapping[str, Any]:
     numbers: set[int] = set()
     groups = fields.each("param_groups")
     for group in groups:
-        group.number("lr", at_least=0, default=0.0)
+        if not _is_rate(group.plain("lr", 0.0)):  # torch takes a tensor for it, too
+            group.number("lr", at_least=0, default=0.0)
         numbers.update(group.integers("params"))
     for number, moments in fields.mapping("state").items():
         _check_moments(fields, number, moments, numbers)
@@ -32,6 +33,11 @@ def read_scheduler(fields: Fields) -> Mapping[str, Any]:
 def steps_taken(optimizer: Mapping[str, Any]) -> set[int]:
     """Return how often parameters were moved, where the optimizer counts that: one number."""
     return {int(moments["step"]) for moments in optimizer["state"].values() if "step" in moments}
+
+
+def counts_steps(scheduler: Mapping[str, Any]) -> bool:
+    """Whether its last_epoch is a number of steps: a chain has none, a plateau counts epochs."""
+    return "last_epoch" in scheduler and "num_bad_epochs" not in scheduler
 
 
 def learning_rates(optimizer: Mapping[str, Any], place: str) -> dict[str, str]:
@@ -59,6 +65,11 @@ def _check_moments(fields: Fields, number: Any, moments: Any, known: set[int]) -
         if "step" in moments and not _is_count(moments["step"]):
             step = shown(moments["step"])
             fields.wrong(f"{place}.step", f"is {step}; must be one number of at least 0")
+
+
+def _is_rate(value: Any) -> bool:
+    """Whether this is a learning rate in a tensor."""
+    return isinstance(value, Tensor) and value.numel() == 1 and bool(value >= 0)
 
 
 def _is_count(value: Any) -> bool:

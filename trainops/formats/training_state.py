@@ -14,7 +14,7 @@ from torch import Tensor
 from trainops.engines.job import StateDict
 from trainops.engines.training.job import TrainingJob
 from trainops.formats.errors import InvalidFields
-from trainops.formats.optimizers import MAX_FACTOR, steps_taken
+from trainops.formats.optimizers import MAX_FACTOR, counts_steps, steps_taken
 
 LEAST_RATE = 1e-8
 SAME = 1e-6  # relative: a fork scales rates by a ratio
@@ -82,11 +82,6 @@ def compare_with_fresh(job: TrainingJob, state: StateDict, fresh: Fresh) -> list
     if fresh.moved is None:
         odd.append("a fresh job makes no first step here: moments were not compared with its own")
     return odd
-
-
-def counts_steps(schedule: Mapping[str, Any]) -> bool:
-    """Whether its last_epoch is a number of steps: a chain has none, a plateau counts epochs."""
-    return "last_epoch" in schedule and "num_bad_epochs" not in schedule
 
 
 def _rates(

@@ -1,5 +1,8 @@
 """What a fork of a training changes in the state: what the optimizers remember of the config."""
 
+import torch
+from torch import Tensor
+
 from trainops.engines.job import StateDict
 from trainops.engines.training.config import TrainingConfig
 
@@ -16,7 +19,7 @@ def adapt(state: StateDict, before: TrainingConfig, after: TrainingConfig) -> St
     rate = optimizers[0]["param_groups"][0]["lr"]
     return state | {
         "optimizer": optimizers,
-        "state": {**state["state"], "learning_rate": rate},
+        "state": {**state["state"], "learning_rate": float(rate)},
     }
 
 
@@ -26,7 +29,8 @@ def _group(group: StateDict, before: TrainingConfig, after: TrainingConfig) -> S
         own = group["lr"]
         is_the_configs = own == before.learning_rate
         scaled = own * (after.learning_rate / before.learning_rate)
-        adapted["lr"] = after.learning_rate if is_the_configs else scaled
+        rate = after.learning_rate if is_the_configs else scaled
+        adapted["lr"] = torch.full_like(own, rate) if isinstance(own, Tensor) else rate
     if group.get("weight_decay") == before.weight_decay:
         adapted["weight_decay"] = after.weight_decay
     return adapted

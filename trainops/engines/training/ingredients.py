@@ -92,7 +92,8 @@ class Ingredients:
         val_accuracy.
     loss_factor: what turns the loss into the units that people read (a variance, where the
         targets were standardised).
-    optimizers, schedulers: instead of those the config asks for; all of them step at every step.
+    optimizers, schedulers: instead of those the config asks for; all of them step at every step,
+        but for ReduceLROnPlateau, which goes by the monitored metric at the end of each epoch.
     constants: plain values measured on the training examples in order to prepare them; they are
         saved, and given back as Context.constants when training resumes.
     description: JSON-safe facts for the result (columns, classes).

@@ -132,7 +132,7 @@ class TrainingJob:
         if constants != self._constants():  # what was measured then holds, not what is measured now
             learner = Learner(self.config, self.inputs, self.device, constants)
         learner.check(state)
-        learning_rate = state["optimizer"][0]["param_groups"][0]["lr"]
+        learning_rate = float(state["optimizer"][0]["param_groups"][0]["lr"])
         history = History.from_part(state["history"]) if "history" in state else History()
         record = Record(self.config, learner.route).from_state(plain, history, learning_rate)
         _check_best_model(record, state)
@@ -190,6 +190,7 @@ class TrainingJob:
         """Keep the best model, write the epoch's line; return the points to record."""
         trained = self.learner.in_units(self.epoch_means.means(), "train")
         self.epoch_means.reset()
+        self.learner.epoch_done((trained | validated)[self.config.monitor])
         rate = {"learning_rate": self.learner.learning_rate}
         if self.record.epoch_done(trained | validated | rate):
             self.best_model = _copy(self.learner.model.state_dict())

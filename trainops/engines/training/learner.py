@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.optim import Optimizer
-from torch.optim.lr_scheduler import LRScheduler
+from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
 from trainops.engines.errors import InputError, NonFiniteLoss
 from trainops.engines.job import StateDict
@@ -17,8 +17,18 @@ from trainops.engines.training.averages import Averages
 from trainops.engines.training.config import TrainingConfig
 from trainops.engines.training.data import Route
 from trainops.engines.training.ingredients import Context, Examples, Ingredients
-from trainops.engines.training.optimization import make_optimizers, make_schedulers
-from trainops.engines.training.shapes import require_same_optimizers, require_same_shape
+from trainops.engines.training.optimization import (
+    make_optimizers,
+    make_schedulers,
+    require_optimizers,
+    require_schedulers,
+)
+from trainops.engines.training.optimizer_state import load_optimizer
+from trainops.engines.training.shapes import (
+    require_same_optimizers,
+    require_same_schedulers,
+    require_same_shape,
+)
 
 
 class Learner:
@@ -40,7 +50,9 @@ class Learner:
         self.validation = validation.to(device) if validation else None
         self.route = Route(len(self.train), config.batch_size, config.gradient_accumulation)
         self.optimizers = self._make_optimizers()
+        require_optimizers(self.optimizers)
         self.schedulers = self._make_schedulers()
+        require_schedulers(self.schedulers, config)
 
     @property
     def learning_rate(self) -> float:
@@ -70,7 +82,8 @@ class Learner:
         for optimizer in self.optimizers:
             optimizer.step()
         for scheduler in self.schedulers:
-            scheduler.step()
+            if not isinstance(scheduler, ReduceLROnPlateau):
+                scheduler.step()
         return list(torch.stack(sums).sum(dim=0))
 
     def validation_batches(self) -> tuple[Tensor, ...]:
@@ -93,6 +106,12 @@ class Learner:
         finally:
             self.model.train()
 
+    def epoch_done(self, monitored: float) -> None:
+        """Tell the schedules that go by a metric what it came to in the epoch that has ended."""
+        for scheduler in self.schedulers:
+            if isinstance(scheduler, ReduceLROnPlateau):
+                scheduler.step(monitored)
+
     def in_units(self, means: Mapping[str, float], prefix: str) -> dict[str, float]:
         """Return the means under their public names, the loss in the units people read."""
         factors = {"loss": self.ingredients.loss_factor}
@@ -107,16 +126,15 @@ class Learner:
 
     def check(self, state: StateDict) -> None:
         """Raise IncompatibleState unless load_state_dict would take all of it."""
-        own = self.state_dict()
-        require_same_shape(own["model"], state["model"], "model")
-        require_same_shape(own["scheduler"], state["scheduler"], "scheduler")
+        require_same_shape(self.model.state_dict(), state["model"], "model")
+        require_same_schedulers(self.schedulers, state["scheduler"])
         require_same_optimizers(self.optimizers, state["optimizer"])
 
     def load_state_dict(self, state: StateDict) -> None:
         """Take over what `check` has accepted."""
         self.model.load_state_dict(state["model"])
         for optimizer, saved in zip(self.optimizers, state["optimizer"], strict=True):
-            optimizer.load_state_dict(saved)
+            load_optimizer(optimizer, saved)
         for scheduler, saved in zip(self.schedulers, state["scheduler"], strict=True):
             scheduler.load_state_dict(copy.deepcopy(saved))
 

@@ -1,5 +1,6 @@
 """The optimizers and schedules that a config can name."""
 
+import inspect
 import math
 from collections.abc import Sequence
 
@@ -10,10 +11,13 @@ from torch.optim.lr_scheduler import (
     LambdaLR,
     LRScheduler,
     OneCycleLR,
+    ReduceLROnPlateau,
     StepLR,
 )
 
+from trainops.engines.errors import InputError
 from trainops.engines.training.config import TrainingConfig
+from trainops.engines.training.optimizer_state import needs_closure
 
 
 def make_optimizers(config: TrainingConfig, model: nn.Module) -> list[Optimizer]:
@@ -38,6 +42,48 @@ def make_schedulers(
         scheduler
         for optimizer in optimizers
         if (scheduler := _scheduler(config, optimizer, total_steps, epoch_steps))
+    ]
+
+
+def require_optimizers(optimizers: Sequence[Optimizer]) -> None:
+    """Refuse, before the first step, what cannot take one here. Raises InputError."""
+    for optimizer in optimizers:
+        if needs_closure(optimizer):
+            problem = (
+                f"got the optimizer {type(optimizer).__name__}, whose step needs a closure that "
+                "gives the loss again; allowed: optimizers that step by the gradients that are "
+                "there"
+            )
+            raise InputError({"recipe": problem})
+
+
+def require_schedulers(schedulers: Sequence[LRScheduler], config: TrainingConfig) -> None:
+    """Refuse schedules that go by something that is not known here. Raises InputError."""
+    for scheduler in schedulers:
+        name = type(scheduler).__name__
+        if isinstance(scheduler, ReduceLROnPlateau):
+            if scheduler.mode != config.mode:
+                problem = (
+                    f"got {name} with mode {scheduler.mode!r}; it is told {config.monitor}, whose "
+                    f"mode is {config.mode!r}; allowed: the same"
+                )
+                raise InputError({"recipe": problem})
+        elif wanted := _wanted(scheduler):
+            problem = (
+                f"got the schedule {name}, whose step wants {', '.join(wanted)}; allowed: "
+                "schedules that count their steps, and ReduceLROnPlateau"
+            )
+            raise InputError({"recipe": problem})
+
+
+def _wanted(scheduler: LRScheduler) -> list[str]:
+    """Return the arguments that a step cannot do without."""
+    told = inspect.signature(scheduler.step).parameters.values()
+    return [
+        each.name
+        for each in told
+        if each.default is each.empty
+        and each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)
     ]
 
 

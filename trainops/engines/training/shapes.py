@@ -7,6 +7,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from trainops.engines.errors import IncompatibleState
+from trainops.engines.training.optimizer_state import template
 
 
 def require_same_shape(own: Any, given: Any, place: str) -> None:
@@ -28,6 +29,23 @@ def require_same_shape(own: Any, given: Any, place: str) -> None:
             require_same_shape(each, given[number], f"{place}[{number}]")
 
 
+def require_same_schedulers(own: Sequence[Any], given: Any) -> None:
+    """Raise IncompatibleState unless each schedule can take over the state of its number.
+
+    A list of a schedule may have grown since it was new.
+    """
+    if not isinstance(given, list) or len(own) != len(given):
+        raise IncompatibleState(f"this job has {len(own)} schedules, the state another number")
+    for number, (mine, theirs) in enumerate(zip(own, given, strict=True)):
+        place, state = f"scheduler[{number}]", mine.state_dict()
+        if not isinstance(theirs, dict) or state.keys() != theirs.keys():
+            raise IncompatibleState(f"{place} has {_keys(theirs)}, this job {_keys(state)}")
+        for key, each in state.items():
+            kept = theirs[key]
+            has_grown = isinstance(each, list) and isinstance(kept, list) and len(kept) > len(each)
+            require_same_shape(each, kept[: len(each)] if has_grown else kept, f"{place}.{key}")
+
+
 def require_same_optimizers(own: Sequence[Optimizer], given: Any) -> None:
     """Raise IncompatibleState unless each optimizer can take over the state of its number."""
     if not isinstance(given, list) or len(own) != len(given):
@@ -41,18 +59,33 @@ def require_same_optimizers(own: Sequence[Optimizer], given: Any) -> None:
 
 
 def _require_moments(optimizer: Optimizer, given: Any, place: str) -> None:
-    """Each parameter's saved tensors are scalars or have the parameter's shape."""
-    parameters = [each for group in optimizer.param_groups for each in group["params"]]
-    known: dict[Any, Tensor] = dict(enumerate(parameters))
+    """Each parameter's saved values are those that the optimizer itself would keep.
+
+    A parameter that never had a gradient may have none. Values that the optimizer does not keep
+    from its first step on are its own affair.
+    """
+    if not isinstance(given, dict):
+        raise IncompatibleState(f"{place}.state is no dict")
+    count = sum(len(group["params"]) for group in optimizer.param_groups)
+    own = template(optimizer) if given else {}
     for index, moments in given.items():
-        if index not in known:
+        if index not in range(count):
             raise IncompatibleState(f"{place} knows parameter {index}, the model does not")
-        for name, value in moments.items():
-            shape = tuple(getattr(value, "shape", ()))
-            if shape and shape != tuple(known[index].shape):
-                raise IncompatibleState(
-                    f"{place}.{index}.{name} is {shape}, its parameter {tuple(known[index].shape)}"
-                )
+        if not isinstance(moments, dict):
+            raise IncompatibleState(f"{place}.{index} is no dict")
+        for name, mine in own.get(index, {}).items() if moments else ():
+            if name not in moments:
+                raise IncompatibleState(f"{place}.{index} lacks {name}")
+            _require_moment(mine, moments[name], f"{place}.{index}.{name}")
+
+
+def _require_moment(own: Any, given: Any, place: str) -> None:
+    """A single number may be of any type: torch changed that of steps more than once."""
+    if not isinstance(own, Tensor):
+        return
+    if own.ndim == 0 and (isinstance(given, int | float) or getattr(given, "shape", None) == ()):
+        return
+    _require_tensor(own, given, place)
 
 
 def _require_tensor(own: Tensor, given: Any, place: str) -> None:
