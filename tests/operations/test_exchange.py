@@ -276,13 +276,15 @@ def test_a_federated_file_is_imported_goes_on_and_is_given_out_again(house, oper
     assert answer.status_code == 202, answer.content
     operation = services.get(answer.json()["data"]["id"])
     assert operation.step in (20, 23, 28)
-    (carried,) = spent_by(operation.pk)
-    assert carried.carried > 14 and "epsilon 14.2" in operation.events.get(what="IMPORTED").note
+    carried, under_way = spent_by(operation.pk)
+    note = operation.events.get(what="IMPORTED").note
+    assert carried.carried > 14 and "epsilon 14.2" in note
+    assert under_way.carried > 9 and "privacy: round in progress: epsilon 9.1" in note
     middle = give_out(operator, operation, tmp_path / "again.pt")
     assert read_federated(middle).round.total == 3
     done = run(house, operation)
     assert (done.state, done.step) == ("COMPLETED", 30), done.error
-    assert done.result["privacy"]["epsilon"] > carried.carried
+    assert done.result["privacy"]["epsilon"] > carried.carried + under_way.carried
     files = {which: give_out(operator, done, tmp_path / f"{which}.pt", which=which)
              for which in ("last", "best")}  # fmt: skip
     for path in files.values():

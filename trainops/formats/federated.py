@@ -54,7 +54,11 @@ class EpochProgress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientState:
-    """What is kept of one client within a round: a state to go on from, or its result."""
+    """What is kept of one client within a round: a state to go on from, or its result.
+
+    `epsilon` and `steps` are what it has spent in this round; `noise_multiplier` and `sample_rate`
+    are those of its steps. Files of the other tool have the rate in `final_metrics` or not at all.
+    """
 
     client_id: int
     epoch: EpochProgress
@@ -64,6 +68,8 @@ class ClientState:
     epochs_done: int = 0
     epsilon: float = 0.0
     steps: int = 0
+    noise_multiplier: float | None = None
+    sample_rate: float | None = None
     final_parameters: Arrays | None = None
     final_metrics: Mapping[str, float] | None = None
     num_samples: int = 0
@@ -71,7 +77,11 @@ class ClientState:
 
 @dataclass(frozen=True, slots=True)
 class PrivacyState:
-    """What has been spent. The histories count; the epsilons follow from them."""
+    """What has been spent. The histories count; the epsilons follow from them.
+
+    Histories and cumulative epsilons are of completed rounds. `partial_round_epsilon` is by how
+    much the round in progress raises the sample level's; its steps are the clients'.
+    """
 
     target_delta: float
     sample_history: tuple[Spent, ...] = ()
@@ -168,6 +178,7 @@ def _shapes(parameters: Arrays) -> list[tuple[int, ...]]:
 
 def _client_tree(client: ClientState) -> dict[str, Any]:
     parameters = client.final_parameters
+    setting = {"noise_multiplier": client.noise_multiplier, "sample_rate": client.sample_rate}
     return {
         "client_id": client.client_id,
         "epoch": {
@@ -178,7 +189,11 @@ def _client_tree(client: ClientState) -> dict[str, Any]:
         "model_state": None if client.model_state is None else OrderedDict(client.model_state),
         "optimizer_state": client.optimizer_state,
         "partial_metrics": {"loss_sum": client.loss_sum, "epochs_done": client.epochs_done},
-        "partial_privacy": {"epsilon": client.epsilon, "steps": client.steps},
+        "partial_privacy": {
+            "epsilon": client.epsilon,
+            "steps": client.steps,
+            **{name: value for name, value in setting.items() if value is not None},
+        },
         "final_parameters": None if parameters is None else list(parameters),
         "final_metrics": client.final_metrics,
         "num_samples": client.num_samples,

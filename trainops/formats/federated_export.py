@@ -58,8 +58,7 @@ def export_federated(
             server=_server(state["best_model"], history[number - 1], plain), clients={},
             privacy=_privacy(config, spent, ()),
         )  # fmt: skip
-    rates = [each for each in spent if not each.is_release]
-    partial = [*rates, *(each for each in path if each.round == plain["round"] + 1)]
+    partial = _of_round_in_progress(path, plain, config)
     return FederatedFile(
         timestamp=saved_at, run_name=name, round=_round(plain, config),
         server=_server(state["model"], history[-1] if history else {}, plain),
@@ -109,8 +108,7 @@ def _clients(
     found = {}
     for place, client in enumerate(plain["chosen"] or ()):
         mine = [each for each in spent if is_told and each.client == client]
-        told = {"client_id": client, "steps": sum(e.steps for e in mine),
-                "epsilon": _epsilon(mine, config, "sample")}  # fmt: skip
+        told = {"client_id": client, **_partial_privacy(mine, config)}
         if is_told and place < plain["clients_done"] and place not in plain.get("dropped", ()):
             found[client] = _done(kept["done"][str(client)], state, config, told)
         elif is_training and client == plain["client"] and plain["client_epoch"]:
@@ -171,20 +169,46 @@ def _trained(kept: Mapping[str, Any], state: StateDict) -> list[str]:
     return [name for name in state["model"] if name not in others]
 
 
+def _of_round_in_progress(
+    path: Sequence[Entry], plain: Mapping[str, Any], config: FederatedOptions
+) -> list[Entry]:
+    """Return what clients have spent of their examples in the round that the file has open.
+
+    Under user-level privacy the file has none open: its clients begin the round anew, so what they
+    spent in it belongs to what is over.
+    """
+    if config.has_users_noised:
+        return []
+    return [each for each in path if each.round == plain["round"] + 1 and each.client is not None]
+
+
+def _partial_privacy(mine: Sequence[Entry], config: FederatedOptions) -> dict[str, Any]:
+    """Return what one client has spent in this round; of several settings the costliest."""
+    setting = {
+        "noise_multiplier": min(each.noise_multiplier for each in mine),
+        "sample_rate": max(each.sample_rate for each in mine),
+    } if mine else {}  # fmt: skip
+    steps = sum(each.steps for each in mine)
+    return {"steps": steps, "epsilon": _epsilon(mine, config, "sample"), **setting}
+
+
 def _privacy(
     config: FederatedOptions, spent: Sequence[Entry], partial: Sequence[Entry]
 ) -> PrivacyState:
-    """Return what was spent, on this way or another, and of it in the round that is not over.
+    """Return what was spent, on this way or another, and by how much the open round raises it.
 
     The histories are the worst client's: its epsilon is what counts.
     """
+    is_partial = {each.noise for each in partial}
+    completed = [each for each in spent if each.noise not in is_partial]
+    sample = _epsilon(completed, config, "sample")
     return PrivacyState(
         target_delta=config.privacy.delta,
-        sample_history=_worst(spent, config),
-        user_history=_history(spent, "user"),
-        cumulative_sample_epsilon=_epsilon(spent, config, "sample"),
-        cumulative_user_epsilon=_epsilon(spent, config, "user"),
-        partial_round_epsilon=_epsilon(partial, config, "sample"),
+        sample_history=_worst(completed, config),
+        user_history=_history(completed, "user"),
+        cumulative_sample_epsilon=sample,
+        cumulative_user_epsilon=_epsilon(completed, config, "user"),
+        partial_round_epsilon=max(0.0, _epsilon(spent, config, "sample") - sample),
     )
 
 

@@ -2,19 +2,19 @@
 
 The server's model is taken over, with the rounds that are done. Within a round, clients whose
 results are there are done, and the one in training goes on, as far as they come in this product's
-order; the round's other clients train from its model. What was spent is carried over; where the
-file has a figure without its history (files of the original have none), the figure itself counts.
+order; the round's other clients train from its model. What was spent is carried over, in completed
+rounds and in the one in progress; where the file has a figure without its history (files of the
+original have none), the figure itself counts.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
 from trainops.engines import reproducibility
 from trainops.engines.errors import IncompatibleState
-from trainops.engines.federated.account import Account
 from trainops.engines.federated.config import FederatedConfig
 from trainops.engines.federated.job import NUMBERS, FederatedJob
 from trainops.engines.federated.private import clipped
@@ -25,12 +25,17 @@ from trainops.engines.registry import ENGINES
 from trainops.engines.snapshot import freeze
 from trainops.engines.spending import LEVELS, Entry, MemoryLedger
 from trainops.formats.client_optimizer import from_torch, other_settings
-from trainops.formats.federated import ClientState, FederatedFile, Spent
+from trainops.formats.federated import ClientState, FederatedFile
+from trainops.formats.federated_spending import (
+    has_spent,
+    is_of,
+    ledger_entries,
+    spends_samples,
+)
 from trainops.formats.federated_tensors import fitted, tensors_of
 
 FAILED_STEP = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 KEPT = {"sample": "has_samples_noised", "user": "has_users_noised"}  # what a config says
-LEAST = 1e-9  # of an epsilon: below it, history and figure agree
 
 
 @dataclass(slots=True)
@@ -102,57 +107,38 @@ def _take_model(taking: _Import) -> None:
 
 
 def _take_spent(taking: _Import) -> None:
-    """Carry over what was spent, or say that this config does not count it."""
-    told = taking.file.privacy
-    figures = {"sample": told.cumulative_sample_epsilon, "user": told.cumulative_user_epsilon}
-    histories = {"sample": told.sample_history, "user": told.user_history}
-    if not taking.config.is_private:
-        if any(figures.values()) or any(histories.values()):
+    """Enter all that the file says was spent, or say that this config does not count it."""
+    file, config, job = taking.file, taking.config, taking.job
+    if not config.is_private:
+        if has_spent(file):
             taking.say("privacy", "the file has spent some; this config keeps no account of it",
                        is_exact=False)  # fmt: skip
         return
-    if told.target_delta != taking.config.privacy.delta:
-        raise IncompatibleState(
-            f"target_delta is {told.target_delta:g}, the config's {taking.config.privacy.delta:g}"
-        )
-    is_trained = _is_trained(taking.file)
+    sizes = [len(part) for part in job.workshop.parts]
+    is_by_client = not config.has_users_noised and is_of(file, sizes)
+    entries = list(
+        ledger_entries(file, config.privacy.delta, _named_by(job), is_by_client=is_by_client)
+    )
     for level in LEVELS:
-        is_kept = getattr(taking.config, KEPT[level])
-        if is_kept and is_trained and not (figures[level] or histories[level]):
+        is_counted = any(entry.level == level for entry, _, _ in entries)
+        if getattr(config, KEPT[level]) and _is_trained(file) and not is_counted:
             note = "the file was trained without noise, or does not say with how much; not counted"
             taking.say(f"privacy: {level} level", note, is_exact=False)
-        for entry in _entries(taking, level, histories[level], figures[level]):
-            taking.job.releasing.purse.spend(entry)
-            if entry.carried:
-                note = f"epsilon {entry.carried:g} came without its history, and is added in full, "
-                note += "as its delta is: together they hold at twice the delta"
-                taking.say(f"privacy: {level} level", note, is_exact=False)
+    for entry, part, note in entries:
+        job.releasing.purse.spend(entry)
+        if note:
+            is_exact = not entry.carried and (entry.client is not None or not entry.steps)
+            taking.say(part, note, is_exact=is_exact)
+
+
+def _named_by(job: FederatedJob) -> Callable[[list[Any]], str]:
+    return lambda plain: job.secrets.identity(plain, [])
 
 
 def _is_trained(file: FederatedFile) -> bool:
     """Whether anything in the file was trained."""
     is_begun = any(client.epoch.current for client in file.clients.values())
     return is_begun or file.round.current > (file.round.status == "in_progress")
-
-
-def _entries(taking: _Import, level: Any, history: Sequence[Spent], figure: float) -> list[Entry]:
-    """Return entries that concern every client, and one for what no history explains."""
-
-    def entry(number: int, sigma: float, rate: float, steps: int, carried: float) -> Entry:
-        plain = ["imported", level, number, sigma, rate, steps, carried]
-        return Entry(
-            noise=taking.job.secrets.identity(plain, []), step=0, round=0, client=None,
-            level=level, noise_multiplier=sigma, sample_rate=rate, steps=steps, carried=carried,
-        )  # fmt: skip
-
-    released = ((number, spent) for number, spent in enumerate(history) if spent[2])
-    found = [entry(number, *spent, 0.0) for number, spent in released]
-    account = Account(taking.config.privacy.delta)
-    account.add(found)
-    unexplained = figure - account.of(level)
-    if unexplained > LEAST * max(1.0, figure):
-        found.append(entry(len(found), 1.0, 0.0, 0, figure if not found else unexplained))
-    return found
 
 
 def _take_rounds(taking: _Import) -> None:
@@ -185,15 +171,13 @@ def _take_clients(taking: _Import) -> None:
 
     None where chance decides who takes part: that some were taken over would tell who does.
     """
-    record, server, told = taking.job.record, taking.job.server, taking.file.privacy
-    is_noised = told.sample_history or told.cumulative_sample_epsilon
-    is_unnoised = taking.config.has_samples_noised and not is_noised
+    record, server = taking.job.record, taking.job.server
     is_alone = not (taking.config.batched_clients or record.schedule.is_by_chance)
     for client in record.chosen if is_alone else ():
         state = taking.file.clients.get(client)
         if state is None or state.epoch.total != taking.config.local_epochs:
             break
-        if is_unnoised:
+        if taking.config.has_samples_noised and not spends_samples(state):
             break  # what it did is no release, and would become one
         if state.epoch.status == "completed" and state.final_parameters is not None:
             server.take(client, _update(taking, client, state))

@@ -98,6 +98,8 @@ def _read_client(fields: Fields) -> ClientState:
         epochs_done=metrics.integer("epochs_done", default=0),
         epsilon=privacy.number("epsilon", at_least=0, default=0.0),
         steps=privacy.integer("steps", default=0),
+        noise_multiplier=privacy.number("noise_multiplier", at_least=0, default=None),
+        sample_rate=privacy.number("sample_rate", at_least=0, default=None),
         final_parameters=fields.arrays("final_parameters", default=None),
         final_metrics=fields.numbers("final_metrics", default=None),
         num_samples=fields.integer("num_samples", default=0),
