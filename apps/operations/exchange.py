@@ -173,4 +173,5 @@ def ask(request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _status(refused: Mapping[str, Any]) -> int:
-    return {"STORAGE_ERROR": 507, "CHECKPOINT_CORRUPTED": 409}.get(refused["code"], 400)
+    known = {"STORAGE_ERROR": 507, "CHECKPOINT_CORRUPTED": 409, "EXPORT_NOT_VERIFIED": 500}
+    return known.get(refused["code"], 400)

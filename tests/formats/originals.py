@@ -26,6 +26,7 @@ REAL = sorted(
     if path.suffix in (".pt", ".ckpt")
 )
 ALL = (*NAMES, *REAL)
+SOURCES_OF_AGENTS = ("rl", *(path for path in REAL if path.name.startswith("checkpoint_ep")))
 IN_HEX = "80055d942e"  # what an empty list is as a pickle of protocol 5
 
 

@@ -44,3 +44,7 @@ class InvalidFields(FormatError):
     def __init__(self, errors: Mapping[str, str]) -> None:
         super().__init__("; ".join(f"{place}: {problem}" for place, problem in errors.items()))
         self.errors = dict(errors)
+
+
+class FaultyExport(FormatError):
+    """A file that was written here does not pass its own checks. It is removed again."""

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout, suppress
 from datetime import datetime
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from trainops.engines import reproducibility
 from trainops.engines.backtest.job import PARTS, BacktestJob
@@ -38,7 +38,7 @@ from trainops.engines.rl.config import RlConfig
 from trainops.engines.spending import Entry, MemoryLedger
 from trainops.engines.training.config import TrainingConfig
 from trainops.formats import packed
-from trainops.formats.errors import FormatError
+from trainops.formats.errors import FaultyExport, FormatError
 from trainops.formats.federated_export import export_federated
 from trainops.formats.federated_import import ImportedRun, import_federated
 from trainops.formats.reading import read_federated, read_rl, read_training
@@ -46,7 +46,10 @@ from trainops.formats.rl_export import export_rl
 from trainops.formats.rl_import import ImportedAgents, import_rl
 from trainops.formats.training_export import export_training
 from trainops.formats.training_import import Imported, import_training
-from trainops.formats.writing import write
+from trainops.formats.verify import write_verified
+
+if TYPE_CHECKING:
+    from trainops.formats.known import ForeignFile
 
 PR_SET_PDEATHSIG = 1
 Answer = dict[str, Any]
@@ -66,6 +69,9 @@ def main() -> int:
 def answer(request: Mapping[str, Any]) -> Answer:
     try:
         return DIRECTIONS[request["direction"]](request)
+    except FaultyExport as error:
+        return _refused("EXPORT_NOT_VERIFIED", f"{error}. It is not given out: this is a fault of "
+                        "trainops, please report it.")  # fmt: skip
     except FormatError as error:
         return _refused("UNUSABLE_FILE", str(error))
     except IncompatibleState as error:
@@ -133,25 +139,25 @@ def _imported(
 
 
 def _written(request: Mapping[str, Any], state: StateDict, created_at: str) -> str:
-    """Write the file; return what the other tool would call it."""
+    """Write the file and verify it; return what the other tool would call it."""
     config, target, name = _config(request), Path(request["file"]), request["name"]
     saved_at = datetime.fromisoformat(created_at).timestamp()
+    file: ForeignFile
     if isinstance(config, RlConfig):
         file = export_rl(state, config, saved_at=saved_at, agent=request.get("agent"))
-        write(file, target)
-        return file.name
-    if isinstance(config, FederatedConfig):
+        called = file.name
+    elif isinstance(config, FederatedConfig):
         which, spent = request["which"], [Entry(**each) for each in request["spent"]]
-        write(
-            export_federated(
-                state, config, name=name, saved_at=created_at, which=which, spent=spent
-            ),
-            target,
+        file = export_federated(
+            state, config, name=name, saved_at=created_at, which=which, spent=spent
         )
-        return f"{which}.pt"
-    told = cast(TrainingConfig, config)
-    write(export_training(state, told, name=name, saved_at=saved_at), target)
-    return target.name
+        called = f"{which}.pt"
+    else:
+        told = cast(TrainingConfig, config)
+        file = export_training(state, told, name=name, saved_at=saved_at)
+        called = target.name
+    write_verified(file, target)
+    return called
 
 
 def fork_off(request: Mapping[str, Any]) -> Answer:

@@ -1,6 +1,6 @@
 """Replay buffers as a file of reinforcement learning holds them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
@@ -18,6 +18,10 @@ PRIORITIZED = ("observations", "actions", "rewards", "next_observations", "dones
 EPISODE = ("observations", "actions", "dones")
 REWARDS = ("rewards", "rewards_extrinsic", "rewards_intrinsic")
 LATER = ("rewards", "rewards_shaping", "rewards_extrinsic", "rewards_intrinsic")
+TABLES = ("observations", "next_observations", "masks", "next_masks")  # of two dimensions
+OWN = (  # in files of trainops only
+    "next_observations", "truncated", "masks", "next_masks", "agent", "rewards_intrinsic",
+)  # fmt: skip
 
 Episode: TypeAlias = Mapping[str, Tensor]
 
@@ -117,19 +121,29 @@ def write_replay(replay: Replay) -> dict[str, Any]:
             }
 
 
+def read_episode(fields: Fields, names: Sequence[str]) -> Episode:
+    """Return these tensors of an episode, and those that only files of trainops have."""
+    own = (name for name in OWN if name not in names and fields.has(name))
+    episode = {name: fields.tensor(name) for name in (*names, *own)}
+    for name, tensor in episode.items():
+        dims = 2 if name in TABLES else 1
+        if tensor.numel() and tensor.dim() != dims:
+            fields.wrong(name, f"is {shown(tensor)}; must have {dims} dimensions")
+    return episode
+
+
 def finished(episode: Mapping[str, Any], like: Replay) -> Episode:
     """Return an open episode as the buffer keeps closed ones.
 
-    Where the buffer tells rewards of the world from the agent's own, all were the world's.
+    Where the buffer tells rewards of the world from the agent's own, all were the world's, unless
+    the episode says otherwise.
     """
-    closed = {name: episode[name] for name in EPISODE}
+    closed = {name: episode[name] for name in (*EPISODE, *OWN) if name in episode}
     known = like.episodes[0] if isinstance(like, SequentialReplay) and like.episodes else {}
-    rewards = episode["rewards"]
+    intrinsic = closed.pop("rewards_intrinsic", torch.zeros_like(episode["rewards"]))
     if "rewards" in known:
-        return {**closed, "rewards": rewards}
-    return {
-        **closed, "rewards_extrinsic": rewards, "rewards_intrinsic": torch.zeros_like(rewards),
-    }  # fmt: skip
+        return {**closed, "rewards": episode["rewards"]}
+    return {**closed, "rewards_extrinsic": episode["rewards"], "rewards_intrinsic": intrinsic}
 
 
 def observation_dims(replay: Replay) -> set[int]:
@@ -168,7 +182,7 @@ def _read_sequential(fields: Fields, capacity: int) -> SequentialReplay:
         names = [*EPISODE, *(name for name in REWARDS if each.has(name))]
         if names == [*EPISODE]:
             each.wrong("rewards", "is missing; must be a tensor")
-        episode = {name: each.tensor(name) for name in names}
+        episode = read_episode(each, names)
         lengths = {len(tensor) for tensor in episode.values() if tensor.dim()}
         if len(lengths) != 1 or lengths == {0}:
             fields.wrong(f"episodes[{number}]", f"has tensors of lengths {sorted(lengths)}")
@@ -190,10 +204,10 @@ def _read_transitions(fields: Fields, names: tuple[str, ...], size: int) -> dict
     """Return `size` transitions; other tensors of newer files of the tool are kept with them."""
     if not size:
         return {}
-    later = [name for name in LATER if name not in names and fields.has(name)]
+    later = [name for name in (*LATER, *OWN) if name not in names and fields.has(name)]
     transitions = {name: fields.tensor(name) for name in (*names, *later)}
     for name, tensor in transitions.items():
-        dims = 2 if name.endswith("observations") else 1
+        dims = 2 if name in TABLES else 1
         if tensor.dim() != dims or len(tensor) != size:
             fields.wrong(name, f"is {shown(tensor)}; must have {dims} dimensions, {size} rows")
     return transitions

@@ -5,18 +5,20 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from trainops.engines.job import StateDict
 from trainops.engines.rl.config import RlConfig
 from trainops.engines.rl.environment import BuildContext, Space
 from trainops.engines.rl.replay import Batch, Layout
+from trainops.engines.rl.schedules import linear
 from trainops.formats.replay import PlainReplay, PrioritizedReplay, Replay, SequentialReplay
 from trainops.formats.rl import AffordanceLayout, Population, RlFile, Substrate
 from trainops.formats.rl_agent import only
+from trainops.formats.rl_exploration import exploration_state
 
-OPEN = ("observations", "actions", "rewards", "dones")
-CLOSED = ("observations", "actions", "rewards_extrinsic", "rewards_intrinsic", "dones")
+FIRST_STAGE = 1  # the other tool counts stages from 1
 
 
 def export_rl(
@@ -31,7 +33,7 @@ def export_rl(
     state, config = only(state, config, agent)
     plain, space = state["state"], space_of(config)
     provenance = plain["provenance"]
-    stages = torch.tensor(plain["stages"] or [0] * config.agents)
+    stages = torch.tensor([stage + FIRST_STAGE for stage in plain["stages"] or [0] * config.agents])
     zeros = torch.zeros(config.agents)
     return RlFile(
         episode=plain["episodes_completed"],
@@ -82,7 +84,7 @@ def _population(state: StateDict, config: RlConfig, space: Space) -> Population:
         replay=held.replay(),
         total_steps=plain["environment_steps"],
         training_step_counter=plain["updates"],
-        exploration={"epsilon": plain["epsilon"], "novelty": state.get("novelty")},
+        exploration=exploration_state(state, config, space),
         universe={
             "meter_count": len(space.meters),
             "meter_names": list(space.meters),
@@ -113,31 +115,43 @@ class _Held:
     def replay(self) -> Replay:
         if "memory" in self.state:
             closed = tuple(
-                {name: episode[name] for name in CLOSED}
+                {name: each for name, each in episode.items() if name != "rewards"}
                 for episode, is_open in self._episodes()
                 if not is_open
             )
             return SequentialReplay(closed, self.capacity)
-        slots = self._by_slot(self.rows)
-        batch = self.layout.batch(slots)
+        transitions = _transitions(self.layout.batch(self._by_slot(self.rows))) if self.size else {}
         if "priorities" in self.state:
+            told = self.prioritized
             return PrioritizedReplay(
-                size=self.size, position=self.count, capacity=self.capacity,
-                transitions=_renamed(_transitions(batch)) if self.size else {},
-                priorities=self.state["priorities"].float().numpy().astype(np.float32),
-                max_priority=self.state["learning"]["largest_priority"],
-                alpha=self.prioritized.alpha, beta=self.prioritized.beta, beta_annealing=True,
+                size=self.size, position=self.position % self.capacity, capacity=self.capacity,
+                transitions=_with_one_reward(transitions),
+                priorities=self._priorities(), alpha=told.alpha,
+                max_priority=raw_priority(self.state["learning"]["largest_priority"], told.alpha),
+                beta=linear(told.beta, 1.0, told.beta_steps, self.count), beta_annealing=True,
             )  # fmt: skip
-        transitions = _transitions(batch) if self.size else {}
-        return PlainReplay(self.size, self.count, self.capacity, transitions)
+        return PlainReplay(self.size, self.position, self.capacity, transitions)
+
+    @property
+    def position(self) -> int:
+        """Where the next transition goes: in a ring that is not full, behind the newest one."""
+        return self.count if self.size == self.capacity else self.size
+
+    def _priorities(self) -> NDArray[np.float32]:
+        """Return the errors that priorities follow from, in the order of `_by_slot`."""
+        numbers = torch.arange(self.count - self.size, self.count)
+        newest = self.state["priorities"][numbers % self.capacity].double()
+        errors = torch.zeros(self.capacity, dtype=torch.float64)
+        errors[: self.size] = self._by_slot(raw_priority(newest, self.prioritized.alpha))
+        return errors.numpy().astype(np.float32)
 
     def open_episodes(self) -> tuple[Mapping[str, Any], ...]:
         """Return what each agent did in the episode that is not over yet."""
         found = {int(each["agent"][0]): each for each, is_open in self._episodes() if is_open}
-        nothing = self.layout.batch(self.rows[:0])
-        empty = _episode(nothing, 0) | {"rewards": nothing.rewards}
+        empty = _episode(self.layout.batch(self.rows[:0]), 0)
         return tuple(
-            {name: found.get(agent, empty)[name] for name in OPEN} | {"hidden_states": None}
+            {n: each for n, each in found.get(agent, empty).items() if n != "rewards_extrinsic"}
+            | {"hidden_states": None}
             for agent in range(self.agents)
         )
 
@@ -168,6 +182,8 @@ def _episode(batch: Batch, agent: int) -> dict[str, Tensor]:
         "rewards_extrinsic": batch.rewards,
         "rewards_intrinsic": batch.novelty,
         "dones": batch.terminated,
+        "next_observations": batch.next_observations,
+        **_own(batch),
         "agent": torch.full((len(batch.rewards),), agent),
     }
 
@@ -180,15 +196,27 @@ def _transitions(batch: Batch) -> dict[str, Tensor]:
         "rewards_intrinsic": batch.novelty,
         "next_observations": batch.next_observations,
         "dones": batch.terminated,
+        **_own(batch),
     }
 
 
-def _renamed(transitions: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Return them as the other tool's prioritized ring has them: with one reward."""
-    names = ("observations", "actions", "next_observations", "dones")
-    return {name: transitions[name] for name in names} | {
-        "rewards": transitions["rewards_extrinsic"]
-    }
+def _own(batch: Batch) -> dict[str, Tensor]:
+    """Return what the other tool does not keep, and does not mind."""
+    masks = {"masks": batch.masks, "next_masks": batch.next_masks}
+    told = {name: each for name, each in masks.items() if each is not None}
+    return {"truncated": batch.truncated, **told}
+
+
+def _with_one_reward(transitions: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Return them as the other tool's prioritized ring has them."""
+    told = ("rewards_extrinsic", "rewards_intrinsic")
+    kept = {name: each for name, each in transitions.items() if name not in told}
+    return kept | ({"rewards": transitions["rewards_extrinsic"]} if transitions else {})
+
+
+def raw_priority(priority: Any, alpha: float) -> Any:
+    """Return the error of which a priority is the power `alpha`: the other tool keeps errors."""
+    return priority ** (1 / alpha) if alpha else priority
 
 
 def _affordances(state: StateDict, space: Space) -> AffordanceLayout:
@@ -198,6 +226,6 @@ def _affordances(state: StateDict, space: Space) -> AffordanceLayout:
         positions={
             name: tuple(place) for name, place in zip(space.affordances, places, strict=False)
         },
-        ordering=space.affordances,
+        ordering=tuple((state.get("imported") or {}).get("ordering", space.affordances)),
         position_dim=space.position_dim,
     )

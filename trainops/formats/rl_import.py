@@ -1,7 +1,8 @@
 """A file of reinforcement learning, version 3, as a checkpoint that our job loads.
 
 Networks must fit, or nothing is taken over. Where the ring fits as well, learning goes on at the
-file's step with what it remembers; else it goes on there with an empty ring. Environments begin new
+file's step with what it remembers; else it goes on there with an empty ring. Open episodes of
+recurrent agents end as transitions of the ring. Environments begin new
 episodes, and random streams are seeded anew: the format has neither.
 """
 
@@ -9,7 +10,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -20,16 +21,19 @@ from trainops.engines.job import StateDict
 from trainops.engines.receipt import Receipt, ReceiptItem
 from trainops.engines.registry import ENGINES
 from trainops.engines.rl.config import RlConfig
-from trainops.engines.rl.environment import Outcome
-from trainops.engines.rl.job import RlJob
+from trainops.engines.rl.job import FAILED_LOADING, RlJob
 from trainops.engines.rl.learners.dqn import DqnLearner
-from trainops.engines.rl.replay import Layout, stream_of
+from trainops.engines.rl.novelty import Novelties
+from trainops.engines.rl.priorities import LARGEST, Priorities
 from trainops.engines.rl.replay import Replay as Ring
+from trainops.engines.rl.replay import stream_of
 from trainops.engines.snapshot import freeze
 from trainops.formats.errors import InvalidFields
-from trainops.formats.replay import PlainReplay
+from trainops.formats.replay import PrioritizedReplay, Replay
 from trainops.formats.rl import RlFile
-from trainops.formats.rl_export import foreign_substrate
+from trainops.formats.rl_exploration import kept_exploration
+from trainops.formats.rl_export import FIRST_STAGE, foreign_substrate
+from trainops.formats.rl_ring import rows_of, steps_taken
 from trainops.formats.rl_world import World, check_world
 
 UNKNOWN_AGENT = -1  # of the episodes before the import, of which only the number is known
@@ -65,6 +69,7 @@ def import_rl(
             *_take_networks(file, learner),
             *_take_place(file, job, learner),
             *_take_stages(file, job),
+            *_keep(file, job),
             *_left_behind(file, job, changed),
         ]
         state = freeze(job.state_dict() | {"random": reproducibility.state_dict()})
@@ -138,48 +143,45 @@ def _take_optimizer(file: RlFile, learner: DqnLearner) -> ReceiptItem:
 
 
 def _take_place(file: RlFile, job: RlJob, learner: DqnLearner) -> list[ReceiptItem]:
-    """Stand at the file's step and episode, with its ring where that fits."""
-    population, agents, held = job.population, job.config.agents, file.population.replay
+    """Stand at the file's step and episode, with its transitions where they fit."""
+    population, agents, held = job.population, job.config.agents, file.population
     ring = population.replay
-    count = file.population.total_steps // agents * agents
-    note = ""
-    if not isinstance(held, PlainReplay):
-        note = "only a plain ring is taken over"
-    elif held.position % agents or held.size % agents:
-        note = f"its {held.size} transitions are not of {agents} agents each step"
-    if note or not isinstance(held, PlainReplay):
-        _fill(ring, torch.zeros(0, ring.layout.width), count)
-    else:
-        count = held.position
-        _fill(ring, _rows(held, ring.layout), count)
-    if learner.priorities is not None and len(ring):
-        learner.priorities.add(slice(0, ring.slots))
+    given = rows_of(held, agents, ring.layout)
+    count = steps_taken(held, len(given.rows), agents)
+    _fill(ring, given.rows, count)
+    items = [ReceiptItem("replay", bool(len(given.rows)) or not given.note, not given.note,
+                         given.note)]  # fmt: skip
+    if learner.priorities is not None:
+        items += _take_priorities(held.replay, given.errors, learner, learner.priorities)
+    if isinstance(held.replay, PrioritizedReplay) and learner.priorities is None:
+        items.append(ReceiptItem("priorities", False, False, "this config draws evenly"))
+    if held.current_episodes and any(len(each["actions"]) for each in held.current_episodes):
+        note = "they end here, as transitions of the ring; what agents remembered ends with them"
+        items.append(ReceiptItem("open episodes", True, False, note))
     population.step = count // agents
     log = population.episodes.log
     blank = {name: torch.zeros(file.episode, dtype=kind) for name, (kind, _) in log.columns.items()}
     log.append(blank | {"agent": torch.full((file.episode,), UNKNOWN_AGENT)})
     episode = f"episode {file.episode}, {count} environment steps; new episodes begin"
-    return [
-        ReceiptItem("replay", not note, not note, note),
-        ReceiptItem("data position", True, False, episode),
-    ]
+    return [*items, ReceiptItem("data position", True, False, episode)]
 
 
-def _rows(held: PlainReplay, layout: Layout) -> Tensor:
-    """Return the file's transitions as rows of ours, the oldest first; every action was allowed."""
-    kept = held.transitions
-    if not held.size:
-        return torch.zeros(0, layout.width)
-    dones = kept["dones"].bool()
-    outcome = Outcome(
-        kept["next_observations"], kept["rewards_extrinsic"], dones, torch.zeros_like(dones)
-    )
-    masks = torch.ones(held.size, layout.actions) if layout.has_masks else None
-    rows = layout.row(
-        kept["observations"], kept["actions"], outcome, kept["rewards_intrinsic"], masks, masks
-    )
-    is_full = held.size == held.capacity
-    return rows.roll(-(held.position % held.capacity), 0) if is_full else rows
+def _take_priorities(
+    held: Replay, errors: Tensor | None, learner: DqnLearner, priorities: Priorities
+) -> list[ReceiptItem]:
+    """Set the priorities of the transitions in the ring, by the file's errors where it has them."""
+    ring, alpha = learner.replay, learner.config.replay.alpha
+    if not len(ring):
+        return []
+    if errors is None or not isinstance(held, PrioritizedReplay):
+        priorities.add(slice(0, ring.slots))
+        return [ReceiptItem("priorities", False, False, "the file has none; all count as new")]
+    values = torch.zeros(ring.slots, dtype=torch.bfloat16)
+    numbers = torch.arange(ring.count - len(ring), ring.count)
+    newest = errors[len(errors) - len(ring) :].double()
+    values[numbers % ring.slots] = newest.pow(alpha).clamp(max=LARGEST).to(torch.bfloat16)
+    priorities.load(values, min(LARGEST, held.max_priority**alpha))
+    return [ReceiptItem("priorities")]
 
 
 def _fill(ring: Ring, rows: Tensor, count: int) -> None:
@@ -193,12 +195,45 @@ def _take_stages(file: RlFile, job: RlJob) -> list[ReceiptItem]:
     if not curriculum.stages:
         return []
     given = [] if stages is None else [int(stage) for stage in stages.tolist()]
+    if all(stage >= FIRST_STAGE for stage in given):  # older files of trainops count from 0
+        given = [stage - FIRST_STAGE for stage in given]
     known = range(len(job.config.curriculum.stages))
     if len(given) != len(curriculum.stages) or not all(stage in known for stage in given):
         note = f"{given} are no stages of this config's"
         return [ReceiptItem("curriculum", False, False, note)]
     curriculum.stages = given
     return [ReceiptItem("curriculum", True, False, "stages; what led to them starts anew")]
+
+
+def _keep(file: RlFile, job: RlJob) -> list[ReceiptItem]:
+    """Keep what only the other tool uses, for exports of this run; take our novelty back."""
+    items, novelty, given = [], job.population.novelty, file.population.exploration
+    told = given.get("novelty")
+    if novelty is not None:
+        is_taken = isinstance(told, Mapping) and _is_loaded(novelty, told)
+        note = "" if is_taken else "its networks are of another size, or not there; begins anew"
+        items.append(ReceiptItem("novelty", is_taken, is_taken, note))
+    kept = kept_exploration(given, job.world.space.observation_dim)
+    if kept is not None:
+        items.append(ReceiptItem("exploration", True, True, "kept for exports to its tool"))
+    elif "rnd_state" in given:
+        note = "is not as its tool writes it; exports get another"
+        items.append(ReceiptItem("exploration", False, False, note))
+    ordering = file.affordances.ordering
+    told_names = {"ordering": list(ordering)} if ordering else {}
+    if kept is not None or told_names:
+        job.imported = {**told_names, **({} if kept is None else {"exploration": kept})}
+    return items
+
+
+def _is_loaded(novelty: Novelties, state: Mapping[str, Any]) -> bool:
+    before = freeze(novelty.state_dict())
+    try:
+        novelty.load_state_dict(dict(state))
+    except FAILED_LOADING:
+        novelty.load_state_dict(before)
+        return False
+    return True
 
 
 def _left_behind(file: RlFile, job: RlJob, changed: Mapping[str, str]) -> list[ReceiptItem]:
@@ -209,8 +244,6 @@ def _left_behind(file: RlFile, job: RlJob, changed: Mapping[str, str]) -> list[R
     if not math.isclose(file.epsilon, job.population.epsilon):
         note = f"{file.epsilon:g} in the file, {job.population.epsilon:g} by this config's schedule"
         items.append(ReceiptItem("epsilon", False, False, note))
-    if "rnd_state" in file.population.exploration:
-        items.append(ReceiptItem("novelty", False, False, "its networks are of another size"))
     if changed:
         names = ", ".join(list(changed)[:8]) + (", …" if len(changed) > 8 else "")
         items.append(

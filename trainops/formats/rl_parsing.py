@@ -7,7 +7,7 @@ from torch import Tensor
 
 from trainops.formats.fields import Fields, is_integer, shown
 from trainops.formats.optimizers import read_optimizer, read_scheduler
-from trainops.formats.replay import read_replay
+from trainops.formats.replay import read_episode, read_replay
 from trainops.formats.rl import (
     OPEN_EPISODE,
     POPULATION_VERSION,
@@ -69,7 +69,7 @@ def _read_open_episodes(fields: Fields) -> tuple[Mapping[str, Any], ...] | None:
         return None
     episodes = []
     for number, each in enumerate(fields.each("current_episodes")):
-        episode = {name: each.tensor(name) for name in OPEN_EPISODE}
+        episode = read_episode(each, OPEN_EPISODE)
         lengths = {len(tensor) for tensor in episode.values() if tensor.dim()}
         if len(lengths) != 1:
             fields.wrong(f"current_episodes[{number}]", f"has tensors of lengths {sorted(lengths)}")

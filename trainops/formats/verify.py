@@ -5,9 +5,12 @@ from pathlib import Path
 
 from trainops.formats import own, step_directory
 from trainops.formats.checks import Check, Level, taken, worst
-from trainops.formats.errors import FormatError
+from trainops.formats.digests import beside
+from trainops.formats.errors import FaultyExport, FormatError
 from trainops.formats.foreign import opened
+from trainops.formats.known import ForeignFile
 from trainops.formats.reading import Reading
+from trainops.formats.writing import write
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,3 +43,17 @@ def verify(path: Path) -> Report:
             return Report(path, taken(Reading(path, content).steps))
     except FormatError as error:
         return Report(path, (Check("file", Level.FAILED, str(error)),))
+
+
+def write_verified(file: ForeignFile, path: Path) -> None:
+    """Write the file for its tool and check what was written; only whole and sound ones stay.
+
+    Raises FaultyExport where it would be refused on its way in, OSError.
+    """
+    write(file, path)
+    checks = verify(path).checks
+    failed = [f"{each.name}: {each.detail}" for each in checks if each.level is Level.FAILED]
+    if failed:
+        beside(path).unlink(missing_ok=True)
+        path.unlink()
+        raise FaultyExport(f"The file that was written fails its own checks; {failed[0]}")

@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Literal, assert_never
 
 import torch
+from safetensors.torch import load_file
 from torch import Tensor
 
 from trainops.formats import own, step_directory
-from trainops.formats.errors import UnknownFormat
+from trainops.formats.errors import FaultyExport, UnknownFormat
 from trainops.formats.federated import FederatedFile
 from trainops.formats.known import ForeignFile
 from trainops.formats.reading import read
@@ -41,7 +42,22 @@ def export_weights(
     else:
         found = _foreign_weights(read(path), which)
     write_safetensors(found.tensors, target, {"format": "pt", "source": found.what})
+    if not _is_read_back(found.tensors, target):
+        target.unlink()
+        raise FaultyExport(f"{target.name} is not read back as it was written")
     return found
+
+
+def _is_read_back(tensors: Mapping[str, Tensor], target: Path) -> bool:
+    found = load_file(target)
+    return found.keys() == tensors.keys() and all(
+        _bytes(found[name]) == _bytes(each) for name, each in tensors.items()
+    )
+
+
+def _bytes(tensor: Tensor) -> tuple[torch.dtype, torch.Size, bytes]:
+    flat = tensor.detach().cpu().contiguous().flatten().view(torch.uint8)
+    return tensor.dtype, tensor.shape, flat.numpy().tobytes()
 
 
 def _own_weights(path: Path, which: str | None) -> Weights:

@@ -1,5 +1,6 @@
 """All trades and the equity of every bar of a backtest, as CSV: the report has only the newest."""
 
+import errno
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -42,8 +43,19 @@ TABLES: Mapping[str, Callable[[BacktestJob], pd.DataFrame]] = {"trades": trades,
 
 
 def write_csv(job: BacktestJob, table: str, path: Path) -> None:
-    """Write one of TABLES; numbers as they are read back to the last bit."""
-    TABLES[table](job).to_csv(path, index=False, lineterminator="\n")
+    """Write one of TABLES; numbers as they are read back to the last bit.
+
+    What was written is read back and compared. Raises OSError where it differs.
+    """
+    written = TABLES[table](job)
+    written.to_csv(path, index=False, lineterminator="\n")
+    found = pd.read_csv(
+        path, dtype=written.dtypes.to_dict(), float_precision="round_trip", keep_default_na=False,
+        na_values={name: [""] for name in written.select_dtypes("number")},
+    )  # fmt: skip
+    if not found.equals(written):
+        path.unlink()
+        raise OSError(errno.EIO, f"{path.name} is not read back as it was written")
 
 
 def _iso(times: np.ndarray) -> list[str]:

@@ -19,6 +19,7 @@ from trainops.engines.rl.provenance import check_provenance, provenance_of
 
 FAILED_LOADING = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 Evaluated = dict[str, Any]
+OPTIONAL = {"best_model", "imported"}  # parts that not every state has
 
 
 class RlJob:
@@ -43,6 +44,7 @@ class RlJob:
         self.best: Evaluated | None = None
         self.first: Evaluated | None = None
         self.best_model: dict[str, Any] | None = None
+        self.imported: StateDict | None = None  # what of another tool's file only its exports use
         self.inexact: dict[str, str] = {}
         self.in_parts = self.is_evaluating = False
         self._evaluating: Evaluating | None = None  # under way; no part of the state
@@ -106,6 +108,7 @@ class RlJob:
             },
             **parts,
             **({"best_model": self.best_model} if self.best_model is not None else {}),
+            **({"imported": self.imported} if self.imported is not None else {}),
         }
 
     def load_state_dict(self, state: StateDict) -> None:
@@ -114,8 +117,8 @@ class RlJob:
         changed = check_provenance(plain.get("provenance", {}), self.provenance)
         try:
             population = Population(self.config, self.world, self.device)
-            expected = set(population.state_dict()) | {"state", "best_model"}
-            if missing := expected - state.keys() - {"best_model"}:
+            expected = set(population.state_dict()) | {"state", *OPTIONAL}
+            if missing := expected - state.keys() - OPTIONAL:
                 raise IncompatibleState(f"the state lacks {', '.join(sorted(missing))}")
             if more := state.keys() - expected:
                 raise IncompatibleState(f"the state has {', '.join(sorted(more))} besides")
@@ -130,6 +133,7 @@ class RlJob:
         if (best_model is None) != (evaluations.get("best") is None):
             raise IncompatibleState("the best model is there without its evaluation, or the other")
         self.population, self.best_model = population, _copy(best_model)
+        self.imported = state.get("imported")
         self.first, self.best = evaluations.get("first"), evaluations.get("best")
         self.newest = evaluations.get("newest")
         self.is_evaluating, self._evaluating = bool(plain.get("is_to_evaluate")), None
