@@ -30,7 +30,7 @@ def _tell(storm: Storm, seconds: float) -> None:
     for name, count in sorted(storm.reasons.items()):
         say(f"  {count:5} {name}\n")
     if "disk" not in storm.over.has:
-        say("left out: fill disk (mounting a small disk needs root)\n")
+        say("left out: fill disk, storage away, foreign storage (mounting needs root)\n")
     for violation in storm.violations:
         say(f"VIOLATION {violation}\n")
     say(f"{len(storm.violations)} violations\n")

@@ -2,8 +2,11 @@
 
 import os
 import random
+import shutil
 import signal
+import socket
 import sqlite3
+import subprocess
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -16,6 +19,7 @@ from kombu import Connection
 
 from tests.faults.inside import sitecustomize as inside
 from trainops.celery import app
+from trainops.engines import storage_identity
 
 if TYPE_CHECKING:
     from tests.faults.storm import Storm
@@ -24,7 +28,9 @@ Chance: TypeAlias = random.Random
 NURSERY, WORKER, BEAT = "trainops.engines.nursery", "trainops.celery worker", "trainops.celery beat"
 LOST = frozenset({"WORKER_LOST", "LEASE_LOST"})
 AWAY = LOST | {"SHUTDOWN", "HOUSE_ERROR"}  # without the database what runs is saved and ended
+STOPPED = frozenset({"CANCELLED_BY_PERSON", "CANCEL_TIMEOUT"})
 HOUR = 3600.0
+SMALL_DISK_BYTES = 2**30
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +169,10 @@ def _network(service: str, mode: str) -> Callable[["Storm", Chance], None]:
 
 
 def _fill_disk(storm: "Storm", chance: Chance) -> None:
-    ballast = storm.stack.data_dir / "checkpoints" / "ballast"
+    root = storm.stack.data_dir / "checkpoints"
+    if shutil.disk_usage(root).total > SMALL_DISK_BYTES:
+        raise ValueError("another directory covers the small disk")
+    ballast = root / "ballast"
     storm.heal_later(3.0, lambda: ballast.unlink(missing_ok=True))
     fill(ballast)
 
@@ -173,6 +182,87 @@ def fill(ballast: Path) -> None:
     with ballast.open("ab") as file, suppress(OSError):
         while True:
             os.posix_fallocate(file.fileno(), file.seek(0, os.SEEK_END), 1 << 16)
+
+
+def _cover_storage(name: str) -> Callable[["Storm", Chance], None]:
+    """Have the storage's directory show another one, as an unmounted or a wrong disk does.
+
+    Nothing of ours may be written there, and nothing that is there may be changed.
+    """
+
+    def inflict(storm: "Storm", chance: Chance) -> None:
+        root, other = storm.stack.data_dir / "checkpoints", storm.over.hooks.parent / name
+        if not other.exists():
+            _furnish(other, is_foreign=name == "foreign")
+        before = _content(other)
+        subprocess.run(["mount", "--bind", str(other), str(root)], check=True)
+
+        def heal() -> None:
+            subprocess.run(["umount", "--lazy", str(root)], check=True)
+            if (after := _content(other)) != before:
+                storm.violations.append(f"I5 the {name} storage was changed: {before} -> {after}")
+
+        storm.heal_later(chance.uniform(1, storm.beyond_a_lease), heal)
+
+    return inflict
+
+
+def _furnish(directory: Path, *, is_foreign: bool) -> None:
+    """Make an empty directory, or the storage of another installation with old work in it."""
+    directory.mkdir()
+    if is_foreign:
+        storage_identity.write(directory, "f" * 32)
+        old = directory / "op_training_20200101_000000_abcdef" / "a0001-s0000000009-final"
+        old.mkdir(parents=True)
+        for path in (old / "manifest.json", old / "model.pt"):
+            path.write_text("{}")
+            os.utime(path, (0, 0))
+
+
+def _content(directory: Path) -> list[tuple[str, int]]:
+    return sorted((str(each), each.stat().st_mtime_ns) for each in directory.rglob("*"))
+
+
+def _all_workers(what: Callable[["Storm", list[psutil.Process]], None]) -> Callable[..., None]:
+    def inflict(storm: "Storm", chance: Chance) -> None:
+        what(storm, storm.stack.processes(WORKER))
+
+    return inflict
+
+
+def _kill_all(storm: "Storm", processes: list[psutil.Process]) -> None:
+    for each in processes:
+        each.kill()
+
+
+def _freeze_all(storm: "Storm", processes: list[psutil.Process]) -> None:
+    storm.freeze(processes)
+
+
+def _kill_restarted(storm: "Storm", chance: Chance) -> None:
+    """A worker dies, is back within seconds, and dies again."""
+    known = {each.pid for each in storm.stack.processes(WORKER)}
+    _one(storm, chance, WORKER).kill()
+    ends_at = time.monotonic() + 10
+    while time.monotonic() < ends_at:
+        if fresh := [each for each in storm.stack.processes(WORKER) if each.pid not in known]:
+            time.sleep(chance.uniform(0, 4))
+            fresh[0].kill()
+            return
+        time.sleep(0.1)
+
+
+def _cut_answer(storm: "Storm", chance: Chance) -> None:
+    """Somebody asks for something, and the line is cut before the answer."""
+    wish = chance.choice(["cancel", "resume", "kill"])
+    request = (
+        f"POST /api/v1/operations/{chance.choice(storm.operations)}/{wish} HTTP/1.1\r\n"
+        f"Host: 127.0.0.1\r\nAuthorization: {storm.stack.client.headers['Authorization']}\r\n"
+        "Content-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"
+    )
+    with socket.create_connection(("127.0.0.1", storm.stack.port), timeout=2) as line:
+        line.sendall(request.encode())
+        time.sleep(chance.uniform(0, 0.05))
 
 
 def _ask(wish: str) -> Callable[["Storm", Chance], None]:
@@ -229,7 +319,13 @@ FAULTS = [
     Fault("cut from broker", _network("broker", "cut"), needs="postgres"),
     Fault("half-open broker", _network("broker", "forget"), needs="postgres"),
     Fault("fill disk", _fill_disk, _is("STORAGE_ERROR"), "disk"),
-    Fault("cancel", _ask("cancel"), _is("CANCELLED_BY_PERSON", "CANCEL_TIMEOUT")),
+    Fault("storage away", _cover_storage("away"), _is("STORAGE_ERROR"), "disk"),
+    Fault("foreign storage", _cover_storage("foreign"), _is("STORAGE_ERROR"), "disk"),
+    Fault("kill all workers", _all_workers(_kill_all), LOST),
+    Fault("freeze all workers", _all_workers(_freeze_all), LOST | {"SHUTDOWN"}),
+    Fault("kill worker again once it is back", _kill_restarted, LOST),
+    Fault("cut answer", _cut_answer, STOPPED | {"KILLED_BY_PERSON"}),
+    Fault("cancel", _ask("cancel"), STOPPED),
     Fault("kill operation", _ask("kill"), _is("KILLED_BY_PERSON", "CANCELLED_BY_PERSON")),
     Fault("resume", _resume),
 ]

@@ -87,5 +87,12 @@ def _mounted(path: Path, stack: ExitStack) -> bool:
     command = ["mount", "-t", "tmpfs", "-o", f"size={DISK_SIZE},mode=700", "tmpfs", str(path)]
     if subprocess.run(command, check=False, capture_output=True).returncode:
         return False
-    stack.callback(subprocess.run, ["umount", "--lazy", str(path)], check=False)
+    stack.callback(_unmount, path)
     return True
+
+
+def _unmount(path: Path) -> None:
+    """Take away the small disk, and what a storm that broke off left mounted over it."""
+    command = ["umount", "--lazy", str(path)]
+    while not subprocess.run(command, check=False, capture_output=True).returncode:
+        pass

@@ -9,6 +9,7 @@ I5  no process, no file, no row of an ended attempt is left
 I6  every attempt began at the newest checkpoint there was: no committed work was done twice
 I7  every event follows from the one before, and every attempt ended for a reason that a fault
     or a person explains
+I8  every operation offers an action, whatever state it is in
 """
 
 import re
@@ -29,6 +30,7 @@ def problems(
     """Yield what is wrong with an operation that has come to its end."""
     yield from overlaps(operation_id, trace)
     operation = stack.get(f"operations/{operation_id}")
+    yield from stuck(operation)
     saved = stack.get("checkpoints", operation_id=operation_id, limit=ALL)[::-1]
     if operation["state"] == "CANCELLED" and not saved:
         return  # before its first checkpoint: nothing is there to resume from
@@ -41,6 +43,11 @@ def problems(
     yield from _unexplained(operation_id, attempts, explained)
     events = stack.get(f"operations/{operation_id}/events", limit=ALL)[::-1]
     yield from _gaps(operation_id, events)
+
+
+def stuck(operation: dict[str, Any]) -> Iterator[str]:
+    if not operation["allowed_actions"]:
+        yield f"I8 {operation['operation_id']} is {operation['status']} and offers no action"
 
 
 def overlaps(operation_id: str, trace: Path) -> Iterator[str]:

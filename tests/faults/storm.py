@@ -198,7 +198,9 @@ class Storm:
             try:
                 wait_until(lambda each=each: self._comes_to_its_end(each), QUIET_SECONDS)
             except AssertionError:
-                self.violations.append(f"I3 {each} did not end: {self._ask(each)}")
+                found = self._patiently(lambda each=each: self.stack.get(f"operations/{each}"))
+                self.violations.append(f"I3 {each} did not end: {found}")
+                self.violations += judge.stuck(found)
 
     def _judge(self, running: "_Running") -> None:
         self.violations += self._patiently(lambda: self._judged(running))
