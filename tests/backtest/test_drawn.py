@@ -36,7 +36,7 @@ PARAMETERS = {  # of each recipe
     ],
     "momentum_rotation": [
         {"lookback": 3, "every": 2, "top": 2},
-        {"lookback": 1, "every": 1, "top": 1, "only_rising": False},
+        {"lookback": 2, "every": 1, "top": 2, "only_rising": False},
     ],
     "donchian_breakout": [
         {"period": 4, "exit_period": 2},
@@ -68,7 +68,7 @@ VALUES = {
     **{f"columns.{name}": [LEFT_OUT, f"{name}2"] for name in
        ("time", "open", "high", "low", "close", "volume", "symbol")},
     "symbol": [LEFT_OUT, "GOLD"],
-    "symbols": [(), (2,), (1, 0)],  # which of the table's
+    "symbols": [(), (2,), (2, 0, 1)],  # which of the table's
     "timezone": ["UTC", "Europe/Berlin", "America/New_York"],
     "start": [None, str(DAY_ONE + timedelta(days=1))],
     "until": [None, str(DAY_ONE + timedelta(days=2))],
@@ -114,7 +114,7 @@ def settled(drawn):
 
 
 SPACE = Space(BacktestConfig, VALUES, settled)
-PAIRWISE = SPACE.pairwise(together=("recipe", "dataset", "fill"))
+PAIRWISE = SPACE.pairwise(together=("recipe", "dataset", "fill", "sizing.by"))
 
 
 def table(config, chance):
