@@ -93,9 +93,12 @@ def number(value: Any) -> str:
     return text if "e" not in text or abs(value) < 1e-3 else f"{value:,.0f}"
 
 
-def share(value: float | None) -> str:
-    """Return a fraction as percent with three digits: "12.3 %", "-0.41 %"."""
-    if value is None:
+def share(value: Any) -> str:
+    """Return a fraction as percent with three digits: "12.3 %", "-0.41 %"; "—" where there is none.
+
+    In a template, a figure that an older result does not have is "".
+    """
+    if value is None or value == "":
         return "—"
     percent = 100 * value
     digits = 0 if abs(percent) >= 99.95 else 1 if abs(percent) >= 9.995 else 2

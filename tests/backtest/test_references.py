@@ -23,6 +23,9 @@ STATS = {  # ours -> theirs; those in percent are so there only
     "sqn": "SQN",
     "exposure": "Exposure Time [%]",
     "max_drawdown": "Max. Drawdown [%]",
+    "average_drawdown": "Avg. Drawdown [%]",
+    "beta": "Beta",
+    "kelly": "Kelly Criterion",
     "win_rate": "Win Rate [%]",
     "best_trade": "Best Trade [%]",
     "worst_trade": "Worst Trade [%]",
@@ -100,6 +103,11 @@ def test_the_report_agrees_with_the_reference(name, tmp_path):
     for ours, theirs in STATS.items():
         factor = -100 if "Drawdown" in theirs else 100 if "%" in theirs else 1
         assert result[ours] * factor == pytest.approx(case["stats"][theirs], rel=1e-9), ours
+    # Their alpha is against holding since the first bar after the indicators' warm-up.
+    theirs = case["stats"]
+    alpha = theirs["Alpha [%]"] + theirs["Beta"] * theirs["Buy & Hold Return [%]"]
+    ours = result["alpha"] + result["beta"] * result["buy_and_hold_return"]
+    assert 100 * ours == pytest.approx(alpha, rel=1e-9)
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,13 @@ import pytest
 
 from tests.backtest.market import bars_of, run, walk
 from trainops.engines.backtest.core.book import CLOSED
-from trainops.engines.backtest.report import drawdown, geometric_mean, histogram, trading
+from trainops.engines.backtest.report import (
+    against,
+    drawdown,
+    geometric_mean,
+    histogram,
+    trading,
+)
 
 DAY = 86_400_000_000
 
@@ -36,9 +42,11 @@ def test_what_was_lost_entirely_is_still_json(tmp_path):
 
 def test_a_drawdown_lasts_until_the_peak_is_reached_again():
     times = np.arange(7) * DAY
-    assert drawdown(times, np.array([1, 2, 1.5, 1, 1.9, 2, 3.0])) == (0.5, 4.0)
-    assert drawdown(times, np.array([1, 2, 3, 4, 5, 6, 7.0])) == (0.0, 0.0)
-    assert drawdown(times, np.array([4, 3, 2, 3, 3, 3, 3.0])) == (0.5, 6.0)  # never again
+    assert drawdown(times, np.array([1, 2, 1.5, 1, 1.9, 2, 3.0])) == (0.5, 0.5, 4.0)
+    assert drawdown(times, np.array([1, 2, 3, 4, 5, 6, 7.0])) == (0.0, 0.0, 0.0)
+    assert drawdown(times, np.array([4, 3, 2, 3, 3, 3, 3.0])) == (0.5, 0.5, 6.0)  # never again
+    falls = np.array([2, 1, 2, 1.5, 3, 3, 2.7])  # by 50, 25 and 10 %, the last one just begun
+    assert drawdown(times, falls) == pytest.approx((0.5, 0.85 / 3, 2.0))
 
 
 def test_trades_are_counted_won_and_lost():
@@ -56,11 +64,30 @@ def test_trades_are_counted_won_and_lost():
         "order": 1, "stop_loss": 2, "take_profit": 1, "liquidation": 0, "end": 0,
     }  # fmt: skip
     assert found["best_trade"] == 0.3 and found["worst_trade"] == -0.1
+    assert found["kelly"] == 0.5 - 0.5 / (20 / 10)
     assert found["sqn"] == pytest.approx(2 * 5 / np.std([30, -10, 10, -10], ddof=1))
+
+
+def test_a_strategy_that_holds_the_market_has_its_beta_and_no_alpha():
+    market = np.exp(np.cumsum(np.random.default_rng(1).normal(0, 0.02, 50)))
+    market /= market[0]
+    held = against(market, 1000 * market, market[-1] - 1)
+    assert held == {"alpha": pytest.approx(0, abs=1e-12), "beta": pytest.approx(1)}
+    leveraged = against(market, 1000 * market**2, market[-1] ** 2 - 1)
+    assert leveraged["beta"] == pytest.approx(2)
+    assert leveraged["alpha"] == pytest.approx((market[-1] - 1) ** 2)
+
+
+def test_alpha_and_beta_are_undefined_without_a_market_that_moves_or_with_a_debt():
+    nothing = {"alpha": None, "beta": None}
+    assert against(np.ones(5), np.arange(1.0, 6.0), 4.0) == nothing
+    assert against(np.arange(1.0, 6.0), np.array([1, 2, -1, 1, 1.0]), 0.0) == nothing
+    assert against(np.ones(2), np.ones(2), 0.0) == nothing
 
 
 def test_no_trades_have_no_averages():
     found = trading(np.zeros(0, CLOSED))
+    assert found["kelly"] is None
     assert found["trades"] == 0 and found["win_rate"] is None and found["profit_factor"] is None
 
 

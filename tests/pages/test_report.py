@@ -38,12 +38,23 @@ def test_the_page_shows_figures_months_distribution_and_trades(page, finished, r
     assert result["trades"] > 12
     for shown in (
         share(result["return"]), share(result["max_drawdown"]), number(result["sharpe"]),
+        f"alpha {share(result['alpha'])}", f"beta {number(result['beta'])}",
+        f"average {share(result['average_drawdown'])}", f"Kelly {share(result['kelly'])}",
         f"12 trades of {result['trades']}.", "Returns by month", "stop loss",
     ):  # fmt: skip
         assert shown in text, shown
     assert text.count("<rect") == len(result["trade_returns"]["counts"])
     newest = result["trade_list"][-1]
     assert report.moment(newest["entry_time"]) in text
+
+
+def test_a_result_from_before_a_figure_existed_has_a_dash_for_it(page, ana, result):
+    new = ("alpha", "beta", "average_drawdown", "kelly")
+    older = {name: value for name, value in result.items() if name not in new}
+    operation = making.operation(ana, "COMPLETED", name="older", kind="backtest", result=older)
+    text = page.get(path(operation)).content.decode()
+    for shown in ("alpha —", "beta —", "average —", "Kelly —"):
+        assert shown in text, shown
 
 
 def test_there_is_no_report_but_of_a_completed_backtest(page, ana):

@@ -11,7 +11,10 @@ from django.utils.safestring import SafeString
 from apps.dashboard import words
 
 register = template.Library()
-SHARES = ("return", "cagr", "max_drawdown", "win_rate", "exposure", "volatility")
+SHARES = (
+    "return", "cagr", "max_drawdown", "average_drawdown", "win_rate", "exposure", "volatility",
+    "alpha", "kelly",
+)  # fmt: skip
 register.filter("duration", words.duration)
 register.filter("roughly", words.roughly)
 register.filter("size", words.size)

@@ -22,6 +22,7 @@ SAME = 1e-12  # the difference, relative above 1, up to which two returns are on
 
 def report_of(prices: Prices, outcome: Outcome, cash: float) -> dict[str, Any]:
     equity, trades = outcome.equity, outcome.trades
+    total, market = float(equity[-1]) / cash - 1, held_equally(prices)
     return {
         "symbols": list(prices.symbols),
         "start": iso(int(prices.times[0])),
@@ -29,9 +30,10 @@ def report_of(prices: Prices, outcome: Outcome, cash: float) -> dict[str, Any]:
         "start_equity": cash,
         "final_equity": float(equity[-1]),
         "peak_equity": float(equity.max()),
-        "return": float(equity[-1]) / cash - 1,
-        "buy_and_hold_return": float(np.mean(prices.bars.close[-1] / prices.bars.close[0])) - 1,
+        "return": total,
+        "buy_and_hold_return": float(market[-1]) - 1,
         "exposure": exposure(outcome),
+        **against(market, equity, total),
         **risk(prices, equity),
         **trading(trades),
         "years": returns_by("Y", prices, equity, cash),
@@ -42,6 +44,30 @@ def report_of(prices: Prices, outcome: Outcome, cash: float) -> dict[str, Any]:
     }
 
 
+def held_equally(prices: Prices) -> Floats:
+    """Return at every bar what holding all symbols is worth, of 1 spent in equal parts at the
+    first close.
+    """
+    value: Floats = np.mean(prices.bars.close / prices.bars.close[0], axis=1)
+    return value
+
+
+def against(market: Floats, equity: Floats, total: float) -> dict[str, float | None]:
+    """Return what the strategy has to do with the market that it trades in.
+
+    Beta: the covariance of both's logarithmic returns from bar to bar over the variance of the
+    market's (Sharpe, Journal of Finance 19, 1964). Alpha: the return less beta times that of the
+    market over the whole backtest, the risk-free rate taken as 0 (Jensen, Journal of Finance 23,
+    1968). Undefined where equity was not above 0, or the market did not move.
+    """
+    if len(market) < 3 or (equity <= 0).any():
+        return {"alpha": None, "beta": None}
+    spread = np.cov(np.diff(np.log(equity)), np.diff(np.log(market)))
+    beta = _ratio(float(spread[0, 1]), float(spread[1, 1]))
+    alpha = None if beta is None else _json(total - beta * (float(market[-1]) - 1))
+    return {"alpha": alpha, "beta": beta}
+
+
 def risk(prices: Prices, equity: Floats) -> dict[str, float | None]:
     """Return what was earned, how unsteadily, and for how much drawdown.
 
@@ -50,6 +76,7 @@ def risk(prices: Prices, equity: Floats) -> dict[str, float | None]:
     arithmetic and geometric returns, SSRN 3054517). Sharpe: annual return over volatility, the
     risk-free rate taken as 0. Sortino: over the annual deviation of the negative returns (Sortino
     & Price 1994). Calmar: over the maximum drawdown (Young 1991). CAGR: over calendar years.
+    Average drawdown: the mean of the deepest falls between a peak and the next.
     """
     times = prices.times
     per_year = periods_per_year(prices)
@@ -65,7 +92,7 @@ def risk(prices: Prices, equity: Floats) -> dict[str, float | None]:
         downside = float(np.sqrt(np.mean(np.minimum(changes, 0) ** 2))) * math.sqrt(per_year)
     years = (int(times[-1]) - int(times[0])) / DAY / DAYS_PER_YEAR
     growth = float(equity[-1] / equity[0])
-    depth, days = drawdown(times, equity)
+    depth, average, days = drawdown(times, equity)
     return {
         "annual_return": _json(annual),
         "cagr": _json(_power(growth, 1 / years) - 1) if years else None,
@@ -74,6 +101,7 @@ def risk(prices: Prices, equity: Floats) -> dict[str, float | None]:
         "sortino": _ratio(annual, downside),
         "calmar": _ratio(annual, depth),
         "max_drawdown": depth,
+        "average_drawdown": average,
         "max_drawdown_days": days,
     }
 
@@ -82,7 +110,9 @@ def trading(trades: Rows) -> dict[str, Any]:
     """Return how the trades went, in money after commission.
 
     Profit factor: gross profit over gross loss. Expectancy: the mean profit of a trade, and as a
-    share of its value. SQN: sqrt(n) * mean / standard deviation (Tharp 2008).
+    share of its value. SQN: sqrt(n) * mean / standard deviation (Tharp 2008). Kelly: the share of
+    the account to bet, W - (1 - W) / R with the win rate W and the mean profit of a winning trade
+    over the mean loss of a losing one, R (Kelly, Bell System Technical Journal 35, 1956).
     """
     profit, shares = trades["profit"], trade_returns(trades)
     count, is_win = len(trades), trades["profit"] > 0
@@ -100,8 +130,18 @@ def trading(trades: Rows) -> dict[str, Any]:
         "best_trade": _json(float(shares.max())) if count else None,
         "worst_trade": _json(float(shares.min())) if count else None,
         "average_trade": _json(geometric_mean(shares)) if count else None,
+        "kelly": kelly(profit),
         "sqn": _ratio(math.sqrt(count) * float(profit.mean()), deviation) if count else None,
     }
+
+
+def kelly(profit: Floats) -> float | None:
+    """Return Kelly's criterion; None without a winning and a losing trade."""
+    won, lost = profit[profit > 0], profit[profit < 0]
+    if not len(won) or not len(lost):
+        return None
+    win_rate = len(won) / len(profit)
+    return _json(win_rate - (1 - win_rate) / float(won.mean() / -lost.mean()))
 
 
 def trade_returns(trades: Rows) -> Floats:
@@ -110,14 +150,18 @@ def trade_returns(trades: Rows) -> Floats:
     return returns
 
 
-def drawdown(times: Times, equity: Floats) -> tuple[float, float]:
-    """Return the deepest fall from a peak, and the most days until a peak was reached again."""
+def drawdown(times: Times, equity: Floats) -> tuple[float, float, float]:
+    """Return the deepest fall from a peak, the mean of the deepest falls from all peaks, and the
+    most days until a peak was reached again.
+    """
     peaks = np.maximum.accumulate(equity)
-    depth = float((1 - equity / peaks).max())
     at_peak = np.flatnonzero(equity == peaks)
+    falls = np.maximum.reduceat(1 - equity / peaks, at_peak)
+    falls = falls[falls > 0]
+    depth, average = (float(falls.max()), float(falls.mean())) if len(falls) else (0.0, 0.0)
     ends = np.append(at_peak[1:], len(equity) - 1)
     longest = (times[ends] - times[at_peak])[ends - at_peak > 1]
-    return depth, float(longest.max()) / DAY if len(longest) else 0.0
+    return depth, average, float(longest.max()) / DAY if len(longest) else 0.0
 
 
 def exposure(outcome: Outcome) -> float:
