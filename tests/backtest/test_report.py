@@ -7,8 +7,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tests.backtest.market import bars_of, run, walk
+from tests.backtest.market import bars_of, make_job, run, run_through, walk
 from trainops.engines.backtest.core.book import CLOSED
+from trainops.engines.backtest.drivers import EventDriver
 from trainops.engines.backtest.report import (
     against,
     drawdown,
@@ -16,6 +17,7 @@ from trainops.engines.backtest.report import (
     histogram,
     trading,
 )
+from trainops.engines.backtest.strategy import EventStrategy
 
 DAY = 86_400_000_000
 
@@ -83,6 +85,24 @@ def test_alpha_and_beta_are_undefined_without_a_market_that_moves_or_with_a_debt
     assert against(np.ones(5), np.arange(1.0, 6.0), 4.0) == nothing
     assert against(np.arange(1.0, 6.0), np.array([1, 2, -1, 1, 1.0]), 0.0) == nothing
     assert against(np.ones(2), np.ones(2), 0.0) == nothing
+
+
+class TenthsAndFifths(EventStrategy):
+    """Buys 0.1, buys 0.2 and sells 0.3 of a unit."""
+
+    def on_bar(self, desk):
+        if desk.bar < 3:
+            desk.order((1, 1, -1)[desk.bar], (0.1, 0.2, 0.3)[desk.bar])
+
+
+def test_remainders_of_rounding_are_in_no_figure(tmp_path):
+    """Such a trade of 2.8e-17 units was open for ever, and lost 36,000,000,000,000,000 %."""
+    job = make_job(walk(200), tmp_path, recipe="busy", commission={"minimum": 1.0})
+    job.driver = EventDriver(TenthsAndFifths, is_same_close=False)
+    result = run_through(job).result()
+    assert result["trades"] == 2 and result["commission"] == 3.0
+    assert result["exposure"] == 3 / 200
+    assert -1 < result["worst_trade"] < 0
 
 
 def test_no_trades_have_no_averages():

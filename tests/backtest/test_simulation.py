@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from tests.backtest.market import run, walk
 from tests.backtest.rule import give_orders, random_target
 from tests.backtest.simulation import Bar, Simulation, Terms
-from tests.engines.drawing import search
+from tests.engines.drawing import fields, search
 from trainops.engines.backtest import tables
+from trainops.engines.backtest.config import BacktestConfig
 
 NAMES = ("A", "B", "C")
 # Every term of the broker, and what is drawn of it.
@@ -41,6 +42,11 @@ MARKET = {
     "activity": [0.1, 0.5],
     "units": [0.1, 1.0, 30.0],
 }
+NOT_OF_THE_BROKER = {  # they say what is traded, when, and how the run is kept
+    "seed", "device", "threads", "deterministic", "checkpoint", "restart", "limits", "resources",
+    "recipe", "parameters", "dataset", "columns", "symbol", "symbols", "timezone", "start",
+    "until", "resample", "execution", "chunk_bars", "monitor", "mode",
+}  # fmt: skip
 COLUMNS = ("units", "entry_price", "exit_price", "commission", "profit")
 
 
@@ -124,6 +130,15 @@ def require_equal(drawn, seed):
     assert result["exposure"] == pytest.approx(np.mean(in_market))
     assert (trades["exit_bar"] >= trades["entry_bar"]).all()
     return trades, expected
+
+
+def test_every_term_of_the_broker_is_simulated():
+    terms = {
+        path
+        for path, _ in fields(BacktestConfig)
+        if path.partition(".")[0] not in NOT_OF_THE_BROKER
+    }
+    assert terms == DRAWN.keys()
 
 
 def test_the_engine_does_what_the_page_says():
