@@ -145,3 +145,20 @@ def test_another_tools_file_comes_in_and_goes_out(cli, tmp_path, monkeypatch):
     assert ran.exit_code == ExitCode.USAGE and "archive" in ran.stderr
     ran = cli("checkpoints", "import", file, described, "--set", "epochs=-1")
     assert ran.exit_code == ExitCode.USAGE and "--set epochs=-1" in ran.stderr
+
+
+@pytest.mark.slow
+def test_a_file_whose_digest_does_not_match_begins_nothing(cli, tmp_path, monkeypatch):
+    known = os.environ["TRAINOPS_RECIPES"]
+    monkeypatch.setenv("TRAINOPS_RECIPES", f"{known},tests.formats.recipe:RECIPE")
+    described = tmp_path / "operation.yaml"
+    described.write_text("kind: training\nconfig: {recipe: foreign, batch_size: 8, epochs: 2}\n")
+    file = original("training", tmp_path)
+    digest = tmp_path / "training.pt.sha256"
+    digest.write_text(f"{'0' * 64}\n")
+    ran = cli("checkpoints", "import", file, described, "--set", "optimizer=adamw")
+    assert ran.exit_code != ExitCode.OK and "SHA-256" in ran.stderr
+    assert not Checkpoint.objects.exists()
+    digest.unlink()
+    ran = cli("checkpoints", "import", file, described, "--set", "optimizer=adamw")
+    assert ran.exit_code == ExitCode.OK, ran.stderr

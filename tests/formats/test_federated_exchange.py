@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from tests.federated.runs import HouseLedger, make_job, run_through
-from tests.formats.originals import REAL, original
+from tests.formats.originals import REAL, original, save, tree
+from tests.formats.test_federated_file import documented
 from trainops.engines import reproducibility
 from trainops.engines.errors import IncompatibleState
 from trainops.engines.registry import ENGINES
@@ -370,3 +371,20 @@ def test_a_client_in_training_elsewhere_begins_anew_where_all_train_at_once(tmp_
     )
     notes = {item.part: item.note for item in imported.receipt.items}
     assert imported.step == 20 and "all at once" in notes["clients 0, 1"]
+
+
+def test_the_documented_fresh_checkpoint_goes_on_with_the_next_round(tmp_path):
+    file = read_federated(save(documented(tree(MID)), tmp_path / "last.pt"))
+    imported = import_federated(file, config(rounds=4))
+    assert imported.step == 30
+    assert goes_on(imported, config(rounds=4)).record.is_over
+
+
+def test_an_extended_run_goes_on_and_the_receipt_says_so(tmp_path):
+    content = tree(DONE)
+    content["round"] = {"current": 6, "total": 5, "status": "completed"}
+    file = read_federated(save(content, tmp_path / "last.pt"))
+    imported = import_federated(file, config(rounds=7))
+    notes = {item.part: item for item in imported.receipt.items}
+    assert notes["rounds"].note == "round.current is 6 of 5 rounds: the run was extended"
+    assert goes_on(imported, config(rounds=7)).step == 70

@@ -107,7 +107,6 @@ def test_how_many_rounds_remain(current, total, status, remaining):
     ("change", "where", "words"),
     [
         (lambda c: c["round"].update(current=0), "round.current", "at least 1"),
-        (lambda c: c["round"].update(current=4), "round.current", "is 4 of 3 rounds"),
         (
             lambda c: c["round"].update(status="done"),
             "round.status",
@@ -174,3 +173,43 @@ def test_a_client_between_its_last_epoch_and_its_result_still_has_its_model(cont
     assert isinstance(
         read(content, tmp_path).clients[0].model_state["model.2.0.conv.weight"], torch.Tensor
     )
+
+
+def documented(content):
+    """Return the documentation's "fresh training checkpoint": clients completed, and cleared."""
+    for client in content["clients"].values():
+        client |= {
+            "epoch": {"current": 5, "total": 5, "status": "completed"},
+            "model_state": None, "optimizer_state": None,
+            "partial_metrics": {"loss_sum": 0.0, "epochs_done": 0},
+            "partial_privacy": {"epsilon": 0.0, "steps": 0},
+            "final_parameters": None, "final_metrics": None, "num_samples": 0,
+        }  # fmt: skip
+    content["round"] = {"current": 3, "total": 10, "status": "completed"}
+    content["privacy"] |= {
+        "sample_history": [(1.0, 0.1, 100)] * 3, "cumulative_sample_epsilon": 2.8,
+        "partial_round_epsilon": 0.0,
+    }  # fmt: skip
+    return content
+
+
+def test_the_documented_fresh_checkpoint_is_read(content, tmp_path):
+    path = save(documented(content), tmp_path / "last.pt")
+    assert verify(path).passed, verify(path)
+    assert read_federated(path).clients[0].epoch.status == "completed"
+
+
+def test_a_completed_client_within_a_round_needs_its_result(content, tmp_path):
+    documented(content)["round"]["status"] = "in_progress"
+    errors = refused(content, tmp_path)
+    assert "are missing" in errors["clients[0].final_parameters"]
+
+
+@pytest.mark.parametrize("status", ["completed", "in_progress"])
+def test_an_extended_run_is_read_with_a_notice(status, content, tmp_path):
+    content["round"] = {"current": 6, "total": 5, "status": status}
+    path = save(content, tmp_path / "last.pt")
+    report = verify(path)
+    assert report.passed, report
+    assert any("6 of 5 rounds: the run was extended" in check.detail for check in report.checks)
+    assert read_federated(path).round.remaining == 0

@@ -359,3 +359,33 @@ def test_a_wrong_field_is_named_with_what_was_found_and_what_is_allowed(
 def test_what_the_formats_description_does_not_name_is_not_required(content, tmp_path, name):
     del content[name]
     assert read(content, tmp_path)[0].episode == 1
+
+
+def test_the_documented_structure_is_read(content, tmp_path):
+    """A flat layout, {id: position}, and a list of stages."""
+    content["affordance_layout"] = {"Bed": (1, 2), "Job": torch.tensor([0, 1])}
+    content["curriculum_state"] = {
+        "agent_stages": [2], "performance_trackers": {}, "depletion_multiplier": 0.5,
+    }  # fmt: skip
+    path = save(content, tmp_path / "checkpoint_ep00001.pt")
+    assert verify(path).passed, verify(path)
+    file, _ = read_rl(path)
+    assert file.affordances.positions == {"Bed": (1, 2), "Job": (0, 1)}
+    assert (file.affordances.ordering, file.affordances.position_dim) == ((), 2)
+    assert torch.equal(file.curriculum["agent_stages"], torch.tensor([2]))
+
+
+@pytest.mark.parametrize(
+    ("change", "place"),
+    [
+        (lambda c: c.update(affordance_layout={"Bed": "here"}), "affordance_layout.Bed"),
+        (lambda c: c.update(affordance_layout={"Bed": (1, 2, 3)}), f"{LAYOUT}.positions.Bed"),
+        (lambda c: c["curriculum_state"].update(agent_stages=[1.5]), "curriculum_state.agent_st"),
+        (lambda c: c["curriculum_state"].update(agent_stages=[1, 2]), "curriculum_state.agent_st"),
+    ],
+)
+def test_the_documented_structure_is_checked(change, place, content, tmp_path):
+    change(content)
+    with pytest.raises(InvalidFields) as caught:
+        read(content, tmp_path)
+    assert any(found.startswith(place) for found in caught.value.errors)

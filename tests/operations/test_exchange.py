@@ -1,5 +1,6 @@
 """An operation that begins with another tool's file, and a checkpoint given out as one."""
 
+import hashlib
 import json
 import os
 import zipfile
@@ -80,6 +81,23 @@ def take_in(api, path, submission=None, **config):
     upload = SimpleUploadedFile(path.name, path.read_bytes())
     form = {"file": upload, "operation": json.dumps(wanted)}
     return api.client.post("/api/v1/operations/import", form)
+
+
+def test_a_file_that_its_digest_was_not_written_for_is_refused(operator, tmp_path):
+    path = original("training", tmp_path)
+    wanted = {"operation": json.dumps({"kind": "training", "config": FITTING})}
+
+    def answer(digest):
+        upload = SimpleUploadedFile(path.name, path.read_bytes())
+        form = {"file": upload, "digest": digest, **wanted}
+        return operator.client.post("/api/v1/operations/import", form)
+
+    refused = answer(f"{'0' * 64}\n")
+    assert refused.status_code == 400 and "says 0000" in refused.json()["error"]["message"]
+    assert answer("no digest").status_code == 400
+    assert Operation.objects.count() == 0
+    right = hashlib.sha256(path.read_bytes()).hexdigest()
+    assert answer(f"{right}  {path.name}\n").status_code == 202
 
 
 def give_out(api, operation, target, **query):

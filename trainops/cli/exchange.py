@@ -18,6 +18,7 @@ from trainops.cli.references import checkpoint_named
 from trainops.cli.session import Session
 from trainops.cli.submitting import write_submitted
 
+MAX_DIGEST_BYTES = 8192
 OnDisk = Annotated[Path, typer.Argument(metavar="PATH", show_default=False)]
 
 
@@ -95,6 +96,15 @@ def write_digest(file: Path) -> None:
     file.with_name(f"{file.name}.sha256").write_text(f"{digest}\n")
 
 
+def digest_of(file: Path) -> dict[str, str]:
+    """Return the form's field with the text of the .sha256 beside a file; none if there is none."""
+    beside = file.with_name(f"{file.name}.sha256")
+    if not beside.exists():
+        return {}
+    with beside.open("rb") as content:
+        return {"digest": content.read(MAX_DIGEST_BYTES).decode("ascii", "replace")}
+
+
 def take_in(
     session: Session,
     file: Annotated[Path, typer.Argument(metavar="FILE", show_default=False)],
@@ -107,6 +117,7 @@ def take_in(
 ) -> None:
     """Submit the operation that a YAML file describes; it goes on from another tool's file.
 
+    A .sha256 beside the file is compared first; a file that it was not written for is refused.
     Of a directory of checkpoints, the newest healthy one is taken. A checkpoint that is a directory
     is sent as one file.
     """
@@ -133,7 +144,7 @@ def _submit(
         wanted.assign(assignment)
     try:
         with sent.open("rb") as content:
-            fields = {"operation": json.dumps(wanted.body)}
+            fields = {"operation": json.dumps(wanted.body), **digest_of(sent)}
             operation = session.api.upload("operations/import", content, file.name, fields)
     except OSError as error:
         raise Problem(f"{file}: {error.strerror or error}", ExitCode.USAGE) from error

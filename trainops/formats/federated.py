@@ -145,17 +145,29 @@ def to_tree(file: FederatedFile) -> dict[str, Any]:
 
 
 def disagreements(file: FederatedFile) -> dict[str, str]:
-    """Return what does not fit the rest of the file, by place."""
+    """Return what does not fit the rest of the file, by place.
+
+    After a completed round the clients' entries are leftovers: the tool clears their results and
+    counters, and not always their status. They are looked at only in a round in progress.
+    """
     found = {}
-    if file.round.current > file.round.total:
-        found["round.current"] = f"is {file.round.current} of {file.round.total} rounds"
     shapes = _shapes(file.server.parameters)
     for number, client in file.clients.items():
-        problems = _client_disagreements(client, shapes)
+        problems = {}
+        if file.round.status == "in_progress":
+            problems = _client_disagreements(client, shapes)
         found |= {f"clients[{number}].{name}": problem for name, problem in problems.items()}
         if client.client_id != number:
             found[f"clients[{number}].client_id"] = f"is {client.client_id}"
     return found
+
+
+def notices(file: FederatedFile) -> tuple[str, ...]:
+    """Return what is odd and no mistake: the tool keeps `total` of a run that was made longer."""
+    current, total = file.round.current, file.round.total
+    if current <= total:
+        return ()
+    return (f"round.current is {current} of {total} rounds: the run was extended",)
 
 
 def _client_disagreements(client: ClientState, shapes: Sequence[tuple[int, ...]]) -> dict[str, str]:

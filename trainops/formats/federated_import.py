@@ -15,9 +15,9 @@ from typing import Any, cast
 
 from trainops.engines import reproducibility
 from trainops.engines.errors import IncompatibleState
+from trainops.engines.federated.clipping import clipped
 from trainops.engines.federated.config import FederatedConfig
 from trainops.engines.federated.job import NUMBERS, FederatedJob
-from trainops.engines.federated.private import clipped
 from trainops.engines.federated.visit import Update, Visit
 from trainops.engines.job import StateDict
 from trainops.engines.receipt import Receipt, ReceiptItem
@@ -25,7 +25,7 @@ from trainops.engines.registry import ENGINES
 from trainops.engines.snapshot import freeze
 from trainops.engines.spending import LEVELS, Entry, MemoryLedger
 from trainops.formats.client_optimizer import from_torch, other_settings
-from trainops.formats.federated import ClientState, FederatedFile
+from trainops.formats.federated import ClientState, FederatedFile, notices
 from trainops.formats.federated_spending import (
     has_spent,
     is_of,
@@ -147,6 +147,8 @@ def _take_rounds(taking: _Import) -> None:
     done = found.current - (found.status == "in_progress")
     if done > config.rounds:
         raise IncompatibleState(f"{done} rounds are done, the config has {config.rounds}")
+    for notice in notices(taking.file):
+        taking.say("rounds", notice)
     told = taking.file.server
     metrics = {name: each for name, each in told.metrics.items() if name not in NUMBERS}
     for number in range(1, done + 1):

@@ -51,6 +51,10 @@ class Fields:
     def names(self) -> list[Any]:
         return list(self._values)
 
+    def items(self) -> Mapping[Any, Any]:
+        """Return all entries as they are."""
+        return self._values
+
     def plain(self, name: str, default: Any = REQUIRED) -> Any:
         """Return whatever is there."""
         return self._take(name, "given", lambda value: True, default, None)

@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar, assert_never
 
-from trainops.formats import digests, foreign, step_directory
-from trainops.formats.checks import Step
+from trainops.formats import digests, federated, foreign, step_directory
+from trainops.formats.checks import Found, Step
 from trainops.formats.errors import ForbiddenContent, InvalidFields, UnknownFormat
 from trainops.formats.federated import FederatedFile
 from trainops.formats.finite import not_finite
@@ -61,10 +61,12 @@ class Reading:
             raise ForbiddenContent(", ".join(sorted(self.outline.enums)))
         return self.format.check_version(entries_of(self.outline.root) or {})
 
-    def read_fields(self) -> str:
+    def read_fields(self) -> Found:
         self._tree = foreign.load(self._content, self.outline)
         self.file = self.format.parse(self._tree)
-        return _described(self.file)
+        file = self.file
+        notices = federated.notices(file) if isinstance(file, FederatedFile) else ()
+        return Found(_described(file), notices)
 
     def check_numbers(self) -> str:
         if wrong := not_finite(self._tree):

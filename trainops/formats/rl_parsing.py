@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from trainops.formats.fields import Fields, is_integer, shown
@@ -28,7 +29,7 @@ def parse(tree: Mapping[str, Any]) -> RlFile:
         substrate=Substrate(substrate.text("substrate_type"), substrate.integer("position_dim")),
         population=_read_population(fields.within("population_state")),
         curriculum=_read_curriculum(fields),
-        affordances=_read_affordances(fields.within("affordance_layout")),
+        affordances=_read_affordances(fields.within("affordance_layout"), substrate),
         agent_ids=fields.texts("agent_ids"),
         epsilon=fields.number("epsilon", at_least=0, default=0.0),
         training_config=fields.mapping("training_config"),
@@ -78,22 +79,32 @@ def _read_open_episodes(fields: Fields) -> tuple[Mapping[str, Any], ...] | None:
 
 
 def _read_curriculum(fields: Fields) -> Mapping[str, Any]:
+    """Return the curriculum; its stages may be a tensor or a list, and become a tensor."""
     curriculum = fields.mapping("curriculum_state", default={})
     stages = curriculum.get("agent_stages")
+    if isinstance(stages, list | tuple) and all(map(is_integer, stages)):
+        stages = torch.tensor([int(stage) for stage in stages], dtype=torch.int64)
     if stages is not None and not (isinstance(stages, Tensor) and stages.dim() == 1):
-        fields.wrong("curriculum_state.agent_stages", f"is {shown(stages)}; must be a tensor")
+        told = f"is {shown(stages)}; must be a tensor of one dimension, or a list of integers"
+        fields.wrong("curriculum_state.agent_stages", told)
         return {}
-    return dict(curriculum)
+    return {**curriculum, **({} if stages is None else {"agent_stages": stages})}
 
 
-def _read_affordances(fields: Fields) -> AffordanceLayout:
+def _read_affordances(fields: Fields, substrate: Fields) -> AffordanceLayout:
+    """Return the layout. One without `positions` is flat: it has the places themselves, by id."""
+    is_flat = "positions" not in fields.names() and "position_dim" not in fields.names()
+    found = fields.items() if is_flat else fields.mapping("positions")
     positions = {}
-    found = fields.mapping("positions")
     for name, place in found.items():
-        if not isinstance(place, list | tuple) or not all(map(is_integer, place)):
-            fields.wrong(f"positions.{name}", f"is {shown(place)}; must be a list of integers")
+        plain = place.tolist() if isinstance(place, Tensor) and place.dim() == 1 else place
+        if not isinstance(plain, list | tuple) or not all(map(is_integer, plain)):
+            told = f"is {shown(place)}; must be a list of integers"
+            fields.wrong(name if is_flat else f"positions.{name}", told)
             continue
-        positions[name] = tuple(map(int, place))
+        positions[str(name)] = tuple(map(int, plain))
+    if is_flat:
+        return AffordanceLayout(positions, (), substrate.integer("position_dim"))
     return AffordanceLayout(
         positions=positions,
         ordering=fields.texts("ordering", default=()),

@@ -29,14 +29,20 @@ from trainops.http.asking import body_of, person, query_of
 from trainops.http.envelope import EnvelopeRenderer
 from trainops.http.serializers import StrictSerializer
 
+DIGEST_SUFFIX, MAX_DIGEST = ".sha256", 8192  # of the file beside the file; characters
 FORM_BYTES = 2**20  # what the other field and the multipart frame may add to the file
 
 
 class ImportSerializer(StrictSerializer):
     file = serializers.FileField(
         max_length=1000,
-        help_text="A checkpoint of another tool (training version 1, federated 2.0, reinforcement "
+        help_text="A checkpoint of another tool (training version 1, federated 2.x, reinforcement "
         "learning 3), a model's weights, or a zip of a checkpoint's directory.",
+    )
+    digest = serializers.CharField(
+        required=False,
+        max_length=MAX_DIGEST,
+        help_text="The text of the .sha256 beside the file, where there is one: compared first.",
     )
     operation = serializers.CharField(
         max_length=FORM_BYTES, help_text="What a submission's body is, as JSON text."
@@ -81,6 +87,8 @@ class ImportView(APIView):
             with path.open("xb") as file:
                 for chunk in upload.chunks():
                     file.write(chunk)
+            if "digest" in wanted:
+                path.with_name(f"{path.name}{DIGEST_SUFFIX}").write_text(wanted["digest"])
             operation = services.submit(
                 **wanted["operation"],
                 owner=person(request),
