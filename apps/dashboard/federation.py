@@ -10,6 +10,7 @@ from django.core.cache import cache
 from apps.checkpoints.models import Checkpoint
 from apps.dashboard.client_grid import DONE, FAILED, MAX_CLIENTS, PENDING, RUNNING, grid
 from apps.datasets.models import Dataset
+from apps.operations.errors import LedgerBroken
 from apps.operations.models import Operation, is_part
 from apps.operations.privacy import is_kept, spent_by
 from trainops.engines import lossless
@@ -78,12 +79,16 @@ def _privacy_in_time(
     """Return `privacy`, which goes through the whole ledger: what took long is kept for longer.
 
     So everybody who looks at a run of a million releases does not keep a process busy with that.
+    Of a ledger that was changed from outside there is a problem, and no figure.
     """
     key = f"privacy:{operation.pk}:{operation.state}:{step}"
     told: Mapping[str, Any] | None = cache.get(key)
     if told is None:
         began = perf_counter()
-        told = privacy(operation, state, step)
+        try:
+            told = privacy(operation, state, step)
+        except LedgerBroken as error:
+            return {"problem": str(error)}
         cache.set(key, told, int((perf_counter() - began) / SHARE_OF_TIME))
     return told
 

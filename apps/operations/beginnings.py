@@ -134,6 +134,8 @@ class Fork(Beginning):
         return self.checkpoint.operation
 
     def _source(self, kind: str) -> dict[str, Any]:
+        if privacy.is_kept(self.checkpoint.operation.config):
+            privacy.verify(self.checkpoint.operation_id)
         exchange.have_here(self.checkpoint)
         return {
             "direction": "fork",

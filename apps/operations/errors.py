@@ -38,6 +38,19 @@ class NotAllowed(Refusal):
         super().__init__(code, message, details, status=409)
 
 
+class LedgerBroken(NotAllowed):
+    """Rows of a privacy ledger are not what was written: nothing is computed from them."""
+
+    def __init__(self, operation_id: str, what: str) -> None:
+        super().__init__(
+            "PRIVACY_LEDGER_MISMATCH",
+            f"The privacy ledger of {operation_id} is not as it was written: {what}. So what was "
+            "spent is not known, and nothing goes on from there. Restore the database from a "
+            "backup, or submit a new operation and count this one as fully spent.",
+            operation_id=operation_id,
+        )
+
+
 class StorageUnavailable(Refusal):
     """That says nothing about the bytes that it holds."""
 

@@ -1,19 +1,26 @@
 """The privacy ledger: what operations released of the data that they trained on. Never taken back.
 
 Its rows know operations by name only, so they stay when an operation or its checkpoints are
-deleted: what was released stays released.
+deleted: what was released stays released. The rows of one operation are a hash chain
+(apps.operations.chain), which is followed wherever anything is computed from them; the databases
+refuse to change or delete one (apps.operations.guards).
 """
 
 import secrets
-from collections.abc import Iterable
-from typing import Any, NoReturn, Self
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+from typing import Any, NamedTuple, NoReturn, Self
 
-from django.db import models
+from django.db import models, transaction
 
+from apps.operations import chain
+from apps.operations.chain import FIELDS
+from apps.operations.errors import LedgerBroken
 from trainops.clock import DatabaseNow
 from trainops.engines.spending import LEVELS, Entry
 
 SECRET_BYTES = 32
+BATCH = 500  # rows in one statement
 
 
 class PrivacyAccount(models.Model):
@@ -24,6 +31,8 @@ class PrivacyAccount(models.Model):
     ancestors = models.JSONField(
         default=list, help_text="Whom it was forked from, the eldest first."
     )
+    entries = models.PositiveBigIntegerField(default=0, help_text="How many its ledger has.")
+    head = models.CharField(max_length=64, default="", help_text="The digest of its newest entry.")
 
     def __str__(self) -> str:
         return self.operation_id
@@ -41,9 +50,16 @@ class PrivacyAccount(models.Model):
         The secret is the source's, so a step that both do from the same bits is one release.
         """
         source = cls.of(source_id)
+        ancestors = [*source.ancestors, source_id]
         cls.objects.create(
-            pk=operation_id, secret=source.secret, ancestors=[*source.ancestors, source_id]
-        )
+            pk=operation_id, secret=source.secret, ancestors=ancestors,
+            head=chain.beginning(source.secret, operation_id, ancestors),
+        )  # fmt: skip
+
+    @property
+    def beginning(self) -> str:
+        """What its chain begins with."""
+        return chain.beginning(self.secret, self.operation_id, self.ancestors)
 
 
 class Appended(models.QuerySet["PrivacyEntry"]):
@@ -71,13 +87,16 @@ class PrivacyEntry(models.Model):
     steps = models.PositiveBigIntegerField()
     carried = models.FloatField(default=0.0, help_text="An epsilon that came without its history.")
     released_at = models.DateTimeField(db_default=DatabaseNow())
+    number = models.PositiveBigIntegerField(help_text="Its place in its ledger, from 1.")
+    digest = models.CharField(max_length=64, help_text="Of its fields and the digest before it.")
 
     objects = Appended.as_manager()
 
     class Meta:
         ordering = ["id"]
         constraints = [
-            models.UniqueConstraint(fields=["operation_id", "noise"], name="one_entry_per_noise")
+            models.UniqueConstraint(fields=["operation_id", "noise"], name="one_entry_per_noise"),
+            models.UniqueConstraint(fields=["operation_id", "number"], name="one_entry_per_number"),
         ]
 
     def __str__(self) -> str:
@@ -92,38 +111,66 @@ class PrivacyEntry(models.Model):
         raise TypeError("the privacy ledger is append-only")
 
 
-FIELDS = (
-    "noise", "step", "round", "client", "level", "noise_multiplier", "sample_rate", "steps",
-    "carried",
-)  # fmt: skip
-
-
 def is_kept(config: dict[str, Any]) -> bool:
     """Whether an operation of this config keeps anybody's privacy."""
     return bool(config.get("privacy", {}).get("mode", "none") != "none")
 
 
 def append(operation_id: str, attempt: int, entries: Iterable[Entry]) -> None:
-    """Write entries down; those whose noise is known change nothing.
+    """Write entries down, at the end of the chain; those whose noise is known change nothing.
 
-    Raises ValueError for figures that are none: SQLite would leave such a row out without a word,
-    as it does known ones.
+    Raises ValueError for figures that are none, and LedgerBroken where the ledger's own account is
+    gone.
     """
     entries = list(entries)
     if wrong := [entry.noise for entry in entries if not _is_sound(entry)]:
         raise ValueError(f"no releases by their figures, and none is written down: {wrong}")
-    PrivacyEntry.objects.bulk_create(
-        [
-            PrivacyEntry(
-                operation_id=operation_id,
-                attempt=attempt,
-                **{name: getattr(entry, name) for name in FIELDS},
-            )
-            for entry in entries
-        ],
-        ignore_conflicts=True,
-        batch_size=500,
-    )
+    with transaction.atomic():
+        account, moment = _locked(operation_id)
+        head, rows = account.head or account.beginning, []
+        for entry in _unknown(operation_id, entries):
+            values, number = [getattr(entry, name) for name in FIELDS], account.entries + 1
+            head = chain.digest(
+                account.secret, head, number=number, attempt=attempt, released_at=moment,
+                values=values,
+            )  # fmt: skip
+            account.entries = number
+            rows.append(
+                PrivacyEntry(
+                    operation_id=operation_id,
+                    attempt=attempt,
+                    number=number,
+                    digest=head,
+                    released_at=moment,
+                    **dict(zip(FIELDS, values, strict=True)),
+                )
+            )  # fmt: skip
+        if rows:
+            PrivacyEntry.objects.bulk_create(rows, batch_size=BATCH)
+            accounts = PrivacyAccount.objects.filter(pk=operation_id)
+            accounts.update(head=head, entries=account.entries)
+
+
+def _locked(operation_id: str) -> tuple[PrivacyAccount, datetime]:
+    """Return the account, to which nobody else appends meanwhile, and the database's time."""
+    PrivacyAccount.of(operation_id)
+    accounts = PrivacyAccount.objects.select_for_update().annotate(moment=DatabaseNow())
+    account = accounts.get(pk=operation_id)
+    if not account.entries and PrivacyEntry.objects.filter(operation_id=operation_id).exists():
+        raise LedgerBroken(operation_id, "its account knows of no entry")
+    return account, account.moment
+
+
+def _unknown(operation_id: str, entries: Sequence[Entry]) -> list[Entry]:
+    """Return those of the entries that are not written down yet, each of them once."""
+    found = {entry.noise: entry for entry in reversed(entries)}
+    names = list(found)
+    for at in range(0, len(names), BATCH):
+        some = names[at : at + BATCH]
+        rows = PrivacyEntry.objects.filter(operation_id=operation_id, noise__in=some)
+        for noise in rows.values_list("noise", flat=True):
+            del found[noise]
+    return list(reversed(found.values()))
 
 
 def _is_sound(entry: Entry) -> bool:
@@ -137,28 +184,112 @@ def _is_sound(entry: Entry) -> bool:
 
 
 def spent_by(operation_id: str) -> list[Entry]:
-    """Return what the operation and those it was forked from spent, the oldest first."""
-    account = PrivacyAccount.objects.filter(pk=operation_id).first()
-    ancestors = account.ancestors if account else []
-    rows = PrivacyEntry.objects.filter(operation_id__in=[*ancestors, operation_id]).order_by("id")
-    entries = (
-        Entry(**dict(zip(FIELDS, values, strict=True)), is_own=owner == operation_id)
-        for owner, *values in rows.values_list("operation_id", *FIELDS)
-    )
+    """Return what the operation and those it was forked from spent, the oldest first.
+
+    Raises LedgerBroken where a row was changed since it was written, or is missing.
+    """
     found: dict[str, Entry] = {}
-    for entry in entries:  # what it and an ancestor did from the same bits is one release
+    for row in sorted(_followed(operation_id), key=lambda row: row.pk):
+        is_own = row.operation_id == operation_id
+        entry = Entry(**dict(zip(FIELDS, row.values, strict=True)), is_own=is_own)
+        # What it and an ancestor did from the same bits is one release.
         if entry.noise not in found or entry.is_own:
             found[entry.noise] = entry
     return list(found.values())
 
 
+def verify(operation_id: str) -> None:
+    """Follow the chain of the operation's ledger, and of those it inherits from.
+
+    Raises LedgerBroken, which names the entry.
+    """
+    for _ in _followed(operation_id):
+        pass
+
+
+class Row(NamedTuple):
+    """An entry as the database gives it; `values` are those of FIELDS."""
+
+    pk: int
+    operation_id: str
+    number: int
+    attempt: int
+    released_at: datetime
+    digest: str
+    values: Sequence[Any]
+
+
+def _rows(**where: Any) -> Iterator[Row]:
+    names = ("pk", "operation_id", "number", "attempt", "released_at", "digest")
+    rows = PrivacyEntry.objects.filter(**where).order_by("number")
+    for pk, owner, number, attempt, moment, digest, *values in rows.values_list(*names, *FIELDS):
+        yield Row(pk, owner, number, attempt, moment, digest, values)
+
+
+def _followed(operation_id: str) -> Iterator[Row]:
+    """Yield the entries of the operation and its ancestors, each ledger by its chain."""
+    account = PrivacyAccount.objects.filter(pk=operation_id).first()
+    for owner in [*(account.ancestors if account else []), operation_id]:
+        yield from _chain_of(owner)
+
+
+def _chain_of(owner: str) -> list[Row]:
+    """Return the entries of one operation, if they are as they were written."""
+    # The account first: entries that are appended meanwhile are more than it knows of.
+    account = PrivacyAccount.objects.filter(pk=owner).first()
+    rows = list(_rows(operation_id=owner))
+    if account is None:
+        if rows:
+            raise LedgerBroken(owner, "its account is missing")
+        return []
+    previous = account.beginning
+    for number, row in enumerate(rows, start=1):
+        if row.number != number:
+            raise LedgerBroken(owner, f"entry {number} is missing")
+        _require_digest(account, previous, row)
+        previous = row.digest
+    _require_end(account, rows)
+    return rows
+
+
+def _require_end(account: PrivacyAccount, rows: Sequence[Row]) -> None:
+    """Refuse entries that do not end where their account says. Raises LedgerBroken."""
+    known = account.entries
+    if len(rows) < known:
+        raise LedgerBroken(account.pk, f"entry {len(rows) + 1} is missing")
+    heads = (rows[known - 1].digest,) if known else ("", account.beginning)
+    if account.head not in heads:
+        what = f"entry {known} is another than" if known else "whom it inherits from is not what"
+        raise LedgerBroken(account.pk, f"{what} its account says")
+    if len(rows) > known and len(rows) > PrivacyAccount.of(account.pk).entries:
+        raise LedgerBroken(account.pk, f"its account does not know of entry {len(rows)}")
+
+
+def _require_digest(account: PrivacyAccount, previous: str, row: Row) -> None:
+    digest = chain.digest(
+        account.secret, previous, number=row.number, attempt=row.attempt,
+        released_at=row.released_at, values=row.values,
+    )  # fmt: skip
+    if digest != row.digest:
+        noise, step, number = row.values[:3]
+        name = f"entry {row.number} (release {noise}, step {step}, round {number})"
+        raise LedgerBroken(account.pk, f"{name} was changed, or what is before it")
+
+
 def spent_in(operation_id: str, number: int, client: int) -> list[Entry]:
-    """Return what was spent of one client in one round."""
-    rows = PrivacyEntry.objects.filter(operation_id=operation_id, round=number, client=client)
-    return [
-        Entry(**dict(zip(FIELDS, values, strict=True)))
-        for values in rows.order_by("id").values_list(*FIELDS)
-    ]
+    """Return what was spent of one client in one round.
+
+    Raises LedgerBroken where one of these rows was changed since it was written.
+    """
+    account = PrivacyAccount.of(operation_id)
+    rows = list(_rows(operation_id=operation_id, round=number, client=client))
+    numbers = [row.number - 1 for row in rows]
+    before = PrivacyEntry.objects.filter(operation_id=operation_id, number__in=numbers)
+    digests = dict(before.values_list("number", "digest"))
+    for row in rows:
+        previous = digests.get(row.number - 1, "") if row.number > 1 else account.beginning
+        _require_digest(account, previous, row)
+    return [Entry(**dict(zip(FIELDS, row.values, strict=True))) for row in rows]
 
 
 def told_to_child(operation_id: str) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from apps.checkpoints import services as checkpoints
 from apps.checkpoints.models import Checkpoint
 from apps.datasets import services as datasets
 from apps.operations import adoption, claims, inputs, privacy, recovery
-from apps.operations.errors import NotAllowed, StorageUnavailable
+from apps.operations.errors import LedgerBroken, NotAllowed, StorageUnavailable
 from apps.operations.ledger import Ledger
 from apps.operations.lifecycle import Reason, State
 from apps.operations.models import Attempt, Operation
@@ -94,6 +94,9 @@ def claim(*, worker_id: str, host: str, offer: Offer) -> Claimed | None:
         return None
     try:
         return _prepared(operation)
+    except LedgerBroken as error:
+        _fail(operation, Reason.PRIVACY_LEDGER_MISMATCH, str(error))
+        return None
     except (OSError, CheckpointCorrupted) as error:
         _hand_back(operation, error)
         return None
@@ -108,15 +111,18 @@ def _prepared(operation: Operation) -> Claimed | None:
     candidates = checkpoints.to_resume_from(operation.pk, operation.resume_from)
     if not candidates and Checkpoint.objects.filter(operation=operation).exists():
         note = "none of its checkpoints is whole any more"
-        claims.finish(
-            operation, State.FAILED, outcome=Attempt.Outcome.FAILED,
-            reason=Reason.CHECKPOINT_CORRUPTED, note=note,
-            error={"code": Reason.CHECKPOINT_CORRUPTED, "message": note, "traceback": ""},
-        )  # fmt: skip
+        _fail(operation, Reason.CHECKPOINT_CORRUPTED, note)
         return None
     device = Attempt.objects.get(operation=operation, number=operation.attempt).device
     secrets = privacy.told_to_child(operation.pk) if privacy.is_kept(operation.config) else {}
     return Claimed(operation, device, candidates, _inputs(operation), secrets)
+
+
+def _fail(operation: Operation, reason: Reason, note: str) -> None:
+    claims.finish(
+        operation, State.FAILED, outcome=Attempt.Outcome.FAILED, reason=reason, note=note,
+        error={"code": reason, "message": note, "traceback": ""},
+    )  # fmt: skip
 
 
 def _hand_back(operation: Operation, error: Exception) -> None:

@@ -9,7 +9,7 @@ from django.db import transaction
 
 from apps.checkpoints import services as checkpoints
 from apps.checkpoints.models import Checkpoint
-from apps.operations import claims, clients
+from apps.operations import claims, clients, privacy
 from apps.operations.dispatch import dispatch
 from apps.operations.errors import (
     CheckpointNotFound,
@@ -151,6 +151,8 @@ def resume(*, operation_id: str, actor: "User", checkpoint_id: str = "") -> Resu
     operation = get(operation_id)
     require_whole(operation)
     _require_resumable(operation)
+    if privacy.is_kept(operation.config):
+        privacy.verify(operation_id)
     checkpoint, skipped = first_healthy(operation, checkpoint_id)
     resumption = Resumption(operation, checkpoint, skipped)
     note = "; ".join([f"from the {checkpoint}", *(str(each.problem) for each in skipped)])

@@ -25,6 +25,7 @@ from apps.operations.children import Child
 from apps.operations.conclusion import AWAY, cleaned, conclude
 from apps.operations.delegation import Delegation
 from apps.operations.ending import Ending, Interrupted, Superseded
+from apps.operations.errors import LedgerBroken
 from apps.operations.holding import Held
 from apps.operations.ledger import Ledger
 from apps.operations.lifecycle import Reason
@@ -90,6 +91,8 @@ class Supervision:
                 self._follow()
             except claims.Fenced:
                 return Superseded()
+            except LedgerBroken as error:
+                self.verdict = Interrupted(Reason.PRIVACY_LEDGER_MISMATCH, str(error))
         if self.verdict is not None:
             return self.verdict
         self.child.wait(EXIT_SECONDS)

@@ -14,6 +14,7 @@ from apps.operations.models import ClientPart, Operation
 from apps.operations.privacy import append
 from tests.api.saved import saved
 from tests.federated.runs import HouseLedger, make_job
+from tests.operations.tampering import tampered
 from tests.pages import making
 from trainops.engines import lossless
 from trainops.engines.federated import tight
@@ -196,6 +197,14 @@ def test_the_tighter_accountants_figures_are_those_of_the_run(page, ana):
     text = page_of(page, operation)
     assert f"ε {epsilon:.2f}" in text and "By privacy loss distributions" in text
     assert "at most" not in text
+
+
+def test_of_a_ledger_that_was_changed_the_page_tells_that_and_no_figure(page, ana):
+    ledger = HouseLedger()
+    operation = shown(ana, job_at(9, "sample", ledger), ledger)
+    tampered("UPDATE {entries} SET sample_rate = 0.0001 WHERE number = 3")
+    text = page_of(page, operation)
+    assert "is not as it was written: entry 3 (release" in text and "ε" not in text
 
 
 def test_the_page_says_where_the_tighter_accountant_gave_no_figure(page, ana, monkeypatch):

@@ -1,0 +1,87 @@
+from django.db import migrations, models
+
+from apps.operations import chain, guards
+
+BATCH = 1000
+
+
+def chain_entries(apps, schema_editor):
+    """Give the entries that there are their numbers and digests, as if made in their order."""
+    accounts = apps.get_model("operations", "PrivacyAccount").objects
+    entries = apps.get_model("operations", "PrivacyEntry").objects
+    written = set(entries.values_list("operation_id", flat=True).distinct())
+    # No service leaves entries without an account; its secret could be any.
+    for operation_id in written - set(accounts.values_list("pk", flat=True)):
+        accounts.create(pk=operation_id, secret="")
+    for account in accounts.iterator():
+        account.head = chain.beginning(account.secret, account.pk, account.ancestors)
+        changed = []
+        for entry in entries.filter(operation_id=account.pk).order_by("id").iterator():
+            account.entries += 1
+            entry.number = account.entries
+            entry.digest = account.head = chain.digest(
+                account.secret, account.head, number=entry.number, attempt=entry.attempt,
+                released_at=entry.released_at,
+                values=[getattr(entry, name) for name in chain.FIELDS],
+            )  # fmt: skip
+            changed.append(entry)
+            if len(changed) == BATCH:
+                entries.bulk_update(changed, ["number", "digest"], batch_size=200)
+                changed = []
+        entries.bulk_update(changed, ["number", "digest"], batch_size=200)
+        account.save(update_fields=["entries", "head"])
+
+
+def guard(apps, schema_editor):
+    for statement in guards.CREATE[schema_editor.connection.vendor]:
+        schema_editor.execute(statement)
+
+
+def let_go(apps, schema_editor):
+    for statement in guards.DROP[schema_editor.connection.vendor]:
+        schema_editor.execute(statement)
+
+
+class Migration(migrations.Migration):
+    dependencies = [("operations", "0010_takes_slot")]
+
+    operations = [
+        migrations.AddField(
+            "privacyaccount",
+            "entries",
+            models.PositiveBigIntegerField(default=0, help_text="How many its ledger has."),
+        ),
+        migrations.AddField(
+            "privacyaccount",
+            "head",
+            models.CharField(
+                default="", max_length=64, help_text="The digest of its newest entry."
+            ),
+        ),
+        migrations.AddField(
+            "privacyentry",
+            "number",
+            models.PositiveBigIntegerField(
+                null=True, help_text="Its place in its ledger, from 1."
+            ),
+        ),
+        migrations.AddField(
+            "privacyentry",
+            "digest",
+            models.CharField(
+                default="", max_length=64, help_text="Of its fields and the digest before it."
+            ),
+            preserve_default=False,
+        ),
+        migrations.RunPython(chain_entries, migrations.RunPython.noop),
+        migrations.AlterField(
+            "privacyentry",
+            "number",
+            models.PositiveBigIntegerField(help_text="Its place in its ledger, from 1."),
+        ),
+        migrations.AddConstraint(
+            "privacyentry",
+            models.UniqueConstraint(fields=["operation_id", "number"], name="one_entry_per_number"),
+        ),
+        migrations.RunPython(guard, let_go),
+    ]

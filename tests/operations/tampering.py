@@ -1,0 +1,16 @@
+"""What somebody with the database's password can do, and no service does."""
+
+from django.db import connection
+
+from apps.operations import guards
+
+ACCOUNTS = "operations_privacyaccount"
+
+
+def tampered(*statements):
+    """Execute statements on {entries} and {accounts} without the ledger's triggers."""
+    told = [each.format(entries=guards.TABLE, accounts=ACCOUNTS) for each in statements]
+    vendor = connection.vendor
+    with connection.cursor() as cursor:
+        for statement in (*guards.DROP[vendor], *told, *guards.CREATE[vendor]):
+            cursor.execute(statement)

@@ -1,0 +1,195 @@
+"""Whoever changes a row of the privacy ledger is found out, and the databases refuse it at all."""
+
+import threading
+from datetime import UTC, datetime
+
+import pytest
+from django.core.management import call_command
+from django.db import DatabaseError, connection, transaction
+from django.db.migrations.executor import MigrationExecutor
+
+from apps.operations import chain, forking, guards, services
+from apps.operations.errors import LedgerBroken
+from apps.operations.models import PrivacyAccount, PrivacyEntry
+from apps.operations.privacy import append, spent_by, spent_in, verify
+from tests.operations.attempts import run
+from tests.operations.tampering import tampered
+from tests.operations.test_privacy import entry, killed, submit
+from trainops.errors import Refusal
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.database]
+
+
+@pytest.fixture(autouse=True)
+def _storage_of_its_own(settings, tmp_path):
+    settings.CHECKPOINT_ROOT = tmp_path / "checkpoints"
+
+
+def ledger(operation_id="op_1", count=4):
+    append(operation_id, 1, [entry(n, client=n % 2) for n in range(1, count + 1)])
+    return operation_id
+
+
+@pytest.mark.parametrize("statement", ["UPDATE {entries} SET steps = 1", "DELETE FROM {entries}"])
+def test_the_database_refuses_to_change_or_delete_an_entry(statement):
+    ledger()
+    before = spent_by("op_1")
+    told = statement.format(entries=guards.TABLE)
+    for one in (told, f"{told} WHERE number = 2"):
+        with (
+            pytest.raises(DatabaseError, match="append-only"),
+            transaction.atomic(),
+            connection.cursor() as cursor,
+        ):
+            cursor.execute(one)
+    assert spent_by("op_1") == before
+
+
+def test_flush_empties_the_ledger_and_the_next_one_is_guarded():
+    ledger()
+    call_command("flush", interactive=False, verbosity=0)
+    assert not PrivacyEntry.objects.exists()
+    test_the_database_refuses_to_change_or_delete_an_entry("DELETE FROM {entries}")
+
+
+CHANGES = {
+    "attempt": "7", "noise": "'00'", "step": "9", "round": "9", "client": "9", "level": "'user'",
+    "noise_multiplier": "2.0", "sample_rate": "0.05", "steps": "1", "carried": "0.5",
+    "released_at": "'2020-01-01 00:00:00+00:00'",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("column", CHANGES)
+def test_a_change_of_any_column_is_found_and_its_entry_named(column):
+    ledger()
+    tampered(f"UPDATE {{entries}} SET {column} = {CHANGES[column]} WHERE number = 2")  # noqa: S608
+    with pytest.raises(LedgerBroken, match=r"op_1 .*entry 2 \(release .*\) was changed"):
+        spent_by("op_1")
+
+
+def test_every_column_is_tried():
+    fixed = {"id", "operation_id", "number", "digest"}
+    assert {each.column for each in PrivacyEntry._meta.fields} - fixed == CHANGES.keys()
+
+
+@pytest.mark.parametrize(
+    ("statements", "problem"),
+    [
+        (["DELETE FROM {entries} WHERE number = 1"], "entry 1 is missing"),
+        (["DELETE FROM {entries} WHERE number = 3"], "entry 3 is missing"),
+        (["DELETE FROM {entries} WHERE number = 4"], "entry 4 is missing"),
+        (["DELETE FROM {entries}"], "entry 1 is missing"),
+        (["DELETE FROM {entries} WHERE number = 4", "UPDATE {accounts} SET entries = 3"],
+         "entry 3 is another than its account says"),
+        (["DELETE FROM {entries} WHERE number = 3",
+          "UPDATE {entries} SET number = 3 WHERE number = 4"], "entry 3 .* was changed"),
+        (["UPDATE {entries} SET number = 9 WHERE number = 1",
+          "UPDATE {entries} SET number = 1 WHERE number = 2",
+          "UPDATE {entries} SET number = 2 WHERE number = 9"], "entry 1 .* was changed"),
+        (["UPDATE {entries} SET operation_id = 'op_2' WHERE number = 4"], "entry 4 is missing"),
+        (["UPDATE {accounts} SET secret = '00'"], "entry 1 .* was changed"),
+        (["DELETE FROM {accounts}"], "its account is missing"),
+        (["UPDATE {accounts} SET entries = 3"], "entry 3 is another"),
+    ],
+)  # fmt: skip
+def test_what_is_missing_moved_or_cut_off_is_found(statements, problem):
+    ledger()
+    tampered(*statements)
+    with pytest.raises(LedgerBroken, match=problem):
+        spent_by("op_1")
+
+
+def test_an_ancestors_entries_and_whom_a_fork_inherits_from_are_checked_too():
+    ledger("op_1")
+    PrivacyAccount.inherit("op_2", "op_1")
+    verify("op_2")
+    tampered("UPDATE {accounts} SET ancestors = '[]' WHERE operation_id = 'op_2'")
+    with pytest.raises(LedgerBroken, match=r"op_2 .*whom it inherits from"):
+        spent_by("op_2")
+    tampered("UPDATE {accounts} SET ancestors = '[\"op_1\"]' WHERE operation_id = 'op_2'",
+             "UPDATE {entries} SET sample_rate = 0.01 WHERE number = 3")  # fmt: skip
+    with pytest.raises(LedgerBroken, match=r"op_1 .*entry 3"):
+        verify("op_2")
+
+
+def test_what_one_client_spent_is_checked_where_it_is_read_alone():
+    ledger()
+    assert [each.step for each in spent_in("op_1", 1, 1)] == [1, 3]
+    tampered("UPDATE {entries} SET sample_rate = 0.01 WHERE number = 3")
+    with pytest.raises(LedgerBroken, match="entry 3"):
+        spent_in("op_1", 1, 1)
+    assert [each.step for each in spent_in("op_1", 1, 0)] == [2, 4]
+
+
+def test_who_writes_at_once_writes_one_after_the_other():
+    """Clients on several machines write into their server's ledger."""
+
+    def write(first):
+        try:
+            for number in range(first, first + 10):
+                append("op_1", 1, [entry(number)])
+        finally:
+            connection.close()
+
+    threads = [threading.Thread(target=write, args=(first,)) for first in (0, 5, 20)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert len(spent_by("op_1")) == 25
+
+
+def test_rows_from_before_are_chained_by_the_migration():
+    ledger("op_1")
+    PrivacyAccount.inherit("op_2", "op_1")
+    ledger("op_2")
+    PrivacyAccount.of("op_3")
+    before = {each: spent_by(each) for each in ("op_1", "op_2")}
+    chained = list(PrivacyEntry.objects.order_by("pk").values_list("number", "digest"))
+    migrated([("operations", "0010_takes_slot")])
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute(f"SELECT * FROM {guards.TABLE}")  # noqa: S608
+            assert "digest" not in [column.name if hasattr(column, "name") else column[0]
+                                    for column in cursor.description]  # fmt: skip
+    finally:
+        migrated(MigrationExecutor(connection).loader.graph.leaf_nodes())
+    assert {each: spent_by(each) for each in before} == before
+    assert list(PrivacyEntry.objects.order_by("pk").values_list("number", "digest")) == chained
+    append("op_2", 2, [entry(9)])
+    append("op_3", 2, [entry(9)])
+    assert len(spent_by("op_2")) == 5 and len(spent_by("op_3")) == 1
+    test_the_database_refuses_to_change_or_delete_an_entry("DELETE FROM {entries}")
+
+
+def migrated(targets):
+    """Migrate the tests' database there and nowhere else: backwards, too."""
+    MigrationExecutor(connection).migrate(targets)
+
+
+def test_a_digest_never_changes():
+    """What is written in databases out there must stay valid."""
+    values = ["ab" * 16, 3, 1, None, "user", 1.5, 1, 10, -0.0]
+    secret, moment = "5e" * 32, datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+    first = chain.beginning(secret, "op_1", [])
+    found = chain.digest(secret, first, number=1, attempt=2, released_at=moment, values=values)
+    assert found == "b1cdc52b3b61286c46954980c346755fd2cbc6f3992c43473c5ca2ff6441ead2"
+
+
+@pytest.mark.slow
+def test_an_edited_sample_rate_refuses_resume_fork_and_start(house, person):
+    keep = {"checkpoint": {"keep_last": 500}}
+    operation = submit(person, **keep)
+    killed(house, operation, at=8)
+    tampered("UPDATE {entries} SET sample_rate = 0.0001 WHERE number = 2")
+    failed = run(house, operation)
+    assert (failed.state, failed.reason) == ("FAILED", "PRIVACY_LEDGER_MISMATCH")
+    assert "entry 2 (release" in failed.error["message"]
+    for wish in (
+        lambda: services.resume(operation_id=operation.pk, actor=person),
+        lambda: forking.fork(operation_id=operation.pk, owner=person),
+    ):
+        with pytest.raises(Refusal, match="entry 2") as refused:
+            wish()
+        assert (refused.value.code, refused.value.status) == ("PRIVACY_LEDGER_MISMATCH", 409)
+    assert services.get(operation.pk).state == "FAILED"
