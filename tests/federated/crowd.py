@@ -16,6 +16,8 @@ class CrowdParameters(Strict):
     measured: bool = Field(False, description="Keep a constant that was measured on the data")
     decides: bool = Field(False, description="Goes by what the numbers are")
     explode_in_batch: int | None = None
+    own_optimizers: bool = Field(False, description="Bring optimizers, as training may")
+    own_schedulers: bool = Field(False, description="Bring schedules, as training may")
     batch_seconds: float = Field(0, ge=0, description="What a batch takes longer, in training")
 
 

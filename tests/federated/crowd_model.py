@@ -84,6 +84,16 @@ def build(parameters: CrowdParameters, context: Context) -> Federation:
             loss=nn.functional.cross_entropy,
             measures={"accuracy": accuracy},
             constants=constants,
+            optimizers=_optimizers if parameters.own_optimizers else None,
+            schedulers=_schedulers if parameters.own_schedulers else None,
         ),
         classes=Group(owners=targets[train], names=("low", "middle", "high")),
     )
+
+
+def _optimizers(model):
+    return [torch.optim.Adagrad(model.parameters(), 0.1)]
+
+
+def _schedulers(optimizers, total_steps):
+    return [torch.optim.lr_scheduler.StepLR(each, total_steps) for each in optimizers]

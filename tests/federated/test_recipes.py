@@ -1,5 +1,7 @@
 """The built-in recipes and partitioners."""
 
+from dataclasses import fields
+
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -11,11 +13,14 @@ from tests.federated.runs import HouseLedger, case, make_job, run_through
 from trainops.engines.errors import ConfigError, InputError
 from trainops.engines.federated.config import FederatedConfig
 from trainops.engines.federated.drawing import Secrets
+from trainops.engines.federated.ingredients import Federation
 from trainops.engines.federated.layout import require_private
 from trainops.engines.federated.partition import partition
 from trainops.engines.federated.schedule import Schedule
+from trainops.engines.federated.workshop import NOT_USED
 from trainops.engines.registry import ENGINES
 from trainops.engines.spending import Entry
+from trainops.engines.training.ingredients import Ingredients
 from trainops.engines.training.recipes.phantoms import make_phantoms
 from trainops.engines.training.recipes.unet import dice
 
@@ -50,6 +55,34 @@ def test_shards_give_each_client_few_classes():
     job = make_job(recipe="federated_digits", clients=10, partition={"by": "shards"})
     owners = job.workshop.federation.classes.owners
     assert all(len(owners[part].unique()) <= 4 for part in job.workshop.parts)
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+@pytest.mark.parametrize(
+    ("brings", "named"),
+    [(["optimizers"], "optimizers"), (["schedulers"], "schedulers"),
+     (["optimizers", "schedulers"], "optimizers and schedulers")], ids=str,
+)  # fmt: skip
+@pytest.mark.parametrize("mode", ["none", "hybrid"])
+def test_own_optimizers_and_schedules_are_refused_before_anything_is_spent(
+    brings, named, at_once, mode
+):
+    """They were left unused without a word."""
+    if at_once and mode == "hybrid":
+        mode = "user"
+    parameters = {f"own_{each}": True for each in brings}
+    ledger = HouseLedger()
+    with pytest.raises(InputError, match=f"its own {named}; clients train by the config's"):
+        make_job(mode, ledger, parameters=parameters, batched_clients=at_once)
+    assert not ledger.spent()
+
+
+def test_every_ingredient_is_made_use_of_or_refused():
+    """A new one must be thought of here, too."""
+    used = {"model", "train", "validation", "loss", "measures", "loss_factor", "constants",
+            "description"}  # fmt: skip
+    assert {each.name for each in fields(Ingredients)} == used | set(NOT_USED)
+    assert {each.name for each in fields(Federation)} == {"ingredients", "classes", "groups"}
 
 
 def test_a_smaller_alpha_is_more_uneven():

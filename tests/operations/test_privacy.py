@@ -153,6 +153,14 @@ def test_a_resume_with_other_bits_adds_and_a_rewound_ledger_is_refused(house, pe
 
 
 @in_a_house
+def test_a_recipe_with_its_own_optimizers_is_refused_before_the_first_release(house):
+    failed = run(house, submit(parameters={"own_optimizers": True}))
+    assert (failed.state, failed.reason) == ("FAILED", "INPUT_ERROR")
+    assert "brings its own optimizers" in failed.error["message"]
+    assert failed.step == 0 and not rows(failed)
+
+
+@in_a_house
 def test_the_budget_ends_an_operation_as_completed_and_says_why(house):
     privacy = {"mode": "sample", "noise_multiplier": 1.0, "target_epsilon": 9.0}
     done = run(house, submit(privacy=privacy))

@@ -27,7 +27,8 @@ class Federation:
     """All that federated training needs from a recipe.
 
     ingredients: model, loss and examples. The training examples are what lies with the clients; the
-        validation examples are the server's own, and nobody's privacy.
+        validation examples are the server's own, and nobody's privacy. `optimizers` and
+        `schedulers` are refused: clients train as the config says.
     classes: what partitions by class look at, where examples have one.
     groups: how the examples can be told apart by column or file, by the name of the column, or
         FILE.

@@ -27,6 +27,7 @@ from trainops.engines.training.averages import Averages
 from trainops.engines.training.ingredients import Context
 
 EVALUATED_AT_ONCE = 512
+NOT_USED = ("optimizers", "schedulers")  # ingredients that are for training in one place
 
 
 class Workshop:
@@ -186,4 +187,18 @@ def _build(config: FederatedOptions, context: Context) -> Federation:
         raise TypeError(f"{recipe.build} returned {type(federation).__name__}, not Federation")
     if not len(federation.ingredients.train):
         raise InputError({"recipe": f"{recipe.name} has no training examples"})
+    _require_nothing_ignored(recipe.name, federation)
     return federation
+
+
+def _require_nothing_ignored(name: str, federation: Federation) -> None:
+    """Refuse ingredients that only a training run makes use of. Raises InputError."""
+    given = [each for each in NOT_USED if getattr(federation.ingredients, each) is not None]
+    if given:
+        problem = (
+            f"got {name!r}, which brings its own {' and '.join(given)}; clients train by the "
+            "config's optimizer, learning_rate, momentum and weight_decay, at the same rate in all "
+            "rounds; allowed: a recipe without them (dataclasses.replace(ingredients, "
+            "optimizers=None, schedulers=None), where it wraps those of training)"
+        )
+        raise InputError({"recipe": problem})
