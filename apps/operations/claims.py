@@ -30,7 +30,8 @@ def claim(*, worker_id: str, host: str, offer: Offer) -> Operation | None:
     """
     waiting = candidates = Operation.objects.due().fitting(offer)
     if connection.features.has_select_for_update_skip_locked:
-        candidates = waiting.select_for_update(skip_locked=True)
+        # Of its own rows: PostgreSQL locks none of what is joined and may be absent.
+        candidates = waiting.select_for_update(skip_locked=True, of=("self",))
     while waiting.exists():  # asked first: SQLite has one lock for all who might write
         with transaction.atomic():
             candidate = candidates.next_first().first()
