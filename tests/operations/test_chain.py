@@ -1,6 +1,7 @@
 """Whoever changes a row of the privacy ledger is found out, and the databases refuse it at all."""
 
 import threading
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -8,11 +9,13 @@ from django.core.management import call_command
 from django.db import DatabaseError, connection, transaction
 from django.db.migrations.executor import MigrationExecutor
 
-from apps.operations import chain, forking, guards, services
+from apps.checkpoints import place
+from apps.operations import chain, forking, guards, remote_attempts, services
 from apps.operations.errors import LedgerBroken
 from apps.operations.models import PrivacyAccount, PrivacyEntry
 from apps.operations.privacy import append, spent_by, spent_in, verify
 from tests.operations.attempts import run
+from tests.operations.rows import OFFER
 from tests.operations.tampering import tampered
 from tests.operations.test_privacy import entry, killed, submit
 from trainops.errors import Refusal
@@ -174,6 +177,26 @@ def test_a_digest_never_changes():
     first = chain.beginning(secret, "op_1", [])
     found = chain.digest(secret, first, number=1, attempt=2, released_at=moment, values=values)
     assert found == "b1cdc52b3b61286c46954980c346755fd2cbc6f3992c43473c5ca2ff6441ead2"
+
+
+def test_a_worker_over_http_gets_nothing_of_a_ledger_that_was_changed():
+    place.require()
+    operation = submit()
+    ledger(operation.pk)
+    tampered("UPDATE {entries} SET sample_rate = 0.0001 WHERE number = 2")
+    offer = replace(OFFER, kinds=["federated"])
+    assert remote_attempts.claim(worker_id="gpu-box", host="host", offer=offer) is None
+    failed = services.get(operation.pk)
+    assert (failed.state, failed.reason) == ("FAILED", "PRIVACY_LEDGER_MISMATCH")
+    assert "entry 2 (release" in failed.error["message"]
+
+
+def test_nothing_is_written_after_entries_whose_account_is_gone():
+    ledger()
+    tampered("DELETE FROM {accounts}")
+    with pytest.raises(LedgerBroken, match="its account knows of no entry"):
+        append("op_1", 1, [entry(9)])
+    assert not PrivacyAccount.objects.exists() and PrivacyEntry.objects.count() == 4
 
 
 @pytest.mark.slow
