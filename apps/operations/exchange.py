@@ -23,7 +23,8 @@ from apps.operations import inputs, privacy
 from apps.operations.errors import StorageUnavailable
 from apps.operations.models import Operation, PrivacyAccount, is_part
 from trainops.engines.config import OperationConfig
-from trainops.engines.errors import CheckpointCorrupted
+from trainops.engines.errors import CheckpointCorrupted, ConfigError
+from trainops.engines.manifest import read_manifest
 from trainops.engines.registry import ENGINES
 from trainops.errors import Refusal
 
@@ -97,6 +98,42 @@ def tabulate(checkpoint: Checkpoint, table: str, target: Path) -> None:
             "file": str(target),
         }
     )
+
+
+def load_checks(checkpoint: Checkpoint) -> list[dict[str, str]]:
+    """Return what a process finds that loads the checkpoint into a fresh job of its own config.
+
+    Each line is {"name", "level": "ok", "warning" or "failed", "detail"}. Its bytes must have been
+    verified. Raises StorageUnavailable.
+    """
+    have_here(checkpoint)
+    operation, path = checkpoint.operation, storage.directory(checkpoint.artifacts_path)
+    with answering():
+        raw = read_manifest(path, checkpoint.manifest_digest).identity.get("config")
+    if raw is None:
+        return [_not_loaded("it names no config of its own (an older version wrote it)")]
+    try:
+        config = ENGINES[operation.kind].parse_config(raw)
+        told = ask(
+            {
+                "direction": "check",
+                "kind": operation.kind,
+                "config": raw,
+                "checkpoint": str(path),
+                "inputs": inputs.paths(operation.kind, config, models_here(config)),
+                **secret_of(operation),
+            }
+        )
+    except ConfigError as error:
+        return [_not_loaded(f"its config is not accepted here: {error}")]
+    except Refusal as error:
+        return [_not_loaded(error.message)]
+    checks: list[dict[str, str]] = told["checks"]
+    return checks
+
+
+def _not_loaded(why: str) -> dict[str, str]:
+    return {"name": "load", "level": "warning", "detail": f"not loaded into a job: {why}"}
 
 
 def secret_of(operation: Operation) -> dict[str, str]:

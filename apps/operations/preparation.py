@@ -69,6 +69,7 @@ class Preparation:
                 "config_hash": operation.config_hash,
                 "config": operation.config,
                 "inputs": inputs.digests(config.dataset_ids(), self.models),
+                **({"part": self.part.name} if self.part is not None else {}),
             },
             "candidates": [_place(each) for each in self.candidates],
             "reserve_bytes": settings.THRESHOLDS.checkpoint_reserve_bytes,

@@ -142,20 +142,27 @@ def verify(
         session.out.json(answers[0] if is_one else answers)
     else:
         session.out.table(
-            ["CHECKPOINT", "HEALTH", "WHAT"],
+            ["CHECKPOINT", "HEALTH", "CHECKS", "WHAT"],
             (
                 [
                     looks.cell(answer["checkpoint_id"]),
                     looks.state(answer["health"]),
-                    looks.words(answer["message"]),
+                    looks.cell(answer["level"]),
+                    looks.words(_what(answer)),
                 ]
                 for answer in answers
             ),
             elastic="WHAT",
         )
-    wrong = [answer["message"] for answer in answers if answer["health"] != "healthy"]
-    if wrong:
+    allowed = ("ok",) if strict else ("ok", "warning")
+    if wrong := [_what(answer) for answer in answers if answer["level"] not in allowed]:
         raise Problem("; ".join(wrong))
+
+
+def _what(answer: dict[str, Any]) -> str:
+    """Return the message, and after it each warning."""
+    warnings = [each["detail"] for each in answer["checks"] if each["level"] == "warning"]
+    return " ".join([answer["message"], *warnings])
 
 
 def diff(session: Session, one: OnDisk, other: OnDisk) -> None:

@@ -14,6 +14,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout, suppress
+from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -38,9 +39,12 @@ from trainops.engines.rl.config import RlConfig
 from trainops.engines.spending import Entry, MemoryLedger
 from trainops.engines.training.config import TrainingConfig
 from trainops.formats import packed
+from trainops.formats.checks import taken
 from trainops.formats.errors import FaultyExport, FormatError
 from trainops.formats.federated_export import export_federated
 from trainops.formats.federated_import import ImportedRun, import_federated
+from trainops.formats.loading import Surroundings
+from trainops.formats.own import OwnReading
 from trainops.formats.reading import read_federated, read_rl, read_training
 from trainops.formats.rl_export import export_rl
 from trainops.formats.rl_import import ImportedAgents, import_rl
@@ -175,6 +179,19 @@ def fork_off(request: Mapping[str, Any]) -> Answer:
     return {"staged": staged(checkpoint)}
 
 
+def check(request: Mapping[str, Any]) -> Answer:
+    """Load a checkpoint into a fresh job of its config, and say what was found."""
+    secret = request.get("secret")
+    around = Surroundings(
+        kind=request["kind"],
+        config=request["config"],
+        inputs={name: Path(path) for name, path in request["inputs"].items()},
+        secret=None if secret is None else bytes.fromhex(secret),
+    )
+    checks = taken(OwnReading(Path(request["checkpoint"]), around).steps)
+    return {"checks": [asdict(each) for each in checks]}
+
+
 def tabulate(request: Mapping[str, Any]) -> Answer:
     """Write a table of a backtest's final checkpoint as CSV at `file`."""
     engine, path = ENGINES["backtest"], Path(request["checkpoint"])
@@ -191,6 +208,7 @@ DIRECTIONS: Mapping[str, Callable[[Mapping[str, Any]], Answer]] = {
     "export": give_out,
     "fork": fork_off,
     "tabulate": tabulate,
+    "check": check,
 }
 
 

@@ -11,7 +11,7 @@ from rest_framework.views import APIView
 from apps.checkpoints import serializers as shown
 from apps.checkpoints import services as checkpoints
 from apps.checkpoints.models import Checkpoint
-from apps.operations import access, recovery, services
+from apps.operations import access, exchange, recovery, services
 from apps.operations.artifacts import verified
 from apps.operations.errors import CheckpointNotFound, StorageUnavailable
 from apps.operations.serializers import DeletionSerializer
@@ -25,11 +25,22 @@ class PinnedSerializer(serializers.Serializer[Any]):
     message = serializers.CharField()
 
 
+LEVELS = ("ok", "warning", "failed")
+
+
+class CheckSerializer(serializers.Serializer[Any]):
+    name = serializers.CharField()
+    level = serializers.ChoiceField(choices=LEVELS)
+    detail = serializers.CharField(help_text="What was compared, and what could not be.")
+
+
 class VerifiedSerializer(serializers.Serializer[Any]):
     checkpoint_id = serializers.CharField()
     health = serializers.ChoiceField(choices=Checkpoint.Health.choices)
     missing_artifacts = serializers.ListField(child=serializers.CharField())
     altered_artifacts = serializers.ListField(child=serializers.CharField())
+    level = serializers.ChoiceField(choices=LEVELS, help_text="The gravest of the checks.")
+    checks = CheckSerializer(many=True)
     message = serializers.CharField()
 
 
@@ -104,19 +115,42 @@ class UnpinView(PinView):
 class VerifyView(APIView):
     @extend_schema(operation_id="checkpoints_verify", request=None, responses=VerifiedSerializer)
     def post(self, request: Request, operation_id: str, checkpoint_id: str) -> Response:
-        """Read every byte and compare it with what was saved; the row's health is what is found."""
+        """Read every byte and compare it with what was saved; the row's health is what is found.
+
+        Where that is well, a process loads it into a fresh job of its config, as a resume does, and
+        `checks` say what was compared. That takes seconds.
+        """
         body_of(request)
         checkpoint = find(operation_id, checkpoint_id)
         problem = verified(checkpoint)
+        checks = [_bytes_check(problem)]
+        if problem is None:
+            checks += exchange.load_checks(checkpoint)
+        levels = {each["level"] for each in checks}
         return Response(
             {
                 "checkpoint_id": checkpoint.pk,
                 "health": _health(problem),
                 "missing_artifacts": problem.missing if problem else [],
                 "altered_artifacts": problem.altered if problem else [],
-                "message": str(problem) if problem else f"The {checkpoint} is what was saved.",
+                "level": next(each for each in reversed(LEVELS) if each in levels),
+                "checks": checks,
+                "message": str(problem) if problem else _said(checkpoint, checks),
             }
         )
+
+
+def _bytes_check(problem: CheckpointCorrupted | None) -> dict[str, str]:
+    if problem is not None:
+        return {"name": "bytes", "level": "failed", "detail": str(problem)}
+    return {"name": "bytes", "level": "ok", "detail": "each file is what was saved"}
+
+
+def _said(checkpoint: Checkpoint, checks: list[dict[str, str]]) -> str:
+    """Return one sentence, and what is not well."""
+    worse = [f"{each['name']}: {each['detail']}" for each in checks if each["level"] == "failed"]
+    said = f"The {checkpoint} is what was saved."
+    return f"{said} A resume would fail: {'; '.join(worse)}" if worse else said
 
 
 class UnrecordedSerializer(serializers.Serializer[Any]):
