@@ -16,6 +16,7 @@ from apps.operations import exchange, inputs, privacy
 from apps.operations.models import Operation, PrivacyAccount
 from trainops.engines.config import OperationConfig
 from trainops.engines.spending import Entry
+from trainops.errors import Refusal
 
 ATTEMPT = 0  # of a checkpoint that no attempt of ours computed
 
@@ -107,8 +108,21 @@ class Import(Beginning):
             spent = (Entry(**each) for each in self.told["spent"])
             privacy.append(operation.pk, ATTEMPT, spent)
 
+    def prepare(self, operation_id: str, kind: str, config: OperationConfig) -> None:
+        """Do as above. A checkpoint of ours brings no ledger: what was spent is in rows."""
+        if exchange.is_own(self.file) and privacy.is_kept(config.model_dump(mode="json")):
+            raise Refusal(
+                "FORMAT_NOT_SUPPORTED",
+                "What was spent of its clients' privacy is in rows of the other installation, and "
+                "a checkpoint alone has none of it. Export the operation as a federated file "
+                "there, and import that: it holds what was spent.",
+                {"allowed": ["a federated file (checkpoints export)"]},
+            )
+        super().prepare(operation_id, kind, config)
+
     def _source(self, kind: str) -> dict[str, Any]:
-        exchange.require_kind(kind)
+        if not exchange.is_own(self.file):
+            exchange.require_kind(kind)
         return {"direction": "import", "file": str(self.file), "secret": self.secret}
 
     def _note(self, place: str) -> str:

@@ -24,7 +24,7 @@ from apps.operations.errors import StorageUnavailable
 from apps.operations.models import Operation, PrivacyAccount, is_part
 from trainops.engines.config import OperationConfig
 from trainops.engines.errors import CheckpointCorrupted, ConfigError
-from trainops.engines.manifest import read_manifest
+from trainops.engines.manifest import MANIFEST, read_manifest
 from trainops.engines.registry import ENGINES
 from trainops.errors import Refusal
 
@@ -150,6 +150,15 @@ def require_kind(kind: str) -> None:
             f"Operations of kind {kind!r} take no file of another tool.",
             {"given": kind, "allowed": list(KINDS)},
         )
+
+
+def is_own(file: Path) -> bool:
+    """Whether a file packs a checkpoint's directory of an installation of trainops."""
+    try:
+        with zipfile.ZipFile(file) as archive:
+            return MANIFEST in archive.namelist()
+    except (OSError, zipfile.BadZipFile, ValueError):
+        return False
 
 
 def have_here(checkpoint: Checkpoint) -> None:

@@ -108,18 +108,26 @@ def digest_of(file: Path) -> dict[str, str]:
 def take_in(
     session: Session,
     file: Annotated[Path, typer.Argument(metavar="FILE", show_default=False)],
-    described: Annotated[Path, typer.Argument(metavar="OPERATION.yaml", show_default=False)],
+    described: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[OPERATION.yaml]",
+            help="Not needed for a checkpoint's directory of trainops: that holds its config.",
+            show_default=False,
+        ),
+    ] = None,
     assignments: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="PATH=VALUE", help="Change a field of config; repeatable."),
     ] = None,
     follow_it: Follow = False,
 ) -> None:
-    """Submit the operation that a YAML file describes; it goes on from another tool's file.
+    """Submit the operation that a YAML file describes; it goes on from a file or a directory.
 
-    A .sha256 beside the file is compared first; a file that it was not written for is refused.
-    Of a directory of checkpoints, the newest healthy one is taken. A checkpoint that is a directory
-    is sent as one file.
+    Those are other tools' files and directories, and checkpoints of other installations. Of a
+    directory of checkpoints, the newest healthy one is taken; a checkpoint that is a directory is
+    sent as one file. A .sha256 beside a file is compared first; a file that it was not written for
+    is refused.
     """
     if file.is_dir():
         with tempfile.TemporaryDirectory() as scratch:
@@ -133,13 +141,13 @@ def _submit(
     session: Session,
     file: Path,
     sent: Path,
-    described: Path,
+    described: Path | None,
     assignments: list[str] | None,
     *,
     follow_it: bool,
 ) -> None:
     """Submit it with the content of `sent`, which is called as `file` is."""
-    wanted = submission.read(described)
+    wanted = _wanted(file, described)
     for assignment in assignments or []:
         wanted.assign(assignment)
     try:
@@ -159,6 +167,15 @@ def _submit(
     say_commands(session, operation["id"])
     if follow_it:
         watch_to_the_end(session, operation["id"])
+
+
+def _wanted(file: Path, described: Path | None) -> submission.Submission:
+    """Return what the YAML file describes, or what the checkpoint itself says it was."""
+    if described is not None:
+        return submission.read(described)
+    if file.is_dir() and (held := files_here().held(file)):
+        return submission.Submission(held, str(file))
+    raise Problem(f"{file} holds no config: OPERATION.yaml is needed", ExitCode.USAGE)
 
 
 def weights(

@@ -11,6 +11,8 @@ from rich.text import Text
 from trainops.cli import looks
 from trainops.cli.problems import ExitCode, Problem
 from trainops.cli.session import Session
+from trainops.engines.errors import CheckpointCorrupted
+from trainops.engines.manifest import read_manifest
 from trainops.formats import packed
 from trainops.formats.checks import Check, Level
 from trainops.formats.differences import differences
@@ -81,6 +83,19 @@ def sendable(session: Session, directory: Path, scratch: Path) -> tuple[Path, Pa
             return path, path
         packed.pack(path, packed.names_in(path), scratch / "packed.zip")
     return path, scratch / "packed.zip"
+
+
+def held(path: Path) -> dict[str, Any]:
+    """Return kind and config of the operation whose checkpoint this is; nothing where it has none.
+
+    Raises Problem.
+    """
+    with _told_as_problem(path):
+        try:
+            told = read_manifest(path).identity
+        except CheckpointCorrupted:
+            return {}
+    return {name: told[name] for name in ("kind", "config")} if "config" in told else {}
 
 
 def show(session: Session, path: Path) -> None:

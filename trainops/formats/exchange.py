@@ -26,6 +26,7 @@ from trainops.engines.checkpoint import CheckpointStore
 from trainops.engines.config import OperationConfig
 from trainops.engines.errors import (
     CheckpointCorrupted,
+    ConfigError,
     IncompatibleState,
     InputError,
     SaveFailed,
@@ -33,7 +34,15 @@ from trainops.engines.errors import (
 from trainops.engines.federated.config import FederatedConfig
 from trainops.engines.forking import fork
 from trainops.engines.job import StateDict
-from trainops.engines.manifest import Candidate, CheckpointType, staged
+from trainops.engines.manifest import (
+    MANIFEST,
+    STATE,
+    Candidate,
+    CheckpointType,
+    read_manifest,
+    staged,
+)
+from trainops.engines.receipt import Receipt, ReceiptItem, compare_environments
 from trainops.engines.registry import ENGINES
 from trainops.engines.rl.config import RlConfig
 from trainops.engines.spending import Entry, MemoryLedger
@@ -83,6 +92,10 @@ def answer(request: Mapping[str, Any]) -> Answer:
         return _refused(
             f"INCOMPATIBLE_{what.upper()}", f"The {what} does not fit the config: {error}."
         )
+    except ConfigError as error:
+        return _refused(
+            "INVALID_CONFIG", "The config differs from the checkpoint's.", fields=dict(error.errors)
+        )
     except InputError as error:
         return _refused("INCOMPATIBLE_FILE", str(error), fields=dict(error.errors))
     except CheckpointCorrupted as error:
@@ -97,6 +110,8 @@ def take_in(request: Mapping[str, Any]) -> Answer:
     reproducibility.set_determinism(config.deterministic, config.threads)
     inputs = {name: Path(path) for name, path in request["inputs"].items()}
     with _unpacked(Path(request["file"])) as file:
+        if (file / MANIFEST).is_file():
+            return _take_over(request, file, config, inputs)
         imported = _imported(request, file, config, inputs)
     spent = imported.spent if isinstance(imported, ImportedRun) else []
     store = CheckpointStore(Path(request["directory"]), identity=request["identity"])
@@ -106,6 +121,47 @@ def take_in(request: Mapping[str, Any]) -> Answer:
         "receipt": imported.receipt.to_json(),
         "spent": [entry.to_json() for entry in spent],
     }
+
+
+def _take_over(
+    request: Mapping[str, Any], path: Path, config: OperationConfig, inputs: Mapping[str, Path]
+) -> Answer:
+    """Write a checkpoint of another installation's operation as one below `directory`.
+
+    It is a fork whose source is not here: what a fork may not change must be as it was. Raises
+    IncompatibleState and what fork raises.
+    """
+    source, kind = read_manifest(path), request["kind"]  # fork verifies the rest
+    told = source.identity
+    if told.get("kind") != kind:
+        raise IncompatibleState(f"it is of kind {told.get('kind')!r}, the operation of {kind!r}")
+    if "part" in told:
+        raise IncompatibleState("it is one client's part; import its server's checkpoint")
+    if "config" not in told:
+        raise IncompatibleState("it holds no config: an older version wrote it")
+    here = request["identity"]["inputs"]
+    for name, digest in told.get("inputs", {}).items():
+        if here.get(name, digest) != digest:
+            raise IncompatibleState(f"{name} has another content here: {here[name]}, not {digest}")
+    engine = ENGINES[kind]
+    before = engine.parse_config(told["config"])
+    config.require_forkable(before)
+    checkpoint = fork(
+        engine,
+        source=Candidate(path, source.digest),
+        before=before,
+        after=config,
+        inputs=inputs,
+        store=CheckpointStore(Path(request["directory"]), identity=request["identity"]),
+        ledger=MemoryLedger(),
+    )
+    parts = [each.name.removesuffix(".pt") for each in source.artifacts if each.name != STATE]
+    items = (
+        *map(ReceiptItem, parts),
+        *compare_environments(source.environment, checkpoint.environment),
+    )
+    receipt = Receipt(checkpoint.step, str(told.get("operation_id", path.name)), items)
+    return {"staged": staged(checkpoint), "receipt": receipt.to_json(), "spent": []}
 
 
 @contextmanager

@@ -23,8 +23,6 @@ from trainops.formats.checks import Found
 from trainops.formats.errors import InvalidFields
 from trainops.formats.training_state import Fresh, compare_with_fresh
 
-PRIVATE = "privacy"  # of a config: whose client updates in checkpoints are masked by a secret
-
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
@@ -117,7 +115,8 @@ def _missing(engine: Engine, config: OperationConfig, around: Surroundings) -> s
     names = [*engine.dataset_ids(config), *config.models()]
     if absent := [name for name in names if name not in (around.inputs or {})]:
         return f"its config needs {', '.join(absent)}, which are not here; verify it by its id"
-    if engine.spends_privacy and getattr(config, PRIVATE, None) and around.secret is None:
+    privacy = getattr(config, "privacy", None)
+    if engine.spends_privacy and privacy.mode != "none" and around.secret is None:
         return "the updates of its clients are masked by a secret of its installation"
     return ""
 

@@ -16,11 +16,13 @@ def adapt(state: StateDict, before: TrainingConfig, after: TrainingConfig) -> St
         {**optimizer, "param_groups": [_group(g, before, after) for g in optimizer["param_groups"]]}
         for optimizer in state["optimizer"]
     ]
-    rate = optimizers[0]["param_groups"][0]["lr"]
-    return state | {
-        "optimizer": optimizers,
-        "state": {**state["state"], "learning_rate": float(rate)},
+    plain = {
+        **state["state"],
+        "learning_rate": float(optimizers[0]["param_groups"][0]["lr"]),  # may be a tensor
     }
+    if "config" in plain:  # not in states of older versions
+        plain["config"] = after.model_dump(mode="json")
+    return state | {"optimizer": optimizers, "state": plain}
 
 
 def _group(group: StateDict, before: TrainingConfig, after: TrainingConfig) -> StateDict:
