@@ -5,7 +5,9 @@ import pytest
 from apps.checkpoints.models import Checkpoint
 from apps.operations.lifecycle import State
 from tests.api.saved import damage, saved
+from tests.formats.conftest import Run, parse
 from tests.formats.originals import original
+from tests.formats.step_trainer import train
 from tests.operations.rows import in_state
 from trainops.cli.problems import ExitCode
 
@@ -141,6 +143,8 @@ def test_another_tools_file_comes_in_and_goes_out(cli, tmp_path, monkeypatch):
     assert cli("checkpoints", "verify", target).exit_code == ExitCode.OK
     ran = cli("checkpoints", "export", operation_id, "-o", tmp_path / "not" / "there.ckpt")
     assert ran.exit_code == ExitCode.USAGE and "No such file" in ran.stderr
+    ran = cli("checkpoints", "import", file)
+    assert ran.exit_code == ExitCode.USAGE and "OPERATION.yaml is needed" in ran.stderr
     ran = cli("checkpoints", "import", described, described)
     assert ran.exit_code == ExitCode.USAGE and "archive" in ran.stderr
     ran = cli("checkpoints", "import", file, described, "--set", "epochs=-1")
@@ -162,3 +166,33 @@ def test_a_file_whose_digest_does_not_match_begins_nothing(cli, tmp_path, monkey
     digest.unlink()
     ran = cli("checkpoints", "import", file, described, "--set", "optimizer=adamw")
     assert ran.exit_code == ExitCode.OK, ran.stderr
+
+
+@pytest.mark.slow
+def test_directories_come_in(cli, tmp_path, monkeypatch):
+    """One of another tool's, one of ours, and the furthest of several of ours."""
+    known = os.environ["TRAINOPS_RECIPES"]
+    monkeypatch.setenv("TRAINOPS_RECIPES", f"{known},tests.formats.recipe:RECIPE")
+    described = tmp_path / "operation.yaml"
+    described.write_text("kind: training\nconfig: {recipe: foreign, batch_size: 8, epochs: 2}\n")
+    train(tmp_path / "theirs", epochs=1)
+    ran = cli(
+        "checkpoints", "import", tmp_path / "theirs", described,
+        "--set", "optimizer=adamw", "--set", "weight_decay=0.01", "--set", "scheduler=none",
+    )  # fmt: skip
+    assert ran.exit_code == ExitCode.OK, ran.stderr
+    assert "Taken: last_checkpoint" in ran.stderr
+    assert "Imported last_checkpoint, step 38; " in ran.stderr
+
+    run = Run(parse())
+    older, newer = (run.until(step).save(tmp_path / "op_1") for step in (5, 12))
+    ran = cli("checkpoints", "import", older)
+    assert ran.exit_code == ExitCode.OK, ran.stderr
+    assert f"Imported {older.name}, step 5" in ran.stderr
+    ran = cli("checkpoints", "import", tmp_path / "op_1", "--set", "threads=1")
+    assert ran.exit_code == ExitCode.OK, ran.stderr
+    assert f"Taken: {newer.name}" in ran.stderr and ", step 12" in ran.stderr
+    assert Checkpoint.objects.get(operation_id=ran.stdout.strip()).step == 12
+    ran = cli("checkpoints", "import", older, "--set", "batch_size=4")
+    assert ran.exit_code == ExitCode.USAGE and "a fork keeps 8" in ran.stderr
+    assert cli("checkpoints", "verify", older, "--strict").exit_code == ExitCode.OK

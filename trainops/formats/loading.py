@@ -115,7 +115,7 @@ def _missing(engine: Engine, config: OperationConfig, around: Surroundings) -> s
     names = [*engine.dataset_ids(config), *config.models()]
     if absent := [name for name in names if name not in (around.inputs or {})]:
         return f"its config needs {', '.join(absent)}, which are not here; verify it by its id"
-    privacy = getattr(config, "privacy", None)
+    privacy: Any = getattr(config, "privacy", None)
     if engine.spends_privacy and privacy.mode != "none" and around.secret is None:
         return "the updates of its clients are masked by a secret of its installation"
     return ""

@@ -41,7 +41,6 @@ class Reading:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.file: TrainingFile
-        self._outlines: dict[str, foreign.Outline] = {}
         self._trees: dict[str, Any] = {}
         self._state: Mapping[str, Any] = {}
 
@@ -76,12 +75,12 @@ class Reading:
         for name in (STATE, self.weights):
             with foreign.opened(self.path / name) as content:
                 try:
-                    self._outlines[name] = foreign.outline_in(content)
+                    outline = foreign.outline_in(content)
                 except DamagedFile as error:
                     raise DamagedFile(f"{name}: {error}") from error
-                if self._outlines[name].enums:
-                    raise ForbiddenContent(", ".join(sorted(self._outlines[name].enums)))
-                self._trees[name] = foreign.load(content, self._outlines[name])
+                if outline.enums:
+                    raise ForbiddenContent(", ".join(sorted(outline.enums)))
+                self._trees[name] = foreign.load(content, outline)
         return "undamaged archives of tensors and plain values"
 
     def read_fields(self) -> str:

@@ -158,7 +158,8 @@ def _fit_scheduler(
     public = {name for name in given.keys() ^ mine.keys() if not str(name).startswith("_")}
     if public - {"verbose"}:
         _stop(place, f"is of another kind: only one has {', '.join(sorted(public))}")
-    last, step = given.get("last_epoch"), cursor.optimizer_steps
+    last: Any = given.get("last_epoch")
+    step = cursor.optimizer_steps
     if not (is_integer(last) and step <= last <= step + cursor.epoch):
         _stop(
             place,
