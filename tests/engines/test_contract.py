@@ -61,12 +61,14 @@ def test_stopping_changes_nothing(case, tmp_path, runs):
 
 
 @one_of_each_kind_is_quick
-def test_stopping_within_evaluations_changes_nothing(case, tmp_path, runs):
+def test_stopping_within_evaluations_changes_nothing(case, tmp_path, monkeypatch):
+    monkeypatch.setattr("trainops.engines.federated.workshop.EVALUATED_AT_ONCE", 3)
+    expected = undisturbed(case, tmp_path)
     if case.kind in NEVER_EVALUATED:
-        assert not evaluations(runs(case))
+        assert not evaluations(expected)
     else:
-        assert evaluations(runs(case))
-        require_stops_in_evaluations_change_nothing(case, tmp_path, runs(case))
+        assert evaluations(expected)
+        require_stops_in_evaluations_change_nothing(case, tmp_path, expected)
 
 
 @pytest.mark.slow

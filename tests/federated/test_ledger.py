@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from tests.federated.runs import HouseLedger, case, go, make_job, run_through
-from trainops.engines import reproducibility
+from trainops.engines import lossless, reproducibility
 from trainops.engines.errors import LedgerMismatch
-from trainops.engines.federated import tight
+from trainops.engines.federated import tight, workshop
 from trainops.engines.federated.account import Account, steps_of_epoch
 from trainops.engines.federated.accounting import epsilon
 from trainops.engines.federated.path import entries_of
@@ -346,3 +346,29 @@ def test_a_checkpoint_from_before_the_tighter_accountant_was_bounded_is_taken_ov
     monkeypatch.setattr(tight, "MOST_POINTS", 10)
     again = resumed(state, ledger, privacy={"accountant": "prv"})
     assert again.releasing.purse.path_epsilon > state["state"]["privacy"]["path_epsilon"]
+
+
+@pytest.mark.parametrize("mode", ["user", "hybrid"])
+def test_a_stop_within_a_rounds_evaluation_spends_nothing_twice(mode, monkeypatch):
+    """The round's release is in the ledger; a resume makes the same model of the same updates."""
+    monkeypatch.setattr(workshop, "EVALUATED_AT_ONCE", 3)
+    whole, stopped_often = HouseLedger(), HouseLedger()
+    reproducibility.seed_all(7)
+    expected = make_job(mode, whole)
+    run_through(expected)
+    reproducibility.seed_all(7)
+    job, num_stops = make_job(mode, stopped_often), 0
+    job.in_parts = True
+    while job.step < job.total_steps or job.is_evaluating:
+        job.advance()
+        if job.is_evaluating and "of its validation" in job.place and num_stops < job.record.number:
+            num_stops += 1
+            streams, state = reproducibility.state_dict(), freeze(job.state_dict())
+            assert state["state"]["round"] == job.record.number - 1
+            job = resumed(state, stopped_often, mode)
+            reproducibility.load_state_dict(streams)
+            job.in_parts = True
+    assert num_stops > 1
+    assert stopped_often.spent() == whole.spent()
+    assert torch.equal(job.server.parameters, expected.server.parameters)
+    assert lossless.dumps(job.result()) == lossless.dumps(expected.result())

@@ -1,6 +1,7 @@
 """Federated training: one step is one local epoch of one client."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -27,10 +28,21 @@ from trainops.engines.federated.workshop import Workshop, require_gradients_of_e
 from trainops.engines.job import Metrics, StateDict
 from trainops.engines.manifest import Candidate
 from trainops.engines.receipt import compare_environments
+from trainops.engines.snapshot import freeze
 from trainops.engines.spending import Entry, MemoryLedger, PrivacyLedger
+from trainops.engines.training.validation import Validation
 
 NUMBERS = ("round", "clients", "dropped")  # of a round's line; the rest was measured
 REASON = "PRIVACY_BUDGET"  # why a run is over before its last round
+
+
+@dataclass(frozen=True, slots=True)
+class Finishing:
+    """A round whose next model is made and being judged."""
+
+    before: StateDict | None  # a copy from before it was made, where that may be asked for
+    measured: dict[str, float]
+    validation: Validation
 
 
 class FederatedJob:
@@ -39,7 +51,8 @@ class FederatedJob:
     A step trains one client for one local epoch. The step that ends a round also makes the next
     model of what its clients sent, and judges it. Safe points lie between two local epochs: what
     clients of this round sent is kept, and the one in training goes on with its own model and
-    optimizer. With `batched_clients` a step is an epoch of all clients of the round.
+    optimizer. With `batched_clients` a step is an epoch of all clients of the round. The one before
+    an evaluation has all that the round's clients sent, of which the next model is not made yet.
     """
 
     unit: ClassVar[str] = "client epoch"
@@ -71,6 +84,8 @@ class FederatedJob:
         is_distributed = delegates is not None and config.is_distributed
         self.distributed = Distributed(config, delegates) if is_distributed and delegates else None
         self._untold: dict[str, float] = {}  # of rounds without clients, before the first step
+        self.in_parts = False
+        self._finishing: Finishing | None = None  # under way; no part of the state
         self._mind_the_budget()
 
     @property
@@ -85,7 +100,14 @@ class FederatedJob:
     def place(self) -> str:
         if self.distributed is not None and self.record.client is not None:
             return self.distributed.place(self.record)
+        if self._finishing is not None:
+            return f"{self.record.place}, {self._finishing.validation.place}"
         return self.record.place
+
+    @property
+    def is_evaluating(self) -> bool:
+        record = self.record  # a round that nobody takes part in is finished beside another
+        return record.is_round_trained and bool(record.chosen) and not record.is_spent
 
     @property
     def checkpoint_steps(self) -> int:
@@ -96,19 +118,41 @@ class FederatedJob:
         return self.distributed.asked if self.distributed else 0
 
     def advance(self) -> Metrics:
-        self._untold |= self._finish_rounds()  # those at the beginning that nobody takes part in
-        if not (self.record.is_over or self.record.is_spent):
-            is_elsewhere = self.distributed is not None and self.visit is None
-            if is_elsewhere and not self._take_next():
-                return {}  # no step: it waits
-            if is_elsewhere or self._train():
-                self._untold |= self._finish_rounds()
-                self.releasing.purse.passed(self.step)
-                self._mind_the_budget()
+        if not self.is_evaluating:
+            self._untold |= self._finish_rounds({})  # at the beginning, that nobody takes part in
+            if self.record.is_over or self.record.is_spent:
+                return self._told()
+            if not self._train_next():
+                return {} if self._is_elsewhere else self._told()
+            if self.is_evaluating and self.in_parts:
+                return {}
+        measured = self._finish_round() if self.is_evaluating else {}
+        if measured is None and self.is_evaluating:
+            return {}
+        self._step_done(measured or {})
+        return self._told()
+
+    @property
+    def _is_elsewhere(self) -> bool:
+        """Whether the next client trains elsewhere, and is waited for."""
+        return self.distributed is not None and self.visit is None
+
+    def _train_next(self) -> bool:
+        """Train the next local epoch, or take over what was done elsewhere; False: not (yet)."""
+        return self._take_next() if self._is_elsewhere else self._train()
+
+    def _step_done(self, measured: dict[str, float]) -> None:
+        self._untold |= self._finish_rounds(measured)
+        self.releasing.purse.passed(self.step)
+        self._mind_the_budget()
+
+    def _told(self) -> Metrics:
         metrics, self._untold = self._untold, {}
         return metrics
 
     def state_dict(self) -> StateDict:
+        if self._finishing is not None and self._finishing.before is not None:
+            return dict(self._finishing.before)
         constants, layout, purse = self._constants(), self.workshop.layout, self.releasing.purse
         return {
             "state": {
@@ -141,7 +185,7 @@ class FederatedJob:
         releasing = Releasing(workshop, self._thawed(state, record))
         visit = server.load_state_dict(state, record, visit_state)
         self.workshop, self.server, self.releasing = workshop, server, releasing
-        self.record, self.visit = record, visit
+        self.record, self.visit, self._finishing = record, visit, None
         told = record.history[-1] if record.history and not record.step else {}
         self._untold = {name: each for name, each in told.items() if name not in NUMBERS}
         self._mind_the_budget()
@@ -248,20 +292,43 @@ class FederatedJob:
             self.server.begin_streams("client", self.record.number, client)
         return self.visit
 
-    def _finish_rounds(self) -> dict[str, float]:
-        """Finish the round if its clients are done, and further ones that have none."""
-        metrics: dict[str, float] = {}
+    def _finish_rounds(self, measured: dict[str, float]) -> dict[str, float]:
+        """Finish the round if its clients are done, and further ones that have none.
+
+        Returns what the last of them measured; `measured` where there was none.
+        """
         while self.record.is_round_trained and not self.record.is_spent:
+            finished = self._finish_round(is_whole=True)
+            if finished is None:
+                break
+            measured = finished
+        return measured
+
+    def _finish_round(self, *, is_whole: bool = False) -> dict[str, float] | None:
+        """Make the next model and judge it, a batch at a time if `in_parts` and not `is_whole`.
+
+        Returns what was measured; None where it is not done yet, or may not be, which ends the run.
+        """
+        in_parts = self.in_parts and not is_whole
+        if self._finishing is None:
+            before = freeze(self.state_dict()) if in_parts else None
             entry = self.releasing.of_round(self.server, self.record)
             if entry is not None and not self._spend(entry):
-                break
+                return None
             measured = self.server.finish_round(self.record.number, entry, self.step)
-            if self.config.is_private:
-                measured["epsilon"] = self.releasing.purse.epsilon
-            if self.record.round_done(measured):
-                self.server.keep_best()
-            metrics = measured
-        return metrics
+            self._finishing = Finishing(before, measured, Validation(self.workshop))
+        finishing = self._finishing
+        if not finishing.validation.go_on(in_parts=in_parts):
+            return None
+        self._finishing, measured = None, finishing.measured
+        if self.workshop.validation is not None:
+            means = finishing.validation.averages.means()
+            measured = measured | self.workshop.in_units(means, "val")
+        if self.config.is_private:
+            measured["epsilon"] = self.releasing.purse.epsilon
+        if self.record.round_done(measured):
+            self.server.keep_best()
+        return measured
 
     def _spend(self, entry: Entry) -> bool:
         """Write a release down before it happens; False, and the run is over, if it may not."""

@@ -78,20 +78,23 @@ class Workshop:
         count, size = self.sizes[client], self.config.batch_size
         return min(1.0, size / count), -(-count // size)
 
-    def evaluate(self) -> dict[str, float]:
-        """Return the model's mean loss and measures over the server's own examples."""
+    def validation_batches(self) -> tuple[Tensor, ...]:
+        """Return the indices of the server's own examples by batches; () where there are none."""
         if self.validation is None:
-            return {}
-        averages = self.new_averages()
+            return ()
+        return torch.arange(len(self.validation)).split(EVALUATED_AT_ONCE)
+
+    @torch.no_grad()
+    def validate(self, indices: Tensor, averages: Averages) -> None:
+        """Add the model's loss and measures over these of the server's own examples."""
+        if self.validation is None:
+            raise ValueError("the server has no examples of its own")
         self.model.eval()
-        with torch.no_grad():
-            for indices in torch.arange(len(self.validation)).split(EVALUATED_AT_ONCE):
-                inputs, targets = self.validation.batch(indices.to(self.device))
-                outputs = self.model(*inputs)
-                measures = self.ingredients.measures.values()
-                loss = self.ingredients.loss(outputs, targets) * len(indices)
-                averages.add([loss, *(m(outputs, targets).sum() for m in measures)], len(indices))
-        return self.in_units(averages.means(), "val")
+        inputs, targets = self.validation.batch(indices.to(self.device))
+        outputs = self.model(*inputs)
+        measures = self.ingredients.measures.values()
+        loss = self.ingredients.loss(outputs, targets) * len(indices)
+        averages.add([loss, *(m(outputs, targets).sum() for m in measures)], len(indices))
 
     def in_units(self, means: Mapping[str, float], prefix: str) -> dict[str, float]:
         """Return the means under their public names, the loss in the units people read."""

@@ -96,10 +96,7 @@ class TrainingJob:
         if self._validation is None:
             self._check_finite()
             self._validation = Validation(self.learner)
-        is_done = self._validation.go_on()
-        while not (is_done or self.in_parts):
-            is_done = self._validation.go_on()
-        if not is_done:
+        if not self._validation.go_on(in_parts=self.in_parts):
             return None
         means, self._validation = self._validation.averages.means(), None
         return self.learner.in_units(means, "val")
