@@ -62,6 +62,8 @@ def of_message(message: Mapping[str, Any], *, is_told: bool, is_out_of_time: boo
             return Interrupted(Reason.TIME_LIMIT, "it reached its time limit")
         case "stopped" if message["directive"] == "CANCEL":
             return Cancelled(Reason.CANCELLED_BY_PERSON, "stopped at a safe point")
+        case "stopped" if not is_told and message.get("is_signalled"):
+            return Interrupted(Reason.SHUTDOWN, "stopped because its process got a signal to stop")
         case "stopped" if not is_told:
             return Interrupted(Reason.LEASE_LOST, "stopped because its lease was not renewed")
         case "stopped":

@@ -85,11 +85,12 @@ def test_a_worker_that_is_killed_loses_nothing_but_time(stack, undisturbed):
     require_equal(stack, operation_id, undisturbed)
 
 
-def test_a_worker_told_to_stop_saves_and_another_goes_on(stack, undisturbed):
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
+def test_a_worker_told_to_stop_saves_and_another_goes_on(stack, undisturbed, number):
     operation_id = stack.submit(**CONFIG)
     stack.wait_step(operation_id, 60)
     worker = psutil.Process(stack.child_pid(operation_id)).parents()[1]
-    worker.send_signal(signal.SIGTERM)
+    worker.send_signal(number)
 
     stack.wait(operation_id, "COMPLETED")
     attempts = stack.get(f"operations/{operation_id}/attempts")

@@ -28,8 +28,13 @@ def undisturbed(tmp_path_factory):
 
 @pytest.mark.parametrize(
     ("signals", "code"),
-    [([signal.SIGTERM], 0), ([signal.SIGINT], 0), ([signal.SIGTERM, signal.SIGTERM], 1)],
-    ids=["terminate", "interrupt", "terminate twice"],
+    [
+        ([signal.SIGTERM], 0),
+        ([signal.SIGINT], 0),
+        ([signal.SIGUSR1, signal.SIGUSR1], 0),
+        ([signal.SIGTERM, signal.SIGTERM], 1),
+    ],
+    ids=["terminate", "interrupt", "a batch system, twice", "terminate twice"],
 )
 def test_what_ran_goes_on_at_the_next_start(tmp_path, undisturbed, signals, code):
     with running(tmp_path / "var") as stack:

@@ -3,8 +3,10 @@
 An epoch of the scripted recipe has 4 steps and 4 batches of validation.
 """
 
+import signal
 import time
 
+import psutil
 import pytest
 
 from apps.checkpoints.models import Checkpoint
@@ -181,3 +183,20 @@ def test_points_of_a_validation_that_is_repeated_are_not_counted_twice(house, pe
     standing = MetricPoint.objects.filter(operation=operation, name="val_loss", retired_by=None)
     assert list(standing.filter(attempt=1).values_list("step", flat=True)) == [3]
     assert sorted(standing.filter(attempt=2).values_list("step", flat=True)) == [4, 8]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
+def test_a_signal_to_every_process_of_a_batch_job_saves(house, person, number):
+    """A batch system may send it to the children and to the nursery, too."""
+    running = Running(house, submit(epochs=3, step_seconds=0.1, checkpoint=SELDOM)).until_step(3)
+    child = psutil.Process(running.pid)
+    nursery = child.parent()
+    nursery.send_signal(number)
+    child.send_signal(number)
+    operation = running.ended()
+    assert nursery.is_running()
+    assert (operation.state, operation.reason) == ("RESUMING", "SHUTDOWN")
+    saved = Checkpoint.objects.get()
+    assert (saved.type, saved.step) == ("shutdown", operation.step)
+    assert note(operation) == f"stopped because its process got a signal to stop; saved: {saved}"
+    require_same_end(house, person, operation, epochs=3)

@@ -51,7 +51,8 @@ def main(descriptor: int) -> int:
     start, *more = _first_messages(wire)
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     line = _Line(wire, grant_until=start["grant_until"])
-    signal.signal(signal.SIGTERM, lambda *_: line.stop(Directive.PREEMPT))
+    for number in (signal.SIGTERM, signal.SIGUSR1):  # the latter: some time before a batch job ends
+        signal.signal(number, line.hear_signal)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     line.listen(more)
     try:
@@ -122,6 +123,7 @@ class _Line:
         self.unanswered: deque[queue.SimpleQueue[Message]] = deque()  # commits, the oldest first
         self.written: queue.SimpleQueue[Message] = queue.SimpleQueue()  # of what was spent
         self.errands = errands.Errands(self._send)
+        self._is_signalled = False
         self._next_report = 0.0
         self._last: Progress | None = None
         self._sent: Progress | None = None
@@ -188,7 +190,10 @@ class _Line:
             case Succeeded(result=result):
                 self._succeeded(result)
             case Stopped(directive=directive):
-                self._send("ended", how="stopped", directive=directive.name)
+                self._send(
+                    "ended", how="stopped", directive=directive.name,
+                    is_signalled=self._is_signalled,
+                )  # fmt: skip
             case Failed(error=error):
                 self.ended("failed", error)
 
@@ -206,6 +211,11 @@ class _Line:
             "ended", how=how, code=_code(error, how), message=f"{type(error).__name__}: {error}",
             traceback=trace[-20_000:],
         )  # fmt: skip
+
+    def hear_signal(self, *_: object) -> None:
+        """Save and stop, as when told over the wire."""
+        self._is_signalled = True
+        self.stop(Directive.PREEMPT)
 
     # What the listening thread does.
 

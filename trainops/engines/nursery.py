@@ -62,7 +62,8 @@ class _Nursery:
         signal.set_wakeup_fd(bell_in, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it ends with its worker, not before
+        for number in (signal.SIGTERM, signal.SIGUSR1):
+            signal.signal(number, signal.SIG_IGN)  # it ends with its worker, not before
         self.selector = selectors.DefaultSelector()
         self.selector.register(self.line, selectors.EVENT_READ)
         self.selector.register(self.bell, selectors.EVENT_READ)

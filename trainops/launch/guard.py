@@ -49,7 +49,7 @@ def end(groups: set[int], grace_seconds: float) -> None:
 
 
 if __name__ == "__main__":
-    for stop in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for stop in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
         signal.signal(stop, signal.SIG_IGN)  # it ends when its supervisor does, never before
     grace = float(sys.argv[1]) if len(sys.argv) > 1 else GRACE_SECONDS
     end(remaining(sys.stdin), grace)

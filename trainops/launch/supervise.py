@@ -48,7 +48,10 @@ class _Requests:
         now = time.monotonic()
         if self.first_at is None:
             self.first_at = now
-        elif number != signal.SIGHUP and now - self.first_at > SAME_KEYPRESS_SECONDS:
+        elif (
+            number not in (signal.SIGHUP, signal.SIGUSR1)
+            and now - self.first_at > SAME_KEYPRESS_SECONDS
+        ):
             self.forced = True
 
 
@@ -173,7 +176,7 @@ class Supervisor:
         """Turn signals into a wake-up and a request; the previous handlers come back after."""
         self._wakeup, write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         previous_fd = signal.set_wakeup_fd(write, warn_on_full_buffer=False)
-        stops = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+        stops = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
         previous = {number: signal.signal(number, self._requests.hear) for number in stops}
         previous[signal.SIGCHLD] = signal.signal(signal.SIGCHLD, lambda *_: None)
         try:
