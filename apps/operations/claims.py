@@ -15,6 +15,7 @@ from apps.operations import restarts
 from apps.operations.lifecycle import Reason, State
 from apps.operations.models import Attempt, Operation, OperationQuerySet
 from apps.operations.placement import Offer
+from apps.operations.saved import with_what_was_saved
 from trainops.clock import DatabaseNow, seconds_from_now
 
 
@@ -175,7 +176,7 @@ def cancel_lost(operation: Operation, reason: Reason, *, actor: str) -> bool:
     Its attempt has ended itself before the lease ran out (see the order of the thresholds). False
     where it is claimed, by a renewal a moment ago or by another attempt.
     """
-    note = "no worker claims it any more; its last checkpoint stands"
+    note = with_what_was_saved(operation, "no worker claims it any more")
     with transaction.atomic():
         silent = Operation.objects.silent().filter(pk=operation.pk, attempt=operation.attempt)
         moved = silent.move(State.CANCELLED, actor=actor, note=note, reason=reason)

@@ -15,7 +15,7 @@ from apps.operations.ledger import Ledger
 from apps.operations.lifecycle import Reason, State
 from apps.operations.models import Attempt, Operation
 from apps.operations.poison import own_fault
-from trainops.engines.manifest import CheckpointType
+from apps.operations.saved import with_what_was_saved
 from trainops.engines.wire import now
 from trainops.patience import at_most
 
@@ -23,9 +23,6 @@ logger = logging.getLogger(__name__)
 AWAY = (OperationalError, InterfaceError, InternalError)  # a later try may go through
 RETRY_SECONDS = 1.0
 STOPPED = frozenset({Reason.SHUTDOWN, Reason.TIME_LIMIT, Reason.LEASE_LOST, Reason.STALLED})
-TAKEN_AT_AN_END = frozenset(
-    {CheckpointType.CANCELLATION, CheckpointType.SHUTDOWN, CheckpointType.FAILURE}
-)
 OUTCOMES = {
     Reason.SHUTDOWN: Attempt.Outcome.PREEMPTED,
     Reason.LEASE_LOST: Attempt.Outcome.LOST,
@@ -81,7 +78,7 @@ def settle(operation: Operation, ending: Ending) -> None:
         case Cancelled(reason=reason, note=note):
             claims.finish(
                 operation, State.CANCELLED, outcome=Attempt.Outcome.CANCELLED,
-                reason=reason, note=_with_what_was_saved(operation, note),
+                reason=reason, note=with_what_was_saved(operation, note),
             )  # fmt: skip
         case Interrupted(reason=reason, note=note) if why := own_fault(operation, reason, note):
             claims.finish(
@@ -90,7 +87,7 @@ def settle(operation: Operation, ending: Ending) -> None:
             )  # fmt: skip
         case Interrupted(reason=reason, note=note, error=error):
             if reason in STOPPED and error is None:
-                note = _with_what_was_saved(operation, note)
+                note = with_what_was_saved(operation, note)
             if not claims.restart_or_fail(
                 operation, reason, actor=operation.worker_id, note=note,
                 outcome=OUTCOMES.get(reason, Attempt.Outcome.FAILED), error=error,
@@ -106,28 +103,6 @@ def _complete(operation: Operation, result: Any, reason: Reason) -> None:
     )  # fmt: skip
     if not operation.config["checkpoint"]["keep_after_success"]:
         checkpoints.keep_only_the_result(operation.pk)
-
-
-def _with_what_was_saved(operation: Operation, note: str) -> str:
-    """Add to the note what a resume would start from, and a save that failed since.
-
-    It says "saved" only of a checkpoint that was taken for this end, or is of the last step.
-    """
-    newest = next(iter(checkpoints.to_resume_from(operation.pk)), None)
-    failed = operation.events.filter(what="SAVE_FAILED", attempt=operation.attempt).first()
-    if failed is not None and (newest is None or failed.at >= newest.created_at):
-        kept = f"the {newest} is the last one" if newest else "there is no checkpoint"
-        return f"{note}; {failed.note}; {kept}"
-    if newest is None:
-        return f"{note}; nothing was saved"
-    is_for_this_end = newest.attempt == operation.attempt and newest.type in TAKEN_AT_AN_END
-    if is_for_this_end or newest.step == _last_step(operation):
-        return f"{note}; saved: {newest}"
-    return f"{note}; nothing newer was saved: the {newest} is the last one"
-
-
-def _last_step(operation: Operation) -> int:
-    return Operation.objects.values_list("step", flat=True).get(pk=operation.pk)
 
 
 def cleaned(value: Any) -> Any:

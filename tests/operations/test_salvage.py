@@ -5,6 +5,7 @@ An epoch of the scripted recipe has 4 steps and 4 batches of validation.
 
 import signal
 import time
+from contextlib import suppress
 
 import psutil
 import pytest
@@ -13,9 +14,9 @@ from apps.checkpoints.models import Checkpoint
 from apps.operations import salvage, services
 from apps.operations.models import MetricPoint, Operation
 from tests.operations.attempts import Running, run, submit
-from tests.operations.test_supervisor import curve, weights
+from tests.operations.test_supervisor import beginning, curve, weights
 from tests.waiting import wait_until
-from trainops.engines.wire import now
+from trainops.engines.wire import Hangup, now
 
 pytestmark = [
     pytest.mark.faults,
@@ -200,3 +201,17 @@ def test_a_signal_to_every_process_of_a_batch_job_saves(house, person, number):
     assert (saved.type, saved.step) == ("shutdown", operation.step)
     assert note(operation) == f"stopped because its process got a signal to stop; saved: {saved}"
     require_same_end(house, person, operation, epochs=3)
+
+
+def test_a_child_whose_lease_nobody_renews_saves_before_its_time_is_over(nursery):
+    """Its main thread hangs; its supervisor is away, and the next owner adopts what is staged."""
+    hangs = submit("hang", at=6, step_seconds=0.25, checkpoint=SELDOM)
+    child = nursery.start("test:1")
+    child.wire.send("start", **beginning(hangs, 8))
+    staged = []
+    with suppress(Hangup):
+        while True:
+            staged += [each["checkpoint"] for each in child.wire.read() if each["kind"] == "staged"]
+    assert child.wait(10)
+    child.close()
+    assert [(each["type"], each["step"] in (4, 5)) for each in staged] == [("shutdown", True)]

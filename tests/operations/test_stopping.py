@@ -18,6 +18,7 @@ from tests.operations.attempts import (
 )
 from tests.waiting import wait_until
 from trainops.clock import seconds_from_now
+from trainops.engines.wire import now
 
 pytestmark = [
     pytest.mark.faults,
@@ -157,7 +158,7 @@ def test_what_no_worker_claims_any_more_is_stopped_at_once(person, stop, reason,
 
     assert (stopped.state, stopped.reason) == ("CANCELLED", reason)
     assert stopped.attempts.get().outcome == "lost"
-    assert "its last checkpoint stands" in note(stopped)
+    assert note(stopped).endswith("no worker claims it any more; nothing was saved")
 
 
 def test_a_renewal_that_comes_before_the_cancel_wins(person, monkeypatch):
@@ -186,19 +187,67 @@ def test_a_kill_after_a_cancel_does_not_wait_any_longer(house, person):
     assert time.monotonic() - began < PROMPT_SECONDS
 
 
-def test_a_cancel_whose_save_failed_says_what_is_left(house, settings):
-    """The disk is full: the periodic checkpoint before it is not what this cancel saved."""
+def cancel(held):
+    held.stop = Operation.Stop.CANCEL
+
+
+def shut_down(held):
+    held.must_be_gone_at = now() + 5
+
+
+def drain(held):
+    held.is_to_leave = True
+
+
+@pytest.mark.parametrize(
+    ("stop", "limits", "state", "reason"),
+    [
+        (cancel, {}, "CANCELLED", "CANCELLED_BY_PERSON"),
+        (shut_down, {}, "RESUMING", "SHUTDOWN"),
+        (drain, {}, "RESUMING", "SHUTDOWN"),
+        (None, {"max_duration_seconds": 3.0}, "FAILED", "TIME_LIMIT"),
+    ],
+    ids=["cancel", "shutdown", "drain", "time limit"],
+)
+@pytest.mark.parametrize("is_full", [True, False])
+def test_a_stop_says_what_was_saved_of_it_and_what_was_not(
+    house, settings, stop, limits, state, reason, is_full
+):
+    """The disk is full: the periodic checkpoint before it is not what this stop saved."""
     checkpoint = {"every_steps": 10}
-    running = Running(house, submit(epochs=100, step_seconds=0.02, checkpoint=checkpoint))
+    running = Running(
+        house, submit(epochs=200, step_seconds=0.02, checkpoint=checkpoint, limits=limits)
+    )
     wait_until(Checkpoint.objects.exists)
     root = settings.CHECKPOINT_ROOT
-    root.rename(root.with_name("elsewhere"))  # nothing can be written any more
-    running.until_step(running.operation.row.get().step + 2)
-    stop(running, Operation.Stop.CANCEL)
+    if is_full:
+        root.rename(root.with_name("elsewhere"))  # nothing can be written any more
+        running.until_step(running.operation.row.get().step + 2)
+    if stop is not None:
+        stop(running.held)
     operation = running.ended()
-    root.with_name("elsewhere").rename(root)
+    if is_full:
+        root.with_name("elsewhere").rename(root)
     newest = Checkpoint.objects.newest_first().first()
-    assert operation.state == "CANCELLED"
+    assert (operation.state, operation.reason) == (state, reason)
     said = note(operation)
-    assert "could not be saved" in said and f"the {newest} is the last one" in said
-    assert "; saved: " not in said
+    if is_full:
+        assert "could not be saved" in said and f"; the {newest} is the last one" in said
+        assert "; saved: " not in said and "was saved" not in said
+    else:
+        assert f"; saved: {newest}" in said and newest.step == operation.step
+        assert newest.type in ("cancellation", "shutdown")
+
+
+def test_an_attempt_whose_lease_ran_out_says_that_nothing_newer_was_saved(house, settings):
+    checkpoint = {"every_steps": 10}
+    running = Running(
+        house, submit("hang", at=13, step_seconds=0.02, checkpoint=checkpoint, epochs=9)
+    )
+    wait_until(Checkpoint.objects.exists)
+    running.until_step(12)
+    running.held.renewed_at -= settings.THRESHOLDS.fence_kill_seconds + 1
+    operation = running.ended()
+    kept = Checkpoint.objects.get()
+    assert (operation.reason, kept.step) == ("LEASE_LOST", 10)
+    assert note(operation).endswith(f"; nothing newer was saved: the {kept} is the last one")
