@@ -187,7 +187,7 @@ class Attempt:
         with self.safe_point.lock:  # should the loop come to itself, it waits
             if not self._is_worth_saving():
                 return
-            place, checkpoint = self.safe_point.place, self._write(kind)
+            place, checkpoint = self._frozen_place(), self._write(kind)
         self._commit(place, checkpoint)
 
     def _is_worth_saving(self) -> bool:
@@ -213,7 +213,7 @@ class Attempt:
             self.supervisor.save_failed(error)
 
     def _save_safe_point(self, kind: CheckpointType) -> None:
-        commit = partial(self._commit, self.safe_point.place)
+        commit = partial(self._commit, self._frozen_place())
         self._savings.append(Saving(kind, partial(self._write_locked, kind), commit))
 
     def _write_locked(self, kind: CheckpointType) -> Checkpoint:
@@ -222,11 +222,13 @@ class Attempt:
 
     def _write(self, kind: CheckpointType) -> Checkpoint:
         """Write the safe point, whose lock is held: what is asked for its changes writes them."""
-        safe_point = self.safe_point
-        if safe_point.place is None:
+        step, state = self._frozen_place().step, self.safe_point.state
+        return self.store.write(kind, step=step, state=state, changed=self.safe_point.changes())
+
+    def _frozen_place(self) -> Place:
+        if self.safe_point.place is None:
             raise RuntimeError("there is no safe point")
-        step, changed = safe_point.place.step, safe_point.changes()
-        return self.store.write(kind, step=step, state=safe_point.state, changed=changed)
+        return self.safe_point.place
 
     def _commit(self, place: Place, checkpoint: Checkpoint) -> None:
         try:

@@ -130,6 +130,7 @@ class _Line:
         self._sending = threading.Lock()
         self._attempt: Attempt | None = None
         self._salvage: threading.Thread | None = None
+        self._salvage_at = math.inf  # on the clock of deadlines
         self._granted(grant_until)
 
     # What the loop calls.

@@ -106,7 +106,11 @@ class FederatedJob:
 
     @property
     def is_evaluating(self) -> bool:
-        record = self.record  # a round that nobody takes part in is finished beside another
+        return self._has_trained_round()
+
+    def _has_trained_round(self) -> bool:
+        """Whether the round is to be finished; one without clients is finished beside another."""
+        record = self.record
         return record.is_round_trained and bool(record.chosen) and not record.is_spent
 
     @property
@@ -124,10 +128,10 @@ class FederatedJob:
                 return self._told()
             if not self._train_next():
                 return {} if self._is_elsewhere else self._told()
-            if self.is_evaluating and self.in_parts:
+            if self.in_parts and self._has_trained_round():
                 return {}
-        measured = self._finish_round() if self.is_evaluating else {}
-        if measured is None and self.is_evaluating:
+        measured = self._finish_round() if self._has_trained_round() else {}
+        if measured is None and self._has_trained_round():
             return {}
         self._step_done(measured or {})
         return self._told()

@@ -82,7 +82,7 @@ class Workshop:
         """Return the indices of the server's own examples by batches; () where there are none."""
         if self.validation is None:
             return ()
-        return torch.arange(len(self.validation)).split(EVALUATED_AT_ONCE)
+        return tuple(torch.arange(len(self.validation)).split(EVALUATED_AT_ONCE))
 
     @torch.no_grad()
     def validate(self, indices: Tensor, averages: Averages) -> None:

@@ -73,7 +73,7 @@ class TrainingJob:
     def advance(self) -> Metrics:
         if not self.is_evaluating:
             self._learn()
-            if not self.is_evaluating:
+            if not self.record.is_epoch_trained:
                 return self._log() if self.step % self.config.log_every_steps == 0 else {}
             self._validation = None
             if self.in_parts and self.learner.validation is not None:

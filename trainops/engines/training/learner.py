@@ -90,7 +90,7 @@ class Learner:
         """Return the indices of the validation examples by batches; () where there are none."""
         if self.validation is None:
             return ()
-        return torch.arange(len(self.validation)).split(self.config.batch_size)
+        return tuple(torch.arange(len(self.validation)).split(self.config.batch_size))
 
     def validate(self, indices: Tensor, averages: Averages) -> None:
         """Add the loss and measures of these validation examples.
