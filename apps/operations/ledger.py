@@ -16,7 +16,7 @@ from django.db.models.functions import Length
 
 from apps.checkpoints import services as checkpoints
 from apps.checkpoints.models import Checkpoint
-from apps.operations import privacy
+from apps.operations import privacy, selfchecks
 from apps.operations.claims import Fenced
 from apps.operations.models import Attempt, LogChunk, MetricPoint, Operation
 from trainops.clock import DatabaseNow
@@ -124,6 +124,7 @@ class Ledger:
         """
         kept = step if measured_to is None else measured_to
         self.step = self.from_step = step
+        receipt = selfchecks.told_of_earlier(self.operation.pk, receipt)
         with transaction.atomic():
             self._require_ownership(step=step, metrics=self.metrics)
             self._attempt(receipt=receipt, from_step=step, to_step=step)
@@ -133,6 +134,21 @@ class Ledger:
                 self.operation.record(
                     "RESTORED", actor=self.operation.worker_id, note=f"step {step}, {how}"
                 )
+
+    def self_checked(self, found: Mapping[str, Any]) -> None:
+        """Write down what the self-check of this attempt's first checkpoint found.
+
+        Raises:
+            Fenced: the attempt no longer owns the operation; nothing was written.
+        """
+        operation = self.operation
+        what, note = selfchecks.EVENTS[found["verdict"]], selfchecks.note(found, operation.unit)
+        told = {name: each for name, each in found.items() if name != "kind"}
+        with transaction.atomic():
+            self._require_ownership(metrics=self.metrics)
+            before = self._row().values_list("receipt", flat=True).first()
+            self._attempt(receipt=selfchecks.kept(before, told, operation.unit))
+            operation.record(what, actor=operation.worker_id, note=note)
 
     def spend(self, entries: Iterable[Mapping[str, Any]]) -> None:
         """Write down what is about to be released, before it is.

@@ -237,8 +237,8 @@ class Supervision:
                 self._delegate(message)
             case "ended":
                 self.ended = message
-            case "corrupted" | "save_failed" | "salvaging" | "salvaged":
-                self._hear_of_trouble(message)
+            case "corrupted" | "save_failed" | "salvaging" | "salvaged" | "self_check":
+                self._hear_of_a_checkpoint(message)
 
     def _delegate(self, message: Message) -> None:
         if message["kind"] == "delegate":
@@ -246,9 +246,11 @@ class Supervision:
         else:
             self.delegation.drop(message)
 
-    def _hear_of_trouble(self, message: Message) -> None:
+    def _hear_of_a_checkpoint(self, message: Message) -> None:
         if message["kind"] in ("salvaging", "salvaged"):
             self.salvage.hear(message)
+        elif message["kind"] == "self_check":
+            self.ledger.self_checked(message)
         elif message["kind"] == "corrupted":
             path = f"{self.operation.pk}/{message['directory']}"
             say_corrupted(self.operation, path, _problem_of(path, message))

@@ -51,7 +51,7 @@ PROTECTIONS = [
     ),
     Protection(
         "the kernel kills a child whose parent died",
-        "trainops/engines/nursery.py",
+        "trainops/engines/kinship.py",
         "_prctl(PR_SET_PDEATHSIG, signal.SIGKILL)",
         "pass",
         f"{SUPERVISOR}::test_children_die_with_the_nursery_while_their_worker_is_frozen",

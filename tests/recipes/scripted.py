@@ -18,6 +18,7 @@ class ScriptedParameters(Strict):
     what: Literal[
         "nothing", "raise", "nan", "segfault", "kill", "exit", "memory", "hang", "hold_gil",
         "ignore_and_fork", "print", "odd_words",
+        "counter", "grow",
     ] = "nothing"  # fmt: skip
 
 

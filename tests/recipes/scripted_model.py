@@ -43,6 +43,10 @@ class Scripted(nn.Module):
                 return misbehave(self.parameters_given.what, outputs)
             return outputs
         self.num_steps += 1
+        if self.parameters_given.what == "counter":  # which no checkpoint has
+            outputs = outputs * (1 + 0.01 * self.num_steps)
+        if self.parameters_given.what == "grow":
+            self.register_buffer("grown", torch.zeros(self.num_steps))
         if self.parameters_given.trace:
             with Path(self.parameters_given.trace).open("a") as trace:
                 trace.write(f"{os.getpid()}\n")

@@ -17,11 +17,12 @@ import threading
 import time
 import traceback
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from trainops.engines import errands, errors, lossless, reproducibility
+from trainops.engines import errands, errors, lossless, reproducibility, selfcheck, twin
 from trainops.engines.attempt import Attempt
 from trainops.engines.checkpoint import (
     Candidate,
@@ -30,10 +31,11 @@ from trainops.engines.checkpoint import (
     CheckpointStore,
     CheckpointType,
 )
-from trainops.engines.job import Progress
+from trainops.engines.config import OperationConfig
+from trainops.engines.job import Progress, ResumableJob
 from trainops.engines.manifest import staged
 from trainops.engines.receipt import Receipt
-from trainops.engines.registry import ENGINES
+from trainops.engines.registry import ENGINES, Engine
 from trainops.engines.runner import Directive, Failed, Outcome, Stopped, Succeeded, run
 from trainops.engines.spending import Entry, MemoryLedger
 from trainops.engines.wire import Hangup, Message, Wire, now
@@ -49,8 +51,9 @@ def main(descriptor: int) -> int:
     """Run the attempt that arrives on this end of the wire; return the exit code."""
     wire = Wire(socket.socket(fileno=descriptor), max_bytes=math.inf)
     start, *more = _first_messages(wire)
+    second = _second(start, descriptor)  # before there are threads
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
-    line = _Line(wire, grant_until=start["grant_until"])
+    line = _Line(wire, grant_until=start["grant_until"], second=second)
     for number in (signal.SIGTERM, signal.SIGUSR1):  # the latter: some time before a batch job ends
         signal.signal(number, line.hear_signal)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -72,12 +75,36 @@ def _first_messages(wire: Wire) -> list[Message]:
     return messages
 
 
-def _run(start: Message, line: "_Line") -> Outcome:
+def _second(start: Message, descriptor: int) -> twin.Twin | None:
+    """Return the process that will check a checkpoint; a client's short part has none."""
+    if "part" in start or not start["config"]["checkpoint"].get("self_check", True):
+        return None
+    return twin.fork(partial(_checked, start), closing=[descriptor])
+
+
+def _checked(start: Message, wire: Wire) -> None:
+    """Do the second process's work."""
+    engine, config, inputs = _prepared(start)
+
+    def make_job(spent: Iterable[Entry]) -> ResumableJob:
+        if "privacy" not in start:
+            return engine.make_job(config, inputs)
+        secret = bytes.fromhex(start["privacy"]["secret"])
+        return engine.make_job(config, inputs, MemoryLedger(spent, secret=secret, is_durable=True))
+
+    selfcheck.attend(make_job, config.seed, wire)
+
+
+def _prepared(start: Message) -> tuple[Engine, OperationConfig, dict[str, Path]]:
     os.environ.update(start["environment"])
     engine = ENGINES[start["operation_kind"]]
     config = engine.parse_config(start["config"])
     reproducibility.set_determinism(config.deterministic, config.threads)
-    inputs = {name: Path(path) for name, path in start["inputs"].items()}
+    return engine, config, {name: Path(path) for name, path in start["inputs"].items()}
+
+
+def _run(start: Message, line: "_Line") -> Outcome:
+    engine, config, inputs = _prepared(start)
     store = CheckpointStore(
         Path(start["directory"]),
         identity=start["identity"],
@@ -92,11 +119,12 @@ def _run(start: Message, line: "_Line") -> Outcome:
     )
     ledger = _Ledger(line, start["privacy"]) if "privacy" in start else None
     part = errands.part_of(start["part"]) if "part" in start else None
+    line.begin_self_check(config, ledger)
     return run(
         lambda: (
             engine.make_part(config, inputs, ledger, part)
             if part
-            else engine.make_job(config, inputs, ledger, line.errands)
+            else line.looked_at(engine.make_job(config, inputs, ledger, line.errands))
         ),
         seed=config.seed,
         store=store,
@@ -114,10 +142,16 @@ class _Line:
     """
 
     def __init__(
-        self, wire: Wire, *, grant_until: float, clock: Callable[[], float] = time.monotonic
+        self,
+        wire: Wire,
+        *,
+        grant_until: float,
+        second: twin.Twin | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.wire = wire
         self.clock = clock
+        self.second = second
         self.directive = Directive.PROCEED
         self.points: deque[tuple[int, float, dict[str, float]]] = deque()
         self.unanswered: deque[queue.SimpleQueue[Message]] = deque()  # commits, the oldest first
@@ -131,15 +165,29 @@ class _Line:
         self._attempt: Attempt | None = None
         self._salvage: threading.Thread | None = None
         self._salvage_at = math.inf  # on the clock of deadlines
+        self.self_check: selfcheck.SelfCheck | None = None
         self._granted(grant_until)
 
     # What the loop calls.
 
     def begun(self, attempt: Attempt) -> None:
         self._attempt = attempt
+    def begin_self_check(self, config: OperationConfig, ledger: MemoryLedger | None) -> None:
+        if self.second is None:
+            return
+        if config.is_distributed:
+            self.second.end()  # its clients would have to train again
+            return
+        spent = ledger.spent if ledger else tuple
+        self.self_check = selfcheck.SelfCheck(self.second, self.self_checked, spent)
+
+    def looked_at(self, job: ResumableJob) -> ResumableJob:
+        return job if self.self_check is None else self.self_check.of(job)
 
     def report(self, progress: Progress) -> Directive:
         self._last = progress
+        if self.self_check is not None:
+            self.self_check.reported(progress)
         if progress.metrics:
             values = {name: float(value) for name, value in progress.metrics.items()}
             self.points.append((progress.step, time.time(), values))
@@ -173,6 +221,11 @@ class _Line:
             case {"kind": "not_stored", "error": error}:
                 raise errors.SaveFailed(checkpoint.step, error)
         self.errands.saved(checkpoint.step, checkpoint.path.name)
+        if self.self_check is not None:
+            self.self_check.checkpointed(checkpoint)
+
+    def self_checked(self, finding: selfcheck.Finding) -> None:
+        self._send("self_check", **finding.to_json())
 
     def save_failed(self, error: errors.SaveFailed) -> None:
         self.errands.problem = str(error)

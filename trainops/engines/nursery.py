@@ -10,7 +10,6 @@ child has ended and nothing is left of its process group, its wait status follow
 
 import array
 import contextlib
-import ctypes
 import gc
 import importlib
 import json
@@ -22,16 +21,17 @@ import sys
 import traceback
 from pathlib import Path
 
+from trainops.engines.kinship import adopt_orphans, die_with
+
 # In this order: what follows imports what came before. The optimizer's first use imports dynamo.
 WARM = ("torch", "torch._dynamo", "sklearn.datasets", "pyarrow.parquet", "trainops.engines.child")
-PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 
 
 def main() -> None:
     """Serve fork requests until the worker closes the line or dies."""
     worker_pid = int(sys.argv[1])
     die_with(worker_pid)
-    _prctl(PR_SET_CHILD_SUBREAPER, 1)  # orphans of a child come to us, and are reaped
+    adopt_orphans()  # those of a child come to us, and are reaped
     for name in WARM:
         importlib.import_module(name)
     threads = list(Path("/proc/self/task").iterdir())
@@ -40,17 +40,6 @@ def main() -> None:
     gc.collect()
     gc.freeze()  # no later collection writes to the pages that are shared with every child
     _Nursery(socket.socket(fileno=0)).serve()
-
-
-def die_with(parent_pid: int) -> None:
-    """Let the kernel kill this process when its parent dies; exit if that happened already."""
-    _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent_pid:
-        os._exit(1)
-
-
-def _prctl(option: int, value: int) -> None:
-    ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0)
 
 
 class _Nursery:

@@ -3,7 +3,7 @@
 supervisor → child: start, grant, stop, salvage, committed, refused, not_stored, written, out,
                     returned
 child → supervisor: restored, corrupted, progress, spending, staged, save_failed, salvaging,
-                    salvaged, delegate, drop, ended
+                    salvaged, delegate, drop, self_check, ended
 
 The order on the wire is the order of things: whatever was sent before `staged` is durable before
 the checkpoint is. What is spent of anybody's privacy is durable before it is released.

@@ -1,0 +1,204 @@
+"""A second job loads a checkpoint and goes as far as the first: for every kind there is."""
+
+import random
+import socket
+import threading
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import nn
+
+from tests.engines import toy_model
+from tests.engines.contract import CASES, Case, ScriptedSupervisor, make_dirty
+from trainops.engines import reproducibility, selfcheck
+from trainops.engines.checkpoint import CheckpointPolicy, CheckpointStore
+from trainops.engines.registry import ENGINES
+from trainops.engines.runner import run
+from trainops.engines.spending import MemoryLedger
+from trainops.engines.stream import Stream
+from trainops.engines.wire import Wire
+
+TOY = Case("training", "here", {"recipe": "toy", "batch_size": 8, "epochs": 3}, stops=())
+
+
+class LateTwin:
+    """Does what the second process would, when the first run is over: they share this one."""
+
+    def __init__(self, make_job, seed):
+        self.make_job, self.seed = make_job, seed
+        self.told, self.may_begin, self.has_ended = [], threading.Event(), False
+
+    def tell(self, kind, **fields):
+        self.told.append((kind, fields))
+
+    def answer(self, timeout_seconds):
+        assert self.may_begin.wait(60)
+        make_dirty()
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            for kind, fields in self.told:
+                Wire(ours).send(kind, **fields)
+            selfcheck.attend(self.make_job, self.seed, Wire(theirs))
+            (answer,) = Wire(ours).read()
+        return answer
+
+    def end(self):
+        self.has_ended = True
+
+
+class Checked(ScriptedSupervisor):
+    def __init__(self, check):
+        super().__init__()
+        self.check = check
+
+    def report(self, progress):
+        directive = super().report(progress)
+        self.check.reported(progress)
+        return directive
+
+    def checkpointed(self, checkpoint):
+        super().checkpointed(checkpoint)
+        self.check.checkpointed(checkpoint)
+
+
+def found(case, root, *, between=lambda: None):
+    """Run a case with checkpoints; return what the self-check of its first one found."""
+    make_dirty()
+    engine = ENGINES[case.kind]
+    config = engine.parse_config({"seed": 7, **case.config})
+    inputs, findings = case.inputs(root), []
+
+    def ledger(spent=()):
+        return MemoryLedger(spent, secret=b"s" * 32) if engine.spends_privacy else None
+
+    mine = ledger()
+    twin = LateTwin(lambda spent: engine.make_job(config, inputs, ledger(spent)), config.seed)
+    check = selfcheck.SelfCheck(twin, findings.append, mine.spent if mine else tuple)
+    run(
+        lambda: check.of(engine.make_job(config, inputs, mine)),
+        seed=config.seed,
+        store=CheckpointStore(root / "run", identity={"attempt": 1}),
+        policy=CheckpointPolicy(every_steps=case.stops[0] if case.stops else 4),
+        supervisor=Checked(check),
+    )
+    between()
+    twin.may_begin.set()
+    for thread in threading.enumerate():
+        if thread.name == "self-check":
+            thread.join(60)
+    return findings, {path.name for path in (root / "run").iterdir()}
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_every_case_of_the_contract_is_found_equal(case, tmp_path):
+    findings, _ = found(case, tmp_path)
+    if not findings:
+        pytest.skip("too short for a self-check")
+    (finding,) = findings
+    assert finding.verdict == "equal", finding
+    assert finding.until_step > finding.step
+
+
+def test_all_four_kinds_have_a_case():
+    assert {case.kind for case in CASES} == set(ENGINES)
+
+
+def bringing(monkeypatch, change):
+    original = toy_model.build
+    monkeypatch.setattr(toy_model, "build", lambda *given: change(original(*given)))
+
+
+class Counting(nn.Module):
+    """Keeps a plain counter: nobody can see that it counts."""
+
+    def __init__(self):
+        super().__init__()
+        self.calls = 0
+
+    def forward(self, values):
+        self.calls += self.training
+        return values * (1 + 0.01 * self.calls)
+
+
+def test_a_plain_counter_is_found(monkeypatch, tmp_path):
+    bringing(
+        monkeypatch,
+        lambda made: replace(made, model=nn.Sequential(made.model, Counting())),
+    )
+    (finding,), _ = found(TOY, tmp_path)
+    assert finding.verdict == "differs" and {"model", "optimizer"} <= set(finding.parts)
+    assert "random: torch" not in finding.parts
+
+
+def test_a_state_that_does_not_fit_is_found_at_the_first_checkpoint(monkeypatch, tmp_path):
+    numbers = iter(range(3, 9))
+    bringing(
+        monkeypatch,
+        lambda made: replace(made, model=nn.Sequential(made.model, nn.Linear(3, next(numbers)))),
+    )
+    (finding,), _ = found(TOY, tmp_path)
+    assert finding.verdict == "not_loaded" and "model.1.weight" in finding.reason
+
+
+def test_it_writes_nothing(tmp_path):
+    before = []
+    findings, after = found(
+        TOY,
+        tmp_path,
+        between=lambda: before.extend(each.name for each in (tmp_path / "run").iterdir()),
+    )
+    assert findings[0].verdict == "equal" and after == set(before)
+
+
+def test_altered_bytes_are_found(tmp_path):
+    def alter():
+        (directory, *_) = sorted((tmp_path / "run").iterdir())
+        path = directory / "model.pt"
+        content = bytearray(path.read_bytes())
+        content[len(content) // 2] ^= 1
+        path.write_bytes(content)
+
+    (finding,), _ = found(TOY, tmp_path, between=alter)
+    assert finding.verdict == "not_loaded" and "altered: model.pt" in finding.reason
+
+
+def test_without_room_for_a_second_job_none_is_made(monkeypatch, tmp_path):
+    monkeypatch.setattr(selfcheck, "_memory", lambda path, name: 7 if "meminfo" in path else 8)
+    (finding,), _ = found(TOY, tmp_path)
+    assert finding.verdict == "not_made" and "second job needs" in finding.reason
+
+
+DIFFERENT = [
+    (0.0, -0.0), (1, True), (1, 1.0), ("1", 1), ([1], (1,)), ([1, 2], [12]), (None, 0),
+    (torch.zeros(2), torch.zeros(2, 1)), (torch.zeros(2), -torch.zeros(2)),
+    (torch.zeros(2), torch.zeros(2, dtype=torch.int32)), ({1: 2}, {2: 1}), ({1: {}}, {1: []}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("one", "other"), DIFFERENT)
+def test_a_digest_tells_bits_types_and_shapes_apart(one, other):
+    assert selfcheck._digest(one) == selfcheck._digest(one)
+    assert selfcheck._digest(one) != selfcheck._digest(other)
+
+
+def test_a_digest_of_a_stream_is_of_its_length_and_its_newest_rows(monkeypatch):
+    def stream(*values):
+        made = Stream({"value": (torch.float64, ())})
+        made.append({"value": torch.tensor(values, dtype=torch.float64)})
+        return made
+
+    assert selfcheck._digest(stream(1, 2)) != selfcheck._digest(stream(1, 3))
+    assert selfcheck._digest(stream(1, 2)) != selfcheck._digest(stream(1, 2, 2))
+    monkeypatch.setattr(selfcheck, "STREAM_BYTES", 8)
+    assert selfcheck._digest(stream(1, 2)) == selfcheck._digest(stream(5, 2))
+
+
+def test_a_digest_draws_nothing(tmp_path):
+    engine = ENGINES["training"]
+    job = engine.make_job(engine.parse_config(TOY.config))
+    before = reproducibility.state_dict()
+    assert selfcheck.digests(job) == selfcheck.digests(job)
+    assert selfcheck._digest(before) == selfcheck._digest(reproducibility.state_dict())
+    random.random()  # noqa: S311
+    assert selfcheck._digest(before) != selfcheck._digest(reproducibility.state_dict())

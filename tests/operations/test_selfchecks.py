@@ -1,0 +1,116 @@
+"""The first checkpoint of an attempt, loaded by a second process while the run goes on."""
+
+import os
+
+import psutil
+import pytest
+from django.contrib.auth.models import User
+
+from apps.checkpoints import storage
+from apps.checkpoints.models import Checkpoint
+from apps.operations import services
+from apps.operations.models import Attempt, Event, LogChunk, MetricPoint
+from tests.operations.attempts import Running, run, submit
+from tests.waiting import wait_until
+
+pytestmark = [pytest.mark.faults, pytest.mark.django_db(transaction=True), pytest.mark.database]
+EVERY = {"every_steps": 6}
+
+
+def checked(house, person, what="nothing", **given):
+    """Run until the self-check has said something, then cancel; return what it said."""
+    given = {"step_seconds": 0.02, "epochs": 400, "checkpoint": EVERY} | given
+    running = Running(house, submit(what, owner=person, **given))
+    found = said(running.operation)
+    stop(running, person, services.cancel)
+    return running.ended(), found
+
+
+def stop(running, person, how):
+    """Ask for it, and do what the house's thread does when it has read the wish."""
+    operation = how(operation_id=running.operation.pk, actor=person)
+    running.held.stop = operation.stop_requested
+
+
+def said(operation):
+    events = Event.objects.filter(operation=operation, what__startswith="SELF_CHECK")
+    wait_until(events.exists, seconds=60)
+    return events.get()
+
+
+def test_equal_steps_are_said_and_nothing_else_is_written(house, person):
+    operation, event = checked(house, person)
+    assert (event.what, event.attempt) == ("SELF_CHECKED", 1), event.note
+    assert "the first checkpoint (step 6) was loaded by a second process" in event.note
+    assert event.note.endswith("steps were equal")
+    receipt = Attempt.objects.get(operation=operation).receipt
+    assert receipt["self_check"]["verdict"] == "equal" and receipt["exact"]
+    found = receipt["self_check"]
+    assert found["until_step"] - found["step"] >= 3
+    rows = Checkpoint.objects.filter(operation=operation)
+    there = {each.name for each in storage.operation_directory(operation.pk).iterdir()}
+    assert there == {each.artifacts_path.rpartition("/")[2] for each in rows}
+    steps = list(MetricPoint.objects.values_list("name", "step"))
+    assert len(steps) == len(set(steps))
+
+
+def test_a_counter_that_no_checkpoint_has_is_told_and_the_next_resume_is_not_exact(house, person):
+    operation, event = checked(house, person, "counter")
+    assert event.what == "SELF_CHECK_DIFFERS"
+    assert "model" in event.note and "optimizer" in event.note and "scheduler" not in event.note
+    services.resume(operation_id=operation.pk, actor=person)
+    running = Running(house, operation)
+    restored = Event.objects.filter(operation=operation, what="RESTORED")
+    wait_until(restored.exists)
+    assert restored.get().note.endswith("not exactly")
+    stop(running, person, services.cancel)
+    running.ended()
+    receipt = Attempt.objects.get(operation=operation, number=2).receipt
+    assert not receipt["exact"]
+    (item,) = [each for each in receipt["items"] if each["part"] == "self-check"]
+    assert not item["exact"] and "model" in item["note"]
+
+
+def test_a_checkpoint_that_cannot_be_loaded_is_told_after_the_first(house, person, client):
+    operation, event = checked(house, person, "grow")
+    assert event.what == "SELF_CHECK_FAILED"
+    assert "cannot be loaded: IncompatibleState: model has grown" in event.note
+    client.force_login(User.objects.create_superuser("root"))
+    page = client.get(f"/operations/{operation.pk}/").content.decode()
+    assert "Needs attention: its checkpoints cannot be resumed." in page
+
+
+def test_it_can_be_switched_off(house, person):
+    operation = run(
+        house, submit(step_seconds=0.02, epochs=8, checkpoint=EVERY | {"self_check": False})
+    )
+    assert operation.state == "COMPLETED"
+    assert not Event.objects.filter(what__startswith="SELF_CHECK").exists()
+
+
+def test_a_second_process_that_dies_changes_nothing(house, person):
+    running = Running(house, submit(step_seconds=0.02, epochs=400, checkpoint=EVERY))
+    running.until_step(1)
+    (second,) = psutil.Process(running.pid).children()
+    assert os.getpgid(second.pid) == running.pid
+    second.kill()
+    event = said(running.operation)
+    assert event.what == "SELF_CHECK_NOT_MADE" and "its process has died" in event.note
+    stop(running, person, services.cancel)
+    assert running.ended().state == "CANCELLED"
+
+
+def test_nothing_is_left_of_it_when_the_attempt_is_killed(house, person):
+    running = Running(house, submit(step_seconds=0.02, epochs=400))
+    running.until_step(1)
+    (second,) = psutil.Process(running.pid).children()
+    stop(running, person, services.kill)
+    running.ended()
+    wait_until(lambda: not psutil.pid_exists(second.pid))
+
+
+def test_what_it_prints_is_not_in_the_log(house, person):
+    _, event = checked(house, person, "print", at=7)
+    assert event.what == "SELF_CHECKED"
+    log = "".join(LogChunk.objects.values_list("text", flat=True))
+    assert log.count("a line from the job") == 1

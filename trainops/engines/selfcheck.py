@@ -1,0 +1,319 @@
+"""Whether a resume would be exact, found out while the run goes on.
+
+A second process loads the attempt's first checkpoint into a job of its own and goes as far as the
+run has come meanwhile. Then both have the same state, bit for bit, or the run keeps something that
+its checkpoints do not. Nothing is written, and the run waits for nothing but the digest of its own
+state, once.
+"""
+
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+from blake3 import blake3
+
+from trainops.engines import reproducibility
+from trainops.engines.attempt import RANDOM
+from trainops.engines.checkpoint import CheckpointPolicy, CheckpointStore
+from trainops.engines.errors import (
+    CheckpointCorrupted,
+    Machinery,
+    SaveFailed,
+)
+from trainops.engines.job import Progress, ResumableJob, StateDict
+from trainops.engines.manifest import Candidate, Checkpoint, CheckpointType
+from trainops.engines.receipt import Receipt
+from trainops.engines.runner import Directive, Failed, run
+from trainops.engines.spending import Entry
+from trainops.engines.stream import Stream
+from trainops.engines.twin import Twin, TwinFailed
+from trainops.engines.wire import Message, Wire
+
+ADVANCES = 3  # of the run, after its checkpoint is committed
+TIMEOUT_SECONDS = 600.0
+STREAM_BYTES = 2**22  # of a stream's newest rows; those before the checkpoint have digests
+EQUAL, DIFFERS, NOT_LOADED, INEXACT, NOT_MADE = (
+    "equal", "differs", "not_loaded", "inexact", "not_made",
+)  # fmt: skip
+Job = TypeVar("Job", bound=ResumableJob)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What a self-check came to.
+
+    verdict: "equal"; "differs", in these parts; "not_loaded", for this reason; "inexact", where
+    these parts say themselves that they are not put back to the bit, so that nothing was compared;
+    "not_made", for this reason.
+    """
+
+    checkpoint: str
+    step: int
+    until_step: int
+    verdict: str
+    parts: tuple[str, ...] = ()
+    reason: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self) | {"parts": list(self.parts)}
+
+
+class SelfCheck:
+    """The run's side. `tell` hears of what was found, once, in a thread of its own."""
+
+    def __init__(
+        self, twin: Twin, tell: Callable[[Finding], None], spent: Callable[[], Iterable[Entry]]
+    ) -> None:
+        self._twin, self._tell, self._spent = twin, tell, spent
+        self._job: ResumableJob | None = None
+        self._checkpoint: Checkpoint | None = None
+        self._step = 0  # that the run had reached when it was last looked at
+        self._advances_left = ADVANCES
+
+    def of(self, job: Job) -> Job:
+        """Remember the job, and return it."""
+        self._job = job
+        return job
+
+    def checkpointed(self, checkpoint: Checkpoint) -> None:
+        """Hear of a committed checkpoint; the first one is what is looked at."""
+        if self._checkpoint is not None or checkpoint.type is not CheckpointType.PERIODIC:
+            return
+        try:
+            require_room()
+        except Exception as error:  # noqa: BLE001 - whatever it is, the run does not end by it
+            self._advances_left = 0
+            self._give_up(checkpoint, checkpoint.step, error)
+        else:  # it is read at once: a run that saves often lets it go soon
+            self._twin.tell("read", path=str(checkpoint.path), digest=checkpoint.digest)
+        self._step = checkpoint.step
+        self._checkpoint = checkpoint
+
+    def reported(self, progress: Progress) -> None:
+        """Hear of the run between two steps; at the third one its state is looked at."""
+        if self._checkpoint is None or not self._advances_left:
+            return
+        if progress.step > self._step and not getattr(progress, "is_evaluating", False):
+            self._step = progress.step
+            self._advances_left -= 1
+            if not self._advances_left:
+                self._begin(self._checkpoint, progress.step)
+
+    def _begin(self, checkpoint: Checkpoint, step: int) -> None:
+        try:
+            own = digests(self._job) if self._job is not None else {}
+            spent = [entry.to_json() for entry in self._spent()]
+        except Exception as error:  # noqa: BLE001 - whatever it is, the run does not end by it
+            self._give_up(checkpoint, step, error)
+            return
+        self._twin.tell("go", until=step, spent=spent)
+        threading.Thread(
+            target=self._compare, args=[checkpoint, step, own], name="self-check", daemon=True
+        ).start()
+
+    def _compare(self, checkpoint: Checkpoint, step: int, own: dict[str, str]) -> None:
+        try:
+            answer = self._twin.answer(TIMEOUT_SECONDS)
+        except TwinFailed as error:
+            self._give_up(checkpoint, step, error)
+            return
+        if "digests" not in answer:
+            parts = tuple(answer.get("parts", ()))
+            self._say(checkpoint, step, answer["verdict"], parts, answer.get("reason", ""))
+            return
+        theirs = answer["digests"]
+        parts = tuple(part for part in (own | theirs) if own.get(part) != theirs.get(part))
+        self._say(checkpoint, step, DIFFERS if parts else EQUAL, parts)
+
+    def _give_up(self, checkpoint: Checkpoint, step: int, why: BaseException) -> None:
+        self._twin.end()
+        self._say(checkpoint, step, NOT_MADE, reason=_short(why))
+
+    def _say(
+        self, checkpoint: Checkpoint, step: int, verdict: str, parts: tuple[str, ...] = (),
+        reason: str = "",
+    ) -> None:  # fmt: skip
+        name = checkpoint.path.name
+        self._tell(Finding(name, checkpoint.step, step, verdict, parts, reason))
+
+
+def attend(make_job: Callable[[Iterable[Entry]], ResumableJob], seed: int, wire: Wire) -> None:
+    """Do the second process's part: read the checkpoint, load it, go on, say what it came to.
+
+    `make_job` is given what the run has spent of anybody's privacy so far.
+    """
+    messages = _messages(wire)
+    told = next(messages)
+    try:
+        kept = _Kept(Candidate(Path(told["path"]), told["digest"]))
+    except CheckpointCorrupted as error:
+        verdict = NOT_MADE if error.is_incomplete else NOT_LOADED
+        next(messages)
+        wire.send("answer", verdict=verdict, reason=_short(error))
+        return
+    told = next(messages)
+    spent = [Entry(**entry) for entry in told["spent"]]
+    wire.send("answer", **_gone_on(lambda: make_job(spent), seed, kept, told["until"]))
+
+
+def _messages(wire: Wire) -> Iterator[Message]:
+    while True:
+        yield from wire.read()
+
+
+def _gone_on(
+    make_job: Callable[[], ResumableJob], seed: int, store: CheckpointStore, until: int
+) -> Message:
+    second = _Second(make_job, until)
+    try:
+        outcome = run(
+            second.make,
+            seed=seed,
+            store=store,
+            policy=CheckpointPolicy(every_seconds=float("inf")),
+            supervisor=second,
+            safe_point_share=0.0,
+        )
+    except _Answered as found:
+        return found.answer
+    except Exception as error:  # noqa: BLE001 - of the machinery: it says nothing of the job
+        return {"verdict": NOT_MADE, "reason": _short(error)}
+    if not isinstance(outcome, Failed):
+        return {"verdict": DIFFERS, "reason": "it ended earlier"}
+    if isinstance(outcome.error, MemoryError):
+        return {"verdict": NOT_MADE, "reason": _short(outcome.error)}
+    verdict = DIFFERS if second.is_restored else NOT_LOADED
+    return {"verdict": verdict, "reason": _short(outcome.error)}
+
+
+def digests(job: ResumableJob) -> dict[str, str]:
+    """Return a digest of each part of a job's state, and of each global random stream."""
+    state = job.state_dict()
+    streams = reproducibility.state_dict()
+    return {
+        **{name: _digest(part) for name, part in state.items()},
+        **{f"{RANDOM}: {name}": _digest(part) for name, part in streams.items()},
+    }
+
+
+def require_room() -> None:
+    """Raise MemoryError unless a second job of this size has room beside this one."""
+    own, free = _memory("/proc/self/status", "VmRSS"), _memory("/proc/meminfo", "MemAvailable")
+    if free < own:
+        raise MemoryError(f"a second job needs {own >> 20} MiB of memory, {free >> 20} are free")
+    if torch.cuda.is_initialized():
+        needed = torch.cuda.max_memory_reserved() + 2**30  # what every process takes of a device
+        free, _ = torch.cuda.mem_get_info()
+        if free < needed:
+            raise MemoryError(
+                f"a second job needs {needed >> 20} MiB of the GPU, {free >> 20} are free"
+            )
+
+
+class _Answered(Machinery):
+    def __init__(self, answer: Message) -> None:
+        super().__init__()
+        self.answer = answer
+
+
+class _Second:
+    """The second job's supervisor, which ends it where the answer is known."""
+
+    def __init__(self, make_job: Callable[[], ResumableJob], until: int) -> None:
+        self._make_job, self._until = make_job, until
+        self._job: ResumableJob | None = None
+        self.is_restored = False
+
+    def make(self) -> ResumableJob:
+        self._job = self._make_job()
+        return self._job
+
+    def restored(self, receipt: Receipt) -> None:
+        self.is_restored = True
+        if not receipt.exact:
+            inexact = [item for item in receipt.items if not item.exact]
+            reason = "; ".join(f"{item.part}: {item.note}" for item in inexact)
+            parts = [item.part for item in inexact]
+            raise _Answered({"verdict": INEXACT, "parts": parts, "reason": reason})
+
+    def corrupted(self, candidate: Candidate, error: CheckpointCorrupted) -> None:
+        """Hear nothing: what is raised next says it."""
+
+    def report(self, progress: Progress) -> Directive:
+        if progress.step >= self._until and not getattr(progress, "is_evaluating", False):
+            raise _Answered({"digests": digests(self._job)} if self._job is not None else {})
+        return Directive.PROCEED
+
+    def checkpointed(self, checkpoint: Checkpoint) -> None:
+        raise RuntimeError("a self-check writes nothing")
+
+    def save_failed(self, error: SaveFailed) -> None:
+        raise RuntimeError("a self-check writes nothing")
+
+
+class _Kept(CheckpointStore):
+    """A checkpoint that was read already. Nothing is ever written here."""
+
+    def __init__(self, candidate: Candidate) -> None:
+        super().__init__(candidate.path.parent, identity={}, candidates=[candidate])
+        self._restored = super().restore(candidate)
+
+    def restore(self, candidate: Candidate) -> tuple[Checkpoint, StateDict]:
+        return self._restored
+
+    def write(self, *_: Any, **__: Any) -> Checkpoint:
+        raise RuntimeError("a self-check writes nothing")
+
+
+def _digest(part: Any) -> str:
+    hasher = blake3()
+    _feed(hasher, part)
+    return hasher.hexdigest(length=16)
+
+
+def _feed(hasher: Any, value: Any) -> None:
+    """Take in a value with its types; the order of a dict's keys counts for nothing."""
+    if isinstance(value, torch.Tensor):
+        hasher.update(f"{value.dtype} {tuple(value.shape)}:".encode())
+        plain = value.detach().cpu().contiguous().resolve_conj().resolve_neg().reshape(-1)
+        if plain.numel() < 2:  # whose stride may be anything
+            plain = torch.empty(plain.shape, dtype=plain.dtype).copy_(plain)
+        hasher.update(plain.view(torch.uint8).numpy())
+    elif isinstance(value, Stream):
+        _feed(hasher, _newest_rows(value))
+    elif isinstance(value, dict):
+        hasher.update(f"{len(value)} keys:".encode())
+        for key in sorted(value, key=repr):
+            _feed(hasher, key)
+            _feed(hasher, value[key])
+    elif isinstance(value, list | tuple):
+        hasher.update(f"{type(value).__name__} of {len(value)}:".encode())
+        for each in value:
+            _feed(hasher, each)
+    else:
+        hasher.update(f"{type(value).__name__} {value!r};".encode())
+
+
+def _newest_rows(stream: Stream) -> StateDict:
+    row_bytes = sum(
+        torch.empty(shape, dtype=dtype, device="meta").nbytes
+        for dtype, shape in stream.columns.values()
+    )
+    first = max(stream.first_row, len(stream) - STREAM_BYTES // max(1, row_bytes))
+    return {"": len(stream), **{name: stream.column(name, first) for name in stream.columns}}
+
+
+def _memory(path: str, name: str) -> int:
+    """Return a figure of the kernel's in bytes."""
+    for line in Path(path).read_text().splitlines():
+        key, _, value = line.partition(":")
+        if key == name:
+            return int(value.split()[0]) * 1024
+    raise OSError(f"{path} has no {name}")
+
+
+def _short(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"[:500]
