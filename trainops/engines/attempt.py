@@ -272,6 +272,7 @@ def _take_over(job: ResumableJob, checkpoint: Checkpoint, state: StateDict) -> R
             f"the job is at step {job.step}, its checkpoint at {checkpoint.step}"
         )
     restored = reproducibility.load_state_dict(streams)
+    own = reproducibility.own_problems(streams.get(reproducibility.OWN, {}))
     inexact = dict(job.inexact) if isinstance(job, Candid) else {}
     notes = job.notes if isinstance(job, Noting) else {}
     return Receipt(
@@ -282,7 +283,11 @@ def _take_over(job: ResumableJob, checkpoint: Checkpoint, state: StateDict) -> R
             *(ReceiptItem(part, note=notes.get(part, "")) for part in parts if part not in inexact),
             *(ReceiptItem(part, exact=False, note=why) for part, why in inexact.items()),
             ReceiptItem("data position", note=f"{job.unit} {job.step}, {job.place}"),
-            *(_stream(name, name in restored) for name in streams),
+            *(_stream(name, name in restored) for name in streams if name != reproducibility.OWN),
+            *(
+                ReceiptItem(f"random: {name}", not problem, not problem, problem)
+                for name, problem in own.items()
+            ),
             *compare_environments(checkpoint.environment, reproducibility.environment()),
         ),
     )

@@ -117,6 +117,14 @@ class Noting(Protocol):
         """What a receipt says, by the name of the part."""
 
 
+@runtime_checkable
+class Composed(Protocol):
+    """A job made of a recipe's objects, which may keep random generators of their own."""
+
+    def objects(self) -> Mapping[str, Any]:
+        """Return them by the names that people know them by."""
+
+
 @dataclass(frozen=True, slots=True)
 class Progress:
     """How far a job is, and the points it recorded at this step."""

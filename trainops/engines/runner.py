@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 from trainops.engines import reproducibility
 from trainops.engines.attempt import Attempt, JobError, job_code
 from trainops.engines.checkpoint import CheckpointPolicy, CheckpointStore
-from trainops.engines.job import Evaluating, Progress, ResumableJob, Settling, progress_of
+from trainops.engines.job import Composed, Evaluating, Progress, ResumableJob, Settling, progress_of
 from trainops.engines.manifest import CheckpointType
 from trainops.engines.snapshot import SafePoint
 from trainops.engines.supervisor import Directive, Supervisor
@@ -89,6 +89,7 @@ def run(
         attempt.save_what_was_good()
         return Failed(error.__cause__ or error)
     finally:
+        reproducibility.include(dict)
         attempt.settle()  # nothing is in flight any more, unless an error cut the loop short
 
 
@@ -96,6 +97,7 @@ def _made(make_job: Callable[[], ResumableJob], seed: int) -> ResumableJob:
     with job_code():
         reproducibility.seed_all(seed)
         job = make_job()
+        reproducibility.include(job.objects if isinstance(job, Composed) else dict)
     if isinstance(job, Evaluating):
         job.in_parts = True
     return job

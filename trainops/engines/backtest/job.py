@@ -48,6 +48,7 @@ class BacktestJob:
         strategy = recipe.builder()(
             recipe.parse_parameters(config.parameters), BuildContext(config.seed, inputs)
         )
+        self.strategy = strategy
         self.identity = dict(strategy.identity)
         self.driver = choose_driver(strategy, config, self.prices)
         self.broker = Broker(config, self.prices)
@@ -88,6 +89,9 @@ class BacktestJob:
             "equity": self.broker.equity,
             "trades": self.broker.trades,
         }
+
+    def objects(self) -> Mapping[str, Any]:
+        return {"strategy": self.strategy}
 
     def load_state_dict(self, state: StateDict) -> None:
         if state.keys() != PARTS:

@@ -172,6 +172,9 @@ class FederatedJob:
             **({"constants": constants} if constants else {}),
         }
 
+    def objects(self) -> Mapping[str, Any]:
+        return self.workshop.objects()
+
     def load_state_dict(self, state: StateDict) -> None:
         state = {"constants": {}, **state}
         if missing := {"state", "model", "server", "clients"} - state.keys():

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trainops.engines import reproducibility
+from trainops.engines import generators, reproducibility
 from trainops.engines.errors import InputError
 from trainops.engines.federated.accounting import epsilon
 from trainops.engines.federated.chains import Models, many_models
@@ -59,6 +59,15 @@ class Workshop:
         self.strategy = make_strategy(config.server, self.layout.vector())
         self.noise_multiplier = self._noise_multiplier()
         self._require_monitor()
+        self._require_no_generators()
+
+    def objects(self) -> dict[str, Any]:
+        """Return what the recipe made."""
+        made = self.ingredients
+        return {
+            "model": self.model, "loss": made.loss, "measures": made.measures,
+            "train": self.train, "validation": self.validation,
+        }  # fmt: skip
 
     @cached_property
     def many_models(self) -> Callable[[Tensor], Models]:
@@ -129,6 +138,19 @@ class Workshop:
             if max(spent.values()) <= target:
                 return found
             worst = max(spent, key=lambda rate: spent[rate])
+
+    def _require_no_generators(self) -> None:
+        """Refuse generators of the recipe's own where their place would tell, or be another."""
+        if not (self.config.is_private or self.config.is_distributed):
+            return
+        if found := ", ".join(generators.find(self.objects())):
+            why = (
+                "how far it went would tell how many examples there were"
+                if self.config.is_private
+                else "clients elsewhere would begin it anew"
+            )
+            problem = f"{found} is a random generator of the recipe's own, and {why}"
+            raise InputError({"recipe": f"{problem}; allowed: the global streams"})
 
     def _require_monitor(self) -> None:
         """Refuse to go by a metric that is not measured."""

@@ -111,6 +111,10 @@ class RlJob:
             **({"imported": self.imported} if self.imported is not None else {}),
         }
 
+    def objects(self) -> Mapping[str, Any]:
+        """Return what the recipe built; its environments have their generators in their states."""
+        return {"world": self.world}
+
     def load_state_dict(self, state: StateDict) -> None:
         """Build everything anew from the state, then let it take the place of what was there."""
         plain = state.get("state", {})

@@ -26,7 +26,8 @@ The other builds the model and the examples:
 
 Register it with TRAINOPS_RECIPES="my_recipes.wine:RECIPE" or an entry point of the group
 "trainops.recipes". Random numbers may be drawn while building: the streams are seeded before and
-part of every checkpoint. Shuffling, saving, resuming and metrics are not the recipe's business.
+part of every checkpoint, and so are generators that the ingredients lead to. Shuffling, saving,
+resuming and metrics are not the recipe's business.
 """
 
 from collections.abc import Callable, Mapping, Sequence

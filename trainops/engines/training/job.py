@@ -145,6 +145,9 @@ class TrainingJob:
         self.best_model = _copy(state["best_model"]) if "best_model" in state else None
         self.origin = plain.get("origin") or {}
 
+    def objects(self) -> Mapping[str, Any]:
+        return self.learner.objects()
+
     def result(self) -> Mapping[str, Any]:
         best = self.record.best
         return {

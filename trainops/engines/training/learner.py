@@ -58,6 +58,15 @@ class Learner:
     def learning_rate(self) -> float:
         return float(self.optimizers[0].param_groups[0]["lr"])
 
+    def objects(self) -> dict[str, Any]:
+        """Return what the recipe made."""
+        made = self.ingredients
+        return {
+            "model": self.model, "loss": made.loss, "measures": made.measures,
+            "train": self.train, "validation": self.validation,
+            "optimizer": self.optimizers, "scheduler": self.schedulers,
+        }  # fmt: skip
+
     def new_averages(self) -> Averages:
         return Averages(["loss", *self.ingredients.measures], self.device)
 
