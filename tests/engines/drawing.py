@@ -120,11 +120,11 @@ class Space:
 
 
 def search(check: Callable[..., object], **drawn: st.SearchStrategy[Any]) -> None:
-    """Try `check` on new cases until time is up (TRAINOPS_TEST_SEARCH_SECONDS).
+    """Try `check` on cases that are new in each run, until time is up.
 
-    Hypothesis makes a failing case small and prints it.
+    Hypothesis makes a failing case small and prints it. TRAINOPS_TEST_SEARCH_SECONDS says how long.
     """
-    end, number = time.monotonic() + SECONDS, 0
+    end, number = time.monotonic() + SECONDS, time.time_ns()
     rounds = settings(
         max_examples=50, deadline=None, database=None, suppress_health_check=list(HealthCheck)
     )
