@@ -20,6 +20,7 @@ from trainops.engines.manifest import (
     with_state,
 )
 from trainops.engines.stream import Stream
+from trainops.formats import backtest_state, federated_state
 from trainops.formats.agents import MARK, agent_disagreements
 from trainops.formats.checks import Found, Step
 from trainops.formats.errors import DamagedFile, InvalidFields
@@ -84,9 +85,10 @@ class OwnReading:
         return f"a state of {'training' if self.is_training else 'an operation'}"
 
     def check_numbers(self) -> str:
-        if self.checkpoint.identity.get("kind") == "backtest":
-            return "not compared: in a backtest NaN stands for none, as of an order without a stop"
-        if wrong := not_finite({n: part for n, part in self.state.items() if n != "state"}):
+        numbers = {name: part for name, part in self.state.items() if name != "state"}
+        if backtest_state.MARK in self.state.get("state", {}):
+            numbers = backtest_state.numbers_of(numbers)
+        if wrong := not_finite(numbers):
             raise InvalidFields(wrong)
         return "no NaN and no infinity in any tensor outside of streams"
 
@@ -98,6 +100,12 @@ class OwnReading:
         elif MARK in self.state.get("state", {}):
             wrong = agent_disagreements(self.checkpoint.step, self.state)
             compared = "steps, episodes, updates and the replay buffer's length"
+        elif federated_state.MARK in self.state.get("state", {}):
+            wrong = federated_state.federated_disagreements(self.checkpoint.step, self.state)
+            compared = federated_state.COMPARED
+        elif backtest_state.MARK in self.state.get("state", {}):
+            wrong = backtest_state.backtest_disagreements(self.checkpoint.step, self.state)
+            compared = backtest_state.COMPARED
         if wrong:
             raise InvalidFields(wrong)
         if not compared:
