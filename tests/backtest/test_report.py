@@ -4,10 +4,12 @@ import json
 import math
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 
 from tests.backtest.market import bars_of, make_job, run, run_through, walk
+from trainops.engines.backtest import tables
 from trainops.engines.backtest.core.book import CLOSED
 from trainops.engines.backtest.drivers import EventDriver
 from trainops.engines.backtest.report import (
@@ -143,3 +145,17 @@ def test_what_is_open_at_the_end_is_closed_as_the_config_says(finish, price, tra
     assert result["trades"] == trades
     assert result["exposure"] == pytest.approx(2 / 3)
     assert job.result() == result, "a report leaves the books as they are"
+
+
+def test_a_table_that_is_not_read_back_as_it_was_written_is_not_given_out(tmp_path, monkeypatch):
+    told = {"recipe": "sma_crossover", "parameters": {"fast": 2, "slow": 4}}
+    job = run(walk(60), tmp_path, **told)
+    for name in tables.TABLES:
+        tables.write_csv(job, name, tmp_path / f"{name}.csv")
+    whole = pd.DataFrame.to_csv
+    monkeypatch.setattr(
+        pd.DataFrame, "to_csv", lambda self, *args, **more: whole(self.round(2), *args, **more)
+    )
+    with pytest.raises(OSError, match="not read back as it was written"):
+        tables.write_csv(job, "equity", tmp_path / "rounded.csv")
+    assert not (tmp_path / "rounded.csv").exists()

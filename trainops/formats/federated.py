@@ -150,10 +150,10 @@ def disagreements(file: FederatedFile) -> dict[str, str]:
     After a completed round the clients' entries are leftovers: the tool clears their results and
     counters, and not always their status. They are looked at only in a round in progress.
     """
-    found = {}
+    found: dict[str, str] = {}
     shapes = _shapes(file.server.parameters)
     for number, client in file.clients.items():
-        problems = {}
+        problems: dict[str, str] = {}
         if file.round.status == "in_progress":
             problems = _client_disagreements(client, shapes)
         found |= {f"clients[{number}].{name}": problem for name, problem in problems.items()}

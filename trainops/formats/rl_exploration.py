@@ -110,11 +110,11 @@ def _new(config: RlConfig, space: Space, steps: int) -> dict[str, Any]:
 def _network(observed: int, embedded: int, drawing: torch.Generator) -> "OrderedDict[str, Tensor]":
     """Return weights as torch.nn.Linear begins: uniform within 1 / sqrt(inputs)."""
     network = OrderedDict(active_mask=torch.ones(observed))
-    for name, shape in _shapes(observed, embedded).items():
-        if name.endswith("weight"):
-            bound = 1 / math.sqrt(shape[1])
+    shapes = _shapes(observed, embedded)
+    for name, shape in shapes.items():
         if name != "active_mask":
-            network[name] = (2 * torch.rand(shape, generator=drawing) - 1) * bound
+            inputs = shapes[name.replace("bias", "weight")][1]
+            network[name] = (2 * torch.rand(shape, generator=drawing) - 1) / math.sqrt(inputs)
     return network
 
 

@@ -70,7 +70,7 @@ def _read_open_episodes(fields: Fields) -> tuple[Mapping[str, Any], ...] | None:
         return None
     episodes = []
     for number, each in enumerate(fields.each("current_episodes")):
-        episode = read_episode(each, OPEN_EPISODE)
+        episode: dict[str, Any] = dict(read_episode(each, OPEN_EPISODE))
         lengths = {len(tensor) for tensor in episode.values() if tensor.dim()}
         if len(lengths) != 1:
             fields.wrong(f"current_episodes[{number}]", f"has tensors of lengths {sorted(lengths)}")

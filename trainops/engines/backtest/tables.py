@@ -3,6 +3,7 @@
 import errno
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -49,10 +50,11 @@ def write_csv(job: BacktestJob, table: str, path: Path) -> None:
     """
     written = TABLES[table](job)
     written.to_csv(path, index=False, lineterminator="\n")
+    dtypes: dict[Any, Any] = written.dtypes.to_dict()
+    unset = {str(name): [""] for name in written.select_dtypes("number")}
     found = pd.read_csv(
-        path, dtype=written.dtypes.to_dict(), float_precision="round_trip", keep_default_na=False,
-        na_values={name: [""] for name in written.select_dtypes("number")},
-    )  # fmt: skip
+        path, dtype=dtypes, float_precision="round_trip", keep_default_na=False, na_values=unset
+    )
     if not found.equals(written):
         path.unlink()
         raise OSError(errno.EIO, f"{path.name} is not read back as it was written")
