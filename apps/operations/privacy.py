@@ -144,7 +144,7 @@ def append(operation_id: str, attempt: int, entries: Iterable[Entry]) -> None:
                     released_at=moment,
                     **dict(zip(FIELDS, values, strict=True)),
                 )
-            )  # fmt: skip
+            )
         if rows:
             PrivacyEntry.objects.bulk_create(rows, batch_size=BATCH)
             accounts = PrivacyAccount.objects.filter(pk=operation_id)
@@ -163,14 +163,16 @@ def _locked(operation_id: str) -> tuple[PrivacyAccount, datetime]:
 
 def _unknown(operation_id: str, entries: Sequence[Entry]) -> list[Entry]:
     """Return those of the entries that are not written down yet, each of them once."""
-    found = {entry.noise: entry for entry in reversed(entries)}
+    found: dict[str, Entry] = {}
+    for entry in entries:
+        found.setdefault(entry.noise, entry)
     names = list(found)
     for at in range(0, len(names), BATCH):
         some = names[at : at + BATCH]
         rows = PrivacyEntry.objects.filter(operation_id=operation_id, noise__in=some)
         for noise in rows.values_list("noise", flat=True):
             del found[noise]
-    return list(reversed(found.values()))
+    return list(found.values())
 
 
 def _is_sound(entry: Entry) -> bool:
