@@ -8,6 +8,7 @@ import torch
 
 from tests.engines.contract import MachineDied, ScriptedSupervisor, let_savings_land
 from tests.engines.counting import CountingJob, saved
+from tests.waiting import wait_until
 from trainops.engines import snapshot
 from trainops.engines.attempt import Saving
 from trainops.engines.checkpoint import (
@@ -259,3 +260,47 @@ def test_a_save_beside_the_loop_says_what_decides_the_last_bits(store):
     finally:
         torch.set_num_threads(before)
     assert {each.environment["threads"] for each in supervisor.checkpoints} == {before + 1}
+
+
+def test_what_is_salvaged_is_not_overwritten_meanwhile(store):
+    """The loop, which hung, comes to itself just now and freezes a later step."""
+    job, begun = CountingJob(total_steps=99), []
+    supervisor = ScriptedSupervisor(at=3)
+    outcome = run(
+        lambda: job, seed=0, store=store, policy=CheckpointPolicy(), supervisor=supervisor,
+        safe_point_share=0.0, begun=begun.append,
+    )  # fmt: skip
+    assert outcome == Stopped(Directive.PREEMPT)
+    attempt = begun[0]
+    job.advance()
+    attempt.freeze(job)
+    salvage = threading.Thread(target=attempt.salvage, args=[CheckpointType.PERIODIC])  # gated
+    salvage.start()
+    wait_until(lambda: store.num_writing)
+    job.advance()
+    freezing = threading.Thread(target=attempt.freeze, args=[job])
+    freezing.start()
+    freezing.join(0.3)
+    store.gate.set()
+    salvage.join()
+    freezing.join()
+    assert saved(supervisor) == [("shutdown", 3), ("periodic", 4)]
+    assert weights(supervisor.checkpoints[-1]) == [4.0] * 3
+    attempt.salvage(CheckpointType.FAILURE)
+    assert saved(supervisor)[2:] == [("failure", 5)]
+    attempt.salvage(CheckpointType.FAILURE)  # nothing is newer than that
+    assert len(supervisor.checkpoints) == 3
+
+
+def test_what_is_not_finite_is_not_salvaged(store):
+    begun, supervisor = [], ScriptedSupervisor(at=3)
+    job = CountingJob(total_steps=99)
+    run(
+        lambda: job, seed=0, store=store, policy=CheckpointPolicy(), supervisor=supervisor,
+        safe_point_share=0.0, begun=begun.append,
+    )  # fmt: skip
+    job.weights *= float("nan")
+    job.advance()
+    begun[0].freeze(job)
+    begun[0].salvage(CheckpointType.FAILURE)
+    assert saved(supervisor) == [("shutdown", 3)]

@@ -273,3 +273,57 @@ def test_another_number_of_threads_is_on_the_receipt(start):
     assert not receipt.exact
     (inexact,) = [item for item in receipt.items if not item.exact]
     assert (inexact.part, inexact.note) == ("threads", f"was {threads}, is {threads + 1}")
+
+
+class Judged(CountingJob):
+    """Judges every step in three parts, and draws from the global stream for it."""
+
+    in_parts = is_evaluating = False
+    num_parts = 0
+
+    def advance(self):
+        if not self.is_evaluating:
+            self.weights += torch.rand(3)
+            self.step += 1
+            self.is_evaluating, self.num_parts = True, 0
+            if self.in_parts:
+                return {}
+        self.num_parts += 1
+        drawn = torch.rand(1).item()
+        if self.in_parts and self.num_parts < 3:
+            return {}
+        self.is_evaluating = False
+        return {"drawn": drawn}
+
+    def state_dict(self):
+        state = super().state_dict()
+        return {**state, "state": {**state["state"], "is_evaluating": self.is_evaluating}}
+
+    def load_state_dict(self, state):
+        super().load_state_dict(state)
+        self.is_evaluating, self.num_parts = state["state"]["is_evaluating"], 0
+
+
+@pytest.mark.parametrize("parts", [0, 1, 2])
+@pytest.mark.parametrize("at", [2, 5])
+def test_an_evaluation_that_draws_is_repeated_with_the_same_numbers(tmp_path, at, parts):
+    def go(name, supervisor, candidates=()):
+        store = CheckpointStore(tmp_path / name, identity={}, candidates=candidates)
+        job = Judged()
+        policy = CheckpointPolicy()
+        outcome = run(lambda: job, seed=1, store=store, policy=policy, supervisor=supervisor)
+        return job, outcome, supervisor
+
+    whole, outcome, watched = go("whole", ScriptedSupervisor())
+    assert isinstance(outcome, Succeeded) and len(watched.curve) == 5
+    _, outcome, first = go("stopped", ScriptedSupervisor(at=at, parts=parts))
+    assert outcome == Stopped(Directive.PREEMPT)
+    kept = first.checkpoints[-1]
+    assert (str(kept.type), kept.step) == ("shutdown", at)
+    resumed, outcome, second = go(
+        "stopped", ScriptedSupervisor(), [Candidate(kept.path, kept.digest)]
+    )
+    assert isinstance(outcome, Succeeded)
+    assert second.receipts[0].measured_to == at - 1
+    assert torch.equal(resumed.weights, whole.weights)
+    assert first.curve | second.curve == watched.curve
