@@ -145,7 +145,7 @@ def test_a_delete_takes_the_clients_with_it(house, person, tmp_path):
     assert any((tmp_path / "checkpoints").rglob("op_client*/*/client.pt"))
     services.delete(operation_id=going.operation.pk, actor=person)
     assert not Operation.objects.exists() and not Checkpoint.objects.exists()
-    assert not any(each.is_file() for each in (tmp_path / "checkpoints").rglob("*"))
+    assert not any(each.is_file() for each in (tmp_path / "checkpoints").glob("op_*/**/*"))
 
 
 def test_a_running_client_is_asked_to_stop_with_its_server(house, person):
