@@ -75,7 +75,7 @@ class Trainer:
             model={key: each.clone() for key, each in self.model.state_dict().items()},
             optimizers=(copied(self.optimizer.state_dict()),),
             schedulers=(dict(self.scheduler.state_dict()),),
-            resume_state=ResumeState("TRAIN", epoch, self.steps, loaders=loaders),
+            resume_state=ResumeState("SCHEDULER_BATCH_STEP", epoch, self.steps, loaders=loaders),
         )
 
 

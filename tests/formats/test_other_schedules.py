@@ -95,6 +95,18 @@ def test_what_was_imported_ahead_is_exported_and_imported_ahead(tmp_path):
     assert Run(config).load(again.state).job.learner.learning_rate == rate
 
 
+def test_a_schedule_of_ours_is_not_moved_where_a_validation_is_still_to_come():
+    config = parse(epochs=3)
+    run = Run(config)
+    run.job.in_parts = True
+    while not run.job.is_evaluating:
+        run.job.advance()
+    file = export_training(run.parts(), config, name="x", saved_at=1.0)
+    assert file.schedulers[0]["last_epoch"] == file.global_step == BATCHES
+    imported = import_training(file, config)
+    assert imported.state["scheduler"][0]["last_epoch"] == BATCHES == imported.step
+
+
 @pytest.mark.parametrize(("moves", "is_taken"), [(-1, False), (0, True), (1, True), (2, False)])
 def test_only_positions_that_the_other_tool_can_be_in_are_taken(moves, is_taken):
     file = Trainer("step").run(every_steps=19).files["step 57"]  # in epoch 1

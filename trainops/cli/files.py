@@ -11,13 +11,12 @@ from rich.text import Text
 from trainops.cli import looks
 from trainops.cli.problems import ExitCode, Problem
 from trainops.cli.session import Session
-from trainops.engines.errors import CheckpointCorrupted
-from trainops.engines.manifest import read_manifest
 from trainops.formats import packed
 from trainops.formats.checks import Check, Level
 from trainops.formats.differences import differences
 from trainops.formats.directory import is_checkpoint, newest_healthy
 from trainops.formats.errors import FormatError
+from trainops.formats.own import submission_of
 from trainops.formats.show import show as lines_of
 from trainops.formats.verify import verify as checks_of
 from trainops.formats.weights import export_weights
@@ -91,11 +90,7 @@ def held(path: Path) -> dict[str, Any]:
     Raises Problem.
     """
     with _told_as_problem(path):
-        try:
-            told = read_manifest(path).identity
-        except CheckpointCorrupted:
-            return {}
-    return {name: told[name] for name in ("kind", "config")} if "config" in told else {}
+        return submission_of(path)
 
 
 def show(session: Session, path: Path) -> None:

@@ -172,6 +172,7 @@ class _Line:
 
     def begun(self, attempt: Attempt) -> None:
         self._attempt = attempt
+
     def begin_self_check(self, config: OperationConfig, ledger: MemoryLedger | None) -> None:
         if self.second is None:
             return

@@ -38,6 +38,18 @@ def is_own(path: Path) -> bool:
     return path.is_dir()
 
 
+def submission_of(path: Path) -> dict[str, Any]:
+    """Return kind and config of the operation whose checkpoint this directory is.
+
+    Empty where it is none of ours, or of a version that kept no config.
+    """
+    try:
+        told = read_manifest(path).identity
+    except CheckpointCorrupted:
+        return {}
+    return {name: told[name] for name in ("kind", "config")} if "config" in told else {}
+
+
 class OwnReading:
     """One of our checkpoints on its way in; its steps are to be taken in their order."""
 

@@ -17,6 +17,7 @@ from trainops.formats.streams import RngStates, read_rng_states, write_rng_state
 log = logging.getLogger(__name__)
 
 VERSION = 1
+OUR_PHASE = "TRAIN_BATCH_LOAD"  # of what we export within an epoch, also after its last batch
 LEGACY = {
     "optimizer_state_dicts": "optimizer_state_dict",
     "scheduler_state_dicts": "scheduler_state_dict",

@@ -11,9 +11,9 @@ from trainops.engines.training.history import History
 from trainops.engines.training.record import Cursor
 from trainops.formats.loaders import IteratorState, LoaderManagerState, LoaderState
 from trainops.formats.streams import NumpyState, RngStates
-from trainops.formats.training import CONFIG, ResumeState, TrainingFile
+from trainops.formats.training import CONFIG, OUR_PHASE, ResumeState, TrainingFile
 
-PHASE = "TRAIN_START_EPOCH", "TRAIN_BATCH_LOAD"  # at an epoch's first batch, and within it
+PHASE = "TRAIN_START_EPOCH", OUR_PHASE  # at an epoch's first batch, and within it
 
 
 def export_training(

@@ -13,7 +13,7 @@ from trainops.engines.snapshot import freeze
 from trainops.engines.training.record import Cursor
 from trainops.engines.training.shapes import require_same_optimizers, require_same_shape
 from trainops.formats.fields import is_integer, is_number, shown
-from trainops.formats.training import TrainingFile
+from trainops.formats.training import OUR_PHASE, TrainingFile
 
 # Entries of a group that come and go with versions of torch and with schedules.
 LOOSE = frozenset(
@@ -166,7 +166,8 @@ def _fit_scheduler(
             f"stands at {last}, after {step} steps and {cursor.epoch} epochs; it must have moved "
             "with each step, and may have moved at the end of each epoch",
         )
-    is_owed = file.epoch < cursor.epoch and last == step + file.epoch
+    is_ours = file.resume_state is not None and file.resume_state.phase == OUR_PHASE
+    is_owed = file.epoch < cursor.epoch and last == step + file.epoch and not is_ours
     ahead = last - step + is_owed
     ends: Any = given.get("total_steps")
     wanted: Any = mine.get("total_steps")
