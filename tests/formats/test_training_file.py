@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from tests.formats.originals import save, tree
+from trainops.formats.checks import Level
 from trainops.formats.errors import InvalidFields
 from trainops.formats.reading import read_training
 from trainops.formats.training import to_tree
@@ -284,6 +285,29 @@ def test_positions_that_disagree_are_found(content, tmp_path, place, value, wher
     assert where in errors and words in errors[where]
     checks = verify(tmp_path / "file.ckpt").checks
     assert [check.name for check in checks if not check.passed] == ["agreement"]
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "words"),
+    [
+        (("optimizer_state_dicts", 0, "state"), {}, "[0].state is empty after 25 steps"),
+        (
+            ("optimizer_state_dicts", 0, "state", 0, "exp_avg"),
+            torch.zeros(3, 2),
+            "state[0].exp_avg is (3, 2): no tensor of the model has this shape",
+        ),
+        ((*GROUP, "lr"), 1e-7, "has the rates [1e-07], its schedule set [0.0001]"),
+    ],
+)
+def test_odd_values_are_warnings(content, tmp_path, place, value, words):
+    path = save(content, tmp_path / "before.ckpt")
+    known = {each.detail for each in verify(path).checks if each.level is Level.WARNING}
+    set_at(content, place, value)
+    report = verify(save(content, tmp_path / "file.ckpt"))
+    assert report.level is Level.WARNING
+    (found,) = (each.detail for each in report.checks if each.level is Level.WARNING)
+    assert words in found and words not in "".join(known)
+    assert "not compared: the shapes of a model" in found
 
 
 def test_another_format_is_not_taken_for_it(tmp_path):

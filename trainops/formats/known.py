@@ -1,6 +1,6 @@
 """The formats of other tools that are spoken here."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, assert_never
 
@@ -23,6 +23,8 @@ class Format:
     check_version: Callable[[Mapping[str, Any]], str]
     parse: Callable[[Mapping[str, Any]], ForeignFile]
     disagreements: Callable[[Any], Mapping[str, str]]
+    warnings: Callable[[Any], Sequence[str]] = lambda file: ()
+    compared: str = "positions, optimizers, schedules and shapes agree"
     has_enums: bool = False
 
 
@@ -33,6 +35,8 @@ FORMATS = (
         check_version=training.check_version,
         parse=training.parse,
         disagreements=training.disagreements,
+        warnings=training.warnings,
+        compared=training.COMPARED,
         has_enums=True,
     ),
     Format(
@@ -62,6 +66,7 @@ WEIGHTS = Format(
     check_version=training.check_weights,
     parse=training.parse_weights,
     disagreements=training.disagreements,
+    compared="nothing to compare: only a job knows the shapes of its model",
 )
 
 

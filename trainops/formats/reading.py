@@ -73,10 +73,10 @@ class Reading:
             raise InvalidFields(wrong)
         return "no NaN and no infinity in any tensor"
 
-    def check_agreement(self) -> str:
+    def check_agreement(self) -> Found:
         if wrong := self.format.disagreements(self.file):
             raise InvalidFields(wrong)
-        return "positions, optimizers, schedules and shapes agree"
+        return Found(self.format.compared, self.format.warnings(self.file))
 
 
 def read(path: Path) -> ForeignFile:

@@ -22,6 +22,11 @@ LEGACY = {
     "optimizer_state_dicts": "optimizer_state_dict",
     "scheduler_state_dicts": "scheduler_state_dict",
 }
+COMPARED = (
+    "compared: steps of each optimizer and positions of schedules with global_step and epoch, "
+    "rates with their base and their schedule, moments with the weights; not compared: the shapes "
+    "of a model and the data, which only a job knows"
+)
 CONFIG = {
     "root_dir": ".",
     "save_every_n_steps": None,
@@ -197,6 +202,32 @@ def disagreements(file: TrainingFile) -> dict[str, str]:
                 f"is {last} after {file.global_step} steps and {file.epoch + 1} epochs"
             )
     return found
+
+
+def warnings(file: TrainingFile) -> list[str]:
+    """Return what is odd, but may be: an optimizer that was never used, or keeps other shapes."""
+    shapes, found = {tuple(each.shape) for each in file.model.values()}, []
+    for number, optimizer in enumerate(file.optimizers):
+        place = f"optimizer_state_dicts[{number}]"
+        if file.global_step and not optimizer["state"] and _keeps_moments(optimizer):
+            found.append(f"{place}.state is empty after {file.global_step} steps")
+        others = sorted(
+            f"{place}.state[{key}].{name} is {tuple(each.shape)}"
+            for key, moments in optimizer["state"].items()
+            for name, each in moments.items()
+            if isinstance(each, Tensor) and each.dim() and tuple(each.shape) not in shapes
+        )
+        if others:
+            found.append(f"{others[0]}: no tensor of the model has this shape")
+        rates = [group.get("lr") for group in optimizer["param_groups"]]
+        told = file.schedulers[number].get("_last_lr") if number < len(file.schedulers) else None
+        if isinstance(told, list) and len(told) == len(rates) and told != rates:
+            found.append(f"{place} has the rates {shown(rates)}, its schedule set {shown(told)}")
+    return found
+
+
+def _keeps_moments(optimizer: Mapping[str, Any]) -> bool:
+    return any("betas" in group or group.get("momentum") for group in optimizer["param_groups"])
 
 
 def _states(fields: Fields, name: str, legacy: tuple[str, ...]) -> list[Fields]:
