@@ -106,7 +106,10 @@ def _rates(
                 is_far = not LEAST_RATE <= rate <= MAX_FACTOR * max(bases)
                 yield place, f"is {rate:g}; without a schedule it is {bases[-1]:g}", is_far
             if schedules and rate > MAX_FACTOR * max(bases):
-                yield place, f"is {rate:g}; more than {MAX_FACTOR} x {max(bases):g}", True
+                # A cycle of CyclicLR and the end of SWALR lie above the rate that they began with.
+                is_of_schedule = told is not None and rate == _plain(_at(told, k, None))
+                problem = f"is {rate:g}; more than {MAX_FACTOR} x {max(bases):g}"
+                yield place, problem, not is_of_schedule
 
 
 def _schedules_of(job: TrainingJob, state: StateDict, number: int) -> list[Mapping[str, Any]]:
