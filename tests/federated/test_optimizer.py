@@ -87,8 +87,14 @@ WRONG = [
     (lambda state: state["state"].pop(1), "has no exp_avg of parameter 1"),
     (lambda state: state["state"][2].pop("exp_avg_sq"), "2 lacks exp_avg_sq"),
     (lambda state: state["state"][0].update(step=torch.tensor(4.0)), r"took \[4, 5\] steps"),
-    (lambda state: state["state"][0].update(exp_avg=torch.zeros(2)), r"exp_avg is torch.float32 \(2,\), this job"),
-    (lambda state: state["state"][0].update(exp_avg=torch.tensor(2.0)), r"exp_avg is torch.float32 \(\), this job"),
+    (
+        lambda state: state["state"][0].update(exp_avg=torch.zeros(2)),
+        r"is torch.float32 \(2,\), this job",
+    ),
+    (
+        lambda state: state["state"][0].update(exp_avg=torch.tensor(2.0)),
+        r"is torch.float32 \(\), this job",
+    ),
     (lambda state: state["state"][0].update(max_exp_avg_sq=torch.zeros(5, 4)), r"keeps \['max_exp"),
     (lambda state: state["param_groups"][0].update(params=[1, 0, 2, 3]), r"\[\[1, 0, 2, 3\]\]"),
     (lambda state: state["param_groups"].append({"params": [4]}), r"\[0, 1, 2, 3\], \[4\]"),
