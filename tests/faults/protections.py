@@ -19,6 +19,8 @@ LEDGER = "tests/federated/test_ledger.py"
 JOB = "tests/federated/test_job.py"
 NPZ = "tests/datasets/test_npz.py"
 SALVAGE = "tests/operations/test_salvage.py"
+PLACE = "tests/checkpoints/test_place.py"
+NEIGHBOURS = "tests/workers/test_neighbours.py"
 
 
 @dataclass(frozen=True, slots=True)
@@ -765,5 +767,136 @@ PROTECTIONS = [
         "signal.signal(signal.SIGUSR1, _stop_in_order)",
         "pass",
         "tests/journey/test_journey.py::test_a_worker_told_to_stop_saves_and_another_goes_on",
+    ),
+    Protection(
+        "a storage without its identity file is away",
+        "apps.checkpoints.services:_judged",
+        "place.require()",
+        "",
+        f"{PLACE}::test_a_storage_that_is_away_marks_nothing_and_is_not_made_anew",
+    ),
+    Protection(
+        "what is missing is unavailable, not corrupted",
+        "apps.checkpoints.services:mark",
+        "health.UNAVAILABLE if problem.is_incomplete else health.CORRUPTED",
+        "health.CORRUPTED",
+        f"{PLACE}::test_missing_files_are_unavailable_and_a_verification_that_passes_heals_the_row",
+    ),
+    Protection(
+        "a verification that passes heals the row",
+        "apps.checkpoints.services:_judged",
+        "heal(checkpoint.artifacts_path)",
+        "",
+        f"{PLACE}::test_altered_files_are_corrupted_until_a_verification_passes",
+    ),
+    Protection(
+        "another installation's storage is not ours",
+        "apps.checkpoints.cleaning:sweep_unowned",
+        "place.require()",
+        "",
+        f"{PLACE}::test_another_installations_storage_is_never_swept",
+    ),
+    Protection(
+        "a whole checkpoint without a row lies in the trash first",
+        "apps.checkpoints.cleaning:_sweep",
+        "each.is_whole and path not in overdue and not empty_trash",
+        "False",
+        f"{PLACE}::test_a_whole_checkpoint_without_a_row_goes_days_after_it_was_found",
+    ),
+    Protection(
+        "what is newer than the database is not swept",
+        "apps.checkpoints.cleaning:_sweep",
+        "not unowned.is_old(each) or unowned.is_newer(each)",
+        "not unowned.is_old(each)",
+        "tests/operations/test_recovery.py::test_what_is_newer_than_the_database_is_not_swept",
+    ),
+    Protection(
+        "nothing of an ended worker is handed back while its children live",
+        "apps.workers.neighbours:_hand_back",
+        "pid and not process_identity.group_has_ended(pid)",
+        "False",
+        f"{NEIGHBOURS}::test_it_waits_until_nothing_of_the_attempt_is_left",
+    ),
+    Protection(
+        "a process is known by more than its number",
+        "trainops.process_identity:has_ended",
+        'process["started"]',
+        "_started(int(process['pid']))",
+        f"{NEIGHBOURS}::test_what_a_killed_worker_ran_is_handed_back_before_its_lease_runs_out",
+    ),
+    Protection(
+        "a worker over HTTP that does not ask counts for nothing",
+        "apps.workers.models:WorkerQuerySet.taking_work",
+        "self.filter(Q(worker_type=LOCAL) | Q(asked_at__gt=DatabaseNow() - window))",
+        "self.all()",
+        "tests/operations/test_outlook.py::"
+        "test_a_worker_over_http_counts_only_while_it_asks_for_work",
+    ),
+    Protection(
+        "crashes over HTTP are held against no host",
+        "apps.workers.attempts_api:ClaimView.post",
+        'f"{worker_id} over HTTP"',
+        "worker.host",
+        "tests/workers/test_contract.py::"
+        "test_what_crashes_over_http_is_held_against_no_host_that_it_names",
+    ),
+    Protection(
+        "an example that is no number adds nothing",
+        "trainops.engines.federated.clipping:odd_ones",
+        "None if bool(is_plain.all()) else ~is_plain",
+        "None",
+        "tests/federated/test_clipping.py::"
+        "test_an_example_that_is_no_number_adds_nothing_and_disturbs_no_other",
+    ),
+    Protection(
+        "an entry of the privacy ledger that was changed is noticed",
+        "apps.operations.privacy:_require_digest",
+        "digest != row.digest",
+        "False",
+        "tests/operations/test_chain.py::test_a_change_of_any_column_is_found_and_its_entry_named",
+    ),
+    Protection(
+        "a privacy ledger that was cut off is noticed",
+        "apps.operations.privacy:_require_end",
+        "len(rows) < known",
+        "False",
+        "tests/operations/test_chain.py::test_what_is_missing_moved_or_cut_off_is_found",
+    ),
+    Protection(
+        "the tighter accountant is asked only what it can answer",
+        "trainops.engines.federated.tight:measured",
+        "is_far or num_points(used, delta) > MOST_POINTS",
+        "False",
+        "tests/federated/test_references.py::"
+        "test_the_tighter_accountant_is_asked_only_as_far_as_its_work_is_bounded",
+    ),
+    Protection(
+        "orders at a close are sized by the prices of that close",
+        "trainops.engines.backtest.core.matching:fill_market_orders",
+        "book.marks[symbol] = prices[symbol]",
+        "",
+        "tests/backtest/test_several.py::"
+        "test_a_portfolio_resumed_at_any_bar_ends_as_one_that_was_not",
+    ),
+    Protection(
+        "what rounding leaves of a trade is closed",
+        "trainops.engines.backtest.core.fills:without_dust",
+        "held if held - units <= DUST * max(held, ordered) else units",
+        "min(units, held)",
+        "tests/backtest/test_fills.py::test_what_rounding_leaves_of_a_trade_is_closed",
+    ),
+    Protection(
+        "an order pays its fixed commission once",
+        "trainops.engines.backtest.core.fills:added_commission",
+        "commission(book, abs(done) + abs(units), price) - commission(book, done, price)",
+        "commission(book, units, price)",
+        "tests/backtest/test_fills.py::test_an_order_that_closes_trades_and_opens_one_pays_once",
+    ),
+    Protection(
+        "an export that fails its own checks is not given out",
+        "trainops.formats.verify:write_verified",
+        "if failed:",
+        "if False:",
+        "tests/formats/test_circle.py::test_a_file_that_fails_its_own_checks_is_not_given_out",
     ),
 ]
