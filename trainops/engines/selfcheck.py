@@ -96,7 +96,7 @@ class SelfCheck:
         """Hear of the run between two steps; at the third one its state is looked at."""
         if self._checkpoint is None or not self._advances_left:
             return
-        if progress.step > self._step and not getattr(progress, "is_evaluating", False):
+        if progress.step > self._step and not progress.is_evaluating:
             self._step = progress.step
             self._advances_left -= 1
             if not self._advances_left:
@@ -243,7 +243,7 @@ class _Second:
         """Hear nothing: what is raised next says it."""
 
     def report(self, progress: Progress) -> Directive:
-        if progress.step >= self._until and not getattr(progress, "is_evaluating", False):
+        if progress.step >= self._until and not progress.is_evaluating:
             raise _Answered({"digests": digests(self._job)} if self._job is not None else {})
         return Directive.PROCEED
 
