@@ -12,7 +12,9 @@ from tests.formats.test_looking import failed, rewrite
 from trainops.engines import reproducibility
 from trainops.engines.checkpoint import CheckpointStore, CheckpointType
 from trainops.engines.job import StateDict
+from trainops.formats import packed
 from trainops.formats.checks import Level
+from trainops.formats.exchange import answer
 from trainops.formats.reading import read_training
 from trainops.formats.training_import import import_training
 from trainops.formats.verify import verify
@@ -150,6 +152,23 @@ def test_an_imported_one_of_the_originals_layout_is_ok(tmp_path):
     imported = import_training(read_training(original("training", tmp_path)), parse())
     path = saved(tmp_path / "op_1", imported.state, imported.step, parse())
     assert verify(path).passed, verify(path).checks
+
+
+def test_one_whose_data_have_another_content_here_is_not_imported(tmp_path):
+    path = Run(parse()).until(5).save(tmp_path / "op_1")
+    manifest = json.loads((path / "manifest.json").read_text()) | {"inputs": {"ds_1": "aa"}}
+    (path / "manifest.json").write_text(json.dumps(manifest))
+    packed.pack(path, packed.names_in(path), tmp_path / "packed.zip")
+    request = {
+        "direction": "import", "kind": "training", "config": manifest["config"], "inputs": {},
+        "file": str(tmp_path / "packed.zip"), "directory": str(tmp_path / "op_2"),
+        "identity": {"kind": "training", "inputs": {"ds_1": "bb"}},
+    }  # fmt: skip
+    refused = answer(request)["refused"]
+    assert refused["code"] == "INCOMPATIBLE_FILE"
+    assert "ds_1 has another content here: bb, not aa" in refused["message"]
+    request["identity"]["inputs"]["ds_1"] = "aa"
+    assert answer(request)["staged"]["step"] == 5
 
 
 def test_verifying_leaves_the_process_as_it_was(tmp_path):
