@@ -120,18 +120,6 @@ def link(checkpoint: Checkpoint, name: str) -> str | None:
         raise StorageUnavailable(error) from error
 
 
-def verified(checkpoint: Checkpoint) -> CheckpointCorrupted | None:
-    """Read every byte of a checkpoint; return what is wrong with it (it is marked then), or None.
-
-    Raises:
-        StorageUnavailable: which says nothing about the bytes.
-    """
-    try:
-        return checkpoints.check(checkpoint)
-    except OSError as error:
-        raise StorageUnavailable(error) from error
-
-
 def _named(checkpoint: Checkpoint, name: str) -> Artifact:
     files = {each.name: each for each in listed(checkpoint)}
     if name not in files:

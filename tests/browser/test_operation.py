@@ -180,7 +180,7 @@ def test_checkpoints_are_pinned_verified_and_deleted(open_page, ana):
     line.get_by_test_id("pin").click()
     expect(line).to_contain_text("pinned")
     line.get_by_test_id("verify").click()
-    expect(page.get_by_test_id("toast").last).to_contain_text("every byte as it was saved")
+    expect(page.get_by_test_id("toast").last).to_contain_text("is what was saved")
     line.get_by_test_id("delete-checkpoint").click()
     expect(page.get_by_test_id("confirm-text")).to_contain_text("it is the only one")
     page.get_by_test_id("confirm-delete-checkpoint").click()

@@ -14,8 +14,7 @@ from apps.dashboard import confirmation
 from apps.dashboard.answers import refuse, say
 from apps.dashboard.gate import is_fetch, needs
 from apps.dashboard.words import plural, size
-from apps.operations import access, recovery, services
-from apps.operations.artifacts import verified
+from apps.operations import access, recovery, services, verification
 from apps.operations.models import Operation
 from trainops.errors import Refusal
 from trainops.http.roles import Role
@@ -168,10 +167,11 @@ def _unpin(checkpoint: Checkpoint, request: HttpRequest) -> tuple[str, str]:
 
 
 def _verify(checkpoint: Checkpoint, request: HttpRequest) -> tuple[str, str]:
-    if problem := verified(checkpoint):
-        return f"Not as it was saved: {problem}", "error"
-    num_files = len(checkpoint.manifest)
-    return f"Verified: {plural(num_files, 'file')}, every byte as it was saved.", "success"
+    found = verification.verify(checkpoint)
+    if found.problem:
+        return f"Not as it was saved: {found.message}", "error"
+    level = {"ok": "success", "warning": "warning", "failed": "error"}[found.level]
+    return f"Verified: {plural(len(checkpoint.manifest), 'file')}. {found.message}", level
 
 
 def _delete_checkpoint(checkpoint: Checkpoint, request: HttpRequest) -> tuple[str, str]:

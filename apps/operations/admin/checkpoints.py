@@ -11,8 +11,7 @@ from unfold.enums import ActionVariant
 
 from apps.checkpoints import services as checkpoints
 from apps.checkpoints.models import Checkpoint
-from apps.operations import access, services
-from apps.operations.artifacts import verified
+from apps.operations import access, services, verification
 from apps.operations.lifecycle import ACTIVE
 from apps.operations.models import is_part
 from trainops.backoffice import LooksOnlyAdmin, button, column, id_in
@@ -88,15 +87,17 @@ class CheckpointAdmin(LooksOnlyAdmin):
         may="verify",
         icon="fact_check",
         question="Verify this checkpoint?",
-        consequence="Every byte is compared with what was saved; a wrong one marks it corrupted.",
+        consequence="Every byte is compared with what was saved, and a process loads it as a "
+        "resume does. A wrong byte marks it corrupted.",
         submit="Verify the checkpoint",
     )
     def verify(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponseBase:
         def done() -> str:
             checkpoint = Checkpoint.objects.get(pk=id_in(object_id))
-            if problem := verified(checkpoint):
-                raise Refusal("CHECKPOINT_CORRUPTED", str(problem))
-            return f"The {checkpoint} is what was saved."
+            found = verification.verify(checkpoint)
+            if found.level == "failed":
+                raise Refusal("CHECKPOINT_CORRUPTED", found.message)
+            return found.message
 
         return self.carried_out(request, self.address_of(id_in(object_id)), done)
 

@@ -11,11 +11,10 @@ from rest_framework.views import APIView
 from apps.checkpoints import serializers as shown
 from apps.checkpoints import services as checkpoints
 from apps.checkpoints.models import Checkpoint
-from apps.operations import access, exchange, recovery, services
-from apps.operations.artifacts import verified
+from apps.operations import access, recovery, services, verification
 from apps.operations.errors import CheckpointNotFound, StorageUnavailable
 from apps.operations.serializers import DeletionSerializer
-from trainops.engines.errors import CheckpointCorrupted
+from apps.operations.verification import LEVELS
 from trainops.http.asking import body_of, person
 
 
@@ -23,9 +22,6 @@ class PinnedSerializer(serializers.Serializer[Any]):
     checkpoint_id = serializers.CharField()
     pinned = serializers.BooleanField()
     message = serializers.CharField()
-
-
-LEVELS = ("ok", "warning", "failed")
 
 
 class CheckSerializer(serializers.Serializer[Any]):
@@ -121,36 +117,19 @@ class VerifyView(APIView):
         `checks` say what was compared. That takes seconds.
         """
         body_of(request)
-        checkpoint = find(operation_id, checkpoint_id)
-        problem = verified(checkpoint)
-        checks = [_bytes_check(problem)]
-        if problem is None:
-            checks += exchange.load_checks(checkpoint)
-        levels = {each["level"] for each in checks}
+        found = verification.verify(find(operation_id, checkpoint_id))
+        problem = found.problem
         return Response(
             {
-                "checkpoint_id": checkpoint.pk,
-                "health": _health(problem),
+                "checkpoint_id": found.checkpoint.pk,
+                "health": found.health,
                 "missing_artifacts": problem.missing if problem else [],
                 "altered_artifacts": problem.altered if problem else [],
-                "level": next(each for each in reversed(LEVELS) if each in levels),
-                "checks": checks,
-                "message": str(problem) if problem else _said(checkpoint, checks),
+                "level": found.level,
+                "checks": found.checks,
+                "message": found.message,
             }
         )
-
-
-def _bytes_check(problem: CheckpointCorrupted | None) -> dict[str, str]:
-    if problem is not None:
-        return {"name": "bytes", "level": "failed", "detail": str(problem)}
-    return {"name": "bytes", "level": "ok", "detail": "each file is what was saved"}
-
-
-def _said(checkpoint: Checkpoint, checks: list[dict[str, str]]) -> str:
-    """Return one sentence, and what is not well."""
-    worse = [f"{each['name']}: {each['detail']}" for each in checks if each["level"] == "failed"]
-    said = f"The {checkpoint} is what was saved."
-    return f"{said} A resume would fail: {'; '.join(worse)}" if worse else said
 
 
 class UnrecordedSerializer(serializers.Serializer[Any]):
@@ -212,13 +191,6 @@ class RecoveryView(APIView):
                 "problems": done.problems,
             }
         )
-
-
-def _health(problem: CheckpointCorrupted | None) -> Checkpoint.Health:
-    if problem is None:
-        return Checkpoint.Health.HEALTHY
-    health = Checkpoint.Health
-    return health.UNAVAILABLE if problem.is_incomplete else health.CORRUPTED
 
 
 def find(operation_id: str, checkpoint_id: str) -> Checkpoint:

@@ -1,0 +1,64 @@
+"""Verify a checkpoint as a resume would: its bytes, and whether a job of its kind can load it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from apps.checkpoints import services as checkpoints
+from apps.checkpoints.models import Checkpoint
+from apps.operations import exchange
+from apps.operations.errors import StorageUnavailable
+from trainops.engines.errors import CheckpointCorrupted
+
+LEVELS = ("ok", "warning", "failed")
+Line = dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """What was found. A check is {"name", "level", "detail": what was compared, what was not}."""
+
+    checkpoint: Checkpoint
+    problem: CheckpointCorrupted | None  # of the bytes
+    checks: Sequence[Line]
+
+    @property
+    def level(self) -> str:
+        """The gravest level of the checks."""
+        return max((each["level"] for each in self.checks), key=LEVELS.index)
+
+    @property
+    def health(self) -> Checkpoint.Health:
+        health = Checkpoint.Health
+        if self.problem is None:
+            return health.HEALTHY
+        return health.UNAVAILABLE if self.problem.is_incomplete else health.CORRUPTED
+
+    @property
+    def message(self) -> str:
+        """One or two sentences: whether it is as it was saved, and what is not well."""
+        if self.problem is not None:
+            return str(self.problem)
+        told = [f"The {self.checkpoint} is what was saved."]
+        for level, said in (("failed", "A resume would fail"), ("warning", "Look at")):
+            found = [f"{e['name']}: {e['detail']}" for e in self.checks if e["level"] == level]
+            if found:
+                told.append(f"{said}: {'; '.join(found)}")
+        return " ".join(told)
+
+
+def verify(checkpoint: Checkpoint) -> Verified:
+    """Read every byte of a checkpoint, then load it into a fresh job, as a resume does.
+
+    Its row says what was found of the bytes; a process of its own does the loading, in seconds.
+
+    Raises StorageUnavailable, which says nothing about the bytes.
+    """
+    try:
+        problem = checkpoints.check(checkpoint)
+    except OSError as error:
+        raise StorageUnavailable(error) from error
+    if problem is not None:
+        line = {"name": "bytes", "level": "failed", "detail": str(problem)}
+        return Verified(checkpoint, problem, [line])
+    line = {"name": "bytes", "level": "ok", "detail": "each file is what was saved"}
+    return Verified(checkpoint, None, [line, *exchange.load_checks(checkpoint)])
