@@ -12,12 +12,18 @@ every_step = pytest.mark.parametrize(
 
 def some_of(values, *, every):
     """Return parameters: every so many-th as they are, the others marked exhaustive."""
+    return _marked(values, every, pytest.mark.exhaustive)
+
+
+def quick_some(values, *, every):
+    """Return parameters: every so many-th as they are, the others marked slow."""
+    return _marked(values, every, pytest.mark.slow)
+
+
+def _marked(values, every, mark):
     return [
-        each if number % every == 0 else _only_on_request(each)
+        each
+        if number % every == 0
+        else pytest.param(*(each if isinstance(each, tuple) else (each,)), marks=mark)
         for number, each in enumerate(values)
     ]
-
-
-def _only_on_request(value):
-    several = value if isinstance(value, tuple) else (value,)
-    return pytest.param(*several, marks=pytest.mark.exhaustive)

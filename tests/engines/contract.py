@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ import pyarrow.parquet as pq
 import torch
 
 from tests.rl import cases as rl_cases
+from trainops.engines import reproducibility
 from trainops.engines.attempt import Saving
 from trainops.engines.checkpoint import (
     Candidate,
@@ -29,12 +31,14 @@ from trainops.engines.checkpoint import (
     CheckpointType,
 )
 from trainops.engines.errors import CheckpointCorrupted, SaveFailed
-from trainops.engines.job import Progress
+from trainops.engines.job import Evaluating, Progress, is_evaluating
 from trainops.engines.receipt import Receipt
 from trainops.engines.registry import ENGINES
 from trainops.engines.reproducibility import set_determinism
 from trainops.engines.runner import Directive, Outcome, Stopped, Succeeded, run
+from trainops.engines.snapshot import freeze
 from trainops.engines.spending import PrivacyLedger
+from trainops.engines.stream import Stream
 
 Curve = dict[int, dict[str, float]]
 
@@ -148,6 +152,10 @@ class Case:
         """Set up the process, and return when checkpoints are taken."""
         return CheckpointPolicy(every_steps=every_steps, every_seconds=1e9)
 
+    def new_ledger(self) -> PrivacyLedger | None:
+        """Return what the attempts of one operation have in common, of kinds that spend privacy."""
+        return None
+
 
 @dataclass(frozen=True)
 class DrawnCase(Case):
@@ -157,8 +165,11 @@ class DrawnCase(Case):
     """
 
     def inputs(self, root: Path) -> dict[str, Path]:
+        wanted = ENGINES[self.kind].parse_config(self.config).dataset_ids()
+        if not wanted:
+            return {}
         named = super().inputs(root)
-        return {self.config["dataset"]: named[DATASET]} if named else {}
+        return dict.fromkeys(wanted, named[DATASET])
 
     def begin(self, config: Any, every_steps: int | None) -> CheckpointPolicy:
         set_determinism(config.deterministic, config.threads)
@@ -200,7 +211,7 @@ def attempt(
 
 def undisturbed(case: Case, root: Path, ledger: PrivacyLedger | None = None) -> ScriptedSupervisor:
     """Return what the supervisor of a run heard that nobody touched."""
-    supervisor = ScriptedSupervisor()
+    supervisor, ledger = ScriptedSupervisor(), ledger or case.new_ledger()
     outcome = attempt(case, root / "undisturbed", supervisor, ledger=ledger)
     assert isinstance(outcome, Succeeded), outcome
     return supervisor
@@ -233,9 +244,10 @@ def require_stop_changes_nothing(
     """Stop at each of these steps in turn, each time in a new attempt, then run to the end."""
     attempts: list[ScriptedSupervisor] = []
     saved: list[Checkpoint] = []
+    ledger = case.new_ledger()
     for number, at in enumerate([*stops, None], start=1):
         supervisor = ScriptedSupervisor(at=at)
-        attempt(case, root, supervisor, resume=saved, number=number)
+        attempt(case, root, supervisor, resume=saved, number=number, ledger=ledger)
         saved = [*reversed(supervisor.checkpoints), *saved]
         attempts.append(supervisor)
         assert all(receipt.exact for receipt in supervisor.receipts)
@@ -249,19 +261,29 @@ def evaluations(expected: ScriptedSupervisor) -> dict[int, int]:
 
 
 def require_stops_in_evaluations_change_nothing(
-    case: Case, root: Path, expected: ScriptedSupervisor
+    case: Case,
+    root: Path,
+    expected: ScriptedSupervisor,
+    found: Mapping[int, int] | None = None,
+    directive: Directive = Directive.PREEMPT,
 ) -> None:
-    """Stop before the first part of an evaluation, within the next one, and so on; then go on."""
+    """Stop before the first part of an evaluation, within the next one, and so on; then go on.
+
+    `found` are the evaluations at which to stop; by default all.
+    """
     attempts: list[ScriptedSupervisor] = []
     saved: list[Checkpoint] = []
-    found = evaluations(expected)
+    found = evaluations(expected) if found is None else found
+    ledger = case.new_ledger()
     for number, (step, parts) in enumerate(found.items(), start=1):
-        supervisor = ScriptedSupervisor(at=step, parts=(number * 3 // 2) % parts)
-        assert isinstance(attempt(case, root, supervisor, resume=saved, number=number), Stopped)
+        within = (number * 3 // 2) % parts
+        supervisor = ScriptedSupervisor(at=step, parts=within, directive=directive)
+        outcome = attempt(case, root, supervisor, resume=saved, number=number, ledger=ledger)
+        assert isinstance(outcome, Stopped), outcome
         assert supervisor.checkpoints[-1].step == step
         saved, attempts = supervisor.checkpoints[-1:], [*attempts, supervisor]
     last = ScriptedSupervisor()
-    attempt(case, root, last, resume=saved, number=len(found) + 1)
+    attempt(case, root, last, resume=saved, number=len(found) + 1, ledger=ledger)
     assert all(receipt.exact for each in [*attempts, last] for receipt in each.receipts)
     require_same_end(expected, [*attempts, last])
 
@@ -311,15 +333,133 @@ def require_drawn(case: Case, root: Path, rng: random.Random) -> ScriptedSupervi
     stops = sorted(rng.sample(steps, min(2, len(steps))))
     require_stop_changes_nothing(case, root / "stopped", expected, stops)
     first, second = ScriptedSupervisor(at=rng.choice(steps), dies=True), ScriptedSupervisor()
-    every_steps = rng.choice([None, 1, 3])
+    every_steps, ledger = rng.choice([None, 1, 3]), case.new_ledger()
     with suppress(MachineDied):
-        attempt(case, root / "died", first, every_steps=every_steps)
-    attempt(case, root / "died", second, resume=first.checkpoints[::-1], number=2)
+        attempt(case, root / "died", first, every_steps=every_steps, ledger=ledger)
+    attempt(case, root / "died", second, resume=first.checkpoints[::-1], number=2, ledger=ledger)
     require_same_end(expected, [first, second])
-    saving = ScriptedSupervisor()
-    attempt(case, root / "saved", saving, every_steps=rng.choice([2, 5]))
+    saving, ledger = ScriptedSupervisor(), case.new_ledger()
+    attempt(case, root / "saved", saving, every_steps=rng.choice([2, 5]), ledger=ledger)
     require_same_end(expected, [saving])
+    found = evaluations(expected)
+    chosen = sorted(rng.sample(sorted(found), min(2, len(found))))
+    require_stops_in_evaluations_change_nothing(
+        case, root / "evaluating", expected, {step: found[step] for step in chosen},
+        Directive.CANCEL,  # told to shut down, some go on to the end of an episode
+    )  # fmt: skip
     return expected
+
+
+@dataclass(frozen=True)
+class Ending:
+    """What a run came to, as plain values that are equal only where it is equal to the bit.
+
+    `state` has the parts of its last state without the config, and "random"; `points` is its curve.
+    """
+
+    state: Mapping[str, Any]
+    result: str
+    points: Curve
+
+
+def ending(
+    case: Case,
+    root: Path,
+    changes: Mapping[str, Any] = MappingProxyType({}),
+    *,
+    look: Callable[[Any], object] = lambda job: None,
+    state: Mapping[str, Any] | None = None,
+    in_parts: bool = False,
+    ledger: PrivacyLedger | None = None,
+) -> Ending:
+    """Run a job without the loop around it, from the start or a state that `saved` returned.
+
+    `changes` are of the config; `look` is called at the start and after every advance.
+    """
+    make_dirty()
+    engine = ENGINES[case.kind]
+    config = engine.parse_config({"seed": 7, **case.config, **changes})
+    case.begin(config, None)
+    job: Any = engine.make_job(config, case.inputs(root), ledger or case.new_ledger())
+    if state is not None:
+        job.load_state_dict({name: part for name, part in state.items() if name != "random"})
+        reproducibility.load_state_dict(state["random"])
+    if isinstance(job, Evaluating):
+        job.in_parts = in_parts
+    points: Curve = {}
+    look(job)
+    while job.step < job.total_steps or is_evaluating(job):
+        if metrics := job.advance():
+            points[job.step] = dict(metrics)
+        look(job)
+    parts = {name: bits(part) for name, part in without_config(saved(job)).items()}
+    return Ending(parts, repr(job.result()), points)
+
+
+def saved(job: Any) -> dict[str, Any]:
+    """Return a copy of all that a checkpoint would hold."""
+    return {**freeze(job.state_dict()), "random": reproducibility.state_dict()}
+
+
+def without_config(state: Mapping[str, Any]) -> dict[str, Any]:
+    plain = {k: each for k, each in state["state"].items() if k not in ("config", "provenance")}
+    return {**state, "state": plain}
+
+
+def require_same_ending(expected: Ending, found: Ending, told: object = "") -> None:
+    """Nothing differs; of a run that began later, in what it came to."""
+    for name, part in expected.state.items():
+        there = found.state.get(name)
+        assert there == part, (name, told, differing(part, there))
+    assert found.state.keys() == expected.state.keys(), told
+    assert found.result == expected.result, told
+    assert found.points.items() <= expected.points.items(), told
+
+
+def differing(one: Any, other: Any) -> Any:
+    """Return the names in two parts under which they differ."""
+    if not (isinstance(one, dict) and isinstance(other, dict)):
+        return "here"
+    names = [name for name in {**one, **other} if one.get(name) != other.get(name)]
+    return {name: differing(one.get(name), other.get(name)) for name in names}
+
+
+def require_looking_changes_nothing(
+    case: Case, root: Path, rng: random.Random, look: Callable[[Any], object]
+) -> Ending:
+    """Look at every safe point, by `look` too, and go on from two of the states; return the end.
+
+    An evaluation that is done in parts comes to the same as one that is done at once.
+    """
+    expected, states, ledger = ending(case, root), [], case.new_ledger()
+
+    def look_and_save(job: Any) -> None:
+        look(job)
+        states.append(saved(job))
+        look(job)
+
+    looked_at = ending(case, root, look=look_and_save, ledger=ledger)
+    require_same_ending(expected, looked_at, "looked at")
+    require_same_ending(expected, ending(case, root, look=look, in_parts=True), "in parts")
+    for number in sorted(rng.sample(range(len(states)), min(2, len(states)))):
+        found = ending(case, root, state=states[number], ledger=ledger)
+        require_same_ending(expected, found, f"from the safe point {number}")
+    return expected
+
+
+def bits(value: Any) -> Any:
+    """Return plain values that are equal only where two parts of states are equal to the bit."""
+    if isinstance(value, Stream):
+        rows = {name: value.column(name) for name in value.columns}
+        return bits({"first": value.first_row, "end": len(value), "rows": rows})
+    if isinstance(value, torch.Tensor):
+        flat = value.detach().cpu().contiguous().reshape(-1)
+        return str(value.dtype), tuple(value.shape), flat.view(torch.uint8).numpy().tobytes()
+    if isinstance(value, Mapping):
+        return {repr(name): bits(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [type(value).__name__, *map(bits, value)]
+    return repr(value)
 
 
 def make_dirty() -> None:

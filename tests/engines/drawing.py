@@ -45,8 +45,8 @@ class Space:
     """Configs of one schema: the values that each field is drawn from.
 
     `values` are by dotted path. Booleans and choices (`Literal`) need none; of all others at least
-    two, else ValueError. `settle` changes a drawn config, by path, into one that is valid: what
-    cannot be had together is decided there.
+    two, else ValueError. What has one choice only is left out. `settle` changes a drawn config, by
+    path, into one that is valid: what cannot be had together is decided there.
     """
 
     def __init__(
@@ -56,7 +56,9 @@ class Space:
         settle: Callable[[Flat], Flat] = dict,
     ) -> None:
         self.model, self._settle = model, settle
-        self.paths = dict(fields(model))
+        self.paths = {
+            path: annotation for path, annotation in fields(model) if len(_choices(annotation)) != 1
+        }
         given_whole = [path for path in self.paths if "[]" not in path]
         if unknown := sorted(values.keys() - set(given_whole)):
             raise ValueError(f"{model.__name__} has no {', '.join(unknown)}")

@@ -19,6 +19,7 @@ class Inner(Strict):
 class Outer(Strict):
     flag: bool = True
     choice: Literal["x", "y", "z"] | None = None
+    only: Literal["one"] = "one"
     inner: Inner = Inner()
     parts: list[Inner] = Field([], max_length=3)
     maybe: Inner | None = None
@@ -33,8 +34,8 @@ SPACE = Space(Outer, VALUES)
 
 def test_fields_are_those_of_models_in_models_too():
     assert [path for path, _ in fields(Outer)] == [
-        "flag", "choice", "inner.number", "inner.word", "parts", "parts[].number", "parts[].word",
-        "maybe", "maybe[].number", "maybe[].word",
+        "flag", "choice", "only", "inner.number", "inner.word", "parts", "parts[].number",
+        "parts[].word", "maybe", "maybe[].number", "maybe[].word",
     ]  # fmt: skip
 
 
