@@ -18,7 +18,7 @@ from blake3 import blake3
 
 from apps.checkpoints import place, remote, storage
 from apps.checkpoints.models import Checkpoint
-from apps.operations import quota
+from apps.operations import inputs, quota
 from apps.operations.errors import NotAllowed, StorageUnavailable
 from apps.operations.ledger import Ledger
 from apps.operations.models import Attempt, Operation
@@ -36,6 +36,7 @@ from trainops.engines.manifest import (
     staged,
     verify,
 )
+from trainops.engines.registry import ENGINES
 from trainops.errors import Refusal
 
 CHUNK_BYTES = 2**20
@@ -198,6 +199,7 @@ def _write_manifest(
     operation: Operation, path: Path, artifacts: list[Artifact], environment: Mapping[str, Any]
 ) -> str:
     attempt, step, type = path.name.split("-")[:3]
+    config = ENGINES[operation.kind].parse_config(operation.config)
     created_at = datetime.fromtimestamp(time.time(), tz=UTC).isoformat()
     content = lossless.dumps(
         {
@@ -207,6 +209,8 @@ def _write_manifest(
             "attempt": int(attempt.removeprefix("a")),
             "kind": operation.kind,
             "config_hash": operation.config_hash,
+            "config": operation.config,
+            "inputs": inputs.digests(config.dataset_ids(), inputs.models_of(operation)),
             "type": type,
             "step": int(step.removeprefix("s")),
             "created_at": created_at,

@@ -770,9 +770,9 @@ PROTECTIONS = [
     ),
     Protection(
         "a storage without its identity file is away",
-        "apps.checkpoints.services:_judged",
-        "place.require()",
-        "",
+        "apps.installation.storages:look",
+        "if found is None and binding.bound_at is None:",
+        "if found is None:",
         f"{PLACE}::test_a_storage_that_is_away_marks_nothing_and_is_not_made_anew",
     ),
     Protection(
@@ -791,10 +791,10 @@ PROTECTIONS = [
     ),
     Protection(
         "another installation's storage is not ours",
-        "apps.checkpoints.cleaning:sweep_unowned",
-        "place.require()",
-        "",
-        f"{PLACE}::test_another_installations_storage_is_never_swept",
+        "apps.installation.storages:look",
+        "found != binding.storage_id",
+        "False",
+        f"{PLACE}::test_taking_over_makes_the_storage_foreign_to_who_had_it",
     ),
     Protection(
         "a whole checkpoint without a row lies in the trash first",

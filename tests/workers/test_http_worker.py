@@ -12,7 +12,7 @@ import pytest
 
 from apps.checkpoints.models import Checkpoint
 from apps.datasets import services as datasets
-from apps.operations import services, sweeps
+from apps.operations import services, sweeps, verification
 from apps.operations.models import MetricPoint, Operation
 from apps.operations.privacy import PrivacyAccount
 from tests.engines.contract import CASES, Case, bytes_of, undisturbed
@@ -117,6 +117,9 @@ def test_every_kind_ends_bit_for_bit_where_an_undisturbed_run_ends(
     with http_worker(worker, case.kind):
         ended = until(operation, "COMPLETED", "FAILED")
         assert ended.state == "COMPLETED", ended.error
+    final = Checkpoint.objects.get(operation=operation, type="final")
+    levels = {each["name"]: each["level"] for each in verification.verify(final).checks}
+    assert levels["load"] == "ok", levels
     assert result_of(operation) == bytes_of(expected.checkpoints[-1])
     assert curve_of(operation).keys() == expected.curve.keys()
 
