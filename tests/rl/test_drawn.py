@@ -56,7 +56,7 @@ VALUES = {
     "recipe": list(PARAMETERS),
     "parameters": [0, 1, 2],  # which of the recipe's
     "agents": [1, 3],
-    "environment_steps": [25, 46],
+    "environment_steps": [15, 26],
     "episodes": [None, 3],
     "discount": [0.9, 1.0],
     "learning_rate": [1e-3, 0.05],
