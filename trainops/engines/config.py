@@ -104,7 +104,7 @@ class CheckpointConfig(Strict):
     keep_best: int = Field(1, ge=0, le=1000, description="The best ones that are kept")
     keep_after_success: bool = Field(False, description="Keep them when the operation completed")
     self_check: bool = Field(
-        True, description="A second process loads each attempt's first one and compares"
+        True, description="A second process loads each attempt's first checkpoint and compares"
     )
 
 
