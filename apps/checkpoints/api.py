@@ -88,9 +88,9 @@ def _said(freed: Freed, *, is_dry: bool) -> str:
     what += _counted(freed.num_unowned, "directory", "directories") + " without a row"
     said = f"{verb} {what}: {freed.freed_bytes} bytes."
     if freed.num_trashed:
-        trashed = _counted(freed.num_trashed, "whole checkpoint")
-        days = f"{settings.THRESHOLDS.trash_days:g} days after being found"
-        said += f" {trashed} without a row: deleted {days}."
+        trashed = _counted(freed.num_trashed, "complete checkpoint")
+        days = f"{settings.THRESHOLDS.trash_days:g} days after it was found"
+        said += f" {trashed} without a database row, each to be deleted {days}."
     return said
 
 

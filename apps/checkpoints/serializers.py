@@ -100,7 +100,7 @@ class CheckpointSerializer(serializers.Serializer[Any]):
     age_days = serializers.FloatField()
     unit = serializers.CharField(allow_blank=True, help_text="What one step is called.")
     place = serializers.CharField(help_text="For people: epoch 29, bar 7000, round 3, episode 43.")
-    progress_percent = serializers.FloatField(help_text="Of the operation's steps.")
+    progress_percent = serializers.FloatField(help_text="Percent of the operation's steps.")
     state_summary = serializers.DictField(
         help_text="What the kind counts and measures (epoch, losses; bar_index, cash; round; "
         "episode) where the state has it, and progress_percent."
@@ -147,7 +147,7 @@ class CleanUpRequestSerializer(StrictSerializer):
     empty_trash = serializers.BooleanField(
         required=False,
         default=False,
-        help_text="Delete whole checkpoints that no row owns now, not some days after being found.",
+        help_text="Delete complete checkpoints without a database row now, without the delay.",
     )
 
 
@@ -155,10 +155,8 @@ class CleanUpSerializer(serializers.Serializer[Any]):
     message = serializers.CharField()
     dry_run = serializers.BooleanField()
     num_checkpoints = serializers.IntegerField()
-    num_unowned = serializers.IntegerField(
-        help_text="Directories that no row owns, and that were removed."
-    )
+    num_unowned = serializers.IntegerField(help_text="Removed directories without a database row.")
     num_trashed = serializers.IntegerField(
-        help_text="Whole checkpoints that no row owns, and that are deleted some days later."
+        help_text="Complete checkpoints without a database row, to be deleted some days later."
     )
     freed_bytes = serializers.IntegerField()

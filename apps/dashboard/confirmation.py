@@ -138,8 +138,8 @@ def _unrecorded(operation: Operation) -> Iterator[str]:
     if found:
         count = plural(len(found), "newer checkpoint")
         yield (
-            f"The storage holds {count}, up to step {found[0].step:,}, that the database does not "
-            "know: recover them first, in the Checkpoints tab."
+            f"The storage holds {count}, up to step {found[0].step:,}, without a database row: "
+            "recover them first, in the Checkpoints tab."
         )
 
 

@@ -77,7 +77,7 @@ def _silent(operation: Operation, newest: Checkpoint | None) -> SafeString:
         )
     else:
         what = format_html(
-            "No worker is running: start one, and it takes this over{}. "
+            "No worker is running: start one to continue this operation{}. "
             '<a href="/workers/">Look at the workers</a>',
             _from(operation, newest),
         )

@@ -50,8 +50,8 @@ class ForeignStorage(StorageAway):
 
     def __init__(self, place: Place, why: str) -> None:
         super().__init__(
-            f"the storage of {place.name}, {place.location}, {why}. Choose another one, or, if "
-            f"nothing else uses it, take it over: {TAKE_OVER}"
+            f"the storage of {place.name}, {place.location}, {why}. Configure another location or, "
+            f"if no other installation uses it, take it over: {TAKE_OVER}"
         )
 
 
@@ -87,7 +87,7 @@ def look(place: Place, binding: StorageBinding) -> str:
     if found is None:
         raise _away(place, f"its identity file {FILE} is missing")
     if found != binding.storage_id:
-        raise ForeignStorage(place, f"belongs to another installation ({FILE} says {found})")
+        raise ForeignStorage(place, f"belongs to another installation ({FILE} has the id {found})")
     return found
 
 
@@ -116,7 +116,7 @@ def take_over(place: Place) -> str:
 def _away(place: Place, why: str) -> StorageAway:
     return StorageAway(
         f"the storage of {place.name}, {place.location}, is not mounted, or was emptied: {why}. "
-        f"If it was emptied on purpose: {TAKE_OVER}"
+        f"If it was emptied on purpose, take it over: {TAKE_OVER}"
     )
 
 
@@ -129,12 +129,12 @@ def _introduce(place: Place) -> StorageBinding:
     if known := StorageBinding.objects.filter(pk=place.name).first():
         return known  # another process introduced it a moment ago
     if found is not None:
-        raise ForeignStorage(place, f"belongs to another installation ({FILE} says {found})")
+        raise ForeignStorage(place, f"belongs to another installation ({FILE} has the id {found})")
     if num_rows := place.num_rows():  # from before there were identity files
         if not place.holds_some():
-            raise _away(place, f"none of the {num_rows} that the database knows is there")
+            raise _away(place, f"none of the {num_rows} files in the database is there")
     elif place.is_used():
-        raise ForeignStorage(place, "holds files that this database knows nothing of")
+        raise ForeignStorage(place, "holds files that are not in this database")
     binding, _ = StorageBinding.objects.get_or_create(
         name=place.name, defaults={"storage_id": token_hex(16)}
     )

@@ -44,9 +44,9 @@ class LedgerBroken(NotAllowed):
     def __init__(self, operation_id: str, what: str) -> None:
         super().__init__(
             "PRIVACY_LEDGER_MISMATCH",
-            f"The privacy ledger of {operation_id} is not as it was written: {what}. So what was "
-            "spent is not known, and nothing goes on from there. Restore the database from a "
-            "backup, or submit a new operation and count this one as fully spent.",
+            f"The privacy ledger of {operation_id} was modified: {what}. The privacy loss is "
+            "therefore unknown, and the operation cannot continue. Restore the database from a "
+            "backup, or submit a new operation and treat the budget of this one as spent.",
             operation_id=operation_id,
         )
 

@@ -39,7 +39,7 @@ class OperationQuery(StrictSerializer):
         required=False, allowed=State.values, help_text="Several: separated by commas."
     )
     state = ManyField(
-        required=False, allowed=State.values, help_text="Older name of `status` (deprecated)."
+        required=False, allowed=State.values, help_text="Deprecated alias of `status`."
     )
     owner = serializers.CharField(required=False, help_text="A username, or `me`.")
     tag = ManyField(required=False, help_text="Several: it must have them all.")

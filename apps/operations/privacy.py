@@ -157,7 +157,7 @@ def _locked(operation_id: str) -> tuple[PrivacyAccount, datetime]:
     accounts = PrivacyAccount.objects.select_for_update().annotate(moment=DatabaseNow())
     account = accounts.get(pk=operation_id)
     if not account.entries and PrivacyEntry.objects.filter(operation_id=operation_id).exists():
-        raise LedgerBroken(operation_id, "its account knows of no entry")
+        raise LedgerBroken(operation_id, "it has entries, its account has none")
     return account, account.moment
 
 
@@ -261,10 +261,10 @@ def _require_end(account: PrivacyAccount, rows: Sequence[Row]) -> None:
         raise LedgerBroken(account.pk, f"entry {len(rows) + 1} is missing")
     heads = (rows[known - 1].digest,) if known else ("", account.beginning)
     if account.head not in heads:
-        what = f"entry {known} is another than" if known else "whom it inherits from is not what"
-        raise LedgerBroken(account.pk, f"{what} its account says")
+        what = f"entry {known} is" if known else "the ancestors are"
+        raise LedgerBroken(account.pk, f"{what} not as recorded in its account")
     if len(rows) > known and len(rows) > PrivacyAccount.of(account.pk).entries:
-        raise LedgerBroken(account.pk, f"its account does not know of entry {len(rows)}")
+        raise LedgerBroken(account.pk, f"entry {len(rows)} is not recorded in its account")
 
 
 def _require_digest(account: PrivacyAccount, previous: str, row: Row) -> None:
@@ -275,7 +275,7 @@ def _require_digest(account: PrivacyAccount, previous: str, row: Row) -> None:
     if digest != row.digest:
         noise, step, number = row.values[:3]
         name = f"entry {row.number} (release {noise}, step {step}, round {number})"
-        raise LedgerBroken(account.pk, f"{name} was changed, or what is before it")
+        raise LedgerBroken(account.pk, f"{name} was changed, or an entry before it")
 
 
 def spent_in(operation_id: str, number: int, client: int) -> list[Entry]:

@@ -160,6 +160,6 @@ def _has_lost_its_newest(operation: Operation) -> bool:
 
 def _note(checkpoint: Checkpoint) -> str:
     return (
-        f"the {checkpoint}, found in the storage: the database was older. Metric points that were "
-        "recorded before it may be missing"
+        f"the {checkpoint}, found in the storage and newer than the database. Metric points that "
+        "were recorded before it may be missing"
     )

@@ -110,7 +110,7 @@ def _prepared(operation: Operation) -> Claimed | None:
         recovery.take_over_newest(ledger, recovery.in_storage(operation))
     candidates = checkpoints.to_resume_from(operation.pk, operation.resume_from)
     if not candidates and Checkpoint.objects.filter(operation=operation).exists():
-        note = "none of its checkpoints is whole any more"
+        note = "all of its checkpoints are damaged"
         _fail(operation, Reason.CHECKPOINT_CORRUPTED, note)
         return None
     device = Attempt.objects.get(operation=operation, number=operation.attempt).device
@@ -130,7 +130,7 @@ def _hand_back(operation: Operation, error: Exception) -> None:
         operation,
         Reason.STORAGE_ERROR,
         actor=operation.worker_id,
-        note=f"nothing to start from: {error}",
+        note=f"it has no checkpoint to start from: {error}",
         outcome=Attempt.Outcome.FAILED,
     )
 
@@ -260,7 +260,7 @@ def readable(operation: Operation, checkpoint_id: str) -> Checkpoint:
             return checkpoint
     raise NotAllowed(
         "CHECKPOINT_NOT_READABLE",
-        f"{checkpoint_id[:64]!r} is no checkpoint that this attempt starts from.",
+        f"got {checkpoint_id[:64]!r}; allowed: a checkpoint that this attempt may start from.",
         allowed=[each.pk for each in usable],
     )
 
@@ -274,5 +274,5 @@ def damaged(
         storage.directory(checkpoint.artifacts_path), missing=missing, altered=altered
     )
     problem = checkpoints.check(checkpoint)
-    note = f"{operation.worker_id} says: {told.findings}; here: {problem or 'as it was saved'}"
+    note = f"on {operation.worker_id}: {told.findings}; on the server: {problem or 'undamaged'}"
     operation.record("CHECKPOINT_REPORTED", actor=operation.worker_id, note=note)

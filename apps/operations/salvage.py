@@ -47,7 +47,7 @@ class Salvage:
             return None
         if self._is_heard:
             return self._awaited
-        note = f"{self._awaited.note}, and it did not answer: what it had in memory is lost"
+        note = f"{self._awaited.note}, and it did not respond: its in-memory state is lost"
         return replace(self._awaited, note=note)
 
     def hear(self, message: Message) -> None:

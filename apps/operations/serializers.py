@@ -75,8 +75,10 @@ class LiveOperationSerializer(serializers.Serializer[Any]):
 
     operation_id = serializers.CharField()
     status = serializers.ChoiceField(choices=State.choices)
-    id = serializers.CharField(help_text="Older name of `operation_id`.")
-    state = serializers.ChoiceField(choices=State.choices, help_text="Older name of `status`.")
+    id = serializers.CharField(help_text="Deprecated alias of `operation_id`.")
+    state = serializers.ChoiceField(
+        choices=State.choices, help_text="Deprecated alias of `status`."
+    )
     reason = serializers.ChoiceField(choices=Reason.choices[1:], allow_blank=True)
     stop_requested = serializers.ChoiceField(choices=["cancel", "kill"], allow_blank=True)
     attempt = serializers.IntegerField(help_text="How many there have been.")
@@ -163,7 +165,7 @@ class ResumedFromSerializer(serializers.Serializer[Any]):
     bar_index = serializers.IntegerField(required=False, help_text="Backtests.")
     round = serializers.IntegerField(required=False, help_text="Federated: completed rounds.")
     clients_done = serializers.IntegerField(
-        required=False, help_text="Federated: clients of the round in progress that are done."
+        required=False, help_text="Federated: completed clients of the round in progress."
     )
     client_epoch = serializers.IntegerField(
         required=False, help_text="Federated: completed local epochs of the client in progress."

@@ -38,8 +38,8 @@ class Verified:
         """One or two sentences: whether it is as it was saved, and what is not well."""
         if self.problem is not None:
             return str(self.problem)
-        told = [f"The {self.checkpoint} is what was saved."]
-        for level, said in (("failed", "A resume would fail"), ("warning", "Look at")):
+        told = [f"The {self.checkpoint} is undamaged."]
+        for level, said in (("failed", "A resume would fail"), ("warning", "Warning")):
             found = [f"{e['name']}: {e['detail']}" for e in self.checks if e["level"] == level]
             if found:
                 told.append(f"{said}: {'; '.join(found)}")
@@ -60,5 +60,5 @@ def verify(checkpoint: Checkpoint) -> Verified:
     if problem is not None:
         line = {"name": "bytes", "level": "failed", "detail": str(problem)}
         return Verified(checkpoint, problem, [line])
-    line = {"name": "bytes", "level": "ok", "detail": "each file is what was saved"}
+    line = {"name": "bytes", "level": "ok", "detail": "each file has the digest in the manifest"}
     return Verified(checkpoint, None, [line, *exchange.load_checks(checkpoint)])

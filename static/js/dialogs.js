@@ -60,7 +60,7 @@ async function submit(form) {
 
 // The answer was cut off, so the request may have been carried out or not: only the server knows.
 async function seeWhatHappened() {
-  toast("No answer came back, so this may or may not have been done. Checking…", "warning");
+  toast("The connection was lost, so the request may or may not have been carried out. Checking…", "warning");
   for (let wait = 500; ; wait = Math.min(2 * wait, SLOWEST)) {
     const status = await statusOf(location.href);
     if (status) {
@@ -82,7 +82,7 @@ async function statusOf(url) {
 
 if (sessionStorage.getItem(CHECKED)) {
   sessionStorage.removeItem(CHECKED);
-  toast("The answer to your last request was lost. This page shows the state as it is now.", "warning");
+  toast("The response to your last request was lost. This page shows the current state.", "warning");
 }
 
 document.addEventListener("click", (event) => {

@@ -206,7 +206,7 @@ def test_checkpoints_are_pinned_unpinned_verified_and_deleted(operator, checkpoi
     assert "is pinned" in press("pin")
     assert Checkpoint.objects.get().pinned
     assert "no longer pinned" in press("unpin")
-    assert "is what was saved" in press("verify")
+    assert "is undamaged" in press("verify")
     damage(checkpoint)
     assert "altered: model.pt" in press("verify")
     assert Checkpoint.objects.get().health == "corrupted"

@@ -180,7 +180,7 @@ def test_checkpoints_are_pinned_verified_and_deleted(open_page, ana):
     line.get_by_test_id("pin").click()
     expect(line).to_contain_text("pinned")
     line.get_by_test_id("verify").click()
-    expect(page.get_by_test_id("toast").last).to_contain_text("is what was saved")
+    expect(page.get_by_test_id("toast").last).to_contain_text("is undamaged")
     line.get_by_test_id("delete-checkpoint").click()
     expect(page.get_by_test_id("confirm-text")).to_contain_text("it is the only one")
     page.get_by_test_id("confirm-delete-checkpoint").click()
@@ -223,8 +223,10 @@ def test_after_an_answer_that_was_cut_off_the_page_looks_what_happened(open_page
     page.route("**/operations/act/*", cut_off)
     page.get_by_test_id("resume").click()
     page.get_by_test_id("confirm-resume").click()
-    expect(page.get_by_test_id("toast").last).to_contain_text("may or may not have been done")
-    expect(page.get_by_test_id("toast").last).to_contain_text("the state as it is now")
+    expect(page.get_by_test_id("toast").last).to_contain_text(
+        "may or may not have been carried out"
+    )
+    expect(page.get_by_test_id("toast").last).to_contain_text("shows the current state")
     assert Operation.objects.get(pk=operation.pk).state == "RESUMING"
     expect(page.get_by_test_id("state")).to_have_text("Resuming")
 
@@ -236,7 +238,7 @@ def test_after_a_deletion_whose_answer_was_cut_off_the_list_is_shown(open_page, 
     page.get_by_test_id("delete").click()
     page.get_by_test_id("confirm-delete").click()
     page.wait_for_url("**/")
-    expect(page.get_by_test_id("toast").last).to_contain_text("the state as it is now")
+    expect(page.get_by_test_id("toast").last).to_contain_text("shows the current state")
 
 
 def test_unrecorded_checkpoints_are_recovered_with_a_button(open_page, ana):

@@ -144,7 +144,7 @@ def test_an_unknown_storage_with_files_is_not_bound(root):
     a_checkpoint()
     forget_everything()
     (root / storage_identity.FILE).unlink()
-    with pytest.raises(storages.ForeignStorage, match="knows nothing of"):
+    with pytest.raises(storages.ForeignStorage, match="not in this database"):
         place.require()
 
 

@@ -178,7 +178,7 @@ def test_steps_that_no_accumulation_makes_are_a_warning(directory):
     for each in optimizer["optimizer_state_dict"]["state"].values():
         each["step"].fill_(17)
     change(directory, optimizer_state_dict=optimizer["optimizer_state_dict"])
-    assert "17 steps of the optimizer are those of no gradient accumulation" in warned(directory)
+    assert "17 steps of the optimizer fit no gradient accumulation" in warned(directory)
 
 
 def test_nan_and_flipped_bytes_are_found(directory):

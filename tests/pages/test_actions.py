@@ -225,7 +225,7 @@ class TestCheckpoints:
     def test_verified(self, fetch, checkpoint):
         answer = fetch.post(f"/checkpoints/{checkpoint.pk}/verify").json()
         assert answer["level"] == "warning"  # it has no config, so no job could be made of it
-        assert "is what was saved" in answer["message"] and "not loaded" in answer["message"]
+        assert "is undamaged" in answer["message"] and "not loaded" in answer["message"]
 
     def test_an_altered_one_is_found_out(self, fetch, checkpoint):
         path = storage.directory(checkpoint.artifacts_path) / "model.pt"

@@ -204,14 +204,16 @@ def test_of_a_ledger_that_was_changed_the_page_tells_that_and_no_figure(page, an
     operation = shown(ana, job_at(9, "sample", ledger), ledger)
     tampered("UPDATE {entries} SET sample_rate = 0.0001 WHERE number = 3")
     text = page_of(page, operation)
-    assert "is not as it was written: entry 3 (release" in text and "ε" not in text
+    assert "was modified: entry 3 (release" in text and "ε" not in text
 
 
 def test_the_page_says_where_the_tighter_accountant_gave_no_figure(page, ana, monkeypatch):
     monkeypatch.setattr(tight, "MOST_POINTS", 10)
     ledger = HouseLedger()
     job = job_at(9, "sample", ledger, privacy={"accountant": "prv"})
-    assert "By Rényi divergences (PRV gives no smaller" in page_of(page, shown(ana, job, ledger))
+    assert "By Rényi divergences (the PRV accountant gives no" in page_of(
+        page, shown(ana, job, ledger)
+    )
 
 
 def test_what_the_tighter_account_does_not_know_of_yet_is_told(page, ana):
@@ -223,7 +225,9 @@ def test_what_the_tighter_account_does_not_know_of_yet_is_told(page, ana):
     append(operation.pk, 1, ledger.spent())
     by_renyi = Account(1e-5)
     by_renyi.add(ledger.spent())
-    assert f"written down since, at most ε {by_renyi.epsilon:.2f} (by" in page_of(page, operation)
+    assert f"all entries since then, at most ε {by_renyi.epsilon:.2f} (by" in page_of(
+        page, operation
+    )
 
 
 @pytest.mark.parametrize(("keeping", "is_told"), [("sample", True), ("hybrid", False)])

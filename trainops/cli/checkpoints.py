@@ -15,7 +15,9 @@ from trainops.cli.session import Session, command
 
 CheckpointId = Annotated[
     str,
-    typer.Argument(metavar="CHECKPOINT", help="Its id, ID:latest or ID:best.", show_default=False),
+    typer.Argument(
+        metavar="CHECKPOINT", help="Checkpoint id, ID:latest or ID:best.", show_default=False
+    ),
 ]
 Deleted = Annotated[
     str, typer.Argument(metavar="ID", help="An operation, or a checkpoint.", show_default=False)
@@ -128,7 +130,7 @@ def verify(
     session: Session,
     reference: Place,
     strict: Annotated[
-        bool, typer.Option("--strict", help="Exit code 1 for warnings, too.")
+        bool, typer.Option("--strict", help="Exit with 1 for warnings, too.")
     ] = False,
 ) -> None:
     """Read every byte and check all that can be checked; exit code 1 if anything is wrong."""
@@ -192,16 +194,16 @@ def _pin(session: Session, checkpoint_id: str, verb: str, message: str) -> None:
 
 
 def rm(session: Session, reference: Deleted, yes: Yes = False) -> None:
-    """Delete a checkpoint, or all that an operation would be resumed from.
+    """Delete a checkpoint, or the checkpoints of an operation.
 
-    The result (final) and pinned checkpoints of an operation are kept: delete them one by one.
+    The final checkpoint and pinned ones of an operation are kept: delete them one by one.
     """
     operation, chosen = checkpoint_named(session.api, reference)
     if chosen is not None:
         path, what = f"checkpoints/{operation}/{chosen}", reference
     else:
         path = f"checkpoints/{operation}"
-        what = f"the checkpoints of {operation} but its result and pinned ones"
+        what = f"the checkpoints of {operation} except final and pinned ones"
     confirm(session, f"Delete {what}?", yes)
     answer = session.api.delete(path)
     if session.out.is_json:
@@ -216,9 +218,9 @@ def recover(
         str, typer.Argument(metavar="ID", help="An operation.", show_default=False)
     ],
 ) -> None:
-    """Record checkpoints that are in the storage and not in a database restored from a backup.
+    """Record checkpoints that are newer than a database restored from a backup.
 
-    Every byte of them is verified first. The operation must not be running.
+    Every byte of the checkpoints is verified first. The operation must not be running.
     """
     operation = operation_id(session.api, reference)
     answer = session.api.post(f"operations/{operation}/recovery")
@@ -240,7 +242,7 @@ def gc(
     empty_trash: Annotated[
         bool,
         typer.Option(
-            "--empty-trash", help="Delete whole checkpoints without a row now, not days later."
+            "--empty-trash", help="Delete complete checkpoints without a row now, without delay."
         ),
     ] = False,
     yes: Yes = False,
@@ -262,7 +264,7 @@ def gc(
 
 def _freed(told: dict[str, Any], verb: str) -> str:
     trash = told["num_trashed"]
-    later = f"; {trash} whole checkpoints without a row are deleted days later" if trash else ""
+    later = f"; {trash} complete checkpoints without a row are deleted later" if trash else ""
     return (
         f"{verb} {told['num_checkpoints']} checkpoints and {told['num_unowned']} directories that "
         f"no checkpoint owns, {looks.size(told['freed_bytes'])}{later}"
@@ -274,8 +276,8 @@ def _path(session: Session, reference: str) -> str:
     found, chosen = checkpoint_named(session.api, reference) if "/" not in reference else ("", None)
     if chosen is None:
         raise Problem(
-            f"{reference!r} is no checkpoint's id; `checkpoints ls` names them, and ID:latest and "
-            "ID:best name those of an operation.",
+            f"got {reference!r}; allowed: a checkpoint id (see `checkpoints ls`), or ID:latest or "
+            "ID:best with the id of an operation.",
             ExitCode.NOT_FOUND,
         )
     return f"checkpoints/{found}/{chosen}"

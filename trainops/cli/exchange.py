@@ -43,7 +43,7 @@ def export(
         str,
         typer.Argument(
             metavar="ID",
-            help="An operation, or a checkpoint: ID:latest, ID:best.",
+            help="An operation or a checkpoint; also ID:latest, ID:best.",
             show_default=False,
         ),
     ],
@@ -52,18 +52,20 @@ def export(
     ],
     file_format: Annotated[
         ForeignFormat | None,
-        typer.Option("--format", help="Whose file it becomes; by default its kind's."),
+        typer.Option("--format", help="Format of the file; default: that of the operation's kind."),
     ] = None,
     which: Annotated[
         Which | None,
-        typer.Option("--which", help="Of an operation; else its result, or its newest."),
+        typer.Option(
+            "--which", help="Newest or best checkpoint; default: the final one, else the newest."
+        ),
     ] = None,
     agent: Annotated[
         int | None,
         typer.Option("--agent", min=0, help="Of agents with separate networks; else the best one."),
     ] = None,
 ) -> None:
-    """Write a checkpoint as the file of another tool; of an operation its result, or its newest."""
+    """Export a checkpoint as a file of another tool; by default the final one, else the newest."""
     found, chosen = checkpoint_named(session.api, reference)
     kind = found.split("_")[1]
     if file_format is not None and file_format.value != kind:
@@ -112,7 +114,7 @@ def take_in(
         Path | None,
         typer.Argument(
             metavar="[OPERATION.yaml]",
-            help="Not needed for a checkpoint's directory of trainops: that holds its config.",
+            help="Optional for a trainops checkpoint directory, which holds its config.",
             show_default=False,
         ),
     ] = None,
@@ -175,7 +177,7 @@ def _wanted(file: Path, described: Path | None) -> submission.Submission:
         return submission.read(described)
     if file.is_dir() and (held := files_here().held(file)):
         return submission.Submission(held, str(file))
-    raise Problem(f"{file} holds no config: OPERATION.yaml is needed", ExitCode.USAGE)
+    raise Problem(f"{file} has no config: OPERATION.yaml is needed", ExitCode.USAGE)
 
 
 def weights(

@@ -54,7 +54,7 @@ def verify(session: Session, path: Path, *, strict: bool) -> None:
     if not report.passed:
         raise Problem(f"{path} must not be used.")
     if strict and report.level is not Level.OK:
-        raise Problem(f"{path} has warnings, and --strict makes them failures.")
+        raise Problem(f"{path} has warnings, which are failures with --strict.")
 
 
 def _row(check: Check) -> dict[str, Any]:
@@ -76,7 +76,7 @@ def sendable(session: Session, directory: Path, scratch: Path) -> tuple[Path, Pa
         if not is_checkpoint(directory):
             path, skipped = newest_healthy(directory)
             for each in skipped:
-                session.out.note(f"Left out {each}")
+                session.out.note(f"Skipped: {each}")
             session.out.note(f"Taken: {path.name}")
         if not path.is_dir():
             return path, path

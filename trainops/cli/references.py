@@ -31,7 +31,7 @@ def checkpoint_named(api: Api, typed: str) -> tuple[str, str | None]:
     if colon:
         if alias not in ALIASES:
             allowed = " and ".join(f"{front}:{each}" for each in ALIASES)
-            raise Problem(f"{typed!r} names no checkpoint; allowed: {allowed}", ExitCode.USAGE)
+            raise Problem(f"got {typed!r}; allowed: {allowed}", ExitCode.USAGE)
         return operation_id(api, front), alias
     if "-" in typed:
         front = typed.partition("-")[0].removeprefix("op_")

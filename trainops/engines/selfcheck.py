@@ -182,7 +182,7 @@ def _gone_on(
     except Exception as error:  # noqa: BLE001 - of the machinery: it says nothing of the job
         return {"verdict": NOT_MADE, "reason": _short(error)}
     if not isinstance(outcome, Failed):
-        return {"verdict": DIFFERS, "reason": "it ended earlier"}
+        return {"verdict": DIFFERS, "reason": "the second process ended earlier"}
     if isinstance(outcome.error, MemoryError):
         return {"verdict": NOT_MADE, "reason": _short(outcome.error)}
     verdict = DIFFERS if second.is_restored else NOT_LOADED

@@ -47,7 +47,7 @@ def require(root: Path, storage_id: str) -> None:
             f"{root} holds no identity file {FILE}: it is not mounted, or was emptied"
         )
     if found != storage_id:
-        raise StorageAway(f"{root} is the storage {found}; expected: {storage_id}")
+        raise StorageAway(f"{root} has the storage id {found}; expected: {storage_id}")
 
 
 def content(storage_id: str) -> bytes:

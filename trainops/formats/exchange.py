@@ -83,8 +83,8 @@ def answer(request: Mapping[str, Any]) -> Answer:
     try:
         return DIRECTIONS[request["direction"]](request)
     except FaultyExport as error:
-        return _refused("EXPORT_NOT_VERIFIED", f"{error}. It is not given out: this is a fault of "
-                        "trainops, please report it.")  # fmt: skip
+        return _refused("EXPORT_NOT_VERIFIED", f"{error}. The file was removed. This is a fault of "
+                        "trainops; please report it.")  # fmt: skip
     except FormatError as error:
         return _refused("UNUSABLE_FILE", str(error))
     except IncompatibleState as error:

@@ -191,7 +191,7 @@ def warnings(file: TrainingFile, state: Mapping[str, Any]) -> list[str]:
         found.append("the optimizer has no count of its steps")
     elif total and not _is_some_accumulation(file, total, moves):
         found.append(
-            f"{moves} steps of the optimizer are those of no gradient accumulation over "
+            f"{moves} steps of the optimizer fit no gradient accumulation over "
             f"{file.global_step} batches"
         )
     for scheduler in file.schedulers:

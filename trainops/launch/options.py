@@ -90,8 +90,8 @@ def _parser() -> argparse.ArgumentParser:
     add(
         "--take-over-storage",
         action="store_true",
-        help="use storages of checkpoints and datasets that belong to another installation; "
-        "that one cannot use them any more",
+        help="take over checkpoint and dataset storages of another installation, which cannot "
+        "use them afterwards",
     )
     add("--no-install", action="store_true", help="use the packages that are there")
     return parser

@@ -27,7 +27,7 @@ class PinnedSerializer(serializers.Serializer[Any]):
 class CheckSerializer(serializers.Serializer[Any]):
     name = serializers.CharField()
     level = serializers.ChoiceField(choices=LEVELS)
-    detail = serializers.CharField(help_text="What was compared, and what could not be.")
+    detail = serializers.CharField(help_text="What was compared, and what could not be compared.")
 
 
 class VerifiedSerializer(serializers.Serializer[Any]):
@@ -35,7 +35,9 @@ class VerifiedSerializer(serializers.Serializer[Any]):
     health = serializers.ChoiceField(choices=Checkpoint.Health.choices)
     missing_artifacts = serializers.ListField(child=serializers.CharField())
     altered_artifacts = serializers.ListField(child=serializers.CharField())
-    level = serializers.ChoiceField(choices=LEVELS, help_text="The gravest of the checks.")
+    level = serializers.ChoiceField(
+        choices=LEVELS, help_text="The most severe level of the checks."
+    )
     checks = CheckSerializer(many=True)
     message = serializers.CharField()
 
@@ -47,7 +49,7 @@ class KeptSerializer(serializers.Serializer[Any]):
 
 
 class CheckpointsDeletedSerializer(DeletionSerializer):
-    kept = KeptSerializer(many=True, help_text="Results and pinned ones, which were not named.")
+    kept = KeptSerializer(many=True, help_text="Final and pinned checkpoints, which were kept.")
 
 
 class CheckpointsOfView(APIView):
@@ -147,7 +149,8 @@ class RecoveredSerializer(serializers.Serializer[Any]):
     message = serializers.CharField()
     checkpoint_ids = serializers.ListField(child=serializers.CharField())
     problems = serializers.ListField(
-        child=serializers.CharField(), help_text="Of those that were left where they are."
+        child=serializers.CharField(),
+        help_text="Problems of the checkpoints that were not recorded.",
     )
 
 

@@ -42,10 +42,10 @@ class ImportSerializer(StrictSerializer):
     digest = serializers.CharField(
         required=False,
         max_length=MAX_DIGEST,
-        help_text="The text of the .sha256 beside the file, where there is one: compared first.",
+        help_text="Content of the .sha256 file, if there is one; compared first.",
     )
     operation = serializers.CharField(
-        max_length=FORM_BYTES, help_text="What a submission's body is, as JSON text."
+        max_length=FORM_BYTES, help_text="The body of a submission, as JSON text."
     )
 
     def validate_operation(self, text: str) -> dict[str, Any]:

@@ -24,13 +24,15 @@ class BacktestCheckpointConfig(CheckpointConfig):
 
 
 class CommissionConfig(Strict):
-    """What an order that is filled costs: fixed + relative * value, but at least the minimum."""
+    """The commission of a filled order: fixed + relative * value, but at least the minimum."""
 
-    relative: float = Field(0.0, ge=0, le=0.1, description="Share of the value traded")
-    fixed: float = Field(
-        0.0, ge=0, description="For each order that is filled, in the account's currency"
+    relative: float = Field(
+        0.0, ge=0, le=0.1, description="Fraction of the value that an order fills"
     )
-    minimum: float = Field(0.0, ge=0, description="An order that is filled never costs less")
+    fixed: float = Field(
+        0.0, ge=0, description="Amount for each filled order, in the account's currency"
+    )
+    minimum: float = Field(0.0, ge=0, description="Minimum for each filled order")
 
 
 class SizingConfig(Strict):

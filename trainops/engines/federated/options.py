@@ -84,8 +84,8 @@ class PrivacyConfig(Strict):
     )
     accountant: Literal["rdp", "prv"] = Field(
         "rdp",
-        description="prv: tighter, up to some seconds for each figure; as rdp above 100, and "
-        "where there are too many steps for it",
+        description="prv: tighter, up to some seconds for each epsilon; above epsilon 100, or "
+        "with too many steps, the epsilon of rdp is reported",
     )
 
 

@@ -145,11 +145,11 @@ class Workshop:
             return
         if found := ", ".join(generators.find(self.objects())):
             why = (
-                "how far it went would tell how many examples there were"
+                "its position would reveal the number of examples"
                 if self.config.is_private
-                else "clients elsewhere would begin it anew"
+                else "clients on other workers would restart it"
             )
-            problem = f"{found} is a random generator of the recipe's own, and {why}"
+            problem = f"{found} is a random generator that the recipe creates, and {why}"
             raise InputError({"recipe": f"{problem}; allowed: the global streams"})
 
     def _require_monitor(self) -> None:

@@ -51,8 +51,7 @@ def require_optimizers(optimizers: Sequence[Optimizer]) -> None:
         if needs_closure(optimizer):
             problem = (
                 f"got the optimizer {type(optimizer).__name__}, whose step needs a closure that "
-                "gives the loss again; allowed: optimizers that step by the gradients that are "
-                "there"
+                "computes the loss again; allowed: optimizers whose step needs no closure"
             )
             raise InputError({"recipe": problem})
 
@@ -64,14 +63,14 @@ def require_schedulers(schedulers: Sequence[LRScheduler], config: TrainingConfig
         if isinstance(scheduler, ReduceLROnPlateau):
             if scheduler.mode != config.mode:
                 problem = (
-                    f"got {name} with mode {scheduler.mode!r}; it is told {config.monitor}, whose "
-                    f"mode is {config.mode!r}; allowed: the same"
+                    f"got {name} with mode {scheduler.mode!r}; it is given {config.monitor}, whose "
+                    f"mode is {config.mode!r}; allowed: the same mode"
                 )
                 raise InputError({"recipe": problem})
         elif wanted := _wanted(scheduler):
             problem = (
-                f"got the schedule {name}, whose step wants {', '.join(wanted)}; allowed: "
-                "schedules that count their steps, and ReduceLROnPlateau"
+                f"got the schedule {name}, whose step needs {', '.join(wanted)}; allowed: "
+                "schedules whose step needs no arguments, and ReduceLROnPlateau"
             )
             raise InputError({"recipe": problem})
 
