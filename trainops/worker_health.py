@@ -1,7 +1,7 @@
 """Whether the worker processes of this user are alive: `python -m trainops.worker_health`.
 
 Each worker writes one small file whenever it renews its leases; the probe reads these files and
-nothing else, so that a database that is away restarts no container. Standard library only: it
+nothing else, so an outage of the database restarts no container. Standard library only: it
 runs every few seconds.
 """
 
@@ -19,7 +19,7 @@ from trainops import process_identity
 
 
 def tell(*, worker_id: str, status: str, current_operation: str, valid_seconds: float) -> None:
-    """Write that this worker lives; the probe believes it for `valid_seconds`.
+    """Write this worker's heartbeat, which is valid for `valid_seconds`.
 
     Raises OSError.
     """
@@ -46,9 +46,9 @@ def forget(worker_id: str) -> None:
 
 
 def check() -> dict[str, Any]:
-    """Return what every worker process says of itself that has not ended, and if all are healthy.
+    """Return the state of every worker process that has not ended, and whether all are healthy.
 
-    Healthy: there is one at least, and none is overdue.
+    Healthy: there is at least one, and no heartbeat is overdue.
     """
     workers = [_judged(told) for told in _told()]
     healthy = bool(workers) and all(each["healthy"] for each in workers)

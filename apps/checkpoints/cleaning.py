@@ -1,4 +1,4 @@
-"""Delete what is too old, and files that no row owns; never of a storage that is not ours."""
+"""Delete old checkpoints and files without a database row, in this installation's storage."""
 
 import math
 import time
@@ -29,7 +29,7 @@ def clean_up(
 ) -> Freed:
     """Delete old checkpoints of operations that are not active, and files that no row owns.
 
-    A whole checkpoint that no row owns is deleted `trash_days` after it was found first, or now
+    A complete checkpoint without a row is deleted `trash_days` after it was found first, or now
     with `empty_trash`. A dry run changes nothing and returns what would go.
 
     Raises OSError where the storage is away, foreign, or does not answer.

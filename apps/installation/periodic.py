@@ -1,4 +1,4 @@
-"""Jobs that some process runs periodically, and no two at once: a row remembers when it ran last.
+"""Periodic jobs that one process at a time runs; a row holds the time of the last run.
 
 A scheduler that counts from its own start never comes to a daily job where it lives for less than
 a day.
@@ -20,5 +20,5 @@ def claim(name: str, *, every: timedelta) -> bool:
 
 
 def retry(name: str, *, every: timedelta, after: timedelta) -> None:
-    """Have the job, which could not be done, become due again sooner than a whole period later."""
+    """Make a job that failed due again sooner than after a whole period."""
     PeriodicJob.objects.filter(pk=name).update(last_run_at=DatabaseNow() - every + after)

@@ -1,4 +1,4 @@
-"""Which storage is this installation's: bound once, and recognised ever after.
+"""The storages of this installation: bound once, and recognised from then on.
 
 The database holds the id of the storage, and the storage holds the same id in an identity file. A
 storage without the file is away (an unmounted directory looks like an empty one), and one with
@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 
 
 class Place(Protocol):
-    """Where files of one sort are kept: what must be known of it to recognise it."""
+    """A location of checkpoints or datasets, with the operations needed to recognise it."""
 
     name: str  # primary key of its binding
 
@@ -101,7 +101,7 @@ def problem(place: Place) -> str:
 
 
 def take_over(place: Place) -> str:
-    """Make the storage this installation's under a new id; the one that had it finds it foreign.
+    """Bind the storage to this installation under a new id; it becomes foreign to the other one.
 
     Raises OSError.
     """
@@ -121,7 +121,7 @@ def _away(place: Place, why: str) -> StorageAway:
 
 
 def _introduce(place: Place) -> StorageBinding:
-    """Write down, before the identity file, which id the storage gets.
+    """Record the id of a new storage in the database, before the identity file is written.
 
     Raises StorageAway where it is not this installation's to bind.
     """

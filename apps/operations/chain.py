@@ -20,7 +20,7 @@ _FLOATS = frozenset({"noise_multiplier", "sample_rate", "carried"})
 
 
 def beginning(secret: str, operation_id: str, ancestors: Sequence[str]) -> str:
-    """Return what the first entry's digest follows from: whose ledger it is, and whose heir."""
+    """Return the digest before the first entry: of the operation's id and its ancestors."""
     return _digest(secret, ["beginning", operation_id, *ancestors])
 
 

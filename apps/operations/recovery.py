@@ -1,4 +1,4 @@
-"""Whole checkpoints in the storage that the database does not know: it was restored from a backup.
+"""Recovery of checkpoints that are newer than a database restored from a backup.
 
 An attempt takes the newest one over by itself where the database is certainly older than the
 storage. Otherwise a person decides: metric points between two checkpoints are lost with the rows.

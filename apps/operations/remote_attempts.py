@@ -1,4 +1,4 @@
-"""Attempts of workers that speak HTTP: what a supervisor does for its child, call by call.
+"""Attempts of workers over HTTP: the supervisor's duties, one function per call.
 
 Such a worker has neither the database's address nor the storage's. Every call names operation and
 attempt, is under the fence, and renews the lease; an attempt that is to be killed gets no more
@@ -31,7 +31,7 @@ PROCEED = "proceed"
 
 @dataclass(frozen=True, slots=True)
 class Directive:
-    """What a worker is to do with its attempt now: proceed, cancel, preempt or kill it."""
+    """What a worker has to do with its attempt: proceed, cancel, preempt or kill it."""
 
     directive: str
     reason: str = ""
@@ -39,7 +39,7 @@ class Directive:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a worker says of an attempt since it last did; see the API's description."""
+    """Progress of an attempt since the last report; see the API's description."""
 
     step: int
     total_steps: int
@@ -76,7 +76,7 @@ class Claimed:
 
 
 def claim(*, worker_id: str, host: str, offer: Offer) -> Claimed | None:
-    """Claim what waits and fits, as a worker of this installation does; None where nothing does.
+    """Claim a waiting operation that fits, as local workers do; None if there is none.
 
     Operations that only coordinate clients, and clients of distributed ones, are left to workers
     that share the storage.
@@ -181,7 +181,7 @@ def superseded(operation_id: str, attempt: int) -> NotAllowed:
 
 
 def restored(operation: Operation, *, receipt: Mapping[str, Any], step: int) -> Directive:
-    """Write down where the attempt starts, and how exact that is. Raises Fenced."""
+    """Record where the attempt starts, and how exact that is. Raises Fenced."""
     if receipt.get("checkpoint"):
         checkpoints.heal(f"{operation.pk}/{receipt['checkpoint']}")
     Ledger(operation).restored(receipt, step)
@@ -189,7 +189,7 @@ def restored(operation: Operation, *, receipt: Mapping[str, Any], step: int) -> 
 
 
 def reported(operation: Operation, report: Report) -> Directive:
-    """Write down how far it is, what it measured and printed. Raises Fenced."""
+    """Record progress, metric points and output. Raises Fenced."""
     ledger = Ledger(operation)
     ledger.step, ledger.place = operation.step, operation.place  # what does not move is no progress
     ledger.progress(
@@ -209,7 +209,7 @@ def reported(operation: Operation, report: Report) -> Directive:
 
 
 def _renewed(operation: Operation) -> Directive:
-    """Return what is to be done now; whoever is not to be killed gets another lease."""
+    """Return the directive; renew the lease unless it is to kill."""
     operation = Operation.objects.get(pk=operation.pk)
     answer = directive(operation)
     if answer.directive != "kill":
@@ -218,7 +218,7 @@ def _renewed(operation: Operation) -> Directive:
 
 
 def directive(operation: Operation) -> Directive:
-    """Judge a running attempt by what people asked for, its limits and its progress."""
+    """Return the directive for a running attempt, by stop requests, limits and progress."""
     limits, moment = operation.config["limits"], timezone.now()
     if operation.stop_requested == Operation.Stop.KILL:
         return Directive("kill", Reason.KILLED_BY_PERSON)
@@ -268,7 +268,7 @@ def readable(operation: Operation, checkpoint_id: str) -> Checkpoint:
 def damaged(
     operation: Operation, checkpoint_id: str, *, missing: list[str], altered: list[str]
 ) -> None:
-    """Look at a checkpoint that a worker found damaged, and write down what is found here."""
+    """Verify a checkpoint that a worker found damaged, and record the result."""
     checkpoint = readable(operation, checkpoint_id)
     told = CheckpointCorrupted(
         storage.directory(checkpoint.artifacts_path), missing=missing, altered=altered

@@ -1,4 +1,4 @@
-"""Checkpoints that a worker brings over HTTP: file by file, then committed as one.
+"""Checkpoints uploaded by workers over HTTP: file by file, then one commit.
 
 The files go where a child of this installation would write them, and count for nothing before the
 commit: what a worker leaves half done, the clean-up removes.

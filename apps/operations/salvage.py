@@ -1,7 +1,7 @@
-"""What a child still has in memory, saved by a thread of it before it is killed.
+"""Save the in-memory state of a child, by a thread of the child, before it is killed.
 
 Its main thread may be stuck in the job's code, so that no safe point comes; the copy of the last
-one is whole all the same. A child that does not even say that it heard is not waited for.
+one is intact. A child that does not acknowledge the request is not waited for.
 """
 
 import time
@@ -13,7 +13,7 @@ from apps.operations.lifecycle import Reason
 from trainops.engines.manifest import CheckpointType
 from trainops.engines.wire import Message
 
-ANSWER_SECONDS = 5.0  # until it says that it heard: a stuck extension may hold its interpreter
+ANSWER_SECONDS = 5.0  # until the acknowledgement: a stuck extension may hold its interpreter
 WRITE_SECONDS = 60.0  # from then on, until the checkpoint is committed
 
 # A kill by a person is at once; before one for a lost lease, the child saves of its own accord.
@@ -24,7 +24,7 @@ TYPES = {
 
 
 class Salvage:
-    """Puts an ending off for as long as the child saves what it has. `tell` speaks to it."""
+    """Delays an ending while the child saves its state. `tell` sends to the child."""
 
     def __init__(self, *, tell: Callable[..., None], clock: Callable[[], float] = time.monotonic):
         self._tell, self._clock = tell, clock
@@ -51,7 +51,7 @@ class Salvage:
         return replace(self._awaited, note=note)
 
     def hear(self, message: Message) -> None:
-        """Take in that it heard, or is done."""
+        """Handle the child's acknowledgement, or its report that it is done."""
         if message["kind"] == "salvaging":
             self._until, self._is_heard = self._clock() + WRITE_SECONDS, True
         elif self._awaited is not None:

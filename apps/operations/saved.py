@@ -1,4 +1,4 @@
-"""What the note of an end says of what was saved: never more than the database knows."""
+"""Notes on what was saved at the end of an attempt, from the rows in the database."""
 
 from apps.checkpoints import services as checkpoints
 from apps.operations.models import Operation

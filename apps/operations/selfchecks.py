@@ -1,4 +1,4 @@
-"""What the self-check of an attempt's first checkpoint found, for people and for later resumes."""
+"""Results of self-checks of first checkpoints, for users and for later resumes."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -18,7 +18,7 @@ TELLING = ("equal", *BAD)
 
 
 def note(found: Mapping[str, Any], unit: str) -> str:
-    """Say in a sentence what was found."""
+    """Return the result as a sentence."""
     first = f"the first checkpoint ({unit or 'step'} {found['step']})"
     parts, reason = ", ".join(found["parts"]), found["reason"]
     steps = found["until_step"] - found["step"]
@@ -41,7 +41,7 @@ def note(found: Mapping[str, Any], unit: str) -> str:
 def kept(receipt: Mapping[str, Any] | None, found: Mapping[str, Any], unit: str) -> dict[str, Any]:
     """Return an attempt's receipt with what its self-check found.
 
-    One that says how exactly the attempt resumed says so no longer where that was wrong.
+    A receipt that claims an exact resume is corrected if the self-check failed.
     """
     told = dict(receipt or {}) | {KEY: dict(found) | {"note": note(found, unit)}}
     return _inexact(told, told[KEY]["note"]) if found["verdict"] in BAD else told

@@ -23,7 +23,7 @@ class Verified:
 
     @property
     def level(self) -> str:
-        """The gravest level of the checks."""
+        """The most severe level of the checks."""
         return max((each["level"] for each in self.checks), key=LEVELS.index)
 
     @property
@@ -35,7 +35,7 @@ class Verified:
 
     @property
     def message(self) -> str:
-        """One or two sentences: whether it is as it was saved, and what is not well."""
+        """One or two sentences: whether the checkpoint is undamaged, and the problems."""
         if self.problem is not None:
             return str(self.problem)
         told = [f"The {self.checkpoint} is undamaged."]
@@ -49,7 +49,7 @@ class Verified:
 def verify(checkpoint: Checkpoint) -> Verified:
     """Read every byte of a checkpoint, then load it into a fresh job, as a resume does.
 
-    Its row says what was found of the bytes; a process of its own does the loading, in seconds.
+    The result for the bytes is recorded in its row; a separate process does the loading.
 
     Raises StorageUnavailable, which says nothing about the bytes.
     """

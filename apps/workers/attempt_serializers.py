@@ -1,4 +1,4 @@
-"""What a worker says of an attempt over HTTP, and what it is answered."""
+"""Requests and responses of workers over HTTP about their attempts."""
 
 import math
 from typing import Any
@@ -17,7 +17,7 @@ NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
 class NumberField(serializers.Field[float, Any, Any, Any]):
-    """A number; what JSON has no number for is text: NaN, Infinity, -Infinity."""
+    """A number; NaN, Infinity and -Infinity are text, since JSON cannot express them."""
 
     def to_internal_value(self, data: Any) -> float:
         if isinstance(data, str) and data in NOT_FINITE:
@@ -39,7 +39,7 @@ class DeviceSerializer(StrictSerializer):
 
 
 class ClaimRequestSerializer(StrictSerializer):
-    """What the worker can give to one operation, now."""
+    """The resources that the worker offers to one operation now."""
 
     kinds = serializers.ListField(
         child=serializers.ChoiceField(choices=list(ENGINES)), min_length=1, max_length=32
@@ -200,7 +200,7 @@ class SpendingSerializer(StrictSerializer):
 
 
 class EndSerializer(EndedSerializer):
-    """How the attempt ended; the same again changes nothing."""
+    """The outcome of the attempt; repeating it changes nothing."""
 
     operation_id = None  # type: ignore[assignment] # the address names both
     attempt = None  # type: ignore[assignment]

@@ -1,4 +1,4 @@
-"""Endpoints for workers that have neither the database's address nor the storage's.
+"""Endpoints for workers without access to the database and the storage.
 
 claim → restored → progress … checkpoints … → end; docs/workers.md has the protocol, and
 examples/http_worker.py a worker that speaks it.
@@ -44,7 +44,7 @@ class ClaimView(WorkersDoor):
     def post(self, request: Request, worker_id: str) -> Response:
         """Take the best waiting operation that fits what the worker offers, if there is one.
 
-        A worker that asks counts as one that serves these kinds; it must have registered before.
+        A worker that calls this counts as serving these kinds; it must have registered before.
         """
         wanted = body_of(request, shapes.ClaimRequestSerializer)
         worker = registry.asks_for_work(
@@ -91,7 +91,7 @@ class RestoredView(AttemptDoor):
         responses=shapes.DirectiveSerializer,
     )
     def post(self, request: Request, worker_id: str, operation_id: str, attempt: int) -> Response:
-        """Say where the attempt starts, and how exactly it was restored. Once."""
+        """Report where the attempt starts, and how exactly it was restored; called once."""
         told = body_of(request, shapes.RestoredSerializer)
         operation = self.owned(worker_id, operation_id, attempt)
         return _answer(self.fenced(operation, lambda: remote_attempts.restored(operation, **told)))
@@ -104,7 +104,7 @@ class ProgressView(AttemptDoor):
         responses=shapes.DirectiveSerializer,
     )
     def post(self, request: Request, worker_id: str, operation_id: str, attempt: int) -> Response:
-        """Say how far it is; renews the lease. The answer says how to go on.
+        """Report progress and renew the lease. The response holds the directive.
 
         `cancel` and `preempt`: save at the next safe point, then end. `kill`: end now.
         """
@@ -122,7 +122,7 @@ class OpenCheckpointView(AttemptDoor):
         responses={201: shapes.DirectorySerializer},
     )
     def post(self, request: Request, worker_id: str, operation_id: str, attempt: int) -> Response:
-        """Open the directory of a new checkpoint, for its files to be sent to."""
+        """Open the directory of a new checkpoint, to which its files are uploaded."""
         told = body_of(request, shapes.OpenCheckpointSerializer)
         operation = self.owned(worker_id, operation_id, attempt)
         name = remote_files.open_directory(
@@ -143,7 +143,7 @@ class SendFileView(AttemptDoor):
         self, request: Request, worker_id: str, operation_id: str, attempt: int, directory: str,
         name: str,
     ) -> Response:  # fmt: skip
-        """Send one file of a checkpoint, with its Content-Length; the answer has its digest."""
+        """Upload one file of a checkpoint, with its Content-Length; returns its digest."""
         operation = self.owned(worker_id, operation_id, attempt)
         length = request.META.get("CONTENT_LENGTH") or ""
         if not length.isdigit():
@@ -167,7 +167,7 @@ class CommitView(AttemptDoor):
     def post(
         self, request: Request, worker_id: str, operation_id: str, attempt: int, directory: str
     ) -> Response:
-        """Verify the files, and make them a checkpoint; nothing counts before this answer."""
+        """Verify the files and commit the checkpoint, which does not exist before that."""
         told = body_of(request, shapes.CommitSerializer)
         operation = self.owned(worker_id, operation_id, attempt)
         checkpoint = self.fenced(
@@ -215,7 +215,7 @@ class DamagedView(AttemptDoor):
         responses=shapes.DirectiveSerializer,
     )
     def post(self, request: Request, worker_id: str, operation_id: str, attempt: int) -> Response:
-        """Say that a checkpoint arrived damaged; it is read here, and marked if it is."""
+        """Report a damaged download; the checkpoint is marked if the server's copy is damaged."""
         told = body_of(request, shapes.DamagedSerializer)
         operation = self.owned(worker_id, operation_id, attempt)
         remote_attempts.damaged(operation, told.pop("checkpoint_id"), **told)
@@ -253,7 +253,7 @@ class SpendingView(AttemptDoor):
         responses=shapes.DirectiveSerializer,
     )
     def post(self, request: Request, worker_id: str, operation_id: str, attempt: int) -> Response:
-        """Write down what is about to be released, before it is: durable once this is answered."""
+        """Record private releases in the ledger before they are made; durable on success."""
         told = body_of(request, shapes.SpendingSerializer)
         operation = self.owned(worker_id, operation_id, attempt)
         try:
@@ -268,7 +268,7 @@ class EndView(AttemptDoor):
         operation_id="attempts_end", request=shapes.EndSerializer, responses=VerdictSerializer
     )
     def post(self, request: Request, worker_id: str, operation_id: str, attempt: int) -> Response:
-        """Say how the attempt ended; repeat it until it is answered."""
+        """Report the outcome of the attempt; repeat the call until it succeeds."""
         told = body_of(request, shapes.EndSerializer)
         ended = reports.Ended(operation_id=operation_id, attempt=attempt, **told)
         (verdict,) = reports.conclude(worker_id=worker_id, ended=[ended])

@@ -126,7 +126,7 @@ class Keeper:
                 valid_seconds=self.limits.health_check_timeout_seconds,
             )
         except OSError as error:
-            logger.warning("the health probe cannot be told: %s", error)
+            logger.warning("cannot write the file for the health probe: %s", error)
 
     def _got_back(self, key: tuple[str, int], held: Held) -> bool:
         """Whether an attempt that was given up is this worker's again (a restored database).

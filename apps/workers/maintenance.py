@@ -1,7 +1,7 @@
 """Background maintenance: functions on the database alone, harmless in any number at once.
 
 Every worker runs it, beat schedules it, and web and beat run it in a thread of their own: with all
-workers dead or frozen, nobody else would notice what they left behind.
+workers dead or frozen, no other process would detect their orphans.
 """
 
 import logging
@@ -24,7 +24,7 @@ CLEAN_UP_RETRY = timedelta(minutes=10)
 
 
 def sweep(*, actor: str) -> None:
-    """Hand back what nobody works on, and continue what an ended operation left to do."""
+    """Hand back orphaned operations, and continue the follow-up work of ended ones."""
     neighbours.recover_ended(actor=actor)
     sweeps.sweep(actor=actor)
     studies.advance_all()
@@ -33,7 +33,7 @@ def sweep(*, actor: str) -> None:
 
 
 def clean_up_if_due(*, actor: str) -> bool:
-    """Delete old checkpoints and unowned files, if nobody has for `cleanup_interval_hours`."""
+    """Delete old checkpoints and unowned files, at most once per `cleanup_interval_hours`."""
     every = timedelta(hours=settings.THRESHOLDS.cleanup_interval_hours)
     if not periodic.claim(CLEAN_UP, every=every):
         return False
@@ -64,7 +64,7 @@ class Sweeper:
 
 
 def see_the_database() -> None:
-    """Record that the database answers: a sweep judges leases only after it has for a while."""
+    """Record that the database responds; sweeps judge leases only after a while of responses."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT 1")
     sweeps.WATCH.saw_the_database()

@@ -1,7 +1,7 @@
-"""Worker processes of this machine that have ended without a word: their attempts go on at once.
+"""Hand back the attempts of worker processes of this machine that were killed.
 
-A lease has to run out before anybody may take an attempt over, unless it is certain that nothing
-of it is left. On the same machine the kernel knows.
+An attempt is taken over only after its lease has expired, unless it is certain that none of its
+processes is left. On the same machine the kernel tells this.
 """
 
 import logging
@@ -19,10 +19,10 @@ NOTE = "its worker process was killed, and nothing of the attempt is left"
 
 
 def recover_ended(*, actor: str, wait_seconds: float = 0.0) -> bool:
-    """Hand back what ended workers of this machine ran, and forget them; whether that is all.
+    """Hand back attempts of ended workers of this machine; return whether all were handed back.
 
-    Their children die with them, but it may take the kernel a moment: for so long it waits.
-    Called by any process: others' workers are looked at only where their machine is this one.
+    The kernel kills their children, which may take a moment; wait at most `wait_seconds` for it.
+    Any process may call this: workers of other machines are ignored.
     """
     deadline = time.monotonic() + wait_seconds
     while True:

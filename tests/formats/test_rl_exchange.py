@@ -120,7 +120,7 @@ def test_a_ring_that_does_not_fit_is_left_and_the_place_stays(tmp_path):
     imported = taken_in(original("rl", tmp_path), agents=7)
     assert imported.step == 240 // 7
     (item,) = [item for item in imported.receipt.items if item.part == "replay"]
-    assert not item.restored and "not of 7 agents" in item.note
+    assert not item.restored and "do not hold 7 agents" in item.note
 
 
 def test_a_smaller_ring_takes_the_newest_over(tmp_path):

@@ -1,4 +1,4 @@
-"""Random generators that a recipe keeps for itself: found, and their states as plain values."""
+"""Find the random generators that a recipe creates, and save their states as plain values."""
 
 import random
 import sys
@@ -64,7 +64,7 @@ def find(objects: Mapping[str, Any]) -> dict[str, Generator]:
 
 
 def require_savable(found: Mapping[str, Generator]) -> None:
-    """Raise InputError, which names it, for a generator whose state nobody can save."""
+    """Raise InputError, which names it, for a generator whose state cannot be saved."""
     for name, generator in found.items():
         try:
             state_of(generator)

@@ -1,9 +1,9 @@
-"""Whether a resume would be exact, found out while the run goes on.
+"""Check during a run whether a resume would be exact.
 
-A second process loads the attempt's first checkpoint into a job of its own and goes as far as the
-run has come meanwhile. Then both have the same state, bit for bit, or the run keeps something that
-its checkpoints do not. Nothing is written, and the run waits for nothing but the digest of its own
-state, once.
+A second process loads the attempt's first checkpoint into a job of its own and advances to the step
+that the run has reached. Then both have the same state, bit for bit, or the run has state that is
+not in its checkpoints. Nothing is written, and the run only waits for the digest of its own state,
+once.
 """
 
 import threading
@@ -43,7 +43,7 @@ Job = TypeVar("Job", bound=ResumableJob)
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What a self-check came to.
+    """The result of a self-check.
 
     verdict: "equal"; "differs", in these parts; "not_loaded", for this reason; "inexact", where
     these parts say themselves that they are not put back to the bit, so that nothing was compared;
@@ -62,7 +62,7 @@ class Finding:
 
 
 class SelfCheck:
-    """The run's side. `tell` hears of what was found, once, in a thread of its own."""
+    """The run's side. `tell` receives the result, once, in a background thread."""
 
     def __init__(
         self, twin: Twin, tell: Callable[[Finding], None], spent: Callable[[], Iterable[Entry]]
@@ -79,7 +79,7 @@ class SelfCheck:
         return job
 
     def checkpointed(self, checkpoint: Checkpoint) -> None:
-        """Hear of a committed checkpoint; the first one is what is looked at."""
+        """Handle a committed checkpoint; only the first one is checked."""
         if self._checkpoint is not None or checkpoint.type is not CheckpointType.PERIODIC:
             return
         try:
@@ -93,7 +93,7 @@ class SelfCheck:
         self._checkpoint = checkpoint
 
     def reported(self, progress: Progress) -> None:
-        """Hear of the run between two steps; at the third one its state is looked at."""
+        """Called between two steps of the run; at the third call its state is digested."""
         if self._checkpoint is None or not self._advances_left:
             return
         if progress.step > self._step and not progress.is_evaluating:
@@ -141,7 +141,7 @@ class SelfCheck:
 
 
 def attend(make_job: Callable[[Iterable[Entry]], ResumableJob], seed: int, wire: Wire) -> None:
-    """Do the second process's part: read the checkpoint, load it, go on, say what it came to.
+    """Run the second process: read and load the checkpoint, advance, send the digests.
 
     `make_job` is given what the run has spent of anybody's privacy so far.
     """
@@ -200,7 +200,7 @@ def digests(job: ResumableJob) -> dict[str, str]:
 
 
 def require_room() -> None:
-    """Raise MemoryError unless a second job of this size has room beside this one."""
+    """Raise MemoryError unless there is memory for a second job of this size."""
     own, free = _memory("/proc/self/status", "VmRSS"), _memory("/proc/meminfo", "MemAvailable")
     if free < own:
         raise MemoryError(f"a second job needs {own >> 20} MiB of memory, {free >> 20} are free")
@@ -240,7 +240,7 @@ class _Second:
             raise _Answered({"verdict": INEXACT, "parts": parts, "reason": reason})
 
     def corrupted(self, candidate: Candidate, error: CheckpointCorrupted) -> None:
-        """Hear nothing: what is raised next says it."""
+        """Do nothing: the error that is raised next reports it."""
 
     def report(self, progress: Progress) -> Directive:
         if progress.step >= self._until and not progress.is_evaluating:
@@ -275,7 +275,7 @@ def _digest(part: Any) -> str:
 
 
 def _feed(hasher: Any, value: Any) -> None:
-    """Take in a value with its types; the order of a dict's keys counts for nothing."""
+    """Add a value with its types; the order of a dict's keys is ignored."""
     if isinstance(value, torch.Tensor):
         hasher.update(f"{value.dtype} {tuple(value.shape)}:".encode())
         plain = value.detach().cpu().contiguous().resolve_conj().resolve_neg().reshape(-1)

@@ -1,7 +1,7 @@
-"""The identity file in the root of a storage, which tells that the storage is there, and whose.
+"""The identity file in the root of a storage: proof that it is mounted, and its owner's id.
 
-An unmounted directory and an empty one look alike; without the file, every checkpoint would seem
-to be gone.
+An unmounted directory looks like an empty one; without the file, every checkpoint would appear to
+be missing.
 """
 
 import json

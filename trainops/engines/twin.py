@@ -1,4 +1,4 @@
-"""A second process of an attempt, forked before there are threads, that waits for work."""
+"""A second process of an attempt, forked before threads are started, that waits for requests."""
 
 import contextlib
 import os
@@ -16,23 +16,23 @@ NICE = 5  # the run has processors before it, and it comes to an end on a busy m
 
 
 class TwinFailed(Exception):
-    """There is no answer; the message says why."""
+    """The second process sent no result; the message has the reason."""
 
 
 class Twin:
-    """The first process's end of the line. It belongs to its process group, and dies with it."""
+    """Handle of the second process, which is in the same process group and dies with the first."""
 
     def __init__(self, pid: int, wire: Wire) -> None:
         self.pid = pid
         self._wire = wire
 
     def tell(self, kind: str, **fields: Any) -> None:
-        """Tell it something; that nobody hears is found when an answer is wanted."""
+        """Send a message; a dead process is detected by `answer`."""
         with contextlib.suppress(Hangup, OSError):
             self._wire.send(kind, **fields)
 
     def answer(self, timeout_seconds: float) -> Message:
-        """Wait for what it says, and end it. Raises TwinFailed."""
+        """Wait for the result, then end the process. Raises TwinFailed."""
         try:
             while select.select([self._wire], [], [], timeout_seconds)[0]:
                 for answer in self._wire.read():
@@ -44,7 +44,7 @@ class Twin:
             self.end()
 
     def end(self) -> None:
-        """Kill it; nothing of it is left."""
+        """Kill the process and wait for it."""
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGKILL)
         with contextlib.suppress(ChildProcessError):
@@ -53,7 +53,7 @@ class Twin:
 
 
 def fork(work: Callable[[Wire], None], *, closing: Sequence[int]) -> Twin | None:
-    """Return a process that does this work over its end of the line, or None where there is none.
+    """Fork a process that runs `work` on its end of the pipe; None where that is impossible.
 
     It closes these descriptors, prints nothing, and is the first that a kernel without memory
     takes. To be called by a process of one thread.

@@ -1,4 +1,4 @@
-"""The lines of a verification: what was looked at, what was found, and how grave it is."""
+"""The checks of a verification: what was compared, the result, and its severity."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from trainops.formats.errors import FormatError
 
 
 class Level(StrEnum):
-    """How grave a finding is. A warning is something to look at that does not forbid the use."""
+    """Severity of a finding. A warning does not prevent the use of the file."""
 
     OK = "ok"
     WARNING = "warning"
@@ -31,7 +31,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What one step of a verification found where nothing forbids the use."""
+    """The result of one step of a verification that did not fail."""
 
     detail: str
     warnings: Sequence[str] = ()
@@ -54,7 +54,7 @@ def taken(steps: Iterable[Step]) -> tuple[Check, ...]:
 
 
 def worst(checks: Iterable[Check]) -> Level:
-    """Return the gravest level; OK where there is no check."""
+    """Return the most severe level; OK where there is no check."""
     levels = {check.level for check in checks}
     return next((each for each in (Level.FAILED, Level.WARNING) if each in levels), Level.OK)
 

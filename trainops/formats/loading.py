@@ -1,4 +1,4 @@
-"""What a resume would check of a checkpoint of ours: loaded into a fresh job of its own config."""
+"""Verify a trainops checkpoint as a resume does: load it into a fresh job of its own config."""
 
 import io
 from collections.abc import Iterator, Mapping

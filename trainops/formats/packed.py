@@ -1,4 +1,4 @@
-"""A checkpoint's directory as one file, for the way over HTTP: a zip of its files, stored as is."""
+"""A checkpoint's directory as one file, for transfer over HTTP: an uncompressed zip."""
 
 import re
 import shutil

@@ -156,7 +156,7 @@ def _take_place(file: RlFile, job: RlJob, learner: DqnLearner) -> list[ReceiptIt
     if isinstance(held.replay, PrioritizedReplay) and learner.priorities is None:
         items.append(ReceiptItem("priorities", False, False, "this config draws evenly"))
     if held.current_episodes and any(len(each["actions"]) for each in held.current_episodes):
-        note = "they end here, as transitions of the ring; what agents remembered ends with them"
+        note = "closed as transitions of the ring; their hidden states are discarded"
         items.append(ReceiptItem("open episodes", True, False, note))
     population.step = count // agents
     log = population.episodes.log
@@ -211,13 +211,15 @@ def _keep(file: RlFile, job: RlJob) -> list[ReceiptItem]:
     told = given.get("novelty")
     if novelty is not None:
         is_taken = isinstance(told, Mapping) and _is_loaded(novelty, told)
-        note = "" if is_taken else "its networks are of another size, or not there; begins anew"
+        note = (
+            "" if is_taken else "its networks have another size or are missing; it starts untrained"
+        )
         items.append(ReceiptItem("novelty", is_taken, is_taken, note))
     kept = kept_exploration(given, job.world.space.observation_dim)
     if kept is not None:
         items.append(ReceiptItem("exploration", True, True, "kept for exports to its tool"))
     elif "rnd_state" in given:
-        note = "is not as its tool writes it; exports get another"
+        note = "its layout is not the tool's; exports get a new one"
         items.append(ReceiptItem("exploration", False, False, note))
     ordering = file.affordances.ordering
     told_names = {"ordering": list(ordering)} if ordering else {}

@@ -37,7 +37,7 @@ def rows_of(population: Population, agents: int, layout: Layout) -> Rows:
     if isinstance(replay, SequentialReplay):
         return _of_episodes(replay.episodes, agents, layout)
     if replay.position % agents or replay.size % agents:
-        note = f"its {replay.size} transitions are not of {agents} agents each step"
+        note = f"its {replay.size} transitions do not hold {agents} agents for each step"
         return Rows(torch.zeros(0, layout.width), note=note)
     return _of_ring(replay, layout)
 
@@ -79,7 +79,9 @@ def _of_episodes(episodes: Sequence[Episode], agents: int, layout: Layout) -> Ro
     kept = torch.stack([lane[len(lane) - length :] for lane in whole], dim=1)
     given = sum(len(episode["actions"]) for episode in episodes)
     lost = given - length * agents
-    note = f"{lost} of {given} transitions are left: no step leads on from them" if lost else ""
+    note = (
+        f"{lost} of {given} transitions are left out: they have no next observation" if lost else ""
+    )
     return Rows(kept.reshape(-1, layout.width), note=note)
 
 

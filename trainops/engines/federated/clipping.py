@@ -1,10 +1,9 @@
-"""Clipping to a norm, for numbers of every size and for such as are none.
+"""Clipping to a norm, for values of every magnitude and for non-finite ones.
 
-What one member adds to a sum must never be longer than the bound, or the noise does not hide it:
-also where its squared norm is no finite number of its type. And an example, or a client, whose
-numbers are infinite or NaN must not end a run, since that it ended would tell. So it adds zeros, as
-if it had not been there, which the noise hides. Nobody counts or logs that: a count would tell what
-the noise hides.
+The contribution of one member to a sum must never exceed the bound, or the noise does not hide it,
+also where its squared norm overflows. An example, or a client, with infinite or NaN values must not
+end a run, because the failure would reveal its presence. So it adds zeros, as if it were absent.
+Such cases are not counted or logged: a count would reveal what the noise hides.
 
 Single examples are clipped many at a time, by squares in their own type. Those for which these are
 too large, or none, are *odd*: they are clipped here, in float64. To the last bit the sum of all

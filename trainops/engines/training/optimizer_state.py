@@ -1,4 +1,4 @@
-"""What an optimizer keeps: asked of the optimizer itself, and put back with every bit."""
+"""State of optimizers: its expected layout, from a trial step, and its exact restore."""
 
 import contextlib
 import copy
@@ -25,7 +25,7 @@ def template(optimizer: Optimizer) -> State:
 
     The step is taken on zeros of the parameters' shapes and types, on the CPU and by gradients of
     zero: dense ones, or sparse ones where it takes no others. Nothing of the optimizer itself
-    changes. Empty where a class cannot be tried like this; what it keeps is then its own affair.
+    changes. Empty where a class cannot take such a step; its state is then not checked.
     """
     for is_sparse in (False, True):
         with contextlib.suppress(Exception):  # of any class: then there is nothing to compare with

@@ -10,7 +10,7 @@ from apps.operations import guards
 
 class Command(flush.Command):
     def handle(self, **options: Any) -> None:
-        """Take the triggers away meanwhile where rows are deleted, and not truncated."""
+        """Drop the triggers during the flush where rows are deleted instead of truncated."""
         connection = connections[options["database"]]
         if connection.vendor != "sqlite":
             super().handle(**options)
