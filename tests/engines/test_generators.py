@@ -266,7 +266,7 @@ PRIVATE = {"privacy": {"mode": "sample", "noise_multiplier": 1.0}, "optimizer": 
 
 @pytest.mark.parametrize(
     ("config", "why"),
-    [(PRIVATE, "how many examples"), ({"placement": "distributed"}, "begin it anew"), ({}, "")],
+    [(PRIVATE, "number of examples"), ({"placement": "distributed"}, "restart it"), ({}, "")],
 )
 def test_federated_runs_refuse_them_where_their_place_would_tell(config, why, monkeypatch):
     original = digits_model.build

@@ -119,7 +119,7 @@ def test_an_incomplete_state_of_exploration_is_told_and_replaced(tmp_path):
     torch.save(content, path)
     imported = taken_in(path)
     (item,) = (each for each in imported.receipt.items if each.part == "exploration")
-    assert not item.exact and "exports get another" in item.note
+    assert not item.exact and "exports get a new one" in item.note
     file = written(gone_on(imported, config(), 5), config(), tmp_path / "ours.pt")
     assert list(file.population.exploration) == NINE
 
@@ -227,7 +227,7 @@ def test_episodes_without_what_they_led_to_lose_the_step_that_was_cut(tmp_path):
     observed = job.population.replay.layout.observed
     assert torch.equal(ring(other)[:, :observed], ring(job)[~cut][:, :observed])
     item = next(each for each in imported.receipt.items if each.part == "replay")
-    assert item.restored and not item.exact and "no step leads on" in item.note
+    assert item.restored and not item.exact and "no next observation" in item.note
 
 
 def _bare(file):

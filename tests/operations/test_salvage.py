@@ -143,7 +143,7 @@ def test_who_does_not_answer_is_killed_all_the_same_and_the_note_says_what_is_le
     kept = Checkpoint.objects.get()
     assert (kept.type, kept.step) == ("periodic", 4)
     said = note(operation)
-    assert "did not answer" in said
+    assert "did not respond" in said
     assert said.endswith(f"; nothing newer was saved: the {kept} is the last one")
 
 
