@@ -81,6 +81,8 @@ STOPS = {
     "event-indicators": (8, 9, 22),
     "vector-rotation": (7, 8, 15),
     "event-rotation": (7, 8, 15),
+    "vector-rotation-same-close": (7, 8, 15),
+    "event-rotation-same-close": (7, 8, 15),
     # In the midst of episodes and of a rollout, after evaluations of which one was not the best;
     # the later one first, as less is left to run from there.
     "dqn-cartpole": (14, 7),

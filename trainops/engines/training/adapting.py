@@ -20,8 +20,6 @@ def adapt(state: StateDict, before: TrainingConfig, after: TrainingConfig) -> St
         **state["state"],
         "learning_rate": float(optimizers[0]["param_groups"][0]["lr"]),  # may be a tensor
     }
-    if "config" in plain:  # not in states of older versions
-        plain["config"] = after.model_dump(mode="json")
     return state | {"optimizer": optimizers, "state": plain}
 
 

@@ -112,7 +112,6 @@ class TrainingJob:
                 "logged_loss": self.logged_loss.state_dict(),
                 "epoch_means": self.epoch_means.state_dict(),
                 **({"origin": dict(self.origin)} if self.origin else {}),
-                "config": self.config.model_dump(mode="json"),
             },
             **learned,
             **({"history": self.record.history.stream} if self.record.cursor.epoch else {}),
