@@ -342,5 +342,6 @@ def test_whether_the_bucket_can_be_written_and_read_is_told(store, s3_proxy):
     s3_proxy.arm("expired")
     assert "ExpiredToken" in readiness._storage(expected)
     s3_proxy.disarm()
+    store.empty()
     store.client.delete_bucket(Bucket="kept")
     assert "NoSuchBucket" in readiness._storage(expected)

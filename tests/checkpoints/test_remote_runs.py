@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from apps.checkpoints import remote
+from apps.checkpoints import place, remote
 from apps.checkpoints.models import Checkpoint
 from apps.checkpoints.trying import Patience
 from apps.operations import forking, services
@@ -140,16 +140,26 @@ def test_what_went_bad_in_the_bucket_is_said_and_an_older_one_is_used(
     resumed = again(house, operation)
 
     assert resumed.attempts.first().from_step == older.step
-    assert "trying an older one" in events(resumed, "CHECKPOINT_CORRUPTED")[0]
+    said = {"lose": "CHECKPOINT_UNAVAILABLE", "damage": "CHECKPOINT_CORRUPTED"}[harm]
+    assert "trying an older one" in events(resumed, said)[0]
     assert_identical(resumed, whole)
 
 
 def test_with_every_object_gone_it_does_not_start_over(house, store, machine):
     operation = killed_after_its_first_checkpoint(house, every_steps=4)
-    store.empty()
+    store.lose(operation.checkpoints.get())
     machine("second")
     operation = again(house, operation)
     assert (operation.state, operation.reason) == ("FAILED", Reason.CHECKPOINT_CORRUPTED)
+
+
+def test_with_the_storage_itself_gone_it_waits(house, store, machine):
+    operation = killed_after_its_first_checkpoint(house, every_steps=4)
+    store.empty()  # the identity file, too
+    machine("second")
+    operation = again(house, operation)
+    assert (operation.state, operation.reason) == ("RESUMING", Reason.STORAGE_ERROR)
+    assert operation.checkpoints.get().health == "healthy"
 
 
 def test_a_bucket_that_does_not_answer_corrupts_nothing(house, store, machine, s3_proxy):
@@ -165,6 +175,7 @@ def test_steps_go_on_while_an_upload_stalls_and_a_kill_is_heard(
     house, store, s3_proxy, monkeypatch
 ):
     monkeypatch.setattr(remote, "BESIDE", Patience(tries=1000, longest_seconds=1))
+    place.require()
     s3_proxy.arm("stall")
     limits = {"stall_timeout_seconds": 30}
     operation = submit(step_seconds=0.01, epochs=500, checkpoint={"every_steps": 4}, limits=limits)
@@ -195,7 +206,9 @@ def test_a_cancel_is_bounded_and_what_it_saved_is_uploaded_by_the_resume(
     wait_until(cancelling.checkpoints.exists)
     s3_proxy.arm("stall")
     operation = cancelled(house, person, running)
-    assert (operation.state, operation.reason) == ("CANCELLED", Reason.CANCEL_TIMEOUT)
+    # Whichever is first: the time is over, or the child has left what it saved to the next owner.
+    assert operation.state == "CANCELLED"
+    assert operation.reason in (Reason.CANCEL_TIMEOUT, Reason.CANCELLED_BY_PERSON)
     committed = operation.checkpoints.newest_first().first()
 
     s3_proxy.disarm()
@@ -232,6 +245,7 @@ def test_a_worker_that_must_go_hands_back_what_it_has_not_begun(house, store, s3
 
 
 def test_what_a_process_staged_before_it_died_is_uploaded_and_committed(house, store, s3_proxy):
+    place.require()
     s3_proxy.arm("stall", 1)
     running = Running(house, submit("hang", at=5, checkpoint={"every_steps": 4}))
     wait_until(lambda: s3_proxy.num_failed)
@@ -244,6 +258,7 @@ def test_what_a_process_staged_before_it_died_is_uploaded_and_committed(house, s
 
 
 def test_a_ghosts_upload_counts_for_nothing(house, store, s3_proxy):
+    place.require()
     s3_proxy.arm("stall")
     running = Running(house, submit("hang", at=5, checkpoint={"every_steps": 4}))
     wait_until(lambda: s3_proxy.num_failed)

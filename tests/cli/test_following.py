@@ -139,11 +139,11 @@ def test_a_terminal_gets_a_bar():
     bar = following.Bar(session)
     with bar.shown():
         for operation in (
-            {"id": "op", "state": "PENDING", "queued_at": "2020-01-01T00:00:00Z"}
+            {"operation_id": "op", "status": "PENDING", "queued_at": "2020-01-01T00:00:00Z"}
             | {"waiting_for": {"code": "NO_GPU", "message": "It needs a GPU."}},
             RUNNING,
-            RUNNING | {"state": "RESUMING", "not_before": "2030-01-01T00:00:00Z"},
-            RUNNING | {"state": "COMPLETED", "percent": 100.0},
+            RUNNING | {"status": "RESUMING", "not_before": "2030-01-01T00:00:00Z"},
+            RUNNING | {"status": "COMPLETED", "percent": 100.0},
         ):
             bar.update(operation)
         bar.lost("Nobody answers.")
