@@ -18,6 +18,8 @@ CONSTANT = {
     "constants*": "measured on the same rows; that they are used is tested in test_training",
     "state.epochs_without_improvement": "in cases where every epoch was the best",
     "state.peak_equity": "in cases that only ever lost",
+    "state.open_orders": "in cases that fill every order at the close it is placed at",
+    "broker.orders*": "in cases that fill every order at the close it is placed at",
     "broker.account.*": "in cases without commission, refused orders or liquidations",
     "strategy": "in vector cases without a model",
     "strategy.identity": "in cases without a model",
@@ -81,8 +83,8 @@ STOPS = {
     "event-indicators": (8, 9, 22),
     "vector-rotation": (7, 8, 15),
     "event-rotation": (7, 8, 15),
-    "vector-rotation-same-close": (7, 8, 15),
-    "event-rotation-same-close": (7, 8, 15),
+    "vector-rotation-same-close": (4, 7, 11, 16),
+    "event-rotation-same-close": (4, 7, 11, 16),
     # In the midst of episodes and of a rollout, after evaluations of which one was not the best;
     # the later one first, as less is left to run from there.
     "dqn-cartpole": (14, 7),

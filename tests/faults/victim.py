@@ -167,7 +167,7 @@ def sweep(house: Any) -> list[str]:
 
     from apps.checkpoints import cleaning
 
-    cleaning.sweep_unowned()
+    cleaning.sweep_unowned(empty_trash=True)
     root = settings.CHECKPOINT_ROOT
     return [str(path.relative_to(root)) for path in root.glob("op_*/*")]
 
