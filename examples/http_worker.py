@@ -124,13 +124,23 @@ class Attempt:
             files.append({"name": each.name, "size_bytes": each.size_bytes,
                           "blake3": each.blake3, "home": home})  # fmt: skip
             if not home:
-                content = (checkpoint.path / each.name).read_bytes()
-                path = f"{self.path}/checkpoints/{directory}/files/{each.name}"
-                self.server.call("PUT", path, content=content)
+                self._send(directory, checkpoint.path / each.name)
         body = {"files": files, "environment": dict(checkpoint.environment)}
-        self.call(f"checkpoints/{directory}/commit", body)
+        try:
+            self.call(f"checkpoints/{directory}/commit", body)
+        except httpx.HTTPStatusError as refusal:
+            error = refusal.response.json()["error"]
+            if error["code"] != "HOME_GONE":
+                raise
+            for name in error["details"]["names"]:
+                self._send(directory, checkpoint.path / name)
+            self.call(f"checkpoints/{directory}/commit", body)
         if directory == checkpoint.path.name:  # else it has another name there
             self.committed.add(directory)
+
+    def _send(self, directory, file):
+        path = f"{self.path}/checkpoints/{directory}/files/{file.name}"
+        self.server.call("PUT", path, content=file.read_bytes())
 
     def save_failed(self, error):
         print(error, file=sys.stderr)

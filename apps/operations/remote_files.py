@@ -5,20 +5,22 @@ commit: what a worker leaves half done, the clean-up removes.
 """
 
 import os
+import secrets
 import threading
 import time
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
-from dataclasses import asdict
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from blake3 import blake3
+from django.db import transaction
 
-from apps.checkpoints import place, remote, storage
+from apps.checkpoints import place, remote, sharing, storage
 from apps.checkpoints.models import Checkpoint
-from apps.operations import inputs, quota
+from apps.operations import claims, inputs, quota
 from apps.operations.errors import NotAllowed, StorageUnavailable
 from apps.operations.ledger import Ledger
 from apps.operations.models import Attempt, Operation
@@ -74,26 +76,43 @@ def receive(
 ) -> Artifact:
     """Write one file of a checkpoint that is not committed yet; return what was received.
 
-    Raises FileRefused where it is cut short, StorageUnavailable where there is no room.
+    Sent again, it takes the place of the earlier one. It gets its name once it is whole, and only
+    while the directory is open: what a stalled connection brings late changes nothing.
+
+    Raises FileRefused where it is cut short or late, StorageUnavailable where there is no room,
+    Fenced.
     """
     path = _open(operation, directory) / _named(name)
+    draft = path.with_name(f".{name}.{secrets.token_hex(8)}{storage.DRAFT}")
     try:
         require_space(path.parent, size_bytes)
-        path.unlink(missing_ok=True)  # sent again
-        file = DurableFile(path, size_bytes)
+        file = DurableFile(draft, size_bytes)
         try:
             _copy(content, file, size_bytes)
             digest = file.finish()
         finally:
             file.close()
+        if file.size_bytes != size_bytes:
+            problem = f"{name} has {size_bytes} bytes by its Content-Length; got {file.size_bytes}"
+            raise FileRefused("FILE_CUT_SHORT", problem, given=file.size_bytes, expected=size_bytes)
+        with _locked(operation, directory):
+            draft.rename(path)
     except OSError as error:
-        path.unlink(missing_ok=True)
         raise StorageUnavailable(error) from error
-    if file.size_bytes != size_bytes:
-        path.unlink(missing_ok=True)
-        problem = f"{name} has {size_bytes} bytes by its Content-Length; got {file.size_bytes}"
-        raise FileRefused("FILE_CUT_SHORT", problem, given=file.size_bytes, expected=size_bytes)
+    finally:
+        draft.unlink(missing_ok=True)
     return Artifact(name, size_bytes, digest)
+
+
+@contextmanager
+def _locked(operation: Operation, directory: str) -> Iterator[None]:
+    """Hold the operation's row while a directory is changed. Raises FileRefused, Fenced."""
+    with transaction.atomic():
+        sharing.lock([operation.pk])
+        if not Operation.objects.owned(operation.pk, operation.attempt).exists():
+            raise claims.Fenced
+        _open(operation, directory)
+        yield
 
 
 def _copy(content: BinaryIO, file: DurableFile, size_bytes: int) -> None:
@@ -117,35 +136,53 @@ def commit(
     Raises FileRefused, NotAllowed (over the quota), StorageUnavailable, Fenced.
     """
     path = _open(operation, directory)
+    is_closed = False
     try:
         place.require()
-        artifacts = [_artifact(operation, path, file) for file in files]
-        _require_complete(artifacts)
-        digest = _write_manifest(operation, path, artifacts, environment)
+        artifacts = _artifacts(operation, path, files)
+        with _locked(operation, directory):
+            for draft in path.glob(f".*{storage.DRAFT}"):
+                draft.unlink()  # of uploads that broke, or come too late
+            is_closed = True
+            digest = _write_manifest(operation, path, artifacts, environment)
         told = staged(verify(path, digest))
         quota.require(operation, told)
         if (bucket := remote.bucket()) is not None:
             bucket.upload(f"{operation.pk}/{directory}", threading.Event())
+        ledger = Ledger(operation)
+        ledger.from_step = _from_step(operation)
+        return ledger.commit(told)
     except CheckpointCorrupted as error:
-        (path / MANIFEST).unlink(missing_ok=True)
+        _reopen(path, is_closed=is_closed)
         raise FileRefused(
             "CHECKPOINT_CORRUPTED",
             f"What was sent is not what was announced: {error.findings}",
             missing_artifacts=error.missing,
             altered_artifacts=error.altered,
         ) from error
+    except FileRefused:
+        _reopen(path, is_closed=is_closed)
+        raise
     except quota.QuotaExceeded as error:
         storage.remove(f"{operation.pk}/{directory}")
         raise NotAllowed("QUOTA_EXCEEDED", str(error)) from error
     except OSError as error:
+        _reopen(path, is_closed=is_closed)
         raise StorageUnavailable(error) from error
-    ledger = Ledger(operation)
-    ledger.from_step = _from_step(operation)
-    return ledger.commit(told)
+
+
+def _reopen(path: Path, *, is_closed: bool) -> None:
+    """Let files be sent to the directory again, after a commit that closed it and failed."""
+    if is_closed:
+        with suppress(OSError):
+            (path / MANIFEST).unlink(missing_ok=True)
 
 
 def _open(operation: Operation, directory: str) -> Path:
-    """Return the directory, if it is this attempt's and not committed. Raises FileRefused."""
+    """Return the directory, if it is this attempt's and has no manifest. Raises FileRefused.
+
+    The manifest closes it, before its files are verified: from then on they must not change.
+    """
     path = f"{operation.pk}/{directory}"
     if not storage.is_artifacts_path(path) or storage.attempt_of(directory) != operation.attempt:
         raise FileRefused(
@@ -154,9 +191,14 @@ def _open(operation: Operation, directory: str) -> Path:
             given=directory[:64],
         )
     found = storage.directory(path)
-    if not found.is_dir() or Checkpoint.objects.filter(artifacts_path=path).exists():
+    is_closed = (found / MANIFEST).exists() or Checkpoint.objects.filter(
+        artifacts_path=path
+    ).exists()
+    if is_closed or not found.is_dir():
         raise FileRefused(
-            "NO_SUCH_DIRECTORY", f"{directory} is not open, or committed already.", given=directory
+            "NO_SUCH_DIRECTORY",
+            f"{directory} is not open, or is committed already or just now: open another one.",
+            given=directory,
         )
     return found
 
@@ -172,20 +214,43 @@ def _named(name: str) -> str:
     return name
 
 
-def _artifact(operation: Operation, path: Path, file: Mapping[str, Any]) -> Artifact:
-    artifact = Artifact(
-        _named(file["name"]), file["size_bytes"], file["blake3"], file.get("home", "")
-    )
-    if artifact.home and not (path / artifact.name).exists():
-        earlier = f"{operation.pk}/{artifact.home}"
-        if not Checkpoint.objects.filter(artifacts_path=earlier).exists():
-            raise FileRefused(
-                "NO_SUCH_DIRECTORY",
-                f"{artifact.name} is to be that of {artifact.home[:64]!r}, which is not there.",
-                given=artifact.home[:64],
-            )
-        os.link(storage.directory(earlier) / artifact.name, path / artifact.name)
-    return artifact
+def _artifacts(
+    operation: Operation, path: Path, files: Iterable[Mapping[str, Any]]
+) -> list[Artifact]:
+    """Return the files that are announced; what a checkpoint before has is linked from there.
+
+    Raises FileRefused (HOME_GONE) for what no committed checkpoint has here any more.
+    """
+    artifacts, gone = [], []
+    for file in files:
+        artifact = Artifact(_named(file["name"]), file["size_bytes"], file["blake3"])
+        if file.get("home"):
+            home = _link(operation, path, artifact)
+            if home is None and not (path / artifact.name).exists():
+                gone.append(artifact.name)
+            artifact = replace(artifact, home=home or "")
+        artifacts.append(artifact)
+    if gone:
+        raise FileRefused(
+            "HOME_GONE",
+            f"No checkpoint has {', '.join(gone)} here any more: send them, and commit again.",
+            names=gone,
+        )
+    return artifacts
+
+
+def _link(operation: Operation, path: Path, artifact: Artifact) -> str | None:
+    """Have the file in the directory from a committed checkpoint; return which one brought it."""
+    for earlier in Checkpoint.objects.filter(operation=operation).newest_first():
+        for each in sharing.artifacts(earlier.manifest):
+            if each != artifact:
+                continue
+            with suppress(FileNotFoundError):
+                if not (path / artifact.name).exists():
+                    source = storage.directory(earlier.artifacts_path)
+                    os.link(source / artifact.name, path / artifact.name)
+                return each.home or earlier.artifacts_path.partition("/")[2]
+    return None
 
 
 def _require_complete(artifacts: list[Artifact]) -> None:
@@ -219,7 +284,7 @@ def _write_manifest(
             "artifacts": [asdict(each) for each in artifacts],
         }
     ).encode()
-    (path / MANIFEST).unlink(missing_ok=True)
+    path.joinpath(f"{MANIFEST}{storage.DRAFT}").unlink(missing_ok=True)  # of a try that was killed
     write_whole(path / MANIFEST, content)
     sync_directory(path.parent)
     return blake3(content).hexdigest()

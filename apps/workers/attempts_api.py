@@ -148,8 +148,12 @@ class SendFileView(AttemptDoor):
         length = request.META.get("CONTENT_LENGTH") or ""
         if not length.isdigit():
             raise ValidationError({"Content-Length": "is required: the number of bytes"})
-        received = remote_files.receive(
-            operation, directory, name, cast(Any, request._request), size_bytes=int(length)
+        content = cast(Any, request._request)
+        received = self.fenced(
+            operation,
+            lambda: remote_files.receive(
+                operation, directory, name, content, size_bytes=int(length)
+            ),
         )
         claims.renew(worker_id, [(operation_id, attempt)])
         return Response(

@@ -44,13 +44,31 @@ class ForeignWorker:
         assert (got, answer["success"], answer["error"]["code"]) == (status, False, code), answer
         return headers, answer["error"]
 
+    def claim(self) -> str:
+        """Take what waits; return the path of the attempt's calls."""
+        taken = self.data("POST", f"{self.worker_id}/claim", {"kinds": ["training"]})["claimed"]
+        return f"{self.worker_id}/attempts/{taken['operation_id']}/{taken['attempt']}"
+
+    def open(self, attempt: str, step: int) -> str:
+        """Open a checkpoint; return the name of its directory."""
+        body = {"type": "periodic", "step": step}
+        status, _, answer = self.ask("POST", f"{attempt}/checkpoints", body)
+        assert status == 201, answer
+        return answer["data"]["directory"]
+
+    def send(self, attempt: str, directory: str, name: str, content: bytes) -> dict[str, Any]:
+        """Send a file; return what a commit names it by."""
+        path = f"{attempt}/checkpoints/{directory}/files/{name}"
+        status, _, answer = self.ask("PUT", path, content)
+        assert status == 200, answer
+        return answer["data"]
+
     def ask(self, method: str, path: str, body: Any = None) -> tuple[int, Any, Any]:
         connection = http.client.HTTPConnection(self.netloc, timeout=20)
         headers = {"Authorization": f"Bearer {self.secret}", "Content-Type": "application/json"}
+        content = body if isinstance(body, bytes) else body and json.dumps(body)
         try:
-            connection.request(
-                method, f"/api/v1/workers/{path}", body and json.dumps(body), headers
-            )
+            connection.request(method, f"/api/v1/workers/{path}", content, headers)
             response = connection.getresponse()
             return response.status, response.headers, json.loads(response.read())
         finally:
