@@ -3,6 +3,12 @@
 from django.db import migrations, models
 
 
+def say_custom(apps, schema_editor):
+    """Until now HTTP registrations, too, were "celery" by default; local workers register again
+    at every start, and say so then."""
+    apps.get_model('workers', 'Worker').objects.update(worker_type='custom')
+
+
 class Migration(migrations.Migration):
 
     dependencies = [
@@ -25,4 +31,5 @@ class Migration(migrations.Migration):
             name='storage_problem',
             field=models.TextField(blank=True, help_text='Why it can neither read nor write checkpoints now.'),
         ),
+        migrations.RunPython(say_custom, migrations.RunPython.noop),
     ]
