@@ -59,10 +59,27 @@ class Attempt:
         self.renewed_at = time.monotonic()
         threading.Thread(target=self._keep_the_lease, daemon=True).start()
 
-    def call(self, what, body):
-        answer = self.server.call("POST", f"{self.path}/{what}", body)
-        self.renewed_at = time.monotonic()
+    def call(self, what, body=None, method="POST", **options):
+        """Call about the attempt; that it is answered renews the lease."""
+        asked_at = time.monotonic()
+        answer = self.server.call(method, f"{self.path}/{what}", body, **options)
+        self.renewed_at = max(self.renewed_at, asked_at)
         return self._obey(answer)
+
+    def download(self, what, target):
+        asked_at = time.monotonic()
+        self.server.download(f"{self.path}/{what}", target)
+        self.renewed_at = max(self.renewed_at, asked_at)
+
+    def _say_alive(self):
+        """Renew the lease while there is no progress to tell of: inputs arrive, a job is built."""
+        mine = {name: self.claimed[name] for name in ("operation_id", "attempt")}
+        asked_at = time.monotonic()
+        (order,) = self.server.call("POST", "heartbeat", {"running": [mine]})["orders"]
+        if order["directive"] == "stop":
+            raise LeaseLost(order["reason"])
+        self.renewed_at = max(self.renewed_at, asked_at)
+        self._obey(order)
 
     def _obey(self, answer):
         if answer.get("directive") == "kill":
@@ -87,6 +104,7 @@ class Attempt:
         with self.sending:
             progress, points = self.progress, [*self.points]
             if progress is None:
+                self._say_alive()
                 return
             step, total, place = progress.step, progress.total_steps, progress.place
             body = {"step": step, "total_steps": total, "place": place, "points": points}
@@ -95,7 +113,8 @@ class Attempt:
                 self.points.popleft()
 
     def restored(self, receipt):
-        self.call("restored", {"step": receipt.step, "receipt": receipt.to_json()})
+        told = {"step": receipt.step, "measured_to": receipt.measured_to}
+        self.call("restored", {**told, "receipt": receipt.to_json()})
 
     def corrupted(self, candidate, error):
         checkpoint_id = next(
@@ -139,8 +158,8 @@ class Attempt:
             self.committed.add(directory)
 
     def _send(self, directory, file):
-        path = f"{self.path}/checkpoints/{directory}/files/{file.name}"
-        self.server.call("PUT", path, content=file.read_bytes())
+        path = f"checkpoints/{directory}/files/{file.name}"
+        self.call(path, method="PUT", content=file.read_bytes())
 
     def save_failed(self, error):
         print(error, file=sys.stderr)
@@ -211,10 +230,10 @@ def _candidate(attempt, described, root):
     directory = root / described["directory"]
     directory.mkdir(parents=True, exist_ok=True)
     for name in ["manifest.json", *(each["name"] for each in described["files"])]:
-        path = f"{attempt.path}/files/{described['checkpoint_id']}/{name}"
+        path = f"files/{described['checkpoint_id']}/{name}"
         if not (directory / name).exists():
             try:
-                attempt.server.download(path, directory / name)
+                attempt.download(path, directory / name)
             except (LeaseLost, httpx.HTTPStatusError):  # damaged there: an older one is tried
                 (directory / name).unlink(missing_ok=True)
     attempt.committed.add(directory.name)
@@ -226,7 +245,7 @@ def _input(attempt, described):
         return _candidate(attempt, described["checkpoint"], attempt.root / described["name"]).path
     path = attempt.root / f"{described['blake3']}.parquet"
     if not path.exists():
-        attempt.server.download(f"{attempt.path}/inputs/{described['name']}", path)
+        attempt.download(f"inputs/{described['name']}", path)
     return path
 
 

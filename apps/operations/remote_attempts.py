@@ -5,12 +5,14 @@ attempt, is under the fence, and renews the lease; an attempt that is to be kill
 time.
 """
 
+import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
 from django.conf import settings
+from django.db import DatabaseError
 from django.utils import timezone
 
 from apps.checkpoints import place, remote, sharing, storage
@@ -26,6 +28,7 @@ from apps.operations.placement import Offer
 from trainops.engines.errors import CheckpointCorrupted
 from trainops.engines.registry import ENGINES
 
+logger = logging.getLogger(__name__)
 PROCEED = "proceed"
 
 
@@ -98,7 +101,13 @@ def claim(*, worker_id: str, host: str, offer: Offer) -> Claimed | None:
         _fail(operation, Reason.PRIVACY_LEDGER_MISMATCH, str(error))
         return None
     except (OSError, CheckpointCorrupted) as error:
-        _hand_back(operation, error)
+        _hand_back(operation, Reason.STORAGE_ERROR, f"nothing to start from: {error}")
+        return None
+    except DatabaseError:
+        raise  # nothing can be written down; its lease runs out
+    except Exception as error:  # a dataset was deleted, a config is no longer one, …
+        logger.exception("%s: attempt %s", operation.pk, operation.attempt)
+        _hand_back(operation, Reason.HOUSE_ERROR, f"{type(error).__name__}: {error}")
         return None
 
 
@@ -125,12 +134,12 @@ def _fail(operation: Operation, reason: Reason, note: str) -> None:
     )  # fmt: skip
 
 
-def _hand_back(operation: Operation, error: Exception) -> None:
+def _hand_back(operation: Operation, reason: Reason, note: str) -> None:
     claims.restart_or_fail(
         operation,
-        Reason.STORAGE_ERROR,
+        reason,
         actor=operation.worker_id,
-        note=f"it has no checkpoint to start from: {error}",
+        note=note,
         outcome=Attempt.Outcome.FAILED,
     )
 
@@ -180,12 +189,17 @@ def superseded(operation_id: str, attempt: int) -> NotAllowed:
     )
 
 
-def restored(operation: Operation, *, receipt: Mapping[str, Any], step: int) -> Directive:
-    """Record where the attempt starts, and how exact that is. Raises Fenced."""
+def restored(
+    operation: Operation, *, receipt: Mapping[str, Any], step: int, measured_to: int | None = None
+) -> Directive:
+    """Write down where the attempt starts, and how exact that is. Raises Fenced.
+
+    `measured_to`: see `Ledger.restored`.
+    """
     if receipt.get("checkpoint"):
         checkpoints.heal(f"{operation.pk}/{receipt['checkpoint']}")
-    Ledger(operation).restored(receipt, step)
-    return _renewed(operation)
+    Ledger(operation).restored(receipt, step, measured_to)
+    return directive(Operation.objects.get(pk=operation.pk))
 
 
 def reported(operation: Operation, report: Report) -> Directive:
@@ -205,12 +219,11 @@ def reported(operation: Operation, report: Report) -> Directive:
     if report.log:
         ledger.log(report.log.encode())
     ledger.flush()
-    return _renewed(operation)
+    return renewed(Operation.objects.get(pk=operation.pk))
 
 
-def _renewed(operation: Operation) -> Directive:
-    """Return the directive; renew the lease unless it is to kill."""
-    operation = Operation.objects.get(pk=operation.pk)
+def renewed(operation: Operation) -> Directive:
+    """Return what is to be done now; whoever is not to be killed gets another lease."""
     answer = directive(operation)
     if answer.directive != "kill":
         claims.renew(operation.worker_id, [(operation.pk, operation.attempt)])
@@ -268,11 +281,17 @@ def readable(operation: Operation, checkpoint_id: str) -> Checkpoint:
 def damaged(
     operation: Operation, checkpoint_id: str, *, missing: list[str], altered: list[str]
 ) -> None:
-    """Verify a checkpoint that a worker found damaged, and record the result."""
+    """Look at a checkpoint that a worker found damaged, and write down what is found here.
+
+    Raises NotAllowed, StorageUnavailable.
+    """
     checkpoint = readable(operation, checkpoint_id)
     told = CheckpointCorrupted(
         storage.directory(checkpoint.artifacts_path), missing=missing, altered=altered
     )
-    problem = checkpoints.check(checkpoint)
+    try:
+        problem = checkpoints.check(checkpoint)
+    except OSError as error:
+        raise StorageUnavailable(error) from error
     note = f"on {operation.worker_id}: {told.findings}; on the server: {problem or 'undamaged'}"
     operation.record("CHECKPOINT_REPORTED", actor=operation.worker_id, note=note)

@@ -166,6 +166,8 @@ def _standing(worker_id: str, report: Report) -> Response:
     # What has ended comes first: it must not be taken for lost, or be told to go on.
     verdicts = reports.conclude(worker_id=worker_id, ended=report.ended)
     orders = reports.sync(worker_id=worker_id, running=report.running)
+    if any(order.directive != "stop" for order in orders):
+        registry.serves(worker_id=worker_id)
     worker = registry.get(worker_id)
     return Response(
         {

@@ -122,6 +122,11 @@ class RestoredSerializer(StrictSerializer):
         help_text='{"step", "checkpoint" (a directory or null), "exact", "items": [{"part", '
         '"restored", "exact", "note"}]}'
     )
+    measured_to = serializers.IntegerField(
+        min_value=0, max_value=MAX_STEP, required=False, allow_null=True, default=None,
+        help_text="The last step whose points are not measured again; null: `step`. Less than it "
+        "where the checkpoint was taken before an evaluation.",
+    )  # fmt: skip
 
     def validate_receipt(self, receipt: dict[str, Any]) -> dict[str, Any]:
         expected = {"step", "checkpoint", "exact", "items"}

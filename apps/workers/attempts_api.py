@@ -72,10 +72,20 @@ def _offer(wanted: Mapping[str, Any]) -> Offer:
 class AttemptDoor(WorkersDoor):
     """Calls about one attempt. 409 SUPERSEDED: it does not own the operation (any more)."""
 
-    def owned(self, worker_id: str, operation_id: str, attempt: int) -> Operation:
-        return remote_attempts.owned(
+    def owned(
+        self, worker_id: str, operation_id: str, attempt: int, *, is_renewed: bool = True
+    ) -> Operation:
+        """Return the operation, and renew the attempt's lease unless it is to be killed.
+
+        Not `is_renewed`: the caller does it, after it wrote down that the attempt goes on.
+        """
+        operation = remote_attempts.owned(
             worker_id=worker_id, operation_id=operation_id, attempt=attempt
         )
+        registry.serves(worker_id=worker_id)
+        if is_renewed:
+            remote_attempts.renewed(operation)
+        return operation
 
     def fenced(self, operation: Operation, call: Callable[[], T]) -> T:
         try:
@@ -109,7 +119,7 @@ class ProgressView(AttemptDoor):
         `cancel` and `preempt`: save at the next safe point, then end. `kill`: end now.
         """
         told = body_of(request, shapes.ProgressSerializer)
-        operation = self.owned(worker_id, operation_id, attempt)
+        operation = self.owned(worker_id, operation_id, attempt, is_renewed=False)
         points = [(each["step"], each["at"], each["metrics"]) for each in told.pop("points")]
         report = Report(points=points, **told)
         return _answer(self.fenced(operation, lambda: remote_attempts.reported(operation, report)))
@@ -155,7 +165,6 @@ class SendFileView(AttemptDoor):
                 operation, directory, name, content, size_bytes=int(length)
             ),
         )
-        claims.renew(worker_id, [(operation_id, attempt)])
         return Response(
             {"name": received.name, "size_bytes": received.size_bytes, "blake3": received.blake3,
              "home": ""}
@@ -259,12 +268,12 @@ class SpendingView(AttemptDoor):
     def post(self, request: Request, worker_id: str, operation_id: str, attempt: int) -> Response:
         """Record private releases in the ledger before they are made; durable on success."""
         told = body_of(request, shapes.SpendingSerializer)
-        operation = self.owned(worker_id, operation_id, attempt)
+        operation = self.owned(worker_id, operation_id, attempt, is_renewed=False)
         try:
             self.fenced(operation, lambda: Ledger(operation).spend(told["entries"]))
         except (TypeError, ValueError) as error:
             raise ValidationError({"entries": f"are no entries of the ledger: {error}"}) from error
-        return _answer(remote_attempts.directive(operation))
+        return _answer(remote_attempts.renewed(Operation.objects.get(pk=operation.pk)))
 
 
 class EndView(AttemptDoor):

@@ -111,6 +111,11 @@ def asks_for_work(*, worker_id: str, kinds: Iterable[str], labels: Iterable[str]
     return get(worker_id)
 
 
+def serves(*, worker_id: str) -> None:
+    """Note that a worker computes over HTTP: it need not ask for more to be counted."""
+    Worker.objects.filter(pk=worker_id).update(asked_at=DatabaseNow(), heartbeat_at=DatabaseNow())
+
+
 def has_free_slot(worker: Worker) -> bool:
     """Whether the worker may take one more operation, by the rows."""
     running = Operation.objects.filter(state=State.RUNNING, worker_id=worker.pk)

@@ -1,11 +1,18 @@
 """Attempts over HTTP, call by call: what comes late, what is gone, and how long a lease lasts."""
 
+import contextlib
+import importlib
+
 import pytest
+from django.apps import apps as django_apps
 
 from apps.checkpoints import storage
 from apps.checkpoints.models import Checkpoint
-from apps.operations import remote_attempts, remote_files
+from apps.operations import remote_attempts, remote_files, services
+from apps.operations.models import MetricPoint, Operation
+from apps.workers.models import Worker
 from tests.operations import rows
+from trainops.clock import seconds_from_now
 from trainops.engines.manifest import verify
 from trainops.errors import Refusal
 
@@ -112,3 +119,106 @@ def test_a_file_that_is_nowhere_any_more_is_sent(worker, operation):
     assert error["details"]["names"] == ["model.pt"]
     worker.send(attempt, second, "model.pt", WEIGHTS)
     commit(worker, attempt, second, *files)
+
+
+def lease_of(operation):
+    return Operation.objects.get(pk=operation.pk).lease_expires_at
+
+
+def calls_about(worker, attempt, checkpoint_id):
+    """Every call about an attempt but its last, with what is to be sent."""
+    directory = worker.open(attempt, 7)
+    files = [worker.send(attempt, directory, "state.json", STATE)]
+    receipt = {"step": 0, "checkpoint": None, "exact": True, "items": []}
+    for method, path, body in [
+        ("POST", "restored", {"step": 0, "receipt": receipt}),
+        ("POST", "progress", {"step": 0, "total_steps": 9}),
+        ("POST", "checkpoints", {"type": "periodic", "step": 8}),
+        ("PUT", f"checkpoints/{directory}/files/model.pt", WEIGHTS),
+        ("GET", f"files/{checkpoint_id}/state.json", None),
+        ("GET", "inputs/nothing", None),
+        ("POST", "damaged", {"checkpoint_id": checkpoint_id, "missing": [], "altered": []}),
+        ("POST", f"checkpoints/{directory}/commit", {"files": files}),
+    ]:
+        yield method, f"{attempt}/{path}", body
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_every_call_renews_the_lease_of_an_attempt_that_is_not_to_be_killed(
+    worker, operation, person, is_killed
+):
+    attempt = worker.claim()
+    _, checkpoint_id = saved(worker, attempt, 1)
+    calls = list(calls_about(worker, attempt, checkpoint_id))
+    if is_killed:
+        services.kill(operation_id=operation.pk, actor=person)
+    for method, path, body in calls:
+        Worker.objects.update(asked_at=None, heartbeat_at=seconds_from_now(-9000))
+        operation.row.update(lease_expires_at=seconds_from_now(5))
+        before = lease_of(operation)
+        with contextlib.suppress(ValueError):  # bytes of a file are no JSON
+            assert worker.ask(method, path, body)[0] in (200, 201, 409), path
+        assert (lease_of(operation) > before) is not is_killed, path
+        assert Worker.objects.taking_work().exists(), path
+        assert worker.data("GET", worker.worker_id)["status"] == "AVAILABLE", path
+
+
+def test_a_worker_that_only_reports_what_it_runs_still_takes_work(worker, operation):
+    attempt = worker.claim()
+    Worker.objects.update(asked_at=None)
+    worker.tell("heartbeat", running=[{"operation_id": operation.pk, "attempt": 1}])
+    assert Worker.objects.taking_work().exists()
+    Worker.objects.update(asked_at=None)
+    worker.data("POST", f"{attempt}/end", {"outcome": "completed", "result": {}})
+    worker.tell("heartbeat", running=[{"operation_id": operation.pk, "attempt": 1}])
+    assert not Worker.objects.taking_work().exists()
+
+
+def test_points_that_are_measured_again_are_retired(worker, operation):
+    attempt = worker.claim()
+    moment = "2026-01-02T03:04:05Z"
+    points = [{"step": step, "at": moment, "metrics": {"loss": 1.0}} for step in (1, 2, 3)]
+    worker.data("POST", f"{attempt}/progress", {"step": 3, "total_steps": 9, "points": points})
+    operation.row.update(attempt=2)
+    receipt = {"step": 3, "checkpoint": None, "exact": True, "items": []}
+    body = {"step": 3, "measured_to": 2, "receipt": receipt}
+    worker.data("POST", f"{attempt[:-1]}2/restored", body)
+    current = MetricPoint.objects.filter(operation=operation, retired_by=None)
+    assert sorted(current.values_list("step", flat=True)) == [1, 2]
+
+
+def test_an_operation_whose_dataset_was_deleted_does_not_stay_claimed(
+    worker, operation, monkeypatch
+):
+    def gone(_):
+        raise Refusal("DATASET_NOT_FOUND", "There is no dataset 'ds_1'.", {}, status=404)
+
+    monkeypatch.setattr(remote_attempts, "_inputs", gone)
+    operation.row.update(config=operation.config | {"restart": {"policy": "never"}})
+    assert worker.data("POST", "gpu-box/claim", {"kinds": ["training"]})["claimed"] is None
+    ended = services.get(operation.pk)
+    assert (ended.state, ended.reason) == ("FAILED", "HOUSE_ERROR")
+    assert "There is no dataset" in ended.error["message"]
+
+
+def test_a_storage_that_is_away_says_nothing_of_a_damaged_checkpoint(
+    worker, operation, monkeypatch
+):
+    attempt = worker.claim()
+    _, checkpoint_id = saved(worker, attempt, 1)
+
+    def away(_):
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(remote_attempts.checkpoints, "check", away)
+    body = {"checkpoint_id": checkpoint_id}
+    worker.refused(503, "STORAGE_UNAVAILABLE", "POST", f"{attempt}/damaged", body)
+
+
+def test_workers_that_were_registered_before_speak_over_http(worker):
+    worker.register()
+    Worker.objects.update(worker_type="celery")  # the default then, of HTTP registrations, too
+    worker.refused(403, "PERMISSION_DENIED", "POST", "gpu-box/heartbeat", {"running": []})
+    migration = importlib.import_module("apps.workers.migrations.0004_storage_process_and_asking")
+    migration.say_custom(django_apps, None)
+    worker.tell("heartbeat")
