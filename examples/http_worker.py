@@ -56,8 +56,9 @@ class Attempt:
         self.path = f"attempts/{claimed['operation_id']}/{claimed['attempt']}"
         self.directive, self.progress, self.points = Directive.PROCEED, None, deque()
         self.committed, self.sending, self.is_over = set(), threading.Lock(), threading.Event()
-        self.renewed_at = time.monotonic()
-        threading.Thread(target=self._keep_the_lease, daemon=True).start()
+        self.began_at = self.renewed_at = time.monotonic()
+        self.thread = threading.Thread(target=self._keep_the_lease, daemon=True)
+        self.thread.start()
 
     def call(self, what, body=None, method="POST", **options):
         """Call about the attempt; that it is answered renews the lease."""
@@ -73,6 +74,9 @@ class Attempt:
 
     def _say_alive(self):
         """Renew the lease while there is no progress to tell of: inputs arrive, a job is built."""
+        longest = self.claimed["config"]["limits"]["stall_timeout_seconds"]
+        if time.monotonic() - self.began_at > longest:
+            return  # it hangs: the lease is left to run out
         mine = {name: self.claimed[name] for name in ("operation_id", "attempt")}
         asked_at = time.monotonic()
         (order,) = self.server.call("POST", "heartbeat", {"running": [mine]})["orders"]

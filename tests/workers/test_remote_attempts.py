@@ -2,8 +2,10 @@
 
 import contextlib
 import importlib
+import time
 
 import pytest
+from blake3 import blake3
 from django.apps import apps as django_apps
 
 from apps.checkpoints import storage
@@ -11,9 +13,12 @@ from apps.checkpoints.models import Checkpoint
 from apps.operations import remote_attempts, remote_files, services
 from apps.operations.models import MetricPoint, Operation
 from apps.workers.models import Worker
+from examples import http_worker
 from tests.operations import rows
+from tests.waiting import wait_until
 from trainops.clock import seconds_from_now
-from trainops.engines.manifest import verify
+from trainops.engines.manifest import Artifact, CheckpointType, verify
+from trainops.engines.manifest import Checkpoint as Saved
 from trainops.errors import Refusal
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.database]
@@ -222,3 +227,52 @@ def test_workers_that_were_registered_before_speak_over_http(worker):
     migration = importlib.import_module("apps.workers.migrations.0004_storage_process_and_asking")
     migration.say_custom(django_apps, None)
     worker.tell("heartbeat")
+
+
+@pytest.fixture
+def example(worker, operation):
+    """The example's attempt, before it has any progress to tell of."""
+    server = http_worker.Server(f"http://{worker.netloc}", worker.secret, worker.worker_id)
+    offer = {"kinds": ["training"], "memory_bytes": 2**35, "disk_bytes": 2**50}
+    claimed = server.call("POST", "claim", offer)["claimed"]
+    attempt = http_worker.Attempt(server, claimed, None)
+    yield attempt
+    attempt.is_over.set()
+    attempt.thread.join()
+    server.client.close()
+
+
+def test_the_example_keeps_its_lease_before_its_first_step(example, operation):
+    operation.row.update(lease_expires_at=seconds_from_now(5))
+    before, renewed_at = lease_of(operation), example.renewed_at
+    wait_until(lambda: lease_of(operation) > before, 5)
+    wait_until(lambda: example.renewed_at > renewed_at, 5)
+
+
+def test_the_example_gives_up_an_attempt_that_never_begins(example, operation):
+    example.claimed["config"]["limits"]["stall_timeout_seconds"] = 0
+    time.sleep(0.1)
+    renewed_at = example.renewed_at
+    example.send_progress()
+    assert example.renewed_at == renewed_at
+
+
+def test_the_example_sends_what_the_server_has_nowhere_any_more(example, operation, tmp_path):
+    def save(step, home):
+        path = tmp_path / f"a0001-s{step:010d}-periodic"
+        path.mkdir()
+        contents = {"state.json": b'{"step": %d}' % step, "model.pt": WEIGHTS}
+        artifacts = []
+        for name, content in contents.items():
+            (path / name).write_bytes(content)
+            where = home if name == "model.pt" else ""
+            artifacts.append(Artifact(name, len(content), blake3(content).hexdigest(), where))
+        example.checkpointed(Saved(CheckpointType.PERIODIC, step, path, "", tuple(artifacts), {}))
+        return path.name
+
+    first = save(1, "")
+    (storage.operation_directory(operation.pk) / first / "model.pt").unlink()
+    save(2, first)
+    newest = Checkpoint.objects.filter(operation=operation).newest_first().first()
+    assert newest.step == 2
+    verify(storage.directory(newest.artifacts_path), newest.manifest_digest)
