@@ -219,6 +219,61 @@ def test_those_of_a_class_are_found():
     assert list(generators.find({"x": Kept(1)}).values()) == [OF_THE_MODULE]
 
 
+class Shadowed:
+    rng = random.Random(1)  # noqa: S311
+
+    def __init__(self):
+        self.rng = random.Random(2)  # noqa: S311
+
+    def __call__(self):
+        return self.rng.random() + type(self).rng.random() / 2
+
+
+def drawn(first, second=OF_THE_MODULE):
+    return first.random() + second.random()
+
+
+def test_two_of_the_same_name_are_both_found_the_instances_first():
+    data, source = Shadowed(), np.random.default_rng(1)
+    found = generators.find({"data": data, "loss": partial(drawn, source)})
+    assert found["data.rng"] is data.rng and found["data.rng#2"] is Shadowed.rng
+    assert found["loss[0]"] is source and found["loss[0]#2"] is OF_THE_MODULE
+    assert len(found) == 4
+
+
+def test_names_that_look_numbered_stay_apart():
+    one, other, third = (random.Random(n) for n in range(3))  # noqa: S311
+    found = generators.find({"x": {"a#2": one, "a": other, "[0]": third}, "x.a": Kept(third)})
+    assert {id(one), id(other), id(third)} <= set(map(id, found.values()))
+
+
+def shadowed():
+    Shadowed.rng.seed(1)
+    return Shadowed()
+
+
+@pytest.mark.parametrize("make", [shadowed, lambda: partial(drawn, np.random.default_rng(1))])
+def test_two_of_the_same_name_are_resumed_to_the_bit(make, drawing, tmp_path):
+    drawing(make)
+    expected = undisturbed(TOY, tmp_path)
+    require_stop_changes_nothing(TOY, tmp_path / "stopped", expected, TOY.stops)
+
+
+@pytest.mark.parametrize("kind", [set, frozenset])
+def test_one_in_a_set_of_several_is_refused_unless_it_is_elsewhere_too(kind):
+    one, other = np.random.default_rng(1), np.random.default_rng(2)
+    with pytest.raises(InputError, match=r"x\[[01]\] is a Generator of PCG64 in a set"):
+        generators.find({"x": kind([one, other])})
+    with pytest.raises(InputError, match=r"x\[[01]\]\.source is a Generator of PCG64 in a set"):
+        generators.find({"x": kind([Drawing(one), Drawing(other)])})
+    assert list(generators.find({"x": kind(["a", one, "b"])})) == ["x[0]"]
+    elsewhere = {"x": kind([one, other]), "y": {"a": Kept([one, other])}}
+    names = [name for name in generators.find(elsewhere) if "OF_THE_MODULE" not in name]
+    assert [name for name in names if "drawn" not in name and "shown" not in name] == [
+        "y.a.one[0]", "y.a.one[1]"
+    ]  # fmt: skip
+
+
 def test_the_global_streams_are_not_among_them():
     seen = {"python": random.gauss, "numpy": np.random.normal, "torch": torch.default_generator}
     assert generators.find(seen) == {}

@@ -5,7 +5,7 @@ import sys
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
-from itertools import islice
+from itertools import count, islice
 from pathlib import PurePath
 from types import BuiltinMethodType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any, TypeAlias
@@ -43,24 +43,45 @@ def find(objects: Mapping[str, Any]) -> dict[str, Generator]:
     """Return every generator that can be reached from these objects, by where it is.
 
     Attributes, containers, closures, defaults, and the globals that functions and methods name
-    are followed, breadth first. One that is reached in two ways has the shorter name.
+    are followed, breadth first. One that is reached in two ways has the shorter name; of several
+    with the same name, as an instance's and its class's, those after the first are numbered.
+
+    Raises InputError for one that is reached through nothing but a set of several objects: which
+    of them it belongs to, nobody could tell when it is put back.
     """
     found: dict[str, Generator] = {}
     seen: dict[int, Any] = {}  # keeps them alive, so that no other gets the same id
-    queue = deque(objects.items())
-    while queue and len(seen) < MAX_OBJECTS:
-        name, value = queue.popleft()
+    queue, unordered = deque(objects.items()), deque[tuple[str, Any]]()
+    while (queue or unordered) and len(seen) < MAX_OBJECTS:
+        is_ordered = bool(queue)
+        name, value = queue.popleft() if is_ordered else unordered.popleft()
         one = value.bit_generator if isinstance(value, np.random.Generator) else value
         if id(one) in seen:
             continue
         seen[id(one)] = one
         if isinstance(value, GENERATORS):
             if not _is_global(value):
-                found[name] = value
+                if not is_ordered:
+                    raise InputError({"recipe": _unordered(name, value)})
+                found[_free(name, found)] = value
             continue
         inside = ((f"{name}{step}", each) for step, each in _inside(value))
-        queue += (pair for pair in inside if not isinstance(pair[1], CLOSED))
+        pairs = [pair for pair in inside if not isinstance(pair[1], CLOSED)]
+        is_ordered = is_ordered and not (isinstance(value, set | frozenset) and len(pairs) > 1)
+        (queue if is_ordered else unordered).extend(pairs)
     return found
+
+
+def _free(name: str, found: Mapping[str, Generator]) -> str:
+    numbered = (f"{name}#{number}" for number in count(2))
+    return name if name not in found else next(each for each in numbered if each not in found)
+
+
+def _unordered(name: str, generator: Generator) -> str:
+    return (
+        f"{name} is a {_kind(generator)} in a set, whose order is another in each process; "
+        "allowed: a list, a tuple or a dict in its place"
+    )
 
 
 def require_savable(found: Mapping[str, Generator]) -> None:
@@ -149,7 +170,9 @@ def _inside(value: Any) -> Iterator[tuple[str, Any]]:
             for key, each in islice(tuple(value.items()), MAX_EACH):
                 yield (f".{key}" if isinstance(key, str) else f"[{key!r:.40}]"), each
         case list() | tuple() | deque() | set() | frozenset():
-            yield from ((f"[{n}]", each) for n, each in enumerate(islice(tuple(value), MAX_EACH)))
+            yield from (
+                (f"[{n}]", each) for n, each in enumerate(islice(_members(value), MAX_EACH))
+            )
         case partial():
             yield from (("", value.func), ("", value.args), ("", value.keywords))
         case MethodType() | BuiltinMethodType():
@@ -158,6 +181,14 @@ def _inside(value: Any) -> Iterator[tuple[str, Any]]:
             yield from _of_function(value)
     yield from _attributes(value)
     yield from _of_class(type(value))
+
+
+def _members(container: Iterable[Any]) -> Iterable[Any]:
+    """Return what is in it; of a set only what is looked into, so that a lone one is the first."""
+    members = tuple(container)
+    if isinstance(container, set | frozenset):
+        return (each for each in members if not isinstance(each, CLOSED))
+    return members
 
 
 def _of_function(function: FunctionType) -> Iterator[tuple[str, Any]]:
