@@ -7,8 +7,10 @@ refuse to change or delete one (apps.operations.guards).
 """
 
 import secrets
-from collections.abc import Iterable, Iterator, Sequence
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Any, NamedTuple, NoReturn, Self
 
 from django.db import models, transaction
@@ -21,6 +23,39 @@ from trainops.engines.spending import LEVELS, Entry
 
 SECRET_BYTES = 32
 BATCH = 500  # rows in one statement
+MAX_NOISE = 32  # characters
+MAX_INTEGER, MAX_CLIENT = 2**63 - 1, 2**31 - 1  # what the columns of every database hold
+MAX_PROBLEMS = 5  # that are told at once
+
+
+def _is_integer(value: Any, greatest: int = MAX_INTEGER) -> bool:
+    return type(value) is int and 0 <= value <= greatest  # a bool is none
+
+
+def _is_number(value: Any, greatest: float = sys.float_info.max) -> bool:
+    """No comparison holds for NaN."""
+    return isinstance(value, int | float) and type(value) is not bool and 0 <= value <= greatest
+
+
+INTEGER = (_is_integer, f"an integer from 0 to {MAX_INTEGER}")
+NUMBER = (_is_number, "a finite number from 0")
+ALLOWED: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "noise": (
+        lambda value: type(value) is str and len(value) <= MAX_NOISE,
+        f"a string of at most {MAX_NOISE} characters",
+    ),
+    "step": INTEGER,
+    "round": INTEGER,
+    "client": (
+        lambda value: value is None or _is_integer(value, MAX_CLIENT),
+        f"null, or an integer from 0 to {MAX_CLIENT}",
+    ),
+    "level": (lambda value: type(value) is str and value in LEVELS, f"one of {', '.join(LEVELS)}"),
+    "noise_multiplier": NUMBER,
+    "sample_rate": (partial(_is_number, greatest=1), "a number from 0 to 1"),
+    "steps": INTEGER,
+    "carried": NUMBER,
+}
 
 
 class PrivacyAccount(models.Model):
@@ -77,7 +112,9 @@ class PrivacyEntry(models.Model):
 
     operation_id = models.CharField(max_length=64)
     attempt = models.PositiveIntegerField()
-    noise = models.CharField(max_length=32, help_text="Names the noise, and thereby the release.")
+    noise = models.CharField(
+        max_length=MAX_NOISE, help_text="Names the noise, and thereby the release."
+    )
     step = models.PositiveBigIntegerField()
     round = models.PositiveBigIntegerField()
     client = models.PositiveIntegerField(null=True, help_text="Null: it concerns all of them.")
@@ -123,8 +160,9 @@ def append(operation_id: str, attempt: int, entries: Iterable[Entry]) -> None:
     gone.
     """
     entries = list(entries)
-    if wrong := [entry.noise for entry in entries if not _is_sound(entry)]:
-        raise ValueError(f"no releases by their figures, and none is written down: {wrong}")
+    if wrong := [problem for entry in entries for problem in _problems(entry)]:
+        told = "; ".join(wrong[:MAX_PROBLEMS])
+        raise ValueError(f"no releases by their figures, and none is written down: {told}")
     with transaction.atomic():
         account, moment = _locked(operation_id)
         head, rows = account.head or account.beginning, []
@@ -175,14 +213,15 @@ def _unknown(operation_id: str, entries: Sequence[Entry]) -> list[Entry]:
     return list(found.values())
 
 
-def _is_sound(entry: Entry) -> bool:
-    """Whether every figure is one (no comparison holds for NaN)."""
-    return (
-        all(number >= 0 for number in (entry.client or 0, entry.step, entry.round, entry.steps))
-        and entry.noise_multiplier >= 0
-        and 0 <= entry.sample_rate <= 1
-        and entry.carried >= 0
-    )
+def _problems(entry: Entry) -> Iterator[str]:
+    """Yield what no column gives back just as the digest is taken over it, and what is no figure.
+
+    Nobody could mend such an entry once it is written.
+    """
+    for name, (is_allowed, allowed) in ALLOWED.items():
+        value = getattr(entry, name)
+        if not is_allowed(value):
+            yield f"{name} of {entry.noise!r:.40}: got {value!r:.40}; allowed: {allowed}"
 
 
 def spent_by(operation_id: str) -> list[Entry]:

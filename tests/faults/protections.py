@@ -267,8 +267,8 @@ PROTECTIONS = [
     Protection(
         "a release that is none is refused",
         "apps.operations.privacy:append",
-        "if not _is_sound(entry)]",
-        "if False]",
+        "for problem in _problems(entry)]",
+        "for problem in ()]",
         "tests/operations/test_privacy.py::test_what_is_no_release_is_refused_and_not_left_out",
     ),
     Protection(

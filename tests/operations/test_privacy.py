@@ -231,10 +231,22 @@ def test_a_process_that_dies_while_its_release_is_written_down_says_why(house, m
 @pytest.mark.parametrize(
     "changes",
     [{"noise_multiplier": math.nan}, {"carried": math.nan}, {"sample_rate": 1.5}, {"steps": -1},
-     {"client": -1}, {"sample_rate": math.nan}],
+     {"client": -1}, {"sample_rate": math.nan}, {"carried": math.inf}, {"step": 2.0},
+     {"steps": 5.0}, {"round": True}, {"client": False}, {"client": 2**31}, {"step": 2**63},
+     {"steps": "5"}, {"noise": "0" * 33}, {"noise": 7}, {"level": "client"}, {"level": None},
+     {"carried": True}, {"noise_multiplier": "1.0"}, {"noise_multiplier": 10**400}],
     ids=str,
 )  # fmt: skip
 def test_what_is_no_release_is_refused_and_not_left_out(changes):
     with pytest.raises(ValueError, match="no releases by their figures, and none is written down"):
         append("op", 1, [entry(1), entry(2, **changes)])
     assert not PrivacyEntry.objects.exists()
+
+
+def test_the_greatest_figures_are_read_as_they_were_written():
+    least = entry(1, noise="", step=0, client=None, noise_multiplier=0, sample_rate=1, carried=-0.0)
+    greatest = entry(
+        2, step=2**63 - 1, round=2**63 - 1, steps=2**63 - 1, client=2**31 - 1, carried=1e300
+    )
+    append("op", 1, [least, greatest])
+    assert spent_by("op") == [least, greatest]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from apps.operations import claims, services
+from apps.operations import claims, privacy, services
 from apps.operations.ledger import Ledger
 from apps.operations.lifecycle import State
 from apps.operations.models import Attempt, Event, Operation
@@ -299,3 +299,24 @@ def test_a_superseded_attempt_cannot_commit_what_it_has_sent(worker, person):
         worker.refused(409, "SUPERSEDED", "POST", path, body)
     assert not operation.checkpoints.exists()
     assert services.get(operation.pk).state == State.RUNNING
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "allowed"),
+    [("steps", 5.0, "an integer"), ("steps", True, "an integer"), ("client", 1.0, "null, or an"),
+     ("level", "all", "one of sample, user"), ("noise", "0" * 33, "at most 32 characters")],
+)  # fmt: skip
+def test_what_the_ledger_could_not_give_back_as_it_came_is_refused(worker, name, value, allowed):
+    worker.register(kinds=["training"])
+    operation = rows.submitted()
+    claimed = worker.data("POST", "gpu-box/claim", {"kinds": ["training"]})["claimed"]
+    spending = f"gpu-box/attempts/{claimed['operation_id']}/{claimed['attempt']}/spending"
+    entry = {"noise": "01", "step": 1, "round": 1, "client": 0, "level": "sample",
+             "noise_multiplier": 1.0, "sample_rate": 0.1, "steps": 5}  # fmt: skip
+    entries = [entry, entry | {"noise": "02", name: value}]
+    _, error = worker.refused(400, "VALIDATION_ERROR", "POST", spending, {"entries": entries})
+    told = str(error)
+    assert f"got {value!r}"[:30].replace("'", "") in told.replace("'", "") and allowed in told
+    assert privacy.spent_by(operation.pk) == []
+    worker.data("POST", spending, {"entries": [entry]})
+    privacy.verify(operation.pk)
