@@ -5,7 +5,7 @@ container. Linux only; elsewhere nothing is known of any process.
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -29,16 +29,31 @@ def has_ended(process: Mapping[str, Any]) -> bool:
     machine = _machine()
     if not machine or any(process.get(name) != value for name, value in machine.items()):
         return False
-    return bool(_started(int(process["pid"])) != process["started"])
+    pid = int(process["pid"])
+    fields = _fields(PROC / str(pid) / "stat")
+    if not fields:
+        return _is_nobody(os.kill, pid)
+    return fields[STATE] in ENDED or int(fields[STARTED]) != process["started"]
 
 
 def group_has_ended(leader_pid: int) -> bool:
     """Whether no process of a process group on this machine is left, zombies aside."""
-    for path in PROC.glob("[0-9]*/stat"):
-        fields = _fields(path)
-        if fields and int(fields[GROUP]) == leader_pid and fields[STATE] not in ENDED:
-            return False
-    return True
+    readable = [fields for path in PROC.glob("[0-9]*/stat") if (fields := _fields(path))]
+    members = [fields for fields in readable if int(fields[GROUP]) == leader_pid]
+    if not members:  # that can be seen: those of other users may be hidden
+        return _is_nobody(os.killpg, leader_pid)
+    return all(fields[STATE] in ENDED for fields in members)
+
+
+def _is_nobody(send: Callable[[int, int], None], number: int) -> bool:
+    """Whether the kernel knows of no such process or group; it also tells of hidden ones."""
+    try:
+        send(number, 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        return False
+    return False
 
 
 @cache

@@ -112,3 +112,32 @@ def test_registering_under_the_same_name_keeps_what_the_new_process_says(process
     registry.register(worker_id="worker-1", host="here", slots=3, pid=7, labels=["a100"])
     row = Worker.objects.get()
     assert (row.slots, row.pid, row.labels) == (3, 7, ["a100"])
+
+
+@pytest.fixture
+def hidden(process, monkeypatch, tmp_path):
+    """The process, as one of another user where /proc hides those (hidepid=2)."""
+    registered = identity_of(process)
+    process_identity._machine()  # before there is nothing to read
+    monkeypatch.setattr(process_identity, "PROC", tmp_path)
+    return registered
+
+
+def not_permitted(pid, number):
+    raise PermissionError
+
+
+@pytest.mark.parametrize("is_permitted", [True, False])
+def test_a_process_that_cannot_be_seen_has_not_ended(process, hidden, monkeypatch, is_permitted):
+    with monkeypatch.context() as patch:
+        if not is_permitted:
+            patch.setattr(os, "kill", not_permitted)
+            patch.setattr(os, "killpg", not_permitted)
+        assert not process_identity.has_ended(hidden)
+        assert not process_identity.group_has_ended(process.pid)
+
+
+def test_one_that_cannot_be_seen_has_ended_once_the_kernel_does_not_know_it(process, hidden):
+    ended(process)
+    assert process_identity.has_ended(hidden)
+    assert process_identity.group_has_ended(process.pid)
