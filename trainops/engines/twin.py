@@ -13,6 +13,7 @@ from trainops.engines.kinship import die_with
 from trainops.engines.wire import Hangup, Message, Wire
 
 NICE = 5  # the run has processors before it, and it comes to an end on a busy machine, too
+DIED = "its process has died"
 
 
 class TwinFailed(Exception):
@@ -25,6 +26,7 @@ class Twin:
     def __init__(self, pid: int, wire: Wire) -> None:
         self.pid = pid
         self._wire = wire
+        self._is_ended = False
 
     def tell(self, kind: str, **fields: Any) -> None:
         """Send a message; a dead process is detected by `answer`."""
@@ -39,12 +41,15 @@ class Twin:
                     return answer
             raise TwinFailed(f"it took longer than {timeout_seconds:g} s")
         except Hangup as error:
-            raise TwinFailed("its process has died") from error
+            raise TwinFailed(DIED) from error
         finally:
             self.end()
 
     def end(self) -> None:
-        """Kill the process and wait for it."""
+        """Kill the process and wait for it, once: its id may belong to another process later."""
+        if self._is_ended:
+            return
+        self._is_ended = True
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGKILL)
         with contextlib.suppress(ChildProcessError):
