@@ -42,8 +42,12 @@ class House:
         config = CONFIG | {"privacy": {"mode": mode, **PRIVACY[mode]}} | more
         asked = {"kind": "federated", "config": config, "queue": NOWHERE}
         operation_id = self.stack.post("operations", asked)["id"]
-        account = "INSERT INTO operations_privacyaccount (operation_id, secret, ancestors) "
-        self.database.execute(account + "VALUES (%s, %s, '[]')", [operation_id, "5e" * 32])
+        account = "operation_id, secret, ancestors, entries, head"
+        self.database.execute(
+            f"INSERT INTO operations_privacyaccount ({account}) "  # noqa: S608
+            "VALUES (%s, %s, '[]', 0, '')",
+            [operation_id, "5e" * 32],
+        )
         self.database.execute(
             "UPDATE operations_operation SET queue = 'a' WHERE id = %s", [operation_id]
         )
