@@ -103,7 +103,7 @@ class Remote:
                 # Somebody else on this machine was quicker.
 
     def fetch(self, artifacts_path: str) -> None:
-        """Do what `download` does, for somebody who waits and has no digest of the manifest."""
+        """Do what `download` does while a caller waits, without a digest of the manifest."""
         self.download(artifacts_path, None, threading.Event())
 
     def has(self, name: str) -> bool:

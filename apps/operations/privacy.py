@@ -190,7 +190,7 @@ def append(operation_id: str, attempt: int, entries: Iterable[Entry]) -> None:
 
 
 def _locked(operation_id: str) -> tuple[PrivacyAccount, datetime]:
-    """Return the account, to which nobody else appends meanwhile, and the database's time."""
+    """Return the account, locked against other writers, and the database's time."""
     PrivacyAccount.of(operation_id)
     accounts = PrivacyAccount.objects.select_for_update().annotate(moment=DatabaseNow())
     account = accounts.get(pk=operation_id)

@@ -223,7 +223,7 @@ def reported(operation: Operation, report: Report) -> Directive:
 
 
 def renewed(operation: Operation) -> Directive:
-    """Return what is to be done now; whoever is not to be killed gets another lease."""
+    """Return the directive; renew the lease unless it is to kill."""
     answer = directive(operation)
     if answer.directive != "kill":
         claims.renew(operation.worker_id, [(operation.pk, operation.attempt)])

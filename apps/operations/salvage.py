@@ -16,7 +16,7 @@ from trainops.engines.wire import Message
 ANSWER_SECONDS = 5.0  # until the acknowledgement: a stuck extension may hold its interpreter
 WRITE_SECONDS = 60.0  # from then on, until the checkpoint is committed
 
-# A kill by a person is at once; before one for a lost lease, the child saves of its own accord.
+# A kill by a person is at once; before one for a lost lease, the child saves by itself.
 TYPES = {
     Reason.CANCEL_TIMEOUT: CheckpointType.CANCELLATION,
     Reason.STALLED: CheckpointType.FAILURE,
