@@ -105,10 +105,15 @@ def _scheduler(
                 config.learning_rate,
                 total_steps=total_steps + 1,
                 pct_start=rising,
-                cycle_momentum=config.optimizer != "sgd" or config.momentum > 0,
+                cycle_momentum=_has_momentum(optimizer),  # a recipe may bring its own
             )
         case "warmup_cosine":
             return LambdaLR(optimizer, _WarmupCosine(config.warmup_fraction, total_steps))
+
+
+def _has_momentum(optimizer: Optimizer) -> bool:
+    """Whether there is a momentum that a schedule can move: one of 0 stays 0."""
+    return "betas" in optimizer.defaults or bool(optimizer.defaults.get("momentum"))
 
 
 class _WarmupCosine:
