@@ -6,6 +6,8 @@ from importlib import import_module
 from pathlib import Path
 
 NAMES = {
+    "serving": "requests a second and latency with idle connections open, against others",
+    "attacks": "what others wait for while one client attacks the web server",
     "loop": "what the loop costs per step",
     "start": "from submitting to the first step, part by part",
     "memory": "what the web process, beat and a worker keep in memory",

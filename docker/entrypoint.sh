@@ -2,6 +2,7 @@
 # Secrets may come as files: for every variable NAME_FILE that holds a path, NAME is set to the
 # file's content. Then the command takes this shell's place, so that signals reach it.
 set -eu
+umask "${TRAINOPS_UMASK:-077}"
 
 for name in TRAINOPS_SECRET_KEY TRAINOPS_DATABASE_URL TRAINOPS_BROKER_URL \
     TRAINOPS_ADMIN_PASSWORD PGPASSWORD AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY; do

@@ -106,6 +106,8 @@ class Attempt:
 
     def send_progress(self):
         with self.sending:
+            if self.is_over.is_set():  # it ended while we waited
+                return
             progress, points = self.progress, [*self.points]
             if progress is None:
                 self._say_alive()
@@ -213,7 +215,7 @@ def work(server, claimed, root):
             seed=config.seed, store=store, policy=policy, supervisor=attempt,
         )  # fmt: skip
     except LeaseLost:
-        return
+        raise  # it ends the process
     except Exception as error:  # the machinery's: the platform tries again elsewhere
         outcome = Failed(error)
     attempt.send_progress()

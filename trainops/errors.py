@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+MAX_PROBLEMS = 20  # of one request are told, and how many more there are
+
 
 class Refusal(Exception):
     """A request that the rules refuse; whoever asked can read why and what to do instead.

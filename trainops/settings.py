@@ -19,6 +19,12 @@ DEBUG = os.environ.get("TRAINOPS_DEBUG", "") == "1"
 ALLOWED_HOSTS = (
     os.environ.get("TRAINOPS_ALLOWED_HOSTS") or "localhost,127.0.0.1,[::1],testserver"
 ).split(",")
+# What a proxy says is believed only where there is one: anybody can send the same headers.
+BEHIND_HTTPS_PROXY = os.environ.get("TRAINOPS_BEHIND_HTTPS_PROXY", "") == "1"
+if BEHIND_HTTPS_PROXY:
+    SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
+    SECURE_HSTS_SECONDS = 365 * 86_400
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = BEHIND_HTTPS_PROXY
 CSRF_TRUSTED_ORIGINS = [o for o in os.environ.get("TRAINOPS_TRUSTED_ORIGINS", "").split(",") if o]
 
 INSTALLED_APPS = [
@@ -44,6 +50,7 @@ INSTALLED_APPS = [
 ]
 MIDDLEWARE = [
     "trainops.http.middleware.ApiEnvelopeMiddleware",
+    "trainops.http.access_log.AccessLogMiddleware",
     "trainops.http.middleware.PatienceMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "apps.dashboard.csp.ContentSecurityPolicyMiddleware",
@@ -51,6 +58,7 @@ MIDDLEWARE = [
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
+    "trainops.http.middleware.FormMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
@@ -139,7 +147,8 @@ AUTHENTICATION_BACKENDS = ["trainops.http.guessing.SlowToGuess"]
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": f"django.contrib.auth.password_validation.{name}"}
     for name in ("MinimumLengthValidator", "CommonPasswordValidator", "NumericPasswordValidator")
-]
+] + [{"NAME": "trainops.http.passwords.RevokesTokens"}]
+PASSWORD_HASHERS = ["trainops.http.passwords.LimitedHasher"]
 LOGIN_URL = "/login/"
 LOGIN_REDIRECT_URL = "/"
 LOGOUT_REDIRECT_URL = "/login/"
@@ -165,7 +174,7 @@ REST_FRAMEWORK = {
     "DEFAULT_RENDERER_CLASSES": ["trainops.http.envelope.EnvelopeRenderer"],
     "DEFAULT_PARSER_CLASSES": ["trainops.http.parsers.JSONParser"],
     "DEFAULT_THROTTLE_RATES": {"password": "10/min"},
-    "NUM_PROXIES": 0,  # who asks is who is connected, whatever a header says
+    "NUM_PROXIES": int(BEHIND_HTTPS_PROXY),  # as trainops.http.addresses
     "DEFAULT_METADATA_CLASS": None,
     "URL_FORMAT_OVERRIDE": None,
     "DEFAULT_PAGINATION_CLASS": "trainops.http.pagination.NewestFirst",
@@ -195,9 +204,14 @@ LOGGING = {
     "loggers": {
         "django.security.DisallowedHost": {"level": "CRITICAL"},
         "django.request": {"level": "ERROR"},
+        "trainops.access": {"level": "INFO"},  # whatever TRAINOPS_LOG_LEVEL is
     },
     "formatters": {
-        "line": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s", "datefmt": "%H:%M:%S"}
+        "line": {
+            "()": "trainops.text.LineFormatter",
+            "format": "%(asctime)s %(levelname)s %(name)s: %(message)s",
+            "datefmt": "%H:%M:%S",
+        }
     },
     "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
     "root": {"handlers": ["console"], "level": os.environ.get("TRAINOPS_LOG_LEVEL") or "INFO"},

@@ -9,6 +9,7 @@ that are being answered are finished in any case.
 
 import argparse
 import multiprocessing
+import resource
 import signal
 import threading
 from collections.abc import Callable, Sequence
@@ -19,18 +20,23 @@ from granian.constants import HTTPModes, Interfaces
 from granian.http import HTTP1Settings
 from granian.server.mp import MPServer
 
+from trainops.gateway.gateway import Gateway
 from trainops.http import closing
 
 GOODBYE_SECONDS = 2.0
+HEADER_MILLISECONDS = 15_000  # also how long a connection may rest between two requests
+HEADER_BYTES = 64 * 1024
+MAX_CONNECTIONS, OTHER_FILES = 8192, 256
 
 
 def application() -> Any:
-    """Return the WSGI application of one server process, which also sweeps: see `maintenance`."""
-    from trainops.wsgi import application as served  # noqa: PLC0415 - Django starts here
+    """Return the ASGI application of one server process, which also sweeps: see `maintenance`."""
+    from trainops.wsgi import application as django  # noqa: PLC0415, I001 - Django starts here
+    from trainops.http.admission import Admission  # noqa: PLC0415
 
     # By name, as settings and urls do it: what assembles the apps stands outside their layers.
     import_module("apps.workers.maintenance").start_in_web()
-    return served
+    return Gateway(django, Admission())
 
 
 class Web(MPServer):
@@ -48,28 +54,39 @@ class Web(MPServer):
 def main(arguments: Sequence[str] | None = None) -> None:
     signal.signal(signal.SIGUSR1, lambda *_: closing.announce())
     chosen = _parser().parse_args(arguments)
+    num_connections = _allow_connections()
     multiprocessing.set_start_method("fork")  # what answers shares memory with what hears signals
     web = Web(
         "trainops.web:application",
         factory=True,
         address=chosen.host,
         port=chosen.port,
-        interface=Interfaces.WSGI,
+        interface=Interfaces.ASGINL,
         # In HTTP/2 a body needs no length, and Django takes one without for empty.
         http=HTTPModes.http1,
-        http1_settings=HTTP1Settings(),
+        http1_settings=HTTP1Settings(
+            header_read_timeout=HEADER_MILLISECONDS, max_buffer_size=HEADER_BYTES
+        ),
         websockets=False,
-        blocking_threads=chosen.threads,
-        backpressure=2 * chosen.threads,
+        backlog=num_connections,
+        backpressure=num_connections,  # granian counts connections, also those that rest
     )
     web.serve()
+
+
+def _allow_connections() -> int:
+    """Raise the limit of open files as far as needed; return how many connections it allows."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MAX_CONNECTIONS + OTHER_FILES
+    num_files = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (num_files, hard))
+    return max(1, num_files - OTHER_FILES)
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m trainops.web", description="Serve.")
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=8000)
-    parser.add_argument("--threads", type=int, default=4, help="requests answered at a time")
     return parser
 
 

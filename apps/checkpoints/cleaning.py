@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from datetime import timedelta
 from typing import Any
 
@@ -18,6 +18,7 @@ from trainops.clock import DatabaseNow
 
 WILL_AGES = 24  # how many times as long a will is kept as other files that no row owns
 FINISHED = ("COMPLETED", "FAILED", "CANCELLED")
+BATCH = 500  # rows that one statement names
 
 
 def clean_up(
@@ -111,7 +112,7 @@ def _sweep(
 ) -> Freed:
     found = {each.artifacts_path: each for each in everything if unowned.holds(each)}
     if not dry_run:
-        UnownedCheckpoint.objects.exclude(pk__in=found).delete()  # owned now, or gone
+        unowned.forget_all_but(found)  # owned now, or gone
     overdue = _overdue()
     freed = Freed()
     for path, each in found.items():
@@ -156,7 +157,7 @@ class Unowned:
         # Before the rows, and both before the files: what is committed meanwhile is owned by then.
         self.at_work = _attempts_at_work(operation_id)
         self.owned = set(Checkpoint.objects.filter(**mine).values_list("artifacts_path", flat=True))
-        self.deleted = _deleted(operation_id)
+        self.marks = _marks(operation_id)
         self.newest = _newest_positions(operation_id)
 
     def holds(self, stored: Stored) -> bool:
@@ -165,6 +166,14 @@ class Unowned:
     def shared(self) -> set[str]:
         """Return the objects that some checkpoint has, whatever directory they are in."""
         return set(sharing.files(Checkpoint.objects.all()))
+
+    def forget_all_but(self, found: Container[str]) -> None:
+        """Delete the rows of other directories; not those that were made or changed meanwhile."""
+        for is_deleted, paths in self.marks.items():
+            gone = [path for path in paths if path not in found]
+            for first in range(0, len(gone), BATCH):
+                rows = UnownedCheckpoint.objects.filter(pk__in=gone[first : first + BATCH])
+                rows.filter(is_deleted=is_deleted).delete()
 
     def is_old(self, stored: Stored) -> bool:
         if stored.attempt >= self.at_work.get(stored.operation_id, math.inf):
@@ -179,7 +188,7 @@ class Unowned:
         recovered, and go when they are as old as any checkpoint may get.
         """
         newest = self.newest.get(stored.operation_id)
-        if not stored.is_whole or stored.artifacts_path in self.deleted:
+        if not stored.is_whole or stored.artifacts_path in self.marks[True]:
             return False
         if newest is None or (stored.attempt, stored.step) <= newest:
             return False
@@ -202,11 +211,15 @@ def _attempts_at_work(operation_id: str) -> dict[str, int]:
     return dict(_operations(operation_id).active().values_list("pk").annotate(begun=begun))
 
 
-def _deleted(operation_id: str) -> set[str]:
-    known = UnownedCheckpoint.objects.filter(is_deleted=True)
+def _marks(operation_id: str) -> dict[bool, set[str]]:
+    """Return the directories known to be unowned: deleted on purpose (True), and found (False)."""
+    known = UnownedCheckpoint.objects.all()
     if operation_id:
         known = known.filter(artifacts_path__startswith=f"{operation_id}/")
-    return set(known.values_list("pk", flat=True))
+    marks: dict[bool, set[str]] = {True: set(), False: set()}
+    for path, is_deleted in known.values_list("pk", "is_deleted"):
+        marks[is_deleted].add(path)
+    return marks
 
 
 def _newest_positions(operation_id: str) -> dict[str, tuple[int, int]]:

@@ -29,8 +29,8 @@ def say(
         return JsonResponse(body, status=status)
     messages.add_message(request, LEVELS[level], " ".join([message, *details]))
     if is_fetch(request):
-        return JsonResponse({"go": _safe(request, to)})
-    return HttpResponseRedirect(_safe(request, to))
+        return JsonResponse({"go": safe(request, to)})
+    return HttpResponseRedirect(safe(request, to))
 
 
 def refuse(request: HttpRequest, refusal: Refusal, *, to: str = "/") -> HttpResponse:
@@ -39,9 +39,13 @@ def refuse(request: HttpRequest, refusal: Refusal, *, to: str = "/") -> HttpResp
 
 def refused(request: HttpRequest, refusal: Refusal) -> HttpResponse:
     """Answer a link that leads to what cannot be given: a page of its own, with the reason."""
-    return render(request, "refused.html", {"refusal": refusal}, status=refusal.status)
+    response = render(request, "refused.html", {"refusal": refusal}, status=refusal.status)
+    if refusal.retry_after_seconds:
+        response["Retry-After"] = str(refusal.retry_after_seconds)
+    return response
 
 
-def _safe(request: HttpRequest, to: str) -> str:
+def safe(request: HttpRequest, to: str) -> str:
+    """Return an address of this site; the list where the given one leads elsewhere."""
     is_ours = url_has_allowed_host_and_scheme(to, allowed_hosts={request.get_host()})
     return to if is_ours else "/"

@@ -30,4 +30,5 @@ class ContentSecurityPolicyMiddleware:
         header = "; ".join(f"{directive} {sources}" for directive, sources in policy.items())
         response.headers.setdefault("Content-Security-Policy", header)
         response.headers.setdefault("Referrer-Policy", "same-origin")
+        response.headers.setdefault("X-Frame-Options", "DENY")
         return response

@@ -9,6 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from trainops.http.parsers import NotUsable, read_json
+
 Schema = Mapping[str, Any]
 COLUMN, COLUMNS = "column", "columns"
 # Parameters of recipes with a dataset that name columns of it; a schema may also say so itself,
@@ -197,8 +199,8 @@ def _as_list(text: str, element: str) -> Any:
 
 def _as_json(text: str, _element: str) -> Any:
     try:
-        return json.loads(text)
-    except ValueError:
+        return read_json(text)
+    except NotUsable:
         return text
 
 

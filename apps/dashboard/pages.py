@@ -38,7 +38,7 @@ def read(cursor: str) -> Cursor | None:
         return None
     if known is None or not isinstance(known.value, str) or not isinstance(known.id, str):
         return None
-    return known if _moment(known.value) else None
+    return known if _moment(known.value) and "\x00" not in known.id else None
 
 
 def fetch(rows: QuerySet[Any, Mapping[str, Any]], cursor: str, size: int) -> Page:
@@ -77,8 +77,10 @@ def _cursor(row: Mapping[str, Any], *, backwards: bool) -> str:
     return Cursor(ORDERING, backwards, row["created_at"].isoformat(), row["id"]).encode()
 
 
-def _moment(value: str) -> Any:
+def _moment(value: str) -> datetime | None:
+    """Return a time that every database can hold; None for anything else."""
     try:
-        return parse_datetime(value)
-    except ValueError:
+        found = parse_datetime(value)
+        return found.astimezone(UTC) if found and found.tzinfo else None
+    except (ValueError, OverflowError):
         return None

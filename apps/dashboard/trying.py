@@ -13,6 +13,7 @@ from django.http import QueryDict
 
 from apps.dashboard.fields import Field
 from trainops.engines.errors import ConfigError
+from trainops.http.numbers import whole_number
 
 ROWS = 3
 PREFIX = "try"
@@ -100,6 +101,7 @@ def _whole(posted: QueryDict, name: str, otherwise: int) -> int:
     text = posted.get(f"{PREFIX}.{name}", "").strip()
     if not text:
         return otherwise
-    if not text.isascii() or not text.isdigit() or len(text) > 6:
+    number = whole_number(text, 0, 999_999)
+    if number is None:
         raise ConfigError({f"design.{name}": f"got {text[:20]!r}; must be a whole number"})
-    return int(text)
+    return number

@@ -25,6 +25,7 @@ from apps.datasets.serializers import (
 )
 from apps.datasets.tables.options import Options
 from trainops.errors import Refusal
+from trainops.http.numbers import whole_number
 from trainops.http.pagination import NewestFirstCounted
 from trainops.http.roles import Role, has_role
 from trainops.http.serializers import MessageSerializer
@@ -44,8 +45,8 @@ class DatasetsView(GenericAPIView[Dataset]):
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         """Refuse by the announced size: nothing of a body that is too large is read or stored."""
         allowed = settings.THRESHOLDS.max_upload_bytes
-        announced = request.META.get("CONTENT_LENGTH") or "0"
-        if announced.isdigit() and int(announced) > allowed + FORM_BYTES:
+        announced = whole_number(request.META.get("CONTENT_LENGTH") or "", 0, 10**18) or 0
+        if announced > allowed + FORM_BYTES:
             raise services.too_large(allowed)
         super().initial(request, *args, **kwargs)
 
@@ -130,13 +131,13 @@ class DatasetPreviewView(APIView):
     def get(self, request: Request, dataset_id: str) -> Response:
         """The first rows, as they were read at the upload; images as small PNG in data URIs."""
         limit = request.query_params.get("limit", "50")
-        if not (limit.isascii() and limit.isdigit() and 1 <= int(limit[:9]) <= 50):
+        if not (num_rows := whole_number(limit, 1, 50)):
             raise ValidationError({"limit": f"{limit[:60]!r} is not a whole number from 1 to 50"})
         dataset = services.get(dataset_id)
         return Response(
             {
                 "columns": [column["name"] for column in dataset.columns],
-                "rows": dataset.preview[: int(limit)],
+                "rows": dataset.preview[:num_rows],
                 "num_rows": dataset.num_rows,
             }
         )

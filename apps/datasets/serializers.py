@@ -1,6 +1,5 @@
 """Datasets as the API shows them, and what an upload may say."""
 
-import json
 from typing import Any
 
 from drf_spectacular.utils import extend_schema_field
@@ -8,6 +7,7 @@ from rest_framework import serializers
 
 from apps.datasets.models import Dataset
 from apps.datasets.tables.options import DELIMITERS, ENCODINGS, KINDS, PICTURES
+from trainops.http.parsers import NotUsable, read_json
 from trainops.http.serializers import StrictSerializer
 
 
@@ -99,8 +99,8 @@ class DeclaredColumnsField(serializers.Field[Any, Any, Any, Any]):
 
     def to_internal_value(self, data: Any) -> dict[str, str]:
         try:
-            value = json.loads(data) if isinstance(data, str) else data
-        except (ValueError, RecursionError):
+            value = read_json(data) if isinstance(data, str) else data
+        except NotUsable:
             value = None
         if isinstance(value, dict) and all(isinstance(kind, str) for kind in value.values()):
             return {str(name): kind for name, kind in value.items()}

@@ -82,7 +82,8 @@ def add_or_find_table(
             source_digest = _receive(file, source, options)
             if known := _known(source_digest):
                 return known, False
-            table = validation.normalise(source, target, options)
+            person = owner.get_username() if owner else ""
+            table = validation.normalise(source, target, options, person=person)
             row = Dataset(
                 name=name,
                 filename=filename,

@@ -17,6 +17,7 @@ from apps.operations.models import Operation, PrivacyAccount
 from trainops.engines.config import OperationConfig
 from trainops.engines.spending import Entry
 from trainops.errors import Refusal
+from trainops.slots import WAIT_SECONDS
 
 ATTEMPT = 0  # of a checkpoint that no attempt of ours computed
 
@@ -28,8 +29,11 @@ class Beginning(ABC):
     told: dict[str, Any] = field(default_factory=dict, init=False)
 
     what: ClassVar[str]  # of the event
+    wait_seconds: ClassVar[float] = WAIT_SECONDS  # for a free process
 
-    def prepare(self, operation_id: str, kind: str, config: OperationConfig) -> None:
+    def prepare(
+        self, operation_id: str, kind: str, config: OperationConfig, *, person: str
+    ) -> None:
         """Turn it into the files of a checkpoint. Raises Refusal; nothing is left then."""
         with exchange.answering():
             place.require()
@@ -48,7 +52,9 @@ class Beginning(ABC):
                     "config": told,
                     "inputs": inputs.digests(config.dataset_ids(), models),
                 },
-            }
+            },
+            person=person,
+            wait_seconds=self.wait_seconds,
         )
         if (bucket := remote.bucket()) is not None:
             with exchange.answering():
@@ -100,6 +106,7 @@ class Import(Beginning):
     secret: str = field(default_factory=lambda: secrets.token_hex(privacy.SECRET_BYTES))
 
     what: ClassVar[str] = "IMPORTED"
+    wait_seconds: ClassVar[float] = 60.0  # uploads have threads of their own
 
     def commit(self, operation: Operation) -> None:
         super().commit(operation)
@@ -108,7 +115,9 @@ class Import(Beginning):
             spent = (Entry(**each) for each in self.told["spent"])
             privacy.append(operation.pk, ATTEMPT, spent)
 
-    def prepare(self, operation_id: str, kind: str, config: OperationConfig) -> None:
+    def prepare(
+        self, operation_id: str, kind: str, config: OperationConfig, *, person: str
+    ) -> None:
         """Do as above. A checkpoint of ours brings no ledger: what was spent is in rows."""
         if exchange.is_own(self.file) and privacy.is_kept(config.model_dump(mode="json")):
             raise Refusal(
@@ -118,7 +127,7 @@ class Import(Beginning):
                 "there, and import that: it holds what was spent.",
                 {"allowed": ["a federated file (checkpoints export)"]},
             )
-        super().prepare(operation_id, kind, config)
+        super().prepare(operation_id, kind, config, person=person)
 
     def _source(self, kind: str) -> dict[str, Any]:
         if not exchange.is_own(self.file):

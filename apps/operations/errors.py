@@ -57,7 +57,7 @@ class StorageUnavailable(Refusal):
     def __init__(self, error: OSError) -> None:
         super().__init__(
             "STORAGE_UNAVAILABLE",
-            f"The storage did not answer: {error.strerror}. Nothing was changed.",
+            f"The storage did not answer: {error.strerror or error}. Nothing was changed.",
             {"part": "storage"},
             status=503,
         )

@@ -3,39 +3,43 @@
 It (trainops.formats.exchange) needs torch and the recipe's code, which the web process never loads.
 """
 
-import json
 import logging
-import subprocess
-import sys
 import threading
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from threading import BoundedSemaphore
 from typing import Any
-
-from django.conf import settings
 
 from apps.checkpoints import remote, storage
 from apps.checkpoints.models import Checkpoint
 from apps.operations import inputs, privacy
 from apps.operations.errors import StorageUnavailable
 from apps.operations.models import Operation, PrivacyAccount, is_part
+from trainops.confined.calling import Failed, OutOfTime, call
+from trainops.confined.limits import Limits
 from trainops.engines.config import OperationConfig
 from trainops.engines.errors import CheckpointCorrupted, ConfigError
 from trainops.engines.manifest import MANIFEST, read_manifest
 from trainops.engines.registry import ENGINES
 from trainops.errors import Refusal
+from trainops.slots import WAIT_SECONDS, Busy, Slots
 
 logger = logging.getLogger(__name__)
 KINDS = ("training", "federated", "rl")  # whose files of others become checkpoints, and back
 SECONDS = 600
-_slots = BoundedSemaphore(2)  # more at once would only take each other's memory
+MEMORY_BYTES, FILE_BYTES = 4 * 2**30, 2**30  # for any request; more for what it reads:
+EXPANSION = 12  # bytes for each byte of the checkpoint, the file and the datasets
+_slots = Slots(2)  # more at once would only take each other's memory
 
 
 def export(
-    checkpoint: Checkpoint, target: Path, *, which: str = "last", agent: int | None = None
+    checkpoint: Checkpoint,
+    target: Path,
+    *,
+    person: str,
+    which: str = "last",
+    agent: int | None = None,
 ) -> str:
     """Write a checkpoint as a file of the other tool of its kind. Raises Refusal.
 
@@ -43,6 +47,14 @@ def export(
     `agent` of agents with separate networks: whose. Returns what that tool would call it. Its
     .sha256 is beside it where the other tool has one.
     """
+    request = export_request(checkpoint, which=which, agent=agent)
+    have_here(checkpoint)
+    told = ask({**request, "file": str(target)}, person=person)
+    return str(told["name"])
+
+
+def export_request(checkpoint: Checkpoint, *, which: str, agent: int | None) -> dict[str, Any]:
+    """Return all that an exported file follows from. Raises Refusal."""
     operation = checkpoint.operation
     require_kind(operation.kind)
     if is_part(operation.pk):
@@ -51,22 +63,17 @@ def export(
             "It is one client's part of a distributed operation: export that one.",
             {"operation_id": operation.pk},
         )
-    have_here(checkpoint)
-    told = ask(
-        {
-            "direction": "export",
-            "kind": operation.kind,
-            "which": which,
-            "agent": agent,
-            "checkpoint": str(storage.directory(checkpoint.artifacts_path)),
-            "digest": checkpoint.manifest_digest,
-            "config": operation.config,
-            "name": operation.name,
-            "file": str(target),
-            "spent": [entry.to_json() for entry in privacy.spent_by(operation.pk)],
-        }
-    )
-    return str(told["name"])
+    return {
+        "direction": "export",
+        "kind": operation.kind,
+        "which": which,
+        "agent": agent,
+        "checkpoint": str(storage.directory(checkpoint.artifacts_path)),
+        "digest": checkpoint.manifest_digest,
+        "config": operation.config,
+        "name": operation.name,
+        "spent": [entry.to_json() for entry in privacy.spent_by(operation.pk)],
+    }
 
 
 def pack(file: Path, name: str, target: Path) -> str:
@@ -79,7 +86,7 @@ def pack(file: Path, name: str, target: Path) -> str:
     return f"{name}.zip"
 
 
-def tabulate(checkpoint: Checkpoint, table: str, target: Path) -> None:
+def tabulate(checkpoint: Checkpoint, table: str, target: Path, *, person: str) -> None:
     """Write all "trades", or the "equity" of every bar, of a finished backtest as CSV.
 
     Raises Refusal.
@@ -90,21 +97,23 @@ def tabulate(checkpoint: Checkpoint, table: str, target: Path) -> None:
     ask(
         {
             "direction": "tabulate",
+            "kind": operation.kind,
             "checkpoint": str(storage.directory(checkpoint.artifacts_path)),
             "digest": checkpoint.manifest_digest,
             "config": operation.config,
             "inputs": inputs.paths(operation.kind, config, models_here(config)),
             "table": table,
             "file": str(target),
-        }
+        },
+        person=person,
     )
 
 
-def load_checks(checkpoint: Checkpoint) -> list[dict[str, str]]:
+def load_checks(checkpoint: Checkpoint, *, person: str) -> list[dict[str, str]]:
     """Return what a process finds that loads the checkpoint into a fresh job of its own config.
 
     Each line is {"name", "level": "ok", "warning" or "failed", "detail"}. Its bytes must have been
-    verified. Raises StorageUnavailable.
+    verified. Raises StorageUnavailable and Busy.
     """
     have_here(checkpoint)
     operation, path = checkpoint.operation, storage.directory(checkpoint.artifacts_path)
@@ -122,10 +131,13 @@ def load_checks(checkpoint: Checkpoint) -> list[dict[str, str]]:
                 "checkpoint": str(path),
                 "inputs": inputs.paths(operation.kind, config, models_here(config)),
                 **secret_of(operation),
-            }
+            },
+            person=person,
         )
     except ConfigError as error:
         return [_not_loaded(f"its config is not accepted here: {error}")]
+    except Busy:
+        raise
     except Refusal as error:
         return [_not_loaded(error.message)]
     checks: list[dict[str, str]] = told["checks"]
@@ -192,30 +204,38 @@ def models_here(config: OperationConfig) -> dict[str, Checkpoint]:
     return models
 
 
-def ask(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the process answers. Raises Refusal, also where the file breaks it."""
+def ask(
+    request: Mapping[str, Any], *, person: str, wait_seconds: float = WAIT_SECONDS
+) -> dict[str, Any]:
+    """Return what a confined process answers; for each person one works at a time.
+
+    Raises Refusal, also where the file breaks the process.
+    """
     try:
-        with _slots:
-            done = subprocess.run(
-                [sys.executable, "-m", "trainops.formats.exchange"],
-                input=json.dumps(request).encode(),
-                capture_output=True,
-                cwd=settings.ROOT,
-                timeout=SECONDS,
-                check=False,
-            )
-    except subprocess.TimeoutExpired:
+        with _slots.taken(person, wait_seconds=wait_seconds):
+            answer = call("trainops.formats.exchange", request, _limits(request))
+    except OutOfTime:
         message = f"It takes longer than {SECONDS} seconds."
         raise Refusal("UNUSABLE_FILE", message, {"allowed_seconds": SECONDS}) from None
-    if done.returncode:
-        told = done.stderr.decode(errors="replace")
-        logger.error("A file could not be exchanged (exit code %s):\n%s", done.returncode, told)
-        last_line = told.strip().rpartition("\n")[2][:300]
-        raise Refusal("UNUSABLE_FILE", f"It breaks the program that works on it: {last_line}")
-    answer: dict[str, Any] = json.loads(done.stdout)
+    except Failed as error:
+        logger.warning("A file could not be exchanged: %s\n%s", error, error.log)
+        message = f"It breaks the program that works on it: {error}"
+        raise Refusal("UNUSABLE_FILE", message) from error
     if refused := answer.get("refused"):
         raise Refusal(refused["code"], refused["message"], refused["details"], _status(refused))
     return answer
+
+
+def _limits(request: Mapping[str, Any]) -> Limits:
+    """Return the limits for a request, by the sizes of what it reads."""
+    paths = [request.get("file"), request.get("checkpoint"), *request.get("inputs", {}).values()]
+    size = EXPANSION * sum(_size(Path(path)) for path in paths if path)
+    return Limits(MEMORY_BYTES + size, SECONDS, FILE_BYTES + size)
+
+
+def _size(path: Path) -> int:
+    files = path.rglob("*") if path.is_dir() else [path]
+    return sum(each.lstat().st_size for each in files if each.exists())
 
 
 def _status(refused: Mapping[str, Any]) -> int:

@@ -40,7 +40,7 @@ def parse(design: Mapping[str, Any]) -> Design:
         return Design.parse(design)
     except ConfigError as error:
         named = {f"design.{path}".rstrip("."): why for path, why in error.errors.items()}
-        raise ConfigError(named) from error
+        raise ConfigError(named, error.num_more) from error
 
 
 def judged_by(kind: str, config: Mapping[str, Any], metric: str, mode: str) -> tuple[str, str]:

@@ -12,6 +12,7 @@ from django.db.models.functions import RowNumber
 from apps.operations.models import LogChunk, MetricPoint
 
 MAX_LOG_CHARS = 256 * 1024
+LOG_PAGE = 200
 NOT_FINITE = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 
 
@@ -158,9 +159,15 @@ LOG_FIELDS = ("id", "attempt", "at", "text")
 
 
 def log_chunks(operation_id: str, attempt: int | None = None) -> Iterable[str]:
-    """Yield everything that is kept of the log, piece by piece."""
-    pieces = _log(operation_id, attempt).order_by("id").values_list("text", flat=True)
-    yield from pieces.iterator(chunk_size=200)
+    """Yield everything that is kept of the log, piece by piece.
+
+    A query for every LOG_PAGE of them, not one cursor: each may be asked for by another thread.
+    """
+    pieces = _log(operation_id, attempt).order_by("id").values_list("id", "text")
+    last_id = 0
+    while page := [*pieces.filter(id__gt=last_id)[:LOG_PAGE]]:
+        last_id = page[-1][0]
+        yield "".join(text for _, text in page)
 
 
 def _log(operation_id: str, attempt: int | None) -> QuerySet[LogChunk]:

@@ -52,7 +52,9 @@ class Salvage:
 
     def hear(self, message: Message) -> None:
         """Handle the child's acknowledgement, or its report that it is done."""
+        if self._awaited is None:
+            return  # the child saves by itself where its lease is about to end
         if message["kind"] == "salvaging":
             self._until, self._is_heard = self._clock() + WRITE_SECONDS, True
-        elif self._awaited is not None:
+        else:
             self._is_over = True

@@ -9,7 +9,7 @@ from django.db import transaction
 
 from apps.checkpoints import services as checkpoints
 from apps.checkpoints.models import Checkpoint
-from apps.operations import claims, clients, privacy
+from apps.operations import claims, clients, exports, privacy
 from apps.operations.dispatch import dispatch
 from apps.operations.errors import (
     CheckpointNotFound,
@@ -251,6 +251,7 @@ def delete(*, operation_id: str, actor: "User") -> checkpoints.Freed:
         freed = clients.let_go(finished, ClientPart.objects.filter(server=finished))
         freed += checkpoints.delete(Checkpoint.objects.filter(operation_id=operation_id))
         finished.delete()
+        transaction.on_commit(partial(exports.remove, operation_id))
     return freed
 
 

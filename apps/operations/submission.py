@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
-from unicodedata import category
 
 from django.conf import settings
 from django.db import IntegrityError, transaction
@@ -24,6 +23,7 @@ from trainops.engines.config import OperationConfig
 from trainops.engines.errors import ConfigError
 from trainops.engines.labels import LABEL_RULE, is_label
 from trainops.engines.registry import ENGINES
+from trainops.text import name_problem
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -88,7 +88,8 @@ def submit(
         raise ConfigError({"kind": f"{kind!r} is not a kind; there are: {', '.join(ENGINES)}"})
     parsed = ENGINES[kind].parse_config(with_house_defaults(kind, config))
     operation_id = new_id(kind)
-    with _begun(beginning, operation_id, kind, parsed) as begin:
+    person = owner.get_username() if owner else ""
+    with _begun(beginning, operation_id, kind, parsed, person) as begin:
         try:
             with transaction.atomic():
                 operation = _write(operation_id, wanted, parsed, owner, idempotency_key, part)
@@ -103,14 +104,18 @@ def submit(
 
 @contextmanager
 def _begun(
-    beginning: Beginning | None, operation_id: str, kind: str, parsed: OperationConfig
+    beginning: Beginning | None,
+    operation_id: str,
+    kind: str,
+    parsed: OperationConfig,
+    person: str,
 ) -> Iterator[Callable[[Operation], None]]:
     """Make the files that an operation begins with; they are gone again if it is not written."""
     if beginning is None:
         yield lambda operation: None
         return
     inputs.check(ENGINES[kind].dataset_ids(parsed), parsed)
-    beginning.prepare(operation_id, kind, parsed)
+    beginning.prepare(operation_id, kind, parsed, person=person)
     try:
         yield beginning.commit
     except BaseException:
@@ -213,16 +218,17 @@ def with_house_defaults(kind: str, config: Mapping[str, Any]) -> Mapping[str, An
 def clean_name(name: str) -> str:
     if len(name) > MAX_NAME_LENGTH:
         raise ConfigError({"name": f"has {len(name)} characters; at most {MAX_NAME_LENGTH}"})
-    if odd := {character for character in name if category(character) in ("Cc", "Cf", "Cs")}:
-        shown = ", ".join(sorted(f"U+{ord(each):04X}" for each in odd))
-        raise ConfigError({"name": f"holds characters that nobody sees ({shown}); leave them out"})
+    if problem := name_problem(name):
+        raise ConfigError({"name": problem})
     return name.strip()
 
 
 def clean_tags(tags: Iterable[str]) -> list[str]:
-    cleaned = sorted({clean_name(tag) for tag in tags if tag.strip()})
+    cleaned = sorted({tag.strip() for tag in tags if tag.strip()})
     if len(cleaned) > MAX_TAGS or any(len(tag) > MAX_TAG_LENGTH for tag in cleaned):
         raise ConfigError({"tags": f"at most {MAX_TAGS} tags of {MAX_TAG_LENGTH} characters each"})
+    if problem := next(filter(None, map(name_problem, cleaned)), ""):
+        raise ConfigError({"tags": problem})
     return cleaned
 
 

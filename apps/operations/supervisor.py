@@ -34,6 +34,7 @@ from apps.operations.preparation import Preparation, say_corrupted
 from apps.operations.salvage import Salvage
 from apps.operations.storing import Storing
 from apps.operations.watch import Watch
+from trainops.engines import twin
 from trainops.engines.errors import CheckpointCorrupted
 from trainops.engines.wire import Hangup, Message
 from trainops.patience import at_most
@@ -250,6 +251,9 @@ class Supervision:
         if message["kind"] in ("salvaging", "salvaged"):
             self.salvage.hear(message)
         elif message["kind"] == "self_check":
+            if twin.DIED in message["reason"] and not self.is_alone:
+                # Perhaps for want of memory; how the child itself ends, later kills tell.
+                self.memory = ending.MemoryWatch()
             self.ledger.self_checked(message)
         elif message["kind"] == "corrupted":
             path = f"{self.operation.pk}/{message['directory']}"

@@ -46,12 +46,13 @@ class Verified:
         return " ".join(told)
 
 
-def verify(checkpoint: Checkpoint) -> Verified:
+def verify(checkpoint: Checkpoint, *, person: str) -> Verified:
     """Read every byte of a checkpoint, then load it into a fresh job, as a resume does.
 
     The result for the bytes is recorded in its row; a separate process does the loading.
 
-    Raises StorageUnavailable, which says nothing about the bytes.
+    Raises StorageUnavailable, which says nothing about the bytes, and Busy where the loading of
+    another one for this person is not done.
     """
     try:
         problem = checkpoints.check(checkpoint)
@@ -61,4 +62,4 @@ def verify(checkpoint: Checkpoint) -> Verified:
         line = {"name": "bytes", "level": "failed", "detail": str(problem)}
         return Verified(checkpoint, problem, [line])
     line = {"name": "bytes", "level": "ok", "detail": "each file has the digest in the manifest"}
-    return Verified(checkpoint, None, [line, *exchange.load_checks(checkpoint)])
+    return Verified(checkpoint, None, [line, *exchange.load_checks(checkpoint, person=person)])

@@ -1,9 +1,11 @@
 """The doors of the registry: workers write (by their tokens), everyone with a role reads."""
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
 from drf_spectacular.utils import extend_schema
+from rest_framework.parsers import BaseParser
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
@@ -22,11 +24,12 @@ from apps.workers.serializers import (
 from trainops.http import closing
 from trainops.http.asking import body_of, person, query_of
 from trainops.http.envelope import Page
+from trainops.http.parsers import ReportParser
 from trainops.http.permissions import (
     IsAdmin,
     IsWorker,
     WorkersWriteViewersRead,
-    is_worker_token,
+    worker_token,
 )
 from trainops.http.serializers import MessageSerializer
 
@@ -44,12 +47,13 @@ class WorkersDoor(APIView):
     """Where workers call of themselves: first of all they hear that the server is going away."""
 
     permission_classes = (IsWorker,)
+    parser_classes: Sequence[type[BaseParser]] = (ReportParser,)
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         closing.require_open()
         super().initial(request, *args, **kwargs)
         if worker_id := kwargs.get("worker_id"):
-            registry.require_remote(worker_id)
+            registry.require_speaker(worker_token(request), worker_id)
 
 
 class RegisterView(WorkersDoor):
@@ -61,7 +65,7 @@ class RegisterView(WorkersDoor):
     def post(self, request: Request) -> Response:
         """Register, or register again, with what it runs; the answer says how to go on."""
         given = body_of(request, RegistrationSerializer)
-        registry.require_remote(given["worker_id"])
+        registry.bind(worker_token(request), given["worker_id"])
         report = Report.of(given.pop("running"), given.pop("completed"))
         given["current_operation_id"] = given["current_operation_id"] or ""
         report.also_runs(given["worker_id"], given["current_operation_id"])
@@ -79,8 +83,7 @@ class WorkerView(APIView):
     @extend_schema(operation_id="workers_deregister", responses={200: MessageSerializer})
     def delete(self, request: Request, worker_id: str) -> Response:
         """Say goodbye. What it still ran is given up when its leases run out."""
-        if is_worker_token(request):
-            registry.require_remote(worker_id)
+        registry.require_speaker(worker_token(request), worker_id)
         if not registry.deregister(worker_id=worker_id):
             raise WorkerNotFound(worker_id)
         return Response({"message": f"Worker {worker_id} is deregistered."})

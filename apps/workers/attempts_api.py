@@ -4,7 +4,7 @@ claim → restored → progress … checkpoints … → end; docs/workers.md has
 examples/http_worker.py a worker that speaks it.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
 from django.http import HttpResponse, HttpResponseRedirect
@@ -12,13 +12,14 @@ from django.http.response import FileResponse, HttpResponseBase
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiResponse, extend_schema
 from rest_framework.exceptions import ValidationError
+from rest_framework.parsers import BaseParser
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.datasets import services as datasets
 from apps.operations import artifacts, claims, remote_attempts, remote_files
 from apps.operations.api.renderers import Bytes
-from apps.operations.errors import NotAllowed
+from apps.operations.errors import NotAllowed, StorageUnavailable
 from apps.operations.ledger import Ledger
 from apps.operations.models import Operation
 from apps.operations.placement import Device, Offer, Room
@@ -31,6 +32,7 @@ from trainops.engines.manifest import MANIFEST, CheckpointType
 from trainops.engines.registry import ENGINES
 from trainops.http.asking import body_of, query_of
 from trainops.http.envelope import EnvelopeRenderer
+from trainops.http.numbers import whole_number
 
 T = TypeVar("T")
 
@@ -53,8 +55,8 @@ class ClaimView(WorkersDoor):
         claimed = None
         if registry.has_free_slot(worker):
             claimed = remote_attempts.claim(
-                worker_id=worker_id, host=f"{worker_id} over HTTP", offer=_offer(wanted)
-            )  # the host that it names may be anybody's: no fault is held against that one
+                worker_id=worker_id, host=registry.remote_host(worker_id), offer=_offer(wanted)
+            )
         return Response({"claimed": claimed and claimed.to_json()})
 
 
@@ -142,7 +144,7 @@ class OpenCheckpointView(AttemptDoor):
 
 
 class SendFileView(AttemptDoor):
-    parser_classes = ()
+    parser_classes: Sequence[type[BaseParser]] = ()
 
     @extend_schema(
         operation_id="attempts_checkpoint_file",
@@ -155,15 +157,13 @@ class SendFileView(AttemptDoor):
     ) -> Response:  # fmt: skip
         """Upload one file of a checkpoint, with its Content-Length; returns its digest."""
         operation = self.owned(worker_id, operation_id, attempt)
-        length = request.META.get("CONTENT_LENGTH") or ""
-        if not length.isdigit():
+        length = whole_number(request.META.get("CONTENT_LENGTH") or "", 0, 10**18)
+        if length is None:
             raise ValidationError({"Content-Length": "is required: the number of bytes"})
         content = cast(Any, request._request)
         received = self.fenced(
             operation,
-            lambda: remote_files.receive(
-                operation, directory, name, content, size_bytes=int(length)
-            ),
+            lambda: remote_files.receive(operation, directory, name, content, size_bytes=length),
         )
         return Response(
             {"name": received.name, "size_bytes": received.size_bytes, "blake3": received.blake3,
@@ -254,9 +254,11 @@ class InputView(AttemptDoor):
             raise NotAllowed(
                 "INPUT_NOT_READABLE", f"{name[:64]!r} is no dataset that it reads.", allowed=allowed
             )
-        return FileResponse(
-            datasets.local_path(name).open("rb"), content_type="application/octet-stream"
-        )
+        try:
+            content = datasets.local_path(name).open("rb")
+        except OSError as error:
+            raise StorageUnavailable(error) from error
+        return FileResponse(content, content_type="application/octet-stream")
 
 
 class SpendingView(AttemptDoor):

@@ -13,9 +13,10 @@ from django.db import connection
 from apps.checkpoints import cleaning
 from apps.datasets import services as datasets
 from apps.installation import periodic
-from apps.operations import clients, studies, sweeps
+from apps.operations import clients, exports, studies, sweeps
 from apps.workers import hosts, neighbours
 from apps.workers.duties import Duties
+from trainops.http import guessing
 
 logger = logging.getLogger(__name__)
 CLEAN_UP = "clean-up"
@@ -37,7 +38,9 @@ def clean_up_if_due(*, actor: str) -> bool:
     every = timedelta(hours=settings.THRESHOLDS.cleanup_interval_hours)
     if not periodic.claim(CLEAN_UP, every=every):
         return False
+    exports.sweep()
     try:
+        logger.info("clean-up: %d counters of sign-ins", guessing.forget_expired())
         logger.info("clean-up: %d files of datasets", datasets.sweep_files())
         logger.info("clean-up: %r", cleaning.clean_up(actor=actor))
     except OSError as error:

@@ -10,11 +10,14 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
+from django.db import IntegrityError, transaction
+
 from apps.operations.lifecycle import State
-from apps.operations.models import Operation
+from apps.operations.models import Attempt, Operation
 from apps.workers.models import LOCAL, Worker
 from trainops.clock import DatabaseNow
 from trainops.errors import Refusal
+from trainops.http.models import Token
 
 logger = logging.getLogger(__name__)
 
@@ -75,7 +78,13 @@ def register(
         **({} if last_error is None else {"last_error": last_error}),
         **({"is_draining": True} if is_draining else {}),
     }
-    _, is_new = Worker.objects.update_or_create(worker_id=worker_id, defaults=told)
+    rows = Worker.objects.all()
+    if worker_type != LOCAL:
+        rows = rows.exclude(worker_type=LOCAL)  # also where it registered a moment ago
+    try:
+        _, is_new = rows.update_or_create(worker_id=worker_id, defaults=told)
+    except IntegrityError:
+        raise WorkerIsLocal(worker_id) from None
     if is_new:
         logger.info("worker %s registered: %s, %d slots", worker_id, host or endpoint_url, slots)
     return get(worker_id)
@@ -94,10 +103,67 @@ class WorkerIsLocal(Refusal):
         )
 
 
+class WorkerOfAnotherToken(Refusal):
+    """What a token says in the name of a worker that it does not speak for."""
+
+    def __init__(self, worker_id: str, problem: str) -> None:
+        super().__init__("PERMISSION_DENIED", problem, {"worker_id": worker_id[:120]}, status=403)
+
+
+def remote_host(worker_id: str) -> str:
+    """Return the host of attempts over HTTP; the one that a worker names may be anybody's."""
+    return f"{worker_id} over HTTP"
+
+
 def require_remote(worker_id: str) -> None:
-    """Raise WorkerIsLocal for a worker that does not speak over HTTP."""
-    if Worker.objects.filter(pk=worker_id, worker_type=LOCAL).exists():
+    """Raise WorkerIsLocal for a worker of this installation, also one that has left."""
+    row = Worker.objects.filter(pk=worker_id).values("worker_type").first()
+    attempts = Attempt.objects.filter(worker_id=worker_id).exclude(host=remote_host(worker_id))
+    if attempts.exists() if row is None else row["worker_type"] == LOCAL:
         raise WorkerIsLocal(worker_id)
+
+
+def require_speaker(token: Token | None, worker_id: str) -> None:
+    """Raise a Refusal if the caller does not speak for the worker.
+
+    Args:
+        token: the caller's worker token; None for an admin, who speaks for every remote worker.
+    """
+    require_remote(worker_id)
+    if token is None or token.worker_id == worker_id:
+        return
+    if token.worker_id:
+        problem = f"got worker_id {worker_id[:120]!r}; allowed with this token: {token.worker_id!r}"
+    elif not is_known(worker_id=worker_id):
+        raise WorkerNotFound(worker_id)
+    else:
+        problem = "This token speaks for no worker yet; register with it first."
+    raise WorkerOfAnotherToken(worker_id, problem)
+
+
+def bind(token: Token | None, worker_id: str) -> None:
+    """Make a worker token the only one of this worker, unless it or the worker has another.
+
+    Raises:
+        WorkerIsLocal, WorkerOfAnotherToken.
+    """
+    if token is None or token.worker_id:
+        require_speaker(token, worker_id)
+        return
+    require_remote(worker_id)
+    try:
+        with transaction.atomic():
+            Token.objects.filter(worker_id=worker_id, expiry__lte=DatabaseNow()).delete()
+            is_bound = Token.objects.filter(pk=token.pk, worker_id="").update(worker_id=worker_id)
+    except IntegrityError:
+        problem = (
+            f"Another token speaks for {worker_id!r}: use that one, or revoke it first; "
+            "a token that has expired is replaced."
+        )
+        raise WorkerOfAnotherToken(worker_id, problem) from None
+    token.refresh_from_db(fields=["worker_id"])
+    if not is_bound:
+        require_speaker(token, worker_id)  # another request has just bound it
 
 
 def asks_for_work(*, worker_id: str, kinds: Iterable[str], labels: Iterable[str]) -> Worker:

@@ -71,9 +71,9 @@ def test_a_bad_registration_names_the_field(worker, wrong, field):
 
 
 def test_a_heartbeat_renews_leases_and_brings_wishes(worker, operator):
+    worker("register", REGISTRATION)
     operation = claimed(operator.user, "gpu-box-1")
     forget_lease(operation)
-    worker("register", REGISTRATION)
     held = {"running": [{"operation_id": operation.pk, "attempt": 1}]}
     standing = data(worker("gpu-box-1/heartbeat", held))
     assert (standing["status"], standing["orders"][0]["directive"]) == ("BUSY", "proceed")

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from tests.backtest.market import walk
 from tests.engines.contract import DrawnCase, make_dirty, require_drawn
 from tests.engines.drawing import LEFT_OUT, Space, search
+from tests.thinning import quick_some
 from trainops.engines import reproducibility
 from trainops.engines.backtest import tables
 from trainops.engines.backtest.config import BacktestConfig
@@ -205,7 +206,7 @@ def test_every_field_is_varied():
     assert SPACE.unvaried(PAIRWISE) == []
 
 
-@pytest.mark.parametrize("number", range(len(PAIRWISE)))
+@pytest.mark.parametrize("number", quick_some(range(len(PAIRWISE)), every=8))
 def test_a_drawn_backtest_ends_where_an_undisturbed_one_does(number):
     require_contract(PAIRWISE[number], chance=number)
 

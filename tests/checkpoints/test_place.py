@@ -181,6 +181,23 @@ def test_a_whole_checkpoint_without_a_row_goes_days_after_it_was_found(settings,
     assert storage.directory(kept.artifacts_path).exists()
 
 
+def test_what_is_deleted_while_a_sweep_reads_the_storage_stays_known(root, monkeypatch):
+    """It is in no listing any more, should its files be back with the storage."""
+    known = [f"op_{number:026}/a1_s1" for number in range(2 * cleaning.BATCH + 1)]
+    UnownedCheckpoint.objects.bulk_create(UnownedCheckpoint(pk=path) for path in known)
+    listed = storage.stored
+
+    def listed_slowly():
+        UnownedCheckpoint.objects.create(pk="new", is_deleted=True)
+        UnownedCheckpoint.objects.filter(pk=known[0]).update(is_deleted=True)
+        return listed()
+
+    place.require()
+    monkeypatch.setattr(storage, "stored", listed_slowly)
+    cleaning.sweep_unowned()
+    assert set(UnownedCheckpoint.objects.values_list("pk", flat=True)) == {"new", known[0]}
+
+
 def test_an_emptied_trash_goes_at_once(root):
     kept = a_checkpoint(step=30)
     lost = saved(kept.operation, step=20)

@@ -174,7 +174,7 @@ def test_a_row_without_an_end(refused):
     limits = Limits(max_row_bytes=4096)
     refused("BAD_QUOTES", 'a,b\n1,"' + "x\n" * 5000, limits)
     refused("HEADER_TOO_LONG", "a" * 5000, limits)
-    refused("UNREADABLE_CSV", "a\n1\n" + "x" * 9000 + "\n1\n", limits)
+    refused("ROW_TOO_LONG", "a\n1\n" + "x" * 9000 + "\n1\n", limits)
 
 
 def test_inches_are_no_quotes(read):
@@ -447,3 +447,40 @@ def test_any_small_table_survives(read, table, delimiter, ending):
     assert [column["missing"] for column in found.description["columns"]] == [
         column.count(None) for column in columns
     ]
+
+
+@pytest.mark.parametrize("order", ["utf-16-le", "utf-16-be"])
+def test_utf_16_without_a_mark_is_read_where_it_is_named(read, refused, order):
+    content = "a;b\n1;\u4e2d\n2;x\n".encode(order)
+    table = read(content, encoding="utf-16")
+    assert table.rows == {"a": [1, 2], "b": ["\u4e2d", "x"]}
+    assert table.description["encoding"] == order
+    refused("WRONG_ENCODING", content + b"x", encoding="utf-16")
+    refused("WRONG_ENCODING", "\u4e2d\u4e2d".encode(order), encoding="utf-16")
+
+
+@pytest.mark.parametrize(
+    ("date", "declared"),
+    [
+        ("9999-12-31T23:59:59-14:00", {}),
+        ("9999-12-31T23:59:59-14:00", {"a": "datetime"}),
+        ("0001-01-01T00:00:00+14:00", {"a": "datetime"}),
+    ],
+)
+def test_a_date_outside_the_years_that_can_be_shown_is_refused(read, refused, date, declared):
+    error = refused("DATE_OUT_OF_RANGE", f"a\n2026-01-01T00:00:00Z\n{date}\n", columns=declared)
+    assert error.details["given"] == [3]
+    assert read(f"a\n{date}\n", columns={"a": "text"}).rows == {"a": [date]}
+
+
+@pytest.mark.parametrize("num_columns", [2, 3])
+@pytest.mark.parametrize("extra", [1, 2**20, 2**23])
+def test_a_row_is_not_longer_than_allowed(read, refused, num_columns, extra):
+    names = ",".join("abc"[:num_columns])
+    short = ",".join(["x"] * num_columns)
+    piece = (2**23 + extra) // num_columns + 1
+    long = ",".join(["q" * piece] * num_columns)
+    error = refused("ROW_TOO_LONG", f"{names}\n{short}\n{long}\n{short}\n")
+    assert error.details["allowed"] == 2**23
+    fitting = ",".join(["q" * (2**23 // num_columns - 10)] * num_columns)
+    assert len(read(f"{names}\n{short}\n{fitting}\n").rows["a"]) == 2

@@ -177,3 +177,17 @@ def test_csv_and_parquet_of_one_table_are_one_dataset(read):
     columns = {"a": list(rows), "b": [f"w{n % 5}" for n in rows], "c": [n / 3 for n in rows]}
     one = read(text).path.read_bytes()
     assert read(parquet(columns, row_group_size=77)).path.read_bytes() == one
+
+
+@pytest.mark.parametrize(
+    ("values", "code"),
+    [
+        (pa.array([0, 2**62], pa.timestamp("us")), "DATE_OUT_OF_RANGE"),
+        (pa.array([0, -(2**62)], pa.timestamp("us", "UTC")), "DATE_OUT_OF_RANGE"),
+        (pa.array([0, 2**62], pa.timestamp("ms")), "WRONG_TYPE"),  # wrapped, it would be plausible
+        (pa.array([0, 2**31 - 1], pa.int32()).cast(pa.date32()), "WRONG_TYPE"),
+        (pa.array([0, 86_400_000 * 10**7]).cast(pa.date64()), "DATE_OUT_OF_RANGE"),
+    ],
+)
+def test_a_date_that_no_program_shows_is_refused(refused, values, code):
+    refused(code, parquet({"a": values}))

@@ -24,6 +24,7 @@ from apps.datasets.models import Dataset
 from apps.installation import storages
 from apps.installation.models import StorageBinding
 from tests.datasets.conftest import parquet
+from trainops.confined.calling import Failed, Killed, OutOfMemory, OutOfTime
 from trainops.engines import storage_identity
 
 CSV = b"a,b\n1,x\n2,y\n"
@@ -255,26 +256,24 @@ def test_the_sweep_leaves_what_is_owned_and_takes_what_crashed_uploads_left(in_p
     assert files(settings) == [f"datasets/{dataset.digest}.parquet"]
 
 
-@pytest.mark.slow
 @pytest.mark.django_db
 @pytest.mark.parametrize(
-    ("program", "code"),
+    ("error", "code"),
     [
-        ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", "UNREADABLE_FILE"),
-        ("import time; time.sleep(60)", "TABLE_TOO_LARGE"),
-        ("raise MemoryError", "TABLE_TOO_LARGE"),
+        (Killed("It died of signal 11."), "UNREADABLE_FILE"),
+        (OutOfTime("It takes longer than 2 seconds."), "TABLE_TOO_LARGE"),
+        (OutOfMemory("It takes more than 2 bytes of memory."), "TABLE_TOO_LARGE"),
+        (Failed("ValueError: what is wrong"), "UNREADABLE_FILE"),
     ],
 )
-def test_a_reader_that_dies_takes_nobody_with_it(settings, monkeypatch, tmp_path, program, code):
-    package = tmp_path / "root" / "apps" / "datasets" / "tables"
-    package.mkdir(parents=True)
-    (package / "child.py").write_text(program)
-    settings.ROOT = tmp_path / "root"
-    monkeypatch.delenv("PYTHONPATH", raising=False)
-    monkeypatch.setattr(validation, "SECONDS", 2)
-    with pytest.raises(DatasetError) as error:
+def test_a_reader_that_dies_takes_nobody_with_it(settings, monkeypatch, error, code):
+    def die(*_):
+        raise error
+
+    monkeypatch.setattr(validation, "call", die)
+    with pytest.raises(DatasetError) as caught:
         add()
-    assert error.value.code == code
+    assert caught.value.code == code
     assert files(settings) == []
 
 
@@ -284,13 +283,24 @@ def test_a_reader_that_dies_takes_nobody_with_it(settings, monkeypatch, tmp_path
 def test_the_reader_has_bounded_memory(monkeypatch, as_dictionary):
     import pyarrow as pa
 
-    monkeypatch.setattr(validation, "MEMORY_BYTES", 700 * 1024**2)
+    monkeypatch.setattr(validation, "MEMORY_BYTES", 400 * 1024**2)
     one = pa.DictionaryArray.from_arrays(pa.array([0] * 15_000, pa.int32()), ["x" * 100_000])
     content = parquet({"a": one}, store_schema=as_dictionary)  # 1.5 GB in some kilobytes
     assert len(content) < 1_000_000
     with pytest.raises(DatasetError) as error:
         add(content)
     assert error.value.code == "TABLE_TOO_LARGE"
+
+
+@pytest.mark.slow
+@pytest.mark.django_db
+@pytest.mark.parametrize("num_columns", [300, 785, 1000])
+def test_a_wide_table_takes_no_more_memory_than_a_narrow_one(num_columns):
+    names = ",".join(f"c{number}" for number in range(num_columns))
+    row = ",".join(["0.123457"] * num_columns)
+    num_rows = 20 * 2**20 // len(row)
+    dataset = add("\n".join([names, *[row] * num_rows, ""]).encode())  # in a real process
+    assert (dataset.num_columns, dataset.num_rows) == (num_columns, num_rows)
 
 
 # --- using and deleting

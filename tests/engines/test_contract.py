@@ -146,7 +146,7 @@ def test_two_resumes_from_one_checkpoint_are_twins(case, tmp_path, runs):
         require_same_end(runs(case), [first, twin])
 
 
-@every_case
+@one_of_each_kind_is_quick
 def test_a_cancel_on_the_last_step_is_too_late(case, tmp_path, runs):
     last = runs(case).progress[-1].step
     supervisor = ScriptedSupervisor(at=last, directive=Directive.CANCEL)

@@ -20,6 +20,7 @@ from tests.engines.contract import (
     undisturbed,
 )
 from tests.engines.mutation import load
+from tests.thinning import quick_some
 from trainops.engines import generators, reproducibility
 from trainops.engines.checkpoint import CheckpointStore, CheckpointType
 from trainops.engines.errors import InputError
@@ -106,7 +107,7 @@ def drawing(monkeypatch):
     return use
 
 
-@pytest.mark.parametrize("name", DRAWS)
+@pytest.mark.parametrize("name", quick_some(DRAWS, every=4))
 def test_a_generator_of_the_recipes_own_is_resumed_to_the_bit(name, drawing, tmp_path):
     drawing(DRAWS[name])
     expected = undisturbed(TOY, tmp_path)
@@ -114,7 +115,7 @@ def test_a_generator_of_the_recipes_own_is_resumed_to_the_bit(name, drawing, tmp
     require_death_changes_nothing(TOY, tmp_path / "died", expected, at=12, every_steps=5)
 
 
-@pytest.mark.parametrize("name", DRAWS)
+@pytest.mark.parametrize("name", quick_some(DRAWS, every=4))
 def test_the_self_check_agrees(name, drawing, tmp_path):
     drawing(DRAWS[name])
     (finding,), _ = test_selfcheck.found(TOY, tmp_path)

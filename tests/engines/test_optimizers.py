@@ -18,6 +18,7 @@ from tests.engines.contract import (
     require_stop_changes_nothing,
     undisturbed,
 )
+from tests.thinning import quick_some
 from trainops.engines.errors import IncompatibleState, InputError
 from trainops.engines.registry import ENGINES
 from trainops.engines.runner import Failed
@@ -160,7 +161,7 @@ def require_exact(root, case=TOY):
     assert report.passed, report.checks[-1].detail
 
 
-@pytest.mark.parametrize("name", sorted(OPTIMIZERS.keys() - CANNOT))
+@pytest.mark.parametrize("name", quick_some(sorted(OPTIMIZERS.keys() - CANNOT), every=3))
 def test_an_optimizer_is_resumed_to_the_bit(name, using, tmp_path):
     using(OPTIMIZERS[name], has_embedding=name == "SparseAdam")
     require_exact(tmp_path)
@@ -172,6 +173,7 @@ def test_other_settings_of_an_optimizer_are_resumed_to_the_bit(name, using, tmp_
     require_exact(tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("name", sorted(OPTIMIZERS.keys() - CANNOT - {"SparseAdam"}))
 def test_weights_of_another_type_are_resumed_to_the_bit(name, dtype, using, tmp_path):
@@ -180,7 +182,7 @@ def test_weights_of_another_type_are_resumed_to_the_bit(name, dtype, using, tmp_
     require_exact(tmp_path)
 
 
-@pytest.mark.parametrize("name", SCHEDULERS)
+@pytest.mark.parametrize("name", quick_some(SCHEDULERS, every=5))
 def test_a_schedule_is_resumed_to_the_bit(name, using, tmp_path):
     using(OPTIMIZERS["SGD"], lambda optimizers, total: [SCHEDULERS[name](optimizers[0])])
     require_exact(tmp_path)

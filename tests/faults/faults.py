@@ -172,9 +172,15 @@ def _fill_disk(storm: "Storm", chance: Chance) -> None:
     root = storm.stack.data_dir / "checkpoints"
     if shutil.disk_usage(root).total > SMALL_DISK_BYTES:
         raise ValueError("another directory covers the small disk")
-    ballast = root / "ballast"
-    storm.heal_later(3.0, lambda: ballast.unlink(missing_ok=True))
-    fill(ballast)
+    disk = os.open(root, os.O_DIRECTORY)  # another storage may cover it by then
+
+    def heal() -> None:
+        with suppress(FileNotFoundError):
+            os.unlink("ballast", dir_fd=disk)
+        os.close(disk)
+
+    storm.heal_later(3.0, heal)
+    fill(root / "ballast")
 
 
 def fill(ballast: Path) -> None:

@@ -835,7 +835,7 @@ PROTECTIONS = [
     Protection(
         "crashes over HTTP are held against no host",
         "apps.workers.attempts_api:ClaimView.post",
-        'f"{worker_id} over HTTP"',
+        "registry.remote_host(worker_id)",
         "worker.host",
         "tests/workers/test_contract.py::"
         "test_what_crashes_over_http_is_held_against_no_host_that_it_names",

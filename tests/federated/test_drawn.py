@@ -89,7 +89,7 @@ WITHOUT_EFFECT = (
     "checkpoint", "restart", "limits", "resources", "placement", "labels", "round_timeout",
 )  # fmt: skip
 OF_STRATEGIES = {  # which fields count with them
-    "fedprox": ("proximal",), "fedavgm": ("learning_rate", "momentum"),
+    "fedprox": ("learning_rate", "proximal"), "fedavgm": ("learning_rate", "momentum"),
     "fedadam": ("learning_rate", "beta_1", "beta_2", "tau"),
     "fedyogi": ("learning_rate", "beta_1", "beta_2", "tau"),
     "fedadagrad": ("learning_rate", "beta_1", "tau"), "trimmed_mean": ("learning_rate", "trim"),
@@ -206,7 +206,7 @@ def test_every_field_is_varied():
     assert SPACE.unvaried(PAIRWISE) == []
 
 
-@pytest.mark.parametrize("number", quick_some(range(len(PAIRWISE)), every=8))
+@pytest.mark.parametrize("number", quick_some(range(len(PAIRWISE)), every=16))
 def test_a_drawn_federated_run_ends_where_an_undisturbed_one_does(number):
     require_contract(PAIRWISE[number], chance=number)
 

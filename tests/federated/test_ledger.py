@@ -270,6 +270,7 @@ def test_figures_do_not_tell_who_takes_part_where_chance_decides():
     assert [first[place] for place in shared] == [second[place] for place in shared]
 
 
+@pytest.mark.slow
 def test_found_noise_does_not_tell_who_takes_part():
     found = {"noise_multiplier": None, "user_noise_multiplier": None, "target_epsilon": 60.0}
     runs = [figures_by_place(secret, fraction=0.5, privacy=found) for secret in (b"one", b"two")]
@@ -287,6 +288,7 @@ def test_figures_of_a_hybrid_run_are_never_below_what_was_spent(fraction):
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_of_very_many_sample_rates_figures_are_a_little_higher():
     """So many are measured one by one, and no more."""
     rates = [(20 + each) / 400 for each in range(100)]

@@ -13,6 +13,7 @@ from tests.formats.conftest import parse
 from tests.formats.originals import ALL, original
 from tests.formats.test_federated_exchange import config as federated_config
 from tests.formats.test_rl_exchange import config as rl_config
+from tests.thinning import quick_some
 from trainops.engines import reproducibility
 from trainops.engines.checkpoint import Candidate, CheckpointStore, CheckpointType
 from trainops.engines.registry import ENGINES
@@ -84,7 +85,7 @@ def exported(place, config, spent, file):
                    file=str(file), name="circle", which="last", spent=spent)  # fmt: skip
 
 
-@pytest.mark.parametrize("source", ALL, ids=str)
+@pytest.mark.parametrize("source", quick_some(ALL, every=4), ids=str)
 def test_a_file_goes_in_is_trained_on_goes_out_and_comes_in_again(source, tmp_path):
     config = CONFIGS[kind_of(source)]()
     first, spent = imported(original(source, tmp_path), config, tmp_path / "first")

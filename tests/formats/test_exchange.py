@@ -8,7 +8,7 @@ import torch
 
 from tests.engines.contract import ScriptedSupervisor
 from tests.formats.conftest import Run, parse
-from tests.formats.originals import key_tree, original, tree
+from tests.formats.originals import key_tree, original, save, tree
 from trainops.engines import lossless, reproducibility
 from trainops.engines.checkpoint import Candidate, CheckpointPolicy, CheckpointStore, CheckpointType
 from trainops.engines.errors import IncompatibleState
@@ -324,3 +324,15 @@ def test_what_we_export_has_the_keys_of_the_original():
     assert (ours["epoch"], ours["global_step"]) == (1, 50)
     assert ours["metrics_history"].keys() == {"train_loss", "val_loss", "learning_rate"}
     assert ours["config"]["monitor_metric"] == "val_loss"
+
+
+@pytest.mark.parametrize("name", ["capturable", "fused", "foreach", "differentiable"])
+def test_the_machine_that_goes_on_decides_how_a_step_is_computed(tmp_path, name):
+    """A file of a GPU may say that its step can be captured there; here that fails."""
+    content = tree("training")
+    for optimizer in content["optimizer_state_dicts"]:
+        for group in optimizer["param_groups"]:
+            group[name] = True
+    imported = import_training(read_training(save(content, tmp_path / "file.ckpt")), parse())
+    assert imported.step == 25
+    Run(parse()).load(imported.state).until(26)

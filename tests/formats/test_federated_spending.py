@@ -8,6 +8,7 @@ import pytest
 from tests.federated.runs import HouseLedger, make_job, run_through
 from tests.formats.originals import REAL, original, save, tree
 from tests.formats.test_federated_exchange import _other_tool, config, exported_and_read, goes_on
+from tests.thinning import quick_some
 from trainops.engines import reproducibility
 from trainops.engines.errors import IncompatibleState
 from trainops.formats.federated_import import import_federated
@@ -176,7 +177,7 @@ def free(tmp_path):
     return client(file, epsilon=0.0, steps=0)
 
 
-@pytest.mark.parametrize("keeping", ["sample", "user", "hybrid"])
+@pytest.mark.parametrize("keeping", quick_some(["hybrid", "user", "sample"], every=3))
 @pytest.mark.parametrize("name", SPENDING)
 def test_every_field_that_holds_a_loss_is_entered(name, keeping, tmp_path):
     noise = {"user_noise_multiplier": 1.0} if keeping != "sample" else {}

@@ -14,7 +14,7 @@ from trainops.engines import lossless
 from trainops.formats import foreign
 from trainops.formats.checks import Level
 from trainops.formats.differences import Difference, differences
-from trainops.formats.errors import DamagedFile, FormatError, UnknownFormat
+from trainops.formats.errors import DamagedFile, FormatError, TooLarge, UnknownFormat
 from trainops.formats.show import Line, show
 from trainops.formats.verify import verify
 from trainops.formats.weights import export_weights
@@ -112,8 +112,8 @@ def test_values_nested_without_end_are_survived(own):
     with_pickle(own / "random.pt", b"\x80\x02" + b"]" * 100_000 + b"a" * 99_999 + b".")
     agree(own, "random.pt")
     ((name, detail),) = failed(own)
-    assert name == "content" and "nested too deep" in detail
-    with pytest.raises(DamagedFile, match="nested too deep"):
+    assert name == "content" and "nested more than 64 deep" in detail
+    with pytest.raises(TooLarge, match="nested more than 64 deep"):
         differences(own, own)
 
 

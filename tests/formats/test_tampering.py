@@ -9,6 +9,7 @@ from tests.formats.conftest import Run, parse
 from tests.formats.originals import original
 from tests.formats.other_trainer import Trainer
 from tests.formats.test_looking import failed, rewrite
+from tests.thinning import quick_some
 from trainops.engines import reproducibility
 from trainops.engines.checkpoint import CheckpointStore, CheckpointType
 from trainops.engines.job import StateDict
@@ -84,7 +85,7 @@ TAMPERINGS = {
 }
 
 
-@pytest.mark.parametrize("scheduler", ["step", "none"])
+@pytest.mark.parametrize("scheduler", quick_some(["step", "none"], every=2))
 @pytest.mark.parametrize("name", TAMPERINGS)
 def test_a_checkpoint_that_was_changed_fails(tmp_path, name, scheduler):
     if scheduler == "none" and "schedule" in name:
@@ -110,7 +111,7 @@ CONFIGS = [
 ]
 
 
-@pytest.mark.parametrize("config", CONFIGS, ids=str)
+@pytest.mark.parametrize("config", quick_some(CONFIGS, every=4), ids=str)
 def test_checkpoints_of_all_places_are_ok(tmp_path, config):
     run = Run(parse(**{"epochs": 3, **config}))
     total = run.job.total_steps
@@ -120,7 +121,7 @@ def test_checkpoints_of_all_places_are_ok(tmp_path, config):
 
 
 @pytest.mark.parametrize("name", ["step 38", "end of epoch 0", "step 57", "end of training"])
-@pytest.mark.parametrize("schedule", ["step", "cosine"])
+@pytest.mark.parametrize("schedule", quick_some(["step", "cosine"], every=2))
 def test_imported_ones_are_ok_then_and_later(tmp_path, name, schedule):
     config = parse(epochs=4, scheduler=schedule)
     imported = import_training(Trainer(schedule).run(every_steps=19).files[name], config)

@@ -1,11 +1,17 @@
 """No door lets passwords be guessed quickly, and no trick opens one."""
 
 import base64
+import threading
 
 import pytest
+from django.contrib.auth.models import User
 from django.core.cache import cache
+from django.test import Client
 
-from trainops.http import guessing
+from tests.waiting import wait_until
+from trainops.clock import seconds_from_now
+from trainops.http import guessing, passwords
+from trainops.http.models import SignInFailures, Token
 
 pytestmark = pytest.mark.django_db
 PASSWORD = "correct horse"
@@ -13,9 +19,7 @@ PASSWORD = "correct horse"
 
 @pytest.fixture(autouse=True)
 def _fresh():
-    cache.clear()
-    yield
-    cache.clear()
+    cache.clear()  # of the throttle of /api/v1/tokens
 
 
 def by_basic(client, name, password, **headers):
@@ -58,3 +62,131 @@ def test_nobody_can_shut_out_somebody_else(client, admin_user):
     for number in range(guessing.MAX_FAILURES):
         by_basic(client, "admin", f"wrong {number}", REMOTE_ADDR="10.0.0.66")
     assert by_basic(client, "admin", PASSWORD)
+
+
+@pytest.fixture
+def ana(db):
+    return User.objects.create_user("ana", password=PASSWORD)
+
+
+def fail(client, name, times, enter=by_page):
+    for number in range(times):
+        assert not enter(client, name, f"wrong {number}")
+
+
+def test_many_names_from_one_address_are_slowed_and_other_addresses_are_not(
+    client, ana, monkeypatch
+):
+    monkeypatch.setattr(guessing, "MAX_FAILURES_OF_ADDRESS", 4)
+    for number in range(4):
+        fail(client, f"name-{number}", 1)
+    assert not by_basic(client, "ana", PASSWORD)
+    assert by_basic(client, "ana", PASSWORD, REMOTE_ADDR="10.0.0.66")
+
+
+def test_other_names_do_not_evict_a_counter(client, ana):
+    fail(client, "ana", guessing.MAX_FAILURES, by_basic)
+    for number in range(400):
+        guessing._count(f"other {number}")
+    assert not by_basic(client, "ana", PASSWORD)
+
+
+def test_a_success_does_not_forget_the_failures_of_the_address(client, ana, monkeypatch):
+    monkeypatch.setattr(guessing, "MAX_FAILURES_OF_ADDRESS", 4)
+    for number in range(3):
+        fail(client, f"name-{number}", 1)
+    assert by_basic(client, "ana", PASSWORD)
+    fail(client, "another", 1)
+    assert not by_basic(client, "ana", PASSWORD)
+
+
+def test_counters_expire_and_are_cleaned(client, ana):
+    fail(client, "ana", guessing.MAX_FAILURES, by_basic)
+    SignInFailures.objects.update(expires_at=seconds_from_now(-1))
+    assert by_basic(client, "ana", PASSWORD)
+    fail(client, "ana", 1, by_basic)
+    assert not guessing.forget_expired()
+    SignInFailures.objects.update(expires_at=seconds_from_now(-1))
+    assert guessing.forget_expired() == 2
+
+
+@pytest.fixture
+def django_client():
+    return Client()
+
+
+def change(client, old, new="battery staple 9"):
+    body = {"old_password": old, "new_password1": new, "new_password2": new}
+    return client.post("/account/password", body)
+
+
+def test_the_old_password_cannot_be_guessed_either(client, ana):
+    client.force_login(ana)
+    assert client.get("/admin/password_change/").url == "/account/password"
+    for number in range(guessing.MAX_FAILURES):
+        assert change(client, f"wrong {number}").status_code == 200
+    assert "Too many wrong passwords" in change(client, PASSWORD).content.decode()
+    ana.refresh_from_db()
+    assert ana.check_password(PASSWORD)
+
+
+def test_a_new_password_revokes_tokens_and_ends_other_sessions(client, django_client, ana):
+    _, secret = Token.objects.create(ana)
+    client.force_login(ana)
+    django_client.force_login(ana)
+    assert change(client, PASSWORD).status_code == 302
+    assert not Token.objects.exists()
+    bearer = {"Authorization": f"Bearer {secret}"}
+    assert django_client.get("/api/v1/me", headers=bearer).status_code == 401
+    assert django_client.get("/account/password").status_code == 302
+    assert client.get("/account/password").status_code == 200
+
+
+def test_a_password_that_is_set_elsewhere_revokes_tokens_too(ana):
+    Token.objects.create(ana)
+    ana.set_password("battery staple 9")  # as the admin's form and `changepassword` do
+    ana.save()
+    assert not Token.objects.exists()
+
+
+@pytest.fixture
+def slow_hashes(settings, monkeypatch):
+    """Hashes of two threads that do not end before they are told to."""
+    settings.PASSWORD_HASHERS = ["trainops.http.passwords.LimitedHasher"]
+    monkeypatch.setattr(passwords, "WAIT_SECONDS", 0.05)
+    begun, go_on = [], threading.Event()
+
+    def encode(self, password, salt, iterations=None):
+        begun.append(password)
+        go_on.wait(20)
+        return "pbkdf2_sha256$1$salt$hash"
+
+    monkeypatch.setattr(passwords.PBKDF2PasswordHasher, "encode", encode)
+    hasher = passwords.LimitedHasher()
+    threads = [
+        threading.Thread(target=hasher.encode, args=["x", "salt"])
+        for _ in range(passwords.MAX_HASHES)
+    ]
+    for thread in threads:
+        thread.start()
+    wait_until(lambda: len(begun) == passwords.MAX_HASHES, 10)
+    yield begun
+    go_on.set()
+    for thread in threads:
+        thread.join()
+
+
+def test_more_passwords_at_once_are_told_to_wait(client, slow_hashes):
+    body = {"username": "nobody", "password": "x"}
+    answers = [
+        client.post("/login/", body),
+        client.post("/admin/login/", body),
+        client.post("/api/v1/tokens", body | {"name": "x"}, content_type="application/json"),
+        client.get("/api/v1/tokens", HTTP_AUTHORIZATION="Basic YTpi"),
+    ]
+    for answer in answers:
+        assert (answer.status_code, answer["Retry-After"]) == (503, "2")
+    assert "Too many passwords" in answers[0].content.decode()
+    assert answers[2].json()["error"]["code"] == "TOO_MANY_PASSWORDS"
+    assert client.get("/api/v1/health").status_code == 200
+    assert len(slow_hashes) == passwords.MAX_HASHES

@@ -3,6 +3,7 @@
 import ast
 import re
 import tomllib
+from functools import cache
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
@@ -21,6 +22,7 @@ def dependencies() -> list[str]:
     return [name_of(each) for each in project["dependencies"]]
 
 
+@cache
 def mentioned() -> set[str]:
     """Return the first part of every module that code imports or that a string names."""
     found = set()

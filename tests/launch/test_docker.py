@@ -89,7 +89,7 @@ def test_the_image_is_built_in_stages_and_runs_unprivileged(dockerfile):
     assert len(stages) == 2
     assert all(re.match(r"python:3\.11-slim", stage) for stage in stages)
     last = dockerfile[len(words) - 1 - words[::-1].index("FROM") :]
-    assert ("USER", "trainops") in last
+    assert ("USER", "10001:10001") in last  # by number, as Kubernetes' runAsNonRoot needs it
     instructions = [word for word, _ in last]
     assert instructions.index("USER") > instructions.index("RUN")
     assert not [r for w, r in last if w == "RUN" and "pip" in r]  # nothing is built in it
@@ -167,3 +167,8 @@ def test_ci_runs_the_one_test_command():
     assert script.startswith("#!/usr/bin/env bash\n")
     assert script.rstrip().endswith("exec python3 -m trainops test")
     subprocess.run(["bash", "-n", str(ROOT / ".ci" / "run")], check=True)
+
+
+def test_plain_http_is_published_on_this_machine_only(compose):
+    published = [port for each in compose["services"].values() for port in each.get("ports", ())]
+    assert published and all(port.startswith("127.0.0.1:") for port in published)

@@ -61,6 +61,7 @@ def test_the_quick_set_has_one_database(steps, monkeypatch):
     assert testing.test(["--quick", "--", "-k", "claim"]) == 0
     assert [step.name for step in steps if "pytest" in step.name] == ["pytest"]
     assert steps[-1].command[-3:] == [testing.QUICK, "-k", "claim"]
+    assert testing.LONG in testing.QUICK
     assert not steps[-1].may_be_empty
 
 

@@ -22,15 +22,19 @@ def submitted(owner: Any = None, *, queue: str = "", priority: int = 0, **config
     )
 
 
-def claimed(owner: Any = None, worker_id: str = "worker-1", **config: Any) -> Operation:
+def claimed(
+    owner: Any = None, worker_id: str = "worker-1", host: str = "host", **config: Any
+) -> Operation:
     submitted(owner, **config)
-    operation = claim(worker_id)
+    operation = claim(worker_id, host=host)
     assert operation is not None
     return operation
 
 
-def claim(worker_id: str = "worker-1", offer: Offer = OFFER) -> Operation | None:
-    return claims.claim(worker_id=worker_id, host="host", offer=offer)
+def claim(
+    worker_id: str = "worker-1", offer: Offer = OFFER, host: str = "host"
+) -> Operation | None:
+    return claims.claim(worker_id=worker_id, host=host, offer=offer)
 
 
 def in_state(state: State, owner: Any = None) -> Operation:

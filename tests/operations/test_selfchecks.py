@@ -1,6 +1,7 @@
 """The first checkpoint of an attempt, loaded by a second process while the run goes on."""
 
 import os
+import signal
 
 import psutil
 import pytest
@@ -8,7 +9,7 @@ from django.contrib.auth.models import User
 
 from apps.checkpoints import storage
 from apps.checkpoints.models import Checkpoint
-from apps.operations import services
+from apps.operations import ending, services
 from apps.operations.models import Attempt, Event, LogChunk, MetricPoint
 from tests.operations.attempts import Running, run, submit
 from tests.waiting import wait_until
@@ -98,6 +99,21 @@ def test_a_second_process_that_dies_changes_nothing(house, person):
     assert event.what == "SELF_CHECK_NOT_MADE" and "its process has died" in event.note
     stop(running, person, services.cancel)
     assert running.ended().state == "CANCELLED"
+
+
+def test_memory_that_ran_out_in_the_second_process_does_not_explain_a_later_kill(
+    house, person, monkeypatch
+):
+    num_kills = [0]
+    monkeypatch.setattr(ending, "_num_oom_kills", lambda: num_kills[0])
+    running = Running(house, submit(step_seconds=0.02, epochs=400, checkpoint=EVERY))
+    running.until_step(1)
+    (second,) = psutil.Process(running.pid).children()
+    num_kills[0] += 1  # of the machine
+    second.kill()
+    said(running.operation)
+    os.kill(running.pid, signal.SIGKILL)
+    assert running.ended().reason == "PROCESS_KILLED"
 
 
 def test_nothing_is_left_of_it_when_the_attempt_is_killed(house, person):

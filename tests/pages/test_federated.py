@@ -9,7 +9,7 @@ from django.utils import timezone
 from apps.checkpoints.models import Checkpoint
 from apps.dashboard import client_grid, federation
 from apps.datasets import services as datasets
-from apps.operations import exchange
+from apps.operations import exports
 from apps.operations.models import ClientPart, Operation
 from apps.operations.privacy import append
 from tests.api.saved import saved
@@ -171,6 +171,7 @@ def test_a_forecast_goes_by_how_often_clients_take_part(ana, target, is_enough):
     assert is_enough or abs(foretold["round"] - ended) <= 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", [45.0, 80.0])
 def test_a_hybrid_forecast_counts_each_client_in_each_round(ana, target):
     ledger = HouseLedger()
@@ -518,11 +519,11 @@ def test_both_files_are_of_the_checkpoint_that_the_page_shows(page, ana, monkeyp
     first.pk, first.step = names[1], first.step + 1
     first.save(force_insert=True)
 
-    def export(checkpoint, path, **_):
+    def export(checkpoint, **_):
         exported.append(checkpoint.pk)
-        path.write_bytes(b"")
+        return exports.Exported(io.BytesIO(), "last.pt")
 
-    monkeypatch.setattr(exchange, "export", export)
+    monkeypatch.setattr(exports, "export", export)
     for link in [*links, f"/operations/{operation.pk}/export/last.pt"]:
         answer = page.get(link)
         assert answer.status_code == 200

@@ -167,7 +167,7 @@ def test_every_field_is_varied():
     assert SPACE.unvaried(PAIRWISE) == []
 
 
-@pytest.mark.parametrize("number", quick_some(range(len(PAIRWISE)), every=8))
+@pytest.mark.parametrize("number", quick_some(range(len(PAIRWISE)), every=16))
 def test_a_drawn_population_ends_where_an_undisturbed_one_does(number):
     require_contract(PAIRWISE[number], chance=number)
 

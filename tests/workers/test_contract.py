@@ -11,6 +11,7 @@ from apps.workers.models import Worker
 from tests.operations import rows
 from tests.operations.rows import claim, claimed
 from tests.workers.conftest import give_up
+from trainops.http.models import Token
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.database]
 
@@ -28,7 +29,8 @@ def ended(operation, outcome="completed", attempt=1, **more):
 
 
 def mine(worker, **config):
-    return claimed(worker_id=worker.worker_id, **config)
+    host = registry.remote_host(worker.worker_id)
+    return claimed(worker_id=worker.worker_id, host=host, **config)
 
 
 def verdicts(answer):
@@ -231,6 +233,7 @@ def test_an_end_counts_more_than_that_it_runs(worker):
 
 
 def test_a_report_that_makes_no_sense_names_the_field(worker):
+    worker.register()
     for wrong, field in [
         ({"outcome": "done"}, "outcome"),
         ({"outcome": "failed"}, "error"),
@@ -255,6 +258,7 @@ def test_what_went_wrong_last_is_shown_until_something_else_does(worker):
 
 def test_a_server_that_goes_away_sends_workers_away_and_lets_them_leave(worker, is_closing):
     Worker.objects.create(worker_id="gpu-box", worker_type="custom")
+    Token.objects.update(worker_id="gpu-box")
     for door in ("register", "gpu-box/heartbeat", "gpu-box/sync"):
         headers, error = worker.refused(503, "SHUTTING_DOWN", "POST", door, {})
         assert headers["Retry-After"] == "10"

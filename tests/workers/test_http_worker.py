@@ -15,11 +15,13 @@ from apps.datasets import services as datasets
 from apps.operations import services, sweeps, verification
 from apps.operations.models import MetricPoint, Operation
 from apps.operations.privacy import PrivacyAccount
+from examples.http_worker import Attempt
 from tests.engines.contract import CASES, Case, bytes_of, undisturbed
 from tests.journey.stack import ROOT
 from tests.operations.rows import forget_lease
 from tests.waiting import wait_until
 from trainops.engines import reproducibility
+from trainops.engines.job import Progress
 from trainops.engines.spending import MemoryLedger
 
 pytestmark = [
@@ -118,7 +120,7 @@ def test_every_kind_ends_bit_for_bit_where_an_undisturbed_run_ends(
         ended = until(operation, "COMPLETED", "FAILED")
         assert ended.state == "COMPLETED", ended.error
     final = Checkpoint.objects.get(operation=operation, type="final")
-    levels = {each["name"]: each["level"] for each in verification.verify(final).checks}
+    levels = {each["name"]: each["level"] for each in verification.verify(final, person="").checks}
     assert levels["load"] == "ok", levels
     assert result_of(operation) == bytes_of(expected.checkpoints[-1])
     assert curve_of(operation).keys() == expected.curve.keys()
@@ -174,6 +176,24 @@ def test_a_worker_that_lost_its_attempt_ends_and_changes_nothing(worker, person)
         assert process.wait(30) != 0
     after = services.get(operation.pk)
     assert (after.state, after.attempt, after.step) == (before.state, 2, before.step)
+
+
+def test_a_report_that_waited_while_the_attempt_ended_is_not_sent(monkeypatch):
+    """Refused, as every call after the end is, it would end the process."""
+    calls = []
+
+    class Server:
+        def call(self, method, path, body):
+            calls.append(path.rpartition("/")[-1])
+            return {}
+
+    monkeypatch.setattr("examples.http_worker.REPORT_SECONDS", 3600)
+    claimed = {"operation_id": "op", "attempt": 1}
+    attempt = Attempt(Server(), claimed, Path())
+    attempt.report(Progress(step=1, total_steps=2, place="", metrics={}))
+    attempt.end("completed")
+    attempt.send_progress()
+    assert calls == ["end"]
 
 
 def test_a_kill_ends_the_process_at_once(worker, person):

@@ -17,8 +17,10 @@ from examples import http_worker
 from tests.operations import rows
 from tests.waiting import wait_until
 from trainops.clock import seconds_from_now
+from trainops.engines.errors import StorageAway
 from trainops.engines.manifest import Artifact, CheckpointType, verify
 from trainops.engines.manifest import Checkpoint as Saved
+from trainops.engines.registry import ENGINES
 from trainops.errors import Refusal
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.database]
@@ -218,6 +220,17 @@ def test_a_storage_that_is_away_says_nothing_of_a_damaged_checkpoint(
     monkeypatch.setattr(remote_attempts.checkpoints, "check", away)
     body = {"checkpoint_id": checkpoint_id}
     worker.refused(503, "STORAGE_UNAVAILABLE", "POST", f"{attempt}/damaged", body)
+
+
+def test_a_storage_that_is_away_is_told_where_a_dataset_is_read(worker, operation, monkeypatch):
+    def away(_):
+        raise StorageAway("the storage of the datasets is not there")
+
+    attempt = worker.claim()
+    monkeypatch.setattr(type(ENGINES["training"]), "dataset_ids", lambda *_: ["ds_1"])
+    monkeypatch.setattr("apps.workers.attempts_api.datasets.local_path", away)
+    _, error = worker.refused(503, "STORAGE_UNAVAILABLE", "GET", f"{attempt}/inputs/ds_1")
+    assert "the storage of the datasets is not there" in error["message"]
 
 
 def test_workers_that_were_registered_before_speak_over_http(worker):

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 import yaml
 
-from trainops.cli import looks
+from trainops.cli import local_files, looks
 from trainops.cli.problems import ExitCode, Problem
 from trainops.cli.server import COMMAND
 from trainops.cli.session import Session, command
@@ -125,7 +125,7 @@ def upload(
 ) -> None:
     """Upload a table (CSV, Parquet) or images (NPZ) and print the dataset's id."""
     try:
-        with file.open("rb") as content:
+        with local_files.opened(file) as content:
             fields = {"name": name} if name else {}
             dataset = session.api.upload("datasets", content, file.name, fields)
     except OSError as error:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from trainops.cli import looks, submission
+from trainops.cli import local_files, looks, submission
 from trainops.cli.following import say_commands, watch_to_the_end
 from trainops.cli.operations import Follow
 from trainops.cli.problems import ExitCode, Problem, Refused
@@ -103,7 +103,7 @@ def digest_of(file: Path) -> dict[str, str]:
     beside = file.with_name(f"{file.name}.sha256")
     if not beside.exists():
         return {}
-    with beside.open("rb") as content:
+    with local_files.opened(beside) as content:
         return {"digest": content.read(MAX_DIGEST_BYTES).decode("ascii", "replace")}
 
 
@@ -153,7 +153,7 @@ def _submit(
     for assignment in assignments or []:
         wanted.assign(assignment)
     try:
-        with sent.open("rb") as content:
+        with local_files.opened(sent) as content:
             fields = {"operation": json.dumps(wanted.body), **digest_of(sent)}
             operation = session.api.upload("operations/import", content, file.name, fields)
     except OSError as error:

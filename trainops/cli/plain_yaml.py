@@ -11,6 +11,9 @@ import yaml
 UNREADABLE = (yaml.YAMLError, ValueError, RecursionError)
 
 
+MAX_BITS = 64  # of a whole number
+
+
 class _Loader(yaml.SafeLoader):
     """Plain values only, and no aliases: a few lines of them can fill any memory."""
 
@@ -90,6 +93,8 @@ def _why_not(value: Any) -> str:
         return f"{value} is not a number that can be used"
     if isinstance(value, str) and any("\ud800" <= letter <= "\udfff" for letter in value):
         return "the text holds half a character (a lone surrogate)"
+    if isinstance(value, int) and value.bit_length() > MAX_BITS:
+        return f"a number of {value.bit_length()} bits is too large; allowed: {MAX_BITS} bits"
     if value is None or isinstance(value, str | int | float):
         return ""
     return f"a {type(value).__name__} cannot be used; allowed: text, numbers, true, false"

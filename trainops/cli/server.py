@@ -37,7 +37,7 @@ def find(*, url: str | None = None, token: str | None = None) -> Server:
     remembered = _remembered()
     url = url or os.environ.get("TRAINOPS_URL") or remembered.url or DEFAULT_URL
     url = url.rstrip("/")
-    if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname:
+    if not _is_server(url):
         raise Problem(
             f"{url!r} is not the address of a server; one looks like {DEFAULT_URL}", ExitCode.USAGE
         )
@@ -45,6 +45,14 @@ def find(*, url: str | None = None, token: str | None = None) -> Server:
     if not token and url == remembered.url:
         token = remembered.token
     return Server(url, token)
+
+
+def _is_server(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # brackets that are not closed, a port that is none
+        return False
 
 
 def data_dir() -> Path:

@@ -86,9 +86,11 @@ def read(path: Path, *, also: Sequence[str] = ()) -> Submission:
 
 def _text(path: Path) -> str:
     try:
-        if path.stat().st_size > MAX_FILE_BYTES:
+        with path.open("rb") as file:  # it may be a pipe of the shell's
+            content = file.read(MAX_FILE_BYTES + 1)
+        if len(content) > MAX_FILE_BYTES:
             raise Problem(f"{path} is larger than {MAX_FILE_BYTES} bytes", ExitCode.USAGE)
-        return path.read_text("utf-8")
+        return content.decode("utf-8")
     except UnicodeDecodeError as error:
         raise Problem(
             f"{path}: byte {error.start} is not UTF-8; a YAML file is text", ExitCode.USAGE

@@ -20,7 +20,9 @@ Username = Annotated[
     str | None, typer.Option(help="Else TRAINOPS_USERNAME, else you are asked.", show_default=False)
 ]
 Name = Annotated[str, typer.Option(help="For people.")]
-Days = Annotated[float | None, typer.Option(min=0.01, help="It expires after; else it does not.")]
+Days = Annotated[
+    float | None, typer.Option(min=0.01, max=36_500, help="It expires after; else it does not.")
+]
 
 
 def register(app: typer.Typer) -> None:

@@ -163,7 +163,7 @@ class _Line:
         self._sent: Progress | None = None
         self._sending = threading.Lock()
         self._attempt: Attempt | None = None
-        self._salvage: threading.Thread | None = None
+        self._salvaging = threading.Lock()
         self._salvage_at = math.inf  # on the clock of deadlines
         self.self_check: selfcheck.SelfCheck | None = None
         self._granted(grant_until)
@@ -285,21 +285,25 @@ class _Line:
         self.errands.wake()
 
     def salvage(self, kind: CheckpointType) -> None:
-        """Have the newest safe point saved by a thread of its own: the loop may never answer."""
-        if self._salvage is None or not self._salvage.is_alive():
-            work = threading.Thread(target=self._save_what_is_there, args=[kind], daemon=True)
-            self._salvage = work
-            work.start()
+        """Have the newest safe point saved by a thread of its own: the loop may never answer.
+
+        Every request is acknowledged and answered, also while an earlier one is being worked on.
+        """
+        threading.Thread(target=self._save_what_is_there, args=[kind], daemon=True).start()
 
     def _save_what_is_there(self, kind: CheckpointType) -> None:
         self._send("salvaging")
         try:
-            if self._attempt is not None:
-                self._attempt.salvage(kind)
+            with self._salvaging:
+                if self._attempt is not None:
+                    self._attempt.salvage(kind)
+        except errors.LeaseLost:
+            return  # somebody else owns the operation: say nothing
         except errors.SaveFailed as error:
             self.save_failed(error)
-        except errors.UnfreezableState as error:
-            self.save_failed(errors.SaveFailed(self._last.step if self._last else 0, str(error)))
+        except Exception as error:  # noqa: BLE001 - whatever it is, the supervisor awaits an answer
+            step = self._last.step if self._last else 0
+            self.save_failed(errors.SaveFailed(step, f"{type(error).__name__}: {error}"))
         self._send("salvaged")
 
     def _listen(self) -> None:

@@ -16,8 +16,10 @@ from pydantic import (
 from pydantic_core import ErrorDetails
 
 from trainops.engines.errors import ConfigError
+from trainops.errors import MAX_PROBLEMS
 
 Mark = TypeVar("Mark")
+MAX_SHOWN = 80  # characters of what was given
 
 
 class IsDataset:
@@ -71,7 +73,9 @@ class Strict(BaseModel):
         try:
             return cls.model_validate(dict(raw))
         except ValidationError as error:
-            raise ConfigError(dict(_explain(cls, each) for each in error.errors())) from error
+            told = error.errors(include_url=False, include_context=False)[:MAX_PROBLEMS]
+            num_more = error.error_count() - len(told)
+            raise ConfigError(dict(_explain(cls, each) for each in told), num_more) from error
 
     def dataset_ids(self) -> list[str]:
         """Return the ids of the uploaded datasets that this model names."""
@@ -210,7 +214,7 @@ def _mark(kind: type[Mark], annotation: Any, metadata: Sequence[Any] = ()) -> Ma
 
 def _explain(cls: type[BaseModel], error: ErrorDetails) -> tuple[str, str]:
     """Return (dotted path, what was given and what is allowed)."""
-    path = ".".join(map(str, error["loc"]))
+    path = ".".join(_short(str(part)) for part in error["loc"])
     if error["type"] == "extra_forbidden":
         return path, _unknown(cls, error["loc"])
     if error["type"] == "missing":
@@ -225,7 +229,7 @@ def _unknown(cls: type[BaseModel], loc: tuple[int | str, ...]) -> str:
     owner = _model_at(cls, loc[:-1])
     if owner is None:
         return "there is no such field"
-    near = get_close_matches(str(loc[-1]), owner.model_fields, n=1)
+    near = get_close_matches(str(loc[-1])[:MAX_SHOWN], owner.model_fields, n=1)
     hint = f" (did you mean {near[0]}?)" if near else ""
     return f"there is no such field{hint}; allowed: {', '.join(owner.model_fields)}"
 
@@ -249,5 +253,8 @@ def _model_at(cls: type[BaseModel], loc: Sequence[int | str]) -> type[BaseModel]
 
 
 def _shown(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else f"{text[:77]}..."
+    return _short(repr(value))
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= MAX_SHOWN else f"{text[: MAX_SHOWN - 3]}..."

@@ -6,11 +6,16 @@ from pathlib import Path
 
 
 class FieldErrors(ValueError):
-    """`errors` maps a field's dotted path to what was given there and what is allowed."""
+    """`errors` maps a field's dotted path to what was given there and what is allowed.
 
-    def __init__(self, errors: Mapping[str, str]) -> None:
-        super().__init__("; ".join(f"{field}: {problem}" for field, problem in errors.items()))
+    `num_more` is how many more fields are wrong, where those would have been too many to tell.
+    """
+
+    def __init__(self, errors: Mapping[str, str], num_more: int = 0) -> None:
+        told = [f"{field}: {problem}" for field, problem in errors.items()]
+        super().__init__("; ".join([*told, f"and {num_more} more"] if num_more else told))
         self.errors = dict(errors)
+        self.num_more = num_more
 
 
 class ConfigError(FieldErrors):

@@ -27,13 +27,14 @@ class RecipeConfig(OperationConfig):
         Raises ConfigError; wrong parameters are named "parameters.NAME".
         """
         errors: dict[str, str] = {}
+        num_more = 0
         try:
             config = super().parse(raw)
         except ConfigError as error:
-            config, errors = None, dict(error.errors)
+            config, errors, num_more = None, dict(error.errors), error.num_more
         parameters = {} if "" in errors else cls._parse_parameters(raw, errors)
         if config is None or errors:
-            raise ConfigError(errors)
+            raise ConfigError(errors, num_more)
         return config.model_copy(update={"parameters": parameters})
 
     def find_recipe(self) -> Recipe:

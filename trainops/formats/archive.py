@@ -1,20 +1,19 @@
 """The archive that torch.save writes: stored records in one folder, and nothing else in it."""
 
 import re
-import struct
-import zipfile
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import BinaryIO
 
-from trainops.formats.errors import DamagedFile, TooLarge
+import torch
 
-BEGINNING, END = b"PK\x03\x04", b"PK\x05\x06"
-END_BYTES = 22
-FLAGS = 0x0808  # sizes after the content, names in UTF-8: what torch.save sets
+from trainops.formats.errors import DamagedFile, TooLarge
+from trainops.formats.layout import Record, read_layout
+
+BEGINNING = b"PK\x03\x04"
 CHUNK_BYTES = 2**20
+MAX_PICKLE_BYTES = 256 * 2**20
 PICKLE, BYTE_ORDER = "data.pkl", "byteorder"
 STORAGE = re.compile(r"data/([0-9]{1,9})")
 KNOWN = frozenset(
@@ -27,10 +26,6 @@ KNOWN = frozenset(
         ".data/serialization_id",
     }
 )
-UNREADABLE = (
-    zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, OverflowError, RuntimeError,
-    ValueError, struct.error,
-)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,68 +40,46 @@ class Archive:
 def read_archive(file: BinaryIO) -> Archive:
     """Return the pickle and the sizes of the rest, every record's checksum compared.
 
-    Raises DamagedFile and TooLarge; OSError where the disk does not answer. The file stands
-    anywhere afterwards.
+    The pickle comes from the reader that torch.load uses; that this reader finds the same records
+    as the layout is checked. Raises DamagedFile and TooLarge; OSError where the disk does not
+    answer. The file stands anywhere afterwards.
     """
     total_bytes = file.seek(0, 2)
-    _check_ends(file, total_bytes)
-    with _told_as_damage(), zipfile.ZipFile(file) as archive:
-        records = _records(archive, total_bytes)
-        if not any(record.CRC for record in records.values()):
-            _expect_no_checksums(records.values())
-        for record in records.values():
-            _compare_checksum(archive, record)
-        if BYTE_ORDER in records and archive.read(records[BYTE_ORDER]) != b"little":
-            raise DamagedFile("the numbers in the file are not little-endian")
-        return Archive(
-            pickle=archive.read(records[PICKLE]),
-            storages={
-                found[1]: record.file_size
-                for name, record in records.items()
-                if (found := STORAGE.fullmatch(name))
-            },
-            total_bytes=total_bytes,
-        )
-
-
-@contextmanager
-def _told_as_damage() -> Iterator[None]:
-    try:
-        yield
-    except UNREADABLE as error:
-        raise DamagedFile(f"the archive cannot be read: {error}"[:200]) from error
-
-
-def _check_ends(file: BinaryIO, total_bytes: int) -> None:
-    """Two readers find the same records only where nothing stands before or after them."""
     if total_bytes == 0:
         raise DamagedFile("the file is empty")
     file.seek(0)
     if file.read(len(BEGINNING)) != BEGINNING:
         raise DamagedFile("the file does not begin as an archive of torch.save does")
-    file.seek(max(0, total_bytes - END_BYTES))
-    if file.read(len(END)) != END:
-        raise DamagedFile("the file does not end as an archive does; the rest of it is missing")
+    records = _by_name(read_layout(file, total_bytes))
+    if any(record.crc for record in records.values()):  # torch.save can leave them out
+        for name, record in records.items():
+            _compare_checksum(file, name, record)
+    if records[PICKLE].num_bytes > MAX_PICKLE_BYTES:
+        raise TooLarge(
+            f"the pickle has {records[PICKLE].num_bytes} bytes; at most {MAX_PICKLE_BYTES} are read"
+        )
+    return Archive(
+        pickle=_loaded_pickle(file, records),
+        storages={
+            found[1]: record.num_bytes
+            for name, record in records.items()
+            if (found := STORAGE.fullmatch(name))
+        },
+        total_bytes=total_bytes,
+    )
 
 
-def _records(archive: zipfile.ZipFile, total_bytes: int) -> dict[str, zipfile.ZipInfo]:
-    """Return the records by their names without the folder, each known, plain and there once."""
-    infos = archive.infolist()
-    if sum(info.file_size for info in infos) > total_bytes:
-        raise TooLarge("the records of the archive are declared larger than the file is")
-    if not infos or archive.comment or min(info.header_offset for info in infos) != 0:
-        raise DamagedFile("something stands beside the records of the archive")
-    folder = infos[0].orig_filename.partition("/")[0]
-    records: dict[str, zipfile.ZipInfo] = {}
-    for info in infos:
-        name = _known_name(info.orig_filename, folder)
+def _by_name(layout: Sequence[Record]) -> dict[str, Record]:
+    """Return the records by their names without the folder, each known and there once."""
+    if not layout:
+        raise DamagedFile("the archive has no records")
+    folder = layout[0].path.partition("/")[0]
+    records: dict[str, Record] = {}
+    for record in layout:
+        name = _known_name(record.path, folder)
         if name in records:
             raise DamagedFile(f"the archive has the record {name!r} twice")
-        if info.compress_type != zipfile.ZIP_STORED or info.compress_size != info.file_size:
-            raise TooLarge(f"the record {name!r} is compressed; torch.save stores records as is")
-        if info.flag_bits & ~FLAGS:
-            raise DamagedFile(f"the record {name!r} has the flags {info.flag_bits:#x}")
-        records[name] = info
+        records[name] = record
     if PICKLE not in records:
         raise DamagedFile(f"the archive has no record {PICKLE!r}")
     return records
@@ -121,14 +94,37 @@ def _known_name(path: str, folder: str) -> str:
     return name
 
 
-def _expect_no_checksums(records: Iterable[zipfile.ZipInfo]) -> None:
-    """torch.save can leave them out, as our own checkpoints do; then all of them are zero."""
-    for record in records:
-        record.CRC = None  # type: ignore[assignment]  # zipfile then compares nothing
+def _compare_checksum(file: BinaryIO, name: str, record: Record) -> None:
+    file.seek(record.at)
+    crc, num_left = 0, record.num_bytes
+    while num_left:
+        chunk = file.read(min(num_left, CHUNK_BYTES))
+        if not chunk:
+            raise DamagedFile(f"the record {name!r} ends before its {record.num_bytes} bytes")
+        crc, num_left = zlib.crc32(chunk, crc), num_left - len(chunk)
+    if crc != record.crc:
+        raise DamagedFile(f"the record {name!r} differs from its checksum")
 
 
-def _compare_checksum(archive: zipfile.ZipFile, record: zipfile.ZipInfo) -> None:
-    """Read the record to its end, where its checksum is compared."""
-    with archive.open(record) as content:
-        while content.read(CHUNK_BYTES):
-            pass
+def _loaded_pickle(file: BinaryIO, records: Mapping[str, Record]) -> bytes:
+    """Return the pickle as the reader of torch.load finds it. Raises DamagedFile."""
+    file.seek(0)
+    try:
+        reader = torch._C.PyTorchFileReader(file)
+        found = {
+            name: (_offset(reader, name), reader.get_record_size(name))
+            for name in reader.get_all_records()
+        }
+        if found != {name: (each.at, each.num_bytes) for name, each in records.items()}:
+            raise DamagedFile("torch finds other records in the archive than its layout has")
+        if BYTE_ORDER in records and reader.get_record(BYTE_ORDER) != b"little":
+            raise DamagedFile("the numbers in the file are not little-endian")
+        pickle: bytes = reader.get_record(PICKLE)
+    except (RuntimeError, ValueError, UnicodeDecodeError) as error:
+        raise DamagedFile(f"the archive cannot be read: {error}"[:200]) from error
+    return pickle
+
+
+def _offset(reader: torch._C.PyTorchFileReader, name: str) -> int:
+    at: int = reader.get_record_offset(name)  # type: ignore[attr-defined]  # torch.load calls it
+    return at

@@ -29,6 +29,18 @@ STORAGES = {
     "torch.CharStorage": ("int8", 1),
     "torch.ByteStorage": ("uint8", 1),
     "torch.BoolStorage": ("bool", 1),
+    "torch.ComplexFloatStorage": ("complex64", 8),
+    "torch.ComplexDoubleStorage": ("complex128", 16),
+}
+UNTYPED = "torch.storage.UntypedStorage"  # of the types below; the tensor names its own
+DTYPES = {
+    "torch.uint16": ("uint16", 2),
+    "torch.uint32": ("uint32", 4),
+    "torch.uint64": ("uint64", 8),
+    "torch.float8_e4m3fn": ("float8_e4m3fn", 1),
+    "torch.float8_e4m3fnuz": ("float8_e4m3fnuz", 1),
+    "torch.float8_e5m2": ("float8_e5m2", 1),
+    "torch.float8_e5m2fnuz": ("float8_e5m2fnuz", 1),
 }
 NUMPY_TYPES = {
     "f4": ("float32", 4),
@@ -39,16 +51,20 @@ NUMPY_TYPES = {
     "u4": ("uint32", 4),
     "b1": ("bool", 1),
 }
-FUNCTIONS = frozenset(
+NAMES = frozenset(
     {
         "collections.OrderedDict",
         "torch._utils._rebuild_tensor_v2",
+        "torch._utils._rebuild_tensor_v3",
         "torch._utils._rebuild_parameter",
         "_codecs.encode",
         "numpy.ndarray",
         "numpy.dtype",
         "numpy._core.multiarray._reconstruct",
         "numpy._core.multiarray.scalar",
+        UNTYPED,
+        *STORAGES,
+        *DTYPES,
     }
 )
 NUMPY_1, NUMPY_2 = "numpy.core.", "numpy._core."
@@ -81,7 +97,7 @@ class Calls:
         name = path.replace(NUMPY_1, NUMPY_2, 1) if path.startswith(NUMPY_1) else path
         if is_enum(path) or path in PATHS:
             self.enums.add(path)
-        elif name not in FUNCTIONS and name not in STORAGES:
+        elif name not in NAMES:
             raise ForbiddenContent(path if path.isprintable() and len(path) < 200 else repr(path))
         return Name(name)
 
@@ -90,6 +106,8 @@ class Calls:
         match reference:
             case ("storage", Name(path), str(key), str(), int(numel)) if path in STORAGES:
                 dtype, item_bytes = STORAGES[path]
+            case ("storage", Name(path), str(key), str(), int(numel)) if path == UNTYPED:
+                dtype, item_bytes = "", 1
             case _:
                 _refuse("a storage")
         held = self._records.get(key)
@@ -115,8 +133,18 @@ class Calls:
             case (
                 "torch._utils._rebuild_tensor_v2",
                 (StorageOutline() as storage, int(at), tuple(shape), tuple(stride), bool(), hooks),
-            ) if _is_empty(hooks):
+            ) if _is_empty(hooks) and storage.dtype:
                 return self._tensor(storage, at, shape, stride)
+            case (
+                "torch._utils._rebuild_tensor_v3",
+                (
+                    StorageOutline(dtype="") as storage, int(at), tuple(shape), tuple(stride),
+                    bool(), hooks, Name(path),
+                ),
+            ) if _is_empty(hooks) and path in DTYPES:  # fmt: skip
+                dtype, item_bytes = DTYPES[path]
+                typed = StorageOutline(dtype, item_bytes, storage.numel // item_bytes)
+                return self._tensor(typed, at, shape, stride)
             case (
                 "torch._utils._rebuild_parameter",
                 (TensorOutline() as tensor, bool(), hooks),

@@ -1,19 +1,15 @@
-"""The process that makes checkpoints of another tool's files, or of another operation's, and files
-of ours.
+"""What a confined process does: make checkpoints of another tool's files, or of another
+operation's, and files of ours.
 
-Reads one JSON object from stdin, writes one to stdout: what was made, or {"refused": {"code",
-"message", "details"}}. It makes the job, so it needs torch and the operation's data, which the web
-process has not.
+It answers with what was made, or with {"refused": {"code", "message", "details"}}. It makes the
+job, so it needs torch and the operation's data, which the web process has not. Jobs are made on the
+CPU: the machine that serves pages may have no GPU, and a checkpoint is the same for all devices.
 """
 
-import ctypes
-import json
-import resource
 import shutil
-import signal
-import sys
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, redirect_stdout, suppress
+from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
@@ -39,8 +35,8 @@ from trainops.engines.manifest import (
     STATE,
     Candidate,
     CheckpointType,
-    read_manifest,
     staged,
+    verify,
 )
 from trainops.engines.receipt import Receipt, ReceiptItem, compare_environments
 from trainops.engines.registry import ENGINES
@@ -53,7 +49,7 @@ from trainops.formats.errors import FaultyExport, FormatError
 from trainops.formats.federated_export import export_federated
 from trainops.formats.federated_import import ImportedRun, import_federated
 from trainops.formats.loading import Surroundings
-from trainops.formats.own import OwnReading
+from trainops.formats.own import OwnReading, outlines
 from trainops.formats.reading import read_federated, read_rl, read_training
 from trainops.formats.rl_export import export_rl
 from trainops.formats.rl_import import ImportedAgents, import_rl
@@ -64,19 +60,7 @@ from trainops.formats.verify import write_verified
 if TYPE_CHECKING:
     from trainops.formats.known import ForeignFile
 
-PR_SET_PDEATHSIG = 1
 Answer = dict[str, Any]
-
-
-def main() -> int:
-    with suppress(OSError, AttributeError):  # Linux only: dies with the process that asked
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    request = json.load(sys.stdin)
-    with redirect_stdout(sys.stderr):  # a recipe may print
-        told = answer(request)
-    json.dump(told, sys.stdout)
-    return 0
 
 
 def answer(request: Mapping[str, Any]) -> Answer:
@@ -131,7 +115,8 @@ def _take_over(
     It is a fork whose source is not here: what a fork may not change must be as it was. Raises
     IncompatibleState and what fork raises.
     """
-    source, kind = read_manifest(path), request["kind"]  # fork verifies the rest
+    source, kind = verify(path), request["kind"]
+    deque(outlines(path), maxlen=0)  # nothing of it is loaded before
     told = source.identity
     if told.get("kind") != kind:
         raise IncompatibleState(f"it is of kind {told.get('kind')!r}, the operation of {kind!r}")
@@ -227,7 +212,7 @@ def fork_off(request: Mapping[str, Any]) -> Answer:
         engine,
         source=Candidate(Path(request["checkpoint"]), request["digest"]),
         before=engine.parse_config(request["config_before"]),
-        after=engine.parse_config(request["config"]),
+        after=_config(request),
         inputs={name: Path(path) for name, path in request["inputs"].items()},
         store=CheckpointStore(Path(request["directory"]), identity=request["identity"]),
         ledger=MemoryLedger(secret=bytes.fromhex(request.get("secret", ""))),
@@ -252,7 +237,7 @@ def tabulate(request: Mapping[str, Any]) -> Answer:
     """Write a table of a backtest's final checkpoint as CSV at `file`."""
     engine, path = ENGINES["backtest"], Path(request["checkpoint"])
     inputs = {name: Path(each) for name, each in request["inputs"].items()}
-    job = cast(BacktestJob, engine.make_job(engine.parse_config(request["config"]), inputs))
+    job = cast(BacktestJob, engine.make_job(_config(request), inputs))
     state = CheckpointStore(path.parent, identity={}).load(Candidate(path, request["digest"]))
     job.load_state_dict({part: each for part, each in state.items() if part in PARTS})
     write_csv(job, request["table"], Path(request["file"]))
@@ -269,12 +254,9 @@ DIRECTIONS: Mapping[str, Callable[[Mapping[str, Any]], Answer]] = {
 
 
 def _config(request: Mapping[str, Any]) -> OperationConfig:
-    return ENGINES[request["kind"]].parse_config(request["config"])
+    config = ENGINES[request["kind"]].parse_config(request["config"])
+    return config.model_copy(update={"device": "cpu"}) if hasattr(config, "device") else config
 
 
 def _refused(code: str, message: str, **details: Any) -> Answer:
     return {"refused": {"code": code, "message": message, "details": details}}
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -129,7 +129,11 @@ class OwnReading:
 
 
 def load_parts(path: Path) -> StateDict:
-    """Return the verified parts of a checkpoint by name. Raises FormatErrors and OSErrors."""
+    """Return the verified parts of a checkpoint by name. Raises FormatErrors and OSErrors.
+
+    The checkpoint may come from anywhere: nothing is loaded before its outlines are within limits.
+    """
+    deque(outlines(path), maxlen=0)
     with _told_as_damage():
         store = CheckpointStore(path.parent, identity={})
         parts = store.load(Candidate(path, read_manifest(path).digest))

@@ -33,9 +33,9 @@ def pack(directory: Path, names: Iterable[str], target: Path) -> None:
 
 def is_one(path: Path) -> bool:
     """Whether a file is a packed directory: what torch.save writes has its records in a folder."""
-    if not zipfile.is_zipfile(path):
-        return False
     try:
+        if not zipfile.is_zipfile(path):
+            return False
         with zipfile.ZipFile(path) as archive:
             names = set(archive.namelist())
     except UNREADABLE:

@@ -24,7 +24,8 @@ from trainops.formats.outline import (
     entries_of,
 )
 
-MAX_KEY = 2**61 - 2  # larger integers can be chosen so that all of them collide in a dict
+MAX_KEY = 2**61 - 2  # larger numbers can be chosen so that all of them collide in a dict
+NUMBERS = (int, float, bool)
 PROTOCOL = b"\x80\x02"
 STOP = 0x2E
 NONSENSE = (IndexError, KeyError, TypeError, ValueError, OverflowError, struct.error)
@@ -126,7 +127,7 @@ class _Machine:
         if not isinstance(entries, dict) or len(items) % 2:
             raise DamagedFile("something is set in what is no dict")
         for key, value in zip(items[::2], items[1::2], strict=True):
-            if type(key) is not str and not (type(key) is int and abs(key) <= MAX_KEY):
+            if type(key) is not str and not (type(key) in NUMBERS and abs(key) <= MAX_KEY):
                 raise DamagedFile("a dict has a key that is neither a string nor a number")
             entries[key] = value
 

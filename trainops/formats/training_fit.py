@@ -15,15 +15,19 @@ from trainops.engines.training.shapes import require_same_optimizers, require_sa
 from trainops.formats.fields import is_integer, is_number, shown
 from trainops.formats.training import OUR_PHASE, TrainingFile
 
+# How the step is computed, not what: the machine that goes on decides (capturable needs a GPU).
+IMPLEMENTATION = frozenset({"foreach", "fused", "capturable", "differentiable"})
 # Entries of a group that come and go with versions of torch and with schedules.
-LOOSE = frozenset(
+LOOSE = IMPLEMENTATION | frozenset(
     {
-        "initial_lr", "foreach", "fused", "capturable", "differentiable", "maximize",
-        "decoupled_weight_decay", "amsgrad", "nesterov", "dampening",
+        "initial_lr", "maximize", "decoupled_weight_decay", "amsgrad", "nesterov", "dampening",
     }
 )  # fmt: skip
 DECOUPLED = "decoupled_weight_decay"  # what tells AdamW from Adam
-FAILED_STEP = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
+FAILED_STEP = (
+    ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError,
+    ValueError,
+)  # fmt: skip
 
 
 class Obstacle(Exception):
@@ -148,7 +152,10 @@ def _fit_group(place: str, theirs: Mapping[str, Any], mine: Mapping[str, Any]) -
         _stop(place, f"has {len(theirs['params'])} parameters, this job's {len(mine['params'])}")
     if theirs.get(DECOUPLED, mine.get(DECOUPLED)) != mine.get(DECOUPLED):
         _stop(place, f"has {DECOUPLED} {theirs[DECOUPLED]}, this job's {mine[DECOUPLED]}")
-    return {name: theirs.get(name, value) for name, value in mine.items()}
+    return {
+        name: value if name in IMPLEMENTATION else theirs.get(name, value)
+        for name, value in mine.items()
+    }
 
 
 def _fit_scheduler(

@@ -17,7 +17,8 @@ from unfold.admin import ModelAdmin
 from unfold.enums import ActionVariant
 from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationForm
 
-from trainops.backoffice import LooksOnlyAdmin, button, id_in
+from trainops.backoffice import FilteredByTime, LooksOnlyAdmin, button, id_in
+from trainops.http import tokens
 from trainops.http.models import Token
 from trainops.http.roles import Role, has_role
 
@@ -31,7 +32,7 @@ if admin.site.is_registered(Token):  # knox registers whatever is its token mode
 
 
 @admin.register(User)
-class UserAdmin(DjangoUserAdmin, ModelAdmin):  # type: ignore[type-arg] # at run time it takes none
+class UserAdmin(FilteredByTime, DjangoUserAdmin, ModelAdmin):  # type: ignore[type-arg] # at run time it takes none
     """Roles are groups; `is_staff` opens the admin."""
 
     form = UserChangeForm
@@ -51,12 +52,12 @@ class GroupAdmin(DjangoGroupAdmin, ModelAdmin):
 class TokenAdmin(LooksOnlyAdmin):
     """Tokens are made by their owners; an admin sees who has which, and revokes."""
 
-    list_display = ("public_id", "name", "user", "scope", "created", "expiry")
+    list_display = ("public_id", "name", "user", "scope", "worker_id", "created", "expiry")
     list_filter = ("scope",)
     list_select_related = ("user",)
     search_fields = ("public_id", "name", "user__username")
     ordering = ("-created",)
-    fields = ("public_id", "name", "user", "scope", "created", "expiry")
+    fields = ("public_id", "name", "user", "scope", "worker_id", "created", "expiry")
     actions_detail = ("revoke",)
 
     def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
@@ -73,7 +74,7 @@ class TokenAdmin(LooksOnlyAdmin):
     )
     def revoke(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponseBase:
         def revoked() -> str:
-            Token.objects.filter(pk=id_in(object_id)).delete()
+            tokens.revoke(Token.objects.filter(pk=id_in(object_id)))
             return "The token is revoked."
 
         return self.carried_out(request, self.address_of_list(), revoked)

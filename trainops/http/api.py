@@ -1,5 +1,6 @@
 """Tokens, and who one is."""
 
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
@@ -16,6 +17,7 @@ from rest_framework.throttling import ScopedRateThrottle
 from rest_framework.views import APIView
 
 from trainops.errors import Refusal
+from trainops.http import tokens
 from trainops.http.authentication import TokenAuthentication
 from trainops.http.models import Token, TokenScope
 from trainops.http.permissions import is_worker_token
@@ -27,6 +29,8 @@ from trainops.http.serializers import (
     TokenRequestSerializer,
     TokenSerializer,
 )
+
+SIGN_IN = "Sign in, or send username and password in the body."
 
 
 class PasswordThrottle(ScopedRateThrottle):
@@ -53,14 +57,16 @@ class TokensView(APIView):
         responses={201: NewTokenSerializer},
     )
     def post(self, request: Request) -> Response:
+        if not request.user.is_authenticated and not _brings_password(request.data):
+            raise NotAuthenticated(SIGN_IN)
         serializer = TokenRequestSerializer(data=request.data)
         serializer.is_valid(raise_exception=True)
         wanted = serializer.validated_data
         user = _who(request, wanted)
         if wanted["scope"] == TokenScope.WORKER and not has_role(user, Role.ADMIN):
             raise Refusal("PERMISSION_DENIED", "Only an admin makes worker tokens.", status=403)
-        token, secret = Token.objects.create(
-            user, expiry=_lifetime(wanted), name=wanted["name"], scope=wanted["scope"]
+        token, secret = tokens.create(
+            user, name=wanted["name"], scope=wanted["scope"], lifetime=_lifetime(wanted)
         )
         token.token = secret
         body = NewTokenSerializer(token, context={"request": request}).data
@@ -80,8 +86,7 @@ class TokenView(APIView):
         """Revoke one of the caller's tokens, or `current`: the one of this request."""
         if token_id == "current" and isinstance(request.auth, Token):  # noqa: S105 - a word
             token_id = request.auth.public_id
-        deleted, _ = _own(request).filter(public_id=token_id).delete()
-        if not deleted:
+        if not tokens.revoke(_own(request).filter(public_id=token_id)):
             message = f"You have no token {token_id[:40]!r}."
             raise Refusal("TOKEN_NOT_FOUND", message, {"token_id": token_id[:40]}, status=404)
         return Response({"message": f"Token {token_id} is revoked."})
@@ -105,6 +110,10 @@ class MeView(APIView):
         )
 
 
+def _brings_password(data: Any) -> bool:
+    return isinstance(data, Mapping) and bool(data.keys() & {"username", "password"})
+
+
 def _who(request: Request, wanted: dict[str, Any]) -> AbstractBaseUser:
     if "username" in wanted:
         user = authenticate(
@@ -113,8 +122,8 @@ def _who(request: Request, wanted: dict[str, Any]) -> AbstractBaseUser:
         if user is None:
             raise AuthenticationFailed("Unknown username or wrong password.")
         return user
-    if not request.user.is_authenticated:
-        raise NotAuthenticated("Sign in, or send username and password in the body.")
+    if not isinstance(request.user, AbstractBaseUser):
+        raise NotAuthenticated(SIGN_IN)
     if is_worker_token(request):
         raise Refusal("PERMISSION_DENIED", "A worker token makes no tokens.", status=403)
     return request.user

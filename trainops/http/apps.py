@@ -9,9 +9,10 @@ class AccessConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from trainops.http import schema_extensions  # noqa: F401, PLC0415 - registers itself
+        from trainops.http import access_log, schema_extensions  # noqa: F401, PLC0415 - need apps
         from trainops.http.roles import ensure_roles  # noqa: PLC0415 - needs the apps
 
+        access_log.connect()
         post_migrate.connect(
             lambda **_: ensure_roles(), sender=self, dispatch_uid="access.ensure_roles", weak=False
         )

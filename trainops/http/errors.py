@@ -1,7 +1,8 @@
 """Every exception of the API as one kind of answer: the failure envelope."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from http import HTTPStatus
+from itertools import islice
 from typing import Any
 
 from django.core import exceptions as django
@@ -11,7 +12,7 @@ from rest_framework import exceptions as drf
 from rest_framework.views import set_rollback
 
 from trainops.engines.errors import ConfigError
-from trainops.errors import Refusal
+from trainops.errors import MAX_PROBLEMS, Refusal
 from trainops.http.envelope import Failure, answer
 
 CODES = {
@@ -44,11 +45,11 @@ def failure_of(error: Exception, context: Mapping[str, Any]) -> tuple[Failure, i
         case Refusal():
             return Failure(error.code, error.message, error.details), error.status
         case ConfigError():
-            return _fields("INVALID_CONFIG", dict(error.errors)), 400
+            return _fields("INVALID_CONFIG", error.errors.items(), error.num_more), 400
         case drf.ValidationError():
-            return _fields("VALIDATION_ERROR", dict(flatten(error.detail))), 400
+            return _fields("VALIDATION_ERROR", flatten(error.detail)), 400
         case django.ValidationError():
-            return _fields("VALIDATION_ERROR", dict(flatten(_messages(error)))), 400
+            return _fields("VALIDATION_ERROR", flatten(_messages(error))), 400
         case drf.APIException():
             return _framework(error, context), error.status_code
         case _:
@@ -93,13 +94,18 @@ def _framework(error: drf.APIException, context: Mapping[str, Any]) -> Failure:
             return Failure(str(error.default_code).upper(), message, {})
 
 
-def _fields(code: str, problems: Mapping[str, str]) -> Failure:
-    """A failure that names the first problem in its message and all of them in its details."""
-    (field, problem), *others = problems.items() or [("", "The input is not valid.")]
+def _fields(code: str, problems: Iterable[tuple[str, str]], num_more: int = 0) -> Failure:
+    """A failure that names the first problem in its message, and the first 20 in its details."""
+    all_problems = iter(problems)
+    told = dict(islice(all_problems, MAX_PROBLEMS))
+    num_more += sum(1 for _ in all_problems)
+    (field, problem), *others = told.items() or [("", "The input is not valid.")]
     message = f"{field}: {problem}" if field else problem
     if others:
-        message += f" (and {len(others)} more: {', '.join(name for name, _ in others)})"
-    return Failure(code, message, {"fields": dict(problems)})
+        names = ", ".join(name for name, _ in others)
+        message += f" (and {len(others) + num_more} more: {names}{', …' if num_more else ''})"
+    details = {"fields": told} | ({"num_more": num_more} if num_more else {})
+    return Failure(code, message, details)
 
 
 def flatten(detail: Any, path: str = "") -> Iterator[tuple[str, str]]:

@@ -6,8 +6,10 @@ Name them in the root urlconf: `handler404 = "trainops.http.handlers.not_found"`
 import secrets
 import sys
 
+from django.core.exceptions import BadRequest
 from django.db import InterfaceError, OperationalError
-from django.http import HttpRequest, HttpResponseBase
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.template.loader import render_to_string
 from django.views import defaults
 
 from trainops.http.envelope import Failure, answer
@@ -18,6 +20,9 @@ def bad_request(request: HttpRequest, exception: Exception) -> HttpResponseBase:
     if is_api(request):
         message = "The request could not be understood: check its host, headers and body."
         return answer(Failure("BAD_REQUEST", message, {}), 400)
+    if isinstance(exception, BadRequest):  # says what is wrong to whom sent it
+        context = {"exception": exception}
+        return HttpResponse(render_to_string("400.html", context), status=400)
     return defaults.bad_request(request, exception)
 
 

@@ -6,30 +6,39 @@ CSRF, a redirect loop) and what no view was found for.
 
 import logging
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from http import HTTPStatus
+from typing import Any
+from urllib.parse import unquote_plus
 
 from django.conf import settings
+from django.core.exceptions import BadRequest
 from django.core.signals import got_request_exception
 from django.db import InterfaceError, OperationalError
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, UnreadablePostError
 from django.http.response import HttpResponseBase
 from django.template.loader import render_to_string
 
 from trainops.http.envelope import Failure, answer
 from trainops.http.errors import CODES
+from trainops.http.passwords import TooManyPasswords
 from trainops.patience import at_most
 
 logger = logging.getLogger(__name__)
 PREFIX = "/api/"
 DATABASE_RETRY_SECONDS = 5
+CHARSETS = ("utf-8", "utf8", "us-ascii", "ascii")
 KEPT_HEADERS = ("Allow", "Retry-After", "WWW-Authenticate")
 # Django would take such a body for an empty one, and do what was not asked.
 NO_LENGTH = "A body needs a Content-Length here; one sent in chunks is not read."
 
 
 def is_api(request: HttpRequest) -> bool:
-    return request.path_info.startswith(PREFIX)
+    return is_api_path(request.path_info)
+
+
+def is_api_path(path: str) -> bool:
+    return path.startswith(PREFIX)
 
 
 class ApiEnvelopeMiddleware:
@@ -37,14 +46,21 @@ class ApiEnvelopeMiddleware:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
-        response = self._answer(request) if is_api(request) else self.get_response(request)
+        if is_api(request):
+            response = self._answer(request)
+        else:
+            require_readable(request)
+            response = self.get_response(request)
+        response.setdefault("Cache-Control", "no-store")  # static files say how long they are kept
         if response.status_code == HTTPStatus.SERVICE_UNAVAILABLE and "Retry-After" in response:
             _keep_quiet(response)
         return response
 
     def _answer(self, request: HttpRequest) -> HttpResponseBase:
-        if problem := _unusable(request):
-            return answer(Failure("BAD_REQUEST", problem, {}), 400)
+        try:
+            require_readable(request)
+        except BadRequest as problem:
+            return answer(Failure("BAD_REQUEST", str(problem), {}), 400)
         if "HTTP_TRANSFER_ENCODING" in request.META and "CONTENT_LENGTH" not in request.META:
             return answer(Failure("LENGTH_REQUIRED", NO_LENGTH, {}), 411)
         response = self.get_response(request)
@@ -56,6 +72,13 @@ class ApiEnvelopeMiddleware:
         """Answer what a view could not; also with DEBUG, where Django would send a page of HTML."""
         if isinstance(error, OperationalError | InterfaceError):
             return database_away(request, error)
+        if isinstance(error, UnreadablePostError):  # its client sends too slowly, or has gone
+            return answer(Failure("BODY_NOT_READABLE", str(error), {}), 408)
+        if isinstance(error, TooManyPasswords) and not is_api(request):
+            page = render_to_string("refused.html", {"refusal": error})
+            response = HttpResponse(page, status=error.status)
+            response["Retry-After"] = str(error.retry_after_seconds)
+            return response
         if not is_api(request):
             return None
         reference = secrets.token_hex(4)
@@ -91,11 +114,56 @@ def _keep_quiet(response: HttpResponseBase) -> None:
     response._has_been_logged = True  # type: ignore[attr-defined]
 
 
-def _unusable(request: HttpRequest) -> str | None:
-    """NUL characters reach no database and no file name: they are refused at the door."""
-    if "\x00" in request.path_info or "%00" in request.META.get("QUERY_STRING", ""):
-        return "The address contains the character U+0000."
-    return None
+class FormMiddleware:
+    """Refuses forms with a NUL character. Stands behind the check for CSRF, which reads them.
+
+    The API's parsers and fields do the same for its bodies.
+    """
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        return self.get_response(request)
+
+    def process_view(self, request: HttpRequest, *_: Any) -> None:
+        if request.method == "POST" and not is_api(request):
+            require_usable(("form", text) for pair in request.POST.lists() for text in _flat(pair))
+
+
+def require_readable(request: HttpRequest) -> None:
+    """Raise BadRequest where text of the request cannot be used; reads no body.
+
+    Of Python's charsets some decode bytes to no text, others to halves of surrogate pairs.
+    """
+    charset = (request.content_params or {}).get("charset", CHARSETS[0])
+    if charset.lower() not in CHARSETS:
+        raise BadRequest(f"The Content-Type has the charset {charset[:40]!r}; allowed: utf-8.")
+    require_usable(_texts(request))
+
+
+def require_usable(texts: Iterable[tuple[str, str]]) -> None:
+    """Raise BadRequest for a NUL character: it reaches no database and no file name."""
+    for place, text in texts:
+        if "\x00" in text:
+            raise BadRequest(f"The {place} contains the character U+0000.")
+
+
+def _texts(request: HttpRequest) -> Iterator[tuple[str, str]]:
+    """Yield all of a request but its body: where it is, and the text."""
+    yield "address", request.path_info
+    yield "address", unquote_plus(request.META.get("QUERY_STRING", ""))
+    yield from (("cookies", text) for pair in request.COOKIES.items() for text in pair)
+    yield from (
+        (f"header {name[5:]}", text)
+        for name, text in request.META.items()
+        if name.startswith("HTTP_") and isinstance(text, str)
+    )
+
+
+def _flat(pair: tuple[str, list[str]]) -> Iterator[str]:
+    yield pair[0]
+    yield from pair[1]
 
 
 def _is_json(response: HttpResponseBase) -> bool:

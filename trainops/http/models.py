@@ -25,13 +25,36 @@ class Token(AbstractAuthToken):  # type: ignore[misc] # knox is not typed
     name = models.CharField(max_length=100, blank=True, default="")
     scope = models.CharField(max_length=10, choices=TokenScope.choices, default=TokenScope.USER)
 
+    worker_id = models.CharField(
+        max_length=120, blank=True, default="", editable=False,
+        help_text="The only worker that a token of the scope `worker` speaks for.",
+    )  # fmt: skip
+
+    first_used_at = models.DateTimeField(null=True, blank=True, editable=False)
+
     class Meta:
         ordering = ("-created", "-public_id")
         constraints = [
+            models.UniqueConstraint(
+                name="token_one_for_each_worker",
+                fields=["worker_id"],
+                condition=~models.Q(worker_id=""),
+            ),
             models.CheckConstraint(
                 name="token_scope_known", condition=models.Q(scope__in=TokenScope.values)
-            )
+            ),
         ]
 
     def __str__(self) -> str:
         return self.name or self.public_id
+
+
+class SignInFailures(models.Model):
+    """How many passwords were wrong lately, for a name from an address, or from an address."""
+
+    key = models.CharField(primary_key=True, max_length=32, help_text="A digest of these.")
+    num_failures = models.PositiveIntegerField(default=0)
+    expires_at = models.DateTimeField(db_index=True)
+
+    def __str__(self) -> str:
+        return self.key

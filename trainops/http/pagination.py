@@ -7,10 +7,12 @@ Rows that arrive or go meanwhile shift nothing.
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import orjson
 from django.core.exceptions import ValidationError as DjangoValidationError
+from django.db import connections
 from django.db.models import Q, QuerySet
 from rest_framework.exceptions import ValidationError
 from rest_framework.pagination import BasePagination
@@ -19,6 +21,7 @@ from rest_framework.response import Response
 from rest_framework.utils.urls import remove_query_param, replace_query_param
 
 from trainops.http.envelope import Page
+from trainops.http.numbers import whole_number
 from trainops.http.schema import page_schema
 
 if (
@@ -103,11 +106,8 @@ class NewestFirst(BasePagination):
 
     def _beyond(self, queryset: QuerySet[Any], field: str, descending: bool) -> Q:
         cursor = cast(Cursor, self.cursor)
-        try:
-            value = queryset.model._meta.get_field(field).to_python(cursor.value)
-            row_id = queryset.model._meta.pk.to_python(cursor.id)
-        except (DjangoValidationError, ValueError, TypeError, OverflowError):
-            value = row_id = None
+        value = _value_of(queryset, field, cursor.value)
+        row_id = _value_of(queryset, "pk", cursor.id)
         if value is None or row_id is None:
             raise ValidationError({CURSOR: "is not one of this list; follow the list's links"})
         side = "lt" if descending else "gt"
@@ -132,7 +132,7 @@ class NewestFirst(BasePagination):
 
     def _ordering(self, request: Request, view: "APIView | None") -> str:
         allowed = _orderings(view, self.default_ordering)
-        given = request.query_params.get(ORDERING) or self.default_ordering
+        given = request.query_params.get(ORDERING, self.default_ordering)
         if given not in allowed:
             raise ValidationError(
                 {ORDERING: f"{given[:60]!r} is not possible; allowed: {', '.join(allowed)}"}
@@ -150,8 +150,8 @@ class NewestFirst(BasePagination):
 
     def _limit(self, request: Request) -> int:
         given = request.query_params.get(LIMIT, str(self.page_size))
-        if given.isascii() and given.isdigit() and 1 <= int(given[:9]) <= self.max_page_size:
-            return int(given)
+        if limit := whole_number(given, 1, self.max_page_size):
+            return limit
         raise ValidationError(
             {LIMIT: f"{given[:60]!r} is not a whole number from 1 to {self.max_page_size}"}
         )
@@ -189,6 +189,20 @@ def _orderings(view: "APIView | None", default: str) -> list[str]:
 
 def _parameter(name: str, schema: Mapping[str, Any], description: str) -> dict[str, Any]:
     return {"name": name, "in": "query", "description": description, "schema": dict(schema)}
+
+
+def _value_of(queryset: QuerySet[Any], name: str, given: Any) -> Any:
+    """Return what a cursor gives as a value of this field; None where the database takes it not."""
+    options = queryset.model._meta
+    field = options.pk if name == "pk" else options.get_field(name)
+    try:
+        value = field.to_python(given)
+        if isinstance(value, datetime) and value.tzinfo is None:
+            return None
+        field.get_db_prep_value(value, connections[queryset.db])
+    except (DjangoValidationError, ValueError, TypeError, OverflowError):
+        return None
+    return None if isinstance(value, str) and "\x00" in value else value
 
 
 def _get(row: Any, field: str) -> Any:

@@ -14,8 +14,14 @@ if (
     from rest_framework.views import APIView
 
 
+def worker_token(request: Request) -> Token | None:
+    """Return the token of the request where its scope is `worker`."""
+    token = request.auth
+    return token if isinstance(token, Token) and token.scope == TokenScope.WORKER else None
+
+
 def is_worker_token(request: Request) -> bool:
-    return isinstance(request.auth, Token) and request.auth.scope == TokenScope.WORKER
+    return worker_token(request) is not None
 
 
 class RolePermission(BasePermission):

@@ -6,7 +6,9 @@ from typing import Any
 from django.utils import timezone
 from rest_framework import serializers
 
+from trainops.errors import MAX_PROBLEMS
 from trainops.http.models import Token, TokenScope
+from trainops.text import name_problem
 
 
 class StrictSerializer(serializers.Serializer[Any]):
@@ -17,9 +19,11 @@ class StrictSerializer(serializers.Serializer[Any]):
             known = [name for name, field in self.fields.items() if not field.read_only]
             if unknown := [str(name) for name in data if name not in known]:
                 allowed = ", ".join(known) or "none"
-                raise serializers.ValidationError(
-                    {name[:60]: f"unknown field; allowed: {allowed}" for name in unknown}
-                )
+                problem = f"unknown field; allowed: {allowed}"
+                problems = {name[:60]: problem for name in unknown[:MAX_PROBLEMS]}
+                if (num_more := len(unknown) - MAX_PROBLEMS) > 0:
+                    problems["non_field_errors"] = f"{num_more} more unknown fields"
+                raise serializers.ValidationError(problems)
         return super().to_internal_value(data)
 
 
@@ -43,6 +47,11 @@ class TokenRequestSerializer(StrictSerializer):
     expires_at = serializers.DateTimeField(
         required=False, allow_null=True, default=None, help_text="Without it: until revoked."
     )
+
+    def validate_name(self, value: str) -> str:
+        if problem := name_problem(value):
+            raise serializers.ValidationError(problem)
+        return value
 
     def validate_expires_at(self, value: Any) -> Any:
         if value is not None and value <= timezone.now():

@@ -2,8 +2,10 @@
 
 import errno
 import os
+import re
 import shutil
 import socket
+import stat
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -42,6 +44,27 @@ def require_writable(directory: Path) -> None:
             f"The data directory {directory} cannot be written: {error.strerror}. "
             "Choose another with --data-dir."
         ) from error
+
+
+def umask() -> int:
+    """Return which permissions new files do not get. Raises CannotStart."""
+    given = os.environ.get("TRAINOPS_UMASK") or "077"
+    if not re.fullmatch("[0-7]{3,4}", given):
+        raise CannotStart(f"TRAINOPS_UMASK: got {given!r}; allowed: octal digits, such as 077.")
+    return int(given, 8)
+
+
+def close_to_others(directory: Path) -> bool:
+    """Take from other users what TRAINOPS_UMASK takes; return whether the directory was open.
+
+    The directory and what is directly in it are enough: all else is below.
+    """
+    mask, was_open = umask(), bool(directory.stat().st_mode & umask() & 0o066)
+    for path in [directory, *directory.iterdir()]:
+        mode = path.lstat().st_mode
+        if mode & mask & 0o066 and (stat.S_ISDIR(mode) or stat.S_ISREG(mode)):
+            path.chmod(stat.S_IMODE(mode) & ~mask)
+    return was_open
 
 
 def require_stores_elsewhere() -> None:

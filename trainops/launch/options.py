@@ -44,6 +44,11 @@ class Options:
         return "127.0.0.1" if self.host in EVERYWHERE else self.host
 
     @property
+    def is_exposed(self) -> bool:
+        """Whether other machines reach the web server."""
+        return self.host not in LOCAL_NAMES and self.host != "::1"
+
+    @property
     def url(self) -> str:
         host = self.connect_host
         return f"http://{f'[{host}]' if ':' in host else host}:{self.port}"

@@ -23,7 +23,6 @@ STORES, WORKING, SCHEDULING = range(3)  # stages of the start
 BEAT, WORKERS, WEB, STORES_LAST = range(4)  # stages of the stop
 DEFAULT_SHUTDOWN_SECONDS = 25.0
 MARGIN_SECONDS = 7.0  # its own watchdog ends a worker 2 s after the shutdown timeout
-WEB_THREADS = min(8, 2 * (os.cpu_count() or 1) + 1)  # more would wait for each other
 HEALTH_SECONDS = 2.0
 # A request for a page that is not there is the visitor's concern, not the operator's.
 WEB_NOTABLE = re.compile(rf"^(?!.*WARNING django\.request)(?:.*?)(?:{NOTABLE.pattern})")
@@ -140,7 +139,7 @@ def _let_pass(data_dir: Path, user: str) -> None:
 
 
 def _web(options: Options, env: dict[str, str]) -> Program:
-    command = [sys.executable, "-m", "trainops.web", "--threads", str(WEB_THREADS)]
+    command = [sys.executable, "-m", "trainops.web"]
     return Program(
         "web",
         [*command, "--host", options.host, "--port", str(options.port)],

@@ -17,7 +17,7 @@ from importlib import import_module
 from trainops.launch import environment
 from trainops.launch.refusal import CannotStart
 
-QUICK = "not (slow or browser or journey)"
+QUICK = "not (slow or browser or journey or exhaustive)"
 HEAVY = "browser or journey"
 MOST_HEAVY = 2  # processes: each test starts a web server, workers and perhaps a browser
 LONG = "exhaustive"  # only on request: with them, a machine of two cores needs most of an hour

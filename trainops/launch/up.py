@@ -1,6 +1,7 @@
 """`python3 -m trainops up`: from a fresh clone to a running installation."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -25,9 +26,12 @@ def up(arguments: Sequence[str]) -> int:
         environment.enter(["up", *arguments])
     if not environment.is_usable():
         raise CannotStart("The packages are not installed; run it once without --no-install.")
+    os.umask(checks.umask())
     if chosen.only_workers:
         return _join(chosen)
     with data_directory.owned(chosen.data_dir, chosen.url):
+        if checks.close_to_others(chosen.data_dir):
+            say(None, f"{chosen.data_dir} was open to other users of this machine; now it is not.")
         return _run(chosen)
 
 
@@ -146,6 +150,8 @@ def welcome(chosen: Options, prepared: Mapping[str, Any]) -> str:
     if prepared["password"]:
         rows.append(("Password", f"{prepared['password']}   (shown this once)"))
     rows += [("Data", str(chosen.data_dir)), ("Logs", str(chosen.log_dir)), ("Stop", "Ctrl-C")]
+    if chosen.is_exposed:
+        rows.append(("Exposed", "to the network, without HTTPS: read docs/security.md"))
     if prepared["demo"]:
         rows.append(("Demo", f"{chosen.url}/operations/{prepared['demo']}/"))
     lines = [f"{label:<11}{value}" for label, value in rows]

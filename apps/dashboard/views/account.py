@@ -4,7 +4,8 @@ from datetime import timedelta
 from typing import Any
 
 from django.contrib import messages
-from django.contrib.auth.forms import AuthenticationForm
+from django.contrib.auth import authenticate
+from django.contrib.auth.forms import AuthenticationForm, PasswordChangeForm
 from django.contrib.auth.views import LoginView, PasswordChangeView
 from django.core.exceptions import ValidationError
 from django.http import HttpRequest, HttpResponse
@@ -14,11 +15,17 @@ from django.views.decorators.http import require_POST
 
 from apps.dashboard.answers import say
 from apps.dashboard.gate import needs
+from trainops.http import tokens
 from trainops.http.guessing import is_refused
 from trainops.http.models import Token, TokenScope
+from trainops.http.numbers import whole_number
 from trainops.http.roles import Role, has_role, role_of
+from trainops.text import name_problem
 
 MAX_NAME_LENGTH, MAX_DAYS = 100, 3650
+
+
+TOO_MANY = "Too many wrong passwords. Try again in five minutes."
 
 
 class SignInForm(AuthenticationForm):
@@ -26,7 +33,7 @@ class SignInForm(AuthenticationForm):
 
     def clean(self) -> dict[str, Any]:
         if is_refused(self.request, self.cleaned_data.get("username")):
-            raise ValidationError("Too many wrong passwords. Try again in five minutes.")
+            raise ValidationError(TOO_MANY)
         return super().clean()
 
 
@@ -36,12 +43,35 @@ class SignIn(LoginView):
     redirect_authenticated_user = True
 
 
+class ChangePasswordForm(PasswordChangeForm):
+    """Asks for the old password under the same limits as a sign-in."""
+
+    def __init__(self, *, request: HttpRequest, **named: Any) -> None:
+        super().__init__(**named)
+        self.request = request
+
+    def clean_old_password(self) -> str:
+        name, password = self.user.get_username(), str(self.cleaned_data["old_password"])
+        if is_refused(self.request, name):
+            raise ValidationError(TOO_MANY)
+        if authenticate(self.request, username=name, password=password) is None:
+            raise ValidationError(self.error_messages["password_incorrect"])
+        return password
+
+
 class ChangePassword(PasswordChangeView):
+    form_class = ChangePasswordForm
     template_name = "dashboard/account/password.html"
     success_url = "/account/"
 
+    def get_form_kwargs(self) -> dict[str, Any]:
+        return {**super().get_form_kwargs(), "request": self.request}
+
     def form_valid(self, form: Any) -> HttpResponse:
-        messages.success(self.request, "Your password is changed.")
+        messages.success(
+            self.request,
+            "Your password is changed. All of your API tokens are revoked, other sessions ended.",
+        )
         return super().form_valid(form)
 
 
@@ -68,8 +98,7 @@ def account(request: HttpRequest) -> HttpResponse:
 @require_POST
 @needs()
 def revoke(request: HttpRequest, token_id: str) -> HttpResponse:
-    deleted, _ = Token.objects.filter(user=_user(request), public_id=token_id).delete()
-    if not deleted:
+    if not tokens.revoke(Token.objects.filter(user=_user(request), public_id=token_id)):
         return say(request, "That token is gone already.", level="warning", to="/account/")
     return say(request, "The token is revoked: nothing can use it now.", to="/account/", leave=True)
 
@@ -82,7 +111,10 @@ def _create_token(request: HttpRequest) -> tuple[dict[str, str], str]:
     errors = {}
     if not name or len(name) > MAX_NAME_LENGTH:
         errors["name"] = f"Give it a name, at most {MAX_NAME_LENGTH} characters."
-    if days and not (days.isascii() and days.isdigit() and 1 <= int(days[:6]) <= MAX_DAYS):
+    elif problem := name_problem(name):
+        errors["name"] = problem
+    num_days = whole_number(days, 1, MAX_DAYS)
+    if days and num_days is None:
         errors["days"] = f"got {days[:20]!r}; must be from 1 to {MAX_DAYS}, or empty for no end"
     if scope not in TokenScope.values:
         errors["scope"] = f"got {scope[:20]!r}; must be one of {', '.join(TokenScope.values)}"
@@ -90,8 +122,8 @@ def _create_token(request: HttpRequest) -> tuple[dict[str, str], str]:
         errors["scope"] = "Only an admin makes worker tokens."
     if errors:
         return errors, ""
-    expiry = timedelta(days=int(days)) if days else None
-    _, secret = Token.objects.create(_user(request), expiry=expiry, name=name, scope=scope)
+    lifetime = timedelta(days=num_days) if num_days else None
+    _, secret = tokens.create(_user(request), name=name, scope=scope, lifetime=lifetime)
     return {}, secret
 
 

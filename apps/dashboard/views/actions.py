@@ -11,7 +11,7 @@ from apps.checkpoints import services as checkpoints
 from apps.checkpoints import sharing
 from apps.checkpoints.models import Checkpoint
 from apps.dashboard import confirmation
-from apps.dashboard.answers import refuse, say
+from apps.dashboard.answers import refuse, safe, say
 from apps.dashboard.gate import is_fetch, needs
 from apps.dashboard.words import plural, size
 from apps.operations import access, recovery, services, verification
@@ -32,7 +32,7 @@ def confirm(request: HttpRequest, action: str) -> HttpResponse:
         request.GET.get("checkpoint", ""),
     )
     template = "part" if is_fetch(request) else "page"
-    context = {"confirmation": asked, "next": request.GET.get("next", "/")}
+    context = {"confirmation": asked, "next": safe(request, request.GET.get("next", "/"))}
     return render(request, f"dashboard/confirm/{template}.html", context)
 
 
@@ -117,7 +117,7 @@ def confirm_checkpoint(request: HttpRequest, checkpoint_id: str) -> HttpResponse
         "position": services.position(found, found.operation),
         "freed_bytes": sharing.freed_bytes(Checkpoint.objects.filter(pk=checkpoint_id)),
         "is_last": [other.pk for other in others] == [found.pk],
-        "next": request.GET.get("next") or found.operation.get_absolute_url(),
+        "next": safe(request, request.GET.get("next") or found.operation.get_absolute_url()),
     }
     template = "checkpoint_part" if is_fetch(request) else "checkpoint_page"
     return render(request, f"dashboard/confirm/{template}.html", context)
@@ -167,7 +167,7 @@ def _unpin(checkpoint: Checkpoint, request: HttpRequest) -> tuple[str, str]:
 
 
 def _verify(checkpoint: Checkpoint, request: HttpRequest) -> tuple[str, str]:
-    found = verification.verify(checkpoint)
+    found = verification.verify(checkpoint, person=request.user.get_username())
     if found.problem:
         return f"Not as it was saved: {found.message}", "error"
     level = {"ok": "success", "warning": "warning", "failed": "error"}[found.level]

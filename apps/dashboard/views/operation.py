@@ -16,6 +16,7 @@ from apps.operations import artifacts, services
 from apps.operations.errors import OperationNotFound
 from apps.operations.models import LogChunk, Operation
 from trainops.errors import Refusal
+from trainops.http.numbers import whole_number
 
 LOG_CHARACTERS = 64_000  # of the log's end, on the page; the rest is in the download
 LOG_CHUNKS = 400
@@ -122,7 +123,7 @@ def _find(operation_id: str) -> Operation:
 
 def _whole(request: HttpRequest, name: str) -> int:
     text = request.GET.get(name, "")
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else 0
+    return whole_number(text, 0, 10**18) or 0
 
 
 def _log_after(operation_id: str, chunk_id: int) -> list[dict[str, Any]]:

@@ -1,16 +1,15 @@
 """The report of a finished backtest as files: HTML, JSON and CSV."""
 
 import json
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from django.http import FileResponse, Http404, HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.template.loader import render_to_string
 
 from apps.dashboard import report
+from apps.dashboard.answers import refused
 from apps.dashboard.gate import needs
-from apps.operations import artifacts, exchange, services
+from apps.operations import artifacts, exports, services
 from apps.operations.errors import OperationNotFound
 from apps.operations.models import Operation
 from trainops.errors import Refusal
@@ -33,27 +32,24 @@ def download(request: HttpRequest, operation_id: str, form: str) -> HttpResponse
         raise Http404(f"There is no report.{form}; there are: {', '.join(NAMES)}.")
     name = f"{operation_id}-report.{form}"
     if form in TABLES:
-        return _table(operation, TABLES[form], name)
+        return _table(request, operation, TABLES[form], name)
     answer = HttpResponse(_content(operation, result, form), content_type=TYPES[form])
     answer["Content-Disposition"] = f'attachment; filename="{name}"'
     return answer
 
 
-def _table(operation: Operation, table: str, name: str) -> HttpResponseBase:
+def _table(request: HttpRequest, operation: Operation, table: str, name: str) -> HttpResponseBase:
     """Answer with every row of the final checkpoint, read by a process that may load it."""
     final = artifacts.source(operation.pk)
     if final is None:
         raise Http404("Its checkpoints were deleted, and the rows with them.")
     final.operation = operation
-    with TemporaryDirectory(prefix="trainops-") as directory:
-        path = Path(directory) / name
-        try:
-            exchange.tabulate(final, table, path)
-        except Refusal as refusal:
-            raise Http404(refusal.message) from refusal
-        file = path.open("rb")  # stays readable when its name is gone
+    try:
+        exported = exports.table(final, table, person=request.user.get_username())
+    except Refusal as refusal:
+        return refused(request, refusal)
     return FileResponse(
-        file, as_attachment=True, filename=name, content_type="text/csv; charset=utf-8"
+        exported.file, as_attachment=True, filename=name, content_type="text/csv; charset=utf-8"
     )
 
 

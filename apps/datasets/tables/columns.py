@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
@@ -10,6 +11,8 @@ import pyarrow.compute as pc
 from apps.datasets.tables.conversion import arrow_type
 from apps.datasets.tables.options import KINDS
 from apps.datasets.tables.refusals import TableRefused, listed
+
+DATES = (datetime.min, datetime.max)  # noqa: DTZ901 - that Python, and so pages and API, can show
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,17 +54,33 @@ def check_declared(declared: Mapping[str, str], names: Sequence[str]) -> None:
             )
 
 
-def finite(name: str, values: Any, first_row: int) -> Any:
-    """Floats with NaN as missing. Raises TableRefused for infinities, which teach nothing."""
-    if not pa.types.is_floating(values.type):
-        return values
-    if pc.any(pc.is_inf(values)).as_py():
-        rows = pc.indices_nonzero(pc.is_inf(values).fill_null(False)).to_pylist()
-        raise TableRefused(
-            "NOT_FINITE",
-            f"The column {name!r} holds infinite values, first in row {first_row + rows[0]}.",
-            field=f"columns.{name}",
-            given=[first_row + row for row in rows[:20]],
-            allowed="finite numbers, or nothing where a value is missing",
-        )
-    return pc.if_else(pc.is_nan(values), pa.scalar(None, values.type), values)
+def checked(name: str, values: Any, first_row: int) -> Any:
+    """Return the values, NaN as missing. Raises TableRefused for infinities and extreme dates."""
+    if pa.types.is_timestamp(values.type):
+        first, last = (pa.scalar(date, pa.timestamp("us")).value for date in DATES)
+        times = pc.cast(values, pa.int64())
+        beyond = pc.or_(pc.less(times, first), pc.greater(times, last))
+        problem, allowed = "dates outside the years 1 to 9999", "years 1 to 9999, or type text"
+        _refuse_any("DATE_OUT_OF_RANGE", name, beyond, first_row, problem, allowed)
+    elif pa.types.is_floating(values.type):
+        allowed = "finite numbers, or nothing where a value is missing"
+        infinite = pc.is_inf(values)
+        _refuse_any("NOT_FINITE", name, infinite, first_row, "infinite values", allowed)
+        return pc.if_else(pc.is_nan(values), pa.scalar(None, values.type), values)
+    return values
+
+
+def _refuse_any(
+    code: str, name: str, wrong: Any, first_row: int, problem: str, allowed: str
+) -> None:
+    if not pc.any(wrong).as_py():
+        return
+    rows = pc.indices_nonzero(wrong.fill_null(False)).to_pylist()
+    raise TableRefused(
+        code,
+        f"The column {name!r} holds {problem}, first in row {first_row + rows[0]}; "
+        f"allowed: {allowed}.",
+        field=f"columns.{name}",
+        given=[first_row + row for row in rows[:20]],
+        allowed=allowed,
+    )

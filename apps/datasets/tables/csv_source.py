@@ -3,19 +3,22 @@
 import csv
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 
-from apps.datasets.tables.columns import Column, check_declared, finite
+from apps.datasets.tables.columns import Column, check_declared, checked
 from apps.datasets.tables.conversion import cleaned, converted
 from apps.datasets.tables.dialect import delimiter_of, header_of, read_head
 from apps.datasets.tables.inference import ColumnType, DeclaredType
 from apps.datasets.tables.options import Limits, Options
 from apps.datasets.tables.refusals import TableRefused
 
+LEAST_BLOCK_BYTES, RESERVED_BYTES = 2**20, 2**30
 FIRST_ROW = 2  # the header is row 1, as a spreadsheet shows it; blank lines are not counted
 
 
@@ -113,12 +116,15 @@ class CsvSource:
                 ) from None
 
     def _strings(self, ragged: Ragged) -> Iterator[Any]:
+        """Yield batches of text: of at most a block, of which the reader reserves one a column."""
+        block_bytes = max(LEAST_BLOCK_BYTES, RESERVED_BYTES // len(self.names))
+        longest = min(self.limits.max_row_bytes, block_bytes)
         try:
             reader = pa_csv.open_csv(
                 self.path,
                 read_options=pa_csv.ReadOptions(
                     use_threads=False,  # else the numbers of ragged rows are not known
-                    block_size=self.limits.max_row_bytes,
+                    block_size=longest,
                     column_names=self.names,
                     skip_rows_after_names=1,
                 ),
@@ -133,15 +139,30 @@ class CsvSource:
                     strings_can_be_null=True,
                 ),
             )
-            yield from (batch for batch in reader if batch.num_rows)
+            for batch in reader:
+                if batch.nbytes > longest and _longest_row(batch) > longest:
+                    raise self._too_long(longest)
+                if batch.num_rows:
+                    yield batch
         except pa.ArrowInvalid as error:
             self._check_quotes()
-            raise TableRefused(
-                "UNREADABLE_CSV",
-                f"A row is longer than {self.limits.max_row_bytes} bytes or cannot be read: "
-                f"{error}.",
-                allowed=self.limits.max_row_bytes,
-            ) from None
+            if "straddl" in str(error):  # two blocks
+                raise self._too_long(longest) from None
+            raise TableRefused("UNREADABLE_CSV", f"The CSV cannot be read: {error}.") from None
+
+    def _too_long(self, longest: int) -> TableRefused:
+        return TableRefused(
+            "ROW_TOO_LONG",
+            f"A row is longer than {longest} bytes, which is the most for {len(self.names)} "
+            "columns.",
+            allowed=longest,
+        )
+
+
+def _longest_row(batch: Any) -> int:
+    """Return the bytes of all fields of the longest row."""
+    lengths = [pc.fill_null(pc.binary_length(values), 0) for values in batch.columns]
+    return int(pc.max(reduce(pc.add, lengths)).as_py() or 0)
 
 
 def too_many_rows(given: int, limits: Limits) -> TableRefused:
@@ -157,4 +178,4 @@ def _typed(column: Column, values: Any, first_row: int) -> Any:
     if column.kind in ("string", "category", "text"):
         return values
     typed = converted(cleaned(values), column.kind, zoned=column.zoned)
-    return finite(column.name, typed, first_row)
+    return checked(column.name, typed, first_row)

@@ -62,7 +62,24 @@ def _encoding(source: Path, named: str) -> str:
             given=named,
             allowed=[mark.removesuffix("-sig")],
         )
-    return mark or named or "utf-8"
+    return mark or (_byte_order(source) if named == "utf-16" else named) or "utf-8"
+
+
+def _byte_order(source: Path) -> str:
+    """Return the UTF-16 of a file without a mark: its delimiters and line ends hold a zero byte."""
+    with source.open("rb") as file:
+        head = file.read(CHUNK)
+    little, big = head[1::2].count(0), head[::2].count(0)
+    if little == big:
+        raise TableRefused(
+            "WRONG_ENCODING",
+            "The file has no byte order mark, and its bytes do not tell their order. Save it as "
+            "UTF-16 with a mark, or as UTF-8.",
+            field="encoding",
+            given="utf-16",
+            allowed=list(ENCODINGS),
+        )
+    return "utf-16-le" if little > big else "utf-16-be"
 
 
 def _decoded(source: Path, encoding: str) -> Iterator[str]:

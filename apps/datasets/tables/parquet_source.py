@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from apps.datasets.tables.columns import Column, check_declared, finite
+from apps.datasets.tables.columns import Column, check_declared, checked
 from apps.datasets.tables.content import PARQUET
 from apps.datasets.tables.conversion import cleaned, converted
 from apps.datasets.tables.csv_source import too_many_rows
@@ -97,11 +97,12 @@ class ParquetSource:
             values = converted(cleaned(values), column.kind, zoned=column.zoned)
         try:
             # Nanoseconds become microseconds; any other loss is an error.
-            safe = column.kind != "datetime"
-            typed = pc.cast(values, column.type, safe=safe)
+            is_date = column.kind == "datetime"
+            options = pc.CastOptions(column.type, allow_time_truncate=is_date)
+            typed = pc.cast(values, options=options)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise _wrong_type(column, values, first_row, error) from None
-        return finite(column.name, typed, first_row)
+        return checked(column.name, typed, first_row)
 
     def _unpacked(self, values: Any) -> Any:
         try:

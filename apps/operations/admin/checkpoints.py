@@ -94,7 +94,7 @@ class CheckpointAdmin(LooksOnlyAdmin):
     def verify(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponseBase:
         def done() -> str:
             checkpoint = Checkpoint.objects.get(pk=id_in(object_id))
-            found = verification.verify(checkpoint)
+            found = verification.verify(checkpoint, person=request.user.get_username())
             if found.level == "failed":
                 raise Refusal("CHECKPOINT_CORRUPTED", found.message)
             return found.message

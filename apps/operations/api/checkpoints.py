@@ -119,7 +119,8 @@ class VerifyView(APIView):
         `checks` say what was compared. That takes seconds.
         """
         body_of(request)
-        found = verification.verify(find(operation_id, checkpoint_id))
+        checkpoint = find(operation_id, checkpoint_id)
+        found = verification.verify(checkpoint, person=person(request).get_username())
         problem = found.problem
         return Response(
             {

@@ -1,6 +1,5 @@
 """The doors for files of other tools: begin an operation with one, take a checkpoint as one."""
 
-import json
 from typing import Any
 
 from django.conf import settings
@@ -18,7 +17,7 @@ from rest_framework.views import APIView
 from apps.checkpoints.models import BEST, LATEST
 from apps.datasets.services import too_large
 from apps.datasets.storage import workspace
-from apps.operations import artifacts, exchange, services
+from apps.operations import artifacts, exports, services
 from apps.operations.api.operations import answer
 from apps.operations.api.renderers import Bytes
 from apps.operations.beginnings import Import
@@ -27,6 +26,8 @@ from apps.operations.filters import ExportQuery
 from apps.operations.serializers import OperationDetailSerializer, SubmissionSerializer
 from trainops.http.asking import body_of, person, query_of
 from trainops.http.envelope import EnvelopeRenderer
+from trainops.http.numbers import whole_number
+from trainops.http.parsers import NotUsable, read_json
 from trainops.http.serializers import StrictSerializer
 
 DIGEST_SUFFIX, MAX_DIGEST = ".sha256", 8192  # of the file beside the file; characters
@@ -50,9 +51,9 @@ class ImportSerializer(StrictSerializer):
 
     def validate_operation(self, text: str) -> dict[str, Any]:
         try:
-            given = json.loads(text)
-        except ValueError as error:
-            raise serializers.ValidationError(f"is not JSON: {error}") from error
+            given = read_json(text)
+        except NotUsable as problem:
+            raise serializers.ValidationError(str(problem)) from problem
         submission = SubmissionSerializer(data=given)
         submission.is_valid(raise_exception=True)
         valid: dict[str, Any] = submission.validated_data
@@ -65,8 +66,8 @@ class ImportView(APIView):
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         """Refuse by the announced size: nothing of a body that is too large is read or stored."""
         allowed = settings.THRESHOLDS.max_upload_bytes
-        announced = request.META.get("CONTENT_LENGTH") or "0"
-        if announced.isdigit() and int(announced) > allowed + FORM_BYTES:
+        announced = whole_number(request.META.get("CONTENT_LENGTH") or "", 0, 10**18) or 0
+        if announced > allowed + FORM_BYTES:
             raise too_large(allowed)
         super().initial(request, *args, **kwargs)
 
@@ -104,7 +105,10 @@ class ExportView(APIView):
     @extend_schema(
         operation_id="operations_export",
         parameters=[ExportQuery],
-        responses={(200, "application/octet-stream"): OpenApiResponse(OpenApiTypes.BINARY)},
+        responses={
+            (200, kind): OpenApiResponse(OpenApiTypes.BINARY)
+            for kind in ("application/octet-stream", "application/zip")  # the latter if packed
+        },
     )
     def get(self, request: Request, operation_id: str) -> HttpResponseBase:
         """A checkpoint as another tool's file: training version 1, federated 2.0, RL version 3."""
@@ -117,13 +121,13 @@ class ExportView(APIView):
         checkpoint = artifacts.source(operation_id, chosen)
         if checkpoint is None:
             raise CheckpointNotFound(operation_id)
-        with workspace() as directory:
-            path = directory / f"{checkpoint.pk}.ckpt"
-            name = exchange.export(checkpoint, path, which=which or "last", agent=query["agent"])
-            if query["packed"]:
-                packed = directory / "packed.zip"
-                path, name = packed, exchange.pack(path, name, packed)
-            file = path.open("rb")  # stays readable when its name is gone
-        response = FileResponse(file, as_attachment=True, filename=name)
+        exported = exports.export(
+            checkpoint,
+            person=person(request).get_username(),
+            which=which or "last",
+            agent=query["agent"],
+            is_packed=query["packed"],
+        )
+        response = FileResponse(exported.file, as_attachment=True, filename=exported.name)
         response["X-Checkpoint"] = f"{checkpoint.pk}; {checkpoint}"
         return response

@@ -12,13 +12,15 @@ from trainops.engines.backtest.core.book import REASONS
 from trainops.engines.backtest.job import BacktestJob
 from trainops.engines.backtest.outcome import outcome_of
 
+FORMULAS = ("=", "+", "-", "@", "\t", "\r")
+
 
 def trades(job: BacktestJob) -> pd.DataFrame:
     """Return a row for each trade, the oldest first, in the columns of the report's list."""
     rows, prices = outcome_of(job.broker, job.config, job.step).trades, job.prices
     times = pd.Series(_iso(prices.times))
     table = pd.DataFrame({name: rows[name] for name in rows.dtype.names or ()})
-    table["symbol"] = np.array(prices.symbols)[rows["symbol"]]
+    table["symbol"] = np.array([*map(_text, prices.symbols)])[rows["symbol"]]
     table["reason"] = np.array(REASONS)[rows["reason"]]
     for end in ("exit", "entry"):
         table.insert(0, f"{end}_time", times.iloc[rows[f"{end}_bar"]].to_numpy())
@@ -38,6 +40,14 @@ def equity(job: BacktestJob) -> pd.DataFrame:
             **{name: closes[:, number] for number, name in enumerate(names)},
         }
     )
+
+
+def _text(cell: str) -> str:
+    """Return a cell of text that no spreadsheet takes for a formula.
+
+    See OWASP, "CSV Injection".
+    """
+    return f"'{cell}" if cell.startswith(FORMULAS) else cell
 
 
 TABLES: Mapping[str, Callable[[BacktestJob], pd.DataFrame]] = {"trades": trades, "equity": equity}

@@ -1,0 +1,96 @@
+"""How a child answers requests to save what it has in memory, whatever becomes of the saving."""
+
+import socket
+import threading
+
+import pytest
+
+from trainops.engines.child import _Line
+from trainops.engines.errors import LeaseLost, SaveFailed
+from trainops.engines.manifest import CheckpointType
+from trainops.engines.wire import Wire, now
+
+
+class Hanging:
+    """An attempt whose saving takes until it is let go, and then ends so."""
+
+    def __init__(self, error=None):
+        self.error = error
+        self.kinds = []
+        self.begun, self.may_end = threading.Event(), threading.Event()
+
+    def salvage(self, kind):
+        self.kinds.append(kind)
+        self.begun.set()
+        assert self.may_end.wait(30)
+        if self.error is not None:
+            raise self.error
+
+
+@pytest.fixture
+def ends():
+    """Return both ends: a child's line, and the supervisor's wire."""
+    one, other = socket.socketpair()
+    line = _Line(Wire(one), grant_until=now() + 3600)
+    yield line, Wire(other)
+    line._granted(now() + 3600)
+    one.close()
+    other.close()
+
+
+@pytest.fixture(autouse=True)
+def _no_timer(monkeypatch):
+    """The kernel's timer would end the process of the tests."""
+    monkeypatch.setattr("trainops.engines.child.signal.setitimer", lambda *told: None)
+
+
+def heard(wire, *, until):
+    """Return the kinds of messages until this many have come."""
+    messages = []
+    while len(messages) < until:
+        messages += wire.read()
+    return messages
+
+
+def test_every_request_is_acknowledged_while_an_earlier_one_is_worked_on(ends):
+    line, wire = ends
+    attempt = Hanging()
+    line.begun(attempt)
+    line.salvage(CheckpointType.SHUTDOWN)
+    assert attempt.begun.wait(30)
+    line.salvage(CheckpointType.CANCELLATION)
+    assert [each["kind"] for each in heard(wire, until=2)] == ["salvaging", "salvaging"]
+    attempt.may_end.set()
+    assert [each["kind"] for each in heard(wire, until=2)] == ["salvaged", "salvaged"]
+    assert attempt.kinds == [CheckpointType.SHUTDOWN, CheckpointType.CANCELLATION]
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (SaveFailed(7, "the disk is full"), "the disk is full"),
+        (ZeroDivisionError("in the recipe"), "ZeroDivisionError: in the recipe"),
+    ],
+)
+def test_what_went_wrong_is_told_and_the_request_is_answered(ends, error, told):
+    line, wire = ends
+    attempt = Hanging(error)
+    attempt.may_end.set()
+    line.begun(attempt)
+    line.salvage(CheckpointType.FAILURE)
+    first, failed, last = heard(wire, until=3)
+    assert [first["kind"], failed["kind"], last["kind"]] == ["salvaging", "save_failed", "salvaged"]
+    assert told in failed["error"]
+
+
+def test_nothing_more_is_said_where_somebody_else_owns_the_operation(ends):
+    line, wire = ends
+    attempt = Hanging(LeaseLost())
+    attempt.may_end.set()
+    line.begun(attempt)
+    line.salvage(CheckpointType.FAILURE)
+    (only,) = heard(wire, until=1)
+    assert only["kind"] == "salvaging"
+    line.salvage(CheckpointType.FAILURE)
+    (only,) = heard(wire, until=1)
+    assert only["kind"] == "salvaging"

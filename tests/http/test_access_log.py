@@ -1,0 +1,104 @@
+"""The log of accesses: who, from where, what; never a secret."""
+
+import logging
+
+import pytest
+from django.contrib.auth.models import Group, User
+
+from trainops.http import guessing
+from trainops.text import LineFormatter
+
+pytestmark = pytest.mark.django_db
+PASSWORD, TOKENS = "correct horse", "/api/v1/tokens"
+
+
+@pytest.fixture
+def ana(db):
+    user = User.objects.create_user("ana", password=PASSWORD)
+    user.groups.add(Group.objects.get(name="viewer"))
+    return user
+
+
+@pytest.fixture
+def lines(caplog):
+    caplog.set_level(logging.INFO, logger="trainops.access")
+    return lambda: [
+        record.getMessage() for record in caplog.records if record.name == "trainops.access"
+    ]
+
+
+def sign_in(client, password=PASSWORD, name="ana"):
+    return client.post("/login/", {"username": name, "password": password})
+
+
+def test_a_sign_in_is_logged_with_name_and_address(client, ana, lines, monkeypatch):
+    monkeypatch.setattr(guessing, "MAX_FAILURES", 1)
+    sign_in(client)
+    client.post("/logout/")
+    sign_in(client, "secret guess")
+    sign_in(client, "secret guess")
+    assert lines() == [
+        "sign-in ok by=- from=127.0.0.1 user=ana",
+        "sign-out by=ana from=127.0.0.1 user=ana",
+        "sign-in failed by=- from=127.0.0.1 user=ana",
+        "sign-in throttled by=- from=127.0.0.1 user=ana",
+    ]
+
+
+def test_the_life_of_a_token_is_logged_without_its_secret(client, ana, lines):
+    client.force_login(ana)
+    answer = client.post(TOKENS, {"name": "laptop"}, content_type="application/json")
+    made = answer.json()["data"]
+    client.logout()
+    bearer = {"Authorization": f"Bearer {made['token']}"}
+    for _ in range(2):
+        client.get("/api/v1/me", headers=bearer)
+    client.delete(f"{TOKENS}/current", headers=bearer)
+    client.get("/api/v1/me", headers=bearer)
+    token = made["token_id"]
+    assert [each for each in lines() if "token" in each] == [
+        f"token created by=ana from=127.0.0.1 user=ana token={token} scope=user",
+        f"token used first by=ana from=127.0.0.1 token={token}",
+        f"token revoked by=ana from=127.0.0.1 user=ana token={token}",
+        "token refused by=- from=127.0.0.1 method=GET path=/api/v1/me",
+    ]
+    assert made["token"] not in "".join(lines())
+
+
+def test_refused_permissions_are_logged(client, ana, lines):
+    client.force_login(ana)
+    client.get("/operations/new")
+    client.post("/api/v1/checkpoints/cleanup")
+    assert lines() == [
+        "permission refused by=ana from=127.0.0.1 method=GET path=/operations/new",
+        "permission refused by=ana from=127.0.0.1 method=POST path=/api/v1/checkpoints/cleanup",
+    ]
+
+
+def test_passwords_and_roles_are_logged(client, ana, lines):
+    client.force_login(ana)
+    new = "battery staple 9"
+    body = {"old_password": PASSWORD, "new_password1": new, "new_password2": new}
+    client.post("/account/password", body)
+    ana.groups.set([Group.objects.get(name="admin")])
+    ana.groups.clear()
+    assert lines() == [
+        "sign-in ok by=ana from=127.0.0.1 user=ana",
+        "password set by=ana from=127.0.0.1 user=ana tokens_revoked=0",
+        "role taken by=- from=- user=ana role=viewer",
+        "role given by=- from=- user=ana role=admin",
+        "role taken by=- from=- user=ana role=admin",
+    ]
+
+
+def test_no_log_has_a_control_character_of_a_caller():
+    formatter = LineFormatter("%(levelname)s %(message)s")
+    text = "ana\n12:00:00 INFO forged\x1b[31m\u202e\x85"
+    record = logging.LogRecord("x", logging.INFO, "", 0, "from %s", (text,), None)
+    assert formatter.format(record) == (r"INFO from ana\n12:00:00 INFO forged\x1b[31m\u202e\x85")
+    try:
+        raise ValueError(text)
+    except ValueError as error:
+        record.exc_info = (ValueError, error, error.__traceback__)
+    _, *below = formatter.format(record).splitlines()
+    assert all(line.startswith("    ") and "\x1b" not in line for line in below)

@@ -1,0 +1,63 @@
+"""What a confined process does with each malicious file: read it in every way there is."""
+
+import resource
+import time
+from pathlib import Path
+
+from apps.datasets.tables import child
+from trainops.cli.plain_yaml import UNREADABLE, parsed
+from trainops.formats import packed
+from trainops.formats.errors import FormatError
+from trainops.formats.reading import read
+from trainops.formats.show import show
+from trainops.formats.verify import verify
+
+TABLES = (".parquet", ".npz", ".csv")
+
+
+def answer(request):
+    """Return what was found of each file, and the peak of memory in bytes."""
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    found = [_looked_at(Path(path)) for path in request["files"]]
+    after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return {"found": found, "bytes": 1024 * (after - before)}
+
+
+def _looked_at(path):
+    began = time.monotonic()
+    try:
+        said = READERS.get(path.suffix, _checkpoint)(path)
+    except Exception as error:  # noqa: BLE001 - it is what the test is about
+        said = {"bug": repr(error)[:500]}
+    return {"file": path.name, "seconds": time.monotonic() - began, **said}
+
+
+def _checkpoint(path):
+    sentences = []
+    for look in (show, read):
+        try:
+            look(path)
+        except FormatError as refused:
+            sentences.append(str(refused))
+    report = verify(path)
+    sentences += [check.detail for check in report.checks if not check.passed]
+    assert not packed.is_one(path)
+    return {"refused": sentences}
+
+
+def _table(path):
+    target = path.with_suffix(".normalised")
+    request = {"source": str(path), "target": str(target), "options": {}, "limits": {}}
+    told = child.answer(request)
+    return {"refused": [told["refused"]["message"]] if "refused" in told else []}
+
+
+def _config(path):
+    try:
+        parsed(path.read_text(encoding="utf-8"))
+    except UNREADABLE as refused:
+        return {"refused": [str(refused)]}
+    return {"refused": []}
+
+
+READERS = {".yaml": _config, **dict.fromkeys(TABLES, _table)}

@@ -1,0 +1,174 @@
+"""An ASGI application that runs a WSGI one in threads which no client can hold.
+
+A request gets a thread when its body is complete, and leaves it before its response is read: slow
+clients cost memory of a few blocks, never a thread. One client address gets some of the threads,
+so that the others stay for the rest. Uploads, which are too large to be collected, are streamed
+into threads of their own.
+"""
+
+import asyncio
+import io
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol, TypeVar
+
+from trainops.gateway import bodies
+from trainops.gateway.clients import Busy, Client, Clients, Share
+from trainops.gateway.environ import Environ, environ_of, with_body
+from trainops.gateway.responses import Application, Response
+
+T = TypeVar("T")
+Send = Callable[[Mapping[str, Any]], Awaitable[None]]
+logger = logging.getLogger(__name__)
+
+REFUSED = (Busy, bodies.TooSlow, bodies.TooLarge, bodies.NotSignedIn, bodies.LengthRequired)
+SEND_SECONDS = 30.0  # the longest wait until a client has read a block
+NUM_THREADS, NUM_STREAMS = 12, 16
+
+
+class Rules(Protocol):
+    """What the application says about its addresses, its senders and its error responses."""
+
+    @property
+    def anonymous_bytes(self) -> int:
+        """The largest body from a sender without a valid token or session."""
+
+    @property
+    def body_bytes(self) -> int:
+        """The largest body that is collected."""
+
+    def address(self, environ: Environ) -> str:
+        """Return the address of the client, which may be behind a proxy."""
+
+    def is_known(self, environ: Environ) -> bool:
+        """Whether the request has a valid token or session; called in a thread."""
+
+    def upload_bytes(self, environ: Environ) -> int | None:
+        """Return how large a body may be that is streamed; None where none is."""
+
+    def refusal(self, environ: Environ, error: Exception) -> Application:
+        """Return an application that answers with this error."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """One request, and the way to its client."""
+
+    environ: Environ
+    source: bodies.Source
+    client: Client
+    send: Send
+
+
+class Gateway:
+    def __init__(self, application: Application, rules: Rules, share: Share | None = None) -> None:
+        self._application, self._rules = application, rules
+        self._clients = Clients(share or Share())
+        self._threads = ThreadPoolExecutor(NUM_THREADS, "request")
+        self._streams = ThreadPoolExecutor(NUM_STREAMS, "upload")
+
+    async def __call__(self, scope: Mapping[str, Any], receive: bodies.Receive, send: Send) -> None:
+        environ = environ_of(scope)
+        try:
+            async with self._clients.visit(self._rules.address(environ)) as client:
+                exchange = Exchange(environ, bodies.Source(receive), client, send)
+                await self._serve(exchange, has_body=has_body(scope))
+        except bodies.Disconnected:
+            return
+        except REFUSED as error:
+            response = Response(self._rules.refusal(environ, error), environ)
+            await send(response.start())
+            await send(response.message(response.block()))
+
+    async def _serve(self, exchange: Exchange, *, has_body: bool) -> None:
+        if not has_body:
+            await self._respond(exchange, io.BytesIO(), 0)
+            return
+        with exchange.client.counted("bodies"):
+            length = exchange.environ.get("CONTENT_LENGTH")
+            allowed = await self._allowed_bytes(exchange, length)
+            if allowed > self._rules.body_bytes:
+                await self._stream(exchange, length, allowed)
+            else:
+                await self._collect(exchange, allowed)
+
+    async def _allowed_bytes(self, exchange: Exchange, length: str | None) -> int:
+        """Raises TooLarge and NotSignedIn by the announced length, before any of it is read."""
+        rules, environ = self._rules, exchange.environ
+        if length is not None and int(length) <= rules.anonymous_bytes:
+            return rules.anonymous_bytes
+        upload_bytes = rules.upload_bytes(environ)
+        allowed = upload_bytes or rules.body_bytes
+        if length is not None and int(length) > allowed:
+            raise bodies.TooLarge(allowed)
+        if await self._in_thread(exchange.client, rules.is_known, environ):
+            return allowed
+        if length is None and upload_bytes is None:
+            return rules.anonymous_bytes
+        raise bodies.NotSignedIn(rules.anonymous_bytes)
+
+    async def _collect(self, exchange: Exchange, allowed: int) -> None:
+        is_large = allowed > bodies.IN_MEMORY_BYTES
+        counted = exchange.client.counted("large_bodies") if is_large else nullcontext()
+        with counted, bodies.new_buffer() as body:
+            await bodies.collect(exchange.source, allowed, body)
+            body.seek(0)
+            await self._respond(exchange, body, exchange.source.num_bytes)
+
+    async def _stream(self, exchange: Exchange, length: str | None, allowed: int) -> None:
+        if length is None:
+            raise bodies.LengthRequired("An upload needs a Content-Length.")
+        async with exchange.client.streams:
+            stream = bodies.Stream(exchange.source, allowed)
+            await self._respond(exchange, io.BufferedReader(stream), int(length), stream)
+
+    async def _respond(
+        self, exchange: Exchange, body: Any, num_bytes: int, stream: bodies.Stream | None = None
+    ) -> None:
+        environ = with_body(exchange.environ, body, num_bytes)
+        make = partial(first_block, self._application, environ)
+        if stream is None:
+            response, block = await self._in_thread(exchange.client, make)
+        else:
+            loop = asyncio.get_running_loop()
+            response, block = await loop.run_in_executor(self._streams, make)
+            if stream.error is not None:
+                await self._in_thread(exchange.client, response.close)
+                raise stream.error
+        await exchange.send(response.start())
+        await exchange.send(response.message(block))
+        if not response.is_complete:
+            await self._send_rest(exchange, response)
+
+    async def _send_rest(self, exchange: Exchange, response: Response) -> None:
+        """Send block by block, until the end or until the client has gone or does not read."""
+        gone = asyncio.ensure_future(exchange.source.disconnected())
+        try:
+            while not (response.is_complete or gone.done()):
+                block = await self._in_thread(exchange.client, response.block)
+                await asyncio.wait_for(exchange.send(response.message(block)), SEND_SECONDS)
+        except TimeoutError:
+            logger.info("%s does not read its response", exchange.environ["REMOTE_ADDR"])
+        finally:
+            gone.cancel()
+            if not response.is_complete:
+                await self._in_thread(exchange.client, response.close)
+
+    async def _in_thread(self, client: Client, call: Callable[..., T], *arguments: Any) -> T:
+        async with client.threads:
+            loop = asyncio.get_running_loop()
+            return await loop.run_in_executor(self._threads, call, *arguments)
+
+
+def has_body(scope: Mapping[str, Any]) -> bool:
+    names = {name.lower() for name, _ in scope["headers"]}
+    return b"content-length" in names or b"transfer-encoding" in names
+
+
+def first_block(application: Application, environ: Environ) -> tuple[Response, bytes]:
+    response = Response(application, environ)
+    return response, response.block()

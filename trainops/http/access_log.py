@@ -1,0 +1,101 @@
+"""The log `trainops.access`: who signed in, used tokens, was refused or changed a role, from where.
+
+It holds no password and no token, only the public ids of tokens.
+"""
+
+import logging
+from collections.abc import Callable
+from contextvars import ContextVar
+from http import HTTPStatus
+from typing import Any
+
+from django.contrib.auth.models import Group, User
+from django.contrib.auth.signals import user_logged_out
+from django.db.models.signals import m2m_changed
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
+
+from trainops.clock import DatabaseNow
+from trainops.http.addresses import client_address
+from trainops.http.models import Token
+
+logger = logging.getLogger("trainops.access")
+_request: ContextVar[HttpRequest | None] = ContextVar("request", default=None)
+
+
+def note(event: str, **about: Any) -> None:
+    """Log an event with the caller and the address of the request in progress."""
+    request = _request.get()
+    caller = getattr(request, "user", None)
+    name = caller.get_username() if caller is not None and caller.is_authenticated else ""
+    address = client_address(request.META) if request else ""
+    words = {"by": name or "-", "from": address or "-", **about}
+    logger.info("%s %s", event, " ".join(f"{key}={_word(value)}" for key, value in words.items()))
+
+
+def _word(value: object) -> str:
+    """Return the value as one word; one with spaces could be taken for several."""
+    text = f"{value!s:.200}"
+    return repr(text) if {*" ='\""} & {*text} else text
+
+
+class AccessLogMiddleware:
+    """Logs refused requests, and lets `note` know the request."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        reset = _request.set(request)
+        try:
+            response = self.get_response(request)
+            _note_first_use(getattr(request, "auth", None))
+            if event := _refused(request, response):
+                note(event, method=request.method, path=request.path)
+        finally:
+            _request.reset(reset)
+        return response
+
+
+def _note_first_use(token: Any) -> None:
+    if not isinstance(token, Token) or token.first_used_at is not None:
+        return
+    if Token.objects.filter(pk=token.pk, first_used_at=None).update(first_used_at=DatabaseNow()):
+        note("token used first", token=token.public_id)
+
+
+def _refused(request: HttpRequest, response: HttpResponseBase) -> str:
+    if response.status_code == HTTPStatus.FORBIDDEN:
+        return "permission refused"
+    scheme = request.META.get("HTTP_AUTHORIZATION", "").partition(" ")[0].lower()
+    is_token = scheme in ("bearer", "token")
+    is_refused = response.status_code == HTTPStatus.UNAUTHORIZED
+    return "token refused" if is_token and is_refused else ""
+
+
+def connect() -> None:
+    """Log sign-outs and changes of roles, wherever they are made."""
+    user_logged_out.connect(_signed_out, dispatch_uid="access_log.signed_out")
+    m2m_changed.connect(_roles_changed, sender=User.groups.through, dispatch_uid="access_log.roles")
+
+
+def _signed_out(sender: Any, request: Any, user: User | None, **_: Any) -> None:
+    if user is not None:
+        note("sign-out", user=user.get_username())
+
+
+def _roles_changed(
+    sender: Any, instance: Any, action: str, pk_set: set[Any] | None, **_: Any
+) -> None:
+    change = {"post_add": "given", "post_remove": "taken", "pre_clear": "taken"}.get(action)
+    if change is None or (pk_set is not None and not pk_set):
+        return
+    if isinstance(instance, User):
+        groups = instance.groups.all() if pk_set is None else Group.objects.filter(pk__in=pk_set)
+        people, roles = [instance], list(groups)
+    else:
+        members = instance.user_set.all() if pk_set is None else User.objects.filter(pk__in=pk_set)
+        people, roles = list(members), [instance]
+    for user in people:
+        for role in roles:
+            note(f"role {change}", user=user.get_username(), role=role.name)

@@ -1,0 +1,109 @@
+"""What the gateway asks about requests before the application sees them: who sends how much."""
+
+import re
+import sys
+from collections.abc import Iterable
+from http import HTTPStatus
+from io import BytesIO
+from typing import Any
+
+from django.conf import settings
+from django.contrib.auth import get_user
+from django.contrib.sessions.backends.db import SessionStore
+from django.core.handlers.wsgi import WSGIRequest
+from django.db import close_old_connections
+from django.http import HttpResponse
+from rest_framework.exceptions import AuthenticationFailed
+from rest_framework.request import Request
+
+from trainops.gateway import bodies
+from trainops.gateway.environ import Environ, with_body
+from trainops.gateway.responses import Application
+from trainops.http.addresses import client_address
+from trainops.http.authentication import TokenAuthentication
+from trainops.http.envelope import Failure, answer
+from trainops.http.middleware import is_api_path
+
+ANONYMOUS_BYTES = 64 * 1024
+FORM_BYTES = 1024**2  # what the other fields and the multipart frame may add to a file
+RETRY_SECONDS = 2
+FORM_UPLOADS = re.compile(r"/(api/v1/datasets|api/v1/operations/import|datasets/upload)")
+FILE_UPLOADS = re.compile(r"/api/v1/workers/[^/]+/attempts/[^/]+/\d+/checkpoints/[^/]+/files/[^/]+")
+
+
+class Admission:
+    """The rules of this installation: see `trainops.gateway.gateway.Rules`."""
+
+    anonymous_bytes = ANONYMOUS_BYTES
+
+    @property
+    def body_bytes(self) -> int:
+        return settings.DATA_UPLOAD_MAX_MEMORY_SIZE
+
+    def address(self, environ: Environ) -> str:
+        return client_address(environ)
+
+    def is_known(self, environ: Environ) -> bool:
+        close_old_connections()
+        try:
+            return _has_session(environ) or _has_token(environ)
+        finally:
+            close_old_connections()
+
+    def upload_bytes(self, environ: Environ) -> int | None:
+        path = environ["PATH_INFO"]
+        if FORM_UPLOADS.fullmatch(path):
+            return settings.THRESHOLDS.max_upload_bytes + FORM_BYTES
+        return sys.maxsize if FILE_UPLOADS.fullmatch(path) else None
+
+    def refusal(self, environ: Environ, error: Exception) -> Application:
+        status, code, message, details = _explained(error)
+        if is_api_path(environ["PATH_INFO"]):
+            response = answer(Failure(code, message, details), status)
+        else:
+            response = HttpResponse(message, status=status, content_type="text/plain")
+        if status == HTTPStatus.SERVICE_UNAVAILABLE:
+            response["Retry-After"] = str(RETRY_SECONDS)
+        response["Connection"] = "close"  # the rest of the body is not read
+        return _application(response)
+
+
+def _has_session(environ: Environ) -> bool:
+    request = WSGIRequest(with_body(environ, BytesIO(), 0))
+    key = request.COOKIES.get(settings.SESSION_COOKIE_NAME, "")
+    if "\x00" in key:
+        return False
+    request.session = SessionStore(key)
+    return get_user(request).is_authenticated
+
+
+def _has_token(environ: Environ) -> bool:
+    request = Request(WSGIRequest(with_body(environ, BytesIO(), 0)))
+    try:
+        return TokenAuthentication().authenticate(request) is not None
+    except AuthenticationFailed:
+        return False
+
+
+def _explained(error: Exception) -> tuple[int, str, str, dict[str, int]]:
+    match error:
+        case bodies.TooLarge():
+            return 413, "BODY_TOO_LARGE", str(error), {"allowed": error.allowed_bytes}
+        case bodies.NotSignedIn():
+            return 401, "NOT_AUTHENTICATED", str(error), {"allowed": error.allowed_bytes}
+        case bodies.TooSlow():
+            allowed = {"minimum_bytes_per_second": bodies.MINIMUM_BYTES_PER_SECOND}
+            return 408, "BODY_TOO_SLOW", str(error), allowed
+        case bodies.LengthRequired():
+            return 411, "LENGTH_REQUIRED", str(error), {}
+        case _:
+            message = "Too many requests of your address are in progress. Try again in a moment."
+            return 503, "TOO_MANY_REQUESTS", message, {"retry_after_seconds": RETRY_SECONDS}
+
+
+def _application(response: HttpResponse) -> Application:
+    def application(environ: Environ, start_response: Any) -> Iterable[bytes]:
+        start_response(f"{response.status_code} {response.reason_phrase}", response.items())
+        return [response.content]
+
+    return application

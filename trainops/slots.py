@@ -1,0 +1,50 @@
+"""Slots for work that takes a machine's memory: few at once, and one for each person."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from trainops.errors import Refusal
+
+WAIT_SECONDS = 1.0  # for a free slot, in a thread that answers pages and API
+RETRY_SECONDS = 10
+
+
+class Busy(Refusal):
+    def __init__(self) -> None:
+        super().__init__(
+            "BUSY",
+            "The server reads or writes as many files as it can at once, or one for you already. "
+            "Try again in a moment.",
+            {"retry_after_seconds": RETRY_SECONDS},
+            status=503,
+            retry_after_seconds=RETRY_SECONDS,
+        )
+
+
+class Slots:
+    """`num` slots of one process."""
+
+    def __init__(self, num: int) -> None:
+        self._num_free = num
+        self._people: set[str] = set()
+        self._changed = threading.Condition()
+
+    @contextmanager
+    def taken(self, person: str, *, wait_seconds: float = WAIT_SECONDS) -> Iterator[None]:
+        """Hold a slot for this person ("" for the server itself). Raises Busy."""
+        with self._changed:
+            if not self._changed.wait_for(lambda: self._is_free(person), wait_seconds):
+                raise Busy
+            self._num_free -= 1
+            self._people.add(person)
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._num_free += 1
+                self._people.discard(person)
+                self._changed.notify_all()
+
+    def _is_free(self, person: str) -> bool:
+        return self._num_free > 0 and (not person or person not in self._people)

@@ -1,0 +1,33 @@
+"""Characters that change how text is shown: no name has them, and every log escapes them."""
+
+import logging
+from unicodedata import category
+
+HIDDEN = frozenset({"Cc", "Cf", "Co", "Cs", "Zl", "Zp"})  # controls, overrides, separators
+
+
+def name_problem(text: str) -> str:
+    """Return what is wrong with the characters of a name, or an empty text."""
+    hidden = sorted({f"U+{ord(each):04X}" for each in text if category(each) in HIDDEN})
+    if not hidden:
+        return ""
+    return f"holds invisible characters ({', '.join(hidden[:5])}); leave them out"
+
+
+def escaped(text: str) -> str:
+    """Return the text in one line, with such characters written as Python writes them."""
+    return "".join(
+        each.encode("unicode_escape").decode() if category(each) in HIDDEN else each
+        for each in text
+    )
+
+
+class LineFormatter(logging.Formatter):
+    """Formats a record as one line; the lines of a traceback are indented below it."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
+        return escaped(super().formatMessage(record))
+
+    def formatException(self, ei: object) -> str:  # noqa: N802 - logging's name
+        lines = super().formatException(ei).splitlines()  # type: ignore[arg-type]
+        return "\n".join(f"    {escaped(line)}" for line in lines)
