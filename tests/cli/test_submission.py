@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainops.cli import submission
+from trainops.cli.plain_yaml import MAX_BITS
 from trainops.cli.problems import ExitCode, Problem, Refused
 
 FILE = """\
@@ -173,8 +174,9 @@ def test_a_refusal_of_a_set_names_the_set(read):
     assert str(problem) == ("--set epoch=5: epoch: there is no such field (did you mean epochs?)")
 
 
+INTEGERS = st.integers(1 - 2**MAX_BITS, 2**MAX_BITS - 1)
 VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
+    st.none() | st.booleans() | INTEGERS | st.floats(allow_nan=False, allow_infinity=False)
     | st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"])),
     lambda inner: st.lists(inner) | st.dictionaries(st.text("abc_", min_size=1), inner),
     max_leaves=10,
