@@ -12,10 +12,10 @@ from apps.dashboard.client_grid import DONE, FAILED, MAX_CLIENTS, PENDING, RUNNI
 from apps.datasets.models import Dataset
 from apps.operations.errors import LedgerBroken
 from apps.operations.models import Operation, is_part
-from apps.operations.privacy import is_kept, spent_by
+from apps.operations.privacy import spent_by
 from trainops.engines import lossless
-from trainops.engines.recipes import load
 from trainops.engines.spending import LEVELS, Entry
+from trainops.lazy import load
 
 ACCOUNTS = "trainops.engines.federated.account"  # a string: it imports SciPy
 MAX_ROUNDS, MAX_CLASSES = 60, 12  # that are drawn
@@ -100,7 +100,7 @@ def privacy(operation: Operation, state: Mapping[str, Any], step: int) -> Mappin
     or of the newest checkpoint's state, of this step. What is written down beyond that is told as
     the other accountant's figure of all, which is never less.
     """
-    if not is_kept(operation.config):
+    if not operation.uses_ledger:
         return None
     config, entries = operation.config["privacy"], spent_by(operation.pk)
     account = load(f"{ACCOUNTS}:Account")(config["delta"])

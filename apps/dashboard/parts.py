@@ -24,8 +24,8 @@ from apps.operations.models import (
     Operation,
     is_part,
 )
-from trainops.engines.config import PRICE_DIRECTION
-from trainops.engines.registry import ENGINES
+from trainops.engines.recipes import users_of_model
+from trainops.kind import KINDS
 
 MAX_EVENTS = 100
 LAST_LINES = 15
@@ -100,14 +100,16 @@ def draw(subject: Subject) -> dict[str, tuple[SafeString, str]]:
 
 def _header(subject: Subject) -> Mapping[str, Any]:
     may_submit = access.may_create(subject.user) and subject.part is None
-    is_model = subject.operation.recipe == PRICE_DIRECTION
+    operation = subject.operation
+    is_model = may_submit and operation.state == State.COMPLETED
+    users = users_of_model(operation.kind, operation.recipe) if is_model else []
     return {
         "actions": subject.actions,
         "may_submit": may_submit,
-        "may_backtest": may_submit and is_model and subject.operation.state == State.COMPLETED,
+        "model_users": [(each, KINDS[each.kind].label.lower()) for each in users],
         "may_fork": subject.newest is not None,
         "tags": list(subject.operation.tags.all()),
-        "kind": ENGINES[subject.operation.kind].label,
+        "kind": KINDS[subject.operation.kind].label,
         "part": subject.part,
     }
 
