@@ -11,6 +11,7 @@ from datetime import date
 from functools import cached_property, partial
 from importlib import import_module
 from importlib.metadata import entry_points
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -44,20 +45,25 @@ class Objective:
     mode: Literal["", "min", "max"] = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Panel:
     """A part of the operation page that only operations of one kind have.
 
-    `view` names a function of the page's subject, which returns the template's context. It is
-    drawn again whenever its HTML changes.
+    `view` names a function of the page's subject (apps.dashboard.parts.Subject). It returns the
+    context of `template`, or None where there is nothing to show. The panel is drawn again
+    whenever its HTML changes; `script`, a static JavaScript module, then has its `draw` called with
+    the panel's element.
     """
 
-    name: str
+    name: str  # unique on the page
     template: str
     view: str
+    place: Literal["page", "files"] = "page"  # "files": above the files of the checkpoints
+    script: str = ""
+    shows_result: bool = False  # the page then does not repeat the result as JSON
 
-    def context(self, subject: Any) -> Mapping[str, Any]:
-        return cast(Mapping[str, Any], load(self.view)(subject))
+    def context(self, subject: Any) -> Mapping[str, Any] | None:
+        return cast(Mapping[str, Any] | None, load(self.view)(subject))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +93,8 @@ class Kind:
 
     files: str = ""  # a KindFiles: the files of another tool; empty: there is none
     panels: tuple[Panel, ...] = ()
-    pages: str = ""  # a KindPages: further addresses, links and scripts of its page
+    web: str = ""  # a package with the folders `templates` and `static` of its panels
+    urls: str = ""  # a module with the addresses below an operation's page that its panels use
 
     def parse_config(self, raw: Mapping[str, Any]) -> OperationConfig:
         """Return the validated config, defaults filled in. Raises ConfigError."""
@@ -123,6 +130,12 @@ class Kind:
             problem = f"got one for {self.name}; allowed: {allowed}"
             raise ConfigError({"design.walk_forward": problem})
         return cast(tuple[date, date], load(self.days)(config, columns))
+
+    def web_directory(self, name: Literal["templates", "static"]) -> Path | None:
+        """Return the folder of its panels' templates or static files, if it has one."""
+        spec = find_spec(self.web) if self.web else None
+        places = [Path(each) / name for each in (spec and spec.submodule_search_locations) or ()]
+        return next((each for each in places if each.is_dir()), None)
 
     def position(self, state: Mapping[str, Any], step: int) -> Position:
         """Return the position of a checkpoint, by its JSON state."""

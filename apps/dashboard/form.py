@@ -54,6 +54,10 @@ class Form:
         return KINDS[self.recipe.kind].label
 
     @property
+    def may_walk_forward(self) -> bool:
+        return bool(KINDS[self.recipe.kind].days)
+
+    @property
     def parameters(self) -> list[Field]:
         return [field for field in self.fields if field.path.startswith(PARAMETERS)]
 

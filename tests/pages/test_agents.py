@@ -5,13 +5,13 @@ import json
 import pytest
 
 from apps.checkpoints.models import Checkpoint
-from apps.dashboard import agents
 from apps.operations.models import Operation
 from tests.pages import making
 from tests.pages.test_new import posted
 from tests.rl.cases import ADAPTIVE, SEPARATE
 from tests.rl.populations import GRID, job_of, of
 from trainops.engines.recipes import recipes
+from trainops.engines.rl.web import agents
 from trainops.kind import KINDS
 
 

@@ -7,7 +7,6 @@ import pytest
 from django.utils import timezone
 
 from apps.checkpoints.models import Checkpoint
-from apps.dashboard import client_grid, federation
 from apps.datasets import services as datasets
 from apps.operations import exports
 from apps.operations.models import ClientPart, Operation
@@ -19,6 +18,7 @@ from tests.pages import making
 from trainops.engines import lossless
 from trainops.engines.federated import tight
 from trainops.engines.federated.account import Account
+from trainops.engines.federated.web import client_grid, federation
 from trainops.engines.spending import Entry
 from trainops.kind import KINDS
 

@@ -1,7 +1,8 @@
 """Backtest: a strategy trades over a price series."""
 
-from trainops.kind import Kind, Objective
+from trainops.kind import Kind, Objective, Panel
 
+WEB = "trainops.engines.backtest.web"
 RECIPES = "trainops.engines.backtest.recipes"
 
 KIND = Kind(
@@ -27,5 +28,16 @@ KIND = Kind(
     objective=Objective("sharpe", "max"),
     columns=("return", "sharpe", "max_drawdown", "trades"),
     defaults={"checkpoint.every_bars": "backtest_bar_interval"},
+    panels=(
+        Panel(
+            name="report",
+            template="backtest/report.html",
+            view=f"{WEB}.report:panel",
+            script="backtest/report.js",
+            shows_result=True,
+        ),
+    ),
+    web=WEB,
+    urls=f"{WEB}.urls",
     days="trainops.engines.backtest.days:days",
 )

@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-from trainops.kind import Kind, Objective
+from trainops.kind import Kind, Objective, Panel
 
+WEB = "trainops.engines.federated.web"
 RECIPES = "trainops.engines.federated.recipes"
 
 
@@ -30,6 +31,21 @@ KIND = Kind(
     files="trainops.formats.kinds.federated:FILES",
     objective=Objective("best.value"),
     columns=("best.value", "rounds"),
+    panels=(
+        Panel(
+            name="federated",
+            template="federated/federated.html",
+            view=f"{WEB}.federation:panel",
+        ),
+        Panel(
+            name="model-files",
+            template="federated/files.html",
+            view=f"{WEB}.federation:files",
+            place="files",
+        ),
+    ),
+    web=WEB,
+    urls=f"{WEB}.urls",
     ports=frozenset({"ledger", "subtasks"}),
     ledger_used=keeps_privacy,
     subtask="trainops.engines.federated.client:ClientJob",

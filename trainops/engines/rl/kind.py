@@ -1,7 +1,8 @@
 """Reinforcement learning: agents learn by acting in an environment."""
 
-from trainops.kind import Kind, Objective
+from trainops.kind import Kind, Objective, Panel
 
+WEB = "trainops.engines.rl.web"
 RECIPES = "trainops.engines.rl.recipes"
 
 KIND = Kind(
@@ -26,4 +27,21 @@ KIND = Kind(
     files="trainops.formats.kinds.rl:FILES",
     objective=Objective("best.value"),
     columns=("best.value", "final.return_mean", "episodes"),
+    panels=(
+        Panel(
+            name="agents",
+            template="rl/agents.html",
+            view=f"{WEB}.agents:panel",
+            script="rl/replay.js",
+            shows_result=True,
+        ),
+        Panel(
+            name="agent-files",
+            template="rl/files.html",
+            view=f"{WEB}.agents:files",
+            place="files",
+        ),
+    ),
+    web=WEB,
+    urls=f"{WEB}.urls",
 )
