@@ -16,14 +16,9 @@ from apps.checkpoints.storage import Stored
 from apps.dashboard import figures, standing, words
 from apps.dashboard.rows import digest, heartbeat_at
 from apps.operations import access, recovery, selfchecks, services
+from apps.operations.ids import is_part
 from apps.operations.lifecycle import RESUMABLE, Reason, State
-from apps.operations.models import (
-    Attempt,
-    ClientPart,
-    Event,
-    Operation,
-    is_part,
-)
+from apps.operations.models import Attempt, ClientPart, Event, Operation
 from trainops.engines.recipes import users_of_model
 from trainops.kind import KINDS, Panel
 

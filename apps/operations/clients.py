@@ -15,9 +15,9 @@ from apps.checkpoints import services as checkpoints
 from apps.checkpoints.models import Checkpoint
 from apps.operations import claims
 from apps.operations.dispatch import dispatch
+from apps.operations.ids import PART, is_part, new_id
 from apps.operations.lifecycle import ACTIVE, FINISHED, WAITING, Reason, State
-from apps.operations.models import PART, Attempt, ClientPart, Operation, is_part
-from apps.operations.submission import MAX_NAME_LENGTH, new_id
+from apps.operations.models import MAX_NAME_LENGTH, Attempt, ClientPart, Operation
 from trainops.clock import DatabaseNow
 from trainops.kind import KINDS
 

@@ -16,7 +16,6 @@ from trainops.clock import DatabaseNow
 from trainops.kind import KINDS
 
 __all__ = [
-    "PART",
     "Attempt",
     "ClientPart",
     "DatasetUse",
@@ -30,15 +29,9 @@ __all__ = [
     "PrivacyEntry",
     "Study",
     "Tag",
-    "is_part",
 ]
 
-PART = "client"  # in the ids of operations that are a client's part of another one
-
-
-def is_part(operation_id: str) -> bool:
-    """Whether an operation is a client's part of another, by its id: made in one place only."""
-    return operation_id.startswith(f"op_{PART}_")
+MAX_NAME_LENGTH = 120
 
 
 class Operation(models.Model):
@@ -52,7 +45,7 @@ class Operation(models.Model):
     id = models.CharField(primary_key=True, max_length=64)
     kind = models.CharField(max_length=16)
     recipe = models.CharField(max_length=64, blank=True)
-    name = models.CharField(max_length=120)
+    name = models.CharField(max_length=MAX_NAME_LENGTH)
     owner = models.ForeignKey(
         settings.AUTH_USER_MODEL,
         models.SET_NULL,
