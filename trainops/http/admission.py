@@ -17,8 +17,10 @@ from rest_framework.exceptions import AuthenticationFailed
 from rest_framework.request import Request
 
 from trainops.gateway import bodies
+from trainops.gateway.clients import Proof
 from trainops.gateway.environ import Environ, with_body
 from trainops.gateway.responses import Application
+from trainops.http import credentials
 from trainops.http.addresses import client_address
 from trainops.http.authentication import TokenAuthentication
 from trainops.http.envelope import Failure, answer
@@ -43,10 +45,14 @@ class Admission:
     def address(self, environ: Environ) -> str:
         return client_address(environ)
 
-    def is_known(self, environ: Environ) -> bool:
+    def credentials(self, environ: Environ) -> list[str]:
+        found = (credentials.of_header(environ), credentials.of_session(environ))
+        return [each for each in found if each]
+
+    def prove(self, environ: Environ) -> Proof | None:
         close_old_connections()
         try:
-            return _has_session(environ) or _has_token(environ)
+            return _by_session(environ) or _by_token(environ)
         finally:
             close_old_connections()
 
@@ -68,21 +74,23 @@ class Admission:
         return _application(response)
 
 
-def _has_session(environ: Environ) -> bool:
+def _by_session(environ: Environ) -> Proof | None:
     request = WSGIRequest(with_body(environ, BytesIO(), 0))
     key = request.COOKIES.get(settings.SESSION_COOKIE_NAME, "")
     if "\x00" in key:
-        return False
+        return None
     request.session = SessionStore(key)
-    return get_user(request).is_authenticated
+    user = get_user(request)
+    return credentials.of_user(environ, user.pk) if user.is_authenticated else None
 
 
-def _has_token(environ: Environ) -> bool:
+def _by_token(environ: Environ) -> Proof | None:
     request = Request(WSGIRequest(with_body(environ, BytesIO(), 0)))
     try:
-        return TokenAuthentication().authenticate(request) is not None
+        found = TokenAuthentication().authenticate(request)
     except AuthenticationFailed:
-        return False
+        return None
+    return credentials.of_token(environ, found[1]) if found else None
 
 
 def _explained(error: Exception) -> tuple[int, str, str, dict[str, int]]:
@@ -97,7 +105,7 @@ def _explained(error: Exception) -> tuple[int, str, str, dict[str, int]]:
         case bodies.LengthRequired():
             return 411, "LENGTH_REQUIRED", str(error), {}
         case _:
-            message = "Too many requests of your address are in progress. Try again in a moment."
+            message = "Too many requests of your address or account are in progress; try again."
             return 503, "TOO_MANY_REQUESTS", message, {"retry_after_seconds": RETRY_SECONDS}
 
 
