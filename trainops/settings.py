@@ -165,6 +165,8 @@ USE_I18N = False
 
 DATA_UPLOAD_MAX_MEMORY_SIZE = 4 * 1024**2
 FILE_UPLOAD_MAX_MEMORY_SIZE = 4 * 1024**2
+FILE_UPLOAD_TEMP_DIR = DATA_DIR / "uploads"  # /tmp may be small, and in memory
+FILE_UPLOAD_TEMP_DIR.mkdir(parents=True, exist_ok=True)
 
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": [

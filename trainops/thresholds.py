@@ -62,7 +62,8 @@ class Thresholds(BaseSettings):
         30, description="Older checkpoints of operations that are not running are removed."
     )
     checkpoint_reserve_bytes: NonNegativeInt = Field(
-        1024**3, description="Periodic checkpoints leave so much disk free, and room for one."
+        1024**3,
+        description="Periodic checkpoints and uploads leave so much disk free.",
     )
     checkpoint_quota_bytes: NonNegativeInt = Field(
         0, description="Above it for one owner's checkpoints, periodic saving pauses; 0: no limit."

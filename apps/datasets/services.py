@@ -190,6 +190,11 @@ def sweep_files() -> int:
         if directory.stat().st_mtime < before.timestamp():
             shutil.rmtree(directory, ignore_errors=True)
             removed += 1
+    for file in (settings.DATA_DIR / "uploads").glob("tmp*.upload*"):  # of a server that died
+        with suppress(FileNotFoundError):
+            if file.stat().st_mtime < before.timestamp():
+                file.unlink()
+                removed += 1
     return removed
 
 

@@ -31,6 +31,9 @@ class Rules:
     def upload_bytes(self, environ):
         return 1024 * KIB if environ["PATH_INFO"] == "/upload" else None
 
+    def has_space(self, environ, num_bytes):
+        return num_bytes < 950_000
+
     def refusal(self, environ, error):
         def application(environ, start_response):
             start_response("400 refused", [])
@@ -163,6 +166,7 @@ def test_a_body_that_trickles_ends_the_request(monkeypatch):
         ([length(257 * KIB), KNOWN], "/", b"TooLarge"),
         ([length(1025 * KIB), KNOWN], "/upload", b"TooLarge"),
         ([("transfer-encoding", "chunked"), KNOWN], "/upload", b"LengthRequired"),
+        ([length(950_000), KNOWN], "/upload", b"NoSpace"),
     ],
 )
 def test_what_is_announced_too_large_is_refused_unread(headers, path, what):

@@ -26,7 +26,14 @@ T = TypeVar("T")
 Send = Callable[[Mapping[str, Any]], Awaitable[None]]
 logger = logging.getLogger(__name__)
 
-REFUSED = (Busy, bodies.TooSlow, bodies.TooLarge, bodies.NotSignedIn, bodies.LengthRequired)
+REFUSED = (
+    Busy,
+    bodies.TooSlow,
+    bodies.TooLarge,
+    bodies.NotSignedIn,
+    bodies.LengthRequired,
+    bodies.NoSpace,
+)
 SEND_SECONDS = 30.0  # the longest wait until a client has read a block
 NUM_THREADS, NUM_STREAMS = 12, 16
 PROVED = "trainops.proved"  # where the application leaves a Proof in the environment
@@ -54,6 +61,9 @@ class Rules(Protocol):
 
     def upload_bytes(self, environ: Environ) -> int | None:
         """Return how large a body may be that is streamed; None where none is."""
+
+    def has_space(self, environ: Environ, num_bytes: int) -> bool:
+        """Whether the disk has room for an upload of so many bytes."""
 
     def refusal(self, environ: Environ, error: Exception) -> Application:
         """Return an application that answers with this error."""
@@ -158,6 +168,8 @@ class Gateway:
     async def _stream(self, exchange: Exchange, length: str | None, allowed: int) -> None:
         if length is None:
             raise bodies.LengthRequired("An upload needs a Content-Length.")
+        if not self._rules.has_space(exchange.environ, int(length)):
+            raise bodies.NoSpace("There is not enough room on the server's disk for this upload.")
         async with AsyncExitStack() as streams:
             for client in exchange.clients:
                 await streams.enter_async_context(client.streams)

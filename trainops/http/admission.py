@@ -1,6 +1,7 @@
 """What the gateway asks about requests before the application sees them: who sends how much."""
 
 import re
+import shutil
 import sys
 from collections.abc import Iterable
 from http import HTTPStatus
@@ -29,6 +30,7 @@ from trainops.http.middleware import is_api_path
 ANONYMOUS_BYTES = 64 * 1024
 FORM_BYTES = 1024**2  # what the other fields and the multipart frame may add to a file
 RETRY_SECONDS = 2
+COPIES = 4  # of an upload at most: as it came, as it is read, as a table, as it is stored
 FORM_UPLOADS = re.compile(r"/(api/v1/datasets|api/v1/operations/import|datasets/upload)")
 FILE_UPLOADS = re.compile(r"/api/v1/workers/[^/]+/attempts/[^/]+/\d+/checkpoints/[^/]+/files/[^/]+")
 
@@ -61,6 +63,13 @@ class Admission:
         if FORM_UPLOADS.fullmatch(path):
             return settings.THRESHOLDS.max_upload_bytes + FORM_BYTES
         return sys.maxsize if FILE_UPLOADS.fullmatch(path) else None
+
+    def has_space(self, environ: Environ, num_bytes: int) -> bool:
+        """Checkpoints of remote workers may take what is reserved for checkpoints; people not."""
+        if FILE_UPLOADS.fullmatch(environ["PATH_INFO"]):
+            return True
+        free = shutil.disk_usage(settings.FILE_UPLOAD_TEMP_DIR).free
+        return free >= COPIES * num_bytes + settings.THRESHOLDS.checkpoint_reserve_bytes
 
     def refusal(self, environ: Environ, error: Exception) -> Application:
         status, code, message, details = _explained(error)
@@ -104,6 +113,8 @@ def _explained(error: Exception) -> tuple[int, str, str, dict[str, int]]:
             return 408, "BODY_TOO_SLOW", str(error), allowed
         case bodies.LengthRequired():
             return 411, "LENGTH_REQUIRED", str(error), {}
+        case bodies.NoSpace():
+            return 507, "DISK_FULL", str(error), {}
         case _:
             message = "Too many requests of your address or account are in progress; try again."
             return 503, "TOO_MANY_REQUESTS", message, {"retry_after_seconds": RETRY_SECONDS}
