@@ -131,6 +131,11 @@ class Operation(models.Model):
                 condition=Q(state="RUNNING"),
                 name="operation_leases",
             ),
+            models.Index(
+                fields=["owner"],
+                condition=Q(state__in=["PENDING", "RESUMING", "RUNNING"]),
+                name="operation_active_of",
+            ),
         ]
         constraints = [
             models.CheckConstraint(

@@ -12,7 +12,7 @@ from django.conf import settings
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
-from apps.operations import inputs
+from apps.operations import inputs, limits
 from apps.operations.beginnings import Beginning
 from apps.operations.dispatch import dispatch
 from apps.operations.errors import NotAllowed
@@ -80,6 +80,7 @@ def submit(
     Raises:
         ConfigError: unknown kind, recipe or parameter, wrong types, values out of range.
         NotAllowed: the key was used for something else.
+        LimitReached: the owner has as many waiting and running as allowed.
         Refusal: the file to begin with is not usable; nothing is left of it.
     """
     label = clean_label(queue)
@@ -89,6 +90,8 @@ def submit(
     if kind not in KINDS:
         raise ConfigError({"kind": f"{kind!r} is not a kind; there are: {', '.join(KINDS)}"})
     parsed = KINDS[kind].parse_config(with_house_defaults(kind, config))
+    if part is None:  # a study is counted as a whole, before it is written
+        limits.require_active(owner)
     operation_id = new_id(kind)
     person = owner.get_username() if owner else ""
     with _begun(beginning, operation_id, kind, parsed, person) as begin:
