@@ -79,6 +79,10 @@ def test_a_checkpoint_that_cannot_be_loaded_is_told_after_the_first(house, perso
     client.force_login(User.objects.create_superuser("root"))
     page = client.get(f"/operations/{operation.pk}/").content.decode()
     assert "Needs attention: its checkpoints cannot be resumed." in page
+    assert operation.state == "CANCELLED" and operation.self_check == "not_loaded"
+    assert [line.name for line in client.get("/?tab=attention").context["lines"]] == [
+        operation.name
+    ]
 
 
 def test_it_can_be_switched_off(house, person):
