@@ -19,7 +19,8 @@ TELLING = ("equal", *BAD_CHECKS)  # results; the others say why there is none
 
 def note(found: Mapping[str, Any], unit: str) -> str:
     """Return the result as a sentence."""
-    first = f"the first checkpoint ({unit or 'step'} {found['step']})"
+    at = f" ({unit or 'step'} {found['step']})" if found["checkpoint"] else ""
+    first = f"the first checkpoint{at}"
     parts, reason = ", ".join(found["parts"]), found["reason"]
     steps = found["until_step"] - found["step"]
     next_steps = f"next {steps} {unit or 'step'}s"

@@ -105,6 +105,19 @@ def test_a_second_process_that_dies_changes_nothing(house, person):
     assert running.ended().state == "CANCELLED"
 
 
+def test_a_second_process_that_dies_before_the_first_checkpoint_is_noticed_at_once(house, person):
+    seldom = {"every_steps": 4000}
+    running = Running(house, submit(step_seconds=0.02, epochs=400, checkpoint=seldom))
+    running.until_step(1)
+    (second,) = psutil.Process(running.pid).children()
+    second.kill()
+    event = said(running.operation)
+    assert event.what == "SELF_CHECK_NOT_MADE"
+    assert event.note.startswith("the first checkpoint was not checked")
+    stop(running, person, services.cancel)
+    assert running.ended().state == "CANCELLED"
+
+
 def test_memory_that_ran_out_in_the_second_process_does_not_explain_a_later_kill(
     house, person, monkeypatch
 ):

@@ -193,6 +193,8 @@ class _Line:
             values = {name: float(value) for name, value in progress.metrics.items()}
             self.points.append((progress.step, time.time(), values))
         if self.clock() >= self._next_report or len(self.points) > MAX_POINTS:
+            if self.self_check is not None:
+                self.self_check.look()
             self._report()
         return self.directive
 
