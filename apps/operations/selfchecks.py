@@ -7,8 +7,10 @@ from apps.operations.attention import BAD_CHECKS
 from apps.operations.models import Attempt
 
 KEY = "self_check"  # of an attempt's receipt
+LOADED, PENDING = "loaded", "pending"  # of attempts over HTTP; see remote_checks
 EVENTS = {
     "equal": "SELF_CHECKED",
+    LOADED: "SELF_CHECKED",
     "differs": "SELF_CHECK_DIFFERS",
     "not_loaded": "SELF_CHECK_FAILED",
     "inexact": "SELF_CHECKED",
@@ -33,6 +35,8 @@ def note(found: Mapping[str, Any], unit: str) -> str:
             return f"{first} was loaded by a second process, and its {next_steps} differ: {reason}"
         case "not_loaded":
             return f"{first} cannot be loaded: {reason}"
+        case "loaded":
+            return f"{first} was loaded by the server; its next {unit or 'step'}s were not compared"
         case "inexact":
             return f"{first} was loaded by a second process; a resume is not exact: {reason}"
         case _:
