@@ -92,6 +92,13 @@ class Operation(models.Model):
     steps_per_second = models.FloatField(null=True, blank=True)
     progressed_at = models.DateTimeField(null=True, blank=True)
     metrics = models.JSONField(default=dict, blank=True, help_text="The newest value of each.")
+    self_check = models.CharField(
+        max_length=16,
+        blank=True,
+        default="",
+        db_default="",
+        help_text="The newest result of a self-check: equal, differs or not_loaded.",
+    )
 
     created_at = models.DateTimeField(db_default=DatabaseNow())
     queued_at = models.DateTimeField(db_default=DatabaseNow())
@@ -136,6 +143,7 @@ class Operation(models.Model):
                 condition=Q(state__in=["PENDING", "RESUMING", "RUNNING"]),
                 name="operation_active_of",
             ),
+            models.Index(fields=["self_check"], name="operation_self_check"),
         ]
         constraints = [
             models.CheckConstraint(

@@ -19,6 +19,7 @@ from apps.operations.designs import Fold, put
 from apps.operations.errors import CheckpointNotFound, NotAllowed
 from apps.operations.lifecycle import ACTIVE, RESUMABLE, State
 from apps.operations.models import Operation, Study
+from apps.operations.portions import Portions, for_each
 from apps.operations.submission import (
     InStudy,
     canonical_hash,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 SHOWN_LEFT_OUT = 100
+PORTIONS = Portions()  # of this process's sweeps
 
 
 class StudyNotFound(Refusal):
@@ -181,9 +183,10 @@ def advance(study_id: str) -> int:
 
 
 def advance_all() -> int:
-    """Do so for every study in which something is left to try: a worker may have died meanwhile."""
+    """Do so for the next portion of the studies that have folds: a worker may have died."""
     waiting = Study.objects.filter(stopped_at=None).exclude(folds=[])
-    return sum(advance(study_id) for study_id in waiting.values_list("pk", flat=True)[:100])
+    portion = PORTIONS.next(waiting.values_list("pk", flat=True))
+    return sum(for_each(portion, advance, "study"))
 
 
 def value_of(operation: Operation, metric: str) -> float | None:
