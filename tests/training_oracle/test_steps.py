@@ -10,12 +10,27 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.engines import test_optimizers, toy_model
-from tests.engines.contract import CASES, DATASET, small_pictures, small_table
+from tests.engines.contract import (
+    CASES,
+    DATASET,
+    Case,
+    ScriptedSupervisor,
+    attempt,
+    small_pictures,
+    small_table,
+)
 from tests.engines.test_drawn_training import PAIRWISE, TABLES
 from tests.thinning import quick_some
 from tests.training_oracle import drawn_model
-from tests.training_oracle.comparing import make_job, parse, require_equal
-from tests.training_oracle.plain import permutation
+from tests.training_oracle.comparing import (
+    make_ingredients,
+    make_job,
+    parse,
+    require_equal,
+    require_equal_tensors,
+)
+from tests.training_oracle.plain import permutation, train
+from trainops.engines.checkpoint import Candidate, CheckpointStore
 from trainops.engines.training.config import TrainingConfig
 
 BASE = {"recipe": "drawn", "epochs": 3, "batch_size": 4, "learning_rate": 0.05}
@@ -173,6 +188,24 @@ TOY = {"recipe": "toy", "batch_size": 8, "epochs": 4, "seed": 7, "max_grad_norm"
 def use(monkeypatch, **ingredients):
     build = toy_model.build
     monkeypatch.setattr(toy_model, "build", lambda *told: replace(build(*told), **ingredients))
+
+
+@pytest.mark.parametrize("stops", [(), (2, 5, 9)], ids=["whole", "stopped"])
+def test_the_last_checkpoint_of_a_run_holds_the_plain_loops_weights(stops, tmp_path):
+    """Through the loop, its seeds, saving and restoring; the toy draws from every stream."""
+    case = Case("training", "here", {**TOY, "device": "cpu", "scheduler": "cosine"}, stops)
+    config = parse(case.config)
+    expected = train(make_ingredients(config, {}), config)
+    saved = []
+    for number, at in enumerate([*stops, None], start=1):
+        supervisor = ScriptedSupervisor(at=at)
+        attempt(case, tmp_path, supervisor, resume=saved[::-1], number=number)
+        saved += supervisor.checkpoints
+    last = saved[-1]
+    state = CheckpointStore(tmp_path, identity={}).load(Candidate(last.path, last.digest))
+    require_equal_tensors(state["model"], expected.steps[-1].weights, last.step)
+    require_equal_tensors(state["best_model"], expected.best_weights, expected.best_epoch)
+    assert (last.step, str(last.type)) == (len(expected.steps), "final")
 
 
 def test_accumulated_batches_are_one_batch_but_for_rounding():
