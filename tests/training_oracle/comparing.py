@@ -86,6 +86,15 @@ def require_equal_state(state: Mapping[str, Any], step: plain.Step, number: int)
         assert own["state"].keys() == theirs["state"].keys(), number
         for index, moments in theirs["state"].items():
             require_equal_tensors(own["state"][index], moments, number)
+    schedules = state.get("scheduler", [])
+    assert [without_functions(each) for each in schedules] == [
+        without_functions(each) for each in step.schedules
+    ], number
+
+
+def without_functions(schedule: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a schedule's state without its functions, of which each has its own."""
+    return {name: each for name, each in schedule.items() if name != "lr_lambdas"}
 
 
 def require_equal_tensors(found: Mapping[str, Any], expected: Mapping[str, Any], at: int) -> None:

@@ -39,6 +39,7 @@ class Step:
     next_learning_rate: float
     weights: Weights  # after it
     optimizers: list[dict[str, Any]]  # their state dicts after it
+    schedules: list[dict[str, Any]]
     loss: float  # the mean over its examples
     num_examples: int
     metrics: dict[str, float] | None = None  # of the epoch that it ended
@@ -80,7 +81,8 @@ def train(made: Any, config: Any) -> Training:
         follow_plateau(schedules, metrics[config.monitor])
         done.steps[-1].metrics = metrics
         done.steps[-1].next_learning_rate = rate_of(optimizers)
-        done.steps[-1].optimizers = copy.deepcopy([each.state_dict() for each in optimizers])
+        done.steps[-1].optimizers = states_of(optimizers)
+        done.steps[-1].schedules = states_of(schedules)
         if done.stopped_early:
             break
     return done
@@ -150,9 +152,9 @@ def move(
     for each in schedules:
         if not isinstance(each, torch.optim.lr_scheduler.ReduceLROnPlateau):
             each.step()
-    states = copy.deepcopy([each.state_dict() for each in optimizers])
     loss = loss_sum / examples * made.loss_factor
-    return Step(rate, rate_of(optimizers), copied(made.model), states, loss, examples)
+    states = states_of(optimizers), states_of(schedules)
+    return Step(rate, rate_of(optimizers), copied(made.model), *states, loss, examples)
 
 
 def clipped(model: nn.Module, max_norm: float) -> bool:
@@ -269,6 +271,10 @@ def is_better(value: float, best: float | None, mode: str) -> bool:
     if best is None:
         return True
     return value < best if mode == "min" else value > best
+
+
+def states_of(parts: Sequence[Any]) -> list[dict[str, Any]]:
+    return copy.deepcopy([each.state_dict() for each in parts])
 
 
 def rate_of(optimizers: Sequence[Any]) -> float:
