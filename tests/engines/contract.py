@@ -327,7 +327,7 @@ def require_death_changes_nothing(
 
 def is_rightly_refused(case: Case, root: Path) -> bool:
     """Whether it is refused for a batch of one example, which it then fails at if it is let run."""
-    engine = ENGINES[case.kind]
+    engine = KINDS[case.kind]
     config = engine.parse_config({"seed": 7, **case.config})
     try:
         engine.job_factory(config, case.inputs(root), case.new_ledger())()

@@ -12,15 +12,15 @@ from tests.engines import toy_model
 from tests.engines.toy import ToyParameters
 from trainops.engines import reproducibility
 from trainops.engines.errors import InputError
-from trainops.engines.registry import ENGINES
 from trainops.engines.training.ingredients import Context, Examples
 from trainops.engines.training.single_examples import require_trainable
+from trainops.kind import KINDS
 
 TRAINED = 25  # of 33 examples of the toy
 
 
 def make_job(kind="training", **config):
-    engine = ENGINES[kind]
+    engine = KINDS[kind]
     return engine.make_job(engine.parse_config(config), {})
 
 

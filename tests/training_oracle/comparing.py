@@ -15,8 +15,8 @@ import torch
 
 from tests.training_oracle import losses, plain
 from trainops.engines.errors import NonFiniteLoss
-from trainops.engines.registry import ENGINES
 from trainops.engines.training.ingredients import Context
+from trainops.kind import KINDS
 
 # Means of more than one number are sums in float64. The engine adds the batches of a step first,
 # and torch adds several rows at once, so that the last bits may differ from a sum in a row.
@@ -24,12 +24,12 @@ MEANS = {"rel": 1e-12, "abs": 1e-300}
 
 
 def parse(config: Mapping[str, Any]) -> Any:
-    return ENGINES["training"].parse_config({"device": "cpu", **config})
+    return KINDS["training"].parse_config({"device": "cpu", **config})
 
 
 def make_job(config: Any, inputs: Mapping[str, Path]) -> Any:
     seed(config.seed)
-    return ENGINES["training"].make_job(config, inputs)
+    return KINDS["training"].make_job(config, inputs)
 
 
 def make_ingredients(config: Any, inputs: Mapping[str, Path]) -> Any:

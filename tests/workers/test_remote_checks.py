@@ -9,8 +9,8 @@ from tests.operations import rows
 from tests.waiting import wait_until
 from trainops.engines import reproducibility
 from trainops.engines.checkpoint import CheckpointStore, CheckpointType
-from trainops.engines.registry import ENGINES
 from trainops.errors import Refusal
+from trainops.kind import KINDS
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.database, pytest.mark.faults]
 BEGIN = remote_checks.begin
@@ -37,7 +37,7 @@ def commit(worker, attempt, step, **contents):
 
 def real(operation, tmp_path):
     """Return the files of a checkpoint of this operation after two steps, and the step."""
-    engine = ENGINES["training"]
+    engine = KINDS["training"]
     job = engine.make_job(engine.parse_config(operation.config), {})
     job.advance()
     job.advance()

@@ -15,7 +15,7 @@ def take_over(apps, schema_editor):
 
 
 class Migration(migrations.Migration):
-    dependencies = [("operations", "0011_ledger_chain")]
+    dependencies = [("operations", "0012_active_operations_of_a_person")]
 
     operations = [
         migrations.AddField(
