@@ -1,0 +1,107 @@
+"""A kind that is one folder and one entry point keeps the contract of the built-in ones."""
+
+import importlib
+import sys
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.engines.contract import (
+    Case,
+    ScriptedSupervisor,
+    require_death_changes_nothing,
+    require_saving_changes_nothing,
+    require_stop_changes_nothing,
+    undisturbed,
+)
+from tests.further_kind.installing import ENTRY_POINTS, SOURCE, install
+from trainops.engines import recipes
+from trainops.engines.checkpoint import CheckpointStore
+from trainops.engines.policy import CheckpointPolicy
+from trainops.engines.runner import run
+from trainops.kind import KINDS
+
+TRAINED = "op_training_20260101_000000_000000"
+TRAINING = {"recipe": "digits", "epochs": 1, "device": "cpu", "seed": 3}
+
+
+def forget():
+    vars(KINDS).pop("_kinds", None)
+    recipes._registered.cache_clear()
+    importlib.invalidate_caches()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def evaluation(tmp_path_factory):
+    paths = install(tmp_path_factory.mktemp("site"))
+    sys.path[:0] = paths
+    forget()
+    yield
+    for path in paths:
+        sys.path.remove(path)
+    forget()
+
+
+@dataclass(frozen=True)
+class OfModel(Case):
+    model: Path | None = None
+
+    def inputs(self, root):
+        return {TRAINED: self.model}
+
+
+@pytest.fixture(scope="module")
+def case(tmp_path_factory):
+    """The evaluation of a model that digits trained for one epoch, in 12 batches."""
+    config = KINDS["training"].parse_config(TRAINING)
+    supervisor = ScriptedSupervisor()
+    identity = {"kind": "training", "config": config.model_dump(mode="json")}
+    run(
+        KINDS["training"].job_factory(config),
+        seed=config.seed,
+        store=CheckpointStore(tmp_path_factory.mktemp("trained"), identity=identity),
+        policy=CheckpointPolicy(every_steps=None, every_seconds=1e9),
+        supervisor=supervisor,
+    )
+    model = supervisor.checkpoints[-1].path
+    told = {"recipe": "evaluation", "parameters": {"operation": TRAINED}, "batch_size": 32}
+    return OfModel("evaluation", "digits", told, stops=(1, 2, 7, 11), model=model)
+
+
+def test_its_entry_point_is_the_only_thing_that_names_it():
+    points = tomllib.loads((SOURCE / "pyproject.toml").read_text())["project"]["entry-points"]
+    assert [f"[{group}]" for group in points] == [ENTRY_POINTS.splitlines()[0]]
+    assert "evaluation" in KINDS
+    assert [*KINDS][-1] == "evaluation"
+
+
+def test_stopped_anywhere_it_ends_as_undisturbed(case, tmp_path):
+    expected = undisturbed(case, tmp_path)
+    for at in case.stops:
+        require_stop_changes_nothing(case, tmp_path / str(at), expected, [at])
+    require_stop_changes_nothing(case, tmp_path / "all", expected, case.stops)
+
+
+def test_killed_and_saved_it_ends_as_undisturbed(case, tmp_path):
+    expected = undisturbed(case, tmp_path)
+    require_death_changes_nothing(case, tmp_path / "death", expected, at=6, every_steps=4)
+    require_saving_changes_nothing(case, tmp_path / "saving", expected)
+
+
+def test_its_scores_are_those_of_the_training(case, tmp_path):
+    supervisor = undisturbed(case, tmp_path)
+    last = supervisor.progress[-1]
+    trained = KINDS["training"].parse_config(TRAINING)
+    reference = ScriptedSupervisor()
+    run(
+        KINDS["training"].job_factory(trained),
+        seed=trained.seed,
+        store=CheckpointStore(tmp_path / "again", identity={}),
+        policy=CheckpointPolicy(every_steps=None, every_seconds=1e9),
+        supervisor=reference,
+    )
+    told = reference.curve[max(reference.curve)]
+    assert last.metrics["accuracy"] == told["val_accuracy"]
+    assert last.metrics["loss"] == pytest.approx(told["val_loss"], rel=1e-6)  # other batches

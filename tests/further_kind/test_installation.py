@@ -1,0 +1,86 @@
+"""A further kind in a whole installation: submitted, stopped, resumed, shown, tried in a study."""
+
+import os
+
+import httpx
+import pytest
+
+from tests.further_kind.installing import install
+from tests.journey.stack import running
+
+PASSWORD = "a long pass phrase"
+pytestmark = [pytest.mark.journey, pytest.mark.slow]
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("further")
+    path = os.pathsep.join([*install(directory / "site"), os.environ.get("PYTHONPATH", "")])
+    told = {"PYTHONPATH": path, "TRAINOPS_ADMIN_PASSWORD": PASSWORD}
+    with running(directory / "var", **told) as stack:
+        yield stack
+
+
+@pytest.fixture(scope="module")
+def trained(stack):
+    operation_id = stack.submit(recipe="digits", epochs=1)
+    stack.wait(operation_id, "COMPLETED")
+    return operation_id
+
+
+def config(trained, **changes):
+    return {"recipe": "evaluation", "parameters": {"operation": trained}, "batch_size": 1} | changes
+
+
+def test_it_stops_and_resumes_to_the_same_result(stack, trained):
+    whole = stack.submit(kind="evaluation", **config(trained))
+    stack.wait(whole, "COMPLETED")
+    stopped = stack.submit(kind="evaluation", **config(trained))
+    stack.client.post(f"operations/{stopped}/cancel")
+    ended = stack.wait(stopped, "CANCELLED", "COMPLETED")
+    if ended["state"] == "CANCELLED" and "resume" in ended["allowed_actions"]:
+        stack.post(f"operations/{stopped}/resume")
+        stack.wait(stopped, "COMPLETED")
+        assert stack.artifacts(stopped) == stack.artifacts(whole)
+        assert stack.curve(stopped) == stack.curve(whole)
+    assert stack.get(f"operations/{whole}")["result"]["examples"] > 0
+
+
+def test_its_page_has_its_panel_and_its_form_its_fields(stack, trained):
+    operation_id = stack.submit(kind="evaluation", **config(trained, batch_size=64))
+    stack.wait(operation_id, "COMPLETED")
+    session = signed_in(stack)
+    page = session.get(f"/operations/{operation_id}/").text
+    assert 'data-part="scores"' in page
+    assert "accuracy" in page
+    form = session.get(f"/operations/new?recipe=evaluation&model={trained}").text
+    assert "Examples in a step." in form
+    assert trained in form
+    assert "New evaluation with this model" in session.get(f"/operations/{trained}/").text
+
+
+def test_a_study_of_it_is_judged_by_its_objective(stack, trained):
+    design = {"values": {"batch_size": [16, 64]}}
+    body = {"kind": "evaluation", "config": config(trained), "design": design}
+    study = stack.post("studies", body)
+    assert (study["metric"], study["mode"]) == ("loss", "min")
+    for each in stack.get("operations", study=study["id"]):
+        stack.wait(each["id"], "COMPLETED")
+
+
+def test_its_checkpoint_is_verified(stack, trained):
+    operation_id = stack.submit(kind="evaluation", **config(trained, batch_size=64))
+    stack.wait(operation_id, "COMPLETED")
+    checkpoint = stack.get("checkpoints", operation_id=operation_id)[0]
+    found = stack.post(f"checkpoints/{operation_id}/{checkpoint['checkpoint_id']}/verify")
+    assert found["level"] == "ok", found
+
+
+def signed_in(stack):
+    """Return a client with a session, as a browser has it."""
+    session = httpx.Client(base_url=stack.url, follow_redirects=True, timeout=30)
+    session.get("/login/")
+    form = {"username": "admin", "password": PASSWORD}
+    form["csrfmiddlewaretoken"] = session.cookies["csrftoken"]
+    session.post("/login/", data=form, headers={"Referer": f"{stack.url}/login/"})
+    return session
