@@ -131,3 +131,9 @@ def test_the_sidebar_leads_to_every_page(root):
     entries = [entry for group in navigation(None) for entry in group["items"]]
     for entry in entries:
         assert root.get(entry["link"]).status_code == 200, entry["title"]
+
+
+def test_only_superusers_add_people(admin, root):
+    """A form that gives roles could make its user a superuser."""
+    for path in ("/admin/auth/user/", "/admin/auth/user/add/", "/admin/auth/group/"):
+        assert (admin.get(path).status_code, root.get(path).status_code) == (403, 200)

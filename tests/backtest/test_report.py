@@ -1,5 +1,6 @@
 """The report's figures, on outcomes small enough to reckon by hand."""
 
+import csv
 import json
 import math
 
@@ -159,3 +160,17 @@ def test_a_table_that_is_not_read_back_as_it_was_written_is_not_given_out(tmp_pa
     with pytest.raises(OSError, match="not read back as it was written"):
         tables.write_csv(job, "equity", tmp_path / "rounded.csv")
     assert not (tmp_path / "rounded.csv").exists()
+
+
+@pytest.mark.parametrize("begin", ["=", "+", "-", "@", "\t", "\r"])
+def test_no_symbol_is_a_formula_in_a_table(tmp_path, begin):
+    table = walk(120).append_column("symbol", pa.array([f"{begin}HYPERLINK(1)"] * 120))
+    told = {"recipe": "sma_crossover", "parameters": {"fast": 2, "slow": 4}}
+    job = run(table, tmp_path, symbols=[f"{begin}HYPERLINK(1)"], **told)
+    for name in tables.TABLES:
+        tables.write_csv(job, name, tmp_path / f"{name}.csv")
+    with (tmp_path / "trades.csv").open(newline="") as text:
+        rows = [*csv.DictReader(text)]
+    assert rows and {row["symbol"] for row in rows} == {f"'{begin}HYPERLINK(1)".replace("\r", " ")}
+    with (tmp_path / "equity.csv").open(newline="") as text:
+        assert not [name for name in next(csv.reader(text)) if name.startswith(tables.FORMULAS)]

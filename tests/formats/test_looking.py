@@ -117,6 +117,15 @@ def test_values_nested_without_end_are_survived(own):
         differences(own, own)
 
 
+def test_a_view_of_more_values_than_its_storage_is_refused_before_it_is_loaded(own):
+    def claim(part):
+        part["claimed"] = torch.zeros(1).expand(2 * 10**9)
+
+    rewrite(own, "model.pt", claim)
+    (name, detail), *_ = failed(own)
+    assert name == "content" and "2000000000" in detail.replace(",", "")
+
+
 def test_a_checkpoint_of_another_kind_of_operation_is_checked_as_far_as_it_goes(own):
     rewrite(own, "state.json", lambda state: state.clear())
     manifest = json.loads((own / "manifest.json").read_text()) | {"kind": "another"}

@@ -14,6 +14,7 @@ import psutil
 from tests.gateway.attacks import attacked
 from tests.journey.stack import ROOT, running
 
+RECIPES = {"TRAINOPS_RECIPES": "tests.recipes.scripted:RECIPE"}  # also for the benchmark
 PEOPLE = """
 import json, django
 django.setup()
@@ -34,7 +35,7 @@ print(json.dumps([tokens, client.cookies["sessionid"].value]))
 @contextmanager
 def inhabited(data_dir):
     """An installation with a viewer, an operator and a model that can be exported."""
-    with running(data_dir) as stack:
+    with running(data_dir, **RECIPES) as stack:
         env = os.environ | {
             "TRAINOPS_DATA_DIR": str(stack.data_dir),
             "DJANGO_SETTINGS_MODULE": "trainops.settings",

@@ -116,6 +116,7 @@ def test_filters_stay_in_the_links(users):
         ("count=1", "count"),
         ("ordering=password", "ordering"),
         ("ordering=-", "ordering"),
+        ("ordering=", "ordering"),
         ("cursor=%FF", "cursor"),
         ("cursor=bm9uc2Vuc2U", "cursor"),
         ("cursor=WzEsMiwzXQ", "cursor"),  # three values

@@ -31,7 +31,8 @@ def equity(job: BacktestJob) -> pd.DataFrame:
     """Return time, equity, drawdown and the close of each symbol at every bar."""
     values, prices = outcome_of(job.broker, job.config, job.step).equity, job.prices
     closes = prices.bars.close[: job.step]
-    names = ["close"] if len(prices.symbols) == 1 else [f"close_{each}" for each in prices.symbols]
+    names = [f"close_{_line(each)}" for each in prices.symbols]
+    names = ["close"] if len(names) == 1 else names
     return pd.DataFrame(
         {
             "time": _iso(prices.times[: job.step]),
@@ -47,7 +48,13 @@ def _text(cell: str) -> str:
 
     See OWASP, "CSV Injection".
     """
-    return f"'{cell}" if cell.startswith(FORMULAS) else cell
+    line = _line(cell)
+    return f"'{line}" if cell.startswith(FORMULAS) else line
+
+
+def _line(text: str) -> str:
+    """Return the text on one line: a lone CR is not quoted, and ends a row for its readers."""
+    return text.replace("\r", " ").replace("\n", " ")
 
 
 TABLES: Mapping[str, Callable[[BacktestJob], pd.DataFrame]] = {"trades": trades, "equity": equity}
