@@ -7,7 +7,7 @@ from apps.operations.attention import BAD_CHECKS
 from apps.operations.models import Attempt
 
 KEY = "self_check"  # of an attempt's receipt
-LOADED, PENDING = "loaded", "pending"  # of attempts over HTTP; see remote_checks
+LOADED, PENDING = "loaded", "pending"  # the latter of attempts over HTTP; see remote_checks
 EVENTS = {
     "equal": "SELF_CHECKED",
     LOADED: "SELF_CHECKED",
@@ -36,7 +36,8 @@ def note(found: Mapping[str, Any], unit: str) -> str:
         case "not_loaded":
             return f"{first} cannot be loaded: {reason}"
         case "loaded":
-            return f"{first} was loaded by the server; its next {unit or 'step'}s were not compared"
+            after = f"the {unit or 'step'}s after it were not compared"
+            return f"{first} was loaded into a fresh job; {after}"
         case "inexact":
             return f"{first} was loaded by a second process; a resume is not exact: {reason}"
         case _:

@@ -1,14 +1,16 @@
 """What is drawn covers a schema, and says what it does not."""
 
+import importlib
 from itertools import combinations
 from typing import Literal
 
 import pytest
 from hypothesis import given
-from pydantic import Field
+from pydantic import Field, create_model
 
 from tests.engines.drawing import LEFT_OUT, Space, fields
 from trainops.engines.config import Strict
+from trainops.engines.registry import ENGINES
 
 
 class Inner(Strict):
@@ -66,6 +68,54 @@ def test_a_field_without_values_is_refused_by_name():
         Space(Outer, {key: each for key, each in VALUES.items() if key != "inner.word"})
     with pytest.raises(ValueError, match=r"Outer has no inner\.size"):
         Space(Outer, VALUES | {"inner.size": [1, 2]})
+
+
+class Planted(Strict):
+    flag: bool = False
+    number: int = 1
+
+
+class PlantedFlag(Strict):
+    flag: bool = False
+
+
+KINDS = {
+    "training": "tests.engines.test_drawn_training",
+    "federated": "tests.federated.test_drawn",
+    "backtest": "tests.backtest.test_drawn",
+    "rl": "tests.rl.test_drawn",
+}
+
+
+def test_every_kind_is_drawn():
+    assert KINDS.keys() == ENGINES.keys()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_field_that_is_added_to_a_kind_fails_its_suite_until_it_is_drawn(kind):
+    """Where its values are not known, nothing is drawn at all; else no config varies it."""
+    drawn = importlib.import_module(KINDS[kind])
+    schema = drawn.SPACE.model
+    assert schema.kind == kind
+
+    def planted(annotation, default):
+        return create_model("Other", __base__=schema, planted=(annotation, default))
+
+    for annotation, default, path in (
+        (int, 3, "planted"), (float | None, None, "planted"), (str, "a", "planted"),
+        (list[int], [], "planted"), (Planted, Planted(), "planted.number"),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=f"are needed of {path}"):
+            Space(planted(annotation, default), drawn.VALUES, drawn.settled)
+    for annotation, default, path in (
+        (bool, False, "planted"), (Literal["a", "b"], "a", "planted"),
+        (PlantedFlag, PlantedFlag(), "planted.flag"),
+    ):  # fmt: skip
+        space = Space(planted(annotation, default), drawn.VALUES, drawn.settled)
+        assert space.unvaried(drawn.PAIRWISE) == [path]
+    inner = {**drawn.VALUES, "planted": [[], [{"flag": True}]]}
+    space = Space(planted(list[Planted], []), inner, drawn.settled)
+    assert "planted[].number" in space.unvaried(drawn.PAIRWISE)
 
 
 @given(config=SPACE.configs())

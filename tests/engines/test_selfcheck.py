@@ -66,7 +66,7 @@ class Checked(ScriptedSupervisor):
         self.check.checkpointed(checkpoint)
 
 
-def found(case, root, *, between=lambda: None):
+def found(case, root, *, between=lambda: None, advances=selfcheck.ADVANCES):
     """Run a case with checkpoints; return what the self-check of its first one found."""
     make_dirty()
     engine = KINDS[case.kind]
@@ -78,7 +78,7 @@ def found(case, root, *, between=lambda: None):
 
     mine = ledger()
     twin = LateTwin(lambda spent: engine.make_job(config, inputs, ledger(spent)), config.seed)
-    check = selfcheck.SelfCheck(twin, findings.append, mine.spent if mine else tuple)
+    check = selfcheck.SelfCheck(twin, findings.append, mine.spent if mine else tuple, advances)
     run(
         lambda: check.of(engine.make_job(config, inputs, mine)),
         seed=config.seed,
@@ -133,6 +133,18 @@ def test_a_plain_counter_is_found(monkeypatch, tmp_path):
     (finding,), _ = found(TOY, tmp_path)
     assert finding.verdict == "differs" and {"model", "optimizer"} <= set(finding.parts)
     assert "random: torch" not in finding.parts
+
+
+def test_without_advances_it_is_only_loaded(monkeypatch, tmp_path):
+    (finding,), _ = found(TOY, tmp_path, advances=0)
+    assert (finding.verdict, finding.until_step) == ("loaded", finding.step)
+    numbers = iter(range(3, 9))
+    bringing(
+        monkeypatch,
+        lambda made: replace(made, model=nn.Sequential(made.model, nn.Linear(3, next(numbers)))),
+    )
+    (finding,), _ = found(TOY, tmp_path / "other", advances=0)
+    assert finding.verdict == "not_loaded"
 
 
 def test_a_state_that_does_not_fit_is_found_at_the_first_checkpoint(monkeypatch, tmp_path):

@@ -43,10 +43,11 @@ def one_machine() -> Iterator[Installation]:
 
 
 @contextmanager
-def two_machines() -> Iterator[Installation]:
+def two_machines(**timings: str) -> Iterator[Installation]:
     """PostgreSQL and Redis; the second machine's worker reaches both over a network that fails."""
     with ExitStack() as stack:
         directory, environment, has = _prepare(stack)
+        environment |= timings
         data_dir = directory / "var"
         up = stack.enter_context(running(data_dir, "--postgres", workers=1, **environment))
         broker = socket_directory(data_dir) / "redis.sock"

@@ -8,9 +8,11 @@ import pytest
 import torch
 from torch import nn
 
-from tests.engines.contract import DATASET, small_table
+from tests.engines.contract import DATASET, bits, small_table
 from tests.federated.runs import HouseLedger, case, make_job, run_through
+from trainops.engines import reproducibility
 from trainops.engines.errors import ConfigError, InputError
+from trainops.engines.federated import workshop
 from trainops.engines.federated.config import FederatedConfig
 from trainops.engines.federated.drawing import Secrets
 from trainops.engines.federated.ingredients import Federation
@@ -18,6 +20,7 @@ from trainops.engines.federated.layout import require_private
 from trainops.engines.federated.partition import partition
 from trainops.engines.federated.schedule import Schedule
 from trainops.engines.federated.workshop import NOT_USED
+from trainops.engines.snapshot import freeze
 from trainops.engines.spending import Entry
 from trainops.engines.training.ingredients import Ingredients
 from trainops.engines.training.recipes.phantoms import make_phantoms
@@ -75,6 +78,27 @@ def test_own_optimizers_and_schedules_are_refused_before_anything_is_spent(
     with pytest.raises(InputError, match=f"its own {named}; clients train by the config's"):
         make_job(mode, ledger, parameters=parameters, batched_clients=at_once)
     assert not ledger.spent()
+
+
+@pytest.mark.parametrize("mode", ["none", "sample"])
+def test_what_was_begun_before_goes_on_once_the_recipe_is_without_them(mode, monkeypatch):
+    """The refusal of a resume says so."""
+    own = {"own_optimizers": True, "own_schedulers": True}
+    with monkeypatch.context() as older:
+        older.setattr(workshop, "NOT_USED", ())
+        begun = make_job(mode, HouseLedger(), parameters=own)
+        begun.advance()
+        state, streams = freeze(begun.state_dict()), reproducibility.state_dict()
+        begun.advance()
+    with pytest.raises(InputError, match="change the recipe, then resume it"):
+        make_job(mode, HouseLedger(), parameters=own)
+    resumed = make_job(mode, begun.ledger, parameters={})
+    resumed.load_state_dict(state)
+    reproducibility.load_state_dict(streams)
+    resumed.advance()
+    if mode == "none":  # a changed recipe has other names of releases, and so another noise
+        assert bits(resumed.state_dict()) == bits(begun.state_dict())
+    assert resumed.step == begun.step == 2
 
 
 def test_every_ingredient_is_made_use_of_or_refused():

@@ -11,6 +11,7 @@ from apps.checkpoints import storage
 from apps.checkpoints.models import Checkpoint
 from apps.operations import ending, services
 from apps.operations.models import Attempt, Event, LogChunk, MetricPoint
+from tests.operations import distributed
 from tests.operations.attempts import Running, run, submit
 from tests.waiting import wait_until
 
@@ -147,3 +148,17 @@ def test_what_it_prints_is_not_in_the_log(house, person):
     assert event.what == "SELF_CHECKED"
     log = "".join(LogChunk.objects.values_list("text", flat=True))
     assert log.count("a line from the job") == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["none", "hybrid"])
+def test_a_distributed_run_has_its_first_checkpoint_loaded_without_its_clients(house, mode):
+    going = distributed.Round(house, distributed.submit(mode=mode))
+    clients = going.sent(3)
+    event = said(going.operation)
+    assert event.what == "SELF_CHECKED", event.note
+    assert "was loaded into a fresh job; the client epochs after it were not compared" in event.note
+    assert going.to_its_end().state == "COMPLETED"
+    assert going.operation.events.filter(what__startswith="SELF_CHECK").count() == 1
+    names = [each.pk for each in clients]
+    assert not Event.objects.filter(operation_id__in=names, what__startswith="SELF_CHECK").exists()

@@ -1,10 +1,15 @@
-"""What a sweep does where one of its parts breaks."""
+"""What a sweep does where one of its parts breaks, and when a clean-up is due."""
+
+from datetime import timedelta
 
 import pytest
+from django.utils import timezone
 
+from apps.installation.models import PeriodicJob
 from apps.operations import clients, studies, sweeps
 from apps.operations.portions import Portions
 from apps.workers import hosts, maintenance, neighbours
+from trainops.clock import seconds_from_now
 
 PARTS = [
     (neighbours, "recover_ended"),
@@ -40,3 +45,44 @@ def test_portions_go_on_after_the_last_one_and_begin_again():
     assert taken == [["a", "b"], ["c", "d"], ["e", "a"]]
     assert portions.next([]) == []
     assert portions.next(["x"]) == portions.next(["x"]) == ["x"]
+
+
+@pytest.fixture
+def cleaned(monkeypatch):
+    """Return the actors of the clean-ups that were made; real rows say when they are due."""
+    actors = []
+    monkeypatch.setattr(maintenance.cleaning, "clean_up", lambda *, actor: actors.append(actor))
+    return actors
+
+
+def last_run(hours_ago):
+    PeriodicJob.objects.update(last_run_at=seconds_from_now(-3600 * hours_ago))
+
+
+@pytest.mark.django_db
+@pytest.mark.database
+class TestCleanUp:
+    def test_it_is_due_by_a_row_whoever_asks_and_whenever_that_process_began(
+        self, cleaned, settings
+    ):
+        """A scheduler that counts from its own start would never clean up if it lives shortly."""
+        hours = settings.THRESHOLDS.cleanup_interval_hours
+        asked = [maintenance.clean_up_if_due(actor=actor) for actor in ("beat", "beat", "worker")]
+        assert asked == [True, False, False]
+        last_run(hours - 0.1)
+        assert not maintenance.clean_up_if_due(actor="beat")
+        last_run(hours + 0.1)
+        assert maintenance.clean_up_if_due(actor="worker")
+        assert cleaned == ["beat", "worker"]
+
+    def test_where_the_storage_is_away_it_is_due_again_sooner(self, monkeypatch, settings):
+        def away(*, actor):
+            raise OSError("away")
+
+        monkeypatch.setattr(maintenance.cleaning, "clean_up", away)
+        assert maintenance.clean_up_if_due(actor="beat")
+        assert not maintenance.clean_up_if_due(actor="beat")
+        run_at = PeriodicJob.objects.get().last_run_at
+        due_at = run_at + timedelta(hours=settings.THRESHOLDS.cleanup_interval_hours)
+        left = (due_at - timezone.now()).total_seconds()
+        assert left == pytest.approx(maintenance.CLEAN_UP_RETRY.total_seconds(), abs=60)

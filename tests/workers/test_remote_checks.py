@@ -64,7 +64,8 @@ def test_a_first_checkpoint_that_a_fresh_job_takes_is_said_to_be_loaded(
     event = said(operation)
     assert (event.what, event.attempt) == ("SELF_CHECKED", 1), event.note
     assert event.note == (
-        "the first checkpoint (step 2) was loaded by the server; its next steps were not compared"
+        "the first checkpoint (step 2) was loaded into a fresh job; "
+        "the steps after it were not compared"
     )
     found = Attempt.objects.get(operation=operation).receipt["self_check"]
     assert (found["verdict"], found["step"]) == ("loaded", 2)

@@ -76,7 +76,7 @@ def _first_messages(wire: Wire) -> list[Message]:
 
 
 def _second(start: Message, descriptor: int) -> twin.Twin | None:
-    """Return the process that will check a checkpoint; a client's short part has none."""
+    """Return the process that will check a checkpoint; a client's part has none (ADR 30)."""
     if "part" in start or not start["config"]["checkpoint"].get("self_check", True):
         return None
     return twin.fork(partial(_checked, start), closing=[descriptor])
@@ -176,11 +176,10 @@ class _Line:
     def begin_self_check(self, config: OperationConfig, ledger: MemoryLedger | None) -> None:
         if self.second is None:
             return
-        if config.is_distributed:
-            self.second.end()  # its clients would have to train again
-            return
         spent = ledger.spent if ledger else tuple
-        self.self_check = selfcheck.SelfCheck(self.second, self.self_checked, spent)
+        # To repeat steps of a distributed run, its clients would have to train again.
+        advances = 0 if config.is_distributed else selfcheck.ADVANCES
+        self.self_check = selfcheck.SelfCheck(self.second, self.self_checked, spent, advances)
 
     def looked_at(self, job: ResumableJob) -> ResumableJob:
         return job if self.self_check is None else self.self_check.of(job)

@@ -35,8 +35,8 @@ from trainops.engines.wire import Message, Wire
 ADVANCES = 3  # of the run, after its checkpoint is committed
 TIMEOUT_SECONDS = 600.0
 STREAM_BYTES = 2**22  # of a stream's newest rows; those before the checkpoint have digests
-EQUAL, DIFFERS, NOT_LOADED, INEXACT, NOT_MADE = (
-    "equal", "differs", "not_loaded", "inexact", "not_made",
+EQUAL, DIFFERS, LOADED, NOT_LOADED, INEXACT, NOT_MADE = (
+    "equal", "differs", "loaded", "not_loaded", "inexact", "not_made",
 )  # fmt: skip
 Job = TypeVar("Job", bound=ResumableJob)
 
@@ -45,8 +45,9 @@ Job = TypeVar("Job", bound=ResumableJob)
 class Finding:
     """The result of a self-check.
 
-    verdict: "equal"; "differs", in these parts; "not_loaded", for this reason; "inexact", where
-    these parts say themselves that they are not put back to the bit, so that nothing was compared;
+    verdict: "equal"; "differs", in these parts; "loaded", where no steps were to be compared;
+    "not_loaded", for this reason; "inexact", where these parts say themselves that they are not put
+    back to the bit, so that nothing was compared;
     "not_made", for this reason.
     """
 
@@ -62,16 +63,24 @@ class Finding:
 
 
 class SelfCheck:
-    """The run's side. `tell` receives the result, once, in a background thread."""
+    """The run's side. `tell` receives the result, once, in a background thread.
+
+    advances: how many of the run are repeated and compared; 0: the checkpoint is only loaded.
+    """
 
     def __init__(
-        self, twin: Twin, tell: Callable[[Finding], None], spent: Callable[[], Iterable[Entry]]
+        self,
+        twin: Twin,
+        tell: Callable[[Finding], None],
+        spent: Callable[[], Iterable[Entry]],
+        advances: int = ADVANCES,
     ) -> None:
         self._twin, self._tell, self._spent = twin, tell, spent
         self._job: ResumableJob | None = None
         self._checkpoint: Checkpoint | None = None
         self._step = 0  # that the run had reached when it was last looked at
-        self._advances_left = ADVANCES
+        self._advances, self._advances_left = advances, advances
+        self._is_over = False  # for the loop: it was begun, or given up
 
     def of(self, job: Job) -> Job:
         """Remember the job, and return it."""
@@ -80,28 +89,30 @@ class SelfCheck:
 
     def checkpointed(self, checkpoint: Checkpoint) -> None:
         """Handle a committed checkpoint; only the first one is checked."""
-        is_wanted = self._checkpoint is None and self._advances_left
+        is_wanted = self._checkpoint is None and not self._is_over
         if not is_wanted or checkpoint.type is not CheckpointType.PERIODIC:
             return
+        self._step = checkpoint.step
         try:
             require_room()
         except Exception as error:  # noqa: BLE001 - whatever it is, the run does not end by it
-            self._advances_left = 0
+            self._is_over = True
             self._give_up(checkpoint, checkpoint.step, error)
         else:  # it is read at once: a run that saves often lets it go soon
             self._twin.tell("read", path=str(checkpoint.path), digest=checkpoint.digest)
-        self._step = checkpoint.step
+            if not self._advances:
+                self._begin(checkpoint, checkpoint.step)
         self._checkpoint = checkpoint
 
     def look(self) -> None:
         """Give up where the second process has died meanwhile, e.g. for want of memory."""
-        if self._advances_left and self._twin.has_died():
-            self._advances_left = 0
+        if not self._is_over and self._twin.has_died():
+            self._is_over = True
             self._tell(Finding("", 0, 0, NOT_MADE, reason=_short(TwinFailed(DIED))))
 
     def reported(self, progress: Progress) -> None:
         """Called between two steps of the run; at the third call its state is digested."""
-        if self._checkpoint is None or not self._advances_left:
+        if self._checkpoint is None or self._is_over:
             return
         if progress.step > self._step and not progress.is_evaluating:
             self._step = progress.step
@@ -110,13 +121,14 @@ class SelfCheck:
                 self._begin(self._checkpoint, progress.step)
 
     def _begin(self, checkpoint: Checkpoint, step: int) -> None:
+        self._is_over = True
         try:
-            own = digests(self._job) if self._job is not None else {}
+            own = digests(self._job) if self._job is not None and self._advances else {}
             spent = [entry.to_json() for entry in self._spent()]
         except Exception as error:  # noqa: BLE001 - whatever it is, the run does not end by it
             self._give_up(checkpoint, step, error)
             return
-        self._twin.tell("go", until=step, spent=spent)
+        self._twin.tell("go", until=step, spent=spent, is_compared=bool(self._advances))
         threading.Thread(
             target=self._compare, args=[checkpoint, step, own], name="self-check", daemon=True
         ).start()
@@ -163,7 +175,8 @@ def attend(make_job: Callable[[Iterable[Entry]], ResumableJob], seed: int, wire:
         return
     told = next(messages)
     spent = [Entry(**entry) for entry in told["spent"]]
-    wire.send("answer", **_gone_on(lambda: make_job(spent), seed, kept, told["until"]))
+    second = _Second(lambda: make_job(spent), told["until"], is_compared=told["is_compared"])
+    wire.send("answer", **_gone_on(second, seed, kept))
 
 
 def _messages(wire: Wire) -> Iterator[Message]:
@@ -171,10 +184,7 @@ def _messages(wire: Wire) -> Iterator[Message]:
         yield from wire.read()
 
 
-def _gone_on(
-    make_job: Callable[[], ResumableJob], seed: int, store: CheckpointStore, until: int
-) -> Message:
-    second = _Second(make_job, until)
+def _gone_on(second: "_Second", seed: int, store: CheckpointStore) -> Message:
     try:
         outcome = run(
             second.make,
@@ -229,8 +239,10 @@ class _Answered(Machinery):
 class _Second:
     """The second job's supervisor, which ends it where the answer is known."""
 
-    def __init__(self, make_job: Callable[[], ResumableJob], until: int) -> None:
-        self._make_job, self._until = make_job, until
+    def __init__(
+        self, make_job: Callable[[], ResumableJob], until: int, *, is_compared: bool
+    ) -> None:
+        self._make_job, self._until, self._is_compared = make_job, until, is_compared
         self._job: ResumableJob | None = None
         self.is_restored = False
 
@@ -245,6 +257,8 @@ class _Second:
             reason = "; ".join(f"{item.part}: {item.note}" for item in inexact)
             parts = [item.part for item in inexact]
             raise _Answered({"verdict": INEXACT, "parts": parts, "reason": reason})
+        if not self._is_compared:
+            raise _Answered({"verdict": LOADED})
 
     def corrupted(self, candidate: Candidate, error: CheckpointCorrupted) -> None:
         """Do nothing: the error that is raised next reports it."""

@@ -229,6 +229,8 @@ def _require_nothing_ignored(name: str, federation: Federation) -> None:
             f"got {name!r}, which brings its own {' and '.join(given)}; clients train by the "
             "config's optimizer, learning_rate, momentum and weight_decay, at the same rate in all "
             "rounds; allowed: a recipe without them (dataclasses.replace(ingredients, "
-            "optimizers=None, schedulers=None), where it wraps those of training)"
+            "optimizers=None, schedulers=None), where it wraps those of training). They had no "
+            "effect in versions that did not refuse them: an operation that was begun by one goes "
+            "on as before once the recipe is without them; change the recipe, then resume it"
         )
         raise InputError({"recipe": problem})
