@@ -10,7 +10,7 @@ from pydantic import Field, create_model
 
 from tests.engines.drawing import LEFT_OUT, Space, fields
 from trainops.engines.config import Strict
-from trainops.engines.registry import ENGINES
+from trainops import kind as kinds
 
 
 class Inner(Strict):
@@ -88,7 +88,7 @@ KINDS = {
 
 
 def test_every_kind_is_drawn():
-    assert KINDS.keys() == ENGINES.keys()
+    assert KINDS.keys() == kinds.KINDS.keys()
 
 
 @pytest.mark.parametrize("kind", KINDS)

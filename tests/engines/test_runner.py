@@ -1,9 +1,11 @@
 import math
+import random
 
+import numpy as np
 import pytest
 import torch
 
-from tests.engines.contract import MachineDied, ScriptedSupervisor
+from tests.engines.contract import MachineDied, ScriptedSupervisor, make_dirty
 from tests.engines.counting import CountingJob, saved
 from trainops.engines.checkpoint import Candidate, CheckpointPolicy, CheckpointStore
 from trainops.engines.errors import (
@@ -75,6 +77,29 @@ def test_cancel_and_preemption_save_the_step_they_stopped_at(start):
         supervisor = ScriptedSupervisor(at=3, directive=directive)
         assert start(supervisor=supervisor) == Stopped(directive)
         assert saved(supervisor) == [("periodic", 2), (kind, 3)]
+
+
+def test_the_step_that_ends_a_run_is_saved_once_although_a_checkpoint_is_due(start):
+    stopped, whole = ScriptedSupervisor(at=3), ScriptedSupervisor()
+    start(supervisor=stopped, every=1)
+    assert saved(stopped) == [("periodic", 1), ("periodic", 2), ("shutdown", 3)]
+    start(supervisor=whole, every=1)
+    assert saved(whole) == [*(("periodic", step) for step in range(1, 5)), ("final", 5)]
+
+
+def test_a_job_is_made_with_random_streams_that_begin_at_the_seed(start):
+    class Drawing(CountingJob):
+        def __init__(self):
+            super().__init__()
+            self.drawn = [random.random(), float(np.random.random()), float(torch.rand(()))]  # noqa: NPY002, S311
+
+        def result(self):
+            return {"drawn": self.drawn}
+
+    make_dirty()
+    outcome = start(Drawing)
+    random.seed(0), np.random.seed(0), torch.manual_seed(0)  # noqa: NPY002
+    assert outcome == Succeeded({"drawn": Drawing().drawn})
 
 
 def test_a_cancel_right_after_a_resume_saves_nothing_twice(start):

@@ -16,6 +16,7 @@ MODULES = {  # all that is known here of where code lies
     "durable": "trainops.engines.durable",
     "manifest": "trainops.engines.manifest",
     "policy": "trainops.engines.policy",
+    "kind": "trainops.kind",
     "runner": "trainops.engines.runner",
     "selfcheck": "trainops.engines.selfcheck",
     "snapshot": "trainops.engines.snapshot",
@@ -197,14 +198,21 @@ TRAINING = [
 LOOP = [
     *_of(
         "runner",
-        ("a job is made without its seed", "_made", "reproducibility.seed_all(seed)", "", RUN),
+        ("a job is made before the random streams begin", "_made", "reproducibility.seed_all(seed)", "",
+         f"{RUNNER}::test_a_job_is_made_with_random_streams_that_begin_at_the_seed"),
         ("a stop saves nothing", "run", "attempt.save(job, STOPPING[directive])", "",
          f"{RUNNER}::test_cancel_and_preemption_save_the_step_they_stopped_at"),
         ("a run that ends saves nothing", "run",
          "attempt.save(job, CheckpointType.FINAL)", "", f"{RUNNER}::test_runs_to_the_end"),
-        ("one more step after a stop", "run",
+        ("a checkpoint beside the one that ends a run", "run",
          "if progress.is_over or directive is not Directive.PROCEED: break", "",
-         f"{RUNNER}::test_runs_to_the_end"),
+         f"{RUNNER}::"
+         "test_the_step_that_ends_a_run_is_saved_once_although_a_checkpoint_is_due"),
+    ),
+    *_of(
+        "kind",
+        ("a job is made where importing left the random streams", "Engine._loaded",
+         "load(SEED_ALL)(config.seed)", "", EVERY_OPTIMIZER),
     ),
     *_of(
         "attempt",
@@ -265,9 +273,9 @@ LOOP = [
         ("a segment too many is forgotten", "Stream.forget",
          "before_row // self.segment_rows - self.first_segment",
          "before_row // self.segment_rows - self.first_segment + 1", STREAM),
-        ("rows are read a segment too early", "Stream.column",
-         "first // self.segment_rows - self.first_segment",
-         "first // self.segment_rows - self.first_segment - 1", STREAM),
+        ("rows are read from a wrong place of a segment", "Stream.column",
+         "first - self.first_row - skipped * self.segment_rows", "first - self.first_row",
+         STREAM),
     ),
     *_of(
         "selfcheck",

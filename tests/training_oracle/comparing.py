@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.engines.contract import make_dirty
 from tests.training_oracle import losses, plain
 from trainops.engines.errors import NonFiniteLoss
 from trainops.engines.training.ingredients import Context
@@ -28,7 +29,7 @@ def parse(config: Mapping[str, Any]) -> Any:
 
 
 def make_job(config: Any, inputs: Mapping[str, Path]) -> Any:
-    seed(config.seed)
+    make_dirty()  # it starts the random streams itself
     return KINDS["training"].make_job(config, inputs)
 
 
