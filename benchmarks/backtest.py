@@ -28,8 +28,8 @@ from trainops.engines.backtest.job import BacktestJob, load_prices
 from trainops.engines.checkpoint import CheckpointPolicy, CheckpointStore
 from trainops.engines.manifest import Checkpoint
 from trainops.engines.market.prices import Prices
-from trainops.engines.registry import ENGINES
 from trainops.engines.runner import Succeeded, run
+from trainops.kind import KINDS
 
 DATASET = "ds_0123456789abcdef"
 NUM_BARS, ROUNDS = 1_000_000, 5
@@ -98,7 +98,7 @@ class Counting(Silent):
 
 def looped(path: Path, root: Path, execution: str, **checkpoint: float) -> tuple[float, int]:
     """Return seconds of a run by the loop, the final checkpoint included, and how many it took."""
-    engine = ENGINES["backtest"]
+    engine = KINDS["backtest"]
     asked = config(execution=execution, checkpoint=checkpoint, chunk_bars=10_000)
     parsed = engine.parse_config(asked)
     job = engine.make_job(parsed, {DATASET: path})

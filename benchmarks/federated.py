@@ -26,10 +26,10 @@ from trainops.engines.federated.account import Account
 from trainops.engines.federated.drawing import Secrets
 from trainops.engines.federated.job import FederatedJob
 from trainops.engines.federated.private import Noise, NoisyGradients
-from trainops.engines.registry import ENGINES
 from trainops.engines.spending import Entry
 from trainops.engines.training.ingredients import Examples, Loss
 from trainops.engines.training.recipes.unet import UNet, dice_and_entropy
+from trainops.kind import KINDS
 
 ROUNDS, STEPS, ENTRIES, FLOWER_ROUNDS = 31, 41, 10_000, 12
 CLIENTS, BATCH, RATE = 10, 32, 0.1
@@ -104,7 +104,7 @@ def flower(job: FederatedJob) -> Figures:
 
 
 def make_job(**more: Any) -> FederatedJob:
-    engine = ENGINES["federated"]
+    engine = KINDS["federated"]
     told = {"recipe": "federated_digits", "clients": CLIENTS, "rounds": 1000, "batch_size": BATCH,
             "learning_rate": RATE, "threads": 1, **more}  # fmt: skip
     job = engine.make_job(engine.parse_config(told))

@@ -22,11 +22,11 @@ from trainops.engines import reproducibility
 from trainops.engines.checkpoint import CheckpointPolicy, CheckpointStore
 from trainops.engines.errors import CheckpointCorrupted
 from trainops.engines.manifest import Candidate, Checkpoint
-from trainops.engines.registry import ENGINES
 from trainops.engines.rl.config import EvaluationConfig
 from trainops.engines.rl.environment import BuildContext
 from trainops.engines.rl.evaluation import evaluate
 from trainops.engines.runner import run
+from trainops.kind import KINDS
 
 NEVER = 10**9
 THREADS, ROUNDS, STEPS = 2, 3, 3000
@@ -70,7 +70,7 @@ def job_of(world: dict[str, Any], agents: int, **more: Any) -> Any:
                 "learning_starts": 100, "target_every": 10_000},
         "exploration": {"steps": 10_000}, "evaluation": {"every_steps": NEVER}, **more,
     }  # fmt: skip
-    engine = ENGINES["rl"]
+    engine = KINDS["rl"]
     return engine.make_job(engine.parse_config(config))
 
 
@@ -137,7 +137,7 @@ def peer(steps: int) -> float | None:
 
 def worlds_alone(count: int, steps: int) -> float:
     """Return steps per second of the town without anybody who learns."""
-    config = ENGINES["rl"].parse_config(TOWN)
+    config = KINDS["rl"].parse_config(TOWN)
     recipe = config.find_recipe()  # type: ignore[attr-defined]
     world = recipe.builder()(recipe.parse_parameters({}), BuildContext(seed=1))
     environment = world.make(count, 1, torch.device("cpu"))
@@ -253,7 +253,7 @@ def learning(name: str, config: dict[str, Any]) -> list[dict[str, Any]]:
 
 def balanced(config: dict[str, Any]) -> dict[str, Any]:
     """Return what 100 new episodes gain by a run's best network."""
-    engine = ENGINES["rl"]
+    engine = KINDS["rl"]
     job: Any = engine.make_job(engine.parse_config(config))
     reached, began = None, time.perf_counter()
     while job.step < job.total_steps:

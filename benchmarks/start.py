@@ -20,8 +20,8 @@ ROUNDS = 9
 CONFIG = {"recipe": "digits", "epochs": 1}
 COLD = """
 from trainops.engines import reproducibility
-from trainops.engines.registry import ENGINES
-engine = ENGINES["training"]
+from trainops.kind import KINDS
+engine = KINDS["training"]
 config = engine.parse_config({"recipe": "digits", "epochs": 1})
 reproducibility.seed_all(0)
 engine.make_job(config, {}).advance()

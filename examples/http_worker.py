@@ -22,9 +22,9 @@ from trainops.engines import lossless, reproducibility
 from trainops.engines.attempt import JobError
 from trainops.engines.checkpoint import Candidate, CheckpointPolicy, CheckpointStore
 from trainops.engines.errors import LeaseLost
-from trainops.engines.registry import ENGINES
 from trainops.engines.runner import Directive, Failed, Stopped, Succeeded, run
 from trainops.engines.spending import Entry, MemoryLedger
+from trainops.kind import KINDS
 
 IDLE_SECONDS, REPORT_SECONDS = 2.0, 1.0
 
@@ -192,7 +192,7 @@ class Ledger(MemoryLedger):
 def work(server, claimed, root):
     """Run one attempt to its end."""
     attempt = Attempt(server, claimed, root)
-    engine = ENGINES[claimed["kind"]]
+    engine = KINDS[claimed["kind"]]
     config = engine.parse_config(claimed["config"])
     reproducibility.set_determinism(config.deterministic, config.threads)
     inputs = {each["name"]: _input(attempt, each) for each in claimed["inputs"]}

@@ -9,7 +9,7 @@ import pytest
 
 from trainops import serving
 from trainops.celery import app, queue_of
-from trainops.engines.registry import ENGINES
+from trainops.kind import KINDS
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -19,7 +19,7 @@ def read(**variables):
 
 
 def test_a_worker_serves_every_kind_and_no_label_unless_it_is_told():
-    assert read() == serving.Serving(tuple(ENGINES), (), 1)
+    assert read() == serving.Serving(tuple(KINDS), (), 1)
     told = read(KINDS=" training, training", QUEUES="a100,,big.memory", SLOTS="4")
     assert told == serving.Serving(("training",), ("a100", "big.memory"), 4)
 
@@ -49,7 +49,7 @@ def test_an_unknown_kind_is_refused_at_the_start():
 
 
 def test_a_worker_consumes_the_queues_of_what_it_serves_and_the_one_of_all():
-    assert set(app.amqp.queues.consume_from) == {"trainops", *map(queue_of, ENGINES)}
+    assert set(app.amqp.queues.consume_from) == {"trainops", *map(queue_of, KINDS)}
     assert queue_of("training", "a100") == "trainops.training.a100"
 
 

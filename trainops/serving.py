@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 
 from trainops.engines.labels import LABEL_RULE, is_label
-from trainops.engines.registry import ENGINES
+from trainops.kind import KINDS
 
 # Beside the slots of every worker: for operations that wait for what others do. If these took
 # slots, as many of them as there are slots would wait for each other for ever.
@@ -35,7 +35,7 @@ def read(environment: Mapping[str, str] = os.environ) -> Serving:
     slots = environment.get("TRAINOPS_WORKER_SLOTS") or "1"
     if problems := [*_problems_of_kinds(kinds), *_problems_of_labels(labels), *_problem_of(slots)]:
         raise ValueError("; ".join(problems))
-    return Serving(kinds or tuple(ENGINES), labels, int(slots))
+    return Serving(kinds or tuple(KINDS), labels, int(slots))
 
 
 def _words(text: str) -> tuple[str, ...]:
@@ -44,10 +44,10 @@ def _words(text: str) -> tuple[str, ...]:
 
 def _problems_of_kinds(kinds: Iterable[str]) -> Iterator[str]:
     for kind in kinds:
-        if kind not in ENGINES:
-            near = get_close_matches(kind, ENGINES, n=1)
+        if kind not in KINDS:
+            near = get_close_matches(kind, KINDS, n=1)
             hint = f" (did you mean {near[0]}?)" if near else ""
-            allowed = ", ".join(ENGINES)
+            allowed = ", ".join(KINDS)
             yield f"TRAINOPS_WORKER_KINDS holds {kind!r}{hint}; there are the kinds {allowed}"
 
 

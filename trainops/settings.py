@@ -2,11 +2,12 @@
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import dj_database_url
 
 from trainops import checkpoint_storage, serving, thresholds
+from trainops.kind import KINDS
 from trainops.secret_key import secret_key
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -65,10 +66,18 @@ MIDDLEWARE = [
 ]
 ROOT_URLCONF = "trainops.urls"
 WSGI_APPLICATION = "trainops.wsgi.application"
+
+
+def _of_kinds(name: Literal["templates", "static"]) -> list[Path]:
+    """Return the folders of this name that kinds bring for their panels."""
+    found = (kind.web_directory(name) for kind in KINDS.values())
+    return [each for each in found if each is not None]
+
+
 TEMPLATES = [
     {
         "BACKEND": "django.template.backends.django.DjangoTemplates",
-        "DIRS": [ROOT / "templates"],
+        "DIRS": [ROOT / "templates", *_of_kinds("templates")],
         "APP_DIRS": True,
         "OPTIONS": {
             "context_processors": [
@@ -139,7 +148,7 @@ STORAGES = {
 }
 
 STATIC_URL = "/static/"
-STATICFILES_DIRS = [ROOT / "static"]
+STATICFILES_DIRS = [ROOT / "static", *_of_kinds("static")]
 WHITENOISE_USE_FINDERS = True  # no collectstatic step: the same command works everywhere
 WHITENOISE_AUTOREFRESH = DEBUG
 

@@ -10,11 +10,11 @@ from rest_framework import serializers
 
 from apps.checkpoints.models import Checkpoint
 from trainops.engines import lossless
-from trainops.engines.registry import ENGINES
 from trainops.http.serializers import StrictSerializer
+from trainops.kind import KINDS
 
 # What a list reads of a state. The whole of it, with a history that grows, is read for one only.
-READ = tuple(sorted({name for engine in ENGINES.values() for name in engine.summary_read}))
+READ = tuple(sorted({name for engine in KINDS.values() for name in engine.summary_read}))
 OF_OPERATION = ("operation__kind", "operation__unit", "operation__total_steps")
 FIELDS = (
     "id", "operation_id", "attempt", "type", "created_at", "step", "state_size_bytes",
@@ -34,7 +34,7 @@ def rows_of(checkpoints: QuerySet[Checkpoint]) -> QuerySet[Any]:
 def described(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return a row of `rows_of` as the API shows it."""
     shown = {name: row[name] for name in FIELDS if name not in ("id", "type")}
-    engine, total = ENGINES[row["operation__kind"]], row["operation__total_steps"]
+    engine, total = KINDS[row["operation__kind"]], row["operation__total_steps"]
     read = {name: lossless.decode(row[f"state_{name}"]) for name in READ}
     known = {name: value for name, value in read.items() if value is not None}
     percent = progress_percent(row["step"], total)

@@ -14,7 +14,7 @@ from apps.checkpoints import place, remote, sharing, storage
 from apps.checkpoints.models import Checkpoint, UnownedCheckpoint
 from trainops.engines.errors import CheckpointCorrupted
 from trainops.engines.manifest import MANIFEST, verify
-from trainops.engines.registry import ENGINES
+from trainops.kind import KINDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ def _elect_best(operation_id: str) -> None:
     sign = -1 if newest.operation.config.get("mode") == "max" else 1
     order = "metric" if sign > 0 else "-metric"
     best = mine.healthy().exclude(metric=None).order_by(order, "step").first()
-    ever = ENGINES[newest.operation.kind].best_ever(newest.state)
+    ever = KINDS[newest.operation.kind].best_ever(newest.state)
     if best is not None and ever is not None and sign * (best.metric or 0.0) > sign * ever:
         best = None
     mine.filter(is_best=True).exclude(pk=best and best.pk).update(is_best=False)

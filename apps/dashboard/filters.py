@@ -11,7 +11,7 @@ from django.http import QueryDict
 
 from apps.operations.lifecycle import ACTIVE, RESUMABLE, State
 from apps.operations.models import Operation, OperationQuerySet
-from trainops.engines.registry import ENGINES
+from trainops.kind import KINDS
 
 # name in the URL → (label, states)
 TABS: dict[str, tuple[str, frozenset[State]]] = {
@@ -39,7 +39,7 @@ class Filters:
         tab, kind = query.get("tab", ""), query.get("kind", "")
         return cls(
             tab=tab if tab in TABS else "",
-            kind=kind if kind in ENGINES else "",
+            kind=kind if kind in KINDS else "",
             owner=query.get("owner", "")[:150].replace("\0", ""),
             query=query.get("q", "")[:MAX_QUERY_LENGTH].replace("\0", "").strip(),
         )

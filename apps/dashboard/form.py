@@ -13,7 +13,7 @@ from apps.datasets.models import Dataset
 from apps.operations.lifecycle import State
 from apps.operations.models import Operation
 from trainops.engines.recipes import Recipe, recipes
-from trainops.engines.registry import ENGINES
+from trainops.kind import KINDS
 
 PARAMETERS = "parameters."
 PREFIX = "config."  # of the inputs' names, apart from those of OWN
@@ -51,7 +51,11 @@ class Form:
     @property
     def engine(self) -> str:
         """What the recipe's engine is called."""
-        return ENGINES[self.recipe.kind].label
+        return KINDS[self.recipe.kind].label
+
+    @property
+    def may_walk_forward(self) -> bool:
+        return bool(KINDS[self.recipe.kind].days)
 
     @property
     def parameters(self) -> list[Field]:
@@ -125,7 +129,7 @@ class Form:
 
     @cached_property
     def _blank(self) -> list[Field]:
-        engine = fields_of(ENGINES[self.recipe.kind].json_schema())
+        engine = fields_of(KINDS[self.recipe.kind].json_schema())
         shown = [field for field in engine if field.path not in HIDDEN]
         parameters = fields_of(self.recipe.json_schema(), PARAMETERS)
         return [self._placed(field) for field in (*parameters, *shown)]

@@ -1,7 +1,7 @@
 """The operation page, in parts that are drawn alike at first and whenever they change."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import cached_property
 from typing import Any
@@ -13,7 +13,7 @@ from django.utils.safestring import SafeString
 
 from apps.checkpoints.models import Checkpoint
 from apps.checkpoints.storage import Stored
-from apps.dashboard import agents, federation, figures, report, standing, words
+from apps.dashboard import figures, standing, words
 from apps.dashboard.rows import digest, heartbeat_at
 from apps.operations import access, recovery, selfchecks, services
 from apps.operations.lifecycle import RESUMABLE, Reason, State
@@ -24,8 +24,8 @@ from apps.operations.models import (
     Operation,
     is_part,
 )
-from trainops.engines.config import PRICE_DIRECTION
-from trainops.engines.registry import ENGINES
+from trainops.engines.recipes import users_of_model
+from trainops.kind import KINDS, Panel
 
 MAX_EVENTS = 100
 LAST_LINES = 15
@@ -36,10 +36,6 @@ CHECKPOINT_COLOURS = {
     "failure": "red",
     "shutdown": "azure",
 }
-PARTS = (
-    "header", "standing", "progress", "report", "agents", "federated", "stats", "error",
-    "attempts", "checkpoints", "events", "files", "receipt",
-)  # fmt: skip
 
 
 @dataclass
@@ -48,6 +44,7 @@ class Subject:
 
     operation: Operation
     user: Any
+    _contexts: dict[str, Mapping[str, Any] | None] = field(default_factory=dict)
 
     @cached_property
     def attempts(self) -> list[Attempt]:
@@ -81,6 +78,24 @@ class Subject:
         return ClientPart.objects.filter(pk=self.operation.pk).select_related("server").first()
 
     @property
+    def shown_checkpoints(self) -> list[Checkpoint]:
+        """The result's checkpoint where it completed, else the best and the newest one."""
+        return [c for c in self.checkpoints if c.type == Checkpoint.Type.FINAL] or [
+            c for c in self.checkpoints if c.is_best or c == self.newest
+        ]
+
+    def panels(self, place: str) -> list[Panel]:
+        """The panels that the kind has at this place of the page."""
+        kind = KINDS[self.operation.kind]
+        return [panel for panel in kind.panels if panel.place == place]
+
+    def context(self, panel: Panel) -> Mapping[str, Any] | None:
+        """What a panel shows; asked for once."""
+        if panel.name not in self._contexts:
+            self._contexts[panel.name] = panel.context(self)
+        return self._contexts[panel.name]
+
+    @property
     def may_change(self) -> bool:
         return self.part is None and access.may_change(self.operation.owner_id, self.user)
 
@@ -89,25 +104,36 @@ class Subject:
 
 
 def draw(subject: Subject) -> dict[str, tuple[SafeString, str]]:
-    """Return every part's HTML and its digest, by name."""
-    drawn = {}
-    for name in PARTS:
-        context = {"operation": subject.operation, "subject": subject, **CONTEXTS[name](subject)}
-        html = render_to_string(f"dashboard/operation/{name}.html", context)
-        drawn[name] = html, digest(html)
-    return drawn
+    """Return every part's HTML and its digest, by name; the panels of the kind included."""
+    drawn = {name: _rendered(subject, name) for name in CONTEXTS}
+    drawn |= {panel.name: _drawn(subject, panel) for panel in subject.panels("page")}
+    return {name: (html, digest(html)) for name, html in drawn.items()}
+
+
+def _rendered(subject: Subject, name: str) -> SafeString:
+    context = {"operation": subject.operation, "subject": subject, **CONTEXTS[name](subject)}
+    return render_to_string(f"dashboard/operation/{name}.html", context)
+
+
+def _drawn(subject: Subject, panel: Panel) -> SafeString:
+    context = subject.context(panel)
+    if context is None:
+        return SafeString()
+    return render_to_string(panel.template, {"operation": subject.operation, **context})
 
 
 def _header(subject: Subject) -> Mapping[str, Any]:
     may_submit = access.may_create(subject.user) and subject.part is None
-    is_model = subject.operation.recipe == PRICE_DIRECTION
+    operation = subject.operation
+    is_model = may_submit and operation.state == State.COMPLETED
+    users = users_of_model(operation.kind, operation.recipe) if is_model else []
     return {
         "actions": subject.actions,
         "may_submit": may_submit,
-        "may_backtest": may_submit and is_model and subject.operation.state == State.COMPLETED,
+        "model_users": [(each, KINDS[each.kind].label.lower()) for each in users],
         "may_fork": subject.newest is not None,
         "tags": list(subject.operation.tags.all()),
-        "kind": ENGINES[subject.operation.kind].label,
+        "kind": KINDS[subject.operation.kind].label,
         "part": subject.part,
     }
 
@@ -155,20 +181,6 @@ def _marks(subject: Subject) -> list[dict[str, Any]]:
             }
         )
     return marks
-
-
-def _report(subject: Subject) -> Mapping[str, Any]:
-    result = report.of(subject.operation)
-    return {"report": None} if result is None else report.context(result)
-
-
-def _agents(subject: Subject) -> Mapping[str, Any]:
-    found = agents.context(subject.operation, subject.checkpoints)
-    return found | {"sides": [(side, found.get(side)) for side in ("left", "right")]}
-
-
-def _federated(subject: Subject) -> Mapping[str, Any]:
-    return federation.context(subject.operation, subject.newest)
 
 
 def _stats(subject: Subject) -> Mapping[str, Any]:
@@ -225,24 +237,14 @@ def _events(subject: Subject) -> Mapping[str, Any]:
 
 
 def _files(subject: Subject) -> Mapping[str, Any]:
-    """The result's files where it completed, else those of the best and the newest checkpoint."""
-    wanted = [c for c in subject.checkpoints if c.type == Checkpoint.Type.FINAL] or [
-        c for c in subject.checkpoints if c.is_best or c == subject.newest
-    ]
-    is_exported = subject.operation.kind == "federated" and subject.part is None
-    exported = subject.newest if is_exported else None
+    panels = KINDS[subject.operation.kind].panels
+    is_shown = any(each.shows_result and subject.context(each) is not None for each in panels)
+    wanted = subject.shown_checkpoints
     return {
-        "exports": exported,
-        "exported_position": subject.position(exported) if exported else "",
-        "has_best": exported and any(a["name"] == "best_model.pt" for a in exported.manifest),
+        "panels": [_drawn(subject, panel) for panel in subject.panels("files")],
         "sources": [(checkpoint, subject.position(checkpoint)) for checkpoint in wanted],
-        "result": None if _is_told(subject.operation) else subject.operation.result,
+        "result": None if is_shown else subject.operation.result,
     }
-
-
-def _is_told(operation: Operation) -> bool:
-    """Whether other parts of the page show the result."""
-    return operation.kind == agents.KIND or report.of(operation) is not None
 
 
 def _receipt(subject: Subject) -> Mapping[str, Any]:
@@ -260,9 +262,6 @@ CONTEXTS = {
     "header": _header,
     "standing": _standing,
     "progress": _progress,
-    "report": _report,
-    "agents": _agents,
-    "federated": _federated,
     "stats": _stats,
     "error": _error,
     "attempts": _attempts,

@@ -1,21 +1,19 @@
 """The pages. What a script fetches stands beside the page that it serves."""
 
 from django.contrib.auth.views import LogoutView
-from django.urls import path
+from django.urls import include, path
 
 from apps.dashboard.views import (
     account,
     actions,
-    agents,
     datasets,
-    federated,
     house,
     listing,
     new,
     operation,
-    report,
     studies,
 )
+from trainops.kind import KINDS
 
 urlpatterns = [
     path("", listing.operations, name="operations"),
@@ -34,18 +32,11 @@ urlpatterns = [
         operation.file,
         name="operation-file",
     ),
-    path(
-        "operations/<str:operation_id>/recordings/<int:step>",
-        operation.recording,
-        name="operation-recording",
+    *(
+        path("operations/<str:operation_id>/", include(kind.urls))
+        for kind in KINDS.values()
+        if kind.urls
     ),
-    path("operations/<str:operation_id>/export/<str:which>.pt", federated.export, name="export"),
-    path(
-        "operations/<str:operation_id>/agents/<str:checkpoint_id>.zip",
-        agents.export,
-        name="export-agents",
-    ),
-    path("operations/<str:operation_id>/report.<str:form>", report.download, name="report"),
     path("checkpoints/", house.checkpoints, name="checkpoints"),
     path(
         "checkpoints/<str:checkpoint_id>/confirm-delete",

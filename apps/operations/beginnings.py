@@ -17,6 +17,7 @@ from apps.operations.models import Operation, PrivacyAccount
 from trainops.engines.config import OperationConfig
 from trainops.engines.spending import Entry
 from trainops.errors import Refusal
+from trainops.kind import KINDS
 from trainops.slots import WAIT_SECONDS
 
 ATTEMPT = 0  # of a checkpoint that no attempt of ours computed
@@ -110,7 +111,7 @@ class Import(Beginning):
 
     def commit(self, operation: Operation) -> None:
         super().commit(operation)
-        if privacy.is_kept(operation.config):
+        if operation.uses_ledger:
             PrivacyAccount.objects.create(pk=operation.pk, secret=self.secret)
             spent = (Entry(**each) for each in self.told["spent"])
             privacy.append(operation.pk, ATTEMPT, spent)
@@ -119,7 +120,7 @@ class Import(Beginning):
         self, operation_id: str, kind: str, config: OperationConfig, *, person: str
     ) -> None:
         """Do as above. A checkpoint of ours brings no ledger: what was spent is in rows."""
-        if exchange.is_own(self.file) and privacy.is_kept(config.model_dump(mode="json")):
+        if exchange.is_own(self.file) and KINDS[kind].uses_ledger(config.model_dump(mode="json")):
             raise Refusal(
                 "FORMAT_NOT_SUPPORTED",
                 "What was spent of its clients' privacy is in rows of the other installation, and "
@@ -157,7 +158,7 @@ class Fork(Beginning):
         return self.checkpoint.operation
 
     def _source(self, kind: str) -> dict[str, Any]:
-        if privacy.is_kept(self.checkpoint.operation.config):
+        if self.checkpoint.operation.uses_ledger:
             privacy.verify(self.checkpoint.operation_id)
         exchange.have_here(self.checkpoint)
         return {
@@ -170,7 +171,7 @@ class Fork(Beginning):
 
     def commit(self, operation: Operation) -> None:
         super().commit(operation)
-        if privacy.is_kept(operation.config):
+        if operation.uses_ledger:
             PrivacyAccount.inherit(operation.pk, self.checkpoint.operation_id)
 
     def _note(self, place: str) -> str:

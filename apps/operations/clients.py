@@ -19,7 +19,7 @@ from apps.operations.lifecycle import ACTIVE, FINISHED, WAITING, Reason, State
 from apps.operations.models import PART, Attempt, ClientPart, Operation, is_part
 from apps.operations.submission import MAX_NAME_LENGTH, new_id
 from trainops.clock import DatabaseNow
-from trainops.engines.registry import ENGINES
+from trainops.kind import KINDS
 
 Told = Mapping[str, Any]  # round, client, epochs, begins_with, name, label: of a Part
 RANDOM_BYTES = 4  # of an id: many are made in one second
@@ -71,7 +71,7 @@ def wait_for(server: Operation, state: Mapping[str, Any]) -> bool:
 
     What another attempt saved of that round may be of another branch.
     """
-    if server.config.get("placement") != "distributed" or is_part(server.pk):
+    if server.takes_slot or is_part(server.pk):
         return False
     mine = Checkpoint.objects.filter(operation_id=server.pk, attempt=server.attempt)
     return not mine.filter(state__round=state.get("round")).healthy().exists()
@@ -191,7 +191,7 @@ def _made(server: Operation, told: Told, given: Checkpoint) -> ClientPart:
         device=server.device,
         gpu_memory_bytes=server.gpu_memory_bytes,
         memory_bytes=server.memory_bytes,
-        unit=ENGINES[server.kind].unit,
+        unit=KINDS[server.kind].unit,
         total_steps=told["epochs"],
     )
     operation.record("SUBMITTED", actor=server.worker_id, note=f"by {server.pk}")

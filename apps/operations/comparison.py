@@ -8,13 +8,8 @@ from django.db.models import Count, F, QuerySet, Sum
 
 from apps.operations.lifecycle import ACTIVE, State
 from apps.operations.models import Operation, Study
+from trainops.kind import KINDS
 
-FIGURES: Mapping[str, Sequence[str]] = {  # of a kind's result, beside what the study judges by
-    "backtest": ("return", "sharpe", "max_drawdown", "trades"),
-    "training": ("best.value", "epochs"),
-    "federated": ("best.value", "rounds"),
-    "rl": ("best.value", "final.return_mean", "episodes"),
-}
 LINE_FIELDS = (
     "id", "name", "state", "stop_requested", "step", "total_steps", "study_values", "fold",
     "is_test",
@@ -91,7 +86,7 @@ def _standing(num_planned: int, parts: Sequence[tuple[str, int, int, int]]) -> S
 
 def lines(study: Study) -> list[dict[str, Any]]:
     """Return a line for each operation: by fold, and there the best first, the unjudged last."""
-    figures = [name for name in FIGURES.get(study.kind, ()) if name != study.metric]
+    figures = [name for name in KINDS[study.kind].columns if name != study.metric]
     paths = {name: f"result__{name.replace('.', '__')}" for name in (study.metric, *figures)}
     rows: QuerySet[Any] = study.operations.order_by("pk").values(
         *LINE_FIELDS, **{f"figure_{i}": F(path) for i, path in enumerate(paths.values())}

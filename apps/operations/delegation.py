@@ -132,6 +132,6 @@ class Delegation:
         }  # fmt: skip
 
     def _spent(self, part: ClientPart) -> Iterable[Any]:
-        if not privacy.is_kept(self.server.config):
+        if not self.server.uses_ledger:
             return []
         return privacy.spent_in(self.server.pk, part.round, part.client)

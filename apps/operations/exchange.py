@@ -21,12 +21,11 @@ from trainops.confined.limits import Limits
 from trainops.engines.config import OperationConfig
 from trainops.engines.errors import CheckpointCorrupted, ConfigError
 from trainops.engines.manifest import MANIFEST, read_manifest
-from trainops.engines.registry import ENGINES
 from trainops.errors import Refusal
+from trainops.kind import KINDS
 from trainops.slots import WAIT_SECONDS, Busy, Slots
 
 logger = logging.getLogger(__name__)
-KINDS = ("training", "federated", "rl")  # whose files of others become checkpoints, and back
 SECONDS = 600
 MEMORY_BYTES, FILE_BYTES = 4 * 2**30, 2**30  # for any request; more for what it reads:
 EXPANSION = 12  # bytes for each byte of the checkpoint, the file and the datasets
@@ -92,7 +91,7 @@ def tabulate(checkpoint: Checkpoint, table: str, target: Path, *, person: str) -
     Raises Refusal.
     """
     operation = checkpoint.operation
-    config = ENGINES[operation.kind].parse_config(operation.config)
+    config = KINDS[operation.kind].parse_config(operation.config)
     have_here(checkpoint)
     ask(
         {
@@ -122,7 +121,7 @@ def load_checks(checkpoint: Checkpoint, *, person: str) -> list[dict[str, str]]:
     if raw is None:
         return [_not_loaded("it names no config of its own (an older version wrote it)")]
     try:
-        config = ENGINES[operation.kind].parse_config(raw)
+        config = KINDS[operation.kind].parse_config(raw)
         told = ask(
             {
                 "direction": "check",
@@ -150,17 +149,17 @@ def _not_loaded(why: str) -> dict[str, str]:
 
 def secret_of(operation: Operation) -> dict[str, str]:
     """Return what a process needs to read checkpoints in which clients' updates are masked."""
-    if not privacy.is_kept(operation.config):
+    if not operation.uses_ledger:
         return {}
     return {"secret": PrivacyAccount.of(operation.pk).secret}
 
 
 def require_kind(kind: str) -> None:
-    if kind not in KINDS:
+    if not KINDS[kind].files:
         raise Refusal(
             "FORMAT_NOT_SUPPORTED",
             f"Operations of kind {kind!r} take no file of another tool.",
-            {"given": kind, "allowed": list(KINDS)},
+            {"given": kind, "allowed": [name for name, each in KINDS.items() if each.files]},
         )
 
 

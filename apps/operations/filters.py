@@ -10,8 +10,8 @@ from rest_framework import serializers
 from apps.operations.access import Person, has_checkpoint
 from apps.operations.lifecycle import RESUMABLE, State
 from apps.operations.models import Attempt, Operation, Tag
-from trainops.engines.registry import ENGINES
 from trainops.http.serializers import StrictSerializer
+from trainops.kind import KINDS
 
 MOMENTS = ["iso-8601", "%Y-%m-%d"]
 
@@ -34,7 +34,7 @@ class ManyField(serializers.CharField):
 
 
 class OperationQuery(StrictSerializer):
-    kind = ManyField(required=False, allowed=ENGINES, help_text="Several: separated by commas.")
+    kind = ManyField(required=False, allowed=KINDS, help_text="Several: separated by commas.")
     status = ManyField(
         required=False, allowed=State.values, help_text="Several: separated by commas."
     )
@@ -195,9 +195,9 @@ class ExportQuery(ArtifactQuery):
 
 class RecipeQuery(StrictSerializer):
     kind = serializers.ChoiceField(
-        choices=list(ENGINES),
+        choices=list(KINDS),
         required=False,
         error_messages={
-            "invalid_choice": f"{{input!r}} is not a kind; allowed: {', '.join(ENGINES)}"
+            "invalid_choice": f"{{input!r}} is not a kind; allowed: {', '.join(KINDS)}"
         },
     )

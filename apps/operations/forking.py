@@ -7,7 +7,7 @@ from apps.operations import services
 from apps.operations.beginnings import Fork
 from apps.operations.models import Operation
 from apps.operations.submission import MAX_NAME_LENGTH
-from trainops.engines.registry import ENGINES
+from trainops.kind import KINDS
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -37,7 +37,7 @@ def fork(
     """
     source = services.get(operation_id)
     services.require_whole(source)
-    engine = ENGINES[source.kind]
+    engine = KINDS[source.kind]
     told = merged(source.config_given, config or {})
     engine.parse_config(told).require_forkable(engine.parse_config(source.config))
     checkpoint, skipped = services.first_healthy(source, checkpoint_id)

@@ -7,12 +7,10 @@ from apps.checkpoints.models import Checkpoint
 from apps.datasets import services as datasets
 from apps.operations.lifecycle import State
 from apps.operations.models import ModelUse, Operation
-from trainops.engines.config import IsModel, OperationConfig
+from trainops.engines.config import NamedModel, OperationConfig
 from trainops.engines.errors import ConfigError
 from trainops.engines.manifest import read_manifest
-from trainops.engines.registry import ENGINES
-
-FIELD = "parameters.operation"
+from trainops.kind import KINDS
 
 
 def check(dataset_ids: Iterable[str], config: OperationConfig) -> None:
@@ -21,12 +19,14 @@ def check(dataset_ids: Iterable[str], config: OperationConfig) -> None:
     Raises ConfigError.
     """
     if absent := datasets.missing(dataset_ids):
-        field = "dataset" if getattr(config, "dataset", None) in absent else "parameters.dataset"
-        raise ConfigError({field: f"there is no dataset {', '.join(absent)}; upload it first"})
+        fields = config.datasets()
+        raise ConfigError(
+            {fields[each]: f"there is no dataset {each}; upload it first" for each in absent}
+        )
     if problems := config.check_columns(datasets.columns_of(dataset_ids)):
         raise ConfigError(problems)
-    for operation_id, mark in config.models().items():
-        _check_model(operation_id, mark)
+    for operation_id, named in config.models().items():
+        _check_model(operation_id, named)
 
 
 def use_models(operation: Operation, config: OperationConfig) -> None:
@@ -37,8 +37,8 @@ def use_models(operation: Operation, config: OperationConfig) -> None:
     # Deleting locks the same rows: it was before, and is seen here, or it finds these uses.
     sources = Operation.objects.filter(pk__in=config.models()).select_for_update()
     sources_by_id = {each.pk: each for each in sources}
-    for operation_id, mark in config.models().items():
-        _check_model(operation_id, mark)
+    for operation_id, named in config.models().items():
+        _check_model(operation_id, named)
         ModelUse.objects.create(operation=operation, source=sources_by_id[operation_id])
 
 
@@ -56,7 +56,7 @@ def finals(operation_ids: Iterable[str]) -> dict[str, Checkpoint]:
 
 def paths(kind: str, config: OperationConfig, models: Mapping[str, Checkpoint]) -> dict[str, str]:
     """Return where each input lies on this machine: what makes a job is given these."""
-    found = {each: datasets.local_path(each) for each in ENGINES[kind].dataset_ids(config)}
+    found = {each: datasets.local_path(each) for each in KINDS[kind].dataset_ids(config)}
     found |= {name: storage.directory(each.artifacts_path) for name, each in models.items()}
     return {name: str(path) for name, path in found.items()}
 
@@ -80,14 +80,16 @@ def _final(operation_id: str) -> Checkpoint | None:
     return mine.healthy().newest_first().first()
 
 
-def _check_model(operation_id: str, mark: IsModel) -> None:
-    source = Operation.objects.filter(pk=operation_id).first()
+def _check_model(operation_id: str, named: NamedModel) -> None:
+    source, recipe = Operation.objects.filter(pk=operation_id).first(), named.mark.recipe
+    problem = ""
     if source is None:
-        raise ConfigError({FIELD: f"there is no operation {operation_id}"})
-    if source.recipe != mark.recipe:
-        problem = f"{operation_id} trained the recipe {source.recipe!r}; needed: {mark.recipe!r}"
-        raise ConfigError({FIELD: problem})
-    if source.state != State.COMPLETED:
-        raise ConfigError({FIELD: f"{operation_id} is {source.state}; it must be COMPLETED"})
-    if _final(operation_id) is None:
-        raise ConfigError({FIELD: f"the model of {operation_id} was deleted"})
+        problem = f"there is no operation {operation_id}"
+    elif recipe and source.recipe != recipe:
+        problem = f"{operation_id} trained the recipe {source.recipe!r}; needed: {recipe!r}"
+    elif source.state != State.COMPLETED:
+        problem = f"{operation_id} is {source.state}; it must be COMPLETED"
+    elif _final(operation_id) is None:
+        problem = f"the model of {operation_id} was deleted"
+    if problem:
+        raise ConfigError({named.field: problem})

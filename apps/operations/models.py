@@ -13,6 +13,7 @@ from apps.operations.queryset import OperationQuerySet
 from apps.operations.records import Attempt, Event, LogChunk, MetricPoint, Study
 from apps.operations.uses import DatasetUse, ModelUse
 from trainops.clock import DatabaseNow
+from trainops.kind import KINDS
 
 __all__ = [
     "PART",
@@ -186,8 +187,13 @@ class Operation(models.Model):
         return {
             "keep_last": keep["keep_last"],
             "keep_best": keep["keep_best"],
-            "better": self.config.get("mode", "min"),
+            "better": self.config.get("mode") or KINDS[self.kind].objective.mode or "min",
         }
+
+    @property
+    def uses_ledger(self) -> bool:
+        """Whether its job writes to the ledger."""
+        return KINDS[self.kind].uses_ledger(self.config)
 
     @property
     def percent(self) -> float:

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta
 from typing import Any
 
 from apps.datasets import services as datasets
@@ -17,13 +16,8 @@ from apps.operations.designs import (
     put,
 )
 from apps.operations.submission import InStudy, with_house_defaults
-from trainops.engines.config import OperationConfig
 from trainops.engines.errors import ConfigError
-from trainops.engines.market.columns import PriceColumns, find_columns
-from trainops.engines.registry import ENGINES
-
-LEARNED = ("best.value", "")  # in the config's own mode
-METRICS = {"backtest": ("sharpe", "max")}  # by kind, where it is another
+from trainops.kind import KINDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +41,7 @@ def judged_by(kind: str, config: Mapping[str, Any], metric: str, mode: str) -> t
     """Return the metric and whether more of it is better, as told or as is usual for the kind."""
     if mode not in ("", "min", "max"):
         raise ConfigError({"mode": f"got {mode!r}; allowed: min, max"})
-    usual_metric, usual_mode = METRICS.get(kind, LEARNED)
-    by_default = ENGINES[kind].json_schema()["properties"]["mode"]["default"]
-    own_mode = usual_mode or str(config.get("mode", by_default))
-    return metric or usual_metric, mode or own_mode
+    return metric or KINDS[kind].objective.metric, mode or KINDS[kind].mode(config)
 
 
 def plan(study_id: str, kind: str, config: Mapping[str, Any], design: Design) -> Plan:
@@ -81,36 +72,19 @@ def plan(study_id: str, kind: str, config: Mapping[str, Any], design: Design) ->
 
 
 def _require_usable(kind: str, config: Mapping[str, Any]) -> None:
-    engine = ENGINES[kind]
+    engine = KINDS[kind]
     parsed = engine.parse_config(with_house_defaults(kind, config))
     inputs.check(engine.dataset_ids(parsed), parsed)
 
 
 def _spans(kind: str, config: Mapping[str, Any], wanted: WalkForward | None) -> list[Fold]:
-    """Return the folds over the days of a backtest's series. Raises ConfigError."""
+    """Return the folds over the days of the data. Raises ConfigError."""
     if wanted is None:
         return []
-    if kind != "backtest":
-        raise ConfigError({"design.walk_forward": f"got one for {kind}; allowed: backtest"})
-    parsed = ENGINES[kind].parse_config(with_house_defaults(kind, config))
-    first, last = _days(parsed)
+    chosen = KINDS[kind]
+    parsed = chosen.parse_config(with_house_defaults(kind, config))
+    first, last = chosen.span(parsed, datasets.columns_of(chosen.dataset_ids(parsed)))
     try:
         return folds(wanted, first, last)
     except ValueError as error:
         raise ConfigError({"design.walk_forward": str(error)}) from error
-
-
-def _days(config: OperationConfig) -> tuple[date, date]:
-    """Return the first and the last day that the config would trade. Raises ConfigError."""
-    told = config.model_dump()
-    columns = datasets.columns_of([told["dataset"]]).get(told["dataset"], [])
-    kinds = {column["name"]: column["type"] for column in columns}
-    found, problems = find_columns(kinds, PriceColumns.parse(told["columns"]))
-    if problems:
-        raise ConfigError(problems)
-    time = next(column for column in columns if column["name"] == found["time"])
-    if time["type"] != "datetime":
-        problem = f"column {time['name']!r} holds {time['type']}; walk-forward needs dates"
-        raise ConfigError({"design.walk_forward": problem})
-    first, last = (datetime.fromisoformat(time[end]).date() for end in ("min", "max"))
-    return told["start"] or first, told["until"] - timedelta(days=1) if told["until"] else last

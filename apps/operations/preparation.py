@@ -15,7 +15,7 @@ from apps.operations.ledger import Ledger
 from apps.operations.models import Attempt, ClientPart, Operation
 from apps.operations.transfers import Beside
 from trainops.engines.errors import CheckpointCorrupted
-from trainops.engines.registry import ENGINES
+from trainops.kind import KINDS
 
 DONE = object()
 
@@ -55,7 +55,7 @@ class Preparation:
     def told_to_child(self) -> dict[str, Any]:
         """Return what the child is to do, where it writes, and what it starts from."""
         operation = self.operation
-        config = ENGINES[operation.kind].parse_config(operation.config)
+        config = KINDS[operation.kind].parse_config(operation.config)
         return {
             "operation_kind": operation.kind,
             "config": operation.config,
@@ -78,7 +78,7 @@ class Preparation:
         }
 
     def _privacy(self) -> dict[str, Any]:
-        if not privacy.is_kept(self.operation.config):
+        if not self.operation.uses_ledger:
             return {}
         return {"privacy": privacy.told_to_child(self.ledger.account_id)}
 

@@ -148,11 +148,6 @@ class PrivacyEntry(models.Model):
         raise TypeError("the privacy ledger is append-only")
 
 
-def is_kept(config: dict[str, Any]) -> bool:
-    """Whether an operation of this config keeps anybody's privacy."""
-    return bool(config.get("privacy", {}).get("mode", "none") != "none")
-
-
 def append(operation_id: str, attempt: int, entries: Iterable[Entry]) -> None:
     """Write entries down, at the end of the chain; those whose noise is known change nothing.
 

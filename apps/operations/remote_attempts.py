@@ -26,7 +26,7 @@ from apps.operations.lifecycle import Reason, State
 from apps.operations.models import Attempt, Operation
 from apps.operations.placement import Offer
 from trainops.engines.errors import CheckpointCorrupted
-from trainops.engines.registry import ENGINES
+from trainops.kind import KINDS
 
 logger = logging.getLogger(__name__)
 PROCEED = "proceed"
@@ -123,7 +123,7 @@ def _prepared(operation: Operation) -> Claimed | None:
         _fail(operation, Reason.CHECKPOINT_CORRUPTED, note)
         return None
     device = Attempt.objects.get(operation=operation, number=operation.attempt).device
-    secrets = privacy.told_to_child(operation.pk) if privacy.is_kept(operation.config) else {}
+    secrets = privacy.told_to_child(operation.pk) if operation.uses_ledger else {}
     return Claimed(operation, device, candidates, _inputs(operation), secrets)
 
 
@@ -146,7 +146,7 @@ def _hand_back(operation: Operation, reason: Reason, note: str) -> None:
 
 def _inputs(operation: Operation) -> list[dict[str, Any]]:
     """Describe what the operation reads: tables by their digest, models as checkpoints."""
-    engine = ENGINES[operation.kind]
+    engine = KINDS[operation.kind]
     config = engine.parse_config(operation.config)
     tables = [
         {"name": name, "type": "dataset", "blake3": datasets.get(name).digest}

@@ -38,8 +38,8 @@ from trainops.engines.manifest import (
     staged,
     verify,
 )
-from trainops.engines.registry import ENGINES
 from trainops.errors import Refusal
+from trainops.kind import KINDS
 
 CHUNK_BYTES = 2**20
 MAX_FILES = 1000
@@ -264,7 +264,7 @@ def _write_manifest(
     operation: Operation, path: Path, artifacts: list[Artifact], environment: Mapping[str, Any]
 ) -> str:
     attempt, step, type = path.name.split("-")[:3]
-    config = ENGINES[operation.kind].parse_config(operation.config)
+    config = KINDS[operation.kind].parse_config(operation.config)
     created_at = datetime.fromtimestamp(time.time(), tz=UTC).isoformat()
     content = lossless.dumps(
         {

@@ -22,7 +22,7 @@ from apps.operations.models import ClientPart, ModelUse, Operation
 from apps.operations.submission import submit as submit  # the first of all wishes
 from trainops.clock import DatabaseNow
 from trainops.engines.errors import CheckpointCorrupted
-from trainops.engines.registry import ENGINES
+from trainops.kind import KINDS
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -47,7 +47,7 @@ class Resumption:
     @property
     def message(self) -> str:
         """For people, e.g. "Training resumed from epoch 29"."""
-        kind = ENGINES[self.operation.kind]
+        kind = KINDS[self.operation.kind]
         said = f"{kind.label} resumed from {position(self.checkpoint, self.operation)}"
         return "; ".join([said, *map(self._said, self.skipped)])
 
@@ -151,7 +151,7 @@ def resume(*, operation_id: str, actor: "User", checkpoint_id: str = "") -> Resu
     operation = get(operation_id)
     require_whole(operation)
     _require_resumable(operation)
-    if privacy.is_kept(operation.config):
+    if operation.uses_ledger:
         privacy.verify(operation_id)
     checkpoint, skipped = first_healthy(operation, checkpoint_id)
     resumption = Resumption(operation, checkpoint, skipped)
@@ -301,7 +301,7 @@ def _require_unused(operation_id: str) -> None:
 
 def position(checkpoint: Checkpoint, operation: Operation) -> str:
     """Return where a checkpoint stands, in the words of its kind: "epoch 29", "bar 7000"."""
-    return ENGINES[operation.kind].position(checkpoint.state, checkpoint.step).text
+    return KINDS[operation.kind].position(checkpoint.state, checkpoint.step).text
 
 
 def _name(person: "User | None") -> str:

@@ -28,8 +28,8 @@ from apps.operations.submission import (
     submit,
 )
 from trainops.engines.errors import ConfigError
-from trainops.engines.registry import ENGINES
 from trainops.errors import Refusal
+from trainops.kind import KINDS
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -81,8 +81,8 @@ def create(
     )  # fmt: skip
     if first := _created_before(asked, owner, idempotency_key):
         return first
-    if kind not in ENGINES:
-        raise ConfigError({"kind": f"{kind!r} is not a kind; there are: {', '.join(ENGINES)}"})
+    if kind not in KINDS:
+        raise ConfigError({"kind": f"{kind!r} is not a kind; there are: {', '.join(KINDS)}"})
     wanted = planning.parse(design)
     metric, mode = planning.judged_by(kind, config, metric, mode)
     study_id = f"st_{timezone.now():%Y%m%d_%H%M%S}_{secrets.token_hex(3)}"

@@ -22,12 +22,14 @@ from apps.operations.placement import need_of
 from trainops.engines.config import OperationConfig
 from trainops.engines.errors import ConfigError
 from trainops.engines.labels import LABEL_RULE, is_label
-from trainops.engines.registry import ENGINES
+from trainops.kind import KINDS
 from trainops.text import name_problem
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
 
+# Path in the config -> the threshold that it takes where nothing is given.
+DEFAULTS = {"checkpoint.every_seconds": "checkpoint_time_interval_seconds"}
 MAX_TAGS, MAX_TAG_LENGTH, MAX_NAME_LENGTH = 20, 64, 120
 
 
@@ -84,9 +86,9 @@ def submit(
     wanted = Wanted(kind, config, clean_name(name), clean_tags(tags), priority, label)
     if first := _submitted_before(wanted, owner, idempotency_key):
         return first
-    if kind not in ENGINES:
-        raise ConfigError({"kind": f"{kind!r} is not a kind; there are: {', '.join(ENGINES)}"})
-    parsed = ENGINES[kind].parse_config(with_house_defaults(kind, config))
+    if kind not in KINDS:
+        raise ConfigError({"kind": f"{kind!r} is not a kind; there are: {', '.join(KINDS)}"})
+    parsed = KINDS[kind].parse_config(with_house_defaults(kind, config))
     operation_id = new_id(kind)
     person = owner.get_username() if owner else ""
     with _begun(beginning, operation_id, kind, parsed, person) as begin:
@@ -114,7 +116,7 @@ def _begun(
     if beginning is None:
         yield lambda operation: None
         return
-    inputs.check(ENGINES[kind].dataset_ids(parsed), parsed)
+    inputs.check(KINDS[kind].dataset_ids(parsed), parsed)
     beginning.prepare(operation_id, kind, parsed, person=person)
     try:
         yield beginning.commit
@@ -144,7 +146,7 @@ def _write(
     key: str,
     part: InStudy | None,
 ) -> Operation:
-    engine = ENGINES[wanted.kind]
+    engine = KINDS[wanted.kind]
     dataset_ids = engine.dataset_ids(parsed)
     inputs.check(dataset_ids, parsed)
     config = parsed.model_dump(mode="json")
@@ -203,16 +205,13 @@ def canonical_hash(asked: Mapping[str, Any]) -> str:
 
 def with_house_defaults(kind: str, config: Mapping[str, Any]) -> Mapping[str, Any]:
     """Fill in how often this installation saves, where the person did not say."""
-    given = config.get("checkpoint", {})
-    if not isinstance(given, Mapping):
-        return config  # the config's own validation says what is wrong
-    limits = settings.THRESHOLDS
-    house: dict[str, Any] = {"every_seconds": limits.checkpoint_time_interval_seconds}
-    if kind == "training":
-        house["every_epochs"] = limits.training_epoch_interval
-    if kind == "backtest":
-        house["every_bars"] = limits.backtest_bar_interval
-    return {**config, "checkpoint": {**house, **given}}
+    filled = dict(config)
+    for path, threshold in {**DEFAULTS, **KINDS[kind].defaults}.items():
+        section, name = path.split(".")
+        given = filled.get(section, {})
+        if isinstance(given, Mapping):  # else the config's own validation says what is wrong
+            filled[section] = {name: getattr(settings.THRESHOLDS, threshold), **given}
+    return filled
 
 
 def clean_name(name: str) -> str:

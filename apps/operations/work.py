@@ -18,8 +18,8 @@ from apps.operations.lifecycle import Reason, State
 from apps.operations.models import Attempt, Operation
 from apps.operations.placement import Offer
 from apps.operations.supervisor import supervise
-from trainops.engines.registry import ENGINES
 from trainops.engines.wire import now
+from trainops.kind import KINDS
 from trainops.patience import at_most
 
 logger = logging.getLogger(__name__)
@@ -31,7 +31,7 @@ class House:
     def __init__(self) -> None:
         self.worker_id = ""
         self.host = socket.gethostname()
-        self.kinds: list[str] = sorted(ENGINES)
+        self.kinds: list[str] = sorted(KINDS)
         self.labels: list[str] = []
         self.memory_bytes = 0  # of the machine
         self.disk_bytes: int | None = None  # free for checkpoints, when it was looked at last

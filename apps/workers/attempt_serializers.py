@@ -9,8 +9,8 @@ from apps.operations.remote_files import MAX_FILES
 from apps.workers.serializers import EndedSerializer
 from trainops.engines.labels import LABEL_PATTERN, LABEL_RULE
 from trainops.engines.manifest import CheckpointType
-from trainops.engines.registry import ENGINES
 from trainops.http.serializers import StrictSerializer
+from trainops.kind import KINDS
 
 MAX_STEP = 2**63 - 1
 NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
@@ -42,7 +42,7 @@ class ClaimRequestSerializer(StrictSerializer):
     """The resources that the worker offers to one operation now."""
 
     kinds = serializers.ListField(
-        child=serializers.ChoiceField(choices=list(ENGINES)), min_length=1, max_length=32
+        child=serializers.ChoiceField(choices=list(KINDS)), min_length=1, max_length=32
     )
     labels = serializers.ListField(
         child=serializers.RegexField(LABEL_PATTERN, error_messages={"invalid": LABEL_RULE}),

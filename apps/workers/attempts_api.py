@@ -29,10 +29,10 @@ from apps.workers import registry, reports
 from apps.workers.api import WorkersDoor
 from apps.workers.serializers import VerdictSerializer
 from trainops.engines.manifest import MANIFEST, CheckpointType
-from trainops.engines.registry import ENGINES
 from trainops.http.asking import body_of, query_of
 from trainops.http.envelope import EnvelopeRenderer
 from trainops.http.numbers import whole_number
+from trainops.kind import KINDS
 
 T = TypeVar("T")
 
@@ -248,7 +248,7 @@ class InputView(AttemptDoor):
         """The Parquet file of a dataset that the operation reads."""
         query_of(request)
         operation = self.owned(worker_id, operation_id, attempt)
-        engine = ENGINES[operation.kind]
+        engine = KINDS[operation.kind]
         allowed = engine.dataset_ids(engine.parse_config(operation.config))
         if name not in allowed:
             raise NotAllowed(

@@ -18,7 +18,7 @@ from apps.operations.models import Attempt, Event
 from apps.operations.restarts import CRASH
 from apps.workers.models import Worker
 from trainops.clock import DatabaseNow
-from trainops.engines.registry import ENGINES
+from trainops.kind import KINDS
 
 logger = logging.getLogger(__name__)
 FAULTS = CRASH | {Reason.HOUSE_ERROR, Reason.STORAGE_ERROR}
@@ -117,7 +117,7 @@ def _can_be_spared(host: str, workers: Iterable[Worker], suspects: Collection[st
 
 def _abilities(worker: Worker) -> set[str]:
     """Return what work may ask for. One that names no kind takes every kind."""
-    return {*(worker.kinds or ENGINES), *(["a GPU"] if worker.capabilities.get("gpu") else [])}
+    return {*(worker.kinds or KINDS), *(["a GPU"] if worker.capabilities.get("gpu") else [])}
 
 
 def _drain(host: str, faults: list[Fault], actor: str) -> None:

@@ -6,8 +6,8 @@ from rest_framework import serializers
 
 from apps.workers.models import LOCAL, Worker
 from apps.workers.reports import RECORDED_AS
-from trainops.engines.registry import ENGINES
 from trainops.http.serializers import StrictSerializer
+from trainops.kind import KINDS
 
 FIELDS = (
     "worker_id", "worker_type", "status", "endpoint_url", "host", "pid", "kinds", "slots",
@@ -127,9 +127,9 @@ class RegistrationSerializer(ReportSerializer):
     )
     kinds = serializers.ListField(
         child=serializers.ChoiceField(
-            choices=list(ENGINES),
+            choices=list(KINDS),
             error_messages={
-                "invalid_choice": f"{{input!r}} is not a kind; allowed: {', '.join(ENGINES)}"
+                "invalid_choice": f"{{input!r}} is not a kind; allowed: {', '.join(KINDS)}"
             },
         ),
         required=False,

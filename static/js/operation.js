@@ -2,9 +2,7 @@
 import { getJSON } from "./ask.js";
 import { Charts } from "./charts.js";
 import { startLog } from "./log.js";
-import { drawReport } from "./report.js";
 import { poll } from "./poll.js";
-import { showReplay } from "./replay.js";
 import { swap } from "./swap.js";
 import { startTabs } from "./tabs.js";
 
@@ -18,6 +16,13 @@ const appendLog = startLog(
 );
 const last = { points: 0, log: Number(page.dataset.log) };
 
+// Have the script of a panel, if it has one, draw what is no HTML.
+async function draw(part) {
+  if (!part.dataset.script) return;
+  const script = await import(part.dataset.script);
+  script.draw(part);
+}
+
 async function ask() {
   const parts = [...page.querySelectorAll("[data-part]")];
   const have = parts.map((part) => `${part.dataset.part}:${part.dataset.digest}`).join(",");
@@ -28,8 +33,7 @@ async function ask() {
     if (!news) continue;
     part.dataset.digest = news.digest;
     swap(part, news.html);
-    if (part.dataset.part === "report") drawReport(part);
-    if (part.dataset.part === "agents") showReplay(part);
+    draw(part);
   }
   page.dataset.state = answer.state;
   last.points = answer.points.last;
@@ -39,8 +43,7 @@ async function ask() {
   return !answer.settled;
 }
 
-drawReport(page.querySelector("[data-part=report]"));
-showReplay(page.querySelector("[data-part=agents]"));
+page.querySelectorAll("[data-script]").forEach(draw);
 startTabs(document.querySelector("[data-hash-tabs]"));
 const polling = poll(ask, EVERY);
 polling.now();

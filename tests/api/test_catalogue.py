@@ -4,7 +4,7 @@ import pytest
 
 from apps.operations import readiness
 from tests.api.answers import data, error
-from trainops.engines.registry import ENGINES
+from trainops.kind import KINDS
 
 
 def test_kinds_and_recipes_come_with_their_schemas(viewer):
@@ -23,7 +23,7 @@ def test_an_unknown_kind_names_those_there_are(viewer):
     problem = error(viewer.get("recipes", kind="cooking"), 400, "VALIDATION_ERROR")
     assert (
         problem["details"]["fields"]["kind"]
-        == f"'cooking' is not a kind; allowed: {', '.join(ENGINES)}"
+        == f"'cooking' is not a kind; allowed: {', '.join(KINDS)}"
     )
 
 

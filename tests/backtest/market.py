@@ -8,10 +8,10 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from trainops.engines.registry import ENGINES
+from trainops.kind import KINDS
 
 DATASET = "ds_0123456789abcdef"
-BACKTEST = ENGINES["backtest"]
+BACKTEST = KINDS["backtest"]
 DAY = pd.Timedelta(days=1)
 
 

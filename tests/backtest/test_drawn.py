@@ -21,8 +21,8 @@ from trainops.engines import reproducibility
 from trainops.engines.backtest import tables
 from trainops.engines.backtest.config import BacktestConfig
 from trainops.engines.backtest.outcome import trades_of
-from trainops.engines.registry import ENGINES
 from trainops.engines.snapshot import freeze
+from trainops.kind import KINDS
 
 ONE, SEVERAL = "ds_000000000000000a", "ds_000000000000000b"
 BARS, DAY_ONE = 60, date(2020, 1, 1)  # of hours
@@ -179,7 +179,7 @@ def bits_of(case, config, root, *, look=lambda job: None, state=None):
     `look` is called at every safe point; `state` is what to go on from.
     """
     make_dirty()
-    engine = ENGINES["backtest"]
+    engine = KINDS["backtest"]
     parsed = engine.parse_config({"seed": 7, **config})
     reproducibility.seed_all(parsed.seed)
     job = engine.make_job(parsed, case.inputs(root))

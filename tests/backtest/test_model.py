@@ -12,10 +12,10 @@ from trainops.engines.errors import ConfigError, IncompatibleState, InputError
 from trainops.engines.market.bars import Bars
 from trainops.engines.market.network import BATCH_BARS
 from trainops.engines.market.prices import Prices
-from trainops.engines.registry import ENGINES
 from trainops.engines.snapshot import freeze
+from trainops.kind import KINDS
 
-TRAINING = ENGINES["training"]
+TRAINING = KINDS["training"]
 MODEL = "op_training_20260101_000000_abcdef"
 FEATURES = {
     "returns": [1, 3], "averages": [5], "rsi": [5], "bollinger": [5], "donchian": [5], "atr": [5],

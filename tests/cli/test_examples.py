@@ -8,8 +8,8 @@ from tests.cli.conftest import ROOT
 from trainops.cli import submission
 from trainops.engines.checkpoint import CheckpointPolicy, CheckpointStore
 from trainops.engines.recipes import recipes
-from trainops.engines.registry import ENGINES
 from trainops.engines.runner import Directive, Succeeded, run
+from trainops.kind import KINDS
 
 FILES = sorted((ROOT / "examples").glob("*.yaml"))
 
@@ -17,7 +17,7 @@ FILES = sorted((ROOT / "examples").glob("*.yaml"))
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
 def test_an_example_is_a_valid_config_as_it_stands(path: Path):
     body = submission.read(path).body
-    config = ENGINES[body["kind"]].parse_config(body["config"])
+    config = KINDS[body["kind"]].parse_config(body["config"])
     assert config.recipe in path.read_text()
 
 
@@ -44,7 +44,7 @@ class Nobody:
 
 def test_the_example_recipe_learns(tmp_path, monkeypatch):
     monkeypatch.setenv("TRAINOPS_RECIPES", "examples.recipes.wine:RECIPE")
-    engine = ENGINES["training"]
+    engine = KINDS["training"]
     config = engine.parse_config(recipes("training")["wine"].example)
     outcome = run(
         engine.job_factory(config),

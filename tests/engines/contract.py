@@ -33,12 +33,12 @@ from trainops.engines.checkpoint import (
 from trainops.engines.errors import CheckpointCorrupted, SaveFailed
 from trainops.engines.job import Evaluating, Progress, is_evaluating
 from trainops.engines.receipt import Receipt
-from trainops.engines.registry import ENGINES
 from trainops.engines.reproducibility import set_determinism
 from trainops.engines.runner import Directive, Outcome, Stopped, Succeeded, run
 from trainops.engines.snapshot import freeze
 from trainops.engines.spending import PrivacyLedger
 from trainops.engines.stream import Stream
+from trainops.kind import KINDS
 
 Curve = dict[int, dict[str, float]]
 
@@ -165,7 +165,7 @@ class DrawnCase(Case):
     """
 
     def inputs(self, root: Path) -> dict[str, Path]:
-        wanted = ENGINES[self.kind].parse_config(self.config).dataset_ids()
+        wanted = KINDS[self.kind].parse_config(self.config).dataset_ids()
         if not wanted:
             return {}
         named = super().inputs(root)
@@ -194,7 +194,7 @@ def attempt(
 ) -> Outcome:
     """Run one attempt in a process whose random streams are anything but fresh."""
     make_dirty()
-    engine = ENGINES[case.kind]
+    engine = KINDS[case.kind]
     config = engine.parse_config({"seed": 7, **case.config, **changes})
     return run(
         engine.job_factory(config, case.inputs(root), ledger),
@@ -377,7 +377,7 @@ def ending(
     `changes` are of the config; `look` is called at the start and after every advance.
     """
     make_dirty()
-    engine = ENGINES[case.kind]
+    engine = KINDS[case.kind]
     config = engine.parse_config({"seed": 7, **case.config, **changes})
     case.begin(config, None)
     job: Any = engine.make_job(config, case.inputs(root), ledger or case.new_ledger())

@@ -3,9 +3,9 @@
 import pytest
 
 from trainops.engines.errors import ConfigError
-from trainops.engines.registry import ENGINES
+from trainops.kind import KINDS
 
-TRAINING = ENGINES["training"]
+TRAINING = KINDS["training"]
 
 
 def errors_of(**raw):

@@ -24,8 +24,8 @@ from tests.engines.contract import (
 from tests.thinning import every_step
 from trainops.engines import snapshot, stream
 from trainops.engines.manifest import verify
-from trainops.engines.registry import ENGINES
 from trainops.engines.runner import Directive, Stopped, Succeeded
+from trainops.kind import KINDS
 
 NEVER_EVALUATED = {"backtest"}  # its steps are bars
 every_case = pytest.mark.parametrize("case", CASES, ids=str)
@@ -51,7 +51,7 @@ def runs(tmp_path_factory):
 
 
 def test_every_engine_is_under_contract():
-    assert {case.kind for case in CASES} == ENGINES.keys()
+    assert {case.kind for case in CASES} == KINDS.keys()
 
 
 @one_of_each_kind_is_quick

@@ -25,9 +25,9 @@ from trainops.engines import generators, reproducibility
 from trainops.engines.checkpoint import CheckpointStore, CheckpointType
 from trainops.engines.errors import InputError
 from trainops.engines.federated.recipes import digits_model
-from trainops.engines.registry import ENGINES
 from trainops.engines.runner import Failed
 from trainops.engines.snapshot import freeze
+from trainops.kind import KINDS
 
 TOY = Case("training", "here", {"recipe": "toy", "batch_size": 8, "epochs": 4}, stops=(1, 6, 13))
 OF_THE_MODULE = np.random.default_rng(5)
@@ -334,7 +334,7 @@ def test_federated_runs_refuse_them_where_their_place_would_tell(config, why, mo
         return replace(made, ingredients=noisy)
 
     monkeypatch.setattr(digits_model, "build", build)
-    engine = ENGINES["federated"]
+    engine = KINDS["federated"]
     parsed = engine.parse_config({"recipe": "federated_digits", **config})
     if not why:
         assert list(engine.make_job(parsed).objects()) and engine.make_job(parsed)

@@ -7,11 +7,11 @@ import torch
 
 from tests.engines.incremental import Run
 from trainops.engines.errors import IncompatibleState
-from trainops.engines.registry import ENGINES
 from trainops.engines.stream import Stream
 from trainops.engines.training.data import Route
 from trainops.engines.training.history import History
 from trainops.engines.training.record import NEWEST_EPOCHS, Record
+from trainops.kind import KINDS
 
 ROUTE = Route(8, 4, 1)
 
@@ -25,7 +25,7 @@ def filled(num_epochs):
 
 def recorded(num_epochs):
     """Return the record of a run that has finished so many epochs."""
-    config = ENGINES["training"].parse_config({"recipe": "toy", "epochs": num_epochs + 1})
+    config = KINDS["training"].parse_config({"recipe": "toy", "epochs": num_epochs + 1})
     record = Record(config, ROUTE)
     for epoch in range(num_epochs):
         record.step_done(1, 4)

@@ -10,7 +10,6 @@ from tests.engines.contract import DATASET
 from trainops.engines import reproducibility
 from trainops.engines.errors import ConfigError, InputError
 from trainops.engines.recipes import recipes
-from trainops.engines.registry import ENGINES
 from trainops.engines.training.ingredients import Context
 from trainops.engines.training.recipes.digits_model import SHAPE, small_cnn
 from trainops.engines.training.recipes.image_table import (
@@ -20,6 +19,7 @@ from trainops.engines.training.recipes.image_table import (
     standardised,
 )
 from trainops.engines.training.recipes.unet import UNet
+from trainops.kind import KINDS
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def shapes(count=120, size=10, dtype=np.uint8):
 
 def run_through(kind, config, inputs):
     reproducibility.seed_all(3)
-    engine = ENGINES[kind]
+    engine = KINDS[kind]
     job = engine.make_job(engine.parse_config({"seed": 3, "threads": 1, **config}), inputs)
     while job.step < job.total_steps:
         job.advance()
@@ -161,7 +161,7 @@ LACKING = [
 @pytest.mark.parametrize(("kind", "recipe", "kept", "said"), LACKING, ids=str)
 def test_what_a_dataset_lacks_is_told_before_the_run_and_in_it(uploaded, kind, recipe, kept, said):
     inputs, columns = uploaded(**{k: v for k, v in shapes().items() if k in {"images", *kept}})
-    engine = ENGINES[kind]
+    engine = KINDS[kind]
     config = engine.parse_config({"recipe": recipe, "parameters": {"dataset": DATASET}})
     assert engine.dataset_ids(config) == [DATASET]
     assert said in config.check_columns(columns)["parameters.dataset"]
@@ -174,7 +174,7 @@ def test_a_table_is_no_set_of_images(recipe, tmp_path):
     source, target = tmp_path / "t.csv", tmp_path / "t.parquet"
     source.write_text("label,mask\n1,2\n3,4\n")
     columns = normalise(source, target, Options(), Limits())["columns"]
-    engine = ENGINES["training"]
+    engine = KINDS["training"]
     config = engine.parse_config({"recipe": recipe, "parameters": {"dataset": DATASET}})
     assert "it is a table" in config.check_columns({DATASET: columns})["parameters.dataset"]
     with pytest.raises(InputError, match="is a table"):
@@ -184,7 +184,7 @@ def test_a_table_is_no_set_of_images(recipe, tmp_path):
 def test_images_are_no_table(uploaded):
     _, columns = uploaded(**shapes())
     parameters = {"dataset": DATASET, "target": "label"}
-    config = ENGINES["training"].parse_config({"recipe": "tabular", "parameters": parameters})
+    config = KINDS["training"].parse_config({"recipe": "tabular", "parameters": parameters})
     assert "holds images" in config.check_columns(columns)["parameters.dataset"]
 
 
@@ -199,7 +199,7 @@ def test_labels_that_are_no_classes_are_refused(uploaded, labels, monkeypatch):
 
 def test_a_dataset_that_is_no_id_is_refused():
     with pytest.raises(ConfigError) as found:
-        ENGINES["training"].parse_config({"recipe": "segmentation", "parameters": {"dataset": "x"}})
+        KINDS["training"].parse_config({"recipe": "segmentation", "parameters": {"dataset": "x"}})
     assert "parameters.dataset" in found.value.errors
 
 

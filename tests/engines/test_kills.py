@@ -15,8 +15,8 @@ from tests.engines.contract import Curve
 from tests.engines.moments import DIES_AT, MOMENTS
 from tests.waiting import wait_until
 from trainops.engines.manifest import MANIFEST, Checkpoint, CheckpointType, verify
-from trainops.engines.registry import ENGINES
 from trainops.engines.wire import Hangup, now
+from trainops.kind import KINDS
 
 pytestmark = pytest.mark.slow
 TOY = {"recipe": "toy", "batch_size": 8, "epochs": 3, "log_every_steps": 2, "seed": 7}
@@ -54,7 +54,7 @@ class House:
         raw = TOY | {"checkpoint": {"every_steps": self.every_steps, "every_seconds": 1e9}}
         return {
             "operation_kind": "training",
-            "config": ENGINES["training"].parse_config(raw).model_dump(),
+            "config": KINDS["training"].parse_config(raw).model_dump(),
             "inputs": {},
             "reserve_bytes": 0,
             "storage_id": "",

@@ -20,10 +20,10 @@ from tests.engines.contract import (
 )
 from tests.thinning import quick_some
 from trainops.engines.errors import IncompatibleState, InputError
-from trainops.engines.registry import ENGINES
 from trainops.engines.runner import Failed
 from trainops.engines.snapshot import freeze
 from trainops.formats.verify import verify
+from trainops.kind import KINDS
 
 TOY = Case("training", "here", {"recipe": "toy", "batch_size": 8, "epochs": 4}, stops=(1, 5, 13))
 
@@ -314,7 +314,7 @@ def test_judging_a_state_touches_neither_weights_nor_optimizer(using):
 
 
 def make():
-    engine = ENGINES["training"]
+    engine = KINDS["training"]
     return engine.make_job(engine.parse_config({"seed": 7, **TOY.config}))
 
 

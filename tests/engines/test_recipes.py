@@ -4,8 +4,9 @@ import sys
 import pytest
 
 from trainops.engines.errors import ConfigError, RecipeError
-from trainops.engines.recipes import load, recipes
-from trainops.engines.registry import ENGINES
+from trainops.engines.recipes import recipes
+from trainops.kind import KINDS
+from trainops.lazy import NotLoadable, load
 
 
 def test_built_in_recipes_and_those_of_others_are_found():
@@ -18,7 +19,7 @@ def test_built_in_recipes_and_those_of_others_are_found():
 @pytest.mark.parametrize("recipe", ["digits", "tabular", "toy"])
 def test_every_example_is_a_config_that_works(recipe):
     found = recipes()[recipe]
-    config = ENGINES[found.kind].parse_config(found.example)
+    config = KINDS[found.kind].parse_config(found.example)
     assert config.recipe == recipe
     assert found.json_schema()["additionalProperties"] is False
     assert callable(found.builder())
@@ -67,14 +68,14 @@ def test_an_installed_package_can_bring_recipes(tmp_path, monkeypatch):
 
 
 def test_a_recipe_that_is_gone_is_a_config_error(monkeypatch):
-    config = ENGINES["training"].parse_config({"recipe": "toy"})
+    config = KINDS["training"].parse_config({"recipe": "toy"})
     monkeypatch.setenv("TRAINOPS_RECIPES", "")
     with pytest.raises(ConfigError, match="no such recipe"):
         config.find_recipe()
 
 
 def test_loading_says_what_could_not_be_loaded():
-    with pytest.raises(RecipeError, match="'json:nothing' cannot be loaded"):
+    with pytest.raises(NotLoadable, match="'json:nothing' cannot be loaded"):
         load("json:nothing")
 
 
@@ -83,13 +84,14 @@ import sys
 import trainops.engines.errors, trainops.engines.job, trainops.engines.lossless
 import trainops.engines.manifest, trainops.engines.receipt, trainops.engines.policy
 from trainops.engines.recipes import recipes
-from trainops.engines.registry import ENGINES
+from trainops.lazy import NotLoadable, load
+from trainops.kind import KINDS
 for recipe in recipes().values():
     recipe.json_schema()
-    config = ENGINES[recipe.kind].parse_config(recipe.example)
-    ENGINES[recipe.kind].dataset_ids(config)
+    config = KINDS[recipe.kind].parse_config(recipe.example)
+    KINDS[recipe.kind].dataset_ids(config)
     config.check_columns({})
-for engine in ENGINES.values():
+for engine in KINDS.values():
     engine.json_schema()
 heavy = {"torch", "numpy", "numba", "pandas", "pyarrow", "sklearn", "django", "celery"}
 assert not heavy & sys.modules.keys(), heavy & sys.modules.keys()

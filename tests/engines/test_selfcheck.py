@@ -14,11 +14,11 @@ from tests.engines.contract import CASES, Case, ScriptedSupervisor, make_dirty
 from tests.thinning import quick_some
 from trainops.engines import reproducibility, selfcheck
 from trainops.engines.checkpoint import CheckpointPolicy, CheckpointStore
-from trainops.engines.registry import ENGINES
 from trainops.engines.runner import run
 from trainops.engines.spending import MemoryLedger
 from trainops.engines.stream import Stream
 from trainops.engines.wire import Wire
+from trainops.kind import KINDS
 
 TOY = Case("training", "here", {"recipe": "toy", "batch_size": 8, "epochs": 3}, stops=())
 
@@ -66,7 +66,7 @@ class Checked(ScriptedSupervisor):
 def found(case, root, *, between=lambda: None):
     """Run a case with checkpoints; return what the self-check of its first one found."""
     make_dirty()
-    engine = ENGINES[case.kind]
+    engine = KINDS[case.kind]
     config = engine.parse_config({"seed": 7, **case.config})
     inputs, findings = case.inputs(root), []
 
@@ -102,7 +102,7 @@ def test_every_case_of_the_contract_is_found_equal(case, tmp_path):
 
 
 def test_all_four_kinds_have_a_case():
-    assert {case.kind for case in CASES} == set(ENGINES)
+    assert {case.kind for case in CASES} == set(KINDS)
 
 
 def bringing(monkeypatch, change):
@@ -196,7 +196,7 @@ def test_a_digest_of_a_stream_is_of_its_length_and_its_newest_rows(monkeypatch):
 
 
 def test_a_digest_draws_nothing(tmp_path):
-    engine = ENGINES["training"]
+    engine = KINDS["training"]
     job = engine.make_job(engine.parse_config(TOY.config))
     before = reproducibility.state_dict()
     assert selfcheck.digests(job) == selfcheck.digests(job)

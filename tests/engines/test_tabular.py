@@ -12,10 +12,10 @@ import torch
 
 from tests.engines.contract import DATASET, Case, attempt, small_table
 from trainops.engines.errors import InputError
-from trainops.engines.registry import ENGINES
 from trainops.engines.runner import Failed, Succeeded
 from trainops.engines.training.data import split
 from trainops.engines.training.recipes import tabular_table as tables
+from trainops.kind import KINDS
 
 N = 40
 TEXT = [f"a comment number {i}" for i in range(60)]
@@ -28,7 +28,7 @@ def make(tmp_path):
     def make(table, target="y", *, epochs=1, batch_size=8, learning_rate=1e-3, **parameters):
         path = tmp_path / "table.parquet"
         pq.write_table(table, path)
-        engine = ENGINES["training"]
+        engine = KINDS["training"]
         config = engine.parse_config(
             {
                 "recipe": "tabular",

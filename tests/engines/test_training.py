@@ -12,16 +12,16 @@ from trainops.engines import reproducibility
 from trainops.engines.checkpoint import CheckpointStore, CheckpointType
 from trainops.engines.devices import choose_device
 from trainops.engines.errors import ConfigError, IncompatibleState, InputError, NonFiniteLoss
-from trainops.engines.registry import ENGINES
 from trainops.engines.runner import Failed, Succeeded
 from trainops.engines.snapshot import freeze
 from trainops.engines.training.data import Route, order, split
+from trainops.kind import KINDS
 
 TOY = {"recipe": "toy", "batch_size": 8, "epochs": 2}
 
 
 def make(**config):
-    return ENGINES["training"].make_job(ENGINES["training"].parse_config({**TOY, **config}))
+    return KINDS["training"].make_job(KINDS["training"].parse_config({**TOY, **config}))
 
 
 def toy(**config):

@@ -7,8 +7,8 @@ from tests.engines.contract import MachineDied, ScriptedSupervisor
 from trainops.engines import reproducibility
 from trainops.engines.checkpoint import Candidate, CheckpointPolicy, CheckpointStore
 from trainops.engines.delegation import Part, Returned
-from trainops.engines.registry import ENGINES
 from trainops.engines.runner import Succeeded, run
+from trainops.kind import KINDS
 
 
 class Elsewhere:
@@ -92,7 +92,7 @@ class Elsewhere:
             )  # fmt: skip
             try:
                 outcome = run(
-                    lambda: ENGINES["federated"].make_part(self.config, {}, self.ledger, part),
+                    lambda: KINDS["federated"].make_part(self.config, {}, self.ledger, part),
                     seed=self.config.seed, store=store, supervisor=supervisor,
                     policy=CheckpointPolicy(every_seconds=1e9),
                 )  # fmt: skip
@@ -113,7 +113,7 @@ def go_distributed(case, root, elsewhere, ledger, *, at=None, dies=False, resume
     elsewhere.restored = candidates[0] if candidates else None
     try:
         outcome = run(
-            lambda: ENGINES["federated"].make_job(elsewhere.config, {}, ledger, elsewhere),
+            lambda: KINDS["federated"].make_job(elsewhere.config, {}, ledger, elsewhere),
             seed=elsewhere.config.seed,
             store=CheckpointStore(root, identity={"attempt": number}, candidates=candidates),
             policy=CheckpointPolicy(every_steps=every_steps, every_seconds=1e9),

@@ -1,8 +1,8 @@
 """Small federated runs, with a ledger that outlives each of their attempts."""
 
 from tests.engines.contract import Case, MachineDied, ScriptedSupervisor, attempt
-from trainops.engines.registry import ENGINES
 from trainops.engines.spending import MemoryLedger
+from trainops.kind import KINDS
 
 SMALL = {
     "recipe": "crowd", "rounds": 3, "clients": 4, "local_epochs": 2, "batch_size": 6,
@@ -25,7 +25,7 @@ def case(keeping="none", privacy=(), **config):
 
 
 def make_job(keeping="none", ledger=None, **config):
-    engine = ENGINES["federated"]
+    engine = KINDS["federated"]
     told = engine.parse_config({"seed": 7, **case(keeping, **config).config})
     return engine.make_job(told, {}, ledger)
 

@@ -11,9 +11,9 @@ from trainops.engines.errors import ConfigError, IncompatibleState
 from trainops.engines.federated.accounting import epsilon
 from trainops.engines.federated.client import read_client
 from trainops.engines.federated.visit import Visit
-from trainops.engines.registry import ENGINES
 from trainops.engines.runner import Failed, Succeeded
 from trainops.engines.spending import Entry
+from trainops.kind import KINDS
 
 pytestmark = pytest.mark.slow
 every_mode = pytest.mark.parametrize("mode", PRIVACY)
@@ -34,7 +34,7 @@ def trained(monkeypatch):
 
 
 def elsewhere(case_, root, ledger, **more):
-    config = ENGINES["federated"].parse_config({"seed": 7, **case_.config, **AWAY})
+    config = KINDS["federated"].parse_config({"seed": 7, **case_.config, **AWAY})
     return Elsewhere(root / "clients", config, ledger, **more)
 
 
@@ -236,7 +236,7 @@ def test_what_began_with_another_model_is_refused(tmp_path):
     case_ = case(**AWAY)
     house = elsewhere(case_, tmp_path, None)
     go_distributed(case_, tmp_path / "op", house, None)
-    job = ENGINES["federated"].make_job(house.config, {}, None)
+    job = KINDS["federated"].make_job(house.config, {}, None)
     final = house.done[2, 0]
     state = CheckpointStore(final.path.parent, identity={}).load(
         Candidate(final.path, final.digest)
@@ -302,5 +302,5 @@ def test_labels_go_with_the_parts(tmp_path):
 )  # fmt: skip
 def test_what_cannot_be_had_is_refused_by_name(field, changes, told):
     with pytest.raises(ConfigError) as refused:
-        ENGINES["federated"].parse_config({**case().config, **changes})
+        KINDS["federated"].parse_config({**case().config, **changes})
     assert told in refused.value.errors[field]

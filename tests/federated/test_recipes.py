@@ -18,11 +18,11 @@ from trainops.engines.federated.layout import require_private
 from trainops.engines.federated.partition import partition
 from trainops.engines.federated.schedule import Schedule
 from trainops.engines.federated.workshop import NOT_USED
-from trainops.engines.registry import ENGINES
 from trainops.engines.spending import Entry
 from trainops.engines.training.ingredients import Ingredients
 from trainops.engines.training.recipes.phantoms import make_phantoms
 from trainops.engines.training.recipes.unet import dice
+from trainops.kind import KINDS
 
 OTHER = "ds_fedcba9876543210"
 
@@ -30,7 +30,7 @@ OTHER = "ds_fedcba9876543210"
 def table_job(root, **config):
     pq.write_table(small_table(), root / "one.parquet")
     pq.write_table(small_table().slice(0, 25), root / "other.parquet")
-    engine = ENGINES["federated"]
+    engine = KINDS["federated"]
     parameters = {"dataset": DATASET, "target": "price", "hidden_sizes": [4],
                   **config.pop("parameters", {})}  # fmt: skip
     told = engine.parse_config({"recipe": "federated_tabular", "parameters": parameters, **config})
@@ -125,7 +125,7 @@ def test_by_file_each_table_is_a_client(tmp_path):
 def with_further_table(root, other):
     pq.write_table(small_table(), root / "one.parquet")
     pq.write_table(other, root / "other.parquet")
-    engine = ENGINES["federated"]
+    engine = KINDS["federated"]
     told = engine.parse_config({
         "recipe": "federated_tabular", "partition": {"by": "file"},
         "parameters": {"dataset": DATASET, "target": "price", "hidden_sizes": [4],
@@ -168,7 +168,7 @@ def test_a_column_called_file_is_a_column(tmp_path):
         ["file" if name == "floor" else name for name in small_table().column_names]
     )
     pq.write_table(table, tmp_path / "one.parquet")
-    engine = ENGINES["federated"]
+    engine = KINDS["federated"]
     for by, count in ({"by": "column", "column": "file"}, 5), ({"by": "file"}, 1):
         told = engine.parse_config({
             "recipe": "federated_tabular", "partition": {**by, "min_examples": 1},

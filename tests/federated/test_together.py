@@ -18,8 +18,8 @@ from trainops.engines import reproducibility
 from trainops.engines.errors import ConfigError, IncompatibleState, InputError, NonFiniteLoss
 from trainops.engines.federated import batches, gathering
 from trainops.engines.federated.together import Together, require_stackable
-from trainops.engines.registry import ENGINES
 from trainops.engines.snapshot import freeze
+from trainops.kind import KINDS
 
 AT_ONCE = {"batched_clients": True}
 UNEVEN = {"partition": {"by": "dirichlet", "alpha": 0.7}, "batch_size": 5, "fraction": 0.8}
@@ -229,7 +229,7 @@ def test_batch_normalisation_is_refused_with_the_way_out():
 
 @pytest.mark.parametrize("mode", ["sample", "hybrid"])
 def test_noise_for_each_example_is_refused_before_the_run(mode):
-    engine = ENGINES["federated"]
+    engine = KINDS["federated"]
     told = {**case(mode).config, **AT_ONCE}
     with pytest.raises(ConfigError) as found:
         engine.parse_config(told)

@@ -5,7 +5,7 @@ import pytest
 
 from trainops.engines import reproducibility
 from trainops.engines.checkpoint import CheckpointStore, CheckpointType
-from trainops.engines.registry import ENGINES
+from trainops.kind import KINDS
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -26,7 +26,7 @@ def parse(**config):
         "recipe": "foreign", "batch_size": 8, "epochs": 2, "optimizer": "adamw",
         "weight_decay": 0.01, "scheduler": "step", "scheduler_step_epochs": 1,
     }  # fmt: skip
-    return ENGINES["training"].parse_config({**fitting, **config})
+    return KINDS["training"].parse_config({**fitting, **config})
 
 
 @dataclass
@@ -38,7 +38,7 @@ class Run:
     curve: dict = field(default_factory=dict, init=False)
 
     def __post_init__(self):
-        self.job = ENGINES["training"].make_job(self.config)
+        self.job = KINDS["training"].make_job(self.config)
 
     def until(self, step):
         while self.job.step < min(step, self.job.total_steps):

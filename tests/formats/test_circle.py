@@ -16,11 +16,11 @@ from tests.formats.test_rl_exchange import config as rl_config
 from tests.thinning import quick_some
 from trainops.engines import reproducibility
 from trainops.engines.checkpoint import Candidate, CheckpointStore, CheckpointType
-from trainops.engines.registry import ENGINES
 from trainops.engines.spending import Entry
 from trainops.formats import exchange
 from trainops.formats.reading import read_rl
 from trainops.formats.verify import verify
+from trainops.kind import KINDS
 
 SECRET = "5e" * 32
 RECIPES = "tests.formats.recipe:RECIPE,tests.federated.other_tool:RECIPE"
@@ -65,7 +65,7 @@ def state_at(place):
 def trained(place, config, spent, root, steps):
     """Go on for some steps; return the next checkpoint, and all that was spent."""
     ledger = HouseLedger(spent, secret=bytes.fromhex(SECRET))
-    job = ENGINES[config.kind].make_job(config, {}, ledger)
+    job = KINDS[config.kind].make_job(config, {}, ledger)
     job.load_state_dict(state_at(place))
     before = job.step
     for _ in range(min(steps, job.total_steps - job.step)):

@@ -12,7 +12,6 @@ from tests.formats.originals import key_tree, original, save, tree
 from trainops.engines import lossless, reproducibility
 from trainops.engines.checkpoint import Candidate, CheckpointPolicy, CheckpointStore, CheckpointType
 from trainops.engines.errors import IncompatibleState
-from trainops.engines.registry import ENGINES
 from trainops.engines.runner import Succeeded, run
 from trainops.formats.reading import read_training
 from trainops.formats.training import to_tree
@@ -20,6 +19,7 @@ from trainops.formats.training_export import export_training
 from trainops.formats.training_import import import_training
 from trainops.formats.verify import verify
 from trainops.formats.writing import write
+from trainops.kind import KINDS
 
 pytestmark = pytest.mark.usefixtures("foreign")
 
@@ -77,7 +77,7 @@ def test_it_resumes_into_an_operation_and_trains_to_the_end(file, tmp_path):
     assert verify(checkpoint.path).passed
     supervisor = ScriptedSupervisor()
     outcome = run(
-        ENGINES["training"].job_factory(config),
+        KINDS["training"].job_factory(config),
         seed=config.seed,
         store=CheckpointStore(
             tmp_path / "op_1",

@@ -13,13 +13,13 @@ from tests.formats.originals import REAL, original, save, tree
 from tests.formats.test_federated_file import documented
 from trainops.engines import reproducibility
 from trainops.engines.errors import IncompatibleState
-from trainops.engines.registry import ENGINES
 from trainops.engines.snapshot import freeze
 from trainops.formats.federated_export import arrays_of, export_federated
 from trainops.formats.federated_import import import_federated
 from trainops.formats.reading import read_federated
 from trainops.formats.verify import verify
 from trainops.formats.writing import write
+from trainops.kind import KINDS
 
 MID, DONE = "federated_mid_round", "federated_completed"
 FILES = [MID, DONE, *(path for path in REAL if "fedmed" in str(path))]
@@ -36,11 +36,11 @@ def config(**changes):
     told = {"recipe": "other_tool", "rounds": 3, "clients": 2, "local_epochs": 5, "batch_size": 6,
             "learning_rate": 1e-3, "momentum": 0.9, "monitor": "val_dice",
             "mode": "max"}  # fmt: skip
-    return ENGINES["federated"].parse_config({**told, **changes})
+    return KINDS["federated"].parse_config({**told, **changes})
 
 
 def goes_on(imported, told, ledger=None):
-    job = ENGINES["federated"].make_job(told, {}, ledger)
+    job = KINDS["federated"].make_job(told, {}, ledger)
     job.load_state_dict({n: p for n, p in freeze(imported.state).items() if n != "random"})
     assert job.step == imported.step
     run_through(job)
@@ -99,7 +99,7 @@ def test_an_epsilon_without_its_history_is_carried_and_added_in_full(source, tmp
     figure = completed + under_way
     ledger = HouseLedger(imported.spent, secret=b"ours")
     job = goes_on(imported, config(privacy=privacy), ledger)
-    fresh = ENGINES["federated"].make_job(config(privacy=privacy), {}, HouseLedger())
+    fresh = KINDS["federated"].make_job(config(privacy=privacy), {}, HouseLedger())
     run_through(fresh)
     spent = job.releasing.purse.total()["epsilon"]
     assert figure < spent < figure + fresh.releasing.purse.total()["epsilon"]

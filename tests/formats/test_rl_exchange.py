@@ -9,7 +9,6 @@ from tests.rl.populations import played
 from trainops.engines import reproducibility
 from trainops.engines.checkpoint import CheckpointStore, CheckpointType
 from trainops.engines.errors import IncompatibleState
-from trainops.engines.registry import ENGINES
 from trainops.engines.snapshot import freeze
 from trainops.formats.digests import beside
 from trainops.formats.reading import read_rl
@@ -18,6 +17,7 @@ from trainops.formats.rl_export import export_rl
 from trainops.formats.rl_import import import_rl
 from trainops.formats.verify import verify
 from trainops.formats.writing import write
+from trainops.kind import KINDS
 
 # A world of 66 numbers to see, 8 actions and 8 meters, as the original file's.
 NAMES = ("Bed", "Shower", "Job")
@@ -43,7 +43,7 @@ SOURCES = ["rl", *(path for path in REAL if "ep0" in path.name)]
 
 
 def config(**more):
-    return ENGINES["rl"].parse_config({**FITTING, **more})
+    return KINDS["rl"].parse_config({**FITTING, **more})
 
 
 def taken_in(path, **more):
@@ -55,7 +55,7 @@ def test_a_file_goes_on_at_its_step_with_its_networks_ring_and_moments(source, t
     path = original(source, tmp_path)
     file, _ = read_rl(path)
     imported = taken_in(path)
-    job = ENGINES["rl"].make_job(config())
+    job = KINDS["rl"].make_job(config())
     job.load_state_dict({n: part for n, part in imported.state.items() if n != "random"})
     learner, population = job.population.learner, file.population
     assert job.step == population.total_steps == 240
@@ -126,7 +126,7 @@ def test_a_ring_that_does_not_fit_is_left_and_the_place_stays(tmp_path):
 def test_a_smaller_ring_takes_the_newest_over(tmp_path):
     path = original("rl", tmp_path)
     imported = taken_in(path, replay={"capacity": 100})
-    job = ENGINES["rl"].make_job(config(replay={"capacity": 100}))
+    job = KINDS["rl"].make_job(config(replay={"capacity": 100}))
     job.load_state_dict({n: part for n, part in imported.state.items() if n != "random"})
     held = read_rl(path)[0].population.replay.transitions["observations"]
     ring = job.population.replay
@@ -149,7 +149,7 @@ CONFIGS = {
 def test_a_checkpoint_of_each_learner_is_a_file_that_their_checks_accept(name, tmp_path):
     told, kind = CONFIGS[name]
     job = played(told, 23)
-    parsed = ENGINES["rl"].parse_config({"seed": 7, **told})
+    parsed = KINDS["rl"].parse_config({"seed": 7, **told})
     file = export_rl(freeze(job.state_dict()), parsed, saved_at=1.0)
     path = tmp_path / file.name
     write(file, path)
@@ -177,7 +177,7 @@ SEPARATELY = {
 @pytest.mark.parametrize("name", SEPARATELY)
 def test_one_of_separate_agents_becomes_a_file(name, tmp_path):
     job = played(SEPARATELY[name], 23)
-    parsed = ENGINES["rl"].parse_config({"seed": 7, **SEPARATELY[name]})
+    parsed = KINDS["rl"].parse_config({"seed": 7, **SEPARATELY[name]})
     file = export_rl(freeze(job.state_dict()), parsed, saved_at=1.0, agent=2)
     write(file, tmp_path / "file.pt")
     assert verify(tmp_path / "file.pt").passed, verify(tmp_path / "file.pt")
@@ -199,7 +199,7 @@ def test_one_of_separate_agents_becomes_a_file(name, tmp_path):
 
 def test_the_best_evaluated_agent_is_exported_if_none_is_named():
     job = played(APART, 12)
-    parsed = ENGINES["rl"].parse_config({"seed": 7, **APART})
+    parsed = KINDS["rl"].parse_config({"seed": 7, **APART})
     state = freeze(job.state_dict())
     for agent in range(3):
         state["state"]["evaluations"]["newest"]["agent"] = agent
@@ -209,7 +209,7 @@ def test_the_best_evaluated_agent_is_exported_if_none_is_named():
         )
     with pytest.raises(IncompatibleState, match="agent is 3; there are 0 to 2"):
         export_rl(state, parsed, saved_at=1.0, agent=3)
-    shared = ENGINES["rl"].parse_config({"seed": 7, **CONFIGS["plain"][0]})
+    shared = KINDS["rl"].parse_config({"seed": 7, **CONFIGS["plain"][0]})
     with pytest.raises(IncompatibleState, match="all agents share one"):
         export_rl(
             freeze(played(CONFIGS["plain"][0], 3).state_dict()), shared, saved_at=1.0, agent=0
@@ -219,12 +219,12 @@ def test_the_best_evaluated_agent_is_exported_if_none_is_named():
 def test_an_agent_that_was_exported_goes_on_alone(tmp_path):
     told = SEPARATELY["plain"]
     job = played(told, 23)
-    parsed = ENGINES["rl"].parse_config({"seed": 7, **told})
+    parsed = KINDS["rl"].parse_config({"seed": 7, **told})
     path = tmp_path / "file.pt"
     write(export_rl(freeze(job.state_dict()), parsed, saved_at=1.0, agent=1), path)
     alone = {**told, "agents": 1, "environment_steps": 60, "population": {"networks": "shared"},
              "replay": {"capacity": 20}}  # fmt: skip
-    imported = import_rl(read_rl(path)[0], ENGINES["rl"].parse_config({"seed": 7, **alone}))
+    imported = import_rl(read_rl(path)[0], KINDS["rl"].parse_config({"seed": 7, **alone}))
     assert imported.step == 23 and {i.part: i for i in imported.receipt.items}["replay"].exact
     with pytest.raises(IncompatibleState, match="here each agent has its own"):
         import_rl(read_rl(path)[0], parsed)
@@ -240,11 +240,11 @@ def test_the_other_tools_names_of_fields_come_back(tmp_path):
 def test_a_file_of_ours_comes_back(tmp_path):
     told = of(GRID, "dqn", 2, 60, replay={"capacity": 24}, **ADAPTIVE)
     job = played(told, 23)
-    parsed = ENGINES["rl"].parse_config({"seed": 7, **told})
+    parsed = KINDS["rl"].parse_config({"seed": 7, **told})
     path = tmp_path / "file.pt"
     write(export_rl(freeze(job.state_dict()), parsed, saved_at=1.0), path)
     state = import_rl(read_rl(path)[0], parsed).state
-    other = ENGINES["rl"].make_job(parsed)
+    other = KINDS["rl"].make_job(parsed)
     other.load_state_dict({n: part for n, part in state.items() if n != "random"})
     assert other.step == 23 and other.population.learner.updates == job.population.learner.updates
     numbers = torch.arange(46 - 24, 46)

@@ -10,7 +10,6 @@ from tests.formats.originals import key_tree, original, tree
 from tests.formats.test_rl_exchange import CONFIGS, config, taken_in
 from tests.rl.cases import GRID, NOVELTY, of
 from tests.rl.populations import played
-from trainops.engines.registry import ENGINES
 from trainops.engines.rl.adapting import adapt
 from trainops.engines.snapshot import freeze
 from trainops.formats.reading import read_rl
@@ -18,17 +17,18 @@ from trainops.formats.replay import EPISODE, SequentialReplay
 from trainops.formats.rl_export import export_rl
 from trainops.formats.rl_import import import_rl
 from trainops.formats.verify import write_verified
+from trainops.kind import KINDS
 
 NINE = list(tree("rl")["population_state"]["exploration_state"])
 
 
 def parsed(told):
-    return ENGINES["rl"].parse_config({"seed": 7, **told})
+    return KINDS["rl"].parse_config({"seed": 7, **told})
 
 
 def gone_on(imported, told, steps):
     """Return a job that loaded an imported state and went on."""
-    job = ENGINES["rl"].make_job(told)
+    job = KINDS["rl"].make_job(told)
     job.load_state_dict({n: part for n, part in imported.state.items() if n != "random"})
     for _ in range(steps):
         job.advance()
@@ -64,7 +64,7 @@ def test_how_agents_explore_is_kept_from_a_file_to_its_export(source, tmp_path):
 
 
 def gone_on_from_checkpoint(job, told):
-    other = ENGINES["rl"].make_job(told)
+    other = KINDS["rl"].make_job(told)
     other.load_state_dict(freeze(job.state_dict()))
     return other
 
@@ -171,7 +171,7 @@ def test_a_larger_ring_after_a_fork_is_not_full(name, tmp_path):
     job = played(before, 23)
     held = len(job.population.replay)
     state = adapt(freeze(job.state_dict()), parsed(before), parsed(after))
-    forked = ENGINES["rl"].make_job(parsed(after))
+    forked = KINDS["rl"].make_job(parsed(after))
     forked.load_state_dict(state)
     for _ in range(5):
         forked.advance()

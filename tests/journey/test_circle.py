@@ -30,7 +30,7 @@ def test_train_on_prices_then_backtest_what_was_trained(page, stack, prices):
     page.wait_for_url(re.compile(r"/operations/op_training_"))
     expect(page.get_by_test_id("state")).to_have_text(re.compile("Completed"))
 
-    page.get_by_test_id("backtest-it").click()
+    page.get_by_test_id("use-model").click()
     expect(page.get_by_test_id("model")).to_have_value(re.compile("op_training_"))
     expect(page.get_by_test_id("dataset")).not_to_have_value("")
     page.get_by_test_id("submit").click()

@@ -9,7 +9,7 @@ from apps.operations.lifecycle import Reason
 from apps.operations.placement import GB, Device, Need, Room, ServingWorker, need_of
 from apps.operations.waiting import Wait, Waiting, waiting_for
 from trainops.engines.errors import ConfigError
-from trainops.engines.registry import ENGINES
+from trainops.kind import KINDS
 from trainops.serving import NUM_SEATS
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -138,7 +138,7 @@ def test_a_worker_that_did_not_say_what_it_has_is_given_the_benefit_of_the_doubt
 
 
 def need(**config):
-    return need_of(ENGINES["training"].parse_config({"recipe": "digits", **config}))
+    return need_of(KINDS["training"].parse_config({"recipe": "digits", **config}))
 
 
 def test_who_asks_for_the_memory_of_a_gpu_asks_for_a_gpu():

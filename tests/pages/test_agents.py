@@ -5,14 +5,14 @@ import json
 import pytest
 
 from apps.checkpoints.models import Checkpoint
-from apps.dashboard import agents
 from apps.operations.models import Operation
 from tests.pages import making
 from tests.pages.test_new import posted
 from tests.rl.cases import ADAPTIVE, SEPARATE
 from tests.rl.populations import GRID, job_of, of
 from trainops.engines.recipes import recipes
-from trainops.engines.registry import ENGINES
+from trainops.engines.rl.web import agents
+from trainops.kind import KINDS
 
 
 @pytest.fixture(scope="module")
@@ -107,7 +107,7 @@ def test_the_form_of_a_world_as_it_is_shown_is_its_example(page, settings, name)
     response = posted(page, name)
     assert response.status_code == 302, response.context["form"].errors
     settled = Operation.objects.get()
-    example = ENGINES["rl"].parse_config(recipes("rl")[name].example)
+    example = KINDS["rl"].parse_config(recipes("rl")[name].example)
     assert settled.config == example.model_dump(mode="json")
 
 

@@ -7,7 +7,6 @@ import pytest
 from django.utils import timezone
 
 from apps.checkpoints.models import Checkpoint
-from apps.dashboard import client_grid, federation
 from apps.datasets import services as datasets
 from apps.operations import exports
 from apps.operations.models import ClientPart, Operation
@@ -19,8 +18,9 @@ from tests.pages import making
 from trainops.engines import lossless
 from trainops.engines.federated import tight
 from trainops.engines.federated.account import Account
-from trainops.engines.registry import ENGINES
+from trainops.engines.federated.web import client_grid, federation
 from trainops.engines.spending import Entry
+from trainops.kind import KINDS
 
 
 def shown(owner, job, ledger, *, state="RUNNING", ahead=0, **fields):
@@ -326,14 +326,14 @@ def test_a_spent_budget_is_why_it_ended(page, ana):
 
 
 def test_before_the_first_checkpoint_there_are_rounds_only(page, ana):
-    example = ENGINES["federated"].parse_config({"recipe": "crowd"}).model_dump(mode="json")
+    example = KINDS["federated"].parse_config({"recipe": "crowd"}).model_dump(mode="json")
     operation = making.operation(ana, "PENDING", kind="federated", config=example)
     text = page_of(page, operation)
     assert "0 of 10 completed" in text and 'data-testid="clients"' not in text
 
 
 def test_a_long_run_shows_its_newest_rounds(ana):
-    config = ENGINES["federated"].parse_config({"recipe": "crowd", "rounds": 500})
+    config = KINDS["federated"].parse_config({"recipe": "crowd", "rounds": 500})
     operation = Operation(kind="federated", config=config.model_dump(mode="json"), state="RUNNING")
     history = [{"round": n, "val_loss": 1.0} for n in range(1, 201)]
     drawn = federation.rounds(operation, {"round_history": history})["drawn"]

@@ -14,7 +14,7 @@ from apps.operations.models import Operation
 from tests.api.saved import saved
 from tests.pages import making
 from trainops.engines.recipes import recipes
-from trainops.engines.registry import ENGINES
+from trainops.kind import KINDS
 
 pytestmark = pytest.mark.usefixtures("in_process")
 
@@ -52,7 +52,7 @@ def test_the_form_as_it_is_shown_is_the_recipes_example(page, settings):
     response = posted(page)
     operation = Operation.objects.get()
     assert response.url == operation.get_absolute_url()
-    example = ENGINES["training"].parse_config(recipes()["digits"].example)
+    example = KINDS["training"].parse_config(recipes()["digits"].example)
     assert operation.config == example.model_dump(mode="json")
 
 

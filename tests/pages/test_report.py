@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from apps.dashboard import report
 from apps.dashboard.words import number, share
 from tests.backtest.market import bars_of, run, walk
 from tests.pages import making
+from trainops.engines.backtest.web import report
 
 
 @pytest.fixture(scope="module")

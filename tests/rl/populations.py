@@ -1,14 +1,14 @@
 """Jobs of small populations, and what to do with them."""
 
 from tests.rl.cases import CARTPOLE, GRID, of
-from trainops.engines.registry import ENGINES
 from trainops.engines.snapshot import freeze
+from trainops.kind import KINDS
 
 __all__ = ["CARTPOLE", "GRID", "job_of", "of", "played", "resumed"]
 
 
 def job_of(config, seed=7):
-    engine = ENGINES["rl"]
+    engine = KINDS["rl"]
     return engine.make_job(engine.parse_config({"seed": seed, **config}))
 
 

@@ -11,10 +11,10 @@ from tests.rl.cases import ADAPTIVE, ADVERSARIAL, PRIORITIZED
 from tests.rl.populations import CARTPOLE, GRID, job_of, of, played, resumed
 from trainops.engines.checkpoint import CheckpointPolicy
 from trainops.engines.errors import ConfigError, IncompatibleState, InputError
-from trainops.engines.registry import ENGINES
 from trainops.engines.rl.adapting import adapt
 from trainops.engines.runner import Failed
 from trainops.engines.snapshot import freeze, tensors_in
+from trainops.kind import KINDS
 
 DQN = of(CARTPOLE, "dqn", 2, 60)
 
@@ -51,7 +51,7 @@ def test_an_extended_run_loses_no_episode():
     whole, short = played(DQN, 60), played({**DQN, "environment_steps": 62}, 31)
     assert short.step == short.total_steps
     longer = job_of(DQN)
-    engine = ENGINES["rl"]
+    engine = KINDS["rl"]
     before = engine.parse_config({"seed": 7, **DQN, "environment_steps": 62})
     after = engine.parse_config({"seed": 7, **DQN})
     after.require_forkable(before)
@@ -208,7 +208,7 @@ def test_a_changed_config_is_a_warning_that_names_the_keys():
 
 @pytest.mark.slow
 def test_a_smaller_ring_is_refused_whole_and_a_fork_migrates_it():
-    engine = ENGINES["rl"]
+    engine = KINDS["rl"]
     config = of(GRID, "dqn", 4, 40, **PRIORITIZED)
     state = freeze(played(config, 20).state_dict())
     for capacity in (12, 24, 60):
@@ -240,7 +240,7 @@ def assert_same_newest_rows(learner, state, capacity):
 
 
 def test_what_a_fork_may_not_change_is_named():
-    engine = ENGINES["rl"]
+    engine = KINDS["rl"]
     before = engine.parse_config(of(CARTPOLE, "dqn", 2, 60))
     for config, field in [
         (of(CARTPOLE, "ppo", 2, 60), "algorithm"),
@@ -365,12 +365,12 @@ def test_the_result_is_plain_json():
 )
 def test_what_cannot_be_had_together_is_refused_at_once(config, field):
     with pytest.raises(ConfigError) as refused:
-        ENGINES["rl"].parse_config({"recipe": "gymnasium", **config})
+        KINDS["rl"].parse_config({"recipe": "gymnasium", **config})
     assert field in refused.value.errors
 
 
 def test_gymnasium_ids_may_stand_in_the_recipe():
-    config = ENGINES["rl"].parse_config({"recipe": "gymnasium:FrozenLake-v1"})
+    config = KINDS["rl"].parse_config({"recipe": "gymnasium:FrozenLake-v1"})
     assert config.recipe == "gymnasium" and config.parameters["id"] == "FrozenLake-v1"
 
 

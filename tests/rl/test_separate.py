@@ -8,10 +8,10 @@ import torch
 from tests.rl.cases import ADAPTIVE, NOVELTY, SEPARATE, SMALL
 from tests.rl.populations import CARTPOLE, GRID, job_of, of, played
 from trainops.engines.errors import ConfigError, IncompatibleState
-from trainops.engines.registry import ENGINES
 from trainops.engines.rl.adapting import adapt
 from trainops.engines.rl.learners.separate import alone, state_of, weights_of
 from trainops.engines.snapshot import freeze, tensors_in
+from trainops.kind import KINDS
 
 RING = {"replay": {"capacity": 30, "prioritized": True}}
 LEARNERS = {
@@ -110,7 +110,7 @@ def test_stages_are_each_agents_own():
 
 
 def test_a_fork_takes_each_agents_newest_rows_over():
-    engine, config = ENGINES["rl"], LEARNERS["dqn"]
+    engine, config = KINDS["rl"], LEARNERS["dqn"]
     state = freeze(played(config, 20).state_dict())
     small = {**config, "replay": {**config["replay"], "capacity": 12}}
     with pytest.raises(IncompatibleState, match="capacity"):
@@ -136,5 +136,5 @@ def test_a_fork_takes_each_agents_newest_rows_over():
 )  # fmt: skip
 def test_what_separate_networks_cannot_be_is_refused(config, field, problem):
     with pytest.raises(ConfigError) as refused:
-        ENGINES["rl"].parse_config({**CARTPOLE, **SMALL, **SEPARATE, **config})
+        KINDS["rl"].parse_config({**CARTPOLE, **SMALL, **SEPARATE, **config})
     assert problem in refused.value.errors[field]

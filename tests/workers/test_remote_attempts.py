@@ -20,8 +20,8 @@ from trainops.clock import seconds_from_now
 from trainops.engines.errors import StorageAway
 from trainops.engines.manifest import Artifact, CheckpointType, verify
 from trainops.engines.manifest import Checkpoint as Saved
-from trainops.engines.registry import ENGINES
 from trainops.errors import Refusal
+from trainops.kind import KINDS
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.database]
 STATE, WEIGHTS = b'{"step": 3}', b"weights" * 100
@@ -227,7 +227,7 @@ def test_a_storage_that_is_away_is_told_where_a_dataset_is_read(worker, operatio
         raise StorageAway("the storage of the datasets is not there")
 
     attempt = worker.claim()
-    monkeypatch.setattr(type(ENGINES["training"]), "dataset_ids", lambda *_: ["ds_1"])
+    monkeypatch.setattr(type(KINDS["training"]), "dataset_ids", lambda *_: ["ds_1"])
     monkeypatch.setattr("apps.workers.attempts_api.datasets.local_path", away)
     _, error = worker.refused(503, "STORAGE_UNAVAILABLE", "GET", f"{attempt}/inputs/ds_1")
     assert "the storage of the datasets is not there" in error["message"]

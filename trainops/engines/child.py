@@ -35,10 +35,10 @@ from trainops.engines.config import OperationConfig
 from trainops.engines.job import Progress, ResumableJob
 from trainops.engines.manifest import staged
 from trainops.engines.receipt import Receipt
-from trainops.engines.registry import ENGINES, Engine
 from trainops.engines.runner import Directive, Failed, Outcome, Stopped, Succeeded, run
 from trainops.engines.spending import Entry, MemoryLedger
 from trainops.engines.wire import Hangup, Message, Wire, now
+from trainops.kind import KINDS, Kind
 
 REPORT_SECONDS = 0.25  # how often progress goes over the wire, whatever the length of a step
 LISTEN_SECONDS = 0.5
@@ -95,9 +95,9 @@ def _checked(start: Message, wire: Wire) -> None:
     selfcheck.attend(make_job, config.seed, wire)
 
 
-def _prepared(start: Message) -> tuple[Engine, OperationConfig, dict[str, Path]]:
+def _prepared(start: Message) -> tuple[Kind, OperationConfig, dict[str, Path]]:
     os.environ.update(start["environment"])
-    engine = ENGINES[start["operation_kind"]]
+    engine = KINDS[start["operation_kind"]]
     config = engine.parse_config(start["config"])
     reproducibility.set_determinism(config.deterministic, config.threads)
     return engine, config, {name: Path(path) for name, path in start["inputs"].items()}
@@ -122,7 +122,7 @@ def _run(start: Message, line: "_Line") -> Outcome:
     line.begin_self_check(config, ledger)
     return run(
         lambda: (
-            engine.make_part(config, inputs, ledger, part)
+            engine.make_subtask(config, inputs, ledger, part)
             if part
             else line.looked_at(engine.make_job(config, inputs, ledger, line.errands))
         ),

@@ -13,7 +13,7 @@ from pydantic import (
     ValidationError,
     WithJsonSchema,
 )
-from pydantic_core import ErrorDetails
+from pydantic_core import CoreSchema, ErrorDetails, core_schema
 
 from trainops.engines.errors import ConfigError
 from trainops.errors import MAX_PROBLEMS
@@ -28,9 +28,33 @@ class IsDataset:
 
 @dataclass(frozen=True, slots=True)
 class IsModel:
-    """Marks a field that names a COMPLETED operation whose model is used."""
+    """Marks a text field that names a COMPLETED operation whose model is used."""
 
-    recipe: str  # that it must have trained
+    kind: str
+    recipe: str = ""  # by which it was trained; empty: by any
+    shares: tuple[str, ...] = ()  # parameters of that recipe that are fields of this config, too
+
+    def fits(self, kind: str, recipe: str) -> bool:
+        return self.kind == kind and self.recipe in ("", recipe)
+
+    @property
+    def pattern(self) -> str:
+        return rf"^op_{self.kind}_[0-9]{{8}}_[0-9]{{6}}_[0-9a-f]{{6}}$"
+
+    def __get_pydantic_core_schema__(self, *_: Any) -> CoreSchema:
+        return core_schema.str_schema(pattern=self.pattern)
+
+    def __get_pydantic_json_schema__(self, *_: Any) -> dict[str, str]:
+        told = {"type": "string", "format": "model", "pattern": self.pattern, "x-kind": self.kind}
+        return told | ({"x-recipe": self.recipe} if self.recipe else {})
+
+
+@dataclass(frozen=True, slots=True)
+class NamedModel:
+    """A model that a config uses: the path of its field, and what the operation must be."""
+
+    field: str
+    mark: IsModel
 
 
 DATASET_ID_PATTERN = r"^ds_[0-9a-f]{16}$"
@@ -39,22 +63,6 @@ DatasetId = Annotated[
     StringConstraints(pattern=DATASET_ID_PATTERN),
     WithJsonSchema({"type": "string", "format": "dataset", "pattern": DATASET_ID_PATTERN}),
     IsDataset(),
-]
-
-TRAINING_ID_PATTERN = r"^op_training_[0-9]{8}_[0-9]{6}_[0-9a-f]{6}$"
-PRICE_DIRECTION = "price_direction"
-PriceModelId = Annotated[
-    str,
-    StringConstraints(pattern=TRAINING_ID_PATTERN),
-    WithJsonSchema(
-        {
-            "type": "string",
-            "format": "model",
-            "pattern": TRAINING_ID_PATTERN,
-            "x-recipe": PRICE_DIRECTION,
-        }
-    ),
-    IsModel(PRICE_DIRECTION),
 ]
 
 
@@ -77,13 +85,27 @@ class Strict(BaseModel):
             num_more = error.error_count() - len(told)
             raise ConfigError(dict(_explain(cls, each) for each in told), num_more) from error
 
+    def datasets(self) -> dict[str, str]:
+        """Return the ids of the uploaded datasets that this model names, with their fields."""
+        found = list(_marked(self, IsDataset))
+        return {name: field for _, field, name in reversed(found)}
+
     def dataset_ids(self) -> list[str]:
         """Return the ids of the uploaded datasets that this model names."""
-        return list(dict.fromkeys(name for _, name in _marked(self, IsDataset)))
+        return list(dict.fromkeys(name for _, _, name in _marked(self, IsDataset)))
 
-    def models(self) -> dict[str, IsModel]:
-        """Return the ids of the operations whose models this one uses, and what they must be."""
-        return {name: mark for mark, name in _marked(self, IsModel)}
+    def models(self) -> dict[str, NamedModel]:
+        """Return the operations whose models this one uses by id, and what they must be."""
+        return {name: NamedModel(field, mark) for mark, field, name in _marked(self, IsModel)}
+
+    @classmethod
+    def model_marks(cls) -> dict[str, IsModel]:
+        """Return the fields that name a model, by their names."""
+        marks = {
+            name: _mark(IsModel, field.annotation, field.metadata)
+            for name, field in cls.model_fields.items()
+        }
+        return {name: mark for name, mark in marks.items() if mark is not None}
 
     def check_columns(
         self, columns: Mapping[str, Sequence[Mapping[str, Any]]]
@@ -191,17 +213,18 @@ class OperationConfig(Strict):
         return ()
 
 
-def _marked(model: BaseModel, kind: type[Mark]) -> Iterator[tuple[Mark, str]]:
-    """Yield each mark of this kind with what its field names."""
+def _marked(
+    model: BaseModel, kind: type[Mark], prefix: str = ""
+) -> Iterator[tuple[Mark, str, str]]:
+    """Yield each mark of this kind, the path of its field, and what the field names."""
     for name, field in type(model).model_fields.items():
-        value = getattr(model, name)
+        value, path = getattr(model, name), f"{prefix}{name}"
         mark = _mark(kind, field.annotation, field.metadata)
         if isinstance(value, BaseModel):
-            yield from _marked(value, kind)
+            yield from _marked(value, kind, f"{path}.")
         elif mark is not None:
-            yield from (
-                (mark, each) for each in ([value] if isinstance(value, str) else value or [])
-            )
+            values = [value] if isinstance(value, str) else value or []
+            yield from ((mark, path, each) for each in values)
 
 
 def _mark(kind: type[Mark], annotation: Any, metadata: Sequence[Any] = ()) -> Mark | None:

@@ -8,13 +8,13 @@ from trainops.engines.attempt import RANDOM
 from trainops.engines.checkpoint import Candidate, Checkpoint, CheckpointStore, CheckpointType
 from trainops.engines.config import OperationConfig
 from trainops.engines.errors import IncompatibleState
-from trainops.engines.recipes import load
-from trainops.engines.registry import Engine
 from trainops.engines.spending import PrivacyLedger
+from trainops.kind import Kind
+from trainops.lazy import load
 
 
 def fork(
-    engine: Engine,
+    engine: Kind,
     *,
     source: Candidate,
     before: OperationConfig,

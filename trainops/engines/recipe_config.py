@@ -5,7 +5,7 @@ from typing import Any, ClassVar, Self
 
 from pydantic import Field
 
-from trainops.engines.config import IsModel, OperationConfig
+from trainops.engines.config import NamedModel, OperationConfig
 from trainops.engines.errors import ConfigError
 from trainops.engines.recipes import Recipe, recipes
 
@@ -44,13 +44,22 @@ class RecipeConfig(OperationConfig):
     def code(self) -> Sequence[str]:
         return (self.find_recipe().build,)
 
+    def datasets(self) -> dict[str, str]:
+        parameters = self.find_recipe().parse_parameters(self.parameters).datasets()
+        return {name: f"parameters.{field}" for name, field in parameters.items()} | (
+            super().datasets()
+        )
+
     def dataset_ids(self) -> list[str]:
         parameters = self.find_recipe().parse_parameters(self.parameters)
         return list(dict.fromkeys([*super().dataset_ids(), *parameters.dataset_ids()]))
 
-    def models(self) -> dict[str, IsModel]:
-        parameters = self.find_recipe().parse_parameters(self.parameters)
-        return {**super().models(), **parameters.models()}
+    def models(self) -> dict[str, NamedModel]:
+        parameters = self.find_recipe().parse_parameters(self.parameters).models()
+        return super().models() | {
+            name: NamedModel(f"parameters.{each.field}", each.mark)
+            for name, each in parameters.items()
+        }
 
     def check_columns(
         self, columns: Mapping[str, Sequence[Mapping[str, Any]]]

@@ -1,7 +1,7 @@
 """Recipes: what can be trained (tested, simulated) by name, with typed parameters.
 
 A config names a recipe; it never carries an import path or code. There are three sources: the
-built-in ones, the entry points of the group "trainops.recipes", and the environment variable
+registered kinds, the entry points of the group "trainops.recipes", and the environment variable
 TRAINOPS_RECIPES="package.module:RECIPE,...". Each names a Recipe object in a module that does not
 import torch, because the web process reads it too.
 """
@@ -10,39 +10,13 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any, cast
 
-from trainops.engines.config import Strict
+from trainops.engines.config import IsModel, Strict
 from trainops.engines.errors import RecipeError
-
-BUILT_IN = (
-    "trainops.engines.training.recipes.digits:RECIPE",
-    "trainops.engines.training.recipes.tabular:RECIPE",
-    "trainops.engines.training.recipes.images:RECIPE",
-    "trainops.engines.training.recipes.segmentation:RECIPE",
-    "trainops.engines.training.recipes.price_direction:RECIPE",
-    "trainops.engines.backtest.recipes.buy_and_hold:RECIPE",
-    "trainops.engines.backtest.recipes.sma_crossover:RECIPE",
-    "trainops.engines.backtest.recipes.ema_crossover:RECIPE",
-    "trainops.engines.backtest.recipes.rsi_reversion:RECIPE",
-    "trainops.engines.backtest.recipes.bollinger:RECIPE",
-    "trainops.engines.backtest.recipes.donchian_breakout:RECIPE",
-    "trainops.engines.backtest.recipes.macd:RECIPE",
-    "trainops.engines.backtest.recipes.momentum_rotation:RECIPE",
-    "trainops.engines.backtest.recipes.model:RECIPE",
-    "trainops.engines.rl.recipes.grid_world:RECIPE",
-    *(
-        f"trainops.engines.rl.recipes.levels:{level}"
-        for level in ("CORRIDOR", "MEADOW", "TOWN", "FOG", "CITY")
-    ),
-    "trainops.engines.rl.recipes.gymnasium_id:RECIPE",
-    "trainops.engines.federated.recipes.digits:RECIPE",
-    "trainops.engines.federated.recipes.tabular:RECIPE",
-    "trainops.engines.federated.recipes.images:RECIPE",
-    "trainops.engines.federated.recipes.segmentation:RECIPE",
-)
+from trainops.kind import KINDS
+from trainops.lazy import NotLoadable, load
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +44,10 @@ class Recipe:
         """Return the JSON Schema of the parameters, for forms and documentation."""
         return self._parameters_class().model_json_schema()
 
+    def model_marks(self) -> dict[str, IsModel]:
+        """Return the parameters that name a model, by their names."""
+        return self._parameters_class().model_marks()
+
     def builder(self) -> Any:
         """Return the build function; this is what may import torch."""
         return load(self.build)
@@ -84,13 +62,13 @@ def recipes(kind: str | None = None) -> dict[str, Recipe]:
     return {name: each for name, each in found.items() if kind in (None, each.kind)}
 
 
-def load(path: str) -> Any:
-    """Return the object that "package.module:NAME" names. Raises RecipeError."""
-    module, _, name = path.partition(":")
-    try:
-        return getattr(import_module(module), name)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise RecipeError(f"{path!r} cannot be loaded: {error}") from error
+def users_of_model(kind: str, recipe: str) -> list[Recipe]:
+    """Return the recipes that take a model of this kind and recipe. Raises RecipeError."""
+    return [
+        each
+        for each in recipes().values()
+        if any(mark.fits(kind, recipe) for mark in each.model_marks().values())
+    ]
 
 
 @cache
@@ -111,5 +89,9 @@ def _registered(named_in_environment: str) -> dict[str, Recipe]:
 def _sources(named_in_environment: str) -> Iterator[tuple[str, Any]]:
     named = [each.strip() for each in named_in_environment.split(",") if each.strip()]
     installed = [each.value for each in entry_points(group="trainops.recipes")]
-    for path in (*BUILT_IN, *installed, *named):
-        yield path, load(path)
+    built_in = [path for kind in KINDS.values() for path in kind.recipes]
+    for path in (*built_in, *installed, *named):
+        try:
+            yield path, load(path)
+        except NotLoadable as error:
+            raise RecipeError(str(error)) from error

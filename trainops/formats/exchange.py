@@ -39,7 +39,6 @@ from trainops.engines.manifest import (
     verify,
 )
 from trainops.engines.receipt import Receipt, ReceiptItem, compare_environments
-from trainops.engines.registry import ENGINES
 from trainops.engines.rl.config import RlConfig
 from trainops.engines.spending import Entry, MemoryLedger
 from trainops.engines.training.config import TrainingConfig
@@ -56,6 +55,7 @@ from trainops.formats.rl_import import ImportedAgents, import_rl
 from trainops.formats.training_export import export_training
 from trainops.formats.training_import import Imported, import_training
 from trainops.formats.verify import write_verified
+from trainops.kind import KINDS
 
 if TYPE_CHECKING:
     from trainops.formats.known import ForeignFile
@@ -128,7 +128,7 @@ def _take_over(
     for name, digest in told.get("inputs", {}).items():
         if here.get(name, digest) != digest:
             raise IncompatibleState(f"{name} has another content here: {here[name]}, not {digest}")
-    engine = ENGINES[kind]
+    engine = KINDS[kind]
     before = engine.parse_config(told["config"])
     config.require_forkable(before)
     checkpoint = fork(
@@ -207,7 +207,7 @@ def _written(request: Mapping[str, Any], state: StateDict, created_at: str) -> s
 
 def fork_off(request: Mapping[str, Any]) -> Answer:
     """Write a checkpoint of one operation as the first one of another, below `directory`."""
-    engine = ENGINES[request["kind"]]
+    engine = KINDS[request["kind"]]
     checkpoint = fork(
         engine,
         source=Candidate(Path(request["checkpoint"]), request["digest"]),
@@ -235,7 +235,7 @@ def check(request: Mapping[str, Any]) -> Answer:
 
 def tabulate(request: Mapping[str, Any]) -> Answer:
     """Write a table of a backtest's final checkpoint as CSV at `file`."""
-    engine, path = ENGINES["backtest"], Path(request["checkpoint"])
+    engine, path = KINDS["backtest"], Path(request["checkpoint"])
     inputs = {name: Path(each) for name, each in request["inputs"].items()}
     job = cast(BacktestJob, engine.make_job(_config(request), inputs))
     state = CheckpointStore(path.parent, identity={}).load(Candidate(path, request["digest"]))
@@ -254,7 +254,7 @@ DIRECTIONS: Mapping[str, Callable[[Mapping[str, Any]], Answer]] = {
 
 
 def _config(request: Mapping[str, Any]) -> OperationConfig:
-    config = ENGINES[request["kind"]].parse_config(request["config"])
+    config = KINDS[request["kind"]].parse_config(request["config"])
     return config.model_copy(update={"device": "cpu"}) if hasattr(config, "device") else config
 
 

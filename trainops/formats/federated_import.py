@@ -21,7 +21,6 @@ from trainops.engines.federated.job import NUMBERS, FederatedJob
 from trainops.engines.federated.visit import Update, Visit
 from trainops.engines.job import StateDict
 from trainops.engines.receipt import Receipt, ReceiptItem
-from trainops.engines.registry import ENGINES
 from trainops.engines.snapshot import freeze
 from trainops.engines.spending import LEVELS, Entry, MemoryLedger
 from trainops.formats.client_optimizer import from_torch, other_settings
@@ -33,6 +32,7 @@ from trainops.formats.federated_spending import (
     spends_samples,
 )
 from trainops.formats.federated_tensors import fitted, tensors_of
+from trainops.kind import KINDS
 
 FAILED_STEP = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 KEPT = {"sample": "has_samples_noised", "user": "has_users_noised"}  # what a config says
@@ -74,7 +74,7 @@ def import_federated(
     before = reproducibility.state_dict()
     try:
         ledger = MemoryLedger(secret=secret)
-        job = cast(FederatedJob, ENGINES["federated"].make_job(config, inputs, ledger))
+        job = cast(FederatedJob, KINDS["federated"].make_job(config, inputs, ledger))
         taking = _Import(file, config, job)
         streams = {"random": reproducibility.state_dict()}
         _take_model(taking)
@@ -253,7 +253,7 @@ def _try(
     config: FederatedConfig, inputs: Mapping[str, Path] | None, secret: bytes, state: StateDict
 ) -> None:
     """Load the state and go a step on from it. Raises IncompatibleState."""
-    job = ENGINES["federated"].make_job(config, inputs, MemoryLedger(secret=secret))
+    job = KINDS["federated"].make_job(config, inputs, MemoryLedger(secret=secret))
     parts = freeze({part: each for part, each in state.items() if part != "random"})
     try:
         job.load_state_dict(parts)

@@ -15,13 +15,13 @@ from trainops.engines.config import OperationConfig
 from trainops.engines.errors import ConfigError, IncompatibleState, InputError
 from trainops.engines.job import StateDict
 from trainops.engines.manifest import Checkpoint
-from trainops.engines.registry import ENGINES, Engine
 from trainops.engines.snapshot import freeze
 from trainops.engines.spending import MemoryLedger
 from trainops.engines.training.job import TrainingJob
 from trainops.formats.checks import Found
 from trainops.formats.errors import InvalidFields
 from trainops.formats.training_state import Fresh, compare_with_fresh
+from trainops.kind import KINDS, Kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +48,11 @@ def check_loading(checkpoint: Checkpoint, state: StateDict, around: Surroundings
     kind = around.kind or str(checkpoint.identity.get("kind", ""))
     told = (around.config, checkpoint.identity.get("config"), state["state"].get("config"))
     raw = next((each for each in told if each is not None), None)
-    if kind not in ENGINES or not isinstance(raw, Mapping):
+    if kind not in KINDS or not isinstance(raw, Mapping):
         return _not_tried("the checkpoint names no config of its own (an older version wrote it)")
     if "part" in checkpoint.identity:
         return _not_tried("it is one client's part; its server's checkpoint is what is resumed")
-    engine = ENGINES[kind]
+    engine = KINDS[kind]
     try:
         config = engine.parse_config(raw)
     except ConfigError as error:
@@ -64,13 +64,13 @@ def check_loading(checkpoint: Checkpoint, state: StateDict, around: Surroundings
 
 
 def _loaded(
-    engine: Engine,
+    engine: Kind,
     config: OperationConfig,
     checkpoint: Checkpoint,
     state: StateDict,
     around: Surroundings,
 ) -> Found:
-    ledger = MemoryLedger(secret=around.secret or b"") if engine.spends_privacy else None
+    ledger = MemoryLedger(secret=around.secret or b"") if "ledger" in engine.ports else None
     try:
         job = engine.make_job(config, around.inputs or {}, ledger)
     except (InputError, OSError, RuntimeError) as error:
@@ -110,13 +110,12 @@ def _fresh(job: TrainingJob) -> Fresh:
     return Fresh(groups, [frozenset(each.state_dict()["state"]) for each in optimizers])
 
 
-def _missing(engine: Engine, config: OperationConfig, around: Surroundings) -> str:
+def _missing(engine: Kind, config: OperationConfig, around: Surroundings) -> str:
     """Return what would be needed and is not here."""
     names = [*engine.dataset_ids(config), *config.models()]
     if absent := [name for name in names if name not in (around.inputs or {})]:
         return f"its config needs {', '.join(absent)}, which are not here; verify it by its id"
-    privacy: Any = getattr(config, "privacy", None)
-    if engine.spends_privacy and privacy.mode != "none" and around.secret is None:
+    if around.secret is None and engine.uses_ledger(config.model_dump(mode="json")):
         return "the updates of its clients are masked by a secret of its installation"
     return ""
 

@@ -19,7 +19,6 @@ from trainops.engines import reproducibility
 from trainops.engines.errors import IncompatibleState
 from trainops.engines.job import StateDict
 from trainops.engines.receipt import Receipt, ReceiptItem
-from trainops.engines.registry import ENGINES
 from trainops.engines.rl.config import RlConfig
 from trainops.engines.rl.job import FAILED_LOADING, RlJob
 from trainops.engines.rl.learners.dqn import DqnLearner
@@ -35,6 +34,7 @@ from trainops.formats.rl_exploration import kept_exploration
 from trainops.formats.rl_export import FIRST_STAGE, foreign_substrate
 from trainops.formats.rl_ring import rows_of, steps_taken
 from trainops.formats.rl_world import World, check_world
+from trainops.kind import KINDS
 
 UNKNOWN_AGENT = -1  # of the episodes before the import, of which only the number is known
 
@@ -58,7 +58,7 @@ def import_rl(
     """
     before = reproducibility.state_dict()
     try:
-        job = cast(RlJob, ENGINES["rl"].make_job(config, inputs))
+        job = cast(RlJob, KINDS["rl"].make_job(config, inputs))
         learner = job.population.learner
         if config.is_separate:
             raise IncompatibleState("the file has one network, here each agent has its own")
@@ -256,4 +256,4 @@ def _left_behind(file: RlFile, job: RlJob, changed: Mapping[str, str]) -> list[R
 
 def _require_loadable(state: StateDict, config: RlConfig) -> None:
     parts = {name: part for name, part in state.items() if name != "random"}
-    ENGINES["rl"].make_job(config).load_state_dict(parts)
+    KINDS["rl"].make_job(config).load_state_dict(parts)

@@ -13,7 +13,6 @@ from typing import cast
 from trainops.engines import reproducibility
 from trainops.engines.job import StateDict
 from trainops.engines.receipt import Receipt, ReceiptItem
-from trainops.engines.registry import ENGINES
 from trainops.engines.snapshot import freeze
 from trainops.engines.training.config import TrainingConfig
 from trainops.engines.training.job import TrainingJob
@@ -30,6 +29,7 @@ from trainops.formats.training_fit import (
 )
 from trainops.formats.training_place import fit_history, fit_position
 from trainops.formats.training_streams import fit_streams
+from trainops.kind import KINDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ def import_training(
     """
     before = reproducibility.state_dict()
     try:
-        job = cast(TrainingJob, ENGINES["training"].make_job(config, inputs))
+        job = cast(TrainingJob, KINDS["training"].make_job(config, inputs))
         state = job.state_dict() | {"random": reproducibility.state_dict()}
         require_same_shape(state["model"], dict(file.model), "model_state_dict")
         state["model"] = dict(file.model)

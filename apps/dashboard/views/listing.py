@@ -10,7 +10,7 @@ from apps.dashboard.filters import TABS, Filters
 from apps.dashboard.gate import needs
 from apps.operations import access
 from apps.operations.models import Operation
-from trainops.engines.registry import ENGINES
+from trainops.kind import KINDS
 
 PAGE_SIZE = 50
 MAX_NEW = 100  # counted no further
@@ -29,7 +29,7 @@ def operations(request: HttpRequest) -> HttpResponse:
         "tabs": _tabs(wanted, counts),
         "summary": _summary(counts),
         "total": counts[wanted.tab],
-        "kinds": [(name, engine.label) for name, engine in ENGINES.items()],
+        "kinds": [(name, engine.label) for name, engine in KINDS.items()],
         "may_create": access.may_create(request.user),
     }
     return render(request, "dashboard/operations/list.html", context)

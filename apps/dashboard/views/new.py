@@ -17,12 +17,9 @@ from apps.operations import forking, outlook, services, studies
 from apps.operations.models import Operation
 from trainops.engines.errors import ConfigError
 from trainops.engines.recipes import Recipe, recipes
-from trainops.engines.registry import ENGINES
 from trainops.errors import Refusal
 from trainops.http.roles import Role
-
-# What a model learned from and what it is to trade are told in the same fields.
-OF_A_SERIES = ("dataset", "columns", "symbols", "timezone", "resample")
+from trainops.kind import KINDS
 
 
 @needs(Role.OPERATOR)
@@ -50,8 +47,10 @@ def _begun(recipe: Recipe, request: HttpRequest) -> dict[str, Any]:
             config["parameters"] = {**config.get("parameters", {}), "dataset": dataset}
     if trained := Operation.objects.filter(pk=request.GET.get("model", "")).first():
         learned_from = trained.config.get("parameters", {})
-        config |= {name: learned_from[name] for name in OF_A_SERIES if name in learned_from}
-        config["parameters"] = {**config.get("parameters", {}), "operation": trained.pk}
+        for name, mark in recipe.model_marks().items():
+            if mark.fits(trained.kind, trained.recipe):
+                config |= {each: learned_from[each] for each in mark.shares if each in learned_from}
+                config["parameters"] = {**config.get("parameters", {}), name: trained.pk}
     return config
 
 
@@ -119,11 +118,11 @@ def _show(
     context = {
         "fork": fork,
         "fork_at": services.position(newest[0], fork) if fork and newest else "",
-        "may_differ": sorted(ENGINES[fork.kind].forkable()) if fork else [],
+        "may_differ": sorted(KINDS[fork.kind].forkable()) if fork else [],
         "form": filled,
         "own": own,
         "own_errors": {name: (filled.errors or {}).get(name, "") for name in OWN},
-        "recipes": [each for kind in ENGINES for each in recipes(kind).values()],
+        "recipes": [each for kind in KINDS for each in recipes(kind).values()],
         "labels": sorted({label for worker in outlook.workers() for label in worker.labels}),
         "num_errors": len(filled.errors or {}),
         "once": secrets.token_hex(16),  # what was posted was refused, and is not what comes next

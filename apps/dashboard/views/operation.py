@@ -9,7 +9,7 @@ from django.http.response import HttpResponseBase
 from django.shortcuts import render
 
 from apps.checkpoints.models import Checkpoint
-from apps.dashboard import agents, parts, points
+from apps.dashboard import parts, points
 from apps.dashboard.answers import refused
 from apps.dashboard.gate import needs
 from apps.operations import artifacts, services
@@ -34,10 +34,12 @@ TABS = (
 def operation(request: HttpRequest, operation_id: str) -> HttpResponse:
     subject = parts.Subject(_find(operation_id), request.user)
     log = _log_after(operation_id, 0)
+    drawn = {name: {"html": html, "digest": d} for name, (html, d) in _drawn(subject)}
     context = {
         "operation": subject.operation,
         "part": subject.part,
-        "parts": {name: {"html": html, "digest": d} for name, (html, d) in _drawn(subject)},
+        "parts": drawn,
+        "panels": [(panel, drawn[panel.name]) for panel in subject.panels("page")],
         "is_settled": parts.is_settled(subject.operation),
         "log": log,
         "log_last": log[-1]["id"] if log else 0,
@@ -67,16 +69,6 @@ def live(request: HttpRequest, operation_id: str) -> JsonResponse:
             "log": _log_after(operation_id, _whole(request, "log")),
         }
     )
-
-
-@needs()
-def recording(request: HttpRequest, operation_id: str, step: int) -> JsonResponse:
-    """Return the recorded episode of the evaluation at a step, to be played back."""
-    subject = parts.Subject(_find(operation_id), request.user)
-    found = agents.recording(subject.operation, subject.checkpoints, step)
-    if found is None:
-        raise Http404("There is no such recording.")
-    return JsonResponse(found)
 
 
 @needs()

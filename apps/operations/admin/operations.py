@@ -18,7 +18,7 @@ from apps.operations.lifecycle import State
 from apps.operations.models import ClientPart, Operation
 from trainops.backoffice import LooksOnlyAdmin, button, column, id_in
 from trainops.engines.recipes import recipes
-from trainops.engines.registry import ENGINES
+from trainops.kind import KINDS
 
 COLOURS = {
     State.PENDING: "info",
@@ -37,7 +37,7 @@ class KindFilter(admin.SimpleListFilter):
     parameter_name = "kind"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        return [(kind, engine.label) for kind, engine in ENGINES.items()]
+        return [(kind, engine.label) for kind, engine in KINDS.items()]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Operation]) -> QuerySet[Operation]:
         wanted = self.value()

@@ -10,9 +10,9 @@ from rest_framework.views import APIView
 
 from apps.operations.filters import RecipeQuery
 from trainops.engines.recipes import recipes
-from trainops.engines.registry import ENGINES
 from trainops.http.asking import query_of
 from trainops.http.envelope import Page
+from trainops.kind import KINDS
 
 
 class KindSerializer(serializers.Serializer[Any]):
@@ -44,7 +44,7 @@ class KindsView(APIView):
                 "unit": engine.unit,
                 "json_schema": engine.json_schema(),
             }
-            for kind, engine in ENGINES.items()
+            for kind, engine in KINDS.items()
         ]
         return Response(Page(rows, len(rows)))
 

@@ -30,10 +30,10 @@ from apps.operations.serializers import (
     ResumptionSerializer,
     SubmissionSerializer,
 )
-from trainops.engines.registry import ENGINES
 from trainops.http.asking import body_of, person, query_of
 from trainops.http.envelope import OPTIONS
 from trainops.http.pagination import NewestFirst
+from trainops.kind import KINDS
 
 IDEMPOTENCY_KEY = re.compile(r"[\x21-\x7e]{1,120}")
 KEY = OpenApiParameter(
@@ -184,7 +184,7 @@ def _status(stopped: Operation) -> int:
 
 
 def _resumed_from(checkpoint: Checkpoint, operation: Operation) -> dict[str, Any]:
-    position = ENGINES[operation.kind].position(checkpoint.state, checkpoint.step)
+    position = KINDS[operation.kind].position(checkpoint.state, checkpoint.step)
     return {
         "checkpoint_id": checkpoint.pk,
         "checkpoint_type": checkpoint.type,

@@ -4,7 +4,7 @@ import re
 
 from trainops.engines.federated.options import EVERY_OTHER, FederatedOptions
 from trainops.engines.labels import LABEL_RULE, is_label
-from trainops.engines.recipes import load
+from trainops.lazy import load
 
 NUMBER = re.compile("0|[1-9][0-9]{0,8}")
 FEW_CLIENTS = 10  # with fewer, the noise of a whole client's update drowns it

@@ -8,9 +8,9 @@ from trainops.engines.errors import IncompatibleState, LedgerMismatch
 from trainops.engines.federated.account import Account, Measure
 from trainops.engines.federated.options import MEASURES, PrivacyConfig
 from trainops.engines.federated.path import entries_of, new_path, rows_of
-from trainops.engines.recipes import load
 from trainops.engines.spending import LEVELS, Entry, Level, PrivacyLedger
 from trainops.engines.stream import Stream
+from trainops.lazy import load
 
 NO_TIGHTER = "; prv gives no smaller figure here, or would take minutes and gigabytes"
 

@@ -1,18 +1,23 @@
 """Trades on what a training of the recipe `price_direction` learned."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
 from trainops.engines.backtest.recipes.entries import EntryParameters
-from trainops.engines.config import PriceModelId
+from trainops.engines.config import IsModel
 from trainops.engines.recipes import Recipe
+
+# What a model learned from and what it is to trade are told in the same fields.
+OF_A_SERIES = ("dataset", "columns", "symbols", "timezone", "resample")
 
 
 class ModelParameters(EntryParameters):
     """Whose model it is, and how sure it must be."""
 
-    operation: PriceModelId = Field(description="The COMPLETED training whose model it is")
+    operation: Annotated[str, IsModel("training", "price_direction", OF_A_SERIES)] = Field(
+        description="The COMPLETED training whose model it is"
+    )
     weights: Literal["best", "last"] = Field(
         "best", description="Those of its best epoch, or of its last"
     )

@@ -35,11 +35,22 @@ class Played:
     recording: Mapping[str, Any]
 
 
-def context(operation: Operation, checkpoints: Sequence[Checkpoint]) -> dict[str, Any]:
-    """Return what templates/dashboard/operation/agents.html needs; "agents" is None elsewhere."""
+def panel(subject: Any) -> Mapping[str, Any] | None:
+    found = context(subject.operation, subject.checkpoints)
+    return found and found | {"sides": [(side, found.get(side)) for side in ("left", "right")]}
+
+
+def files(subject: Any) -> Mapping[str, Any] | None:
+    """Return the checkpoints that are offered as files of version 3, with their positions."""
+    wanted = subject.shown_checkpoints
+    return {"sources": [(each, subject.position(each)) for each in wanted]} if wanted else None
+
+
+def context(operation: Operation, checkpoints: Sequence[Checkpoint]) -> dict[str, Any] | None:
+    """Return the context of the template agents.html; None before anything was saved."""
     sources = list(sources_of(operation, checkpoints))
     if not sources:
-        return {"agents": None}
+        return None
     newest = sources[0].plain
     played = recordings(sources)
     world = played[0].recording["world"] if played else {}
@@ -57,8 +68,6 @@ def context(operation: Operation, checkpoints: Sequence[Checkpoint]) -> dict[str
 
 def sources_of(operation: Operation, checkpoints: Sequence[Checkpoint]) -> Iterator[Source]:
     """Yield what holds recordings, the newest first."""
-    if operation.kind != KIND:
-        return
     if "evaluations" in (result := operation.result or {}):
         yield Source("result", {**result, "episodes_completed": result["episodes"]})
     for checkpoint in checkpoints:

@@ -1,6 +1,6 @@
 // One frame of a recorded episode on a canvas: a grid with its affordances, a cart with its pole,
 // or whatever was observed as bars.
-import { colour, translucent } from "./colours.js";
+import { colour, translucent } from "/static/js/colours.js";
 
 const PALETTE = ["blue", "orange", "green", "purple", "red", "cyan", "yellow", "pink", "teal", "indigo"];
 const MAX_SIDE = 360, METER = 16, GAP = 8;

@@ -6,14 +6,15 @@ from django.http import FileResponse, Http404, HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.template.loader import render_to_string
 
-from apps.dashboard import report
 from apps.dashboard.answers import refused
 from apps.dashboard.gate import needs
 from apps.operations import artifacts, exports, services
 from apps.operations.errors import OperationNotFound
 from apps.operations.models import Operation
+from trainops.engines.backtest.web import report
 from trainops.errors import Refusal
 
+KIND = "backtest"
 TYPES = {"html": "text/html; charset=utf-8", "json": "application/json"}
 TABLES = {"trades.csv": "trades", "equity.csv": "equity"}
 NAMES = (*TYPES, *TABLES)
@@ -25,7 +26,7 @@ def download(request: HttpRequest, operation_id: str, form: str) -> HttpResponse
         operation = services.get(operation_id)
     except OperationNotFound as refusal:
         raise Http404(str(refusal)) from None
-    result = report.of(operation)
+    result = report.of(operation) if operation.kind == KIND else None
     if result is None:
         raise Http404("It has no report: only a completed backtest has one.")
     if form not in NAMES:
@@ -58,7 +59,7 @@ def _content(operation: Operation, result: report.Result, form: str) -> str:
         return json.dumps(result, indent=2, ensure_ascii=False)
     context = report.context(result)
     return render_to_string(
-        "dashboard/report/file.html",
+        "backtest/file.html",
         context
         | {
             "operation": operation,

@@ -8,24 +8,42 @@ from typing import Any
 from django.core.cache import cache
 
 from apps.checkpoints.models import Checkpoint
-from apps.dashboard.client_grid import DONE, FAILED, MAX_CLIENTS, PENDING, RUNNING, grid
 from apps.datasets.models import Dataset
 from apps.operations.errors import LedgerBroken
-from apps.operations.models import Operation, is_part
-from apps.operations.privacy import is_kept, spent_by
+from apps.operations.models import Operation
+from apps.operations.privacy import spent_by
 from trainops.engines import lossless
-from trainops.engines.recipes import load
+from trainops.engines.federated.web.client_grid import (
+    DONE,
+    FAILED,
+    MAX_CLIENTS,
+    PENDING,
+    RUNNING,
+    grid,
+)
 from trainops.engines.spending import LEVELS, Entry
+from trainops.lazy import load
 
 ACCOUNTS = "trainops.engines.federated.account"  # a string: it imports SciPy
 MAX_ROUNDS, MAX_CLASSES = 60, 12  # that are drawn
 SHARE_OF_TIME = 0.05  # that a page may spend on reading a ledger
 
 
+def panel(subject: Any) -> Mapping[str, Any] | None:
+    return None if subject.part else context(subject.operation, subject.newest)
+
+
+def files(subject: Any) -> Mapping[str, Any] | None:
+    """Return the newest checkpoint, which is offered as files of version 2.0."""
+    newest = subject.newest
+    if newest is None or subject.part:
+        return None
+    has_best = any(each["name"] == "best_model.pt" for each in newest.manifest)
+    return {"newest": newest, "position": subject.position(newest), "has_best": has_best}
+
+
 def context(operation: Operation, newest: Checkpoint | None) -> Mapping[str, Any]:
-    """Return what templates/dashboard/operation/federated.html needs."""
-    if operation.kind != "federated" or is_part(operation.pk):
-        return {"federation": None}
+    """Return the context of the template federated.html."""
     state = lossless.decode(newest.state) if newest else {}
     names = names_of(operation, state.get("partition"))
     return {
@@ -100,7 +118,7 @@ def privacy(operation: Operation, state: Mapping[str, Any], step: int) -> Mappin
     or of the newest checkpoint's state, of this step. What is written down beyond that is told as
     the other accountant's figure of all, which is never less.
     """
-    if not is_kept(operation.config):
+    if not operation.uses_ledger:
         return None
     config, entries = operation.config["privacy"], spent_by(operation.pk)
     account = load(f"{ACCOUNTS}:Account")(config["delta"])

@@ -13,14 +13,19 @@ MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", 
 WIDTH, HEIGHT = 960, 260  # of drawn curves, in units of their own
 
 
+def panel(subject: Any) -> Mapping[str, Any] | None:
+    """Return the context of the panel; None where there is no report."""
+    result = of(subject.operation)
+    return None if result is None else context(result)
+
+
 def of(operation: Operation) -> Result | None:
     """Return what a completed backtest reported; None where there is no report."""
-    is_there = operation.kind == "backtest" and "curve" in (operation.result or {})
-    return operation.result if is_there else None
+    return operation.result if "curve" in (operation.result or {}) else None
 
 
 def context(result: Result) -> dict[str, Any]:
-    """Return what templates/dashboard/operation/report.html needs."""
+    """Return what the template report.html needs."""
     trades = result["trade_list"]
     return {
         "report": result,

@@ -1,12 +1,12 @@
 // The curves of a backtest's report: equity, drawdown, and the price with its trades.
-import { colour, translucent } from "./colours.js";
+import { colour, translucent } from "/static/js/colours.js";
 
 const HEIGHT = { equity: 280, drawdown: 150, price: 280 };
 const INK = { equity: "--tblr-blue", drawdown: "--tblr-red", price: "--tblr-secondary-color" };
 const MARK = 5; // half a triangle, in pixels
 let drawn = [];
 
-export function drawReport(part) {
+export function draw(part) {
   for (const { plot } of drawn) plot.destroy();
   drawn = [];
   const data = part.querySelector("#report-charts");
@@ -25,7 +25,7 @@ export function drawReport(part) {
 
 document.addEventListener("theme-changed", () => {
   const part = document.querySelector("[data-part=report]");
-  if (part) drawReport(part);
+  if (part) draw(part);
 });
 addEventListener("resize", () => {
   for (const { name, body, plot } of drawn) plot.setSize({ width: body.clientWidth, height: HEIGHT[name] });

@@ -1,11 +1,11 @@
 // Recorded evaluation episodes, two side by side, played on a canvas.
-import { getJSON } from "./ask.js";
+import { getJSON } from "/static/js/ask.js";
 import { drawFrame } from "./scene.js";
 
 const kept = { at: 0, chosen: {}, speed: "8" }; // what a person chose; a new checkpoint changes none of it
 let viewer = null;
 
-export function showReplay(part) {
+export function draw(part) {
   viewer?.stop();
   const card = part?.querySelector("[data-replay]");
   viewer = card ? new Replay(card) : null;

@@ -1,0 +1,52 @@
+"""Federated training: clients train on their own data, and a server aggregates their models."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from trainops.kind import Kind, Objective, Panel
+
+WEB = "trainops.engines.federated.web"
+RECIPES = "trainops.engines.federated.recipes"
+
+
+def keeps_privacy(config: Mapping[str, Any]) -> bool:
+    return bool(config["privacy"]["mode"] != "none")
+
+
+KIND = Kind(
+    name="federated",
+    label="Federated",
+    description="Clients train on data of their own, and a server makes one model of it",
+    order=40,
+    unit="client epoch",
+    config="trainops.engines.federated.config:FederatedConfig",
+    job="trainops.engines.federated.job:FederatedJob",
+    positions="trainops.engines.federated.position",
+    recipes=(
+        f"{RECIPES}.digits:RECIPE",
+        f"{RECIPES}.tabular:RECIPE",
+        f"{RECIPES}.images:RECIPE",
+        f"{RECIPES}.segmentation:RECIPE",
+    ),
+    files="trainops.formats.kinds.federated:FILES",
+    objective=Objective("best.value"),
+    columns=("best.value", "rounds"),
+    panels=(
+        Panel(
+            name="federated",
+            template="federated/federated.html",
+            view=f"{WEB}.federation:panel",
+        ),
+        Panel(
+            name="model-files",
+            template="federated/files.html",
+            view=f"{WEB}.federation:files",
+            place="files",
+        ),
+    ),
+    web=WEB,
+    urls=f"{WEB}.urls",
+    ports=frozenset({"ledger", "subtasks"}),
+    ledger_used=keeps_privacy,
+    subtask="trainops.engines.federated.client:ClientJob",
+)

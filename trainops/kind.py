@@ -1,0 +1,246 @@
+"""Kinds of operations: one frozen descriptor each, found by the entry point group "trainops.kinds".
+
+A kind is a whole folder: config, job, recipes, file formats and panels of its page. The rest of
+trainops knows kinds only by their descriptors. A descriptor names its parts by strings, which are
+imported when they are needed: the web process reads it and must not import torch.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date
+from functools import cached_property, partial
+from importlib import import_module
+from importlib.metadata import entry_points
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Literal, cast
+
+from trainops.engines.config import OperationConfig
+from trainops.engines.delegation import Delegates, Part
+from trainops.engines.errors import ConfigError
+from trainops.engines.job import ResumableJob
+from trainops.engines.position import Position, Positions
+from trainops.engines.spending import PrivacyLedger
+from trainops.lazy import load
+
+GROUP = "trainops.kinds"
+SEED_ALL = "trainops.engines.reproducibility:seed_all"  # a string: it imports torch
+Port = Literal["ledger", "subtasks"]
+Columns = Mapping[str, Sequence[Mapping[str, Any]]]  # described columns by dataset id
+
+
+class KindError(Exception):
+    """A registered kind cannot be used; the message names the entry point."""
+
+
+@dataclass(frozen=True, slots=True)
+class Objective:
+    """Which operation of a kind is better: what studies, lists and best checkpoints compare.
+
+    `metric` is a dotted path in the result. `mode` is "min" or "max"; empty: the field `mode` of
+    the config.
+    """
+
+    metric: str = "best.value"
+    mode: Literal["", "min", "max"] = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Panel:
+    """A part of the operation page that only operations of one kind have.
+
+    `view` names a function of the page's subject (apps.dashboard.parts.Subject). It returns the
+    context of `template`, or None where there is nothing to show. The panel is drawn again
+    whenever its HTML changes; `script`, a static JavaScript module, then has its `draw` called with
+    the panel's element.
+    """
+
+    name: str  # unique on the page
+    template: str
+    view: str
+    place: Literal["page", "files"] = "page"  # "files": above the files of the checkpoints
+    script: str = ""
+    shows_result: bool = False  # the page then does not repeat the result as JSON
+
+    def context(self, subject: Any) -> Mapping[str, Any] | None:
+        return cast(Mapping[str, Any] | None, load(self.view)(subject))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """One kind of operation."""
+
+    name: str
+    label: str
+    description: str
+    order: int = 100  # its place in lists; the name decides between equals
+    unit: str  # what one step is called, before any job exists
+
+    config: str  # an OperationConfig; imports no torch
+    job: str  # a ResumableJob; imports torch, so only an attempt's process loads it
+    positions: str  # a module: what a checkpoint's JSON state says about it; imports no torch
+    adapt: str = ""  # a function: what a fork's config changes in the state; empty: nothing
+    recipes: tuple[str, ...] = ()  # built-in Recipe objects
+
+    objective: Objective = Objective()
+    columns: tuple[str, ...] = ()  # paths in the result that the table of a study shows
+    defaults: Mapping[str, str] = field(default_factory=dict)  # config path -> threshold
+    days: str = ""  # a function of (config, columns): first and last day; for walk-forward studies
+
+    ports: frozenset[Port] = frozenset()  # what make_job is given besides config and inputs
+    ledger_used: Callable[[Mapping[str, Any]], bool] = lambda config: True  # of a JSON config
+    subtask: str = ""  # the job of a subtask; required with the port "subtasks"
+
+    files: str = ""  # a KindFiles: the files of another tool; empty: there is none
+    panels: tuple[Panel, ...] = ()
+    web: str = ""  # a package with the folders `templates` and `static` of its panels
+    urls: str = ""  # a module with the addresses below an operation's page that its panels use
+
+    def parse_config(self, raw: Mapping[str, Any]) -> OperationConfig:
+        """Return the validated config, defaults filled in. Raises ConfigError."""
+        return self._config_class().parse(raw)
+
+    def json_schema(self) -> dict[str, Any]:
+        """Return the JSON Schema of the config, for forms and documentation."""
+        return self._config_class().model_json_schema()
+
+    def forkable(self) -> frozenset[str]:
+        """Return the fields of the config that a fork may change."""
+        return self._config_class().FORKABLE
+
+    def dataset_ids(self, config: OperationConfig) -> list[str]:
+        """Return the ids of the datasets that make_job needs as inputs."""
+        return config.dataset_ids()
+
+    def uses_ledger(self, config: Mapping[str, Any]) -> bool:
+        """Whether the job of this config (as JSON) writes to the ledger."""
+        return "ledger" in self.ports and self.ledger_used(config)
+
+    def mode(self, config: Mapping[str, Any]) -> str:
+        """Return "min" or "max": which values of the objective are better under this config."""
+        if self.objective.mode:
+            return self.objective.mode
+        default = self.json_schema()["properties"]["mode"]["default"]
+        return str(config.get("mode", default))
+
+    def span(self, config: OperationConfig, columns: Columns) -> tuple[date, date]:
+        """Return the first and the last day of the data. Raises ConfigError."""
+        if not self.days:
+            allowed = ", ".join(name for name, each in KINDS.items() if each.days) or "no kind"
+            problem = f"got one for {self.name}; allowed: {allowed}"
+            raise ConfigError({"design.walk_forward": problem})
+        return cast(tuple[date, date], load(self.days)(config, columns))
+
+    def web_directory(self, name: Literal["templates", "static"]) -> Path | None:
+        """Return the folder of its panels' templates or static files, if it has one."""
+        spec = find_spec(self.web) if self.web else None
+        places = [Path(each) / name for each in (spec and spec.submodule_search_locations) or ()]
+        return next((each for each in places if each.is_dir()), None)
+
+    def position(self, state: Mapping[str, Any], step: int) -> Position:
+        """Return the position of a checkpoint, by its JSON state."""
+        return self._positions().position(state, step)
+
+    def best_ever(self, state: Mapping[str, Any]) -> float | None:
+        """Return the best value of the monitored metric in a state; None: not known."""
+        found: Any = state
+        for name in self._positions().BEST or ("",):
+            found = found.get(name) if isinstance(found, Mapping) else None
+        return float(found) if isinstance(found, int | float) else None
+
+    @property
+    def summary(self) -> tuple[str, ...]:
+        """The keys of a checkpoint's JSON state that lists show."""
+        return self._positions().SUMMARY
+
+    @property
+    def summary_read(self) -> tuple[str, ...]:
+        """The keys of the JSON state that `position` and the summary read."""
+        return (*self.summary, *self._positions().ALSO_READ)
+
+    def make_job(
+        self,
+        config: OperationConfig,
+        inputs: Mapping[str, Path] | None = None,
+        ledger: PrivacyLedger | None = None,
+        delegates: Delegates | None = None,
+    ) -> ResumableJob:
+        """Make the job from freshly seeded random streams: its weights are drawn here.
+
+        `inputs` maps each dataset id to its normalised Parquet file, and each operation whose
+        model is used to its final checkpoint. `ledger` and `delegates` are given to kinds with the
+        ports "ledger" and "subtasks"; without a ledger the job's own states remember what was
+        spent, without delegates all work is done in this process. Raises InputError.
+        """
+        ports: dict[str, Any] = {"ledger": ledger} if "ledger" in self.ports else {}
+        ports |= {"delegates": delegates} if "subtasks" in self.ports else {}
+        return cast(ResumableJob, self._loaded(self.job, config)(config, inputs or {}, **ports))
+
+    def make_subtask(
+        self,
+        config: OperationConfig,
+        inputs: Mapping[str, Path],
+        ledger: PrivacyLedger | None,
+        part: Part,
+    ) -> ResumableJob:
+        """Make the job of a subtask, as `make_job` makes the job of the whole operation."""
+        return cast(ResumableJob, self._loaded(self.subtask, config)(config, inputs, ledger, part))
+
+    def job_factory(
+        self,
+        config: OperationConfig,
+        inputs: Mapping[str, Path] | None = None,
+        ledger: PrivacyLedger | None = None,
+    ) -> Callable[[], ResumableJob]:
+        """Return make_job as the loop calls it: where errors of the job are expected."""
+        return partial(self.make_job, config, inputs, ledger)
+
+    def _loaded(self, job: str, config: OperationConfig) -> Any:
+        """Import all modules of the job, and only then start the random streams."""
+        for path in (job, *config.code()):
+            load(path)
+        load(SEED_ALL)(config.seed)  # importing draws numbers, but only once
+        return load(job)
+
+    def _positions(self) -> Positions:
+        return cast(Positions, import_module(self.positions))
+
+    def _config_class(self) -> type[OperationConfig]:
+        return cast(type[OperationConfig], load(self.config))
+
+
+class Registry(Mapping[str, Kind]):
+    """The registered kinds by name, in the order of lists; found at the first use.
+
+    Raises KindError.
+    """
+
+    def __getitem__(self, name: str) -> Kind:
+        return self._kinds[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._kinds)
+
+    def __len__(self) -> int:
+        return len(self._kinds)
+
+    @cached_property
+    def _kinds(self) -> Mapping[str, Kind]:
+        found: dict[str, Kind] = {}
+        for point in entry_points(group=GROUP):
+            kind = load(point.value)
+            if not isinstance(kind, Kind):
+                raise KindError(f"{point.value} is a {type(kind).__name__}, not a Kind")
+            if kind.name != point.name:
+                named = f"{point.value} is named {kind.name!r}"
+                raise KindError(f"{named}, its entry point {point.name!r}")
+            if found.setdefault(kind.name, kind) != kind:
+                raise KindError(f"two kinds are named {kind.name!r}")
+        return {each.name: each for each in sorted(found.values(), key=_place)}
+
+
+def _place(kind: Kind) -> tuple[int, str]:
+    return kind.order, kind.name
+
+
+KINDS = Registry()
