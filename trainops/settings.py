@@ -55,6 +55,7 @@ MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
     "apps.dashboard.csp.ContentSecurityPolicyMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
+    "trainops.http.credentials.ProofMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
@@ -172,6 +173,8 @@ USE_I18N = False
 
 DATA_UPLOAD_MAX_MEMORY_SIZE = 4 * 1024**2
 FILE_UPLOAD_MAX_MEMORY_SIZE = 4 * 1024**2
+FILE_UPLOAD_TEMP_DIR = DATA_DIR / "uploads"  # /tmp may be small, and in memory
+FILE_UPLOAD_TEMP_DIR.mkdir(parents=True, exist_ok=True)
 
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": [

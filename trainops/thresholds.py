@@ -62,7 +62,8 @@ class Thresholds(BaseSettings):
         30, description="Older checkpoints of operations that are not running are removed."
     )
     checkpoint_reserve_bytes: NonNegativeInt = Field(
-        1024**3, description="Periodic checkpoints leave so much disk free, and room for one."
+        1024**3,
+        description="Periodic checkpoints and uploads leave so much disk free.",
     )
     checkpoint_quota_bytes: NonNegativeInt = Field(
         0, description="Above it for one owner's checkpoints, periodic saving pauses; 0: no limit."
@@ -93,6 +94,21 @@ class Thresholds(BaseSettings):
     )
     max_upload_bytes: PositiveInt = Field(
         512 * 1024**2, description="The largest file that may be uploaded."
+    )
+    max_active_operations_per_person: NonNegativeInt = Field(
+        10_000, description="Waiting and running operations of one person; 0: no limit."
+    )
+    max_studies_per_person: NonNegativeInt = Field(
+        10_000, description="Studies of one person; 0: no limit."
+    )
+    max_tokens_per_person: NonNegativeInt = Field(
+        1000, description="API tokens of one person that have not expired; 0: no limit."
+    )
+    max_datasets_per_person: NonNegativeInt = Field(
+        10_000, description="Datasets of one person; 0: no limit."
+    )
+    max_dataset_bytes_per_person: NonNegativeInt = Field(
+        200 * 10**9, description="Bytes of all datasets of one person; 0: no limit."
     )
     checkpoint_cache_bytes: PositiveInt = Field(
         50 * 10**9, description="Of checkpoints in a bucket, so many bytes are kept here as copies."

@@ -4,20 +4,18 @@ import math
 import time
 from collections.abc import Container, Iterable
 from datetime import timedelta
-from typing import Any
 
-from django.apps import apps
 from django.conf import settings
-from django.db.models import Max, Q, QuerySet
+from django.db.models import Q, QuerySet
 
 from apps.checkpoints import place, remote, services, sharing, storage
 from apps.checkpoints.models import Checkpoint, UnownedCheckpoint
+from apps.checkpoints.owners import owners
 from apps.checkpoints.services import Freed
 from apps.checkpoints.storage import Stored
 from trainops.clock import DatabaseNow
 
 WILL_AGES = 24  # how many times as long a will is kept as other files that no row owns
-FINISHED = ("COMPLETED", "FAILED", "CANCELLED")
 BATCH = 500  # rows that one statement names
 
 
@@ -41,7 +39,7 @@ def clean_up(
     old = Checkpoint.objects.filter(
         created_at__lt=DatabaseNow() - timedelta(days=days),
         pinned=False,
-        operation__state__in=FINISHED,
+        operation__in=owners().finished(),
     ).exclude(type=Checkpoint.Type.FINAL)
     removed = _would_free(old) if dry_run else _expire(old, actor)
     return removed + sweep_unowned(dry_run=dry_run, empty_trash=empty_trash)
@@ -155,7 +153,7 @@ class Unowned:
         """Judge everything, or one operation's only."""
         mine = {"operation_id": operation_id} if operation_id else {}
         # Before the rows, and both before the files: what is committed meanwhile is owned by then.
-        self.at_work = _attempts_at_work(operation_id)
+        self.at_work = owners().attempts_at_work(operation_id)
         self.owned = set(Checkpoint.objects.filter(**mine).values_list("artifacts_path", flat=True))
         self.marks = _marks(operation_id)
         self.newest = _newest_positions(operation_id)
@@ -196,21 +194,6 @@ class Unowned:
         return stored.changed_at > time.time() - age
 
 
-def _operations(operation_id: str) -> Any:
-    operations = apps.get_model("operations", "Operation").objects.all()
-    return operations.filter(pk=operation_id) if operation_id else operations
-
-
-def _attempts_at_work(operation_id: str) -> dict[str, int]:
-    """Return of every operation that is not finished the oldest attempt whose files are not old.
-
-    It is the one that began to compute last: until a later one has begun, too, what was left by it
-    may be adopted.
-    """
-    begun = Max("attempts__number", filter=Q(attempts__receipt__isnull=False), default=0)
-    return dict(_operations(operation_id).active().values_list("pk").annotate(begun=begun))
-
-
 def _marks(operation_id: str) -> dict[bool, set[str]]:
     """Return the directories known to be unowned: deleted on purpose (True), and found (False)."""
     known = UnownedCheckpoint.objects.all()
@@ -224,7 +207,7 @@ def _marks(operation_id: str) -> dict[bool, set[str]]:
 
 def _newest_positions(operation_id: str) -> dict[str, tuple[int, int]]:
     """Return of every operation that has not succeeded the newest (attempt, step) with a row."""
-    unfinished = _operations(operation_id).exclude(state="COMPLETED")
+    unfinished = owners().not_succeeded(operation_id)
     newest = dict.fromkeys(unfinished.values_list("pk", flat=True), (-1, -1))
     rows = Checkpoint.objects.filter(operation__in=unfinished).order_by()
     for owner_id, path in rows.values_list("operation_id", "artifacts_path"):

@@ -9,12 +9,11 @@ import threading
 import time
 from collections.abc import Collection, Iterable
 
-from django.apps import apps
 from django.conf import settings
-from django.db.models import Q
 
 from apps.checkpoints import remote, storage
 from apps.checkpoints.models import Checkpoint
+from apps.checkpoints.owners import owners
 from trainops.engines.errors import CheckpointCorrupted
 from trainops.engines.manifest import verify
 
@@ -69,23 +68,12 @@ def _removable(paths: Collection[str]) -> set[str]:
     operation_ids = {path.partition("/")[0] for path in paths}
     rows = Checkpoint.objects.filter(operation_id__in=operation_ids)
     committed = set(rows.values_list("artifacts_path", flat=True))
-    operations = apps.get_model("operations", "Operation").objects
-    running = operations.filter(state="RUNNING", pk__in=operation_ids)
-    for operation_id, chosen in running.values_list("pk", "resume_from"):
+    for operation_id, chosen in owners().running(operation_ids):
         healthy = Checkpoint.objects.filter(operation_id=operation_id).healthy().newest_first()
         start = healthy.filter(pk=chosen).first() if chosen else healthy.first()
         if start is not None:
             committed.discard(start.artifacts_path)
-    return committed - _of_rounds(operation_ids)
-
-
-def _of_rounds(operation_ids: Collection[str]) -> set[str]:
-    """Return what servers and clients of rounds that are under way hand to each other."""
-    parts = apps.get_model("operations", "ClientPart").objects.filter(server__state="RUNNING")
-    given = parts.filter(server_id__in=operation_ids).values_list("given_id", flat=True)
-    done = parts.filter(operation_id__in=operation_ids).values_list("operation_id", flat=True)
-    rows = Checkpoint.objects.filter(Q(pk__in=given) | Q(operation_id__in=done))
-    return set(rows.values_list("artifacts_path", flat=True))
+    return committed - owners().exchanged(operation_ids)
 
 
 def _remove_drafts() -> None:

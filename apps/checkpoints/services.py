@@ -12,6 +12,7 @@ from django.db.models import QuerySet, Sum
 
 from apps.checkpoints import place, remote, sharing, storage
 from apps.checkpoints.models import Checkpoint, UnownedCheckpoint
+from apps.checkpoints.owners import owners
 from trainops.engines.errors import CheckpointCorrupted
 from trainops.engines.manifest import MANIFEST, verify
 from trainops.kind import KINDS
@@ -103,7 +104,7 @@ def retain(operation_id: str, *, keep_last: int, keep_best: int, better: str) ->
     and deleting would take what is newer than all that it knew.
     """
     with transaction.atomic():
-        sharing.lock([operation_id])
+        owners().lock([operation_id])
         going = expired(operation_id, keep_last=keep_last, keep_best=keep_best, better=better)
         return delete(going)
 
@@ -123,7 +124,7 @@ def expired(
     kept = {*newest.values_list("pk", flat=True), *best.values_list("pk", flat=True)}
     newest_failure = healthy.filter(type=Checkpoint.Type.FAILURE).newest_first()[:1]
     kept |= set(newest_failure.values_list("pk", flat=True))
-    kept |= sharing.given_out(operation_id)
+    kept |= owners().needed_by_subtasks(operation_id)
     return healthy.filter(pinned=False).exclude(pk__in=kept)
 
 
@@ -143,7 +144,7 @@ def delete(checkpoints: QuerySet[Checkpoint]) -> Freed:
     A file that another checkpoint has stays.
     """
     with transaction.atomic():
-        sharing.lock(checkpoints.values_list("operation_id", flat=True))
+        owners().lock(checkpoints.values_list("operation_id", flat=True))
         rows = list(checkpoints.values_list("pk", "operation_id", "artifacts_path"))
         going = Checkpoint.objects.filter(pk__in=[row[0] for row in rows])
         files = sharing.files_of_no_other(going)

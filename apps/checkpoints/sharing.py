@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from django.apps import apps
 from django.db.models import QuerySet
 
 from apps.checkpoints import storage
@@ -49,24 +48,6 @@ def recount(operation_id: str) -> None:
         counted |= own.keys()
         if size_bytes != row.counted_size_bytes:
             Checkpoint.objects.filter(pk=row.pk).update(counted_size_bytes=size_bytes)
-
-
-def given_out(operation_id: str) -> set[str]:
-    """Return the ids of the operation's checkpoints that clients on other machines begin with."""
-    parts = apps.get_model("operations", "ClientPart").objects.filter(server_id=operation_id)
-    undone = parts.exclude(operation__state="COMPLETED")
-    return set(undone.values_list("given_id", flat=True))
-
-
-def lock(operation_ids: Iterable[str]) -> None:
-    """Let nothing be committed or deleted of these operations until the transaction ends."""
-    operations = apps.get_model("operations", "Operation").objects
-    list(
-        operations.filter(pk__in=set(operation_ids))
-        .order_by("pk")
-        .select_for_update(no_key=True)
-        .values_list("pk")
-    )
 
 
 def require_homes(operation_id: str, directory: str, manifest: Iterable[Mapping[str, Any]]) -> None:

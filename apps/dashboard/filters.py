@@ -9,17 +9,23 @@ from django.core.cache import cache
 from django.db.models import Count, Q
 from django.http import QueryDict
 
+from apps.operations import attention
 from apps.operations.lifecycle import ACTIVE, RESUMABLE, State
 from apps.operations.models import Operation, OperationQuerySet
 from trainops.kind import KINDS
 
-# name in the URL → (label, states)
-TABS: dict[str, tuple[str, frozenset[State]]] = {
-    "": ("All", frozenset(State)),
-    "active": ("Active", ACTIVE),
-    "attention": ("Needs attention", frozenset({State.FAILED})),
-    "resumable": ("Resumable", RESUMABLE),
-    "done": ("Done", frozenset({State.COMPLETED})),
+TABS = {  # name in the URL → label
+    "": "All",
+    "active": "Active",
+    "attention": "Needs attention",
+    "resumable": "Resumable",
+    "done": "Done",
+}
+STATES: dict[str, frozenset[State]] = {  # of the tabs that show certain states
+    "": frozenset(State),
+    "active": ACTIVE,
+    "resumable": RESUMABLE,
+    "done": frozenset({State.COMPLETED}),
 }
 COUNTS_SECONDS = 2
 MAX_QUERY_LENGTH = 200
@@ -67,8 +73,10 @@ class Filters:
 
     def apply(self, operations: OperationQuerySet, user: Any) -> OperationQuerySet:
         operations = self.narrow(operations, user)
+        if self.tab == "attention":
+            return operations.filter(attention.needed())
         if self.tab:
-            operations = operations.filter(state__in=sorted(TABS[self.tab][1]))
+            operations = operations.filter(state__in=sorted(STATES[self.tab]))
         return operations
 
 
@@ -92,13 +100,18 @@ def _tagged(name: str) -> Any:
 
 
 def counts(filters: Filters, user: Any) -> dict[str, int]:
-    """Return how many operations each tab holds: one grouped query, remembered for a moment."""
+    """Return how many operations each tab holds and each state has, remembered for a moment."""
     key = f"dashboard-counts:{hash((filters.kind, filters.owner, filters.query, user.pk))}"
-    by_state = cache.get(key)
-    if by_state is None:
-        rows = filters.narrow(Operation.objects.whole(), user).order_by().values_list("state")
-        by_state = dict(rows.annotate(number=Count("pk")))
-        cache.set(key, by_state, COUNTS_SECONDS)
-    return {
-        tab: sum(by_state.get(state, 0) for state in states) for tab, (_, states) in TABS.items()
-    } | {state.value: by_state.get(state, 0) for state in State}
+    found: dict[str, int] | None = cache.get(key)
+    if found is None:
+        found = _counted(filters.narrow(Operation.objects.whole(), user).order_by())
+        cache.set(key, found, COUNTS_SECONDS)
+    return found
+
+
+def _counted(operations: OperationQuerySet) -> dict[str, int]:
+    """Count them: by state from the index alone, and those that need attention apart."""
+    grouped = operations.values_list("state").annotate(number=Count("pk"))
+    by_state = dict.fromkeys(State.values, 0) | dict(grouped)
+    by_tab = {tab: sum(by_state[state] for state in states) for tab, states in STATES.items()}
+    return by_state | by_tab | {"attention": operations.filter(attention.needed()).count()}

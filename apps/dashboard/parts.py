@@ -15,15 +15,10 @@ from apps.checkpoints.models import Checkpoint
 from apps.checkpoints.storage import Stored
 from apps.dashboard import figures, standing, words
 from apps.dashboard.rows import digest, heartbeat_at
-from apps.operations import access, recovery, selfchecks, services
+from apps.operations import access, attention, recovery, selfchecks, services
+from apps.operations.ids import is_part
 from apps.operations.lifecycle import RESUMABLE, Reason, State
-from apps.operations.models import (
-    Attempt,
-    ClientPart,
-    Event,
-    Operation,
-    is_part,
-)
+from apps.operations.models import Attempt, ClientPart, Event, Operation
 from trainops.engines.recipes import users_of_model
 from trainops.kind import KINDS, Panel
 
@@ -139,10 +134,10 @@ def _header(subject: Subject) -> Mapping[str, Any]:
 
 
 def _standing(subject: Subject) -> Mapping[str, Any]:
-    found = selfchecks.newest(subject.attempts)
+    is_bad = subject.operation.self_check in attention.BAD_CHECKS
     return {
         "standing": standing.of(subject.operation, subject.newest),
-        "self_check": found if found and found["verdict"] in selfchecks.BAD else None,
+        "self_check": selfchecks.newest(subject.attempts) if is_bad else None,
     }
 
 

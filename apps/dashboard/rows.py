@@ -13,7 +13,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from apps.dashboard import words
-from apps.operations import access, outlook
+from apps.operations import access, attention, outlook
 from apps.operations.lifecycle import WAITING, Reason, State
 from apps.operations.models import OperationQuerySet
 from apps.operations.waiting import Wait, WaitingFor
@@ -22,7 +22,7 @@ FIELDS = (
     *outlook.FIELDS, "recipe", "name", "owner_id", "attempt", "worker_id",
     "stop_requested", "stop_requested_at", "lease_expires_at",
     "place", "unit", "step", "total_steps", "steps_per_second", "metrics",
-    "created_at", "started_at", "finished_at",
+    "created_at", "started_at", "finished_at", "self_check",
 )  # fmt: skip
 MAIN_ACTIONS = {"cancel": "Cancel…", "resume": "Resume…", "kill": "Kill…"}
 
@@ -82,7 +82,7 @@ class Row:
             return values["error_message"] or Reason(values["reason"]).label
         if values["stop_requested"]:
             return format_html("asked {}", words.moment(values["stop_requested_at"]))
-        return ""
+        return attention.BAD_CHECKS.get(values["self_check"], "")
 
     def _waits_for(self, wait: WaitingFor) -> str | SafeString:
         if wait.code is Wait.PAUSED:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from blake3 import blake3
 from django.conf import settings
 from django.db import IntegrityError, connection, transaction
+from django.db.models import Count, Sum
 from django.utils import timezone
 
 from apps.datasets import storage, usage, validation
@@ -22,6 +23,7 @@ from apps.datasets.errors import DatasetDamaged, DatasetError, DatasetInUse, Dat
 from apps.datasets.models import Dataset
 from apps.datasets.tables.options import Options
 from apps.installation import storages
+from trainops import person_limits
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -72,7 +74,7 @@ def add_or_find_table(
     owner: "User | None" = None,
     options: Options | None = None,
 ) -> tuple[Dataset, bool]:
-    """As add_table; the second value says whether the dataset is new."""
+    """As add_table; the second value says whether the dataset is new. Raises LimitReached, too."""
     options = options or Options()
     filename = _clean_filename(filename)
     name = _clean_name(name) or Path(filename).stem or "table"
@@ -82,8 +84,10 @@ def add_or_find_table(
             source_digest = _receive(file, source, options)
             if known := _known(source_digest):
                 return known, False
+            _require_within_limits(owner)
             person = owner.get_username() if owner else ""
             table = validation.normalise(source, target, options, person=person)
+            _require_within_limits(owner, target.stat().st_size)
             row = Dataset(
                 name=name,
                 filename=filename,
@@ -186,6 +190,11 @@ def sweep_files() -> int:
         if directory.stat().st_mtime < before.timestamp():
             shutil.rmtree(directory, ignore_errors=True)
             removed += 1
+    for file in (settings.DATA_DIR / "uploads").glob("tmp*.upload*"):  # of a server that died
+        with suppress(FileNotFoundError):
+            if file.stat().st_mtime < before.timestamp():
+                file.unlink()
+                removed += 1
     return removed
 
 
@@ -202,6 +211,20 @@ def _receive(file: Readable, path: Path, options: Options) -> str:
             copy.write(chunk)
     hasher.update(json.dumps(asdict(options), sort_keys=True).encode())
     return hasher.hexdigest()
+
+
+def _require_within_limits(owner: "User | None", num_bytes: int = 0) -> None:
+    """Raise LimitReached where the owner may not have another dataset of so many bytes."""
+    if owner is None:
+        return
+    taken = Dataset.objects.filter(owner=owner).aggregate(num=Count("*"), size=Sum("size_bytes"))
+    person_limits.require("datasets", "max_datasets_per_person", current=taken["num"], more=1)
+    person_limits.require(
+        "bytes of datasets",
+        "max_dataset_bytes_per_person",
+        current=taken["size"] or 0,
+        more=num_bytes,
+    )
 
 
 def too_large(allowed: int) -> DatasetError:

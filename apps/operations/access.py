@@ -13,8 +13,9 @@ from django.db.models import BooleanField, Exists, ExpressionWrapper, OuterRef, 
 
 from apps.checkpoints.models import Checkpoint
 from apps.operations.errors import Forbidden
+from apps.operations.ids import is_part
 from apps.operations.lifecycle import ACTIVE, RESUMABLE, State
-from apps.operations.models import Operation, Study, is_part
+from apps.operations.models import Operation, Study
 from trainops.clock import DatabaseNow
 from trainops.http.roles import Role, has_role, role_of
 

@@ -15,14 +15,16 @@ from apps.checkpoints import services as checkpoints
 from apps.checkpoints.models import Checkpoint
 from apps.operations import claims
 from apps.operations.dispatch import dispatch
+from apps.operations.ids import PART, is_part, new_id
 from apps.operations.lifecycle import ACTIVE, FINISHED, WAITING, Reason, State
-from apps.operations.models import PART, Attempt, ClientPart, Operation, is_part
-from apps.operations.submission import MAX_NAME_LENGTH, new_id
+from apps.operations.models import MAX_NAME_LENGTH, Attempt, ClientPart, Operation
+from apps.operations.portions import Portions, for_each
 from trainops.clock import DatabaseNow
 from trainops.kind import KINDS
 
 Told = Mapping[str, Any]  # round, client, epochs, begins_with, name, label: of a Part
 RANDOM_BYTES = 4  # of an id: many are made in one second
+PORTIONS = Portions()  # of this process's sweeps
 
 
 def send(server: Operation, directory: str, parts: Sequence[Told]) -> list[str]:
@@ -118,11 +120,11 @@ def settle(server: Operation) -> None:
 
 
 def settle_all() -> None:
-    """Do so for every server that ended while nobody was there to do it."""
+    """Do so for the next portion of the servers that ended while nobody was there to do it."""
     left = Q(server__state=State.COMPLETED) | Q(operation__state__in=ACTIVE)
     parts = ClientPart.objects.filter(left, server__state__in=FINISHED)
-    for server in Operation.objects.filter(pk__in=parts.values("server_id"))[:100]:
-        settle(server)
+    ids = PORTIONS.next(parts.values_list("server_id", flat=True).distinct())
+    for_each(Operation.objects.filter(pk__in=ids), settle, "clients of an ended server")
 
 
 def let_go(server: Operation, parts: Any) -> checkpoints.Freed:

@@ -89,6 +89,13 @@ class MemoryWatch:
 
     before: int = field(default_factory=lambda: _num_oom_kills())
 
+    def second_died(self) -> None:
+        """Take one kill, if there was one, for that of the attempt's second process.
+
+        Only one: the kernel may have killed the attempt's own process right after it.
+        """
+        self.before += self.ran_out()
+
     def ran_out(self) -> bool:
         return _num_oom_kills() > self.before
 

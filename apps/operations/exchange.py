@@ -15,7 +15,8 @@ from apps.checkpoints import remote, storage
 from apps.checkpoints.models import Checkpoint
 from apps.operations import inputs, privacy
 from apps.operations.errors import StorageUnavailable
-from apps.operations.models import Operation, PrivacyAccount, is_part
+from apps.operations.ids import is_part
+from apps.operations.models import Operation, PrivacyAccount
 from trainops.confined.calling import Failed, OutOfTime, call
 from trainops.confined.limits import Limits
 from trainops.engines.config import OperationConfig

@@ -7,6 +7,7 @@ from django.contrib.auth.models import User
 from django.db.models import Exists, OuterRef, Q, QuerySet
 from rest_framework import serializers
 
+from apps.operations import attention
 from apps.operations.access import Person, has_checkpoint
 from apps.operations.lifecycle import RESUMABLE, State
 from apps.operations.models import Attempt, Operation, Tag
@@ -58,6 +59,12 @@ class OperationQuery(StrictSerializer):
         default=None,
         help_text="FAILED or CANCELLED, with a healthy checkpoint.",
     )
+    needs_attention = serializers.BooleanField(
+        required=False,
+        allow_null=True,
+        default=None,
+        help_text="FAILED, or with a self-check that found a resume not exact or impossible.",
+    )
     search = serializers.CharField(
         required=False, max_length=120, help_text="Part of the name or of the id."
     )
@@ -103,6 +110,10 @@ def _is_resumable(wanted: bool) -> Q:
     return resumable if wanted else ~resumable
 
 
+def _needs_attention(wanted: bool) -> Q:
+    return attention.needed() if wanted else ~attention.needed()
+
+
 _FILTERS: dict[str, Callable[[Any], Q]] = {
     "kind": lambda kinds: Q(kind__in=kinds),
     "status": lambda states: Q(state__in=states),
@@ -111,6 +122,7 @@ _FILTERS: dict[str, Callable[[Any], Q]] = {
     "created_after": lambda moment: Q(created_at__gte=moment),
     "created_before": lambda moment: Q(created_at__lt=moment),
     "resumable": _is_resumable,
+    "needs_attention": _needs_attention,
     "search": lambda text: Q(name__icontains=text) | Q(id__icontains=text.lower()),
 }
 

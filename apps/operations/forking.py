@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from apps.operations import services
 from apps.operations.beginnings import Fork
-from apps.operations.models import Operation
-from apps.operations.submission import MAX_NAME_LENGTH
+from apps.operations.models import MAX_NAME_LENGTH, Operation
 from trainops.kind import KINDS
 
 if TYPE_CHECKING:

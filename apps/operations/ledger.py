@@ -145,7 +145,7 @@ class Ledger:
         what, note = selfchecks.EVENTS[found["verdict"]], selfchecks.note(found, operation.unit)
         told = {name: each for name, each in found.items() if name != "kind"}
         with transaction.atomic():
-            self._require_ownership(metrics=self.metrics)
+            self._require_ownership(metrics=self.metrics, **selfchecks.fields(told))
             before = self._row().values_list("receipt", flat=True).first()
             self._attempt(receipt=selfchecks.kept(before, told, operation.unit))
             operation.record(what, actor=operation.worker_id, note=note)

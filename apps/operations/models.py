@@ -16,7 +16,6 @@ from trainops.clock import DatabaseNow
 from trainops.kind import KINDS
 
 __all__ = [
-    "PART",
     "Attempt",
     "ClientPart",
     "DatasetUse",
@@ -30,15 +29,9 @@ __all__ = [
     "PrivacyEntry",
     "Study",
     "Tag",
-    "is_part",
 ]
 
-PART = "client"  # in the ids of operations that are a client's part of another one
-
-
-def is_part(operation_id: str) -> bool:
-    """Whether an operation is a client's part of another, by its id: made in one place only."""
-    return operation_id.startswith(f"op_{PART}_")
+MAX_NAME_LENGTH = 120
 
 
 class Operation(models.Model):
@@ -52,7 +45,7 @@ class Operation(models.Model):
     id = models.CharField(primary_key=True, max_length=64)
     kind = models.CharField(max_length=16)
     recipe = models.CharField(max_length=64, blank=True)
-    name = models.CharField(max_length=120)
+    name = models.CharField(max_length=MAX_NAME_LENGTH)
     owner = models.ForeignKey(
         settings.AUTH_USER_MODEL,
         models.SET_NULL,
@@ -99,6 +92,13 @@ class Operation(models.Model):
     steps_per_second = models.FloatField(null=True, blank=True)
     progressed_at = models.DateTimeField(null=True, blank=True)
     metrics = models.JSONField(default=dict, blank=True, help_text="The newest value of each.")
+    self_check = models.CharField(
+        max_length=16,
+        blank=True,
+        default="",
+        db_default="",
+        help_text="The newest result of a self-check: equal, differs or not_loaded.",
+    )
 
     created_at = models.DateTimeField(db_default=DatabaseNow())
     queued_at = models.DateTimeField(db_default=DatabaseNow())
@@ -138,6 +138,12 @@ class Operation(models.Model):
                 condition=Q(state="RUNNING"),
                 name="operation_leases",
             ),
+            models.Index(
+                fields=["owner"],
+                condition=Q(state__in=["PENDING", "RESUMING", "RUNNING"]),
+                name="operation_active_of",
+            ),
+            models.Index(fields=["self_check"], name="operation_self_check"),
         ]
         constraints = [
             models.CheckConstraint(

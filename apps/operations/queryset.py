@@ -7,7 +7,7 @@ from django.db import models, transaction
 from django.db.models import Q
 from django.db.models.functions import Coalesce
 
-from apps.operations.lifecycle import ACTIVE, FINISHED, State, sources_of
+from apps.operations.lifecycle import FINISHED, State, sources_of
 from apps.operations.placement import Offer
 from trainops.clock import DatabaseNow
 
@@ -19,6 +19,13 @@ if TYPE_CHECKING:
 _IS_WAITING = models.Func(
     models.F("state"),
     template="%(expressions)s IN ('PENDING', 'RESUMING')",
+    output_field=models.BooleanField(),
+)
+
+
+_IS_ACTIVE = models.Func(
+    models.F("state"),
+    template="%(expressions)s IN ('PENDING', 'RESUMING', 'RUNNING')",
     output_field=models.BooleanField(),
 )
 
@@ -63,7 +70,7 @@ class OperationQuerySet(models.QuerySet["Operation"]):
         return self.filter(part=None)
 
     def active(self) -> Self:
-        return self.filter(state__in=ACTIVE)
+        return self.filter(_IS_ACTIVE)
 
     def silent(self) -> Self:
         """RUNNING, but the lease has run out: no worker claims it."""

@@ -20,6 +20,7 @@ from django.db import transaction
 
 from apps.checkpoints import place, remote, sharing, storage
 from apps.checkpoints.models import Checkpoint
+from apps.checkpoints.owners import owners
 from apps.operations import claims, inputs, quota
 from apps.operations.errors import NotAllowed, StorageUnavailable
 from apps.operations.ledger import Ledger
@@ -108,7 +109,7 @@ def receive(
 def _locked(operation: Operation, directory: str) -> Iterator[None]:
     """Hold the operation's row while a directory is changed. Raises FileRefused, Fenced."""
     with transaction.atomic():
-        sharing.lock([operation.pk])
+        owners().lock([operation.pk])
         if not Operation.objects.owned(operation.pk, operation.attempt).exists():
             raise claims.Fenced
         _open(operation, directory)

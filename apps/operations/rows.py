@@ -9,7 +9,7 @@ from typing import Any
 
 from django.db.models import QuerySet
 
-from apps.operations import access, outlook
+from apps.operations import access, attention, outlook
 from apps.operations.access import Person
 from apps.operations.lifecycle import State
 from apps.operations.models import Operation, Tag
@@ -19,7 +19,7 @@ ROW_FIELDS = (
     "id", "kind", "recipe", "name", "priority", "queue", "state", "reason", "stop_requested",
     "attempt", "worker_id", "restarts_used", "not_before", "unit", "place", "step", "total_steps",
     "steps_per_second", "metrics", "created_at", "queued_at", "started_at", "finished_at",
-    "progressed_at",
+    "progressed_at", "self_check",
 )  # fmt: skip
 DETAIL_FIELDS = (
     "config", "config_given", "config_hash", "stop_requested_at", "stop_requested_by",
@@ -28,7 +28,7 @@ DETAIL_FIELDS = (
 LIVE_FIELDS = (
     "id", "state", "reason", "stop_requested", "attempt", "worker_id", "not_before", "unit",
     "place", "step", "total_steps", "steps_per_second", "metrics", "started_at", "finished_at",
-    "progressed_at",
+    "progressed_at", "self_check",
 )  # fmt: skip
 
 
@@ -69,6 +69,7 @@ def described(row: dict[str, Any], user: Person) -> dict[str, Any]:
     described["part_of"] = row["part__server_id"]
     described["percent"] = _percent(row)
     described["eta_seconds"] = _eta_seconds(row)
+    described["needs_attention"] = attention.is_needed(row)
     described["is_resumable"] = access.is_resumable(row)
     described["allowed_actions"] = access.allowed_actions(row, user)
     return described

@@ -51,9 +51,13 @@ class Salvage:
         return replace(self._awaited, note=note)
 
     def hear(self, message: Message) -> None:
-        """Handle the child's acknowledgement, or its report that it is done."""
-        if self._awaited is None:
-            return  # the child saves by itself where its lease is about to end
+        """Handle the child's acknowledgement, or its report that it is done.
+
+        The child also saves at half of a shutdown's time, and by itself where its lease is about to
+        end; its messages about that may come late, and are no answers to this request.
+        """
+        if self._awaited is None or message["type"] != TYPES[self._awaited.reason]:
+            return
         if message["kind"] == "salvaging":
             self._until, self._is_heard = self._clock() + WRITE_SECONDS, True
         else:

@@ -3,23 +3,26 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from apps.operations.attention import BAD_CHECKS
 from apps.operations.models import Attempt
 
 KEY = "self_check"  # of an attempt's receipt
+LOADED, PENDING = "loaded", "pending"  # of attempts over HTTP; see remote_checks
 EVENTS = {
     "equal": "SELF_CHECKED",
+    LOADED: "SELF_CHECKED",
     "differs": "SELF_CHECK_DIFFERS",
     "not_loaded": "SELF_CHECK_FAILED",
     "inexact": "SELF_CHECKED",
     "not_made": "SELF_CHECK_NOT_MADE",
 }
-BAD = ("differs", "not_loaded")
-TELLING = ("equal", *BAD)
+TELLING = ("equal", *BAD_CHECKS)  # results; the others say why there is none
 
 
 def note(found: Mapping[str, Any], unit: str) -> str:
     """Return the result as a sentence."""
-    first = f"the first checkpoint ({unit or 'step'} {found['step']})"
+    at = f" ({unit or 'step'} {found['step']})" if found["checkpoint"] else ""
+    first = f"the first checkpoint{at}"
     parts, reason = ", ".join(found["parts"]), found["reason"]
     steps = found["until_step"] - found["step"]
     next_steps = f"next {steps} {unit or 'step'}s"
@@ -32,10 +35,17 @@ def note(found: Mapping[str, Any], unit: str) -> str:
             return f"{first} was loaded by a second process, and its {next_steps} differ: {reason}"
         case "not_loaded":
             return f"{first} cannot be loaded: {reason}"
+        case "loaded":
+            return f"{first} was loaded by the server; its next {unit or 'step'}s were not compared"
         case "inexact":
             return f"{first} was loaded by a second process; a resume is not exact: {reason}"
         case _:
             return f"{first} was not checked: {reason}"
+
+
+def fields(found: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the operation's fields that change by a self-check; one without a result has none."""
+    return {"self_check": found["verdict"]} if found["verdict"] in TELLING else {}
 
 
 def kept(receipt: Mapping[str, Any] | None, found: Mapping[str, Any], unit: str) -> dict[str, Any]:
@@ -44,13 +54,13 @@ def kept(receipt: Mapping[str, Any] | None, found: Mapping[str, Any], unit: str)
     A receipt that claims an exact resume is corrected if the self-check failed.
     """
     told = dict(receipt or {}) | {KEY: dict(found) | {"note": note(found, unit)}}
-    return _inexact(told, told[KEY]["note"]) if found["verdict"] in BAD else told
+    return _inexact(told, told[KEY]["note"]) if found["verdict"] in BAD_CHECKS else told
 
 
 def told_of_earlier(operation_id: str, receipt: Mapping[str, Any]) -> dict[str, Any]:
     """Return a resume's receipt, which is not exact where an earlier self-check said so."""
     found = newest(Attempt.objects.filter(operation_id=operation_id))
-    if found is None or found["verdict"] not in BAD:
+    if found is None or found["verdict"] not in BAD_CHECKS:
         return dict(receipt)
     return _inexact(receipt, found["note"])
 

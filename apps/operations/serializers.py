@@ -99,6 +99,13 @@ class LiveOperationSerializer(serializers.Serializer[Any]):
     part_of = serializers.CharField(
         allow_null=True, help_text="The distributed operation of which it is one client's part."
     )
+    self_check = serializers.CharField(
+        allow_blank=True,
+        help_text="The newest result of a self-check: `equal`, `differs` or `not_loaded`.",
+    )
+    needs_attention = serializers.BooleanField(
+        help_text="Failed, or a self-check found that a resume is not exact or impossible."
+    )
     is_resumable = serializers.BooleanField(help_text="Ended early, with a healthy checkpoint.")
     allowed_actions = serializers.ListField(
         child=serializers.ChoiceField(choices=[each.value for each in Action]),

@@ -9,7 +9,7 @@ from django.db import transaction
 
 from apps.checkpoints import services as checkpoints
 from apps.checkpoints.models import Checkpoint
-from apps.operations import claims, clients, exports, privacy
+from apps.operations import claims, clients, exports, limits, privacy
 from apps.operations.dispatch import dispatch
 from apps.operations.errors import (
     CheckpointNotFound,
@@ -146,11 +146,12 @@ def resume(*, operation_id: str, actor: "User", checkpoint_id: str = "") -> Resu
     that they are there. An altered checkpoint is marked and the next older one is used, unless it
     was chosen by name. A refused resume leaves the operation exactly as it was.
 
-    Raises CheckpointNotFound, NotAllowed, StorageUnavailable.
+    Raises CheckpointNotFound, NotAllowed, LimitReached, StorageUnavailable.
     """
     operation = get(operation_id)
     require_whole(operation)
     _require_resumable(operation)
+    limits.require_active(operation.owner)
     if operation.uses_ledger:
         privacy.verify(operation_id)
     checkpoint, skipped = first_healthy(operation, checkpoint_id)

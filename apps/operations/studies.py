@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
-from apps.operations import planning, services
+from apps.operations import limits, planning, services
 from apps.operations.designs import Fold, put
 from apps.operations.errors import CheckpointNotFound, NotAllowed
 from apps.operations.lifecycle import ACTIVE, RESUMABLE, State
 from apps.operations.models import Operation, Study
+from apps.operations.portions import Portions, for_each
 from apps.operations.submission import (
     InStudy,
     canonical_hash,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 SHOWN_LEFT_OUT = 100
+PORTIONS = Portions()  # of this process's sweeps
 
 
 class StudyNotFound(Refusal):
@@ -72,6 +74,7 @@ def create(
     out and named in the study.
 
     Raises ConfigError: an unknown kind, a wrong design (as `design.…`), or no usable set.
+    Raises LimitReached: the owner may not have so many operations or studies.
     """
     clean_tags(tags), clean_label(queue)
     told = {"tags": list(tags), "priority": priority, "queue": queue}
@@ -87,6 +90,8 @@ def create(
     metric, mode = planning.judged_by(kind, config, metric, mode)
     study_id = f"st_{timezone.now():%Y%m%d_%H%M%S}_{secrets.token_hex(3)}"
     plan = planning.plan(study_id, kind, config, wanted)
+    limits.require_studies(owner)
+    limits.require_active(owner, len(plan.parts))
     study = Study(
         id=study_id, kind=kind, recipe=str(config.get("recipe", "")), owner=owner,
         name=clean_name(name) or f"study of {config.get('recipe') or kind}",
@@ -121,9 +126,10 @@ def kill(*, study_id: str, actor: "User") -> int:
 def resume(*, study_id: str, actor: "User") -> int:
     """Resume what failed or was cancelled, where there is a checkpoint; else submit it anew.
 
-    Returns how many go on.
+    Returns how many go on. Raises LimitReached; nothing is changed then.
     """
     study = get(study_id)
+    limits.require_active(study.owner, study.operations.filter(state__in=RESUMABLE).count())
     Study.objects.filter(pk=study.pk).update(stopped_at=None)
     num_resumed = 0
     for operation in study.operations.filter(state__in=RESUMABLE):
@@ -177,9 +183,10 @@ def advance(study_id: str) -> int:
 
 
 def advance_all() -> int:
-    """Do so for every study in which something is left to try: a worker may have died meanwhile."""
+    """Do so for the next portion of the studies that have folds: a worker may have died."""
     waiting = Study.objects.filter(stopped_at=None).exclude(folds=[])
-    return sum(advance(study_id) for study_id in waiting.values_list("pk", flat=True)[:100])
+    portion = PORTIONS.next(waiting.values_list("pk", flat=True))
+    return sum(for_each(portion, advance, "study"))
 
 
 def value_of(operation: Operation, metric: str) -> float | None:

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -13,11 +12,12 @@ from django.conf import settings
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
-from apps.operations import inputs
+from apps.operations import inputs, limits
 from apps.operations.beginnings import Beginning
 from apps.operations.dispatch import dispatch
 from apps.operations.errors import NotAllowed
-from apps.operations.models import DatasetUse, Operation, Tag
+from apps.operations.ids import new_id
+from apps.operations.models import MAX_NAME_LENGTH, DatasetUse, Operation, Tag
 from apps.operations.placement import need_of
 from trainops.engines.config import OperationConfig
 from trainops.engines.errors import ConfigError
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 # Path in the config -> the threshold that it takes where nothing is given.
 DEFAULTS = {"checkpoint.every_seconds": "checkpoint_time_interval_seconds"}
-MAX_TAGS, MAX_TAG_LENGTH, MAX_NAME_LENGTH = 20, 64, 120
+MAX_TAGS, MAX_TAG_LENGTH = 20, 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +80,7 @@ def submit(
     Raises:
         ConfigError: unknown kind, recipe or parameter, wrong types, values out of range.
         NotAllowed: the key was used for something else.
+        LimitReached: the owner has as many waiting and running as allowed.
         Refusal: the file to begin with is not usable; nothing is left of it.
     """
     label = clean_label(queue)
@@ -89,6 +90,8 @@ def submit(
     if kind not in KINDS:
         raise ConfigError({"kind": f"{kind!r} is not a kind; there are: {', '.join(KINDS)}"})
     parsed = KINDS[kind].parse_config(with_house_defaults(kind, config))
+    if part is None:  # a study is counted as a whole, before it is written
+        limits.require_active(owner)
     operation_id = new_id(kind)
     person = owner.get_username() if owner else ""
     with _begun(beginning, operation_id, kind, parsed, person) as begin:
@@ -190,11 +193,6 @@ def _of_study(part: InStudy | None) -> dict[str, Any]:
         "fold": part.fold,
         "is_test": part.is_test,
     }
-
-
-def new_id(kind: str, num_random_bytes: int = 3) -> str:
-    """Return e.g. op_training_20241213_143022_abc123: sortable, and safe in paths and URLs."""
-    return f"op_{kind}_{timezone.now():%Y%m%d_%H%M%S}_{secrets.token_hex(num_random_bytes)}"
 
 
 def canonical_hash(asked: Mapping[str, Any]) -> str:

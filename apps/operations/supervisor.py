@@ -251,9 +251,8 @@ class Supervision:
         if message["kind"] in ("salvaging", "salvaged"):
             self.salvage.hear(message)
         elif message["kind"] == "self_check":
-            if twin.DIED in message["reason"] and not self.is_alone:
-                # Perhaps for want of memory; how the child itself ends, later kills tell.
-                self.memory = ending.MemoryWatch()
+            if twin.DIED in message["reason"]:
+                self.memory.second_died()
             self.ledger.self_checked(message)
         elif message["kind"] == "corrupted":
             path = f"{self.operation.pk}/{message['directory']}"

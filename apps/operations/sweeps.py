@@ -1,6 +1,5 @@
 """What mends the world: functions on the database alone. Any number of them at once is harmless."""
 
-import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
@@ -12,10 +11,10 @@ from apps.operations import claims
 from apps.operations.dispatch import dispatch
 from apps.operations.lifecycle import Reason
 from apps.operations.models import Attempt, Operation
+from apps.operations.portions import for_each
 from trainops.clock import DatabaseNow
 from trainops.engines.wire import now
 
-logger = logging.getLogger(__name__)
 LOST = "Operation was RUNNING but no worker claimed it"
 HINT_SECONDS = (5, 15, 60, 300)  # growing, so that a long queue does not flood the broker
 MAX_HINTS = 50
@@ -64,13 +63,8 @@ def sweep(*, actor: str, num_hints: int = MAX_HINTS) -> Swept:
 
 def recover_lost(*, actor: str) -> int:
     """Give operations whose lease has run out to their restart policy."""
-    num_lost = 0
-    for operation in Operation.objects.silent().iterator():
-        try:
-            num_lost += _recover(operation, actor)
-        except Exception:  # one that cannot be read must not keep all others from being found
-            logger.exception("%s could not be recovered", operation.pk)
-    return num_lost
+    silent = Operation.objects.silent().iterator()
+    return sum(for_each(silent, lambda operation: _recover(operation, actor), "orphan"))
 
 
 def _recover(operation: Operation, actor: str) -> bool:

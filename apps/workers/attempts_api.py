@@ -17,7 +17,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.datasets import services as datasets
-from apps.operations import artifacts, claims, remote_attempts, remote_files
+from apps.operations import artifacts, claims, remote_attempts, remote_checks, remote_files
 from apps.operations.api.renderers import Bytes
 from apps.operations.errors import NotAllowed, StorageUnavailable
 from apps.operations.ledger import Ledger
@@ -186,6 +186,7 @@ class CommitView(AttemptDoor):
         checkpoint = self.fenced(
             operation, lambda: remote_files.commit(operation, directory, **told)
         )
+        remote_checks.begin(operation, checkpoint)
         answer = remote_attempts.directive(operation)
         return Response(
             {"checkpoint_id": checkpoint.pk, "directive": answer.directive, "reason": answer.reason}

@@ -6,6 +6,7 @@ workers dead or frozen, no other process would detect their orphans.
 
 import logging
 from datetime import timedelta
+from functools import partial
 
 from django.conf import settings
 from django.db import connection
@@ -25,12 +26,26 @@ CLEAN_UP_RETRY = timedelta(minutes=10)
 
 
 def sweep(*, actor: str) -> None:
-    """Hand back orphaned operations, and continue the follow-up work of ended ones."""
-    neighbours.recover_ended(actor=actor)
-    sweeps.sweep(actor=actor)
-    studies.advance_all()
-    clients.settle_all()
-    hosts.drain_faulty(actor=actor)
+    """Hand back orphaned operations, and continue the follow-up work of ended ones.
+
+    Every part is tried, whatever goes wrong in another one; then the first error is raised.
+    """
+    errors: list[Exception] = []
+    for part in (
+        partial(neighbours.recover_ended, actor=actor),
+        partial(sweeps.sweep, actor=actor),
+        studies.advance_all,
+        clients.settle_all,
+        partial(hosts.drain_faulty, actor=actor),
+    ):
+        try:
+            part()
+        except Exception as error:  # noqa: BLE001 - raised below
+            errors.append(error)
+    for error in errors[1:]:
+        logger.error("sweep", exc_info=error)
+    if errors:
+        raise errors[0]
 
 
 def clean_up_if_due(*, actor: str) -> bool:

@@ -6,8 +6,12 @@ Lists are of bars, and of symbols within a bar.
 
 import math
 from dataclasses import dataclass, field
+from datetime import date, timedelta
+from itertools import groupby
+from zoneinfo import ZoneInfo
 
 DUST = 1e-9
+MINUTES = {"1min": 1, "5min": 5, "15min": 15, "30min": 30, "1h": 60, "4h": 240}
 
 
 @dataclass
@@ -80,6 +84,49 @@ class Bar:
     high: list
     low: list
     close: list
+
+
+@dataclass
+class Calendar:
+    """Which bars of a series are traded, and how coarse they are."""
+
+    timezone: str = "UTC"
+    start: date | None = None
+    until: date | None = None
+    resample: str | None = None
+
+    def bars(self, times, bars):
+        """Return the bars that are traded, of those at these times (aware datetimes)."""
+        clocks = [each.astimezone(ZoneInfo(self.timezone)).replace(tzinfo=None) for each in times]
+        traded = [pair for pair in zip(clocks, bars, strict=True) if self.is_traded(pair[0].date())]
+        if self.resample is None:
+            return [bar for _, bar in traded]
+        intervals = groupby(traded, key=lambda pair: self.interval(pair[0]))
+        return [merged([bar for _, bar in pairs]) for _, pairs in intervals]
+
+    def is_traded(self, day):
+        is_early = self.start is not None and day < self.start
+        return not is_early and (self.until is None or day < self.until)
+
+    def interval(self, clock):
+        """Return when the interval began that a time on the clock lies in."""
+        midnight = clock.replace(hour=0, minute=0, second=0, microsecond=0)
+        if self.resample == "1w":
+            return midnight - timedelta(days=clock.weekday())
+        if self.resample == "1d":
+            return midnight
+        minutes = clock.hour * 60 + clock.minute
+        return midnight + timedelta(minutes=minutes - minutes % MINUTES[self.resample])
+
+
+def merged(bars):
+    """Return one bar of several: first open, highest, lowest, last close of each symbol."""
+    return Bar(
+        bars[0].open,
+        [max(each) for each in zip(*(bar.high for bar in bars), strict=True)],
+        [min(each) for each in zip(*(bar.low for bar in bars), strict=True)],
+        bars[-1].close,
+    )
 
 
 @dataclass

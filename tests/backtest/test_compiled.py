@@ -1,5 +1,6 @@
 """Where machine code is kept, and that it is not taken for that of other sources."""
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -50,3 +51,11 @@ def test_settled_code_gives_what_the_function_gives():
     values = np.random.default_rng(1).random(20)
     assert [one.update(v) for v in values][2:] == [sma_step(other.state, v) for v in values][2:]
     assert one.state.tobytes() == other.state.tobytes()
+
+
+def test_a_user_without_a_home_has_no_cache_there(monkeypatch):
+    """As in a container with a read-only root, run by any user's number."""
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.setattr(os, "getuid", lambda: 2**31 - 9)
+    monkeypatch.setattr(compiled, "HERE", NOWHERE)
+    assert compiled._cache_directory() is None

@@ -2,6 +2,7 @@
 
 import random
 import tempfile
+from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pyarrow as pa
@@ -10,10 +11,11 @@ from hypothesis import strategies as st
 
 from tests.backtest.market import run, walk
 from tests.backtest.rule import give_orders, random_target
-from tests.backtest.simulation import Bar, Simulation, Terms
+from tests.backtest.simulation import Bar, Calendar, Simulation, Terms
 from tests.engines.drawing import fields, search
 from trainops.engines.backtest import tables
 from trainops.engines.backtest.config import BacktestConfig
+from trainops.engines.errors import InputError
 
 NAMES = ("A", "B", "C")
 # Every term of the broker, and what is drawn of it.
@@ -33,9 +35,18 @@ DRAWN = {
     "sizing.fixed_commission_for_each_unit": [False, True],
     "finish": ["close", "open", "hold"],
 }
+CALENDAR = {  # which bars are traded; days are counted from the first bar's
+    "timezone": ["UTC", "Europe/Berlin", "America/New_York", "Asia/Kolkata"],
+    "start": [None, None, 1],
+    "until": [None, None, 2, 3],
+    "resample": [None, None, "1min", "5min", "15min", "30min", "1h", "4h", "1d", "1w"],
+}
 MARKET = {
     "symbols": [1, 2, 3],
-    "bars": [1, 2, 60, 90],
+    "bars": [1, 2, 60, 90, 240],
+    # Nights in which clocks are changed, of Berlin and of New York, are among these.
+    "first": ["2020-01-01", "2020-03-27 13:10", "2020-10-24", "2020-03-07", "2020-10-31 05:00"],
+    "minutes": [10, 30, 60],  # between two bars
     "volatility": [0.004, 0.02, 0.06],
     "rule": ["orders", "targets"],
     "execution": ["auto", "event"],
@@ -44,20 +55,35 @@ MARKET = {
 }
 NOT_OF_THE_BROKER = {  # they say what is traded, when, and how the run is kept
     "seed", "device", "threads", "deterministic", "checkpoint", "restart", "limits", "resources",
-    "recipe", "parameters", "dataset", "columns", "symbol", "symbols", "timezone", "start",
-    "until", "resample", "execution", "chunk_bars", "monitor", "mode",
+    "recipe", "parameters", "dataset", "columns", "symbol", "symbols", "execution", "chunk_bars",
+    "monitor", "mode",
 }  # fmt: skip
+DAYS = ("start", "until")
 COLUMNS = ("units", "entry_price", "exit_price", "commission", "profit")
 
 
 def draw(number):
     rng = random.Random(number)  # noqa: S311
-    return {name: rng.choice(values) for name, values in (DRAWN | MARKET).items()}
+    return {name: rng.choice(values) for name, values in (DRAWN | CALENDAR | MARKET).items()}
+
+
+def day(drawn, name):
+    """Return the first day that is traded, or that is not traded any more; None: no limit."""
+    if drawn[name] is None:
+        return None
+    return (datetime.fromisoformat(drawn["first"]) + timedelta(days=drawn[name])).date()
+
+
+def times_of(drawn):
+    first = datetime.fromisoformat(drawn["first"]).replace(tzinfo=UTC)
+    return [first + n * timedelta(minutes=drawn["minutes"]) for n in range(drawn["bars"])]
 
 
 def table_of(drawn, seed):
+    times = pa.array([each.replace(tzinfo=None) for each in times_of(drawn)], pa.timestamp("us"))
     tables_ = [
         walk(drawn["bars"], seed=seed + 7 * number, volatility=drawn["volatility"])
+        .set_column(0, "time", times)
         .append_column("symbol", [[NAMES[number]] * drawn["bars"]])
         for number in range(drawn["symbols"])
     ]  # fmt: skip
@@ -71,6 +97,8 @@ def ours(drawn, table, seed, root):
     for path in DRAWN:
         owner, _, name = path.rpartition(".")
         (config.setdefault(owner, {}) if owner else config)[name] = drawn[path]
+    config |= {"timezone": drawn["timezone"], "resample": drawn["resample"]}
+    config |= {name: given and str(given) for name in DAYS for given in [day(drawn, name)]}
     return run(table, root, **config)
 
 
@@ -80,6 +108,11 @@ def theirs(drawn, table, seed):
         for name in ("open", "high", "low", "close")
     }
     bars = [Bar(*each) for each in zip(*columns.values(), strict=True)]
+    days = {name: day(drawn, name) for name in DAYS}
+    calendar = Calendar(drawn["timezone"], resample=drawn["resample"], **days)
+    bars = calendar.bars(times_of(drawn), bars)
+    if not bars:
+        return None
     simulation = Simulation(
         Terms(**{
             {"by": "size_by", "amount": "size"}.get(name, name): drawn[path]
@@ -102,11 +135,15 @@ def theirs(drawn, table, seed):
 
 
 def require_equal(drawn, seed):
-    """Equal to nine digits: sums are added up in another order."""
+    """Equal to nine digits: sums are added up in another order. None where no bar is traded."""
     table = table_of(drawn, seed)
-    with tempfile.TemporaryDirectory() as root:
-        job = ours(drawn, table, seed, root)
     expected = theirs(drawn, table, seed)
+    with tempfile.TemporaryDirectory() as root:
+        if expected is None:
+            with pytest.raises(InputError, match="no bar is left"):
+                ours(drawn, table, seed, root)
+            return None
+        job = ours(drawn, table, seed, root)
     closed, equity, held_since = expected.finish()
     trades, result = tables.trades(job), job.result()
     expected_rows = [(NAMES[t.symbol], t.entry_bar, t.exit_bar, t.reason) for t in closed]
@@ -125,7 +162,7 @@ def require_equal(drawn, seed):
     )  # fmt: skip
     in_market = [
         any(t.entry_bar <= bar <= t.exit_bar for t in closed) or any(b <= bar for b in held_since)
-        for bar in range(drawn["bars"])
+        for bar in range(len(equity))
     ]
     assert result["exposure"] == pytest.approx(np.mean(in_market))
     assert (trades["exit_bar"] >= trades["entry_bar"]).all()
@@ -138,25 +175,33 @@ def test_every_term_of_the_broker_is_simulated():
         for path, _ in fields(BacktestConfig)
         if path.partition(".")[0] not in NOT_OF_THE_BROKER
     }
-    assert terms == DRAWN.keys()
+    assert terms == DRAWN.keys() | CALENDAR.keys()
 
 
 def test_the_engine_does_what_the_page_says():
     """What is drawn reaches every rule: each reason to close, refusals and liquidations."""
     seen, refused, liquidated = set(), 0, 0
-    for number in range(80):
-        trades, expected = require_equal(draw(number), seed=number)
+    traded, empty = set(), 0
+    for number in range(200):
+        drawn = draw(number)
+        if (found := require_equal(drawn, seed=number)) is None:
+            empty += 1
+            continue
+        trades, expected = found
         seen |= set(trades["reason"])
+        traded |= {(name, drawn[name]) for name in CALENDAR if len(trades)}
         refused += expected.refused
         liquidated += expected.liquidations
+    assert traded == {(name, value) for name, values in CALENDAR.items() for value in values}
+    assert empty
     assert seen == {"order", "stop_loss", "take_profit", "liquidation", "end"}
-    assert refused > 50 and liquidated > 5
+    assert refused > 50 and liquidated > 3
 
 
 @pytest.mark.exhaustive
 @pytest.mark.timeout(0)
 def test_a_search_finds_no_difference():
     space = st.fixed_dictionaries(
-        {name: st.sampled_from(values) for name, values in (DRAWN | MARKET).items()}
+        {name: st.sampled_from(values) for name, values in (DRAWN | CALENDAR | MARKET).items()}
     )
     search(require_equal, drawn=space, seed=st.integers(0, 1_000_000))

@@ -9,8 +9,9 @@ from django.db import connection, transaction
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from apps.checkpoints import cleaning, services, sharing, storage
+from apps.checkpoints import cleaning, services, storage
 from apps.checkpoints.models import Checkpoint
+from apps.checkpoints.owners import owners
 from apps.operations.lifecycle import State
 from tests.checkpoints.test_services import altered, begun, commit
 from tests.operations import rows
@@ -43,7 +44,7 @@ def test_what_is_committed_while_retention_decides_stays(monkeypatch):
     def commit_a_newer_one():
         try:
             with transaction.atomic():
-                sharing.lock([operation.pk])  # as a commit does, with its fence
+                owners().lock([operation.pk])  # as a commit does, with its fence
                 commit(operation, 30)
         finally:
             connection.close()

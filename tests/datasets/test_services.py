@@ -251,8 +251,9 @@ def test_the_sweep_leaves_what_is_owned_and_takes_what_crashed_uploads_left(in_p
     left = settings.DATA_DIR / "uploads" / "upload-dead"
     left.mkdir(parents=True)
     (left / "source").write_bytes(b"half")
+    (left.parent / "tmpx1.upload.csv").write_bytes(b"of a server that died")
     with time_machine.travel(timezone.now() + timedelta(hours=2)):
-        assert services.sweep_files() == 1
+        assert services.sweep_files() == 2
     assert files(settings) == [f"datasets/{dataset.digest}.parquet"]
 
 

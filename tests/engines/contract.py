@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pyarrow as pa
@@ -30,14 +31,15 @@ from trainops.engines.checkpoint import (
     CheckpointStore,
     CheckpointType,
 )
-from trainops.engines.errors import CheckpointCorrupted, SaveFailed
+from trainops.engines.errors import CheckpointCorrupted, InputError, SaveFailed
 from trainops.engines.job import Evaluating, Progress, is_evaluating
 from trainops.engines.receipt import Receipt
 from trainops.engines.reproducibility import set_determinism
-from trainops.engines.runner import Directive, Outcome, Stopped, Succeeded, run
+from trainops.engines.runner import Directive, Failed, Outcome, Stopped, Succeeded, run
 from trainops.engines.snapshot import freeze
 from trainops.engines.spending import PrivacyLedger
 from trainops.engines.stream import Stream
+from trainops.engines.training import single_examples
 from trainops.kind import KINDS
 
 Curve = dict[int, dict[str, float]]
@@ -321,6 +323,24 @@ def require_death_changes_nothing(
     attempt(case, root, second, resume=first.checkpoints[::-1], every_steps=every_steps, number=2)
     assert second.progress[0].step == (at - 1) // every_steps * every_steps
     require_same_end(expected, [first, second])
+
+
+def is_rightly_refused(case: Case, root: Path) -> bool:
+    """Whether it is refused for a batch of one example, which it then fails at if it is let run."""
+    engine = KINDS[case.kind]
+    config = engine.parse_config({"seed": 7, **case.config})
+    try:
+        engine.job_factory(config, case.inputs(root), case.new_ledger())()
+    except InputError as error:
+        if "batch normalisation" not in str(error):
+            raise
+    else:
+        return False
+    with mock.patch.object(single_examples, "has_batch_norm", return_value=False):
+        outcome = attempt(case, root / "refused")
+    assert isinstance(outcome, Failed), outcome
+    assert single_examples.TORCH_SAYS in str(outcome.error)
+    return True
 
 
 def require_drawn(case: Case, root: Path, rng: random.Random) -> ScriptedSupervisor:

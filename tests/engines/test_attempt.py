@@ -292,6 +292,72 @@ def test_what_is_salvaged_is_not_overwritten_meanwhile(store):
     assert len(supervisor.checkpoints) == 3
 
 
+def stopped(store, supervisor, at=3):
+    """Return the attempt of a run that stopped and saved at step `at`, and its job."""
+    begun, job = [], CountingJob(total_steps=99)
+    run(
+        lambda: job, seed=0, store=store, policy=CheckpointPolicy(), supervisor=supervisor,
+        safe_point_share=0.0, begun=begun.append,
+    )  # fmt: skip
+    return begun[0], job
+
+
+def test_a_stop_during_a_salvage_saves_its_own_state_and_the_newer_place_counts(store):
+    """The salvage holds the safe point's lock; its commit comes after that of the stop."""
+
+    class CommitsLate(ScriptedSupervisor):
+        def checkpointed(self, checkpoint):
+            if checkpoint.step == 4:
+                assert newer_is_there.wait(30)
+            super().checkpointed(checkpoint)
+            if checkpoint.step == 5:
+                newer_is_there.set()
+
+    newer_is_there = threading.Event()
+    supervisor = CommitsLate(at=3)
+    attempt, job = stopped(store, supervisor)
+    job.advance()
+    attempt.freeze(job)
+    salvage = threading.Thread(target=attempt.salvage, args=[CheckpointType.PERIODIC])  # gated
+    salvage.start()
+    wait_until(lambda: store.num_writing)
+    job.advance()
+    stop = threading.Thread(target=attempt.save, args=[job, CheckpointType.SHUTDOWN])
+    stop.start()
+    store.gate.set()
+    stop.join()
+    salvage.join()
+    assert saved(supervisor) == [("shutdown", 3), ("shutdown", 5), ("periodic", 4)]
+    assert [weights(each)[0] for each in supervisor.checkpoints] == [3.0, 5.0, 4.0]
+    assert attempt.saved == snapshot.Place(5)
+
+
+def test_a_salvage_does_not_wait_for_the_commit_of_an_older_checkpoint(store):
+    """The database is away: nothing answers, and what is staged is adopted by the next owner."""
+    database, staged = threading.Event(), []
+
+    class Unanswered(ScriptedSupervisor):
+        def checkpointed(self, checkpoint):
+            staged.append(checkpoint.step)
+            assert checkpoint.step == 3 or database.wait(30)
+            super().checkpointed(checkpoint)
+
+    store.gate.set()
+    attempt, job = stopped(store, Unanswered(at=3))
+    job.advance()
+    attempt.start_saving(job, CheckpointType.PERIODIC)
+    wait_until(lambda: staged == [3, 4])
+    job.advance()
+    attempt.freeze(job)
+    salvage = threading.Thread(target=attempt.salvage, args=[CheckpointType.SHUTDOWN])
+    salvage.start()
+    wait_until(lambda: staged[2:] == [5])
+    database.set()
+    salvage.join()
+    attempt.settle()
+    assert attempt.saved == snapshot.Place(5)
+
+
 def test_what_is_not_finite_is_not_salvaged(store):
     begun, supervisor = [], ScriptedSupervisor(at=3)
     job = CountingJob(total_steps=99)

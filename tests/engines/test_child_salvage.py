@@ -61,7 +61,9 @@ def test_every_request_is_acknowledged_while_an_earlier_one_is_worked_on(ends):
     line.salvage(CheckpointType.CANCELLATION)
     assert [each["kind"] for each in heard(wire, until=2)] == ["salvaging", "salvaging"]
     attempt.may_end.set()
-    assert [each["kind"] for each in heard(wire, until=2)] == ["salvaged", "salvaged"]
+    first, second = heard(wire, until=2)
+    assert [first["kind"], second["kind"]] == ["salvaged", "salvaged"]
+    assert [first["type"], second["type"]] == ["shutdown", "cancellation"]
     assert attempt.kinds == [CheckpointType.SHUTDOWN, CheckpointType.CANCELLATION]
 
 

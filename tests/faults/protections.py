@@ -594,7 +594,7 @@ PROTECTIONS = [
     Protection(
         "what clients begin with stays until they have ended",
         "apps.checkpoints.services:expired",
-        "    kept |= sharing.given_out(operation_id)\n",
+        "    kept |= owners().needed_by_subtasks(operation_id)\n",
         "",
         f"{CLIENTS}::test_what_clients_begin_with_stays_until_they_have_ended",
     ),
@@ -622,7 +622,7 @@ PROTECTIONS = [
     Protection(
         "retention decides where nothing can be committed meanwhile",
         "apps.checkpoints.services:retain",
-        "    with transaction.atomic():\n        sharing.lock([operation_id])\n",
+        "    with transaction.atomic():\n        owners().lock([operation_id])\n",
         "    if True:\n",
         "tests/checkpoints/test_retention.py::test_what_is_committed_while_retention_decides_stays",
     ),

@@ -1,31 +1,17 @@
 """Take each protection out of a copy of the project: the test that stands for it must fail."""
 
-import shutil
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.faults.copying import ROOT, SOME_FAILED, copy_project, run_changed
 from tests.faults.protections import PROTECTIONS, Protection
 from tests.faults.taking_out import without
-
-ROOT = Path(__file__).resolve().parents[2]
-COPIED = ("apps", "static", "templates", "tests", "trainops", "manage.py", "pyproject.toml")
-SOME_FAILED = 1  # pytest's exit code; others say that nothing could be tested
 
 
 @pytest.fixture(scope="module")
 def copy(tmp_path_factory):
-    copy = tmp_path_factory.mktemp("bare")
-    for name in COPIED:
-        if (ROOT / name).is_dir():
-            ignored = shutil.ignore_patterns("__pycache__", "vendor")
-            shutil.copytree(ROOT / name, copy / name, ignore=ignored)
-        else:
-            shutil.copy(ROOT / name, copy / name)
-    return copy
+    return copy_project(tmp_path_factory.mktemp("bare"))
 
 
 @pytest.mark.parametrize("protection", PROTECTIONS, ids=lambda each: each.name)
@@ -82,14 +68,6 @@ def test_what_is_not_there_once_is_not_taken_out(function, protected):
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("protection", PROTECTIONS, ids=lambda each: each.name)
 def test_without_it_its_test_fails(copy, protection: Protection):
-    path = copy / protection.path
-    whole = path.read_text()
-    path.write_text(protection.taken_out_of(whole))
-    try:
-        command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"]
-        done = subprocess.run(
-            [*command, protection.test], cwd=copy, capture_output=True, text=True, check=False
-        )
-    finally:
-        path.write_text(whole)
+    bare = protection.taken_out_of((copy / protection.path).read_text())
+    done = run_changed(copy, protection.path, bare, [protection.test])
     assert done.returncode == SOME_FAILED, done.stdout[-3000:]

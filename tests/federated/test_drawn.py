@@ -15,6 +15,7 @@ from tests.engines.contract import (
     DATASET,
     DrawnCase,
     ending,
+    is_rightly_refused,
     require_drawn,
     require_looking_changes_nothing,
     require_same_ending,
@@ -60,7 +61,7 @@ VALUES = {
     "fraction": [0.6, 1.0],
     "min_clients": [1, 2],
     "local_epochs": [1, 2],
-    "batch_size": [8, 64],
+    "batch_size": [7, 8, 64],  # with 7, a client has a last batch of one example
     "learning_rate": [0.01, 0.1],
     "momentum": [0.0, 0.9],
     "weight_decay": [0.0, 0.1],
@@ -103,7 +104,7 @@ def settled(drawn):
         drawn["privacy.mode"] in (level, "hybrid") for level in ("sample", "user")
     )
     of_samples = has_samples or drawn["batched_clients"]
-    settle_data(drawn, number=0 if of_samples else drawn["parameters"])
+    settle_data(drawn, number=0 if of_samples or has_users else drawn["parameters"])
     if has_users:
         settle_users(drawn)
     if drawn["privacy.target_epsilon"] is None or drawn["privacy.mode"] == "none":
@@ -169,6 +170,8 @@ def require_contract(config, chance):
     with tempfile.TemporaryDirectory() as name:
         root, rng = Path(name), random.Random(chance)  # noqa: S311
         case = FederatedCase("federated", "drawn", config, (), TABLES.get(config["recipe"]))
+        if is_rightly_refused(case, root):
+            return
         require_drawn(case, root, rng)
         expected = require_looking_changes_nothing(case, root, rng, look)
         changes = changed(config, rng.choice(PAIRWISE))
@@ -204,6 +207,17 @@ def look(job):
 
 def test_every_field_is_varied():
     assert SPACE.unvaried(PAIRWISE) == []
+
+
+@pytest.mark.parametrize(("batch_size", "is_refused"), [(7, True), (8, False)])
+def test_with_batch_normalisation_batches_of_one_example_are_refused(batch_size, is_refused):
+    """The clients have 23 and 22 examples."""
+    config = {"recipe": "crowd", "parameters": PARAMETERS["crowd"][1], "clients": 2, "rounds": 2}
+    config = FederatedConfig.parse(config | {"batch_size": batch_size}).model_dump(mode="json")
+    case = FederatedCase("federated", "drawn", config, ())
+    with tempfile.TemporaryDirectory() as name:
+        assert is_rightly_refused(case, Path(name)) == is_refused
+    require_contract(config, chance=batch_size)
 
 
 @pytest.mark.parametrize("number", quick_some(range(len(PAIRWISE)), every=16))

@@ -1,6 +1,7 @@
 """The job beside the contract: states that do not fit, masking, buffers, what a state tells."""
 
 import copy
+import math
 from itertools import product
 
 import pytest
@@ -261,6 +262,15 @@ def test_the_best_model_is_of_a_completed_round_and_no_alias():
         job.advance()
     for name, each in job.state_dict()["best_model"].items():
         assert torch.equal(each, best[name]), name
+
+
+def test_a_round_whose_metric_is_not_finite_is_never_the_best():
+    record = make_job(mode="max").record
+    found = []
+    for number, value in enumerate([math.inf, 1.0, math.nan, 2.0, math.inf, 2.0], start=1):
+        record.history.append({"round": number, "val_loss": value})
+        found.append((record.best.round, record.best.metric))
+    assert found == [(None, None), (2, 1.0), (2, 1.0), (4, 2.0), (4, 2.0), (4, 2.0)]
 
 
 @pytest.mark.parametrize("keeping", ["sample", "user", "hybrid"])

@@ -6,9 +6,9 @@ import threading
 import pytest
 
 from trainops.gateway import bodies
-from trainops.gateway.clients import Share, network_of
+from trainops.gateway.clients import Proof, Proofs, Share, network_of
 from trainops.gateway.environ import environ_of
-from trainops.gateway.gateway import Gateway
+from trainops.gateway.gateway import PROVED, Gateway
 from trainops.gateway.responses import BLOCK_BYTES
 
 KIB = 1024
@@ -20,11 +20,19 @@ class Rules:
     def address(self, environ):
         return environ["REMOTE_ADDR"]
 
-    def is_known(self, environ):
-        return "HTTP_AUTHORIZATION" in environ
+    def credentials(self, environ):
+        return [environ["HTTP_AUTHORIZATION"]] if "HTTP_AUTHORIZATION" in environ else []
+
+    def prove(self, environ):
+        """Every token is valid, and of the person that it names."""
+        token = environ.get("HTTP_AUTHORIZATION")
+        return token and Proof(token, token.rpartition(" ")[2])
 
     def upload_bytes(self, environ):
         return 1024 * KIB if environ["PATH_INFO"] == "/upload" else None
+
+    def has_space(self, environ, num_bytes):
+        return num_bytes < 950_000
 
     def refusal(self, environ, error):
         def application(environ, start_response):
@@ -158,6 +166,7 @@ def test_a_body_that_trickles_ends_the_request(monkeypatch):
         ([length(257 * KIB), KNOWN], "/", b"TooLarge"),
         ([length(1025 * KIB), KNOWN], "/upload", b"TooLarge"),
         ([("transfer-encoding", "chunked"), KNOWN], "/upload", b"LengthRequired"),
+        ([length(950_000), KNOWN], "/upload", b"NoSpace"),
     ],
 )
 def test_what_is_announced_too_large_is_refused_unread(headers, path, what):
@@ -254,6 +263,116 @@ def test_one_address_leaves_threads_and_requests_to_the_others():
     status, answers = asyncio.run(ask())
     assert status == 200
     assert answers == [b"", b"", b"", b"Busy", b"Busy"]
+
+
+class Slow:
+    """An application that says who the sender is, and is slow at one address."""
+
+    def __init__(self):
+        self.release, self.num_running, self.most = threading.Event(), 0, 0
+        self._lock = threading.Lock()
+
+    def __call__(self, environ, start_response):
+        if "HTTP_AUTHORIZATION" in environ:
+            environ[PROVED] = Rules().prove(environ)
+        if environ["PATH_INFO"] == "/slow":
+            with self._lock:
+                self.num_running += 1
+                self.most = max(self.most, self.num_running)
+            self.release.wait(10)
+            with self._lock:
+                self.num_running -= 1
+        return echo(environ, start_response)
+
+
+async def asked(gateway, path, client, token="", body=()):
+    headers = [("authorization", f"Bearer {token}")] if token else []
+    headers += [length(sum(map(len, body)))] if body else []
+    connection = Connection(*body)
+    await gateway(scope(path, *headers, client=client), connection.receive, connection.send)
+    return connection
+
+
+def test_one_person_at_many_addresses_leaves_threads_to_the_others():
+    application = Slow()
+
+    async def ask():
+        gateway = Gateway(application, Rules(), Share(threads=2))
+        await asked(gateway, "/", "6.6.6.0", "mallory")  # from now on it is known whose it is
+        hostile = [
+            asyncio.ensure_future(asked(gateway, "/slow", f"6.6.6.{number}", "mallory"))
+            for number in range(20)
+        ]
+        await asyncio.sleep(0.1)
+        other = await asyncio.wait_for(asked(gateway, "/", "6.6.6.1", "ana"), 5)
+        application.release.set()
+        await asyncio.gather(*hostile)
+        return other.status
+
+    assert asyncio.run(ask()) == 200
+    assert application.most == 2
+
+
+def test_who_waits_for_a_thread_of_a_person_takes_none_of_the_address():
+    application = Slow()
+
+    async def ask():
+        gateway = Gateway(application, Rules(), Share(threads=2))
+        await asked(gateway, "/", "6.6.6.6", "mallory")
+        first = [
+            asyncio.ensure_future(asked(gateway, "/slow", "7.7.7.7", "mallory")) for _ in range(2)
+        ]
+        await asyncio.sleep(0.1)
+        waiting = [
+            asyncio.ensure_future(asked(gateway, "/", "6.6.6.6", "mallory")) for _ in range(5)
+        ]
+        other = await asyncio.wait_for(asked(gateway, "/", "6.6.6.6", "ana"), 5)
+        application.release.set()
+        await asyncio.gather(*first, *waiting)
+        return other.status
+
+    assert asyncio.run(ask()) == 200
+
+
+def test_one_person_has_so_many_requests_in_progress_from_all_addresses():
+    application = Slow()
+
+    async def ask():
+        gateway = Gateway(application, Rules(), Share(threads=9, requests=3))
+        await asked(gateway, "/", "6.6.6.0", "mallory")
+        hostile = [
+            asyncio.ensure_future(asked(gateway, "/slow", f"6.6.6.{number}", "mallory"))
+            for number in range(5)
+        ]
+        await asyncio.sleep(0.1)
+        application.release.set()
+        return sorted([(await each).body for each in hostile])
+
+    assert asyncio.run(ask()) == [b"", b"", b"", b"Busy", b"Busy"]
+
+
+def test_large_bodies_and_uploads_count_for_the_person_from_the_first_on():
+    application = Slow()
+    body = [b"x" * 70_000]
+
+    async def ask(path, share):
+        gateway = Gateway(application, Rules(), share)
+        hostile = [
+            asyncio.ensure_future(asked(gateway, path, f"6.6.6.{number}", "mallory", body))
+            for number in range(3)
+        ]
+        return sorted([(await each).body for each in hostile], key=len)
+
+    assert asyncio.run(ask("/", Share(large_bodies=1)))[:2] == [b"Busy", b"Busy"]
+    assert asyncio.run(ask("/upload", Share(requests=1)))[:2] == [b"Busy", b"Busy"]
+
+
+def test_only_what_was_proved_lately_is_remembered():
+    proofs = Proofs(max_known=2)
+    for number in (1, 2, 1, 3):
+        proofs.remember(Proof(f"token {number}", f"user {number % 2}"))
+    assert proofs.people(["token 1", "token 2", "token 3", "token 4", ""]) == ["user 1"]
+    assert proofs.people(["token 2"]) == []
 
 
 def test_addresses_of_one_customer_count_as_one():

@@ -96,6 +96,12 @@ def test_a_refusal_that_passes_says_when(client):
     assert response["Retry-After"] == "9"
 
 
+def test_a_refusal_that_a_page_does_not_answer_itself_is_a_page(client):
+    response = client.get("/page/later")
+    assert (response.status_code, response["Retry-After"]) == (503, "9")
+    assert b"Not now." in response.content
+
+
 def test_a_plain_django_view_is_no_exception(client):
     failure(client.get("/api/v1/plain"), 500, "INTERNAL_ERROR")
 

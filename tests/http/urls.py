@@ -51,6 +51,10 @@ def away(request):
     raise ERRORS["database"]()
 
 
+def later(request):
+    raise ERRORS["later"]()
+
+
 def page_of_a_session(request):
     """What the middleware does after the view fails: the session cannot be saved."""
     request.session.save = lambda: away(request)
@@ -70,6 +74,7 @@ urlpatterns = [
     path("page", lambda request: HttpResponse("a page")),
     path("page/bug", plain),
     path("page/database", away),
+    path("page/later", later),
     path("page/session", page_of_a_session),
     path("api/", include("trainops.http.urls")),
 ]

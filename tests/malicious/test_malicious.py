@@ -44,6 +44,7 @@ def test_a_hundred_files_of_all_kinds_are_read_or_refused(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.exhaustive
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("batch", range(9))
 def test_so_are_nine_hundred_more(tmp_path, batch):
     seeds = range(1000 + BATCH * batch, 1000 + BATCH * (batch + 1))

@@ -4,10 +4,11 @@ from pathlib import Path
 from typing import Any
 
 from apps.checkpoints import place, storage
-from apps.operations import claims, services, submission
+from apps.operations import claims, services
 from apps.operations.clients import RANDOM_BYTES
+from apps.operations.ids import PART, new_id
 from apps.operations.lifecycle import State
-from apps.operations.models import PART, ClientPart, Operation
+from apps.operations.models import ClientPart, Operation
 from apps.operations.placement import Offer
 from trainops.clock import seconds_from_now
 
@@ -49,7 +50,7 @@ def part_of(server: Operation, state: State, client: int = 0) -> Operation:
     """A client's part of a distributed operation, named as the house names them."""
     made = in_state(state, server.owner)
     Operation.objects.filter(pk=made.pk).delete()
-    made.pk = submission.new_id(PART, RANDOM_BYTES)
+    made.pk = new_id(PART, RANDOM_BYTES)
     made.save(force_insert=True)
     ClientPart.objects.create(
         operation=made, server=server, round=1, client=client, epochs=2, begins_with="x",

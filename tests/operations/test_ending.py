@@ -4,7 +4,8 @@ import signal
 
 import pytest
 
-from apps.operations.ending import Interrupted, of_exit
+from apps.operations import ending
+from apps.operations.ending import Interrupted, MemoryWatch, of_exit
 from apps.operations.lifecycle import Reason
 
 
@@ -18,3 +19,18 @@ from apps.operations.lifecycle import Reason
 )
 def test_a_death_without_a_word_is_told(exit_code, reason, note):
     assert of_exit(exit_code, memory_ran_out=False) == Interrupted(reason, note)
+
+
+@pytest.mark.parametrize(
+    ("of_the_second", "of_others", "ran_out"), [(0, 0, False), (1, 0, False), (1, 1, True)]
+)
+def test_one_kill_is_that_of_the_second_process_and_another_is_not(
+    monkeypatch, of_the_second, of_others, ran_out
+):
+    """The kernel may kill both, one right after the other, before either is heard of."""
+    num_kills = 7
+    monkeypatch.setattr(ending, "_num_oom_kills", lambda: num_kills)
+    memory = MemoryWatch()
+    num_kills += of_the_second + of_others
+    memory.second_died()
+    assert memory.ran_out() == ran_out

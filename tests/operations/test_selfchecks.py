@@ -79,6 +79,10 @@ def test_a_checkpoint_that_cannot_be_loaded_is_told_after_the_first(house, perso
     client.force_login(User.objects.create_superuser("root"))
     page = client.get(f"/operations/{operation.pk}/").content.decode()
     assert "Needs attention: its checkpoints cannot be resumed." in page
+    assert operation.state == "CANCELLED" and operation.self_check == "not_loaded"
+    assert [line.name for line in client.get("/?tab=attention").context["lines"]] == [
+        operation.name
+    ]
 
 
 def test_it_can_be_switched_off(house, person):
@@ -97,6 +101,19 @@ def test_a_second_process_that_dies_changes_nothing(house, person):
     second.kill()
     event = said(running.operation)
     assert event.what == "SELF_CHECK_NOT_MADE" and "its process has died" in event.note
+    stop(running, person, services.cancel)
+    assert running.ended().state == "CANCELLED"
+
+
+def test_a_second_process_that_dies_before_the_first_checkpoint_is_noticed_at_once(house, person):
+    seldom = {"every_steps": 4000}
+    running = Running(house, submit(step_seconds=0.02, epochs=400, checkpoint=seldom))
+    running.until_step(1)
+    (second,) = psutil.Process(running.pid).children()
+    second.kill()
+    event = said(running.operation)
+    assert event.what == "SELF_CHECK_NOT_MADE"
+    assert event.note.startswith("the first checkpoint was not checked")
     stop(running, person, services.cancel)
     assert running.ended().state == "CANCELLED"
 

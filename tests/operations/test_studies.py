@@ -6,10 +6,12 @@ import threading
 import pyarrow.parquet as pq
 import pytest
 from django.db import connection
+from django.utils import timezone
 
 from apps.datasets import services as datasets
 from apps.operations import services, studies
 from apps.operations.models import Operation, Study
+from apps.operations.portions import Portions
 from apps.operations.work import work_until_idle
 from tests.backtest.market import run, walk
 from trainops.engines.errors import ConfigError
@@ -183,6 +185,28 @@ def test_a_study_that_was_stopped_tries_nothing_more(person, prices):
     assert not study.operations.filter(is_test=True).exists()
     studies.resume(study_id=study.pk, actor=person)
     assert study.operations.get(is_test=True).study_values == {"parameters.fast": 2}, "min"
+
+
+def test_every_study_has_its_turn_however_many_others_still_wait(person, prices, monkeypatch):
+    """Those that are in progress are the same first ones each time."""
+    monkeypatch.setattr(studies, "PORTIONS", Portions(size=2))
+    made = [create(person, prices, WALK, metric="return", name=f"{n}") for n in range(5)]
+    for study in made:
+        if study is not made[0]:
+            study.operations.update(state="RUNNING", lease_expires_at=timezone.now())
+    ended(made[0], fast_2=0.1, fast_8=0.2)
+    for _ in range(3):
+        studies.advance_all()
+    assert made[0].operations.filter(is_test=True).count() == 1
+
+
+def test_a_study_that_cannot_be_read_keeps_no_other_from_its_turn(person, prices):
+    broken, sound = (create(person, prices, WALK, metric="return", name=n) for n in "ab")
+    for study in (broken, sound):
+        ended(study, fast_2=0.1, fast_8=0.2)
+    Study.objects.filter(pk=broken.pk).update(folds=[{"nonsense": 1}])
+    assert studies.advance_all() == 1
+    assert sound.operations.filter(is_test=True).count() == 1
 
 
 def test_a_fold_whose_prices_are_gone_is_given_up_with_the_reason(person, prices):

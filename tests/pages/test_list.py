@@ -64,6 +64,33 @@ def test_filters_stand_in_the_address_and_have_counts(page, ana, ben):
 
 
 @pytest.mark.parametrize(
+    ("verdict", "why"),
+    [("differs", "a resume would not be exact"), ("not_loaded", "checkpoints cannot be resumed")],
+)
+@pytest.mark.parametrize("state", ["RUNNING", "CANCELLED", "COMPLETED"])
+def test_a_bad_self_check_needs_attention_in_every_state(page, ana, state, verdict, why):
+    making.operation(ana, "FAILED", name="broke")
+    making.operation(ana, state, name="checked", self_check=verdict)
+    making.operation(ana, state, name="equal", self_check="equal")
+    found = page.get("/?tab=attention")
+    assert set(shown(found)) == {"broke", "checked"}
+    assert why in found.content.decode()
+    assert {tab["name"]: tab["count"] for tab in found.context["tabs"]}["attention"] == 2
+    answer = page.get("/api/v1/operations?needs_attention=true").json()["data"]
+    assert {row["name"] for row in answer} == {"broke", "checked"}
+    assert all(row["needs_attention"] for row in answer)
+    (other,) = page.get("/api/v1/operations?needs_attention=false").json()["data"]
+    assert (other["name"], other["needs_attention"]) == ("equal", False)
+
+
+def test_a_failed_operation_with_a_bad_self_check_is_counted_once(page, ana):
+    making.operation(ana, "FAILED", self_check="differs")
+    found = page.get("/?tab=attention")
+    assert len(shown(found)) == 1
+    assert {tab["name"]: tab["count"] for tab in found.context["tabs"]}["attention"] == 1
+
+
+@pytest.mark.parametrize(
     "query",
     ["tab=%27", "kind=nonsense", "q=tag:", "cursor=abc", "cursor=W10",
      "cursor=WyItY3JlYXRlZF9hdCIsdHJ1ZSwieCIsInkiXQ", "q=" + "x" * 5000],

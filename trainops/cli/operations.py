@@ -43,6 +43,10 @@ def ls(
     tag: Annotated[str | None, typer.Option(help="Only with this tag.")] = None,
     mine: Annotated[bool, typer.Option("--mine", help="Only your own.")] = False,
     resumable: Annotated[bool, typer.Option("--resumable", help="Only those to resume.")] = False,
+    attention: Annotated[
+        bool,
+        typer.Option("--attention", help="Only failed ones and those with a bad self-check."),
+    ] = False,
     search: Annotated[str | None, typer.Option(help="In names and ids.")] = None,
     limit: Annotated[int, typer.Option(min=1, max=MAX_LIMIT, help="The newest so many.")] = 20,
 ) -> None:
@@ -54,6 +58,7 @@ def ls(
         tag=tag,
         owner="me" if mine else None,
         resumable="true" if resumable else None,
+        needs_attention="true" if attention else None,
         search=search,
         limit=limit,
     )

@@ -53,11 +53,12 @@ class Saving(threading.Thread):
     def __init__(
         self,
         kind: CheckpointType,
+        place: Place,
         write: Callable[[], Checkpoint],
         commit: Callable[[Checkpoint], None],
     ) -> None:
         super().__init__(name="saving", daemon=True)
-        self.kind = kind
+        self.kind, self.place = kind, place
         self._write, self._commit = write, commit
         self._is_written = threading.Event()  # or never will be
         self._error: BaseException | None = None
@@ -179,11 +180,15 @@ class Attempt:
     def salvage(self, kind: CheckpointType) -> None:
         """Commit the safe point, if it is newer than the last checkpoint, beside a loop that hangs.
 
-        For a thread of the caller's. What is in flight is waited for. Raises SaveFailed and
-        UnfreezableState, and whatever the supervisor raises at its commit.
+        For a thread of the caller's. What is in flight is waited for, or only its bytes where the
+        safe point is newer: the database, which the commit waits for, may be away. Raises
+        SaveFailed and UnfreezableState, and whatever the supervisor raises at its commit.
         """
         for saving in tuple(self._savings):
-            saving.join()
+            if saving.place == self.safe_point.place:
+                saving.join()
+            else:
+                saving.until_written()
         with self.safe_point.lock:  # should the loop come to itself, it waits
             if not self._is_worth_saving():
                 return
@@ -213,8 +218,9 @@ class Attempt:
             self.supervisor.save_failed(error)
 
     def _save_safe_point(self, kind: CheckpointType) -> None:
-        commit = partial(self._commit, self._frozen_place())
-        self._savings.append(Saving(kind, partial(self._write_locked, kind), commit))
+        place = self._frozen_place()
+        write, commit = partial(self._write_locked, kind), partial(self._commit, place)
+        self._savings.append(Saving(kind, place, write, commit))
 
     def _write_locked(self, kind: CheckpointType) -> Checkpoint:
         with self.safe_point.lock:
@@ -236,7 +242,7 @@ class Attempt:
         except SaveFailed:  # its bytes may be gone, or be nowhere but here
             self.store.refer_to_none()
             raise
-        self.saved = place
+        self.saved = max(self.saved or place, place)  # one that was salvaged may be committed later
 
     def _newest_healthy(self) -> tuple[Checkpoint, StateDict] | None:
         errors = []

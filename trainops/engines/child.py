@@ -193,6 +193,8 @@ class _Line:
             values = {name: float(value) for name, value in progress.metrics.items()}
             self.points.append((progress.step, time.time(), values))
         if self.clock() >= self._next_report or len(self.points) > MAX_POINTS:
+            if self.self_check is not None:
+                self.self_check.look()
             self._report()
         return self.directive
 
@@ -292,7 +294,7 @@ class _Line:
         threading.Thread(target=self._save_what_is_there, args=[kind], daemon=True).start()
 
     def _save_what_is_there(self, kind: CheckpointType) -> None:
-        self._send("salvaging")
+        self._send("salvaging", type=str(kind))
         try:
             with self._salvaging:
                 if self._attempt is not None:
@@ -304,7 +306,7 @@ class _Line:
         except Exception as error:  # noqa: BLE001 - whatever it is, the supervisor awaits an answer
             step = self._last.step if self._last else 0
             self.save_failed(errors.SaveFailed(step, f"{type(error).__name__}: {error}"))
-        self._send("salvaged")
+        self._send("salvaged", type=str(kind))
 
     def _listen(self) -> None:
         while True:

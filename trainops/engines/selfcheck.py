@@ -29,7 +29,7 @@ from trainops.engines.receipt import Receipt
 from trainops.engines.runner import Directive, Failed, run
 from trainops.engines.spending import Entry
 from trainops.engines.stream import Stream
-from trainops.engines.twin import Twin, TwinFailed
+from trainops.engines.twin import DIED, Twin, TwinFailed
 from trainops.engines.wire import Message, Wire
 
 ADVANCES = 3  # of the run, after its checkpoint is committed
@@ -50,7 +50,7 @@ class Finding:
     "not_made", for this reason.
     """
 
-    checkpoint: str
+    checkpoint: str  # empty: there was none yet
     step: int
     until_step: int
     verdict: str
@@ -80,7 +80,8 @@ class SelfCheck:
 
     def checkpointed(self, checkpoint: Checkpoint) -> None:
         """Handle a committed checkpoint; only the first one is checked."""
-        if self._checkpoint is not None or checkpoint.type is not CheckpointType.PERIODIC:
+        is_wanted = self._checkpoint is None and self._advances_left
+        if not is_wanted or checkpoint.type is not CheckpointType.PERIODIC:
             return
         try:
             require_room()
@@ -91,6 +92,12 @@ class SelfCheck:
             self._twin.tell("read", path=str(checkpoint.path), digest=checkpoint.digest)
         self._step = checkpoint.step
         self._checkpoint = checkpoint
+
+    def look(self) -> None:
+        """Give up where the second process has died meanwhile, e.g. for want of memory."""
+        if self._advances_left and self._twin.has_died():
+            self._advances_left = 0
+            self._tell(Finding("", 0, 0, NOT_MADE, reason=_short(TwinFailed(DIED))))
 
     def reported(self, progress: Progress) -> None:
         """Called between two steps of the run; at the third call its state is digested."""

@@ -28,6 +28,18 @@ class Twin:
         self._wire = wire
         self._is_ended = False
 
+    def has_died(self) -> bool:
+        """Whether the process has ended by itself, or was killed by another one; does not wait."""
+        if self._is_ended:
+            return False
+        try:
+            self._is_ended = os.waitpid(self.pid, os.WNOHANG)[0] == self.pid
+        except ChildProcessError:
+            self._is_ended = True
+        if self._is_ended:
+            self._wire.close()
+        return self._is_ended
+
     def tell(self, kind: str, **fields: Any) -> None:
         """Send a message; a dead process is detected by `answer`."""
         with contextlib.suppress(Hangup, OSError):

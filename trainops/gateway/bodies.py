@@ -39,6 +39,10 @@ class NotSignedIn(OSError):
         self.allowed_bytes = allowed_bytes
 
 
+class NoSpace(OSError):
+    """The disk has too little room for this upload and what is made of it."""
+
+
 class LengthRequired(OSError):
     """An upload is too large to be collected, so its Content-Length must be known."""
 

@@ -1,19 +1,20 @@
-"""What one client address may use of the server at a time, so that no client uses all of it."""
+"""What one address, and one person, may use of the server at a time: never all of it."""
 
 import asyncio
 import ipaddress
-from collections.abc import AsyncIterator, Iterator
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 
 
 class Busy(Exception):
-    """The address has as many requests in progress as one may have."""
+    """The address or the person has as many requests in progress as one may have."""
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """How many requests of one address may do what at a time."""
+    """How many requests of one address, or of one person, may do what at a time."""
 
     threads: int = 6
     streams: int = 4  # uploads, each of which holds a thread of its own kind
@@ -46,16 +47,15 @@ class Client:
 
 
 class Clients:
-    """Those who have a request in progress, by address; used by the event loop alone."""
+    """Addresses, or people, with a request in progress; used by the event loop alone."""
 
     def __init__(self, share: Share) -> None:
         self._share = share
         self._clients: dict[str, Client] = {}
 
     @asynccontextmanager
-    async def visit(self, address: str) -> AsyncIterator[Client]:
-        """Count a request of this address from its headers to its response's end. Raises Busy."""
-        key = network_of(address)
+    async def visit(self, key: str) -> AsyncIterator[Client]:
+        """Count a request of this key from its headers to its response's end. Raises Busy."""
         client = self._clients.setdefault(key, Client(self._share))
         try:
             with client.counted("requests"):
@@ -63,6 +63,32 @@ class Clients:
         finally:
             if client.is_idle:
                 self._clients.pop(key, None)
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """What the application found out: this credential, a token or a session, is of this person."""
+
+    credential: str
+    person: str
+
+
+class Proofs:
+    """Those of lately; the oldest are forgotten."""
+
+    def __init__(self, max_known: int = 10_000) -> None:
+        self._people: OrderedDict[str, str] = OrderedDict()
+        self._max_known = max_known
+
+    def people(self, credentials: Iterable[str]) -> list[str]:
+        """Return whose these credentials are, as far as that is known."""
+        return sorted({self._people[each] for each in credentials if each in self._people})
+
+    def remember(self, proof: Proof) -> None:
+        self._people[proof.credential] = proof.person
+        self._people.move_to_end(proof.credential)
+        if len(self._people) > self._max_known:
+            self._people.popitem(last=False)
 
 
 def network_of(address: str) -> str:

@@ -2,22 +2,23 @@
 
 A request gets a thread when its body is complete, and leaves it before its response is read: slow
 clients cost memory of a few blocks, never a thread. One client address gets some of the threads,
-so that the others stay for the rest. Uploads, which are too large to be collected, are streamed
-into threads of their own.
+so that the others stay for the rest; so does one person, from however many addresses. The
+application says which person a token or a session is of, and from then on it counts. Uploads, which
+are too large to be collected, are streamed into threads of their own.
 """
 
 import asyncio
 import io
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
+from contextlib import AsyncExitStack, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from trainops.gateway import bodies
-from trainops.gateway.clients import Busy, Client, Clients, Share
+from trainops.gateway.clients import Busy, Client, Clients, Proof, Proofs, Share, network_of
 from trainops.gateway.environ import Environ, environ_of, with_body
 from trainops.gateway.responses import Application, Response
 
@@ -25,9 +26,17 @@ T = TypeVar("T")
 Send = Callable[[Mapping[str, Any]], Awaitable[None]]
 logger = logging.getLogger(__name__)
 
-REFUSED = (Busy, bodies.TooSlow, bodies.TooLarge, bodies.NotSignedIn, bodies.LengthRequired)
+REFUSED = (
+    Busy,
+    bodies.TooSlow,
+    bodies.TooLarge,
+    bodies.NotSignedIn,
+    bodies.LengthRequired,
+    bodies.NoSpace,
+)
 SEND_SECONDS = 30.0  # the longest wait until a client has read a block
 NUM_THREADS, NUM_STREAMS = 12, 16
+PROVED = "trainops.proved"  # where the application leaves a Proof in the environment
 
 
 class Rules(Protocol):
@@ -44,38 +53,67 @@ class Rules(Protocol):
     def address(self, environ: Environ) -> str:
         """Return the address of the client, which may be behind a proxy."""
 
-    def is_known(self, environ: Environ) -> bool:
-        """Whether the request has a valid token or session; called in a thread."""
+    def credentials(self, environ: Environ) -> list[str]:
+        """Return digests of the token and the session that the request shows, valid or not."""
+
+    def prove(self, environ: Environ) -> Proof | None:
+        """Return what a valid token or session of the request proves; called in a thread."""
 
     def upload_bytes(self, environ: Environ) -> int | None:
         """Return how large a body may be that is streamed; None where none is."""
+
+    def has_space(self, environ: Environ, num_bytes: int) -> bool:
+        """Whether the disk has room for an upload of so many bytes."""
 
     def refusal(self, environ: Environ, error: Exception) -> Application:
         """Return an application that answers with this error."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Exchange:
-    """One request, and the way to its client."""
+    """One request, and the way to its client.
+
+    `people` and `address` are what it counts for. A thread is waited for as the person first: who
+    waits for another thread of one's own then takes none of what an address may have.
+    """
 
     environ: Environ
     source: bodies.Source
-    client: Client
     send: Send
+    held: AsyncExitStack
+    address: Client
+    people: dict[str, Client]
+
+    @property
+    def clients(self) -> list[Client]:
+        return [*(self.people[person] for person in sorted(self.people)), self.address]
+
+    @contextmanager
+    def counted(self, what: str) -> Iterator[None]:
+        """Count one more in progress. Raises Busy."""
+        with ExitStack() as counted:
+            for client in self.clients:
+                counted.enter_context(client.counted(what))
+            yield
 
 
 class Gateway:
     def __init__(self, application: Application, rules: Rules, share: Share | None = None) -> None:
         self._application, self._rules = application, rules
-        self._clients = Clients(share or Share())
+        self._addresses, self._people = Clients(share or Share()), Clients(share or Share())
+        self._proofs = Proofs()
         self._threads = ThreadPoolExecutor(NUM_THREADS, "request")
         self._streams = ThreadPoolExecutor(NUM_STREAMS, "upload")
 
     async def __call__(self, scope: Mapping[str, Any], receive: bodies.Receive, send: Send) -> None:
         environ = environ_of(scope)
         try:
-            async with self._clients.visit(self._rules.address(environ)) as client:
-                exchange = Exchange(environ, bodies.Source(receive), client, send)
+            async with AsyncExitStack() as held:
+                network = network_of(self._rules.address(environ))
+                address = await held.enter_async_context(self._addresses.visit(network))
+                exchange = Exchange(environ, bodies.Source(receive), send, held, address, {})
+                for person in self._proofs.people(self._rules.credentials(environ)):
+                    await self._count(exchange, person)
                 await self._serve(exchange, has_body=has_body(scope))
         except bodies.Disconnected:
             return
@@ -84,11 +122,17 @@ class Gateway:
             await send(response.start())
             await send(response.message(response.block()))
 
+    async def _count(self, exchange: Exchange, person: str) -> None:
+        """Let the request count for this person from now to its end. Raises Busy."""
+        if person not in exchange.people:
+            visit = self._people.visit(person)
+            exchange.people[person] = await exchange.held.enter_async_context(visit)
+
     async def _serve(self, exchange: Exchange, *, has_body: bool) -> None:
         if not has_body:
             await self._respond(exchange, io.BytesIO(), 0)
             return
-        with exchange.client.counted("bodies"):
+        with exchange.counted("bodies"):
             length = exchange.environ.get("CONTENT_LENGTH")
             allowed = await self._allowed_bytes(exchange, length)
             if allowed > self._rules.body_bytes:
@@ -105,7 +149,9 @@ class Gateway:
         allowed = upload_bytes or rules.body_bytes
         if length is not None and int(length) > allowed:
             raise bodies.TooLarge(allowed)
-        if await self._in_thread(exchange.client, rules.is_known, environ):
+        if proof := await self._in_thread(exchange, rules.prove, environ):
+            self._proofs.remember(proof)
+            await self._count(exchange, proof.person)
             return allowed
         if length is None and upload_bytes is None:
             return rules.anonymous_bytes
@@ -113,7 +159,7 @@ class Gateway:
 
     async def _collect(self, exchange: Exchange, allowed: int) -> None:
         is_large = allowed > bodies.IN_MEMORY_BYTES
-        counted = exchange.client.counted("large_bodies") if is_large else nullcontext()
+        counted = exchange.counted("large_bodies") if is_large else nullcontext()
         with counted, bodies.new_buffer() as body:
             await bodies.collect(exchange.source, allowed, body)
             body.seek(0)
@@ -122,7 +168,11 @@ class Gateway:
     async def _stream(self, exchange: Exchange, length: str | None, allowed: int) -> None:
         if length is None:
             raise bodies.LengthRequired("An upload needs a Content-Length.")
-        async with exchange.client.streams:
+        if not self._rules.has_space(exchange.environ, int(length)):
+            raise bodies.NoSpace("There is not enough room on the server's disk for this upload.")
+        async with AsyncExitStack() as streams:
+            for client in exchange.clients:
+                await streams.enter_async_context(client.streams)
             stream = bodies.Stream(exchange.source, allowed)
             await self._respond(exchange, io.BufferedReader(stream), int(length), stream)
 
@@ -132,13 +182,15 @@ class Gateway:
         environ = with_body(exchange.environ, body, num_bytes)
         make = partial(first_block, self._application, environ)
         if stream is None:
-            response, block = await self._in_thread(exchange.client, make)
+            response, block = await self._in_thread(exchange, make)
         else:
             loop = asyncio.get_running_loop()
             response, block = await loop.run_in_executor(self._streams, make)
             if stream.error is not None:
-                await self._in_thread(exchange.client, response.close)
+                await self._in_thread(exchange, response.close)
                 raise stream.error
+        if proof := environ.get(PROVED):
+            self._proofs.remember(proof)
         await exchange.send(response.start())
         await exchange.send(response.message(block))
         if not response.is_complete:
@@ -149,17 +201,19 @@ class Gateway:
         gone = asyncio.ensure_future(exchange.source.disconnected())
         try:
             while not (response.is_complete or gone.done()):
-                block = await self._in_thread(exchange.client, response.block)
+                block = await self._in_thread(exchange, response.block)
                 await asyncio.wait_for(exchange.send(response.message(block)), SEND_SECONDS)
         except TimeoutError:
             logger.info("%s does not read its response", exchange.environ["REMOTE_ADDR"])
         finally:
             gone.cancel()
             if not response.is_complete:
-                await self._in_thread(exchange.client, response.close)
+                await self._in_thread(exchange, response.close)
 
-    async def _in_thread(self, client: Client, call: Callable[..., T], *arguments: Any) -> T:
-        async with client.threads:
+    async def _in_thread(self, exchange: Exchange, call: Callable[..., T], *arguments: Any) -> T:
+        async with AsyncExitStack() as shares:
+            for client in exchange.clients:
+                await shares.enter_async_context(client.threads)
             loop = asyncio.get_running_loop()
             return await loop.run_in_executor(self._threads, call, *arguments)
 

@@ -1,6 +1,7 @@
 """What the gateway asks about requests before the application sees them: who sends how much."""
 
 import re
+import shutil
 import sys
 from collections.abc import Iterable
 from http import HTTPStatus
@@ -17,8 +18,10 @@ from rest_framework.exceptions import AuthenticationFailed
 from rest_framework.request import Request
 
 from trainops.gateway import bodies
+from trainops.gateway.clients import Proof
 from trainops.gateway.environ import Environ, with_body
 from trainops.gateway.responses import Application
+from trainops.http import credentials
 from trainops.http.addresses import client_address
 from trainops.http.authentication import TokenAuthentication
 from trainops.http.envelope import Failure, answer
@@ -27,6 +30,7 @@ from trainops.http.middleware import is_api_path
 ANONYMOUS_BYTES = 64 * 1024
 FORM_BYTES = 1024**2  # what the other fields and the multipart frame may add to a file
 RETRY_SECONDS = 2
+COPIES = 4  # of an upload at most: as it came, as it is read, as a table, as it is stored
 FORM_UPLOADS = re.compile(r"/(api/v1/datasets|api/v1/operations/import|datasets/upload)")
 FILE_UPLOADS = re.compile(r"/api/v1/workers/[^/]+/attempts/[^/]+/\d+/checkpoints/[^/]+/files/[^/]+")
 
@@ -43,10 +47,14 @@ class Admission:
     def address(self, environ: Environ) -> str:
         return client_address(environ)
 
-    def is_known(self, environ: Environ) -> bool:
+    def credentials(self, environ: Environ) -> list[str]:
+        found = (credentials.of_header(environ), credentials.of_session(environ))
+        return [each for each in found if each]
+
+    def prove(self, environ: Environ) -> Proof | None:
         close_old_connections()
         try:
-            return _has_session(environ) or _has_token(environ)
+            return _by_session(environ) or _by_token(environ)
         finally:
             close_old_connections()
 
@@ -55,6 +63,13 @@ class Admission:
         if FORM_UPLOADS.fullmatch(path):
             return settings.THRESHOLDS.max_upload_bytes + FORM_BYTES
         return sys.maxsize if FILE_UPLOADS.fullmatch(path) else None
+
+    def has_space(self, environ: Environ, num_bytes: int) -> bool:
+        """Checkpoints of remote workers may take what is reserved for checkpoints; people not."""
+        if FILE_UPLOADS.fullmatch(environ["PATH_INFO"]):
+            return True
+        free = shutil.disk_usage(settings.FILE_UPLOAD_TEMP_DIR).free
+        return free >= COPIES * num_bytes + settings.THRESHOLDS.checkpoint_reserve_bytes
 
     def refusal(self, environ: Environ, error: Exception) -> Application:
         status, code, message, details = _explained(error)
@@ -68,21 +83,23 @@ class Admission:
         return _application(response)
 
 
-def _has_session(environ: Environ) -> bool:
+def _by_session(environ: Environ) -> Proof | None:
     request = WSGIRequest(with_body(environ, BytesIO(), 0))
     key = request.COOKIES.get(settings.SESSION_COOKIE_NAME, "")
     if "\x00" in key:
-        return False
+        return None
     request.session = SessionStore(key)
-    return get_user(request).is_authenticated
+    user = get_user(request)
+    return credentials.of_user(environ, user.pk) if user.is_authenticated else None
 
 
-def _has_token(environ: Environ) -> bool:
+def _by_token(environ: Environ) -> Proof | None:
     request = Request(WSGIRequest(with_body(environ, BytesIO(), 0)))
     try:
-        return TokenAuthentication().authenticate(request) is not None
+        found = TokenAuthentication().authenticate(request)
     except AuthenticationFailed:
-        return False
+        return None
+    return credentials.of_token(environ, found[1]) if found else None
 
 
 def _explained(error: Exception) -> tuple[int, str, str, dict[str, int]]:
@@ -96,8 +113,10 @@ def _explained(error: Exception) -> tuple[int, str, str, dict[str, int]]:
             return 408, "BODY_TOO_SLOW", str(error), allowed
         case bodies.LengthRequired():
             return 411, "LENGTH_REQUIRED", str(error), {}
+        case bodies.NoSpace():
+            return 507, "DISK_FULL", str(error), {}
         case _:
-            message = "Too many requests of your address are in progress. Try again in a moment."
+            message = "Too many requests of your address or account are in progress; try again."
             return 503, "TOO_MANY_REQUESTS", message, {"retry_after_seconds": RETRY_SECONDS}
 
 

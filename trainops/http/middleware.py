@@ -19,9 +19,9 @@ from django.http import HttpRequest, HttpResponse, UnreadablePostError
 from django.http.response import HttpResponseBase
 from django.template.loader import render_to_string
 
+from trainops.errors import Refusal
 from trainops.http.envelope import Failure, answer
 from trainops.http.errors import CODES
-from trainops.http.passwords import TooManyPasswords
 from trainops.patience import at_most
 
 logger = logging.getLogger(__name__)
@@ -74,17 +74,21 @@ class ApiEnvelopeMiddleware:
             return database_away(request, error)
         if isinstance(error, UnreadablePostError):  # its client sends too slowly, or has gone
             return answer(Failure("BODY_NOT_READABLE", str(error), {}), 408)
-        if isinstance(error, TooManyPasswords) and not is_api(request):
-            page = render_to_string("refused.html", {"refusal": error})
-            response = HttpResponse(page, status=error.status)
-            response["Retry-After"] = str(error.retry_after_seconds)
-            return response
         if not is_api(request):
-            return None
+            return _refused_page(error) if isinstance(error, Refusal) else None
         reference = secrets.token_hex(4)
         logger.error("Bug %s at %s", reference, request.path, exc_info=error)
         got_request_exception.send(sender=self.__class__, request=request)
         return internal_error(reference, error)
+
+
+def _refused_page(refusal: Refusal) -> HttpResponse:
+    """Return the page for a refusal that a view did not answer itself."""
+    page = render_to_string("refused.html", {"refusal": refusal})
+    response = HttpResponse(page, status=refusal.status)
+    if refusal.retry_after_seconds:
+        response["Retry-After"] = str(refusal.retry_after_seconds)
+    return response
 
 
 def internal_error(reference: str, error: Exception | None = None) -> HttpResponse:

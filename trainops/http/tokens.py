@@ -3,12 +3,18 @@
 from datetime import timedelta
 from typing import Any
 
+from django.db.models import Q
+
+from trainops import person_limits
+from trainops.clock import DatabaseNow
 from trainops.http.access_log import note
 from trainops.http.models import Token
 
 
 def create(user: Any, *, name: str, scope: str, lifetime: timedelta | None) -> tuple[Token, str]:
-    """Return a new token, and its secret, which is stored nowhere."""
+    """Return a new token, and its secret, which is stored nowhere. Raises LimitReached."""
+    valid = Token.objects.filter(Q(expiry=None) | Q(expiry__gt=DatabaseNow()), user=user)
+    person_limits.require("tokens", "max_tokens_per_person", current=valid.count(), more=1)
     token, secret = Token.objects.create(user, expiry=lifetime, name=name, scope=scope)
     note("token created", user=user.get_username(), token=token.public_id, scope=scope)
     return token, secret

@@ -146,6 +146,12 @@ def say(program: str | None, text: str) -> None:
         return
 
 
+def _exposure() -> str:
+    if os.environ.get("TRAINOPS_BEHIND_HTTPS_PROXY") == "1":
+        return "over plain HTTP, for the proxy alone: no other machine may reach this port"
+    return "over plain HTTP: passwords can be read on the way (docs/security.md)"
+
+
 def welcome(chosen: Options, prepared: Mapping[str, Any]) -> str:
     """The box that says where it is, who may come in, and what to try first."""
     rows = [("Open", chosen.url), ("Sign in as", prepared["admin"])]
@@ -153,7 +159,7 @@ def welcome(chosen: Options, prepared: Mapping[str, Any]) -> str:
         rows.append(("Password", f"{prepared['password']}   (shown this once)"))
     rows += [("Data", str(chosen.data_dir)), ("Logs", str(chosen.log_dir)), ("Stop", "Ctrl-C")]
     if chosen.is_exposed:
-        rows.append(("Exposed", "to the network, without HTTPS: read docs/security.md"))
+        rows.append(("Exposed", _exposure()))
     if prepared["demo"]:
         rows.append(("Demo", f"{chosen.url}/operations/{prepared['demo']}/"))
     lines = [f"{label:<11}{value}" for label, value in rows]

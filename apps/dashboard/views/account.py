@@ -20,6 +20,7 @@ from trainops.http.guessing import is_refused
 from trainops.http.models import Token, TokenScope
 from trainops.http.numbers import whole_number
 from trainops.http.roles import Role, has_role, role_of
+from trainops.person_limits import LimitReached
 from trainops.text import name_problem
 
 MAX_NAME_LENGTH, MAX_DAYS = 100, 3650
@@ -123,7 +124,10 @@ def _create_token(request: HttpRequest) -> tuple[dict[str, str], str]:
     if errors:
         return errors, ""
     lifetime = timedelta(days=num_days) if num_days else None
-    _, secret = tokens.create(_user(request), name=name, scope=scope, lifetime=lifetime)
+    try:
+        _, secret = tokens.create(_user(request), name=name, scope=scope, lifetime=lifetime)
+    except LimitReached as reached:
+        return {"name": reached.message}, ""
     return {}, secret
 
 

@@ -78,11 +78,12 @@ def upload(request: HttpRequest) -> HttpResponse:
         if file is None:
             raise DatasetError({"file": "Choose a CSV, Parquet or NPZ file."}, "NO_FILE")
         added = services.add_table(file, filename=file.name or "", name=name, owner=_user(request))
-    except DatasetError as refusal:
+    except Refusal as refusal:
+        errors = refusal.details.get("fields") or {"file": refusal.message}
         if is_fetch(request):
-            body = {"level": "error", "message": refusal.message, "fields": refusal.errors}
+            body = {"level": "error", "message": refusal.message, "fields": errors}
             return JsonResponse(body, status=refusal.status)
-        return _list(request, errors=refusal.errors, name=name, status=refusal.status)
+        return _list(request, errors=errors, name=name, status=refusal.status)
     if is_fetch(request):
         label = f"{added.name} ({plural(added.num_rows, 'row')})"
         return JsonResponse({"id": added.pk, "label": label})

@@ -84,7 +84,7 @@ def _tabs(wanted: Filters, counts: dict[str, int]) -> list[dict[str, Any]]:
             "url": "?" + wanted.url(tab=name),
             "is_current": name == wanted.tab,
         }
-        for name, (label, _) in TABS.items()
+        for name, label in TABS.items()
     ]
 
 

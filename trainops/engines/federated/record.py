@@ -115,7 +115,7 @@ class Record:
         sign = 1 if self.config.mode == "min" else -1
         for line in self.history[self._num_judged :]:  # lines are added, and never changed
             value, best = line[self.config.monitor], self._best.metric
-            if not math.isnan(value) and (best is None or sign * value < sign * best):
+            if math.isfinite(value) and (best is None or sign * value < sign * best):
                 self._best = Best(value, line["round"])
         self._num_judged = len(self.history)
         return self._best

@@ -25,6 +25,7 @@ from trainops.engines.federated.schedule import Schedule
 from trainops.engines.federated.strategies.known import make_strategy
 from trainops.engines.training.averages import Averages
 from trainops.engines.training.ingredients import Context
+from trainops.engines.training.single_examples import has_batch_norm, require_trainable
 
 EVALUATED_AT_ONCE = 512
 NOT_USED = ("optimizers", "schedulers")  # ingredients that are for training in one place
@@ -60,6 +61,10 @@ class Workshop:
         self.noise_multiplier = self._noise_multiplier()
         self._require_monitor()
         self._require_no_generators()
+        if has_batch_norm(self.model):
+            visited = zip(self.sizes, self.schedule.visits(), strict=True)
+            sizes = {f"client {n}": size for n, (size, visits) in enumerate(visited) if visits}
+            require_trainable(self.model, self.train, config.batch_size, sizes)
 
     def objects(self) -> dict[str, Any]:
         """Return what the recipe made."""

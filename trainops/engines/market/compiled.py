@@ -29,13 +29,20 @@ def _sources_digest() -> str:
     return digest.hexdigest()[:16]
 
 
+def _home() -> Path | None:
+    try:
+        return Path.home() / ".cache" / "trainops"
+    except RuntimeError:  # neither HOME nor an entry for this user, as in some containers
+        return None
+
+
 def _cache_directory() -> Path | None:
     """Return a directory that only we write to; never a shared one: what is in it gets executed."""
     roots = (
         os.environ.get("NUMBA_CACHE_DIR"),
         HERE / "__pycache__",
         os.environ.get("TRAINOPS_DATA_DIR"),  # where the sources may not be written, as in images
-        Path.home() / ".cache" / "trainops",
+        _home(),
     )
     for root in roots:
         if not root:

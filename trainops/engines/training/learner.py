@@ -29,6 +29,7 @@ from trainops.engines.training.shapes import (
     require_same_schedulers,
     require_same_shape,
 )
+from trainops.engines.training.single_examples import require_trainable
 
 
 class Learner:
@@ -49,6 +50,8 @@ class Learner:
         validation = self.ingredients.validation
         self.validation = validation.to(device) if validation else None
         self.route = Route(len(self.train), config.batch_size, config.gradient_accumulation)
+        sizes = {"the training data": len(self.train)}
+        require_trainable(self.model, self.train, config.batch_size, sizes)
         self.optimizers = self._make_optimizers()
         require_optimizers(self.optimizers)
         self.schedulers = self._make_schedulers()

@@ -74,11 +74,12 @@ class Record:
     def _judge(self, epoch: int, value: float) -> None:
         """Keep the first of the best epochs, so that a tie changes nothing."""
         best, sign = self.best.metric, 1 if self.config.mode == "min" else -1
-        if value == value and (best is None or sign * value < sign * best):
+        if math.isfinite(value) and (best is None or sign * value < sign * best):
             self.best = Best(value, epoch)
 
     def _judge_loss(self, loss: float) -> None:
-        if loss == loss and (self.best_val_loss is None or loss < self.best_val_loss):
+        best = self.best_val_loss
+        if math.isfinite(loss) and (best is None or loss < best):
             self.best_val_loss = loss
 
     @property

@@ -1,0 +1,41 @@
+import torch
+from torch import nn
+
+from tests.training_oracle.scripted import Parameters
+from trainops.engines.training.ingredients import Context, Examples, Ingredients
+
+
+class Counting(nn.Module):
+    """Counts the examples that it was trained on: as many as an epoch has are one epoch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(1, 1)
+        self.seen = nn.Buffer(torch.zeros((), dtype=torch.int64))
+
+    def forward(self, values):
+        if self.training:
+            self.seen += len(values)
+        return self.layer(values)
+
+
+def build(parameters: Parameters, context: Context) -> Ingredients:
+    model = Counting()
+    told = [
+        float(parameters.not_finite.get(str(epoch), score))
+        for epoch, score in enumerate(parameters.scores)
+    ]
+    scores = torch.tensor(told, dtype=torch.float64)
+
+    def score(outputs, targets):
+        epochs = int(model.seen) // parameters.examples
+        return scores[min(epochs, len(scores)) - 1].expand(len(targets))
+
+    inputs = torch.arange(float(parameters.examples)).unsqueeze(1)
+    return Ingredients(
+        model=model,
+        train=Examples((inputs,), 2 * inputs),
+        validation=Examples((inputs[:1],), inputs[:1]),
+        loss=nn.functional.mse_loss,
+        measures={"score": score},
+    )

@@ -1,0 +1,29 @@
+"""How much one person may have of everything that is stored: thresholds of the installation."""
+
+from django.conf import settings
+
+from trainops.errors import Refusal
+
+
+class LimitReached(Refusal):
+    """One person has as much of something as one may have; nothing has changed."""
+
+    def __init__(self, what: str, limit: str, *, allowed: int, current: int, more: int) -> None:
+        variable = f"TRAINOPS_{limit.upper()}"
+        super().__init__(
+            "LIMIT_REACHED",
+            f"One person's {what}: got {current:,} and {more:,} more; allowed: {allowed:,}. Delete "
+            f"some, or wait until some have ended. An administrator sets the limit: {variable}.",
+            {"limit": variable, "allowed": allowed, "current": current, "requested": more},
+            status=409,
+        )
+
+
+def require(what: str, limit: str, *, current: int, more: int) -> None:
+    """Raise LimitReached where `current + more` is above the threshold `limit`, unless it is 0.
+
+    The count is read without a lock: requests that arrive at the same moment may each add theirs.
+    """
+    allowed: int = getattr(settings.THRESHOLDS, limit)
+    if allowed and current + more > allowed:
+        raise LimitReached(what, limit, allowed=allowed, current=current, more=more)
