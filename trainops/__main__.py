@@ -23,12 +23,17 @@ def complaint(version: "tuple[int, ...]", system: str) -> str:
     return f"trainops needs Python 3.11 or newer; this is {version[0]}.{version[1]}. {remedy}"
 
 
-if __name__ == "__main__":
+def run() -> None:
+    """Run the command of this process's arguments and exit: also the console script `trainops`."""
     problem = complaint(tuple(sys.version_info[:3]), os.name)
     if problem:
         sys.stderr.write(problem + "\n")
         sys.exit(2)
 
-    from trainops.launch.commands import main
+    from trainops.launch.commands import main  # noqa: PLC0415 - an old Python cannot read it
 
     sys.exit(main(sys.argv[1:]))
+
+
+if __name__ == "__main__":
+    run()

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from datetime import date
 from functools import cached_property, partial
 from importlib import import_module
-from importlib.metadata import entry_points
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -22,6 +21,7 @@ from trainops.engines.job import ResumableJob
 from trainops.engines.position import Position, Positions
 from trainops.engines.spending import PrivacyLedger
 from trainops.lazy import load
+from trainops.registrations import registered
 
 GROUP = "trainops.kinds"
 SEED_ALL = "trainops.engines.reproducibility:seed_all"  # a string: it imports torch
@@ -227,7 +227,7 @@ class Registry(Mapping[str, Kind]):
     @cached_property
     def _kinds(self) -> Mapping[str, Kind]:
         found: dict[str, Kind] = {}
-        for point in entry_points(group=GROUP):
+        for point in registered(GROUP):
             kind = load(point.value)
             if not isinstance(kind, Kind):
                 raise KindError(f"{point.value} is a {type(kind).__name__}, not a Kind")

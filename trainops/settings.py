@@ -6,12 +6,11 @@ from typing import Any, Literal
 
 import dj_database_url
 
-from trainops import checkpoint_storage, serving, thresholds
+from trainops import checkpoint_storage, paths, serving, thresholds
 from trainops.kind import KINDS
 from trainops.secret_key import secret_key
 
-ROOT = Path(__file__).resolve().parent.parent
-DATA_DIR = Path(os.environ.get("TRAINOPS_DATA_DIR") or ROOT / "var").resolve()
+DATA_DIR = paths.data_dir().resolve()
 THRESHOLDS = thresholds.read()
 SERVING = serving.read()
 
@@ -78,7 +77,7 @@ def _of_kinds(name: Literal["templates", "static"]) -> list[Path]:
 TEMPLATES = [
     {
         "BACKEND": "django.template.backends.django.DjangoTemplates",
-        "DIRS": [ROOT / "templates", *_of_kinds("templates")],
+        "DIRS": [paths.TEMPLATES, *_of_kinds("templates")],
         "APP_DIRS": True,
         "OPTIONS": {
             "context_processors": [
@@ -149,7 +148,7 @@ STORAGES = {
 }
 
 STATIC_URL = "/static/"
-STATICFILES_DIRS = [ROOT / "static", *_of_kinds("static")]
+STATICFILES_DIRS = [paths.STATIC, *_of_kinds("static")]
 WHITENOISE_USE_FINDERS = True  # no collectstatic step: the same command works everywhere
 WHITENOISE_AUTOREFRESH = DEBUG
 

@@ -13,6 +13,7 @@ from apps.installation.models import StorageBinding
 from trainops.clock import DatabaseNow
 from trainops.engines.errors import StorageAway
 from trainops.engines.storage_identity import FILE
+from trainops.paths import COMMAND
 
 logger = logging.getLogger(__name__)
 
@@ -42,7 +43,7 @@ class Place(Protocol):
         """Whether files of any of these rows are there. Raises OSError."""
 
 
-TAKE_OVER = "python3 -m trainops up --take-over-storage"
+TAKE_OVER = f"{COMMAND} up --take-over-storage"
 
 
 class ForeignStorage(StorageAway):

@@ -13,15 +13,14 @@ import sys
 import threading
 import time
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import psutil
 
 from trainops.engines.wire import Wire
+from trainops.paths import ROOT
 
 logger = logging.getLogger(__name__)
-ROOT = Path(__file__).resolve().parents[2]
 BIRTH_SECONDS = 20.0
 LONG_SECONDS = 5.0
 

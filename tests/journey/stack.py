@@ -8,7 +8,7 @@ import socket
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from tests.waiting import wait_until
 
 logging.getLogger("httpx").setLevel(logging.WARNING)  # a line for every look is no help
 ROOT = Path(__file__).resolve().parents[2]
+PROGRAM = (sys.executable, "-m", "trainops")
 QUICK = {  # the protocol's timings, shortened in proportion
     "HEALTH_CHECK_INTERVAL_SECONDS": "0.5",
     "HEALTH_CHECK_TIMEOUT_SECONDS": "2",
@@ -174,13 +175,20 @@ def _family(process: "subprocess.Popen[bytes]") -> list[psutil.Process]:
 
 
 @contextmanager
-def running(data_dir: Path, *options: str, workers: int = 1, **environment: str) -> Iterator[Stack]:
+def running(
+    data_dir: Path,
+    *options: str,
+    workers: int = 1,
+    program: Sequence[str] = PROGRAM,
+    cwd: Path = ROOT,
+    **environment: str,
+) -> Iterator[Stack]:
     """Yield a stack that has come up; on the way out it is stopped, and nothing is left of it."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     arguments = ["--port", str(port), "--workers", str(workers), *options]
-    with _up(data_dir, "up.log", arguments, environment) as process:
+    with _up(data_dir, "up.log", arguments, environment, program, cwd) as process:
         stack = Stack(data_dir, port, process)
         stack.sign_in()
         yield stack
@@ -199,16 +207,21 @@ def joined(stack: Stack, *, workers: int = 1, **environment: str) -> Iterator[No
 
 @contextmanager
 def _up(
-    data_dir: Path, log_name: str, arguments: list[str], environment: dict[str, str]
+    data_dir: Path,
+    log_name: str,
+    arguments: list[str],
+    environment: dict[str, str],
+    program: Sequence[str] = PROGRAM,
+    cwd: Path = ROOT,
 ) -> "Iterator[subprocess.Popen[bytes]]":
     """One `up`, stopped in order after the block; nothing of it is left."""
     env = os.environ | {f"TRAINOPS_{name}": value for name, value in QUICK.items()} | environment
     env.pop("DJANGO_SETTINGS_MODULE", None)
-    command = [sys.executable, "-m", "trainops", "up", "--no-install"]
+    command = [*program, "up", "--no-install"]
     command += ["--data-dir", str(data_dir), *arguments]
     path = data_dir.parent / log_name
     with path.open("wb") as log:
-        process = subprocess.Popen(command, cwd=ROOT, env=env, stdout=log, stderr=log)
+        process = subprocess.Popen(command, cwd=cwd, env=env, stdout=log, stderr=log)
     try:
         yield process
     except BaseException:

@@ -4,7 +4,7 @@ import io
 import sys
 
 from trainops.cli.app import build
-from trainops.cli.server import COMMAND
+from trainops.paths import COMMAND
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -9,7 +9,8 @@ from typing import IO, Any, Self
 import httpx
 
 from trainops.cli.problems import ExitCode, Problem, Refused, Unreachable
-from trainops.cli.server import COMMAND, Server
+from trainops.cli.server import Server
+from trainops.paths import COMMAND
 
 PREFIX = "/api/v1/"
 # Verifying a large checkpoint or taking in a large upload keeps the server busy for a while.

@@ -8,8 +8,8 @@ import yaml
 
 from trainops.cli import local_files, looks
 from trainops.cli.problems import ExitCode, Problem
-from trainops.cli.server import COMMAND
 from trainops.cli.session import Session, command
+from trainops.paths import COMMAND
 
 PANEL = "What there is"
 PRICES = {"open", "high", "low", "close"}  # columns of a price series

@@ -12,6 +12,7 @@ from trainops.cli.operations import confirm
 from trainops.cli.problems import ExitCode, Problem
 from trainops.cli.references import checkpoint_named, operation_id
 from trainops.cli.session import Session, command
+from trainops.paths import COMMAND
 
 CheckpointId = Annotated[
     str,
@@ -229,7 +230,7 @@ def recover(
     else:
         session.out.text(looks.plain(answer["message"]))
         if answer["checkpoint_ids"]:
-            session.out.note(f"Resume it: python3 -m trainops resume {operation}")
+            session.out.note(f"Resume it: {COMMAND} resume {operation}")
 
 
 def gc(

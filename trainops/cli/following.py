@@ -17,8 +17,8 @@ from rich.text import Text
 from trainops.cli import looks
 from trainops.cli.api import Api
 from trainops.cli.problems import ExitCode, Problem, Unreachable
-from trainops.cli.server import COMMAND
 from trainops.cli.session import Session
+from trainops.paths import COMMAND
 
 POLL_SECONDS = 1.0
 PATIENCE_SECONDS = 60.0  # a server that is being restarted comes back within this

@@ -9,9 +9,9 @@ from trainops.cli.api import Rows
 from trainops.cli.following import say_commands, watch_to_the_end
 from trainops.cli.problems import ExitCode, Problem, Refused
 from trainops.cli.references import operation_id
-from trainops.cli.server import COMMAND
 from trainops.cli.session import Session, command
 from trainops.cli.submission import Submission
+from trainops.paths import CLONE, COMMAND
 
 PANEL = "Operations"
 MAX_LIMIT = 500
@@ -70,7 +70,8 @@ def ls(
 
 def _list(session: Session, page: Rows, limit: int) -> None:
     if not page.rows:
-        session.out.note(f"No operations. Submit one: {COMMAND} run examples/digits.yaml --follow")
+        first = "run examples/digits.yaml --follow" if CLONE else "recipes"
+        session.out.note(f"No operations. Submit one: {COMMAND} {first}")
         return
     session.out.table(
         ["ID", "NAME", "STATE", "PROGRESS", "LEFT", "METRICS", "OWNER", "CREATED"],

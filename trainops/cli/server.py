@@ -6,11 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from trainops import paths
 from trainops.cli.problems import ExitCode, Problem
 
-ROOT = Path(__file__).resolve().parents[2]
 DEFAULT_URL = "http://127.0.0.1:8000"
-COMMAND = "python3 -m trainops"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +55,7 @@ def _is_server(url: str) -> bool:
 
 
 def data_dir() -> Path:
-    return Path(os.environ.get("TRAINOPS_DATA_DIR") or ROOT / "var")
+    return paths.data_dir()
 
 
 def cli_file() -> Path:
@@ -85,5 +84,5 @@ def _remembered() -> Server:
         raise Problem(
             f"{path} cannot be used ({error!r})",
             ExitCode.USAGE,
-            hints=(f"Remove it, then: {COMMAND} login",),
+            hints=(f"Remove it, then: {paths.COMMAND} login",),
         ) from error

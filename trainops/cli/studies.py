@@ -11,9 +11,9 @@ from trainops.cli.operations import confirm
 from trainops.cli.plain_yaml import UNREADABLE, parsed, reason
 from trainops.cli.problems import ExitCode, Problem, Refused
 from trainops.cli.references import study_id
-from trainops.cli.server import COMMAND
 from trainops.cli.session import Session, command
 from trainops.cli.submission import Submission
+from trainops.paths import COMMAND
 
 Id = Annotated[
     str, typer.Argument(metavar="ID", help="Whole, or a beginning or end that fits one.")

@@ -8,12 +8,11 @@ import sys
 import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict
-from pathlib import Path
 from typing import IO, Any
 
 from trainops.confined.limits import Limits
+from trainops.paths import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 MAX_ANSWER_BYTES = 64 * 2**20
 MAX_ERROR_BYTES = 64 * 2**10
 # All that it gets of this process's environment: which recipes there are, and where code is.

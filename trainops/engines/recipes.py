@@ -10,13 +10,13 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from importlib.metadata import entry_points
 from typing import Any, cast
 
 from trainops.engines.config import IsModel, Strict
 from trainops.engines.errors import RecipeError
 from trainops.kind import KINDS
 from trainops.lazy import NotLoadable, load
+from trainops.registrations import registered
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +88,7 @@ def _registered(named_in_environment: str) -> dict[str, Recipe]:
 
 def _sources(named_in_environment: str) -> Iterator[tuple[str, Any]]:
     named = [each.strip() for each in named_in_environment.split(",") if each.strip()]
-    installed = [each.value for each in entry_points(group="trainops.recipes")]
+    installed = [each.value for each in registered("trainops.recipes")]
     built_in = [path for kind in KINDS.values() for path in kind.recipes]
     for path in (*built_in, *installed, *named):
         try:

@@ -9,11 +9,12 @@ from trainops.launch import environment
 from trainops.launch.refusal import CannotStart
 from trainops.launch.testing import bench, chaos, test
 from trainops.launch.up import up
+from trainops.paths import COMMAND
 
-HELP = """\
+HELP = f"""\
 trainops: long machine-learning operations that can be stopped at any moment.
 
-Usage: python3 -m trainops COMMAND [OPTIONS]          (COMMAND --help says more)
+Usage: {COMMAND} COMMAND [OPTIONS]          (COMMAND --help says more)
 
 Here
   up               install what is missing, start everything, print the address
@@ -42,6 +43,7 @@ With a running server
 
 def install(arguments: Sequence[str]) -> int:
     """Make the environment and nothing else: for images, and for editors that want it early."""
+    environment.require_clone("install")
     parser = argparse.ArgumentParser(
         prog="python3 -m trainops install", description="Install the packages into .venv."
     )
@@ -75,6 +77,6 @@ def _command_line(arguments: Sequence[str]) -> int:
     if environment.python().exists() and not environment.is_active():
         environment.enter(arguments)
     if not environment.is_usable():
-        raise CannotStart("The environment is not there yet. Make it with: python3 -m trainops up")
+        raise CannotStart(f"The environment is not there yet. Make it with: {COMMAND} up")
     import_module("trainops.cli").main(list(arguments))
     return 0

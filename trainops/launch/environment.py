@@ -15,13 +15,14 @@ import time
 import tomllib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from importlib import metadata
 from pathlib import Path
 from typing import Any, NoReturn
 
 from trainops.launch.checks import require_space
 from trainops.launch.refusal import CannotStart
+from trainops.paths import CLONE, ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 VENV = ROOT / ".venv"
 INSTALL_BYTES = 3 * 1024**3
 SHOWN_LINES = 12
@@ -39,6 +40,20 @@ def is_active(venv: Path = VENV) -> bool:
 def is_usable() -> bool:
     """Whether the packages are here, whoever installed them (an image, a person's own venv)."""
     return importlib.util.find_spec("django") is not None
+
+
+def version() -> str:
+    """Return the version of trainops: the clone's, or of what is installed."""
+    return str(project(CLONE)["version"]) if CLONE else metadata.version("trainops")
+
+
+def require_clone(command: str) -> None:
+    """Raise CannotStart where trainops was installed by pip: tests and benchmarks are not in it."""
+    if CLONE is None:
+        raise CannotStart(
+            f"`trainops {command}` needs a clone of the repository; this trainops is installed in "
+            f"{ROOT}. In a clone, run: python3 -m trainops {command}"
+        )
 
 
 def project(root: Path) -> dict[str, Any]:

@@ -1,21 +1,20 @@
 """What `up` can be told on its command line."""
 
 import argparse
-import os
 import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainops.launch.environment import ROOT
+from trainops import paths
 
 EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 - recognised here, never a default
 LOCAL_NAMES = ("localhost", "127.0.0.1", "[::1]")
 
 DESCRIPTION = """\
-Start trainops on this machine: everything it needs is installed below .venv the first time, and
-everything it writes is below one data directory. Ctrl-C stops it; running operations are saved
-first and go on at the next start.
+Start trainops on this machine. In a clone, everything it needs is installed below .venv the first
+time. Everything it writes is below one data directory. Ctrl-C stops it; running operations are
+saved first and go on at the next start.
 """
 EPILOG = """\
 TRAINOPS_DATABASE_URL and TRAINOPS_BROKER_URL replace the embedded database and the embedded Redis.
@@ -78,7 +77,7 @@ def parse(arguments: Sequence[str]) -> Options:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python3 -m trainops up",
+        prog=f"{paths.COMMAND} up",
         description=DESCRIPTION,
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -86,8 +85,8 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("--host", default="127.0.0.1", help="address to listen on; 0.0.0.0 for the network")
     add("--port", type=_port, default=8000, help="port to listen on (default: 8000)")
-    default = Path(os.environ.get("TRAINOPS_DATA_DIR") or ROOT / "var")
-    add("--data-dir", type=Path, default=default, help="where everything is kept (default: var)")
+    default = paths.data_dir()
+    add("--data-dir", type=Path, default=default, help=f"where everything is kept ({default})")
     add("--workers", type=_count, default=1, metavar="N", help="worker processes (default: 1)")
     add("--only-workers", action="store_true", help="on a further machine: workers, nothing else")
     add("--demo", action="store_true", help="also submit an example operation")

@@ -13,11 +13,11 @@ from functools import partial
 from pathlib import Path
 
 from trainops.launch import embedded
-from trainops.launch.environment import ROOT
 from trainops.launch.identity import unprivileged_user
 from trainops.launch.options import EVERYWHERE, LOCAL_NAMES, Options
 from trainops.launch.program import NOTABLE, Program
 from trainops.launch.refusal import CannotStart
+from trainops.paths import ROOT
 
 STORES, WORKING, SCHEDULING = range(3)  # stages of the start
 BEAT, WORKERS, WEB, STORES_LAST = range(4)  # stages of the stop

@@ -38,6 +38,7 @@ class Step:
 
 def test(arguments: Sequence[str]) -> int:
     """Return 0 when everything passed, 1 when anything failed."""
+    environment.require_clone("test")
     chosen = _parser().parse_args(arguments)
     _enter(["test", *arguments])
     with ExitStack() as stack:
@@ -51,6 +52,7 @@ def test(arguments: Sequence[str]) -> int:
 
 def bench(arguments: Sequence[str]) -> int:
     """Measure: `benchmarks/` decides what, and what its arguments mean."""
+    environment.require_clone("bench")
     import_module("benchmarks.__main__").parser().parse_args(arguments)  # help installs nothing
     _enter(["bench", *arguments])
     command = [*PYTHON, "benchmarks", *arguments]
@@ -59,6 +61,7 @@ def bench(arguments: Sequence[str]) -> int:
 
 def chaos(arguments: Sequence[str]) -> int:
     """A storm of random faults over a whole installation of its own; see tests/faults."""
+    environment.require_clone("chaos")
     import_module("tests.faults.options").parser().parse_args(arguments)  # help installs nothing
     _enter(["chaos", *arguments])
     command = [*PYTHON, "tests.faults", *arguments]

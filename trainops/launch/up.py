@@ -8,10 +8,12 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from trainops import paths
 from trainops.launch import checks, data_directory, environment, options, stack
 from trainops.launch.options import Options
 from trainops.launch.refusal import CannotStart
 from trainops.launch.supervise import Supervisor
+from trainops.paths import CLONE, COMMAND
 
 PREPARE = (sys.executable, "-m", "trainops.launch.prepare", "--json")
 
@@ -20,7 +22,7 @@ def up(arguments: Sequence[str]) -> int:
     """Run until stopped. Returns the exit code; raises CannotStart before anything runs."""
     chosen = options.parse(arguments)
     _check(chosen)
-    if chosen.install:
+    if chosen.install and CLONE:
         environment.ensure(chosen.log_dir)
     if environment.python().exists() and not environment.is_active():
         environment.enter(["up", *arguments])
@@ -132,7 +134,7 @@ def _prepare(chosen: Options, env: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _program_version() -> str:
-    return str(environment.project(environment.ROOT)["version"])
+    return environment.version()
 
 
 def say(program: str | None, text: str) -> None:
@@ -171,12 +173,11 @@ def welcome(chosen: Options, prepared: Mapping[str, Any]) -> str:
 
 
 def _first_commands(chosen: Options, prepared: Mapping[str, Any]) -> list[str]:
-    command = "python3 -m trainops"
     first = []
-    if chosen.data_dir != environment.ROOT / "var":
+    if chosen.data_dir != paths.default_data_dir().resolve():
         first.append(f"export TRAINOPS_DATA_DIR={chosen.data_dir}")
     if prepared["demo"]:
         demo = prepared["demo"]
-        return [*first, f"{command} logs -f {demo}", f"{command} cancel {demo}",
-                f"{command} resume {demo}"]  # fmt: skip
-    return [*first, f"{command} recipes", f"{command} ls", f"{command} --help"]
+        return [*first, f"{COMMAND} logs -f {demo}", f"{COMMAND} cancel {demo}",
+                f"{COMMAND} resume {demo}"]  # fmt: skip
+    return [*first, f"{COMMAND} recipes", f"{COMMAND} ls", f"{COMMAND} --help"]
