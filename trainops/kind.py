@@ -236,6 +236,11 @@ class Registry(Mapping[str, Kind]):
                 raise KindError(f"{named}, its entry point {point.name!r}")
             if found.setdefault(kind.name, kind) != kind:
                 raise KindError(f"two kinds are named {kind.name!r}")
+        if not found:
+            raise KindError(
+                "no kind of operation is registered: trainops is not installed in this environment "
+                "(in a clone: pip install --no-deps --editable .)"
+            )
         return {each.name: each for each in sorted(found.values(), key=_place)}
 
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from pydantic import Field, create_model
 
 from tests.engines.drawing import LEFT_OUT, Space, fields
-from trainops.engines.config import Strict
 from trainops import kind as kinds
+from trainops.engines.config import Strict
 
 
 class Inner(Strict):

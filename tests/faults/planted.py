@@ -198,7 +198,8 @@ TRAINING = [
 LOOP = [
     *_of(
         "runner",
-        ("a job is made before the random streams begin", "_made", "reproducibility.seed_all(seed)", "",
+        ("a job is made before the random streams begin", "_made",
+         "reproducibility.seed_all(seed)", "",
          f"{RUNNER}::test_a_job_is_made_with_random_streams_that_begin_at_the_seed"),
         ("a stop saves nothing", "run", "attempt.save(job, STOPPING[directive])", "",
          f"{RUNNER}::test_cancel_and_preemption_save_the_step_they_stopped_at"),
@@ -211,7 +212,7 @@ LOOP = [
     ),
     *_of(
         "kind",
-        ("a job is made where importing left the random streams", "Engine._loaded",
+        ("a job is made where importing left the random streams", "Kind._loaded",
          "load(SEED_ALL)(config.seed)", "", EVERY_OPTIMIZER),
     ),
     *_of(

@@ -1,4 +1,4 @@
-"""trainops installed by pip, and a package of recipes beside it: started from an empty directory."""
+"""trainops installed by pip with a package of recipes, started from an empty directory."""
 
 import pytest
 
