@@ -22,6 +22,7 @@ from tests.journey.stack import Stack
 
 STATES = {"PENDING", "RUNNING", "RESUMING", "COMPLETED", "FAILED", "CANCELLED"}
 FEW, ALL = 100, 500
+FEW_SHOWN = 5  # points of a curve
 
 
 def problems(
@@ -61,8 +62,13 @@ def overlaps(operation_id: str, trace: Path) -> Iterator[str]:
 def _differences(stack: Stack, operation_id: str, undisturbed: str) -> Iterator[str]:
     if stack.artifacts(operation_id) != stack.artifacts(undisturbed):
         yield f"I4 {operation_id}: its result differs from the undisturbed one"
-    if stack.curve(operation_id) != stack.curve(undisturbed):
-        yield f"I4 {operation_id}: its metric curve differs from the undisturbed one"
+    found, expected = set(stack.curve(operation_id)), set(stack.curve(undisturbed))
+    if found != expected:
+        yield (
+            f"I4 {operation_id}: its metric curve differs from the undisturbed one: "
+            f"{len(expected - found)} points are missing, as {sorted(expected - found)[:FEW_SHOWN]}; "
+            f"{len(found - expected)} are not expected, as {sorted(found - expected)[:FEW_SHOWN]}"
+        )
 
 
 def _misplaced(
