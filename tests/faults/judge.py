@@ -64,10 +64,11 @@ def _differences(stack: Stack, operation_id: str, undisturbed: str) -> Iterator[
         yield f"I4 {operation_id}: its result differs from the undisturbed one"
     found, expected = set(stack.curve(operation_id)), set(stack.curve(undisturbed))
     if found != expected:
+        missing, odd = sorted(expected - found), sorted(found - expected)
         yield (
             f"I4 {operation_id}: its metric curve differs from the undisturbed one: "
-            f"{len(expected - found)} points are missing, as {sorted(expected - found)[:FEW_SHOWN]}; "
-            f"{len(found - expected)} are not expected, as {sorted(found - expected)[:FEW_SHOWN]}"
+            f"{len(missing)} points are missing, as {missing[:FEW_SHOWN]}; "
+            f"{len(odd)} are not expected, as {odd[:FEW_SHOWN]}"
         )
 
 
