@@ -395,7 +395,8 @@ RL = [
          'nn.functional.smooth_l1_loss(values, targets, reduction="none") * weights',
          'nn.functional.smooth_l1_loss(values, targets, reduction="none")', DQN_UPDATES),
         ("agents never explore", "DqnLearner.act",
-         "< epsilon", "< 0 * epsilon", "tests/rl/test_plain_updates.py"),
+         "< epsilon", "< 0 * epsilon",
+         f"{UPDATES}::test_agents_explore_as_often_as_they_are_told"),
     ),
     *_of(
         "rl.priorities",
@@ -431,12 +432,12 @@ RL = [
     *_of(
         "rl.replay",
         ("rows are drawn from the wrong end", "Ring.draw",
-         "drawn + self.first", "drawn", "tests/rl/test_replay.py"),
+         "drawn + self.first", "drawn", DQN_UPDATES),
     ),
     *_of(
         "rl.schedules",
         ("a line goes on beyond its end", "linear",
-         "min(1.0, at / over)", "at / over", DQN_UPDATES),
+         "min(1.0, at / over)", "at / over", f"{TARGETS}::test_exploration_by_hand"),
     ),
     *_of(
         "rl.learner",

@@ -16,6 +16,12 @@ from tests.thinning import quick_some
 
 DISCOUNT, NEVER = 0.99, -1e9
 WORLDS = {"cartpole": CARTPOLE, "grid": GRID}
+TIRING = {"meters": [{"name": "energy", "depletion": 0.3, "is_fatal": True},
+                     {"name": "food", "depletion": 0.05}]}  # fmt: skip
+DEADLY = {  # where episodes end by themselves
+    "cartpole": {**CARTPOLE, "parameters": {"id": "CartPole-v1"}},
+    "grid": {**GRID, "parameters": {**GRID["parameters"], **TIRING}},
+}
 
 
 def plain_adam(network, learner):
@@ -79,6 +85,7 @@ DQN = {
     "double": {"dqn": {"double": True}},
     "dueling": {"dqn": {"dueling": True, "double": True}},
     "three steps": {"dqn": {"n_step": 3}},
+    "three steps, full ring": {"dqn": {"n_step": 3}, "replay": {"capacity": 40}},
     "soft target": {"dqn": {"target_tau": 0.2}},
     "unclipped": {"max_grad_norm": None},
     "clipped": {"max_grad_norm": 0.01},
@@ -89,12 +96,11 @@ DQN = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("world", "name"), quick_some(list(product(WORLDS, DQN)), every=4))
+@pytest.mark.parametrize(("world", "name"), quick_some(list(product(DEADLY, DQN)), every=4))
 def test_dqn_updates(world, name):
-    config = of(WORLDS[world], "dqn", 2, 40, discount=DISCOUNT, **DQN[name])
-    learner = played(config, 30).population.learner
-    before = learner.updates
-    for _ in range(7):
+    learner = learner_of(DEADLY[world], **DQN[name])
+    before, terminal = learner.updates, 0
+    for _ in range(3):
         online, target = copy.deepcopy(learner.online), copy.deepcopy(learner.target)
         adam = plain_adam(online, learner)
         numbers, weights = drawn(learner, 60)
@@ -105,7 +111,20 @@ def test_dqn_updates(world, name):
         require_target(learner, target, online, learner.updates)
         if learner.priorities is not None:
             require_priorities(learner, numbers, errors)
-    assert learner.updates == before + 7
+        terminal += int(learner.replay.at(numbers).terminated.sum())
+    assert learner.updates == before + 3 and terminal
+
+
+def learner_of(world, **more):
+    """Return a learner of 60 rows whose networks differ in what they prefer."""
+    dqn = {"batch_size": 32, **more.pop("dqn", {})}
+    config = of(world, "dqn", 2, 40, discount=DISCOUNT, dqn=dqn, **more)
+    learner = played(config, 30).population.learner
+    noise = torch.Generator().manual_seed(3)
+    with torch.no_grad():
+        for each in learner.target.parameters():
+            each += torch.randn(each.shape, generator=noise)
+    return learner
 
 
 def drawn(learner, environment_steps):
@@ -178,6 +197,23 @@ def test_a_target_is_replaced_after_every_so_many_updates():
         replaced.append(learner.updates % 3 == 0)
         assert all(same) != replaced[-1]
     assert replaced.count(True) == 3
+
+
+@pytest.mark.parametrize(("epsilon", "share"), [(0.0, 0.0), (0.3, 0.3), (1.0, 1.0)])
+def test_agents_explore_as_often_as_they_are_told(epsilon, share):
+    """What is drawn is any action that can be done, the best one among them."""
+    learner = learner_of(GRID)
+    count, actions = 6000, len(learner.space.actions)
+    row = learner.replay.at(torch.tensor([learner.replay.count - 1]))
+    observations = row.observations.expand(count, -1)
+    masks = torch.ones(count, actions, dtype=torch.bool)
+    masks[:, 0] = False
+    chosen = learner.act(observations, masks, epsilon)
+    best = int(learner.greedy(observations[:1], masks[:1]))
+    assert not (chosen == 0).any()
+    expected = share * (actions - 2) / (actions - 1)
+    assert float((chosen != best).float().mean()) == pytest.approx(expected, abs=0.03)
+    assert len(set(chosen.tolist())) == (actions - 1 if share else 1)
 
 
 PPO = {

@@ -4,7 +4,9 @@ import pytest
 import torch
 from torch import tensor
 
+from trainops.engines.rl.config import ExplorationConfig
 from trainops.engines.rl.priorities import Priorities
+from trainops.engines.rl.schedules import epsilon
 from trainops.engines.rl.targets import advantages, importance, n_step, one_step, q_target
 
 
@@ -73,6 +75,17 @@ def test_importance_weights_by_hand():
     weights = importance(tensor([0.5, 0.25, 0.25]), 3, 1.0)
     assert weights.tolist() == pytest.approx([0.5, 1.0, 1.0])  # 1 / (3 p), by the largest
     assert importance(tensor([0.5, 0.25]), 2, 0.0).tolist() == [1.0, 1.0]
+
+
+def test_exploration_by_hand():
+    line = ExplorationConfig(start=0.9, end=0.1, steps=8)
+    assert [epsilon(line, step, 5) for step in (0, 2, 8, 9, 800)] == pytest.approx(
+        [0.9, 0.7, 0.1, 0.1, 0.1]
+    )
+    falling = ExplorationConfig(schedule="exponential", start=0.8, end=0.1, decay=0.5)
+    assert [epsilon(falling, 5, episode) for episode in range(5)] == pytest.approx(
+        [0.8, 0.4, 0.2, 0.1, 0.1]
+    )
 
 
 @pytest.mark.slow
