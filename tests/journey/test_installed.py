@@ -1,4 +1,4 @@
-"""trainops installed by pip, and a package of recipes beside it: started from an empty directory."""
+"""trainops and a package of recipes, installed by pip and started from an empty directory."""
 
 import pytest
 
