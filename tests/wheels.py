@@ -8,6 +8,7 @@ import sysconfig
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+PURELIB = "import sysconfig; print(sysconfig.get_path('purelib'))"
 SOURCES = ("apps", "trainops", "templates", "static", "pyproject.toml", "README.md", "LICENSE")
 
 
@@ -44,9 +45,7 @@ def environment_with(directory: Path, *wheels: Path) -> Path:
     """Make an environment of these wheels and the packages of this one; return its `bin`."""
     run(sys.executable, "-m", "venv", "--without-pip", directory)
     bin_directory = directory / "bin"
-    folder = run(
-        bin_directory / "python", "-c", "import sysconfig as s; print(s.get_path('purelib'))"
-    )
+    folder = run(bin_directory / "python", "-c", PURELIB)
     # A path alone: what .pth files over there say is not read.
     Path(folder.strip(), "beside.pth").write_text(sysconfig.get_path("purelib") + "\n")
     options = ["--quiet", "--no-deps", "--no-index", "--ignore-installed"]

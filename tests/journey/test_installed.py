@@ -1,4 +1,4 @@
-"""trainops installed by pip with a package of recipes, started from an empty directory."""
+"""trainops and a package of recipes, installed by pip and started from an empty directory."""
 
 import pytest
 

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 
+from trainops import paths
 from trainops.launch import environment
 from trainops.launch.refusal import CannotStart
 from trainops.launch.testing import bench, chaos, test
@@ -48,7 +49,7 @@ def install(arguments: Sequence[str]) -> int:
         prog="python3 -m trainops install", description="Install the packages into .venv."
     )
     parser.add_argument("extras", nargs="*", help="groups of pyproject.toml to add, such as test")
-    environment.ensure(environment.ROOT / "var" / "log", extras=parser.parse_args(arguments).extras)
+    environment.ensure(paths.ROOT / "var" / "log", extras=parser.parse_args(arguments).extras)
     return 0
 
 

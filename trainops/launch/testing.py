@@ -14,6 +14,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from importlib import import_module
 
+from trainops import paths
 from trainops.launch import environment
 from trainops.launch.refusal import CannotStart
 
@@ -56,7 +57,7 @@ def bench(arguments: Sequence[str]) -> int:
     import_module("benchmarks.__main__").parser().parse_args(arguments)  # help installs nothing
     _enter(["bench", *arguments])
     command = [*PYTHON, "benchmarks", *arguments]
-    return subprocess.run(command, cwd=environment.ROOT, check=False).returncode
+    return subprocess.run(command, cwd=paths.ROOT, check=False).returncode
 
 
 def chaos(arguments: Sequence[str]) -> int:
@@ -65,12 +66,12 @@ def chaos(arguments: Sequence[str]) -> int:
     import_module("tests.faults.options").parser().parse_args(arguments)  # help installs nothing
     _enter(["chaos", *arguments])
     command = [*PYTHON, "tests.faults", *arguments]
-    return subprocess.run(command, cwd=environment.ROOT, check=False).returncode
+    return subprocess.run(command, cwd=paths.ROOT, check=False).returncode
 
 
 def _enter(arguments: Sequence[str]) -> None:
     """Be in the environment, with the test extra; comes back only there."""
-    environment.ensure(environment.ROOT / "var" / "log", extras=["test"])
+    environment.ensure(paths.ROOT / "var" / "log", extras=["test"])
     if not environment.is_active():
         environment.enter(arguments)
 
@@ -150,9 +151,7 @@ def _on_postgres(chosen: argparse.Namespace, stack: ExitStack) -> list[Step]:
 def _run(step: Step) -> bool:
     print(f"── {step.name}", flush=True)
     started = time.monotonic()
-    done = subprocess.run(
-        step.command, cwd=environment.ROOT, env={**os.environ, **step.env}, check=False
-    )
+    done = subprocess.run(step.command, cwd=paths.ROOT, env={**os.environ, **step.env}, check=False)
     has_passed = done.returncode == 0 or (step.may_be_empty and done.returncode == NO_TEST)
     verdict = "passed" if has_passed else f"FAILED (exit code {done.returncode})"
     print(f"── {step.name}: {verdict} in {time.monotonic() - started:.1f} s\n", flush=True)

@@ -88,7 +88,7 @@ def _until_stopped(supervisor: Supervisor) -> int:
 def _require_current(env: Mapping[str, str]) -> None:
     command = [*PREPARE, "--check"]
     done = subprocess.run(
-        command, env=env, cwd=environment.ROOT, capture_output=True, text=True, check=False
+        command, env=env, cwd=paths.ROOT, capture_output=True, text=True, check=False
     )
     if done.returncode:
         raise CannotStart((done.stderr.strip().splitlines() or ["no output"])[-1])
@@ -113,7 +113,7 @@ def _prepare(chosen: Options, env: Mapping[str, str]) -> dict[str, Any]:
     done = subprocess.run(
         command,
         env=env,
-        cwd=environment.ROOT,
+        cwd=paths.ROOT,
         capture_output=True,
         text=True,
         check=False,
