@@ -28,4 +28,5 @@ KIND = Kind(
     columns=("return", "sharpe", "max_drawdown", "trades"),
     defaults={"checkpoint.every_bars": "backtest_bar_interval"},
     days="trainops.engines.backtest.days:days",
+    files="trainops.engines.backtest.files.descriptor:FILES",
 )
