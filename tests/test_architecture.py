@@ -1,5 +1,6 @@
 """The arrows point one way, and the tool that says so would notice if one did not."""
 
+import ast
 import os
 import shutil
 import subprocess
@@ -8,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from trainops.kind import KINDS
+
 ROOT = Path(__file__).resolve().parents[1]
 PLANTED = [
     ("direction", "apps/checkpoints/services.py", "from apps.operations import services"),
@@ -15,10 +18,42 @@ PLANTED = [
     ("operations", "apps/operations/models.py", "from apps.operations import services"),
     ("engines", "trainops/engines/wire.py", "from trainops.engines import runner"),
     ("formats", "trainops/formats/errors.py", "from trainops.formats import verify"),
+    (
+        "formats-of-no-kind",
+        "trainops/formats/known.py",
+        "from trainops.engines.training.files import file",
+    ),
+    (
+        "kinds-files",
+        "trainops/engines/federated/files/file.py",
+        "from trainops.engines.training.files import file",
+    ),
     ("engines-alone", "trainops/engines/runner.py", "import django.conf"),
     ("torch", "apps/operations/services.py", "from trainops.engines import runner"),
     ("command-line", "trainops/cli/out.py", "import django"),
 ]
+
+
+WITHOUT_KINDS = ("trainops/formats", "trainops/cli", "apps/operations")
+
+
+def literals(file):
+    """Return the strings of a module and their lines."""
+    nodes = ast.walk(ast.parse(file.read_text()))
+    return [(n.value, n.lineno) for n in nodes if isinstance(n, ast.Constant)]
+
+
+@pytest.mark.parametrize("folder", WITHOUT_KINDS)
+def test_no_kind_is_named_where_kinds_are_only_described(folder):
+    files = [each for each in (ROOT / folder).rglob("*.py") if "migrations" not in each.parts]
+    assert files
+    named = [
+        f"{file.relative_to(ROOT)}:{line}: {value!r}"
+        for file in files
+        for value, line in literals(file)
+        if value in KINDS
+    ]
+    assert named == []
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ It (trainops.formats.exchange) needs torch and the recipe's code, which the web 
 import logging
 import threading
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from trainops.engines.config import OperationConfig
 from trainops.engines.errors import CheckpointCorrupted, ConfigError
 from trainops.engines.manifest import MANIFEST, read_manifest
 from trainops.errors import Refusal
+from trainops.formats.kind_files import Export, KindFiles, files_of
 from trainops.kind import KINDS
 from trainops.slots import WAIT_SECONDS, Busy, Slots
 
@@ -43,9 +44,9 @@ def export(
 ) -> str:
     """Write a checkpoint as a file of the other tool of its kind. Raises Refusal.
 
-    `which` of a federated one: its state ("last"), or the model of the best completed round;
-    `agent` of agents with separate networks: whose. Returns what that tool would call it. Its
-    .sha256 is beside it where the other tool has one.
+    `which` of a kind whose checkpoints hold both: the last or the best model; `agent` of agents
+    with separate networks: whose. Returns what that tool would call it. Its .sha256 is beside it
+    where the other tool has one.
     """
     request = export_request(checkpoint, which=which, agent=agent)
     have_here(checkpoint)
@@ -56,7 +57,7 @@ def export(
 def export_request(checkpoint: Checkpoint, *, which: str, agent: int | None) -> dict[str, Any]:
     """Return all that an exported file follows from. Raises Refusal."""
     operation = checkpoint.operation
-    require_kind(operation.kind)
+    takes_agent = require_export(operation.kind).takes_agent
     if is_part(operation.pk):
         raise Refusal(
             "PART_OF_ANOTHER",
@@ -67,7 +68,7 @@ def export_request(checkpoint: Checkpoint, *, which: str, agent: int | None) -> 
         "direction": "export",
         "kind": operation.kind,
         "which": which,
-        "agent": agent,
+        "agent": agent if takes_agent else None,
         "checkpoint": str(storage.directory(checkpoint.artifacts_path)),
         "digest": checkpoint.manifest_digest,
         "config": operation.config,
@@ -87,7 +88,7 @@ def pack(file: Path, name: str, target: Path) -> str:
 
 
 def tabulate(checkpoint: Checkpoint, table: str, target: Path, *, person: str) -> None:
-    """Write all "trades", or the "equity" of every bar, of a finished backtest as CSV.
+    """Write one of the tables that a kind has of its finished operations as CSV.
 
     Raises Refusal.
     """
@@ -156,12 +157,32 @@ def secret_of(operation: Operation) -> dict[str, str]:
 
 
 def require_kind(kind: str) -> None:
-    if not KINDS[kind].files:
-        raise Refusal(
-            "FORMAT_NOT_SUPPORTED",
-            f"Operations of kind {kind!r} take no file of another tool.",
-            {"given": kind, "allowed": [name for name, each in KINDS.items() if each.files]},
-        )
+    """Raise Refusal for a kind whose operations cannot begin with a file of another tool."""
+    if not files_of(KINDS[kind]).take_in:
+        raise _not_supported(kind, lambda files: bool(files.take_in))
+
+
+def require_export(kind: str) -> Export:
+    """Return how checkpoints of this kind become files of another tool. Raises Refusal."""
+    export = files_of(KINDS[kind]).export
+    if export is None:
+        raise _not_supported(kind, lambda files: files.export is not None)
+    return export
+
+
+def holds_best(kind: str) -> bool:
+    """Whether the newest checkpoint is exported as its last and as its best model."""
+    export = files_of(KINDS[kind]).export
+    return export is not None and export.has_best
+
+
+def _not_supported(kind: str, is_allowed: Callable[[KindFiles], bool]) -> Refusal:
+    allowed = [name for name, each in KINDS.items() if is_allowed(files_of(each))]
+    return Refusal(
+        "FORMAT_NOT_SUPPORTED",
+        f"Operations of kind {kind!r} take no file of another tool.",
+        {"given": kind, "allowed": allowed},
+    )
 
 
 def is_own(file: Path) -> bool:

@@ -20,17 +20,21 @@ from apps.checkpoints.models import Checkpoint
 from apps.datasets.storage import workspace
 from apps.operations import exchange
 
-CONTENT, NAME = "content", "name"
+CONTENT, NAME, DIGEST = "content", "name", "content.sha256"
 KEPT_SECONDS = 86_400.0
 KEPT_BYTES = 4 * 2**30
 
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """`file` stays readable when the kept copy is removed."""
+    """`file` stays readable when the kept copy is removed.
+
+    `digest` is its SHA-256 in hexadecimal where the other tool has one beside the file; else empty.
+    """
 
     file: BinaryIO
     name: str
+    digest: str = ""
 
 
 def export(
@@ -53,6 +57,7 @@ def export(
         packed = path.with_name("packed.zip")
         packed_name = exchange.pack(path, name, packed)
         packed.replace(path)
+        path.with_name(DIGEST).unlink(missing_ok=True)  # it is of the file in the zip
         return packed_name
 
     request = exchange.export_request(checkpoint, which=which, agent=agent)
@@ -60,7 +65,7 @@ def export(
 
 
 def table(checkpoint: Checkpoint, name: str, *, person: str) -> Exported:
-    """Return all "trades", or the "equity" of every bar, of a finished backtest as CSV.
+    """Return one of the tables that a kind has of its finished operations, as CSV.
 
     Raises Refusal.
     """
@@ -114,7 +119,9 @@ def _made(operation_id: str, origin: list[object], write: Callable[[Path], str])
 
 def _opened(directory: Path) -> Exported:
     name = (directory / NAME).read_text(encoding="utf-8")
-    return Exported((directory / CONTENT).open("rb"), name)
+    beside = directory / DIGEST
+    digest = beside.read_text(encoding="ascii").strip() if beside.exists() else ""
+    return Exported((directory / CONTENT).open("rb"), name, digest)
 
 
 def _root() -> Path:

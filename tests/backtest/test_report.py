@@ -21,6 +21,7 @@ from trainops.engines.backtest.report import (
     trading,
 )
 from trainops.engines.backtest.strategy import EventStrategy
+from trainops.formats.tables import write_csv
 
 DAY = 86_400_000_000
 
@@ -151,14 +152,14 @@ def test_what_is_open_at_the_end_is_closed_as_the_config_says(finish, price, tra
 def test_a_table_that_is_not_read_back_as_it_was_written_is_not_given_out(tmp_path, monkeypatch):
     told = {"recipe": "sma_crossover", "parameters": {"fast": 2, "slow": 4}}
     job = run(walk(60), tmp_path, **told)
-    for name in tables.TABLES:
-        tables.write_csv(job, name, tmp_path / f"{name}.csv")
+    for make in (tables.trades, tables.equity):
+        write_csv(make(job), tmp_path / f"{make.__name__}.csv")
     whole = pd.DataFrame.to_csv
     monkeypatch.setattr(
         pd.DataFrame, "to_csv", lambda self, *args, **more: whole(self.round(2), *args, **more)
     )
     with pytest.raises(OSError, match="not read back as it was written"):
-        tables.write_csv(job, "equity", tmp_path / "rounded.csv")
+        write_csv(tables.equity(job), tmp_path / "rounded.csv")
     assert not (tmp_path / "rounded.csv").exists()
 
 

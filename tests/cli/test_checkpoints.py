@@ -1,3 +1,5 @@
+import hashlib
+import json
 import os
 
 import pytest
@@ -8,6 +10,7 @@ from tests.api.saved import damage, saved
 from tests.formats.conftest import Run, parse
 from tests.formats.originals import original
 from tests.formats.step_trainer import train
+from tests.formats.test_rl_exchange import FITTING as RL_FITTING
 from tests.operations.rows import in_state
 from trainops.cli.problems import ExitCode
 
@@ -122,6 +125,26 @@ def test_gc_says_what_would_go_and_asks_before_it_goes(cli, operation, ana):
     assert (ran.json["dry_run"], ran.json["num_checkpoints"]) == (False, 1)
     assert [each.pk for each in Checkpoint.objects.all()] == [kept.pk] != [old.pk]
     assert cli("checkpoints", "gc").stdout.startswith("Would delete 0 checkpoints")
+
+
+@pytest.mark.slow
+def test_the_digest_that_another_tool_has_is_written_beside_its_file(cli, tmp_path):
+    described = tmp_path / "operation.yaml"
+    config = {**RL_FITTING, "environment_steps": 260}
+    described.write_text(json.dumps({"kind": "rl", "config": config}))
+    ran = cli("checkpoints", "import", original("rl", tmp_path), described)
+    assert ran.exit_code == ExitCode.OK, ran.stderr
+    operation_id, target = ran.stdout.strip(), tmp_path / "out.pt"
+    ran = cli("checkpoints", "export", operation_id, "--format", "rl", "-o", target)
+    assert ran.exit_code == ExitCode.OK, ran.stderr
+    assert (tmp_path / "out.pt.sha256").read_text() == f"{sha256(target.read_bytes())}\n"
+    ran = cli("checkpoints", "export", operation_id, "--format", "training", "-o", target)
+    assert ran.exit_code == ExitCode.USAGE
+    assert f"{operation_id} becomes a file of rl, not of training" in ran.stderr
+
+
+def sha256(content):
+    return hashlib.sha256(content).hexdigest()
 
 
 @pytest.mark.slow

@@ -9,9 +9,9 @@ from torch.optim import SGD, Adam, AdamW
 
 from tests.federated.runs import make_job
 from trainops.engines.errors import IncompatibleState
+from trainops.engines.federated.files.client_optimizer import from_torch, other_settings, to_torch
 from trainops.engines.federated.layout import Layout
 from trainops.engines.federated.optimizer import ClientOptimizer
-from trainops.formats.client_optimizer import from_torch, other_settings, to_torch
 
 WAYS = [
     {"optimizer": "sgd"},

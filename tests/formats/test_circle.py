@@ -3,6 +3,7 @@
 import json
 import os
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -16,9 +17,9 @@ from tests.formats.test_rl_exchange import config as rl_config
 from tests.thinning import quick_some
 from trainops.engines import reproducibility
 from trainops.engines.checkpoint import Candidate, CheckpointStore, CheckpointType
+from trainops.engines.rl.files.exchange import read_rl
 from trainops.engines.spending import Entry
 from trainops.formats import exchange
-from trainops.formats.reading import read_rl
 from trainops.formats.verify import verify
 from trainops.kind import KINDS
 
@@ -116,8 +117,9 @@ def test_a_file_that_fails_its_own_checks_is_not_given_out(source, tmp_path, mon
         "rl": ("export_rl", lambda f: replace(f, action_dim=3)),
     }  # fmt: skip
     name, change = spoil[config.kind]
-    whole = getattr(exchange, name)
-    monkeypatch.setattr(exchange, name, lambda *args, **more: change(whole(*args, **more)))
+    theirs = import_module(f"trainops.engines.{config.kind}.files.exchange")
+    whole = getattr(theirs, name)
+    monkeypatch.setattr(theirs, name, lambda *args, **more: change(whole(*args, **more)))
     file = tmp_path / "out.pt"
     refused = exported(place, config, spent, file)["refused"]
     assert refused["code"] == "EXPORT_NOT_VERIFIED"

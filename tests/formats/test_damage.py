@@ -21,13 +21,14 @@ from tests.formats.originals import (
     with_pickle,
 )
 from trainops.engines.errors import IncompatibleState
+from trainops.engines.training.files.exchange import read_training
+from trainops.engines.training.files.importing import import_training
 from trainops.formats.differences import differences
 from trainops.formats.errors import DamagedFile, FormatError
 from trainops.formats.foreign import load, opened, outline_in
-from trainops.formats.known import tree_of
-from trainops.formats.reading import read, read_training
+from trainops.formats.known import format_of
+from trainops.formats.reading import read
 from trainops.formats.show import show
-from trainops.formats.training_import import import_training
 from trainops.formats.verify import verify
 
 
@@ -134,7 +135,7 @@ def survive(path):
     except FormatError:
         assert not report.passed
     else:
-        assert report.passed and key_tree(tree_of(file))
+        assert report.passed and key_tree(format_of(file).to_tree(file))
     try:
         show(path)
         differences(path, path)

@@ -13,10 +13,10 @@ from trainops.engines import lossless, reproducibility
 from trainops.engines.checkpoint import Candidate, CheckpointPolicy, CheckpointStore, CheckpointType
 from trainops.engines.errors import IncompatibleState
 from trainops.engines.runner import Succeeded, run
-from trainops.formats.reading import read_training
-from trainops.formats.training import to_tree
-from trainops.formats.training_export import export_training
-from trainops.formats.training_import import import_training
+from trainops.engines.training.files.exchange import read_training
+from trainops.engines.training.files.exporting import export_training
+from trainops.engines.training.files.file import to_tree
+from trainops.engines.training.files.importing import import_training
 from trainops.formats.verify import verify
 from trainops.formats.writing import write
 from trainops.kind import KINDS

@@ -13,10 +13,10 @@ from tests.formats.originals import REAL, original, save, tree
 from tests.formats.test_federated_file import documented
 from trainops.engines import reproducibility
 from trainops.engines.errors import IncompatibleState
+from trainops.engines.federated.files.exchange import read_federated
+from trainops.engines.federated.files.exporting import arrays_of, export_federated
+from trainops.engines.federated.files.importing import import_federated
 from trainops.engines.snapshot import freeze
-from trainops.formats.federated_export import arrays_of, export_federated
-from trainops.formats.federated_import import import_federated
-from trainops.formats.reading import read_federated
 from trainops.formats.verify import verify
 from trainops.formats.writing import write
 from trainops.kind import KINDS

@@ -5,9 +5,9 @@ import pytest
 import torch
 
 from tests.formats.originals import save, tree
+from trainops.engines.federated.files.exchange import read_federated
+from trainops.engines.federated.files.file import Round
 from trainops.formats.errors import InvalidFields
-from trainops.formats.federated import Round
-from trainops.formats.reading import read_federated
 from trainops.formats.verify import verify
 
 

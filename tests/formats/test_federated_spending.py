@@ -11,8 +11,8 @@ from tests.formats.test_federated_exchange import _other_tool, config, exported_
 from tests.thinning import quick_some
 from trainops.engines import reproducibility
 from trainops.engines.errors import IncompatibleState
-from trainops.formats.federated_import import import_federated
-from trainops.formats.reading import read_federated
+from trainops.engines.federated.files.exchange import read_federated
+from trainops.engines.federated.files.importing import import_federated
 
 MID = "federated_mid_round"
 SAMPLE = {"mode": "sample", "noise_multiplier": 1.0}

@@ -17,14 +17,14 @@ from tests.formats.originals import (
     save,
     tree,
 )
+from trainops.engines.federated.files.file import FederatedFile
+from trainops.engines.rl.files.file import RlFile
+from trainops.engines.training.files.file import TrainingFile
 from trainops.formats.errors import UnsupportedVersion
-from trainops.formats.federated import FederatedFile
 from trainops.formats.foreign import load, opened, outline_in
-from trainops.formats.known import tree_of
+from trainops.formats.known import format_of
 from trainops.formats.reading import read
-from trainops.formats.rl import RlFile
 from trainops.formats.show import show
-from trainops.formats.training import TrainingFile
 from trainops.formats.verify import verify
 from trainops.formats.writing import write
 
@@ -74,7 +74,7 @@ def test_what_we_write_is_accepted_and_means_the_same(path, tmp_path):
     write(file, tmp_path / "ours.pt")
     assert verify(tmp_path / "ours.pt").passed
     again = read(tmp_path / "ours.pt")
-    assert key_tree(tree_of(again)) == key_tree(tree_of(file))
+    assert key_tree(format_of(again).to_tree(again)) == key_tree(format_of(file).to_tree(file))
     assert type(again) is type(file)
 
 

@@ -6,9 +6,9 @@ import pytest
 
 from tests.formats.conftest import Run, parse
 from tests.formats.other_trainer import BATCHES, Trainer
-from trainops.formats.reading import read_training
-from trainops.formats.training_export import export_training
-from trainops.formats.training_import import import_training
+from trainops.engines.training.files.exchange import read_training
+from trainops.engines.training.files.exporting import export_training
+from trainops.engines.training.files.importing import import_training
 from trainops.formats.verify import verify
 from trainops.formats.writing import write
 

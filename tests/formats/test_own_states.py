@@ -8,10 +8,10 @@ import torch
 from tests.backtest.market import make_job as make_backtest
 from tests.backtest.market import walk
 from tests.federated.runs import HouseLedger, make_job
+from trainops.engines.backtest.files.state import backtest_disagreements
 from trainops.engines.checkpoint import CheckpointStore, CheckpointType
+from trainops.engines.federated.files.state import federated_disagreements
 from trainops.engines.snapshot import freeze
-from trainops.formats.backtest_state import backtest_disagreements
-from trainops.formats.federated_state import federated_disagreements
 from trainops.formats.verify import verify
 
 

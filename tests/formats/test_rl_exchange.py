@@ -9,12 +9,12 @@ from tests.rl.populations import played
 from trainops.engines import reproducibility
 from trainops.engines.checkpoint import CheckpointStore, CheckpointType
 from trainops.engines.errors import IncompatibleState
+from trainops.engines.rl.files.exchange import read_rl
+from trainops.engines.rl.files.exporting import export_rl
+from trainops.engines.rl.files.importing import import_rl
+from trainops.engines.rl.files.replay import PlainReplay, PrioritizedReplay, SequentialReplay
 from trainops.engines.snapshot import freeze
 from trainops.formats.digests import beside
-from trainops.formats.reading import read_rl
-from trainops.formats.replay import PlainReplay, PrioritizedReplay, SequentialReplay
-from trainops.formats.rl_export import export_rl
-from trainops.formats.rl_import import import_rl
 from trainops.formats.verify import verify
 from trainops.formats.writing import write
 from trainops.kind import KINDS

@@ -8,17 +8,17 @@ import pytest
 import torch
 
 from tests.formats.originals import key_tree, save, tree
-from trainops.formats.errors import DigestMismatch, InvalidFields, UnsupportedVersion
-from trainops.formats.reading import read_rl
-from trainops.formats.replay import (
+from trainops.engines.rl.files.exchange import read_rl
+from trainops.engines.rl.files.file import to_tree
+from trainops.engines.rl.files.replay import (
     PLAIN,
     PRIORITIZED,
     PlainReplay,
     PrioritizedReplay,
     SequentialReplay,
 )
-from trainops.formats.rl import to_tree
-from trainops.formats.rl_world import World
+from trainops.engines.rl.files.world import World
+from trainops.formats.errors import DigestMismatch, InvalidFields, UnsupportedVersion
 from trainops.formats.verify import verify
 from trainops.formats.writing import write
 

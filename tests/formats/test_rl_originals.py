@@ -11,11 +11,11 @@ from tests.formats.test_rl_exchange import CONFIGS, config, taken_in
 from tests.rl.cases import GRID, NOVELTY, of
 from tests.rl.populations import played
 from trainops.engines.rl.adapting import adapt
+from trainops.engines.rl.files.exchange import read_rl
+from trainops.engines.rl.files.exporting import export_rl
+from trainops.engines.rl.files.importing import import_rl
+from trainops.engines.rl.files.replay import EPISODE, SequentialReplay
 from trainops.engines.snapshot import freeze
-from trainops.formats.reading import read_rl
-from trainops.formats.replay import EPISODE, SequentialReplay
-from trainops.formats.rl_export import export_rl
-from trainops.formats.rl_import import import_rl
 from trainops.formats.verify import write_verified
 from trainops.kind import KINDS
 

@@ -16,10 +16,10 @@ from tests.engines.contract import (
 from tests.formats.originals import original
 from tests.rl.cases import CASES
 from trainops.engines.manifest import Candidate
+from trainops.engines.rl.files.exchange import read_rl
 from trainops.formats import digests
 from trainops.formats.directory import newest_healthy
 from trainops.formats.errors import DamagedFile
-from trainops.formats.reading import read_rl
 from trainops.formats.verify import verify
 from trainops.formats.writing import write
 

@@ -15,13 +15,13 @@ from tests.formats.step_trainer import train
 from tests.formats.test_exchange import same
 from tests.formats.test_originals import loaded
 from trainops.engines.errors import IncompatibleState
+from trainops.engines.training.files.exchange import read_training
+from trainops.engines.training.files.importing import import_training
 from trainops.formats import packed
 from trainops.formats.checks import Level
 from trainops.formats.directory import newest_healthy
 from trainops.formats.errors import DamagedFile, FormatError, TooLarge, UnknownFormat
-from trainops.formats.reading import read_training
 from trainops.formats.show import show
-from trainops.formats.training_import import import_training
 from trainops.formats.verify import verify
 from trainops.formats.weights import export_weights
 

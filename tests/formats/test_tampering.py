@@ -13,11 +13,11 @@ from tests.thinning import quick_some
 from trainops.engines import reproducibility
 from trainops.engines.checkpoint import CheckpointStore, CheckpointType
 from trainops.engines.job import StateDict
+from trainops.engines.training.files.exchange import read_training
+from trainops.engines.training.files.importing import import_training
 from trainops.formats import packed
 from trainops.formats.checks import Level
 from trainops.formats.exchange import answer
-from trainops.formats.reading import read_training
-from trainops.formats.training_import import import_training
 from trainops.formats.verify import verify
 
 pytestmark = pytest.mark.usefixtures("foreign")

@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from tests.formats.originals import save, tree
+from trainops.engines.training.files.exchange import read_training
+from trainops.engines.training.files.file import to_tree
 from trainops.formats.checks import Level
 from trainops.formats.errors import InvalidFields
-from trainops.formats.reading import read_training
-from trainops.formats.training import to_tree
 from trainops.formats.verify import verify
 
 

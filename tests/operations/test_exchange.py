@@ -22,9 +22,9 @@ from tests.formats.test_rl_exchange import FITTING as RL_FITTING
 from tests.operations.attempts import run
 from tests.waiting import wait_until
 from trainops.engines.federated.account import Account
+from trainops.engines.federated.files.exchange import read_federated
 from trainops.engines.spending import Entry
 from trainops.formats import packed
-from trainops.formats.reading import read_federated
 from trainops.formats.verify import verify
 
 pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
@@ -252,6 +252,13 @@ def test_a_file_of_agents_is_taken_in_goes_on_and_is_given_out(operator, house, 
     given = tmp_path / "given.pt"
     given.write_bytes(b"".join(answer.streaming_content))
     assert verify(given).passed
+    digest = hashlib.sha256(given.read_bytes()).hexdigest()
+    kept = operator.get(f"operations/{operation.pk}/export")
+    assert answer["X-Digest"] == kept["X-Digest"] == digest
+    both = operator.get(f"operations/{operation.pk}/export", packed=True)
+    assert "X-Digest" not in both
+    kept.close()
+    both.close()
     packed = give_out(operator, operation, tmp_path / "packed.zip", packed=True)
     with zipfile.ZipFile(packed) as archive:
         name, digest = archive.namelist()

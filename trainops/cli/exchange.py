@@ -1,6 +1,5 @@
 """Commands that write checkpoints as files of other tools, and begin operations from such files."""
 
-import hashlib
 import json
 import tempfile
 from enum import StrEnum
@@ -20,14 +19,6 @@ from trainops.cli.submitting import write_submitted
 
 MAX_DIGEST_BYTES = 8192
 OnDisk = Annotated[Path, typer.Argument(metavar="PATH", show_default=False)]
-
-
-class ForeignFormat(StrEnum):
-    """Formats of other tools that a checkpoint can be written in."""
-
-    TRAINING = "training"  # format version 1
-    RL = "rl"  # version 3; with a .sha256
-    FEDERATED = "federated"  # version 2.0
 
 
 class Which(StrEnum):
@@ -51,8 +42,13 @@ def export(
         Path, typer.Option("--file", "-o", metavar="FILE.ckpt", help="Where to write.")
     ],
     file_format: Annotated[
-        ForeignFormat | None,
-        typer.Option("--format", help="Format of the file; default: that of the operation's kind."),
+        str | None,
+        typer.Option(
+            "--format",
+            metavar="KIND",
+            help="Format of the file; default, and all that is possible: that of the operation's "
+            "kind.",
+        ),
     ] = None,
     which: Annotated[
         Which | None,
@@ -68,7 +64,7 @@ def export(
     """Export a checkpoint as a file of another tool; by default the final one, else the newest."""
     found, chosen = checkpoint_named(session.api, reference)
     kind = found.split("_")[1]
-    if file_format is not None and file_format.value != kind:
+    if file_format not in (None, kind):
         raise Problem(f"{found} becomes a file of {kind}, not of {file_format}", ExitCode.USAGE)
     try:
         headers = session.api.download(
@@ -78,8 +74,8 @@ def export(
             which=which and which.value,
             agent=agent,
         )
-        if kind == ForeignFormat.RL:
-            write_digest(target)
+        if digest := headers.get("X-Digest"):
+            write_digest(target, digest)
     except OSError as error:
         raise Problem(f"{target}: {error.strerror or error}", ExitCode.USAGE) from error
     size = target.stat().st_size
@@ -91,10 +87,8 @@ def export(
         session.out.text(f"{target}: {kind}, {looks.size(size)}, the {looks.plain(described)}")
 
 
-def write_digest(file: Path) -> None:
-    """Write the file's SHA-256 beside it, as the other tool of its kind does."""
-    with file.open("rb") as content:
-        digest = hashlib.file_digest(content, "sha256").hexdigest()
+def write_digest(file: Path, digest: str) -> None:
+    """Write the SHA-256 beside the file, as the other tool of its kind does."""
     file.with_name(f"{file.name}.sha256").write_text(f"{digest}\n")
 
 

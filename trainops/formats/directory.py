@@ -6,22 +6,17 @@ from pathlib import Path
 from typing import Any
 
 from trainops.engines.manifest import MANIFEST
-from trainops.formats import step_directory
+from trainops.formats.description import Format
 from trainops.formats.errors import DamagedFile
+from trainops.formats.known import directory_format_of, directory_formats, formats
 from trainops.formats.verify import verify
 
-AGENTS = re.compile(r"checkpoint_ep(\d+)\.pt")
-TRAINING = re.compile(r"epoch_(\d+)_step_(\d+)\.ckpt")
 OWN = re.compile(r"a(\d{4,})-s(\d{10,})-[a-z]+(?:-(\d+))?")
-EXPECTED = (
-    "checkpoint_epNNNNN.pt, epoch_NNN_step_NNNNNN.ckpt, last_checkpoint with its like, and an "
-    "operation's own checkpoints"
-)
 
 
 def is_checkpoint(path: Path) -> bool:
     """Whether the directory is one checkpoint, and not one of several."""
-    return (path / MANIFEST).is_file() or step_directory.is_one(path)
+    return (path / MANIFEST).is_file() or directory_format_of(path) is not None
 
 
 def newest_healthy(directory: Path) -> tuple[Path, list[str]]:
@@ -37,16 +32,30 @@ def newest_healthy(directory: Path) -> tuple[Path, list[str]]:
             return path, skipped
         wrong = next(check for check in report.checks if not check.passed)
         skipped.append(f"{path.name}: {wrong.name}: {wrong.detail}")
-    told = "; ".join(skipped) or f"it has none of {EXPECTED}"
+    told = "; ".join(skipped) or f"it has none of {_expected()}"
     raise DamagedFile(f"{directory} has no healthy checkpoint: {told}")
 
 
 def _furthest_first(directory: Path) -> list[Path]:
     paths = list(directory.iterdir())
-    for pattern, is_right in ((AGENTS, Path.is_file), (TRAINING, Path.is_file), (OWN, Path.is_dir)):
-        if found := _named(paths, pattern, is_right):
+    for each in _named_formats():
+        if each.named and (found := _named(paths, each.named, Path.is_file)):
             return found
-    return step_directory.newest(directory)
+    if found := _named(paths, OWN, Path.is_dir):
+        return found
+    return next(filter(None, (each.newest(directory) for each in directory_formats())), [])
+
+
+def _named_formats() -> list[Format]:
+    """Return the formats whose files have names that say how far they are, by these names."""
+    return sorted((each for each in formats() if each.named), key=lambda each: each.named_like)
+
+
+def _expected() -> str:
+    """Return all names that are known, as a person would describe them."""
+    files = [each.named_like for each in _named_formats()]
+    directories = [each.named_like for each in directory_formats()]
+    return ", ".join([*files, *directories, "and an operation's own checkpoints"])
 
 
 def _named(

@@ -11,13 +11,11 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
-from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from trainops.engines import reproducibility
-from trainops.engines.backtest.job import PARTS, BacktestJob
-from trainops.engines.backtest.tables import write_csv
+from trainops.engines.attempt import RANDOM
 from trainops.engines.checkpoint import CheckpointStore
 from trainops.engines.config import OperationConfig
 from trainops.engines.errors import (
@@ -27,7 +25,6 @@ from trainops.engines.errors import (
     InputError,
     SaveFailed,
 )
-from trainops.engines.federated.config import FederatedConfig
 from trainops.engines.forking import fork
 from trainops.engines.job import StateDict
 from trainops.engines.manifest import (
@@ -39,28 +36,23 @@ from trainops.engines.manifest import (
     verify,
 )
 from trainops.engines.receipt import Receipt, ReceiptItem, compare_environments
-from trainops.engines.rl.config import RlConfig
 from trainops.engines.spending import Entry, MemoryLedger
-from trainops.engines.training.config import TrainingConfig
 from trainops.formats import packed
 from trainops.formats.checks import taken
+from trainops.formats.description import Exported, Imported, Wanted
 from trainops.formats.errors import FaultyExport, FormatError
-from trainops.formats.federated_export import export_federated
-from trainops.formats.federated_import import ImportedRun, import_federated
+from trainops.formats.kind_files import Export, files_of
 from trainops.formats.loading import Surroundings
 from trainops.formats.own import OwnReading, outlines
-from trainops.formats.reading import read_federated, read_rl, read_training
-from trainops.formats.rl_export import export_rl
-from trainops.formats.rl_import import ImportedAgents, import_rl
-from trainops.formats.training_export import export_training
-from trainops.formats.training_import import Imported, import_training
+from trainops.formats.tables import write_csv
 from trainops.formats.verify import write_verified
 from trainops.kind import KINDS
-
-if TYPE_CHECKING:
-    from trainops.formats.known import ForeignFile
+from trainops.lazy import load
 
 Answer = dict[str, Any]
+
+for each in KINDS.values():  # now: the process's limit of memory is for what files take, not code
+    files_of(each).import_all()
 
 
 def answer(request: Mapping[str, Any]) -> Answer:
@@ -97,13 +89,12 @@ def take_in(request: Mapping[str, Any]) -> Answer:
         if (file / MANIFEST).is_file():
             return _take_over(request, file, config, inputs)
         imported = _imported(request, file, config, inputs)
-    spent = imported.spent if isinstance(imported, ImportedRun) else []
     store = CheckpointStore(Path(request["directory"]), identity=request["identity"])
     checkpoint = store.write(CheckpointType.PERIODIC, step=imported.step, state=imported.state)
     return {
         "staged": staged(checkpoint),
         "receipt": imported.receipt.to_json(),
-        "spent": [entry.to_json() for entry in spent],
+        "spent": [entry.to_json() for entry in imported.spent],
     }
 
 
@@ -174,35 +165,26 @@ def give_out(request: Mapping[str, Any]) -> Answer:
 
 def _imported(
     request: Mapping[str, Any], file: Path, config: OperationConfig, inputs: Mapping[str, Path]
-) -> Imported | ImportedAgents | ImportedRun:
-    if isinstance(config, RlConfig):
-        return import_rl(read_rl(file)[0], config, inputs)
-    if isinstance(config, FederatedConfig):
-        secret = bytes.fromhex(request.get("secret", ""))
-        return import_federated(read_federated(file), config, inputs, secret)
-    return import_training(read_training(file), cast(TrainingConfig, config), inputs)
+) -> Imported:
+    secret = bytes.fromhex(request.get("secret", ""))
+    take = load(files_of(KINDS[request["kind"]]).take_in)
+    return cast(Imported, take(file, config, inputs, secret))
 
 
 def _written(request: Mapping[str, Any], state: StateDict, created_at: str) -> str:
     """Write the file and verify it; return what the other tool would call it."""
-    config, target, name = _config(request), Path(request["file"]), request["name"]
-    saved_at = datetime.fromisoformat(created_at).timestamp()
-    file: ForeignFile
-    if isinstance(config, RlConfig):
-        file = export_rl(state, config, saved_at=saved_at, agent=request.get("agent"))
-        called = file.name
-    elif isinstance(config, FederatedConfig):
-        which, spent = request["which"], [Entry(**each) for each in request["spent"]]
-        file = export_federated(
-            state, config, name=name, saved_at=created_at, which=which, spent=spent
-        )
-        called = f"{which}.pt"
-    else:
-        told = cast(TrainingConfig, config)
-        file = export_training(state, told, name=name, saved_at=saved_at)
-        called = target.name
-    write_verified(file, target)
-    return called
+    target = Path(request["file"])
+    export = cast(Export, files_of(KINDS[request["kind"]]).export)
+    wanted = Wanted(
+        name=request["name"],
+        saved_at=created_at,
+        which=request["which"],
+        agent=request.get("agent"),
+        spent=[Entry(**each) for each in request["spent"]],
+    )
+    exported: Exported = load(export.write)(state, _config(request), wanted)
+    write_verified(exported.file, target)
+    return exported.name or target.name
 
 
 def fork_off(request: Mapping[str, Any]) -> Answer:
@@ -234,13 +216,14 @@ def check(request: Mapping[str, Any]) -> Answer:
 
 
 def tabulate(request: Mapping[str, Any]) -> Answer:
-    """Write a table of a backtest's final checkpoint as CSV at `file`."""
-    engine, path = KINDS["backtest"], Path(request["checkpoint"])
+    """Write a table of an operation's final checkpoint as CSV at `file`."""
+    kind, path = KINDS[request["kind"]], Path(request["checkpoint"])
     inputs = {name: Path(each) for name, each in request["inputs"].items()}
-    job = cast(BacktestJob, engine.make_job(_config(request), inputs))
+    job = kind.make_job(_config(request), inputs)
     state = CheckpointStore(path.parent, identity={}).load(Candidate(path, request["digest"]))
-    job.load_state_dict({part: each for part, each in state.items() if part in PARTS})
-    write_csv(job, request["table"], Path(request["file"]))
+    job.load_state_dict({part: each for part, each in state.items() if part != RANDOM})
+    table = load(files_of(kind).tables[request["table"]])(job)
+    write_csv(table, Path(request["file"]))
     return {"size_bytes": Path(request["file"]).stat().st_size}
 
 

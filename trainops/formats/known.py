@@ -1,73 +1,42 @@
-"""The formats of other tools that are spoken here."""
+"""The formats of other tools that are spoken here: those that the registered kinds describe."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeAlias, assert_never
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
 
-from trainops.formats import federated, federated_parsing, rl, rl_parsing, training
+from trainops.formats.description import DirectoryFormat, Format, StateChecks
 from trainops.formats.errors import UnknownFormat
-from trainops.formats.federated import FederatedFile
+from trainops.formats.kind_files import files_of
 from trainops.formats.outline import Outline, TensorOutline, entries_of
-from trainops.formats.rl import RlFile
-from trainops.formats.training import TrainingFile
-
-ForeignFile: TypeAlias = TrainingFile | FederatedFile | RlFile
+from trainops.kind import KINDS, Kind
+from trainops.lazy import load
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Format:
-    """How the files of one tool are read; `marks` are the keys, each set of which gives it away."""
-
-    name: str
-    marks: tuple[frozenset[str], ...]
-    check_version: Callable[[Mapping[str, Any]], str]
-    parse: Callable[[Mapping[str, Any]], ForeignFile]
-    disagreements: Callable[[Any], Mapping[str, str]]
-    warnings: Callable[[Any], Sequence[str]] = lambda file: ()
-    compared: str = "positions, optimizers, schedules and shapes agree"
-    has_enums: bool = False
+def formats() -> list[Format]:
+    """Return the formats of files, in the order of the kinds."""
+    return [load(each) for kind in KINDS.values() for each in files_of(kind).formats]
 
 
-FORMATS = (
-    Format(
-        name="training",
-        marks=(frozenset({"model_state_dict"}),),
-        check_version=training.check_version,
-        parse=training.parse,
-        disagreements=training.disagreements,
-        warnings=training.warnings,
-        compared=training.COMPARED,
-        has_enums=True,
-    ),
-    Format(
-        name="rl",
-        marks=(frozenset({"population_state"}), frozenset({"version", "episode"})),
-        check_version=rl.check_version,
-        parse=rl_parsing.parse,
-        disagreements=rl.disagreements,
-    ),
-    Format(
-        name="federated",
-        marks=(
-            frozenset({"server", "clients"}),
-            frozenset({"parameters", "round"}),  # 1.x
-            frozenset({"model", "dice"}),  # older still
-        ),
-        check_version=federated.check_version,
-        parse=federated_parsing.parse,
-        disagreements=federated.disagreements,
-    ),
-)
+def directory_formats() -> list[DirectoryFormat]:
+    return [load(each) for kind in KINDS.values() for each in files_of(kind).directories]
 
 
-WEIGHTS = Format(
-    name="weights",
-    marks=(),
-    check_version=training.check_weights,
-    parse=training.parse_weights,
-    disagreements=training.disagreements,
-    compared="nothing to compare: only a job knows the shapes of its model",
-)
+def directory_format_of(path: Path) -> DirectoryFormat | None:
+    """Return the format of the directory that is a checkpoint of another tool, else None."""
+    return next((each for each in directory_formats() if each.is_one(path)), None)
+
+
+def format_of(file: Any) -> Format:
+    """Return the format that a file is written in."""
+    return next(each for each in formats() if isinstance(file, each.file))
+
+
+def expected(file: Any, wanted: type[Any]) -> Any:
+    """Return the file, which must be of this class. Raises UnknownFormat."""
+    if not isinstance(file, wanted):
+        asked = next(each for each in formats() if each.file is wanted)
+        raise UnknownFormat(f"this is a file of {format_of(file).title}, not of {asked.title}")
+    return file
 
 
 def recognise(outline: Outline) -> Format:
@@ -75,26 +44,37 @@ def recognise(outline: Outline) -> Format:
     entries = entries_of(outline.root)
     if entries is None:
         raise UnknownFormat(f"the file holds a {type(outline.root).__name__} and no dict of parts")
-    for known in FORMATS:
-        if any(marks <= entries.keys() for marks in known.marks):
-            return known
+    known = formats()
+    for each in known:
+        if any(marks <= entries.keys() for marks in each.marks):
+            return each
     if entries and all(isinstance(each, TensorOutline) for each in entries.values()):
-        return WEIGHTS
+        for each in known:
+            if each.is_of_tensors:
+                return each
     keys = ", ".join(map(str, list(entries)[:10])) or "none"
-    raise UnknownFormat(
-        f"the keys at the top are {keys}; a training file has model_state_dict, a federated one "
-        "server and clients, one of reinforcement learning population_state, a model nothing but "
-        "tensors"
-    )
+    hints = [each.hint for each in sorted(known, key=_told_first) if each.hint]
+    raise UnknownFormat(f"the keys at the top are {keys}; {', '.join(hints)}")
 
 
-def tree_of(file: ForeignFile) -> dict[str, Any]:
-    """Return what is saved of a file."""
-    match file:
-        case TrainingFile():
-            return training.to_tree(file)
-        case FederatedFile():
-            return federated.to_tree(file)
-        case RlFile():
-            return rl.to_tree(file)
-    assert_never(file)
+def _told_first(known: Format) -> tuple[bool, int]:
+    return known.is_of_tensors, len(known.title)  # shortest first, what has no keys last
+
+
+def checks_of(kind: Kind) -> StateChecks | None:
+    """Return what is checked of this kind's checkpoints; None: nothing."""
+    path = files_of(kind).checks
+    return cast(StateChecks, load(path)) if path else None
+
+
+def checks_for(identity: Mapping[str, Any], state: Mapping[str, Any]) -> StateChecks | None:
+    """Return what is checked of a checkpoint, by its identity and its JSON state.
+
+    Where no known kind is named (older checkpoints name none), the state tells it; so it does of a
+    part of an operation, whose state is not of the kind that is named.
+    """
+    name = str(identity.get("kind", ""))
+    if name in KINDS and "part" not in identity:
+        return checks_of(KINDS[name])
+    known = map(checks_of, KINDS.values())
+    return next((each for each in known if each is not None and each.mark in state), None)

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
 
@@ -17,10 +17,9 @@ from trainops.engines.job import StateDict
 from trainops.engines.manifest import Checkpoint
 from trainops.engines.snapshot import freeze
 from trainops.engines.spending import MemoryLedger
-from trainops.engines.training.job import TrainingJob
 from trainops.formats.checks import Found
 from trainops.formats.errors import InvalidFields
-from trainops.formats.training_state import Fresh, compare_with_fresh
+from trainops.formats.known import checks_of
 from trainops.kind import KINDS, Kind
 
 
@@ -75,7 +74,9 @@ def _loaded(
         job = engine.make_job(config, around.inputs or {}, ledger)
     except (InputError, OSError, RuntimeError) as error:
         return _not_tried(f"a job of its config cannot be made here: {error}")
-    fresh = _fresh(job) if isinstance(job, TrainingJob) else None
+    checks = checks_of(engine)
+    trial = checks.trial if checks else None
+    told = trial.before(job) if trial else None
     parts = dict(freeze(state))
     streams = parts.pop(RANDOM, {})
     with _told_as_incompatible("a resume would fail"):
@@ -83,31 +84,17 @@ def _loaded(
         if job.step != checkpoint.step:
             raise IncompatibleState(f"the job is at step {job.step}, not {checkpoint.step}")
         reproducibility.load_state_dict(streams)
-    warnings = [] if fresh is None else compare_with_fresh(cast(TrainingJob, job), state, fresh)
+    warnings = trial.after(job, state, told) if trial else []
     compared = f"loaded into a fresh job of kind {checkpoint.identity.get('kind', '')}".rstrip()
     detail = f"{compared}: it stands at {job.unit} {job.step}, {job.place}"
-    if fresh is not None:
+    if trial is not None:
         with _told_as_incompatible("the first step after a resume would fail"):
             if job.step < job.total_steps:
                 job.advance()
-        detail += (
-            "; compared: cursor, history, shapes, random streams, of which parameters moments are "
-            "kept, rates with schedules and config; one step was trained"
-        )
+        detail += f"; {trial.compared}"
     else:
         detail += "; compared: what the job checks of each part; no step was made"
     return Found(detail, warnings)
-
-
-def _fresh(job: TrainingJob) -> Fresh:
-    """Return what a fresh job tells, after the first step that it makes for that."""
-    optimizers = job.learner.optimizers
-    groups = [[dict(group) for group in each.param_groups] for each in optimizers]
-    try:
-        job.advance()
-    except Exception:  # noqa: BLE001 - the recipe's: told as what could not be compared
-        return Fresh(groups, None)
-    return Fresh(groups, [frozenset(each.state_dict()["state"]) for each in optimizers])
 
 
 def _missing(engine: Kind, config: OperationConfig, around: Surroundings) -> str:

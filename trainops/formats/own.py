@@ -1,10 +1,10 @@
 """trainops' own checkpoints: directories with a manifest, looked at as other tools' files are."""
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from trainops.engines.checkpoint import CheckpointStore
 from trainops.engines.errors import CheckpointCorrupted
@@ -20,18 +20,18 @@ from trainops.engines.manifest import (
     with_state,
 )
 from trainops.engines.stream import Stream
-from trainops.formats import backtest_state, federated_state
-from trainops.formats.agents import MARK, agent_disagreements
 from trainops.formats.checks import Found, Step
 from trainops.formats.errors import DamagedFile, InvalidFields
 from trainops.formats.fields import Fields
 from trainops.formats.finite import leaves, not_finite
 from trainops.formats.foreign import outline_in
+from trainops.formats.known import checks_for
 from trainops.formats.loading import Surroundings, check_loading
-from trainops.formats.optimizers import read_optimizer, read_scheduler
-from trainops.formats.training_state import contradictions
 
-CURSOR = ("epoch", "next_batch", "optimizer_steps", "samples_seen")
+if TYPE_CHECKING:
+    from trainops.formats.description import StateChecks
+
+UNREADABLE = (AttributeError, IndexError, KeyError, TypeError, ValueError)
 
 
 def is_own(path: Path) -> bool:
@@ -58,7 +58,7 @@ class OwnReading:
         self.around = around or Surroundings()
         self.checkpoint: Checkpoint
         self.state: StateDict
-        self.is_training = False
+        self._checks: StateChecks | None = None
 
     @property
     def steps(self) -> tuple[Step, ...]:
@@ -90,39 +90,32 @@ class OwnReading:
     def check_fields(self) -> str:
         fields = Fields(self.state)
         state = fields.within("state")
-        self.is_training = state.has("cursor")
-        if self.is_training:
-            _check_training(fields, state)
+        self._checks = checks_for(self.checkpoint.identity, state.items())
+        if self._checks is not None:
+            self._checks.check_fields(fields, state)
         fields.finish()
-        return f"a state of {'training' if self.is_training else 'an operation'}"
+        return f"a state of {self._checks.title if self._checks else 'an operation'}"
 
     def check_numbers(self) -> str:
-        numbers = {name: part for name, part in self.state.items() if name != "state"}
-        if backtest_state.MARK in self.state.get("state", {}):
-            numbers = backtest_state.numbers_of(numbers)
+        numbers: Mapping[str, Any] = {
+            name: part for name, part in self.state.items() if name != "state"
+        }
+        if self._checks is not None:
+            numbers = self._checks.numbers(numbers)
         if wrong := not_finite(numbers):
             raise InvalidFields(wrong)
         return "no NaN and no infinity in any tensor outside of streams"
 
     def check_agreement(self) -> str:
-        wrong, compared = {}, ""
-        if self.is_training:
-            wrong = contradictions(self.checkpoint.step, self.state)
-            compared = "cursor, steps of each optimizer, position of each schedule, learning rate"
-        elif MARK in self.state.get("state", {}):
-            wrong = agent_disagreements(self.checkpoint.step, self.state)
-            compared = "steps, episodes, updates and the replay buffer's length"
-        elif federated_state.MARK in self.state.get("state", {}):
-            wrong = federated_state.federated_disagreements(self.checkpoint.step, self.state)
-            compared = federated_state.COMPARED
-        elif backtest_state.MARK in self.state.get("state", {}):
-            wrong = backtest_state.backtest_disagreements(self.checkpoint.step, self.state)
-            compared = backtest_state.COMPARED
+        if self._checks is None:
+            return "of this kind nothing is compared without a job; see load"
+        try:
+            wrong = self._checks.disagreements(self.checkpoint.step, self.state)
+        except UNREADABLE as error:
+            wrong = {"state": f"cannot be read: {error!r}"}
         if wrong:
             raise InvalidFields(wrong)
-        if not compared:
-            return "of this kind nothing is compared without a job; see load"
-        return f"compared with the manifest's step: {compared}; they agree"
+        return f"compared with the manifest's step: {self._checks.compared}; they agree"
 
     def check_loading(self) -> Found:
         return check_loading(self.checkpoint, self.state, self.around)
@@ -175,21 +168,3 @@ def _told_as_damage() -> Iterator[None]:
         raise DamagedFile(f"{error}{hint}") from error
     except RecursionError as error:
         raise DamagedFile("the checkpoint's values are nested too deep") from error
-
-
-def _check_training(fields: Fields, state: Fields) -> None:
-    cursor = state.within("cursor")
-    for name in CURSOR:
-        cursor.integer(name)
-    state.integer("global_step")
-    state.number("learning_rate", at_least=0)
-    fields.tensors("model")
-    fields.within("random")
-    optimizers = fields.each("optimizer")
-    for optimizer in optimizers:
-        read_optimizer(optimizer)
-    if not optimizers:
-        fields.wrong("optimizer", "is empty; there must be at least one")
-    if fields.has("scheduler"):
-        for scheduler in fields.each("scheduler"):
-            read_scheduler(scheduler)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from trainops.engines.manifest import MANIFEST
 from trainops.formats.errors import DamagedFile, TooLarge
-from trainops.formats.step_directory import FILES, STATE
+from trainops.formats.known import directory_formats
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}(\.[a-z]{1,16})?")
 MAX_FILES = 10_000
@@ -21,7 +21,10 @@ UNREADABLE = (
 def names_in(directory: Path) -> list[str]:
     """Return the names of the files in a checkpoint's directory that are part of it."""
     found = sorted(path.name for path in directory.iterdir() if path.is_file())
-    return found if MANIFEST in found else [name for name in found if name in FILES]
+    if MANIFEST in found:
+        return found
+    known = {name for each in directory_formats() for name in each.files}
+    return [name for name in found if name in known]
 
 
 def pack(directory: Path, names: Iterable[str], target: Path) -> None:
@@ -40,7 +43,7 @@ def is_one(path: Path) -> bool:
             names = set(archive.namelist())
     except UNREADABLE:
         return False
-    return MANIFEST in names or STATE in names
+    return MANIFEST in names or any(each.mark in names for each in directory_formats())
 
 
 def unpack(path: Path, directory: Path) -> None:

@@ -1,25 +1,17 @@
 """Reading a file of another tool: six steps, each of which can say no."""
 
 from pathlib import Path
-from typing import Any, BinaryIO, TypeVar, assert_never
+from typing import TYPE_CHECKING, Any, BinaryIO
 
-from trainops.formats import digests, federated, foreign, step_directory
+from trainops.formats import digests, foreign
 from trainops.formats.checks import Found, Step
-from trainops.formats.errors import ForbiddenContent, InvalidFields, UnknownFormat
-from trainops.formats.federated import FederatedFile
+from trainops.formats.errors import ForbiddenContent, InvalidFields
 from trainops.formats.finite import not_finite
-from trainops.formats.known import ForeignFile, Format, recognise
+from trainops.formats.known import recognise
 from trainops.formats.outline import Outline, entries_of
-from trainops.formats.rl import RlFile
-from trainops.formats.rl_world import World, check_world
-from trainops.formats.training import TrainingFile
 
-F = TypeVar("F", TrainingFile, FederatedFile, RlFile)
-WORDS: dict[type[Any], str] = {
-    TrainingFile: "training",
-    FederatedFile: "federated training",
-    RlFile: "reinforcement learning",
-}
+if TYPE_CHECKING:
+    from trainops.formats.description import Format
 
 
 class Reading:
@@ -33,7 +25,7 @@ class Reading:
         self.path = path
         self.outline: Outline
         self.format: Format
-        self.file: ForeignFile
+        self.file: Any  # of the format's class
         self._content = content
         self._tree: Any = None
 
@@ -64,9 +56,7 @@ class Reading:
     def read_fields(self) -> Found:
         self._tree = foreign.load(self._content, self.outline)
         self.file = self.format.parse(self._tree)
-        file = self.file
-        notices = federated.notices(file) if isinstance(file, FederatedFile) else ()
-        return Found(_described(file), notices)
+        return Found(self.format.describe(self.file), self.format.notices(self.file))
 
     def check_numbers(self) -> str:
         if wrong := not_finite(self._tree):
@@ -79,55 +69,10 @@ class Reading:
         return Found(self.format.compared, self.format.warnings(self.file))
 
 
-def read(path: Path) -> ForeignFile:
+def read(path: Path) -> Any:
     """Return the file, whichever of the formats it is. Raises FormatErrors and OSErrors."""
     with foreign.opened(path) as content:
         reading = Reading(path, content)
         for _, take in reading.steps:
             take()
     return reading.file
-
-
-def read_training(path: Path) -> TrainingFile:
-    """Return a training file, or what is read as one: a transformer trainer's directory, weights.
-
-    Raises FormatErrors and OSErrors.
-    """
-    if step_directory.is_one(path):
-        return step_directory.read(path)
-    return _expect(TrainingFile, read(path))
-
-
-def read_federated(path: Path) -> FederatedFile:
-    """Return a federated file. Raises FormatErrors and OSErrors."""
-    return _expect(FederatedFile, read(path))
-
-
-def read_rl(path: Path, world: World | None = None) -> tuple[RlFile, dict[str, str]]:
-    """Return a file of reinforcement learning, and what of its config differs from the world's.
-
-    Raises FormatErrors and OSErrors, in the order of the checks: digest, version, substrate,
-    dimensions.
-    """
-    file = _expect(RlFile, read(path))
-    return file, check_world(file, world or World())
-
-
-def _expect(kind: type[F], file: ForeignFile) -> F:
-    if not isinstance(file, kind):
-        raise UnknownFormat(f"this is a file of {WORDS[type(file)]}, not of {WORDS[kind]}")
-    return file
-
-
-def _described(file: ForeignFile) -> str:
-    match file:
-        case TrainingFile(is_weights_only=True):
-            return f"{len(file.model)} tensors"
-        case TrainingFile():
-            legacy = f"; older layout with {', '.join(file.was_legacy)}" if file.was_legacy else ""
-            return f"epoch {file.epoch}, step {file.global_step}{legacy}"
-        case FederatedFile():
-            return f"round {file.round.current} of {file.round.total}, {file.round.status}"
-        case RlFile():
-            return f"episode {file.episode}, {file.population.total_steps} steps"
-    assert_never(file)

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from trainops.formats import own, step_directory
+from trainops.formats import own
 from trainops.formats.fields import shown
 from trainops.formats.foreign import opened, outline_in
+from trainops.formats.known import directory_format_of
 from trainops.formats.outline import (
     ArrayOutline,
     Ordered,
@@ -34,8 +35,8 @@ class Line:
 
 def show(path: Path) -> list[Line]:
     """Return the lines of a checkpoint's directory or of a file. Raises FormatErrors, OSErrors."""
-    if step_directory.is_one(path):
-        files = [name for name in step_directory.ARCHIVES if (path / name).is_file()]
+    if found := directory_format_of(path):
+        files = [name for name in found.archives if (path / name).is_file()]
         return [line for name in files for line in _lines(name, _root(path / name), 0)]
     if own.is_own(path):
         return [line for name, part in own.outlines(path) for line in _lines(name, part, 0)]

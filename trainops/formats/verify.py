@@ -2,13 +2,14 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from trainops.formats import own, step_directory
+from trainops.formats import own
 from trainops.formats.checks import Check, Level, taken, worst
 from trainops.formats.digests import beside
 from trainops.formats.errors import FaultyExport, FormatError
 from trainops.formats.foreign import opened
-from trainops.formats.known import ForeignFile
+from trainops.formats.known import directory_format_of
 from trainops.formats.reading import Reading
 from trainops.formats.writing import write
 
@@ -34,8 +35,8 @@ def verify(path: Path) -> Report:
 
     Raises OSError where the disk does not answer, or nothing is there.
     """
-    if step_directory.is_one(path):
-        return Report(path, taken(step_directory.Reading(path).steps))
+    if found := directory_format_of(path):
+        return Report(path, taken(found.steps(path)))
     if own.is_own(path):
         return Report(path, taken(own.OwnReading(path).steps))
     try:
@@ -45,7 +46,7 @@ def verify(path: Path) -> Report:
         return Report(path, (Check("file", Level.FAILED, str(error)),))
 
 
-def write_verified(file: ForeignFile, path: Path) -> None:
+def write_verified(file: Any, path: Path) -> None:
     """Write the file for its tool and check what was written; only whole and sound ones stay.
 
     Raises FaultyExport where it would be refused on its way in, OSError.

@@ -1,30 +1,19 @@
 """The weights of a checkpoint, for everyone who wants no more of it: safetensors."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal, assert_never
+from typing import Any, Literal
 
 import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from trainops.formats import own, step_directory
+from trainops.formats import own
+from trainops.formats.description import Weights
 from trainops.formats.errors import FaultyExport, UnknownFormat
-from trainops.formats.federated import FederatedFile
-from trainops.formats.known import ForeignFile
+from trainops.formats.known import directory_format_of, format_of
 from trainops.formats.reading import read
-from trainops.formats.rl import RlFile
-from trainops.formats.training import TrainingFile
 from trainops.formats.writing import write_safetensors
-
-
-@dataclass(frozen=True, slots=True)
-class Weights:
-    """`what` says which model of the checkpoint it is."""
-
-    what: str
-    tensors: Mapping[str, Tensor]
 
 
 def export_weights(
@@ -35,8 +24,8 @@ def export_weights(
     Without `which`: the best one where the checkpoint has it, else the last. Raises FormatErrors
     and OSErrors.
     """
-    if step_directory.is_one(path):
-        found = _foreign_weights(step_directory.read(path), which)
+    if directory := directory_format_of(path):
+        found = _foreign_weights(directory.read(path), which)
     elif own.is_own(path):
         found = _own_weights(path, which)
     else:
@@ -69,28 +58,7 @@ def _own_weights(path: Path, which: str | None) -> Weights:
     return Weights("last model", state["model"])
 
 
-def _foreign_weights(file: ForeignFile, which: str | None) -> Weights:
+def _foreign_weights(file: Any, which: str | None) -> Weights:
     if which == "best":
         raise UnknownFormat("a file of this format holds one model, the last; export that")
-    match file:
-        case TrainingFile():
-            return Weights("last model", file.model)
-        case RlFile():
-            return Weights("q_network", file.population.q_network)
-        case FederatedFile():
-            return Weights("global model", _named(file))
-    assert_never(file)
-
-
-def _named(file: FederatedFile) -> dict[str, Tensor]:
-    """Return the server's parameters by the names that some client's model gives them, if any."""
-    parameters = [torch.from_numpy(each) for each in file.server.parameters]
-    for client in file.clients.values():
-        model = client.model_state or {}
-        if _shapes(list(model.values())) == _shapes(parameters):
-            return dict(zip(model, parameters, strict=True))
-    return {f"parameters.{number}": each for number, each in enumerate(parameters)}
-
-
-def _shapes(tensors: Sequence[Tensor]) -> list[torch.Size]:
-    return [each.shape for each in tensors]
+    return format_of(file).weights(file)

@@ -18,20 +18,20 @@ from torch import Tensor
 from trainops.engines.durable import DurableFile, sync_directory
 from trainops.formats import digests
 from trainops.formats.finite import leaves
-from trainops.formats.known import ForeignFile, tree_of
-from trainops.formats.rl import RlFile
+from trainops.formats.known import format_of
 
 
-def write(file: ForeignFile, path: Path) -> None:
+def write(file: Any, path: Path) -> None:
     """Write the file for its tool, its .sha256 beside it where that tool asks for one.
 
     Raises OSError; an earlier file of this name is then still there, whole.
     """
-    tree = without_views(tree_of(file))
+    form = format_of(file)
+    tree = without_views(form.to_tree(file))
     with _draft_of(path) as draft, closing(DurableFile(draft, _num_bytes(tree))) as target:
         torch.save(tree, cast(BinaryIO, target))
         target.finish()
-    if isinstance(file, RlFile):
+    if form.has_digest:
         digests.write(path)
 
 

@@ -17,7 +17,7 @@ from rest_framework.views import APIView
 from apps.checkpoints.models import BEST, LATEST
 from apps.datasets.services import too_large
 from apps.datasets.storage import workspace
-from apps.operations import artifacts, exports, services
+from apps.operations import artifacts, exchange, exports, services
 from apps.operations.api.operations import answer
 from apps.operations.api.renderers import Bytes
 from apps.operations.beginnings import Import
@@ -114,9 +114,10 @@ class ExportView(APIView):
         """A checkpoint as another tool's file: training version 1, federated 2.0, RL version 3."""
         query = query_of(request, ExportQuery)
         operation, chosen = services.get(operation_id), query["checkpoint_id"]
-        which = query["which"] or ("last" if operation.kind == "federated" else "")
-        if not chosen:  # the best model of a federated one is in its newest checkpoint, too
-            is_best = which == "best" and operation.kind != "federated"
+        holds_best = exchange.holds_best(operation.kind)  # the newest checkpoint, too
+        which = query["which"] or ("last" if holds_best else "")
+        if not chosen:
+            is_best = which == "best" and not holds_best
             chosen = BEST if is_best else LATEST if which else ""
         checkpoint = artifacts.source(operation_id, chosen)
         if checkpoint is None:
@@ -130,4 +131,6 @@ class ExportView(APIView):
         )
         response = FileResponse(exported.file, as_attachment=True, filename=exported.name)
         response["X-Checkpoint"] = f"{checkpoint.pk}; {checkpoint}"
+        if exported.digest:  # the other tool of its kind has it beside the file
+            response["X-Digest"] = exported.digest
         return response

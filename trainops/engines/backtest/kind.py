@@ -40,4 +40,5 @@ KIND = Kind(
     web=WEB,
     urls=f"{WEB}.urls",
     days="trainops.engines.backtest.days:days",
+    files="trainops.engines.backtest.files.descriptor:FILES",
 )

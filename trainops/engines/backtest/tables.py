@@ -1,9 +1,4 @@
-"""All trades and the equity of every bar of a backtest, as CSV: the report has only the newest."""
-
-import errno
-from collections.abc import Callable, Mapping
-from pathlib import Path
-from typing import Any
+"""All trades and the equity of every bar of a backtest: the report has only the newest."""
 
 import numpy as np
 import pandas as pd
@@ -55,26 +50,6 @@ def _text(cell: str) -> str:
 def _line(text: str) -> str:
     """Return the text on one line: a lone CR is not quoted, and ends a row for its readers."""
     return text.replace("\r", " ").replace("\n", " ")
-
-
-TABLES: Mapping[str, Callable[[BacktestJob], pd.DataFrame]] = {"trades": trades, "equity": equity}
-
-
-def write_csv(job: BacktestJob, table: str, path: Path) -> None:
-    """Write one of TABLES; numbers as they are read back to the last bit.
-
-    What was written is read back and compared. Raises OSError where it differs.
-    """
-    written = TABLES[table](job)
-    written.to_csv(path, index=False, lineterminator="\n")
-    numbers = written.select_dtypes("number").dtypes.to_dict()
-    dtypes: dict[Any, Any] = written.dtypes.to_dict() | dict.fromkeys(numbers, "object")
-    found = pd.read_csv(path, dtype=dtypes, keep_default_na=False)
-    for name, dtype in numbers.items():  # by NumPy, to the last bit in every version of pandas
-        found[name] = found[name].replace("", "nan").to_numpy(dtype)
-    if not found.equals(written):
-        path.unlink()
-        raise OSError(errno.EIO, f"{path.name} is not read back as it was written")
 
 
 def _iso(times: np.ndarray) -> list[str]:

@@ -28,7 +28,7 @@ KIND = Kind(
         f"{RECIPES}.images:RECIPE",
         f"{RECIPES}.segmentation:RECIPE",
     ),
-    files="trainops.formats.kinds.federated:FILES",
+    files="trainops.engines.federated.files.descriptor:FILES",
     objective=Objective("best.value"),
     columns=("best.value", "rounds"),
     panels=(

@@ -24,7 +24,7 @@ KIND = Kind(
         f"{RECIPES}.levels:CITY",
         f"{RECIPES}.gymnasium_id:RECIPE",
     ),
-    files="trainops.formats.kinds.rl:FILES",
+    files="trainops.engines.rl.files.descriptor:FILES",
     objective=Objective("best.value"),
     columns=("best.value", "final.return_mean", "episodes"),
     panels=(

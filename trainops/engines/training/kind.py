@@ -21,7 +21,7 @@ KIND = Kind(
         f"{RECIPES}.segmentation:RECIPE",
         f"{RECIPES}.price_direction:RECIPE",
     ),
-    files="trainops.formats.kinds.training:FILES",
+    files="trainops.engines.training.files.descriptor:FILES",
     objective=Objective("best.value"),
     columns=("best.value", "epochs"),
     defaults={"checkpoint.every_epochs": "training_epoch_interval"},
