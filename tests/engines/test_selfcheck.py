@@ -74,7 +74,7 @@ def found(case, root, *, between=lambda: None, advances=selfcheck.ADVANCES):
     inputs, findings = case.inputs(root), []
 
     def ledger(spent=()):
-        return MemoryLedger(spent, secret=b"s" * 32) if engine.spends_privacy else None
+        return MemoryLedger(spent, secret=b"s" * 32) if "ledger" in engine.ports else None
 
     mine = ledger()
     twin = LateTwin(lambda spent: engine.make_job(config, inputs, ledger(spent)), config.seed)
