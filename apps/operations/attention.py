@@ -15,7 +15,6 @@ BAD_CHECKS = {
     "differs": "a resume would not be exact",
     "not_loaded": "its checkpoints cannot be resumed",
 }
-FIELDS = ("state", "self_check")  # what `is_needed` looks at
 
 
 def needed() -> Q:
@@ -24,5 +23,5 @@ def needed() -> Q:
 
 
 def is_needed(row: Mapping[str, Any]) -> bool:
-    """Whether an operation with these `FIELDS` needs attention."""
+    """Whether an operation with this `state` and `self_check` needs attention."""
     return row["state"] == State.FAILED or row["self_check"] in BAD_CHECKS

@@ -145,7 +145,9 @@ class Ledger:
         what, note = selfchecks.EVENTS[found["verdict"]], selfchecks.note(found, operation.unit)
         told = {name: each for name, each in found.items() if name != "kind"}
         with transaction.atomic():
-            self._require_ownership(metrics=self.metrics, **selfchecks.fields(told))
+            # Its own number again, so that there is something to write: an update of nothing
+            # matches no row, and metrics may be newer than what is known here.
+            self._require_ownership(attempt=operation.attempt, **selfchecks.fields(told))
             before = self._row().values_list("receipt", flat=True).first()
             self._attempt(receipt=selfchecks.kept(before, told, operation.unit))
             operation.record(what, actor=operation.worker_id, note=note)

@@ -45,5 +45,5 @@ def for_each(rows: Iterable[Each], work: Callable[[Each], Result], what: str) ->
         except (OperationalError, InterfaceError):
             raise
         except Exception:  # one that cannot be worked on must not keep all others from it
-            logger.exception("%s: %s", what, each)
+            logger.exception("%s: %s", what, getattr(each, "pk", each))
     return results

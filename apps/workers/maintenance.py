@@ -42,8 +42,8 @@ def sweep(*, actor: str) -> None:
             part()
         except Exception as error:  # noqa: BLE001 - raised below
             errors.append(error)
-    for error in errors[1:]:
-        logger.error("sweep", exc_info=error)
+    for other in errors[1:]:
+        logger.error("sweep", exc_info=other)
     if errors:
         raise errors[0]
 

@@ -4,7 +4,7 @@ import pytest
 
 from apps.checkpoints.models import Checkpoint
 from apps.operations import exchange, remote_checks, services
-from apps.operations.models import Attempt, Event
+from apps.operations.models import Attempt, Event, Operation
 from tests.operations import rows
 from tests.waiting import wait_until
 from trainops.engines import reproducibility
@@ -76,10 +76,12 @@ def test_one_that_no_job_can_load_needs_attention_after_the_first(worker, operat
     attempt = worker.claim()
     for step in (1, 2):
         commit(worker, attempt, step, state=b'{"step": %d}' % step, model=b"weights")
+    Operation.objects.update(metrics={"loss": 0.5})  # reported while the server loads
     event = said(operation)
     assert event.what == "SELF_CHECK_FAILED"
     assert event.note.startswith("the first checkpoint (step 1) cannot be loaded: ")
-    assert services.get(operation.pk).self_check == "not_loaded"
+    checked = services.get(operation.pk)
+    assert (checked.self_check, checked.metrics) == ("not_loaded", {"loss": 0.5})
 
 
 def test_where_the_server_cannot_look_nothing_is_said_of_the_checkpoint(
