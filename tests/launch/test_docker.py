@@ -323,7 +323,7 @@ def test_what_the_build_stage_copies_is_enough_to_install(tmp_path):
                 shutil.copytree(ROOT / source, target)
             else:
                 shutil.copy(ROOT / source, target)
-    command = [sys.executable, "-m", "trainops", "install", "--help"]
+    command = [sys.executable, "-S", "-m", "trainops", "install", "--help"]  # no packages
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "Install the packages into .venv." in done.stdout
