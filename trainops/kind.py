@@ -237,10 +237,7 @@ class Registry(Mapping[str, Kind]):
             if found.setdefault(kind.name, kind) != kind:
                 raise KindError(f"two kinds are named {kind.name!r}")
         if not found:
-            raise KindError(
-                "no kind of operation is registered: trainops is not installed in this environment "
-                "(in a clone: pip install --no-deps --editable .)"
-            )
+            raise KindError(f"no kind of operation is registered in the group {GROUP!r}")
         return {each.name: each for each in sorted(found.values(), key=_place)}
 
 

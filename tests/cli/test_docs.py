@@ -19,7 +19,16 @@ from trainops.thresholds import Thresholds
 
 README = (ROOT / "README.md").read_text()
 DOCUMENTS = [
-    *(ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CHANGELOG.md")),
+    *(
+        ROOT / name
+        for name in (
+            "README.md",
+            "ARCHITECTURE.md",
+            "CHANGELOG.md",
+            "CONTRIBUTING.md",
+            "SECURITY.md",
+        )
+    ),
     *(ROOT / "docs").rglob("*.md"),
 ]
 SHARED_GROUPS = ("checkpoint", "restart", "limits", "resources")

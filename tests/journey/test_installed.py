@@ -18,6 +18,7 @@ def installed(tmp_path_factory):
 
 def test_digits_and_a_recipe_of_ones_own_are_trained_and_it_stops(installed, tmp_path):
     program, data = installed / "trainops", tmp_path / "data"
+    data.mkdir()
     environment = plain_environment(XDG_DATA_HOME=str(data))
     own = {"TRAINOPS_RECIPES": "", "TRAINOPS_DATA_DIR": "", "PYTHONPATH": ""}
     up = running(data / "trainops", program=[str(program)], cwd=tmp_path, **own)

@@ -311,3 +311,19 @@ def test_the_health_check_of_redis_uses_the_password(compose, redis_of_compose, 
     for folder, code in ((made_secrets, 0), (made_secrets.parent, 1)):
         command = shell.replace("/run/secrets", str(folder))
         assert subprocess.run(["sh", "-c", command], check=False).returncode == code
+
+
+def test_what_the_build_stage_copies_is_enough_to_install(tmp_path):
+    build = (DOCKER / "Dockerfile").read_text().split("\nFROM ")[1]
+    for sources in re.findall(r"^COPY (.+) \S+$", build, re.MULTILINE):
+        for source in sources.split():
+            target = tmp_path / source
+            target.parent.mkdir(parents=True, exist_ok=True)
+            if (ROOT / source).is_dir():
+                shutil.copytree(ROOT / source, target)
+            else:
+                shutil.copy(ROOT / source, target)
+    command = [sys.executable, "-S", "-m", "trainops", "install", "--help"]  # no packages
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "Install the packages into .venv." in done.stdout

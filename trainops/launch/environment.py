@@ -160,10 +160,7 @@ def _install(root: Path, venv: Path, extras: Sequence[str], log: Path) -> None:
     started = time.monotonic()
     with log.open("ab") as output:
         pip = subprocess.Popen(
-            # The project itself, too: its entry points name the kinds of operations.
-            [*command, *requirements(root, extras), "--editable", str(root)],
-            stdout=output,
-            stderr=output,
+            [*command, *requirements(root, extras)], stdout=output, stderr=output
         )
         try:
             _show_progress(pip, log)
