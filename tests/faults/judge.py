@@ -13,6 +13,7 @@ I8  every operation offers an action, whatever state it is in
 """
 
 import re
+from collections import Counter
 from collections.abc import Collection, Iterator
 from itertools import groupby, pairwise
 from pathlib import Path
@@ -62,9 +63,9 @@ def overlaps(operation_id: str, trace: Path) -> Iterator[str]:
 def _differences(stack: Stack, operation_id: str, undisturbed: str) -> Iterator[str]:
     if stack.artifacts(operation_id) != stack.artifacts(undisturbed):
         yield f"I4 {operation_id}: its result differs from the undisturbed one"
-    found, expected = set(stack.curve(operation_id)), set(stack.curve(undisturbed))
+    found, expected = Counter(stack.curve(operation_id)), Counter(stack.curve(undisturbed))
     if found != expected:
-        missing, odd = sorted(expected - found), sorted(found - expected)
+        missing, odd = sorted(expected - found), sorted(found - expected)  # twice counts, too
         yield (
             f"I4 {operation_id}: its metric curve differs from the undisturbed one: "
             f"{len(missing)} points are missing, as {missing[:FEW_SHOWN]}; "
