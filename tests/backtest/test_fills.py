@@ -233,6 +233,14 @@ def test_what_the_margin_does_not_cover_is_refused(market):
     assert entries(after(levered)) == [(1, 100.0, 20.0)]
 
 
+@pytest.mark.parametrize(("cash", "is_filled"), [(1004.9, False), (1005.0, True)])
+def test_the_margin_covers_the_commission_too(market, cash, is_filled):
+    broker = market(FLAT, FLAT, cash=cash, commission={"fixed": 5.0})
+    broker.place(10, bar=0)
+    assert entries(after(broker)) == ([(1, 100.0, 10.0)] if is_filled else [])
+    assert broker.account["cash"] == (0.0 if is_filled else cash)
+
+
 @pytest.mark.parametrize(
     ("config", "units"),
     [

@@ -484,7 +484,7 @@ BACKTEST = [
          f"{FILLS}::test_an_order_for_one_bar_is_gone_after_it"),
         ("a commission needs no margin", "_covered_units",
          "abs(units) * price + added_commission(book, done, units, price)", "abs(units) * price",
-         "tests/backtest/test_simulation.py::test_the_engine_does_what_the_page_says"),
+         f"{FILLS}::test_the_margin_covers_the_commission_too"),
     ),
     *_of(
         "backtest.report",
