@@ -34,5 +34,6 @@ def main() -> dict[str, Any]:
             "memory_mib": measured.memory >> 20,
             "files_mib": measured.temporary >> 20,
         }
-        print(f"{name:32}" + "".join(f"{round(figure):9}" for figure in results[name].values()))
+        figures = "".join(f"{round(figure):9}" for figure in results[name].values())
+        print(f"{name:32}{figures}", flush=True)
     return results

@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 import time
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from itertools import cycle
 
 import httpx
@@ -111,7 +111,8 @@ def attack(stack, names, seconds):
         measured = Measured(stack, operation_id)
         measured.look(1)
         measured.seconds.clear()
-        with attacked(names, port=stack.port, tokens=stack.tokens, operation_id=stack.exported):
+        told = {"port": stack.port, "tokens": stack.tokens, "operation_id": stack.exported}
+        with attacked(names, **told) if names else nullcontext():
             measured.look(seconds)
     measured.client.close()
     return measured
