@@ -2,6 +2,7 @@
 
 import ast
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -114,3 +115,35 @@ def test_web_worker_and_beat_import_without_torch(process):
     env = os.environ | {"DJANGO_SETTINGS_MODULE": "trainops.settings"}
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=env, check=False)
     assert done.returncode == 0
+
+
+def _is_outside(path):
+    """Whether a file is of a kind, of a migration, or the same file by another way."""
+    engines = ROOT / "trainops" / "engines"
+    is_of_kind = any((engines / kind) in path.parents for kind in KINDS)
+    is_linked = any(each.is_symlink() for each in path.parents if ROOT in each.parents)
+    return is_of_kind or is_linked or "migrations" in path.parts
+
+
+CORE = [
+    path
+    for folder in ("apps", "trainops", "templates", "static/js")
+    for path in sorted((ROOT / folder).rglob("*"))
+    if path.suffix in (".py", ".html", ".js") and path.is_file() and not _is_outside(path)
+]
+
+
+def test_the_core_names_no_kind():
+    named = re.compile(rf"[\"']({'|'.join(KINDS)})[\"']|engines\.({'|'.join(KINDS)})\b")
+    found = {
+        f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
+        for path in CORE
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if named.search(line)
+    }
+    assert not found, found
+
+
+def test_no_app_looks_a_model_of_another_up_by_name():
+    found = [path for path in CORE if re.search(r"\bapps\.get_model\(", path.read_text())]
+    assert not found, found
