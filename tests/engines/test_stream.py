@@ -51,6 +51,15 @@ def test_rows_come_back_whatever_the_pieces_they_were_appended_in(sizes, segment
         assert each.column("bar")[-1] == total
 
 
+@pytest.mark.parametrize("forgotten", [0, 4, 9])
+def test_a_column_is_read_from_any_row_on(forgotten):
+    stream = small(19)
+    stream.forget(before_row=forgotten)
+    for first in range(20):
+        expected = list(range(max(first, forgotten // 4 * 4), 19))
+        assert stream.column("bar", first).tolist() == expected, first
+
+
 def written(directory, stream):
     directory.mkdir()
     return write_parts(directory, b"{}", {"trades": stream})

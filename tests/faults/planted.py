@@ -276,7 +276,7 @@ LOOP = [
          "before_row // self.segment_rows - self.first_segment + 1", STREAM),
         ("rows are read from a wrong place of a segment", "Stream.column",
          "first - self.first_row - skipped * self.segment_rows", "first - self.first_row",
-         STREAM),
+         f"{STREAM}::test_a_column_is_read_from_any_row_on"),
     ),
     *_of(
         "selfcheck",
