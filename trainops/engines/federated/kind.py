@@ -10,7 +10,7 @@ RECIPES = "trainops.engines.federated.recipes"
 
 
 def keeps_privacy(config: Mapping[str, Any]) -> bool:
-    return bool(config["privacy"]["mode"] != "none")
+    return bool(config.get("privacy", {}).get("mode", "none") != "none")  # older ones have none
 
 
 KIND = Kind(
