@@ -173,14 +173,14 @@ PROTECTIONS = [
     Protection(
         "what may be in the writing is not cleaned up",
         "apps.checkpoints.cleaning:Unowned.__init__",
-        "_attempts_at_work(operation_id)",
+        "owners().attempts_at_work(operation_id)",
         "{}",
         "tests/checkpoints/test_services.py::"
         "test_what_an_attempt_may_be_writing_stays_whatever_the_clock_says",
     ),
     Protection(
         "what may be adopted is not cleaned up",
-        "apps.checkpoints.cleaning:_attempts_at_work",
+        "apps.operations.checkpoint_owners:Operations.attempts_at_work",
         'begun = Max("attempts__number", filter=Q(attempts__receipt__isnull=False), default=0)',
         'begun = Max("attempt")',
         "tests/checkpoints/test_services.py::"
