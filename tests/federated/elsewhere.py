@@ -92,7 +92,7 @@ class Elsewhere:
             )  # fmt: skip
             try:
                 outcome = run(
-                    lambda: KINDS["federated"].make_part(self.config, {}, self.ledger, part),
+                    lambda: KINDS["federated"].make_subtask(self.config, {}, self.ledger, part),
                     seed=self.config.seed, store=store, supervisor=supervisor,
                     policy=CheckpointPolicy(every_seconds=1e9),
                 )  # fmt: skip
