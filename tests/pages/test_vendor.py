@@ -3,9 +3,9 @@
 import hashlib
 import re
 
-from django.conf import settings
+from trainops.paths import STATIC
 
-FOLDER = settings.ROOT / "static" / "vendor"
+FOLDER = STATIC / "vendor"
 LINE = re.compile(r"^\| (\S+/\S+) \| `([0-9a-f]{64})` \|$", re.MULTILINE)
 
 
@@ -23,7 +23,7 @@ def test_every_package_has_its_licence():
 
 
 def test_nothing_points_to_source_maps_or_elsewhere():
-    for path in (settings.ROOT / "static").rglob("*.[cj]s*"):
+    for path in STATIC.rglob("*.[cj]s*"):
         text = path.read_text()
         assert "sourceMappingURL" not in text, path.name
         assert "@import" not in text, path.name

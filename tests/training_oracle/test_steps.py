@@ -14,8 +14,10 @@ from tests.engines.contract import (
     CASES,
     DATASET,
     Case,
+    DrawnCase,
     ScriptedSupervisor,
     attempt,
+    is_rightly_refused,
     small_pictures,
     small_table,
 )
@@ -95,7 +97,9 @@ def test_built_in_recipes_with_losses_by_their_formulas(config, table, tmp_path)
 @pytest.mark.parametrize("number", quick_some(range(len(PAIRWISE)), every=8))
 def test_every_two_values_of_two_fields(number, tmp_path):
     config = {**PAIRWISE[number], "resources": {}}
-    require_equal(config, inputs_of(TABLES.get(config["recipe"]), tmp_path))
+    table = TABLES.get(config["recipe"])
+    if not is_rightly_refused(DrawnCase("training", "pairwise", config, (), table), tmp_path):
+        require_equal(config, inputs_of(table, tmp_path))
 
 
 WITHOUT_EFFECT = {"device", "threads", "deterministic", "checkpoint", "restart", "limits",
