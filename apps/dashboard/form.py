@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+from django.db.models import Q
 from django.http import QueryDict
 
 from apps.dashboard import trying
@@ -40,9 +41,14 @@ class Form:
     @cached_property
     def models(self) -> list[Operation]:
         """The completed trainings whose model can be chosen, the newest first."""
-        wanted = [field.recipe for field in self._blank if field.kind == "model"]
-        trained = Operation.objects.filter(recipe__in=wanted, state=State.COMPLETED)
-        return list(trained.only("id", "name").order_by("-id")[:200]) if wanted else []
+        marks = self.recipe.model_marks().values()
+        if not marks:
+            return []
+        fitting = Q()
+        for mark in marks:
+            fitting |= Q(kind=mark.kind, **({"recipe": mark.recipe} if mark.recipe else {}))
+        trained = Operation.objects.filter(fitting, state=State.COMPLETED)
+        return list(trained.only("id", "name").order_by("-id")[:200])
 
     @cached_property
     def fields(self) -> list[Field]:

@@ -1,6 +1,7 @@
 """A further kind in a whole installation: submitted, stopped, resumed, shown, tried in a study."""
 
 import os
+from contextlib import closing
 
 import httpx
 import pytest
@@ -49,7 +50,11 @@ def test_it_stops_and_resumes_to_the_same_result(stack, trained):
 def test_its_page_has_its_panel_and_its_form_its_fields(stack, trained):
     operation_id = stack.submit(kind="evaluation", **config(trained, batch_size=64))
     stack.wait(operation_id, "COMPLETED")
-    session = signed_in(stack)
+    with closing(signed_in(stack)) as session:
+        require_pages(session, operation_id, trained)
+
+
+def require_pages(session, operation_id, trained):
     page = session.get(f"/operations/{operation_id}/").text
     assert 'data-part="scores"' in page
     assert "accuracy" in page
@@ -64,8 +69,6 @@ def test_a_study_of_it_is_judged_by_its_objective(stack, trained):
     body = {"kind": "evaluation", "config": config(trained), "design": design}
     study = stack.post("studies", body)
     assert (study["metric"], study["mode"]) == ("loss", "min")
-    for each in stack.get("operations", study=study["id"]):
-        stack.wait(each["id"], "COMPLETED")
 
 
 def test_its_checkpoint_is_verified(stack, trained):
