@@ -46,7 +46,8 @@ class Form:
             return []
         fitting = Q()
         for mark in marks:
-            fitting |= Q(kind=mark.kind, **({"recipe": mark.recipe} if mark.recipe else {}))
+            of_kind = Q(kind=mark.kind)
+            fitting |= of_kind & Q(recipe=mark.recipe) if mark.recipe else of_kind
         trained = Operation.objects.filter(fitting, state=State.COMPLETED)
         return list(trained.only("id", "name").order_by("-id")[:200])
 
