@@ -24,7 +24,7 @@ from trainops.kind import KINDS
 
 
 class Notebook:
-    """The supervisor of a run that nobody else supervises: it prints, and stops on SIGINT."""
+    """The supervisor of a run without a server: it prints progress, and stops on SIGINT."""
 
     def __init__(self) -> None:
         self.directive = Directive.PROCEED

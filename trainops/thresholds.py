@@ -63,7 +63,7 @@ class Thresholds(BaseSettings):
     )
     checkpoint_reserve_bytes: NonNegativeInt = Field(
         1024**3,
-        description="Periodic checkpoints and uploads leave so much disk free.",
+        description="Bytes of the disk that periodic checkpoints and uploads leave free.",
     )
     checkpoint_quota_bytes: NonNegativeInt = Field(
         0, description="Above it for one owner's checkpoints, periodic saving pauses; 0: no limit."

@@ -214,7 +214,7 @@ def _receive(file: Readable, path: Path, options: Options) -> str:
 
 
 def _require_within_limits(owner: "User | None", num_bytes: int = 0) -> None:
-    """Raise LimitReached where the owner may not have another dataset of so many bytes."""
+    """Raise LimitReached if another dataset of this size exceeds a limit of the owner."""
     if owner is None:
         return
     taken = Dataset.objects.filter(owner=owner).aggregate(num=Count("*"), size=Sum("size_bytes"))

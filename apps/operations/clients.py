@@ -120,7 +120,7 @@ def settle(server: Operation) -> None:
 
 
 def settle_all() -> None:
-    """Do so for the next portion of the servers that ended while nobody was there to do it."""
+    """Settle the clients of the next portion of the servers that have ended."""
     left = Q(server__state=State.COMPLETED) | Q(operation__state__in=ACTIVE)
     parts = ClientPart.objects.filter(left, server__state__in=FINISHED)
     ids = PORTIONS.next(parts.values_list("server_id", flat=True).distinct())

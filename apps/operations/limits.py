@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def require_active(owner: "User | None", more: int = 1) -> None:
-    """Raise LimitReached where the owner may not have so many more waiting or running.
+    """Raise LimitReached if that many more active operations exceed the limit of the owner.
 
     Clients' parts of an operation do not count.
     """

@@ -74,7 +74,7 @@ def create(
     out and named in the study.
 
     Raises ConfigError: an unknown kind, a wrong design (as `design.…`), or no usable set.
-    Raises LimitReached: the owner may not have so many operations or studies.
+    Raises LimitReached: the operations or studies exceed a limit of the owner.
     """
     clean_tags(tags), clean_label(queue)
     told = {"tags": list(tags), "priority": priority, "queue": queue}

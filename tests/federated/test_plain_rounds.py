@@ -92,7 +92,7 @@ def plain_round(job, weights, chosen, number):
 
 
 def mean(values, counts):
-    """Return the mean of tensors, each counted so many times."""
+    """Return the weighted mean of tensors."""
     return sum(count * each for count, each in zip(counts, values, strict=True)) / sum(counts)
 
 

@@ -1,4 +1,4 @@
-"""What browsers and proxies are told about every answer."""
+"""The security and cache headers of every response."""
 
 import pytest
 
