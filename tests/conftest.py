@@ -5,6 +5,7 @@ from django.contrib.auth.models import User
 
 from apps.datasets import validation
 from apps.datasets.tables import child
+from tests import storages
 
 
 @pytest.fixture(autouse=True)
@@ -16,7 +17,7 @@ def _no_messages(settings):
 @pytest.fixture(autouse=True)
 def _own_storage(settings):
     """Each test's database is new, and so is its storage: another's would be a foreign one."""
-    settings.CHECKPOINT_ROOT = settings.DATA_DIR / "storages" / uuid4().hex / "checkpoints"
+    storages.place(settings, settings.DATA_DIR / "storages" / uuid4().hex)
 
 
 @pytest.fixture(autouse=True)

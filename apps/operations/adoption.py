@@ -8,7 +8,7 @@ verifies the bytes and commits all of it under its own fence, so nothing is comp
 import logging
 import threading
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -64,13 +64,12 @@ def adopt(ledger: Ledger, oldest: int) -> Checkpoint | None:
             continue
         measured_by = storage.attempt_of(directory.name)
         points = [_point(ledger.operation, measured_by, values) for values in will["points"]]
-        before, ledger.points = ledger.points, points
         try:
             verify(directory, staged["digest"])
-            checkpoint = ledger.commit(staged)
+            with _with_points(ledger, points):
+                checkpoint = ledger.commit(staged)
         except CheckpointCorrupted as error:
             logger.warning("%s: not adopted: %s", ledger.operation.pk, error)
-            ledger.points = before
             continue
         ledger.operation.record(
             "ADOPTED",
@@ -79,6 +78,18 @@ def adopt(ledger: Ledger, oldest: int) -> Checkpoint | None:
         )
         return checkpoint
     return None
+
+
+@contextmanager
+def _with_points(ledger: Ledger, points: list[MetricPoint]) -> Iterator[None]:
+    """Have points of an earlier attempt written in one commit, or not at all: a later flush that
+    wrote them would do so after they were measured again.
+    """
+    own, ledger.points = ledger.points, points
+    try:
+        yield
+    finally:
+        ledger.points = own
 
 
 def _wills(operation: Operation, oldest: int) -> Iterator[tuple[Path, dict[str, Any]]]:

@@ -23,6 +23,14 @@ def retry_pause(num_failures: int) -> float:
     return min(max(jittered, FIRST_RETRY_SECONDS), LAST_RETRY_SECONDS)
 
 
+def report(duty: str, error: Exception) -> None:
+    """Log an error of a duty: an outage of the database in one line, a bug with its traceback."""
+    if isinstance(error, DatabaseError | InterfaceError):
+        logger.warning("%s: the database did not answer: %s", duty, error)
+    else:
+        logger.error("%s", duty, exc_info=error)
+
+
 class Duties:
     def __init__(self) -> None:
         self.are_over = threading.Event()
@@ -60,11 +68,8 @@ class Duties:
             close_old_connections()  # a connection that died is never used again
             with at_most(settings.THRESHOLDS.patience_seconds):
                 duty()
-        except (DatabaseError, InterfaceError) as error:
-            logger.warning("%s: the database did not answer: %s", duty.__name__, error)
-            self._note(error)
-        except Exception as error:  # a worker without this duty would be worse than one bad round
-            logger.exception("%s", duty.__name__)
+        except Exception as error:  # noqa: BLE001 - a worker without this duty would be worse
+            report(duty.__name__, error)
             self._note(error)
         else:
             return True

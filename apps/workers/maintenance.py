@@ -16,7 +16,7 @@ from apps.datasets import services as datasets
 from apps.installation import periodic
 from apps.operations import clients, exports, studies, sweeps
 from apps.workers import hosts, neighbours
-from apps.workers.duties import Duties
+from apps.workers.duties import Duties, report
 from trainops.http import guessing
 
 logger = logging.getLogger(__name__)
@@ -43,7 +43,7 @@ def sweep(*, actor: str) -> None:
         except Exception as error:  # noqa: BLE001 - raised below
             errors.append(error)
     for other in errors[1:]:
-        logger.error("sweep", exc_info=other)
+        report("sweep", other)
     if errors:
         raise errors[0]
 

@@ -14,13 +14,7 @@ from tests.pages.test_studies import BARS, GRID, completed, made
 
 
 @pytest.fixture
-def prices(ana, settings, tmp_path):
-    settings.STORAGES = settings.STORAGES | {
-        "datasets": {
-            "BACKEND": "django.core.files.storage.FileSystemStorage",
-            "OPTIONS": {"location": tmp_path / "datasets"},
-        }
-    }
+def prices(ana):
     return datasets.add_table(io.BytesIO(BARS), filename="bars.csv", owner=ana).pk
 
 

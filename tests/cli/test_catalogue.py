@@ -67,13 +67,7 @@ def test_after_an_upload_the_next_command_is_the_one_for_such_a_table(cli, tmp_p
     )
 
 
-def test_an_uploaded_table_gives_its_id_and_what_was_found_in_it(cli, tmp_path, settings):
-    settings.STORAGES = settings.STORAGES | {
-        "datasets": {
-            "BACKEND": "django.core.files.storage.FileSystemStorage",
-            "OPTIONS": {"location": tmp_path / "datasets"},
-        }
-    }
+def test_an_uploaded_table_gives_its_id_and_what_was_found_in_it(cli, tmp_path):
     path = tmp_path / "wine.csv"
     path.write_text("alcohol,colour\n12.5,red\n13.1,white\n,red\n")
     ran = cli("upload", path, "--name", "Wine")

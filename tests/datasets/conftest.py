@@ -6,18 +6,14 @@ import pytest
 from apps.datasets.tables.normalise import normalise
 from apps.datasets.tables.options import Limits, Options
 from apps.datasets.tables.refusals import TableRefused
+from tests import storages
 
 
 @pytest.fixture(autouse=True)
 def _own_storage(settings, tmp_path):
     """Files of one test are seen by no other."""
     settings.DATA_DIR = tmp_path / "var"
-    settings.STORAGES = settings.STORAGES | {
-        "datasets": {
-            "BACKEND": "django.core.files.storage.FileSystemStorage",
-            "OPTIONS": {"location": tmp_path / "var" / "datasets"},
-        }
-    }
+    storages.place(settings, settings.DATA_DIR)
 
 
 class Table:

@@ -11,6 +11,7 @@ from apps.datasets.models import Dataset
 from apps.operations import services
 from apps.operations.lifecycle import State
 from apps.operations.models import Operation, Study
+from tests import storages
 from tests.api.conftest import signed_in
 from tests.api.saved import saved
 from tests.operations.rows import CONFIG, in_state, part_of
@@ -25,10 +26,8 @@ STUDY = WANTED | {"design": {"values": {"learning_rate": [0.1, 0.2, 0.3]}}}
 
 @pytest.fixture(autouse=True)
 def _storage_of_its_own(settings, tmp_path):
-    settings.CHECKPOINT_ROOT = tmp_path / "checkpoints"
+    storages.place(settings, tmp_path)
     settings.DATA_DIR = tmp_path
-    location = {"OPTIONS": {"location": tmp_path / "datasets"}}
-    settings.STORAGES = settings.STORAGES | {"datasets": settings.STORAGES["datasets"] | location}
     place.require()
 
 

@@ -11,7 +11,7 @@ pytestmark = [pytest.mark.journey, pytest.mark.browser, pytest.mark.slow]
 def test_submit_watch_cancel_resume(page, stack):
     page.get_by_test_id("new-operation").click()
     page.get_by_text("Handwritten digits").first.click()
-    page.get_by_label("Epochs", exact=True).fill("120")
+    page.get_by_label("Epochs", exact=True).fill("60")
     page.get_by_test_id("submit").click()
 
     page.wait_for_url(re.compile(r"/operations/op_training_"))
@@ -25,6 +25,7 @@ def test_submit_watch_cancel_resume(page, stack):
 
     page.get_by_test_id("resume").click()
     page.get_by_test_id("confirm-resume").click()
+    stack.wait(operation_id, "COMPLETED")
     expect(page.get_by_test_id("state")).to_have_text(re.compile("Completed"))
 
     page.get_by_test_id("tab-receipt").click()

@@ -20,13 +20,7 @@ pytestmark = [pytest.mark.django_db, pytest.mark.database]
 
 
 @pytest.fixture(autouse=True)
-def data_dir(tmp_path, monkeypatch, settings):
-    settings.STORAGES = settings.STORAGES | {
-        "datasets": {
-            "BACKEND": "django.core.files.storage.FileSystemStorage",
-            "OPTIONS": {"location": tmp_path / "datasets"},
-        }
-    }
+def data_dir(tmp_path, monkeypatch):
     monkeypatch.setenv("TRAINOPS_DATA_DIR", str(tmp_path))
     monkeypatch.delenv("TRAINOPS_ADMIN_PASSWORD", raising=False)
     return tmp_path

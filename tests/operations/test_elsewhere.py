@@ -14,6 +14,7 @@ from apps.checkpoints.models import Checkpoint
 from apps.datasets import services as datasets
 from apps.operations import services
 from apps.operations.models import Operation
+from tests import storages
 from tests.api.conftest import signed_in
 from tests.backtest import market
 from tests.backtest.test_model import waves
@@ -53,14 +54,8 @@ def _installation(settings, tmp_path):
 
 def move(settings, root):
     """Have a fresh database, and empty storages below `root`."""
-    settings.CHECKPOINT_ROOT = root / "checkpoints"
+    storages.place(settings, root)
     settings.DATA_DIR = root / "var"
-    settings.STORAGES = settings.STORAGES | {
-        "datasets": {
-            "BACKEND": "django.core.files.storage.FileSystemStorage",
-            "OPTIONS": {"location": root / "datasets"},
-        }
-    }
 
 
 def config_of(kind, api):

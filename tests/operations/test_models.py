@@ -23,17 +23,6 @@ from trainops.errors import Refusal
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("in_process")]
 
 
-@pytest.fixture(autouse=True)
-def _storage_of_its_own(settings, tmp_path):
-    settings.CHECKPOINT_ROOT = tmp_path / "checkpoints"
-    settings.STORAGES = settings.STORAGES | {
-        "datasets": {
-            "BACKEND": "django.core.files.storage.FileSystemStorage",
-            "OPTIONS": {"location": tmp_path / "datasets"},
-        }
-    }
-
-
 @pytest.fixture
 def compiled(tmp_path_factory):
     """Have numba's machine code on the disk: nobody renews the lease of a child that compiles."""

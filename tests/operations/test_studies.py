@@ -25,17 +25,6 @@ pytestmark = [
 GRID = {"values": {"parameters.fast": [3, 5, 40], "parameters.slow": [10, 30]}}
 
 
-@pytest.fixture(autouse=True)
-def _storage_of_its_own(settings, tmp_path):
-    settings.CHECKPOINT_ROOT = tmp_path / "checkpoints"
-    settings.STORAGES = settings.STORAGES | {
-        "datasets": {
-            "BACKEND": "django.core.files.storage.FileSystemStorage",
-            "OPTIONS": {"location": tmp_path / "datasets"},
-        }
-    }
-
-
 @pytest.fixture
 def prices(person):
     file = io.BytesIO()
