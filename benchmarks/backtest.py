@@ -23,13 +23,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.loop import Silent
-from trainops.engines.backtest.config import BacktestConfig
-from trainops.engines.backtest.job import BacktestJob, load_prices
-from trainops.engines.checkpoint import CheckpointPolicy, CheckpointStore
-from trainops.engines.manifest import Checkpoint
-from trainops.engines.market.prices import Prices
-from trainops.engines.runner import Succeeded, run
 from trainops.kind import KINDS
+from trainops.kinds.backtest.config import BacktestConfig
+from trainops.kinds.backtest.job import BacktestJob, load_prices
+from trainops.market.prices import Prices
+from trainops.runtime.checkpoint.manifest import Checkpoint
+from trainops.runtime.checkpoint.store import CheckpointPolicy, CheckpointStore
+from trainops.runtime.loop import Succeeded, run
 
 DATASET = "ds_0123456789abcdef"
 NUM_BARS, ROUNDS = 1_000_000, 5

@@ -35,10 +35,11 @@ def main() -> dict[str, Any]:
 
 def measure() -> dict[int, dict[str, dict[str, float]]]:
     set_up()
-    from apps.operations import claims, services, sweeps
+    from apps.operations.attempts.work import HOUSE
     from apps.operations.models import Operation
     from apps.operations.placement import Offer
-    from apps.operations.work import HOUSE
+    from apps.operations.requests import services
+    from apps.operations.scheduling import claims, sweeps
     from apps.workers import registry
 
     offer = Offer(

@@ -27,12 +27,12 @@ from blake3 import blake3
 from torch import nn
 
 from benchmarks.loop import Silent
-from trainops.engines.attempt import Attempt
-from trainops.engines.checkpoint import Candidate, CheckpointPolicy, CheckpointStore
-from trainops.engines.job import Metrics, StateDict
-from trainops.engines.manifest import Checkpoint, CheckpointType
-from trainops.engines.pages import private_pages
-from trainops.engines.snapshot import SafePoint
+from trainops.runtime.attempt import Attempt
+from trainops.runtime.checkpoint.manifest import Checkpoint, CheckpointType
+from trainops.runtime.checkpoint.pages import private_pages
+from trainops.runtime.checkpoint.snapshot import SafePoint
+from trainops.runtime.checkpoint.store import Candidate, CheckpointPolicy, CheckpointStore
+from trainops.runtime.job import Metrics, StateDict
 
 ROOT = Path(__file__).resolve().parent.parent
 MEGABYTES = {50: (1024, 4, 9), 1500: (2048, 30, 3)}  # -> width, layers, rounds

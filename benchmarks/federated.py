@@ -21,15 +21,15 @@ import numpy as np
 import torch
 from torch import nn
 
-from trainops.engines import reproducibility
-from trainops.engines.federated.account import Account
-from trainops.engines.federated.drawing import Secrets
-from trainops.engines.federated.job import FederatedJob
-from trainops.engines.federated.private import Noise, NoisyGradients
-from trainops.engines.spending import Entry
-from trainops.engines.training.ingredients import Examples, Loss
-from trainops.engines.training.recipes.unet import UNet, dice_and_entropy
 from trainops.kind import KINDS
+from trainops.kinds.federated.account import Account
+from trainops.kinds.federated.drawing import Secrets
+from trainops.kinds.federated.job import FederatedJob
+from trainops.kinds.federated.private import Noise, NoisyGradients
+from trainops.learning.ingredients import Examples, Loss
+from trainops.learning.tasks.unet import UNet, dice_and_entropy
+from trainops.runtime import reproducibility
+from trainops.runtime.ledger import Entry
 
 ROUNDS, STEPS, ENTRIES, FLOWER_ROUNDS = 31, 41, 10_000, 12
 CLIENTS, BATCH, RATE = 10, 32, 0.1

@@ -65,8 +65,8 @@ def fill(num_operations: int, *, states: list[str] = STATES, first: int = 0) -> 
     from django.db import connection
     from django.utils import timezone
 
-    from apps.operations import services
     from apps.operations.models import Operation, Tag
+    from apps.operations.requests import services
 
     owner, _ = User.objects.get_or_create(username="bench", is_superuser=True, is_staff=True)
     rare, _ = User.objects.get_or_create(username="rare")

@@ -14,10 +14,10 @@ from typing import Any
 
 import torch
 
-from trainops.engines.checkpoint import CheckpointStore, CheckpointType
-from trainops.engines.job import StateDict
-from trainops.engines.snapshot import SafePoint
-from trainops.engines.stream import Stream
+from trainops.runtime.checkpoint.snapshot import SafePoint
+from trainops.runtime.checkpoint.store import CheckpointStore, CheckpointType
+from trainops.runtime.checkpoint.stream import Stream
+from trainops.runtime.job import StateDict
 
 NEW_BARS = 10_000
 HISTORIES = (1, 10, 100, 1000)  # times the new bars

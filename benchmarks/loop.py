@@ -14,10 +14,10 @@ from typing import Any, ClassVar
 
 import torch
 
-from trainops.engines.checkpoint import Checkpoint, CheckpointPolicy, CheckpointStore
-from trainops.engines.job import Metrics, Progress, StateDict
-from trainops.engines.receipt import Receipt
-from trainops.engines.runner import Directive, Succeeded, run
+from trainops.runtime.checkpoint.store import Checkpoint, CheckpointPolicy, CheckpointStore
+from trainops.runtime.job import Metrics, Progress, StateDict
+from trainops.runtime.loop import Directive, Succeeded, run
+from trainops.runtime.receipt import Receipt
 
 GOAL_MICROSECONDS = 5.0
 ROUNDS = 7

@@ -12,7 +12,7 @@ PROCESSES = {
     "web": "trainops.web",
     "beat": " beat",
     "worker": " worker",
-    "nursery": "trainops.engines.nursery",
+    "nursery": "trainops.process.forkserver",
 }
 ATTEMPTS = 3  # an attempt before measuring, so that everything lazy is loaded
 

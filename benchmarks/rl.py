@@ -18,15 +18,15 @@ import torch
 from torch import nn
 
 from benchmarks.loop import Silent
-from trainops.engines import reproducibility
-from trainops.engines.checkpoint import CheckpointPolicy, CheckpointStore
-from trainops.engines.errors import CheckpointCorrupted
-from trainops.engines.manifest import Candidate, Checkpoint
-from trainops.engines.rl.config import EvaluationConfig
-from trainops.engines.rl.environment import BuildContext
-from trainops.engines.rl.evaluation import evaluate
-from trainops.engines.runner import run
 from trainops.kind import KINDS
+from trainops.kinds.rl.config import EvaluationConfig
+from trainops.kinds.rl.environment import BuildContext
+from trainops.kinds.rl.evaluation import evaluate
+from trainops.runtime import reproducibility
+from trainops.runtime.checkpoint.manifest import Candidate, Checkpoint
+from trainops.runtime.checkpoint.store import CheckpointPolicy, CheckpointStore
+from trainops.runtime.errors import CheckpointCorrupted
+from trainops.runtime.loop import run
 
 NEVER = 10**9
 THREADS, ROUNDS, STEPS = 2, 3, 3000
@@ -229,7 +229,7 @@ def _written(checkpoints: list[Checkpoint], job: Any, rows: int) -> dict[str, An
 
 def _freezing(job: Any) -> float:
     """Return how long the loop stands still for a copy after 50 more steps, in ms."""
-    from trainops.engines.snapshot import freeze
+    from trainops.runtime.checkpoint.snapshot import freeze
 
     into = freeze(job.state_dict())
     found = []

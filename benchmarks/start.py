@@ -19,7 +19,7 @@ GOAL_SECONDS = 0.5
 ROUNDS = 9
 CONFIG = {"recipe": "digits", "epochs": 1}
 COLD = """
-from trainops.engines import reproducibility
+from trainops.runtime import reproducibility
 from trainops.kind import KINDS
 engine = KINDS["training"]
 config = engine.parse_config({"recipe": "digits", "epochs": 1})

@@ -18,13 +18,13 @@ from pathlib import Path
 
 import httpx
 
-from trainops.engines import lossless, reproducibility
-from trainops.engines.attempt import JobError
-from trainops.engines.checkpoint import Candidate, CheckpointPolicy, CheckpointStore
-from trainops.engines.errors import LeaseLost
-from trainops.engines.runner import Directive, Failed, Stopped, Succeeded, run
-from trainops.engines.spending import Entry, MemoryLedger
 from trainops.kind import KINDS
+from trainops.runtime import lossless, reproducibility
+from trainops.runtime.attempt import JobError
+from trainops.runtime.checkpoint.store import Candidate, CheckpointPolicy, CheckpointStore
+from trainops.runtime.errors import LeaseLost
+from trainops.runtime.ledger import Entry, MemoryLedger
+from trainops.runtime.loop import Directive, Failed, Stopped, Succeeded, run
 
 IDLE_SECONDS, REPORT_SECONDS = 2.0, 1.0
 

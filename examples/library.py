@@ -13,14 +13,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from trainops.engines.checkpoint import Candidate, Checkpoint, CheckpointPolicy, CheckpointStore
-from trainops.engines.errors import CheckpointCorrupted, SaveFailed
-from trainops.engines.job import Progress
-from trainops.engines.manifest import read_manifest
-from trainops.engines.receipt import Receipt
-from trainops.engines.reproducibility import set_determinism
-from trainops.engines.runner import Directive, Failed, Outcome, run
 from trainops.kind import KINDS
+from trainops.runtime.checkpoint.manifest import read_manifest
+from trainops.runtime.checkpoint.store import (
+    Candidate,
+    Checkpoint,
+    CheckpointPolicy,
+    CheckpointStore,
+)
+from trainops.runtime.errors import CheckpointCorrupted, SaveFailed
+from trainops.runtime.job import Progress
+from trainops.runtime.loop import Directive, Failed, Outcome, run
+from trainops.runtime.receipt import Receipt
+from trainops.runtime.reproducibility import set_determinism
 
 
 class Notebook:

@@ -14,28 +14,19 @@ from trainops.kind import KINDS
 
 ROOT = Path(__file__).resolve().parents[1]
 PLANTED = [
-    ("direction", "apps/checkpoints/services.py", "from apps.operations import services"),
+    ("direction", "apps/checkpoints/services.py", "from apps.operations import models"),
     ("apps", "apps/novelties/__init__.py", ""),
-    ("operations", "apps/operations/models.py", "from apps.operations import services"),
-    ("engines", "trainops/engines/wire.py", "from trainops.engines import runner"),
-    ("formats", "trainops/formats/errors.py", "from trainops.formats import verify"),
-    (
-        "formats-of-no-kind",
-        "trainops/formats/known.py",
-        "from trainops.engines.training.files import file",
-    ),
-    (
-        "kinds-files",
-        "trainops/engines/federated/files/file.py",
-        "from trainops.engines.training.files import file",
-    ),
-    ("engines-alone", "trainops/engines/runner.py", "import django.conf"),
-    ("torch", "apps/operations/services.py", "from trainops.engines import runner"),
+    ("operations", "apps/operations/models.py", "from apps.operations.requests import services"),
+    ("trainops", "trainops/runtime/job.py", "from trainops.process import protocol"),
+    ("core", "trainops/files/known.py", "from trainops.kinds.training.files import file"),
+    ("kinds", "trainops/kinds/federated/job.py", "from trainops.kinds.training import job"),
+    ("no-django", "trainops/runtime/loop.py", "import django.conf"),
+    ("torch", "apps/operations/requests/services.py", "from trainops.runtime import loop"),
     ("command-line", "trainops/cli/out.py", "import django"),
 ]
 
 
-WITHOUT_KINDS = ("trainops/formats", "trainops/cli", "apps/operations")
+WITHOUT_KINDS = ("trainops/files", "trainops/cli", "apps/operations")
 
 
 def literals(file):
@@ -95,8 +86,8 @@ def test_a_planted_violation_breaks_the_contract(copy, contract, path, line):
 @pytest.mark.parametrize(
     "modules",
     [
-        "trainops.engines.runner, trainops.engines.training.job, trainops.engines.child",
-        "trainops.engines.nursery",
+        "trainops.runtime.loop, trainops.kinds.training.job, trainops.process.attempt_process",
+        "trainops.process.forkserver",
     ],
 )
 def test_engines_import_without_django(modules):
@@ -119,8 +110,7 @@ def test_web_worker_and_beat_import_without_torch(process):
 
 def _is_outside(path):
     """Whether a file is of a kind, of a migration, or the same file by another way."""
-    engines = ROOT / "trainops" / "engines"
-    is_of_kind = any((engines / kind) in path.parents for kind in KINDS)
+    is_of_kind = ROOT / "trainops" / "kinds" in path.parents
     is_linked = any(each.is_symlink() for each in path.parents if ROOT in each.parents)
     return is_of_kind or is_linked or "migrations" in path.parts
 
@@ -134,7 +124,7 @@ CORE = [
 
 
 def test_the_core_names_no_kind():
-    named = re.compile(rf"[\"']({'|'.join(KINDS)})[\"']|engines\.({'|'.join(KINDS)})\b")
+    named = re.compile(rf"[\"']({'|'.join(KINDS)})[\"']|kinds\.({'|'.join(KINDS)})\b")
     found = {
         f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
         for path in CORE

@@ -14,17 +14,17 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from trainops.engines.config import OperationConfig
-from trainops.engines.delegation import Delegates, Part
-from trainops.engines.errors import ConfigError
-from trainops.engines.job import ResumableJob
-from trainops.engines.position import Position, Positions
-from trainops.engines.spending import PrivacyLedger
 from trainops.lazy import load
 from trainops.registrations import registered
+from trainops.runtime.config import OperationConfig
+from trainops.runtime.errors import ConfigError
+from trainops.runtime.job import ResumableJob
+from trainops.runtime.ledger import PrivacyLedger
+from trainops.runtime.position import Position, Positions
+from trainops.runtime.subtasks import Delegates, Part
 
 GROUP = "trainops.kinds"
-SEED_ALL = "trainops.engines.reproducibility:seed_all"  # a string: it imports torch
+SEED_ALL = "trainops.runtime.reproducibility:seed_all"  # a string: it imports torch
 Port = Literal["ledger", "subtasks"]
 Columns = Mapping[str, Sequence[Mapping[str, Any]]]  # described columns by dataset id
 

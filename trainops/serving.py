@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 
-from trainops.engines.labels import LABEL_RULE, is_label
 from trainops.kind import KINDS
+from trainops.runtime.labels import LABEL_RULE, is_label
 
 # Beside the slots of every worker: for operations that wait for what others do. If these took
 # slots, as many of them as there are slots would wait for each other for ever.

@@ -14,8 +14,8 @@ from django.conf import settings
 from apps.checkpoints import remote, storage
 from apps.checkpoints.models import Checkpoint
 from apps.checkpoints.owners import owners
-from trainops.engines.errors import CheckpointCorrupted
-from trainops.engines.manifest import verify
+from trainops.runtime.checkpoint.manifest import verify
+from trainops.runtime.errors import CheckpointCorrupted
 
 
 def make_local(artifacts_path: str, digest: str, stop: threading.Event) -> None:

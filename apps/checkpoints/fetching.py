@@ -10,15 +10,15 @@ from secrets import token_hex
 from apps.checkpoints import storage
 from apps.checkpoints.objects import Objects
 from apps.checkpoints.trying import Missing, Patience, patiently
-from trainops.engines.durable import require_space
-from trainops.engines.errors import CheckpointCorrupted
-from trainops.engines.manifest import (
+from trainops.runtime.checkpoint.durable import require_space
+from trainops.runtime.checkpoint.manifest import (
     MANIFEST,
     Artifact,
     Checkpoint,
     open_verified,
     read_manifest,
 )
+from trainops.runtime.errors import CheckpointCorrupted
 
 
 class Fetch:

@@ -5,7 +5,7 @@ from pathlib import Path
 from django.db import models
 
 from trainops.clock import DatabaseNow
-from trainops.engines.errors import CheckpointCorrupted
+from trainops.runtime.errors import CheckpointCorrupted
 
 LATEST, BEST = "latest", "best"  # what stands for a checkpoint's id
 

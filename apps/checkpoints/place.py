@@ -14,7 +14,7 @@ from apps.checkpoints.models import Checkpoint
 from apps.checkpoints.objects import Objects
 from apps.checkpoints.trying import Missing, Patience, patiently
 from apps.installation import storages
-from trainops.engines import storage_identity
+from trainops.runtime.checkpoint import storage_identity
 
 T = TypeVar("T")
 NAME = "checkpoints"

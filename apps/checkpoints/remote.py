@@ -24,8 +24,8 @@ from apps.checkpoints.removals import REMOVALS
 from apps.checkpoints.storage import Stored
 from apps.checkpoints.trying import Missing, Patience, StorageFailed, patiently
 from trainops.checkpoint_storage import Bucket
-from trainops.engines.errors import CheckpointCorrupted
-from trainops.engines.manifest import MANIFEST, Artifact, read_manifest
+from trainops.runtime.checkpoint.manifest import MANIFEST, Artifact, read_manifest
+from trainops.runtime.errors import CheckpointCorrupted
 
 logger = logging.getLogger(__name__)
 BESIDE = Patience(tries=8)  # nobody waits but a thread: two minutes of pauses

@@ -9,9 +9,9 @@ from django.utils import timezone
 from rest_framework import serializers
 
 from apps.checkpoints.models import Checkpoint
-from trainops.engines import lossless
 from trainops.http.serializers import StrictSerializer
 from trainops.kind import KINDS
+from trainops.runtime import lossless
 
 # What a list reads of a state. The whole of it, with a history that grows, is read for one only.
 READ = tuple(sorted({name for engine in KINDS.values() for name in engine.summary_read}))

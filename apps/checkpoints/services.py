@@ -13,9 +13,9 @@ from django.db.models import QuerySet, Sum
 from apps.checkpoints import place, remote, sharing, storage
 from apps.checkpoints.models import Checkpoint, UnownedCheckpoint
 from apps.checkpoints.owners import owners
-from trainops.engines.errors import CheckpointCorrupted
-from trainops.engines.manifest import MANIFEST, verify
 from trainops.kind import KINDS
+from trainops.runtime.checkpoint.manifest import MANIFEST, verify
+from trainops.runtime.errors import CheckpointCorrupted
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Freed:
 def commit(*, operation_id: str, attempt: int, staged: Mapping[str, Any]) -> Checkpoint:
     """Insert the row of a staged checkpoint. Call inside the transaction that checks the fence.
 
-    `staged` is what the child reported of it (trainops.engines.child). Where the same was
+    `staged` is what the child reported of it (trainops.process.attempt_process). Where the same was
     committed already (the answer to a COMMIT can be lost), nothing more happens.
 
     Raises:

@@ -7,8 +7,8 @@ from django.db.models import QuerySet
 
 from apps.checkpoints import storage
 from apps.checkpoints.models import Checkpoint
-from trainops.engines.errors import CheckpointCorrupted
-from trainops.engines.manifest import Artifact
+from trainops.runtime.checkpoint.manifest import Artifact
+from trainops.runtime.errors import CheckpointCorrupted
 
 
 def artifacts(manifest: Iterable[Mapping[str, Any]]) -> list[Artifact]:

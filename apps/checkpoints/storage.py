@@ -13,7 +13,7 @@ from pathlib import Path
 
 from django.conf import settings
 
-from trainops.engines.manifest import DIRECTORY_NAME, MANIFEST, Artifact
+from trainops.runtime.checkpoint.manifest import DIRECTORY_NAME, MANIFEST, Artifact
 
 WILL = "unsettled.json"  # beside staged files that an absent database could not commit
 DRAFT = ".draft"  # ends the names of directories that are being downloaded

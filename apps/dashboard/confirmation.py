@@ -12,9 +12,10 @@ from django.utils.safestring import SafeString
 from apps.checkpoints import services as checkpoints
 from apps.checkpoints.models import Checkpoint
 from apps.dashboard.words import duration, moment, plural, size
-from apps.operations import access, recovery, services
+from apps.operations.attempts import recovery
 from apps.operations.lifecycle import WAITING, State
 from apps.operations.models import Operation
+from apps.operations.requests import access, services
 
 VERBS = {"cancel": "Cancel", "kill": "Kill", "resume": "Resume", "delete": "Delete"}
 MAX_OPERATIONS = 500

@@ -13,8 +13,8 @@ from apps.dashboard.fields import COLUMN, COLUMNS, NOTHING, Field, at, fields_of
 from apps.datasets.models import Dataset
 from apps.operations.lifecycle import State
 from apps.operations.models import Operation
-from trainops.engines.recipes import Recipe, recipes
 from trainops.kind import KINDS
+from trainops.recipes import Recipe, recipes
 
 PARAMETERS = "parameters."
 PREFIX = "config."  # of the inputs' names, apart from those of OWN

@@ -15,12 +15,14 @@ from apps.checkpoints.models import Checkpoint
 from apps.checkpoints.storage import Stored
 from apps.dashboard import figures, standing, words
 from apps.dashboard.rows import digest, heartbeat_at
-from apps.operations import access, attention, recovery, selfchecks, services
+from apps.operations import attention
+from apps.operations.attempts import recovery, selfchecks
 from apps.operations.ids import is_part
 from apps.operations.lifecycle import RESUMABLE, Reason, State
 from apps.operations.models import Attempt, ClientPart, Event, Operation
-from trainops.engines.recipes import users_of_model
+from apps.operations.requests import access, services
 from trainops.kind import KINDS, Panel
+from trainops.recipes import users_of_model
 
 MAX_EVENTS = 100
 LAST_LINES = 15

@@ -13,10 +13,12 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from apps.dashboard import words
-from apps.operations import access, attention, outlook
+from apps.operations import attention
 from apps.operations.lifecycle import WAITING, Reason, State
 from apps.operations.models import OperationQuerySet
-from apps.operations.waiting import Wait, WaitingFor
+from apps.operations.requests import access
+from apps.operations.scheduling import outlook
+from apps.operations.scheduling.waiting import Wait, WaitingFor
 
 FIELDS = (
     *outlook.FIELDS, "recipe", "name", "owner_id", "attempt", "worker_id",

@@ -12,11 +12,12 @@ from apps.checkpoints.models import Checkpoint
 from apps.dashboard import words
 from apps.dashboard.rows import heartbeat_at
 from apps.dashboard.words import duration, moment
-from apps.operations import outlook, services
 from apps.operations.ids import is_part
 from apps.operations.lifecycle import WAITING, Reason, State
 from apps.operations.models import Operation
-from apps.operations.waiting import Wait
+from apps.operations.requests import services
+from apps.operations.scheduling import outlook
+from apps.operations.scheduling.waiting import Wait
 
 QUIET_SECONDS = 120  # without a step for so long, the page mentions it
 

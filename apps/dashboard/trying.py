@@ -12,8 +12,8 @@ from typing import Any
 from django.http import QueryDict
 
 from apps.dashboard.fields import Field
-from trainops.engines.errors import ConfigError
 from trainops.http.numbers import whole_number
+from trainops.runtime.errors import ConfigError
 
 ROWS = 3
 PREFIX = "try"

@@ -8,7 +8,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from apps.operations.lifecycle import State
-from apps.operations.waiting import Wait
+from apps.operations.scheduling.waiting import Wait
 
 MINUTE, HOUR, DAY = 60, 3600, 86400
 UNITS = ("B", "kB", "MB", "GB", "TB", "PB")

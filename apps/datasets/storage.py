@@ -22,7 +22,7 @@ from django.core.files.base import ContentFile
 from django.core.files.storage import Storage, storages
 
 from apps.datasets.models import Dataset
-from trainops.engines import storage_identity
+from trainops.runtime.checkpoint import storage_identity
 
 CHUNK = 1024**2
 NUM_LOOKED_FOR = 20  # files of rows, of which one must be there

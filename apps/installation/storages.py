@@ -11,9 +11,9 @@ from typing import Protocol
 
 from apps.installation.models import StorageBinding
 from trainops.clock import DatabaseNow
-from trainops.engines.errors import StorageAway
-from trainops.engines.storage_identity import FILE
 from trainops.paths import COMMAND
+from trainops.runtime.checkpoint.storage_identity import FILE
+from trainops.runtime.errors import StorageAway
 
 logger = logging.getLogger(__name__)
 

@@ -11,9 +11,9 @@ from apps.checkpoints import services as checkpoints
 from apps.checkpoints.models import Checkpoint
 from apps.checkpoints.sharing import artifacts
 from apps.operations.errors import CheckpointNotFound, NotAllowed, StorageUnavailable
-from trainops.engines.errors import CheckpointCorrupted
-from trainops.engines.manifest import MANIFEST, Artifact, open_verified
 from trainops.errors import Refusal
+from trainops.runtime.checkpoint.manifest import MANIFEST, Artifact, open_verified
+from trainops.runtime.errors import CheckpointCorrupted
 
 CHUNK_BYTES = 2**20
 

@@ -1,6 +1,6 @@
 """What a process of its own does with checkpoints and other tools' files, and tells us.
 
-It (trainops.formats.exchange) needs torch and the recipe's code, which the web process never loads.
+It (trainops.files.exchange) needs torch and the recipe's code, which the web process never loads.
 """
 
 import logging
@@ -19,12 +19,12 @@ from apps.operations.ids import is_part
 from apps.operations.models import Operation, PrivacyAccount
 from trainops.confined.calling import Failed, OutOfTime, call
 from trainops.confined.limits import Limits
-from trainops.engines.config import OperationConfig
-from trainops.engines.errors import CheckpointCorrupted, ConfigError
-from trainops.engines.manifest import MANIFEST, read_manifest
 from trainops.errors import Refusal
-from trainops.formats.kind_files import Export, KindFiles, files_of
+from trainops.files.kind_files import Export, KindFiles, files_of
 from trainops.kind import KINDS
+from trainops.runtime.checkpoint.manifest import MANIFEST, read_manifest
+from trainops.runtime.config import OperationConfig
+from trainops.runtime.errors import CheckpointCorrupted, ConfigError
 from trainops.slots import WAIT_SECONDS, Busy, Slots
 
 logger = logging.getLogger(__name__)
@@ -234,7 +234,7 @@ def ask(
     """
     try:
         with _slots.taken(person, wait_seconds=wait_seconds):
-            answer = call("trainops.formats.exchange", request, _limits(request))
+            answer = call("trainops.files.exchange", request, _limits(request))
     except OutOfTime:
         message = f"It takes longer than {SECONDS} seconds."
         raise Refusal("UNUSABLE_FILE", message, {"allowed_seconds": SECONDS}) from None

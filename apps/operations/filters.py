@@ -8,9 +8,9 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 from rest_framework import serializers
 
 from apps.operations import attention
-from apps.operations.access import Person, has_checkpoint
 from apps.operations.lifecycle import RESUMABLE, State
 from apps.operations.models import Attempt, Operation, Tag
+from apps.operations.requests.access import Person, has_checkpoint
 from trainops.http.serializers import StrictSerializer
 from trainops.kind import KINDS
 

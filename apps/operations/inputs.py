@@ -7,10 +7,10 @@ from apps.checkpoints.models import Checkpoint
 from apps.datasets import services as datasets
 from apps.operations.lifecycle import State
 from apps.operations.models import ModelUse, Operation
-from trainops.engines.config import NamedModel, OperationConfig
-from trainops.engines.errors import ConfigError
-from trainops.engines.manifest import read_manifest
 from trainops.kind import KINDS
+from trainops.runtime.checkpoint.manifest import read_manifest
+from trainops.runtime.config import NamedModel, OperationConfig
+from trainops.runtime.errors import ConfigError
 
 
 def check(dataset_ids: Iterable[str], config: OperationConfig) -> None:

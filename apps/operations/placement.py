@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from trainops.engines.config import OperationConfig
+from trainops.runtime.config import OperationConfig
 
 GB = 10**9
 

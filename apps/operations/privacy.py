@@ -19,7 +19,7 @@ from apps.operations import chain
 from apps.operations.chain import FIELDS
 from apps.operations.errors import LedgerBroken
 from trainops.clock import DatabaseNow
-from trainops.engines.spending import LEVELS, Entry
+from trainops.runtime.ledger import LEVELS, Entry
 
 SECRET_BYTES = 32
 BATCH = 500  # rows in one statement
@@ -108,7 +108,7 @@ class Appended(models.QuerySet["PrivacyEntry"]):
 
 
 class PrivacyEntry(models.Model):
-    """One release, written down before it happened; see trainops.engines.spending.Entry."""
+    """One release, written down before it happened; see trainops.runtime.ledger.Entry."""
 
     operation_id = models.CharField(max_length=64)
     attempt = models.PositiveIntegerField()

@@ -9,11 +9,13 @@ from typing import Any
 
 from django.db.models import QuerySet
 
-from apps.operations import access, attention, outlook
-from apps.operations.access import Person
+from apps.operations import attention
 from apps.operations.lifecycle import State
 from apps.operations.models import Operation, Tag
-from apps.operations.waiting import WaitingFor
+from apps.operations.requests import access
+from apps.operations.requests.access import Person
+from apps.operations.scheduling import outlook
+from apps.operations.scheduling.waiting import WaitingFor
 
 ROW_FIELDS = (
     "id", "kind", "recipe", "name", "priority", "queue", "state", "reason", "stop_requested",

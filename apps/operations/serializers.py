@@ -5,12 +5,12 @@ from typing import Any
 from drf_spectacular.utils import extend_schema_serializer
 from rest_framework import serializers
 
-from apps.operations.access import Action
 from apps.operations.lifecycle import Reason, State
 from apps.operations.models import Attempt
-from apps.operations.waiting import Wait
-from trainops.engines.labels import LABEL_PATTERN, LABEL_RULE
+from apps.operations.requests.access import Action
+from apps.operations.scheduling.waiting import Wait
 from trainops.http.serializers import StrictSerializer
+from trainops.runtime.labels import LABEL_PATTERN, LABEL_RULE
 
 
 class SubmissionSerializer(StrictSerializer):

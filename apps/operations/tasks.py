@@ -1,6 +1,6 @@
 """The Celery task behind a wake-up message: a thin door to what a worker does without a broker."""
 
-from apps.operations.work import work_until_idle
+from apps.operations.attempts.work import work_until_idle
 from trainops.celery import app
 
 

@@ -7,7 +7,7 @@ from apps.checkpoints import services as checkpoints
 from apps.checkpoints.models import Checkpoint
 from apps.operations import exchange
 from apps.operations.errors import StorageUnavailable
-from trainops.engines.errors import CheckpointCorrupted
+from trainops.runtime.errors import CheckpointCorrupted
 
 LEVELS = ("ok", "warning", "failed")
 Line = dict[str, str]

@@ -5,12 +5,12 @@ from typing import Any
 
 from rest_framework import serializers
 
-from apps.operations.remote_files import MAX_FILES
+from apps.operations.attempts.remote_files import MAX_FILES
 from apps.workers.serializers import EndedSerializer
-from trainops.engines.labels import LABEL_PATTERN, LABEL_RULE
-from trainops.engines.manifest import CheckpointType
 from trainops.http.serializers import StrictSerializer
 from trainops.kind import KINDS
+from trainops.runtime.checkpoint.manifest import CheckpointType
+from trainops.runtime.labels import LABEL_PATTERN, LABEL_RULE
 
 MAX_STEP = 2**63 - 1
 NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}

@@ -17,22 +17,24 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.datasets import services as datasets
-from apps.operations import artifacts, claims, remote_attempts, remote_checks, remote_files
+from apps.operations import artifacts
 from apps.operations.api.renderers import Bytes
+from apps.operations.attempts import remote_attempts, remote_checks, remote_files
+from apps.operations.attempts.ledger import Ledger
+from apps.operations.attempts.remote_attempts import Directive, Report
 from apps.operations.errors import NotAllowed, StorageUnavailable
-from apps.operations.ledger import Ledger
 from apps.operations.models import Operation
 from apps.operations.placement import Device, Offer, Room
-from apps.operations.remote_attempts import Directive, Report
+from apps.operations.scheduling import claims
 from apps.workers import attempt_serializers as shapes
 from apps.workers import registry, reports
 from apps.workers.api import WorkersDoor
 from apps.workers.serializers import VerdictSerializer
-from trainops.engines.manifest import MANIFEST, CheckpointType
 from trainops.http.asking import body_of, query_of
 from trainops.http.envelope import EnvelopeRenderer
 from trainops.http.numbers import whole_number
 from trainops.kind import KINDS
+from trainops.runtime.checkpoint.manifest import MANIFEST, CheckpointType
 
 T = TypeVar("T")
 

@@ -15,7 +15,7 @@ from django.db.models import Count, QuerySet
 
 from apps.operations.lifecycle import Reason
 from apps.operations.models import Attempt, Event
-from apps.operations.restarts import CRASH
+from apps.operations.scheduling.restarts import CRASH
 from apps.workers.models import Worker
 from trainops.clock import DatabaseNow
 from trainops.kind import KINDS

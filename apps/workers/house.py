@@ -13,17 +13,17 @@ import time
 from django.conf import settings
 from django.db import DatabaseError, InterfaceError, connection
 
-from apps.operations import claims, sweeps
-from apps.operations.children import Nursery
-from apps.operations.holding import Held
+from apps.operations.attempts.children import Nursery
+from apps.operations.attempts.work import HOUSE, House, work_until_idle
 from apps.operations.models import Operation
-from apps.operations.work import HOUSE, House, work_until_idle
+from apps.operations.scheduling import claims, sweeps
+from apps.operations.scheduling.holding import Held
 from apps.workers import fleet, maintenance, neighbours, registry, reports
 from apps.workers.duties import LAST_RETRY_SECONDS, Duties
 from apps.workers.inventory import capabilities, memory_bytes, visible_devices
 from apps.workers.models import Worker
 from trainops import process_identity, worker_health
-from trainops.engines.wire import now
+from trainops.process.protocol import now
 from trainops.serving import Serving
 
 logger = logging.getLogger(__name__)

@@ -14,7 +14,10 @@ from django.db import connection
 from apps.checkpoints import cleaning
 from apps.datasets import services as datasets
 from apps.installation import periodic
-from apps.operations import clients, exports, studies, sweeps
+from apps.operations import exports
+from apps.operations.scheduling import sweeps
+from apps.operations.studies import services as studies
+from apps.operations.subtasks import clients
 from apps.workers import hosts, neighbours
 from apps.workers.duties import Duties, report
 from trainops.http import guessing

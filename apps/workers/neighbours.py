@@ -7,9 +7,9 @@ processes is left. On the same machine the kernel tells this.
 import logging
 import time
 
-from apps.operations import claims
 from apps.operations.lifecycle import Reason, State
 from apps.operations.models import Attempt, Operation
+from apps.operations.scheduling import claims
 from apps.workers.models import Worker
 from trainops import process_identity
 

@@ -14,12 +14,12 @@ from django.conf import settings
 from django.db import transaction
 from django.db.models import Case, F, IntegerField, Value, When
 
-from apps.operations import claims
-from apps.operations.conclusion import settle
-from apps.operations.ending import Cancelled, Completed, Ending, Interrupted
+from apps.operations.attempts.conclusion import settle
+from apps.operations.attempts.ending import Cancelled, Completed, Ending, Interrupted
+from apps.operations.attempts.remote_attempts import is_out_of_time
 from apps.operations.lifecycle import Reason, State
 from apps.operations.models import Attempt, Operation
-from apps.operations.remote_attempts import is_out_of_time
+from apps.operations.scheduling import claims
 from trainops.clock import seconds_from_now
 
 logger = logging.getLogger(__name__)

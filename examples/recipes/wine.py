@@ -2,8 +2,8 @@
 
 from pydantic import Field
 
-from trainops.engines.config import Strict
-from trainops.engines.recipes import Recipe
+from trainops.recipes import Recipe
+from trainops.runtime.config import Strict
 
 
 class WineParameters(Strict):

@@ -5,8 +5,8 @@ from sklearn.datasets import load_wine
 from torch import nn
 
 from examples.recipes.wine import WineParameters
-from trainops.engines.training.data import split
-from trainops.engines.training.ingredients import Context, Examples, Ingredients, accuracy
+from trainops.learning.data import split
+from trainops.learning.ingredients import Context, Examples, Ingredients, accuracy
 
 
 def build(parameters: WineParameters, context: Context) -> Ingredients:

@@ -8,10 +8,10 @@ from django.db.models import RestrictedError
 from django.test import Client
 
 from apps.checkpoints.models import Checkpoint
-from apps.operations import services, submission
 from apps.operations.errors import NotAllowed
 from apps.operations.lifecycle import ACTIVE, State
 from apps.operations.models import Operation
+from apps.operations.requests import services, submission
 from apps.workers import registry
 from apps.workers.models import Worker
 from tests.api.saved import damage, saved

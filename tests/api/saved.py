@@ -7,7 +7,7 @@ from blake3 import blake3
 from apps.checkpoints import services, storage
 from apps.checkpoints.models import Checkpoint
 from apps.operations.models import Operation
-from trainops.engines import lossless
+from trainops.runtime import lossless
 
 WEIGHTS = bytes(range(256)) * 300
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from apps.operations import readiness
+from apps.operations.scheduling import readiness
 from tests.api.answers import data, error
 from trainops.kind import KINDS
 

@@ -18,9 +18,9 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from apps.operations import readiness
 from apps.operations.lifecycle import State
 from apps.operations.models import LogChunk
+from apps.operations.scheduling import readiness
 from apps.workers import registry
 from tests.api.saved import saved
 from tests.operations.rows import in_state

@@ -6,8 +6,8 @@ import pytest
 from django.db import connection
 
 from apps.datasets import services as datasets
-from apps.operations import studies
 from apps.operations.models import Operation, Study
+from apps.operations.studies import services as studies
 from tests.api.answers import data, error
 
 pytestmark = pytest.mark.usefixtures("in_process")

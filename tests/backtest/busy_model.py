@@ -3,9 +3,9 @@ from functools import partial
 
 import numpy as np
 
-from trainops.engines.backtest.strategy import EventStrategy, Strategy
-from trainops.engines.market.indicators.averages import Sma
-from trainops.engines.market.indicators.ranges import Atr
+from trainops.kinds.backtest.strategy import EventStrategy, Strategy
+from trainops.market.indicators.averages import Sma
+from trainops.market.indicators.ranges import Atr
 
 
 class Busy(EventStrategy):

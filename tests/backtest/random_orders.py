@@ -4,8 +4,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from trainops.engines.config import Strict
-from trainops.engines.recipes import Recipe
+from trainops.recipes import Recipe
+from trainops.runtime.config import Strict
 
 
 class RandomOrdersParameters(Strict):

@@ -4,7 +4,7 @@ from functools import partial
 import numpy as np
 
 from tests.backtest.rule import give_orders, random_target
-from trainops.engines.backtest.strategy import EventStrategy, Signals, Strategy
+from trainops.kinds.backtest.strategy import EventStrategy, Signals, Strategy
 
 
 class RandomOrders(EventStrategy):

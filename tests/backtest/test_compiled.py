@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from trainops.engines.market import compiled
-from trainops.engines.market.indicators.averages import Sma, sma_step
+from trainops.market import compiled
+from trainops.market.indicators.averages import Sma, sma_step
 
 NOWHERE = Path("/proc/nowhere")  # not even root can make it
 
@@ -39,9 +39,9 @@ def test_other_sources_get_another_directory(monkeypatch, tmp_path):
     for folder in compiled.CALLED_INTO:
         (tmp_path / folder).mkdir(parents=True)
         (tmp_path / folder / "one.py").write_text("x = 1")
-    monkeypatch.setattr(compiled, "ENGINES", tmp_path)
+    monkeypatch.setattr(compiled, "PACKAGE", tmp_path)
     before = compiled._sources_digest()
-    (tmp_path / "backtest" / "core" / "one.py").write_text("x = 2")
+    (tmp_path / "kinds" / "backtest" / "core" / "one.py").write_text("x = 2")
     assert compiled._sources_digest() != before
 
 

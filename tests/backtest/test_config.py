@@ -1,9 +1,9 @@
 import pytest
 
 from tests.backtest.market import BACKTEST, DATASET
-from trainops.engines.backtest.config import BacktestConfig
-from trainops.engines.errors import ConfigError
-from trainops.engines.recipes import recipes
+from trainops.kinds.backtest.config import BacktestConfig
+from trainops.recipes import recipes
+from trainops.runtime.errors import ConfigError
 
 CONFIG = {"recipe": "sma_crossover", "dataset": DATASET}
 

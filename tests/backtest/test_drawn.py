@@ -17,12 +17,12 @@ from tests.backtest.market import walk
 from tests.engines.contract import DrawnCase, make_dirty, require_drawn
 from tests.engines.drawing import LEFT_OUT, Space, search
 from tests.thinning import quick_some
-from trainops.engines import reproducibility
-from trainops.engines.backtest import tables
-from trainops.engines.backtest.config import BacktestConfig
-from trainops.engines.backtest.outcome import trades_of
-from trainops.engines.snapshot import freeze
 from trainops.kind import KINDS
+from trainops.kinds.backtest import tables
+from trainops.kinds.backtest.config import BacktestConfig
+from trainops.kinds.backtest.outcome import trades_of
+from trainops.runtime import reproducibility
+from trainops.runtime.checkpoint.snapshot import freeze
 
 ONE, SEVERAL = "ds_000000000000000a", "ds_000000000000000b"
 BARS, DAY_ONE = 60, date(2020, 1, 1)  # of hours

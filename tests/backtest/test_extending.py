@@ -3,10 +3,10 @@
 import pytest
 
 from tests.backtest.market import BACKTEST, DATASET, make_job, run, run_through, walk, write
-from trainops.engines.checkpoint import Candidate, CheckpointStore, CheckpointType
-from trainops.engines.errors import ConfigError, IncompatibleState, InputError
-from trainops.engines.forking import fork
-from trainops.engines.snapshot import freeze
+from trainops.process.forking import fork
+from trainops.runtime.checkpoint.snapshot import freeze
+from trainops.runtime.checkpoint.store import Candidate, CheckpointStore, CheckpointType
+from trainops.runtime.errors import ConfigError, IncompatibleState, InputError
 
 SETTINGS = {
     "dataset": DATASET, "recipe": "sma_crossover", "parameters": {"stop_loss": 0.02},

@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
-from trainops.engines.market.bars import Bars
-from trainops.engines.market.features import features_of, measured, memberships, prepared
-from trainops.engines.market.labels import UNKNOWN, forward_return, zigzag
-from trainops.engines.market.pipeline import FeatureParameters
+from trainops.market.bars import Bars
+from trainops.market.features import features_of, measured, memberships, prepared
+from trainops.market.labels import UNKNOWN, forward_return, zigzag
+from trainops.market.pipeline import FeatureParameters
 
 CLOSES = np.array([100.0, 110.0, 99.0, 99.0, 120.0, 118.0])
 NONE = {name: [] for name in ("returns", "averages", "rsi", "bollinger", "donchian", "atr")}

@@ -5,10 +5,10 @@ import math
 import pytest
 
 from tests.backtest.market import DATASET, bars_of, write
-from trainops.engines.backtest.broker import Broker
-from trainops.engines.backtest.config import BacktestConfig
-from trainops.engines.backtest.job import load_prices
-from trainops.engines.backtest.outcome import outcome_of, trades_of
+from trainops.kinds.backtest.broker import Broker
+from trainops.kinds.backtest.config import BacktestConfig
+from trainops.kinds.backtest.job import load_prices
+from trainops.kinds.backtest.outcome import outcome_of, trades_of
 
 FLAT = (100, 101, 99, 100)
 

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.backtest.market import shipped_prices
-from trainops.engines.market.indicators.averages import Ema, Sma, ema, sma
-from trainops.engines.market.indicators.momentum import Macd, Rsi, macd, rsi
-from trainops.engines.market.indicators.ranges import (
+from trainops.market.indicators.averages import Ema, Sma, ema, sma
+from trainops.market.indicators.momentum import Macd, Rsi, macd, rsi
+from trainops.market.indicators.ranges import (
     Atr,
     Bollinger,
     Donchian,

@@ -6,11 +6,11 @@ import pytest
 import torch
 
 from tests.backtest.market import make_job, run, run_through, walk, write
-from trainops.engines.backtest import drivers
-from trainops.engines.backtest.drivers import EventDriver
-from trainops.engines.backtest.outcome import trades_of
-from trainops.engines.errors import ConfigError, IncompatibleState, InputError, UnfreezableState
-from trainops.engines.snapshot import freeze
+from trainops.kinds.backtest import drivers
+from trainops.kinds.backtest.drivers import EventDriver
+from trainops.kinds.backtest.outcome import trades_of
+from trainops.runtime.checkpoint.snapshot import freeze
+from trainops.runtime.errors import ConfigError, IncompatibleState, InputError, UnfreezableState
 
 TABLE = walk(100)
 SMA = {"recipe": "sma_crossover", "parameters": {"fast": 2, "slow": 4, "entry": "limit",

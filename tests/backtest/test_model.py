@@ -5,15 +5,15 @@ import pyarrow as pa
 import pytest
 
 from tests.backtest.market import BACKTEST, DATASET, DAY, run_through, table_of, walk, write
-from trainops.engines.backtest.recipes.model import ModelParameters
-from trainops.engines.backtest.recipes.model_model import read_trained
-from trainops.engines.checkpoint import CheckpointStore, CheckpointType
-from trainops.engines.errors import ConfigError, IncompatibleState, InputError
-from trainops.engines.market.bars import Bars
-from trainops.engines.market.network import BATCH_BARS
-from trainops.engines.market.prices import Prices
-from trainops.engines.snapshot import freeze
 from trainops.kind import KINDS
+from trainops.kinds.backtest.recipes.model import ModelParameters
+from trainops.kinds.backtest.recipes.model_model import read_trained
+from trainops.market.bars import Bars
+from trainops.market.network import BATCH_BARS
+from trainops.market.prices import Prices
+from trainops.runtime.checkpoint.snapshot import freeze
+from trainops.runtime.checkpoint.store import CheckpointStore, CheckpointType
+from trainops.runtime.errors import ConfigError, IncompatibleState, InputError
 
 TRAINING = KINDS["training"]
 MODEL = "op_training_20260101_000000_abcdef"

@@ -8,10 +8,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.backtest.market import bars_of, walk
-from trainops.engines.errors import InputError
-from trainops.engines.market.columns import PriceColumns
-from trainops.engines.market.prices import read_prices
-from trainops.engines.market.resampling import resample
+from trainops.market.columns import PriceColumns
+from trainops.market.prices import read_prices
+from trainops.market.resampling import resample
+from trainops.runtime.errors import InputError
 
 GOOD = bars_of(*[(100, 101, 99, 100)] * 6)
 

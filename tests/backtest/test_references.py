@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from tests.backtest.market import run, shipped_prices
-from trainops.engines.backtest.outcome import outcome_of
+from trainops.kinds.backtest.outcome import outcome_of
 
 REFERENCE = json.loads((Path(__file__).parent / "reference.json").read_text())
 CASES = REFERENCE["cases"]

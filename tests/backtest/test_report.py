@@ -10,18 +10,18 @@ import pyarrow as pa
 import pytest
 
 from tests.backtest.market import bars_of, make_job, run, run_through, walk
-from trainops.engines.backtest import tables
-from trainops.engines.backtest.core.book import CLOSED
-from trainops.engines.backtest.drivers import EventDriver
-from trainops.engines.backtest.report import (
+from trainops.files.tables import write_csv
+from trainops.kinds.backtest import tables
+from trainops.kinds.backtest.core.book import CLOSED
+from trainops.kinds.backtest.drivers import EventDriver
+from trainops.kinds.backtest.report import (
     against,
     drawdown,
     geometric_mean,
     histogram,
     trading,
 )
-from trainops.engines.backtest.strategy import EventStrategy
-from trainops.formats.tables import write_csv
+from trainops.kinds.backtest.strategy import EventStrategy
 
 DAY = 86_400_000_000
 

@@ -14,12 +14,12 @@ from tests.backtest.market import (
     walk,
     write,
 )
-from trainops.engines.backtest.drivers import EventDriver
-from trainops.engines.backtest.outcome import trades_of
-from trainops.engines.backtest.recipes.momentum_rotation import MomentumRotationParameters
-from trainops.engines.backtest.recipes.momentum_rotation_model import MomentumRotation
-from trainops.engines.errors import ConfigError, InputError
-from trainops.engines.snapshot import freeze
+from trainops.kinds.backtest.drivers import EventDriver
+from trainops.kinds.backtest.outcome import trades_of
+from trainops.kinds.backtest.recipes.momentum_rotation import MomentumRotationParameters
+from trainops.kinds.backtest.recipes.momentum_rotation_model import MomentumRotation
+from trainops.runtime.checkpoint.snapshot import freeze
+from trainops.runtime.errors import ConfigError, InputError
 
 NAMES = ("A", "B", "C", "D")
 ROTATION = {"recipe": "momentum_rotation", "cash": 50_000.0,

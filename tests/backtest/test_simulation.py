@@ -13,9 +13,9 @@ from tests.backtest.market import run, walk
 from tests.backtest.rule import give_orders, random_target
 from tests.backtest.simulation import Bar, Calendar, Simulation, Terms
 from tests.engines.drawing import fields, search
-from trainops.engines.backtest import tables
-from trainops.engines.backtest.config import BacktestConfig
-from trainops.engines.errors import InputError
+from trainops.kinds.backtest import tables
+from trainops.kinds.backtest.config import BacktestConfig
+from trainops.runtime.errors import InputError
 
 NAMES = ("A", "B", "C")
 # Every term of the broker, and what is drawn of it.

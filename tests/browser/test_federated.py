@@ -3,7 +3,7 @@
 import pytest
 from playwright.sync_api import expect
 
-from apps.operations import services
+from apps.operations.requests import services
 from tests.browser.conftest import NARROW
 from tests.operations import distributed
 from tests.operations.attempts import Running

@@ -14,8 +14,8 @@ from apps.operations.lifecycle import State
 from tests.api.saved import saved
 from tests.operations import rows
 from trainops.clock import seconds_from_now
-from trainops.engines import storage_identity
-from trainops.engines.errors import StorageAway
+from trainops.runtime.checkpoint import storage_identity
+from trainops.runtime.errors import StorageAway
 
 pytestmark = [pytest.mark.django_db, pytest.mark.database]
 LONG_AGO = time.time() - 3 * 24 * 3600

@@ -13,16 +13,17 @@ from apps.checkpoints.models import Checkpoint
 from apps.checkpoints.objects import StorageObjects
 from apps.checkpoints.removals import REMOVALS
 from apps.checkpoints.trying import NobodyWaits, Patience, StorageFailed
-from apps.operations import artifacts, readiness
+from apps.operations import artifacts
 from apps.operations.errors import NotAllowed
 from apps.operations.lifecycle import State
+from apps.operations.scheduling import readiness
 from tests.api.conftest import signed_in
 from tests.api.saved import saved
 from tests.operations import rows
 from tests.waiting import wait_until
-from trainops.engines import lossless
-from trainops.engines.errors import CheckpointCorrupted
-from trainops.engines.manifest import read_manifest
+from trainops.runtime import lossless
+from trainops.runtime.checkpoint.manifest import read_manifest
+from trainops.runtime.errors import CheckpointCorrupted
 
 pytestmark = [pytest.mark.slow, pytest.mark.faults, pytest.mark.django_db(transaction=True)]
 LARGE = bytes(range(256)) * 4096 * 9  # 9 MiB: two parts

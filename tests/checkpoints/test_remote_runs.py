@@ -9,9 +9,9 @@ import pytest
 from apps.checkpoints import place, remote
 from apps.checkpoints.models import Checkpoint
 from apps.checkpoints.trying import Patience
-from apps.operations import forking, services
 from apps.operations.lifecycle import Reason, State
 from apps.operations.models import Operation
+from apps.operations.requests import forking, services
 from tests.operations.attempts import Running, killed_after_its_first_checkpoint, run, submit
 from tests.operations.test_supervisor import curve, weights
 from tests.waiting import has_ended, wait_until

@@ -8,7 +8,7 @@ from apps.checkpoints.models import Checkpoint
 from apps.operations.lifecycle import State
 from apps.operations.models import Attempt
 from tests.operations import rows
-from trainops.engines.errors import CheckpointCorrupted
+from trainops.runtime.errors import CheckpointCorrupted
 
 pytestmark = [pytest.mark.django_db, pytest.mark.database]
 

@@ -13,8 +13,8 @@ from apps.dashboard.words import size
 from apps.operations.lifecycle import State
 from tests.engines.incremental import Run, grown
 from tests.operations import rows
-from trainops.engines.errors import CheckpointCorrupted
-from trainops.engines.manifest import staged, verify
+from trainops.runtime.checkpoint.manifest import staged, verify
+from trainops.runtime.errors import CheckpointCorrupted
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.database]
 SHARED = 300 * 300 * 4  # bytes of the model that stays, without the archive around it

@@ -9,12 +9,12 @@ from pydantic import BaseModel
 
 from tests.cli.conftest import ROOT
 from trainops.cli.app import build
-from trainops.engines.backtest.config import BacktestConfig
-from trainops.engines.config import OperationConfig
-from trainops.engines.federated.config import FederatedConfig
-from trainops.engines.rl.config import RlConfig
-from trainops.engines.training.config import TrainingConfig
+from trainops.kinds.backtest.config import BacktestConfig
+from trainops.kinds.federated.config import FederatedConfig
+from trainops.kinds.rl.config import RlConfig
+from trainops.kinds.training.config import TrainingConfig
 from trainops.launch.commands import HELP
+from trainops.runtime.config import OperationConfig
 from trainops.thresholds import Thresholds
 
 README = (ROOT / "README.md").read_text()

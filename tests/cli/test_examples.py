@@ -6,10 +6,10 @@ import pytest
 
 from tests.cli.conftest import ROOT
 from trainops.cli import submission
-from trainops.engines.checkpoint import CheckpointPolicy, CheckpointStore
-from trainops.engines.recipes import recipes
-from trainops.engines.runner import Directive, Succeeded, run
 from trainops.kind import KINDS
+from trainops.recipes import recipes
+from trainops.runtime.checkpoint.store import CheckpointPolicy, CheckpointStore
+from trainops.runtime.loop import Directive, Succeeded, run
 
 FILES = sorted((ROOT / "examples").glob("*.yaml"))
 

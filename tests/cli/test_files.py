@@ -132,6 +132,6 @@ def test_what_is_no_path_needs_the_server(cli):
 def test_commands_that_read_no_file_load_no_torch():
     code = (
         "import sys; from trainops.cli.app import build; build();"
-        "sys.exit('torch' in sys.modules or 'trainops.formats' in sys.modules)"
+        "sys.exit('torch' in sys.modules or 'trainops.files' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0

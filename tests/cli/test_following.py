@@ -6,9 +6,9 @@ import time
 import pytest
 from rich.console import Console
 
-from apps.operations import services
 from apps.operations.lifecycle import State
 from apps.operations.models import LogChunk
+from apps.operations.requests import services
 from tests.operations.rows import in_state, submitted
 from trainops.cli import following
 from trainops.cli.out import Format

@@ -25,7 +25,7 @@ from apps.installation import storages
 from apps.installation.models import StorageBinding
 from tests.datasets.conftest import parquet
 from trainops.confined.calling import Failed, Killed, OutOfMemory, OutOfTime
-from trainops.engines import storage_identity
+from trainops.runtime.checkpoint import storage_identity
 
 CSV = b"a,b\n1,x\n2,y\n"
 

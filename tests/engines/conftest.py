@@ -1,6 +1,6 @@
 import pytest
 
-from trainops.engines import reproducibility
+from trainops.runtime import reproducibility
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -22,25 +22,25 @@ import pyarrow.parquet as pq
 import torch
 
 from tests.rl import cases as rl_cases
-from trainops.engines import reproducibility
-from trainops.engines.attempt import Saving
-from trainops.engines.checkpoint import (
+from trainops.kind import KINDS
+from trainops.learning import single_examples
+from trainops.runtime import reproducibility
+from trainops.runtime.attempt import Saving
+from trainops.runtime.checkpoint.snapshot import freeze
+from trainops.runtime.checkpoint.store import (
     Candidate,
     Checkpoint,
     CheckpointPolicy,
     CheckpointStore,
     CheckpointType,
 )
-from trainops.engines.errors import CheckpointCorrupted, InputError, SaveFailed
-from trainops.engines.job import Evaluating, Progress, is_evaluating
-from trainops.engines.receipt import Receipt
-from trainops.engines.reproducibility import set_determinism
-from trainops.engines.runner import Directive, Failed, Outcome, Stopped, Succeeded, run
-from trainops.engines.snapshot import freeze
-from trainops.engines.spending import PrivacyLedger
-from trainops.engines.stream import Stream
-from trainops.engines.training import single_examples
-from trainops.kind import KINDS
+from trainops.runtime.checkpoint.stream import Stream
+from trainops.runtime.errors import CheckpointCorrupted, InputError, SaveFailed
+from trainops.runtime.job import Evaluating, Progress, is_evaluating
+from trainops.runtime.ledger import PrivacyLedger
+from trainops.runtime.loop import Directive, Failed, Outcome, Stopped, Succeeded, run
+from trainops.runtime.receipt import Receipt
+from trainops.runtime.reproducibility import set_determinism
 
 Curve = dict[int, dict[str, float]]
 

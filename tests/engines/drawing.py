@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from trainops.engines.config import Strict
+from trainops.runtime.config import Strict
 
 LEFT_OUT = object()  # a value of a field that is not given, and so has its default
 SECONDS = float(os.environ.get("TRAINOPS_TEST_SEARCH_SECONDS", "100"))  # of one `search`

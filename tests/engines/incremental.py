@@ -2,9 +2,9 @@
 
 import torch
 
-from trainops.engines.checkpoint import Candidate, CheckpointStore, CheckpointType
-from trainops.engines.snapshot import SafePoint
-from trainops.engines.stream import Stream
+from trainops.runtime.checkpoint.snapshot import SafePoint
+from trainops.runtime.checkpoint.store import Candidate, CheckpointStore, CheckpointType
+from trainops.runtime.checkpoint.stream import Stream
 
 EQUITY = {"equity": (torch.float64, ())}
 
@@ -21,7 +21,7 @@ def grown():
 
 
 class Run:
-    """One attempt's safe point and store, as trainops.engines.attempt uses them."""
+    """One attempt's safe point and store, as trainops.runtime.attempt uses them."""
 
     def __init__(self, root, attempt=1):
         self.safe_point = SafePoint(clock=lambda: 0.0, share=0.005)

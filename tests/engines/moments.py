@@ -11,13 +11,13 @@ from functools import wraps
 from pathlib import Path
 from typing import Any
 
-from trainops.engines import archives, checkpoint
-from trainops.engines.attempt import Attempt
-from trainops.engines.checkpoint import CheckpointStore
-from trainops.engines.child import _Line
-from trainops.engines.durable import DurableFile
-from trainops.engines.manifest import CheckpointType
-from trainops.engines.wire import Wire
+from trainops.process.attempt_process import _Line
+from trainops.process.protocol import Wire
+from trainops.runtime.attempt import Attempt
+from trainops.runtime.checkpoint import archives, store
+from trainops.runtime.checkpoint.durable import DurableFile
+from trainops.runtime.checkpoint.manifest import CheckpointType
+from trainops.runtime.checkpoint.store import CheckpointStore
 
 DIES_AT = "TEST_DIES_AT"  # "staged 2": at that moment of the second save of this process
 
@@ -48,8 +48,8 @@ MOMENTS = {  # in the order of a save
     "part-written": before(archives, "write_archive"),
     "parts-written": before(DurableFile, "finish"),
     "part-synced": after(DurableFile, "finish"),
-    "parts-synced": after(checkpoint, "write_parts"),
-    "directory-synced": before(checkpoint, "write_whole"),
+    "parts-synced": after(store, "write_parts"),
+    "directory-synced": before(store, "write_whole"),
     "manifest-drafted": before(Path, "rename"),
     "manifest-named": after(Path, "rename"),
     "checkpoint-synced": after(CheckpointStore, "_write"),

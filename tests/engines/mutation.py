@@ -8,9 +8,9 @@ from typing import Any
 import torch
 
 from tests.engines.contract import Case, ScriptedSupervisor, attempt, bytes_of, merged_curve
-from trainops.engines.checkpoint import Candidate, Checkpoint, CheckpointStore, CheckpointType
-from trainops.engines.job import StateDict
-from trainops.engines.runner import Failed
+from trainops.runtime.checkpoint.store import Candidate, Checkpoint, CheckpointStore, CheckpointType
+from trainops.runtime.job import StateDict
+from trainops.runtime.loop import Failed
 
 Piece = tuple[Any, ...]  # the keys that lead to it
 GONE = object()

@@ -9,16 +9,16 @@ import torch
 from tests.engines.contract import MachineDied, ScriptedSupervisor, let_savings_land
 from tests.engines.counting import CountingJob, saved
 from tests.waiting import wait_until
-from trainops.engines import snapshot
-from trainops.engines.attempt import Saving
-from trainops.engines.checkpoint import (
+from trainops.runtime.attempt import Saving
+from trainops.runtime.checkpoint import snapshot
+from trainops.runtime.checkpoint.store import (
     Candidate,
     CheckpointPolicy,
     CheckpointStore,
     CheckpointType,
 )
-from trainops.engines.errors import LeaseLost, SaveFailed, UnfreezableState
-from trainops.engines.runner import Directive, Failed, Stopped, Succeeded, run
+from trainops.runtime.errors import LeaseLost, SaveFailed, UnfreezableState
+from trainops.runtime.loop import Directive, Failed, Stopped, Succeeded, run
 
 
 class GatedStore(CheckpointStore):

@@ -13,11 +13,12 @@ import pytest
 import torch
 from blake3 import blake3
 
-from trainops.engines import archives, durable, lossless, manifest
-from trainops.engines.checkpoint import Candidate, CheckpointStore, CheckpointType
-from trainops.engines.errors import CheckpointCorrupted, SaveFailed, UnfreezableState
-from trainops.engines.manifest import verify
-from trainops.engines.snapshot import freeze
+from trainops.runtime import lossless
+from trainops.runtime.checkpoint import archives, durable, manifest
+from trainops.runtime.checkpoint.manifest import verify
+from trainops.runtime.checkpoint.snapshot import freeze
+from trainops.runtime.checkpoint.store import Candidate, CheckpointStore, CheckpointType
+from trainops.runtime.errors import CheckpointCorrupted, SaveFailed, UnfreezableState
 
 STATE = {
     "state": {"epoch": 3, "val_loss": float("nan"), "metric": 0.5},
@@ -332,7 +333,7 @@ def test_an_unanswering_disk_is_not_damage(checkpoint, store, monkeypatch):
     def broken(*args, **kwargs):
         raise OSError(errno.EIO, "Input/output error")
 
-    monkeypatch.setattr("trainops.engines.manifest.os.open", broken)
+    monkeypatch.setattr("trainops.runtime.checkpoint.manifest.os.open", broken)
     with pytest.raises(OSError, match="Input/output"):
         load(store, checkpoint)
 
@@ -408,9 +409,9 @@ def test_an_error_at_any_moment_of_the_commit_leaves_nothing_behind(store, monke
         raise OSError(errno.EIO, "Input/output error")
 
     target = {
-        "fsync": "trainops.engines.durable.os.fsync",
-        "rename": "trainops.engines.durable.Path.rename",
-        "sync_directory": "trainops.engines.checkpoint.sync_directory",
+        "fsync": "trainops.runtime.checkpoint.durable.os.fsync",
+        "rename": "trainops.runtime.checkpoint.durable.Path.rename",
+        "sync_directory": "trainops.runtime.checkpoint.store.sync_directory",
     }[moment]
     monkeypatch.setattr(target, fail)
     with pytest.raises(SaveFailed, match="Input/output"):

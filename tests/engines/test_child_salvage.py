@@ -5,10 +5,10 @@ import threading
 
 import pytest
 
-from trainops.engines.child import _Line
-from trainops.engines.errors import LeaseLost, SaveFailed
-from trainops.engines.manifest import CheckpointType
-from trainops.engines.wire import Wire, now
+from trainops.process.attempt_process import _Line
+from trainops.process.protocol import Wire, now
+from trainops.runtime.checkpoint.manifest import CheckpointType
+from trainops.runtime.errors import LeaseLost, SaveFailed
 
 
 class Hanging:
@@ -41,7 +41,7 @@ def ends():
 @pytest.fixture(autouse=True)
 def _no_timer(monkeypatch):
     """The kernel's timer would end the process of the tests."""
-    monkeypatch.setattr("trainops.engines.child.signal.setitimer", lambda *told: None)
+    monkeypatch.setattr("trainops.process.attempt_process.signal.setitimer", lambda *told: None)
 
 
 def heard(wire, *, until):

@@ -2,8 +2,8 @@
 
 import pytest
 
-from trainops.engines.errors import ConfigError
 from trainops.kind import KINDS
+from trainops.runtime.errors import ConfigError
 
 TRAINING = KINDS["training"]
 

@@ -22,10 +22,10 @@ from tests.engines.contract import (
     undisturbed,
 )
 from tests.thinning import every_step
-from trainops.engines import snapshot, stream
-from trainops.engines.manifest import verify
-from trainops.engines.runner import Directive, Stopped, Succeeded
 from trainops.kind import KINDS
+from trainops.runtime.checkpoint import snapshot, stream
+from trainops.runtime.checkpoint.manifest import verify
+from trainops.runtime.loop import Directive, Stopped, Succeeded
 
 NEVER_EVALUATED = {"backtest"}  # its steps are bars
 every_case = pytest.mark.parametrize("case", CASES, ids=str)
@@ -62,7 +62,7 @@ def test_stopping_changes_nothing(case, tmp_path, runs):
 
 @one_of_each_kind_is_quick
 def test_stopping_within_evaluations_changes_nothing(case, tmp_path, monkeypatch):
-    monkeypatch.setattr("trainops.engines.federated.workshop.EVALUATED_AT_ONCE", 3)
+    monkeypatch.setattr("trainops.kinds.federated.workshop.EVALUATED_AT_ONCE", 3)
     expected = undisturbed(case, tmp_path)
     if case.kind in NEVER_EVALUATED:
         assert not evaluations(expected)
@@ -102,7 +102,7 @@ LIMITS = [
 def test_stopping_long_runs_changes_nothing(case, tmp_path, monkeypatch):
     """What a stop saved lies in one file with what was made later, and lists have been cut."""
     for name, value in LIMITS:
-        monkeypatch.setattr(f"trainops.engines.{name}", value)
+        monkeypatch.setattr(f"trainops.kinds.{name}", value)
     make = stream.Stream.__init__
     monkeypatch.setattr(
         stream.Stream, "__init__", lambda self, columns, **_: make(self, columns, segment_bytes=1)
@@ -182,7 +182,7 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from tests.engines.contract import CASES, ScriptedSupervisor, attempt
-from trainops.engines import reproducibility
+from trainops.runtime import reproducibility
 
 class Killed(ScriptedSupervisor):
     def report(self, progress):

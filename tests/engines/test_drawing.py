@@ -10,7 +10,7 @@ from pydantic import Field, create_model
 
 from tests.engines.drawing import LEFT_OUT, Space, fields
 from trainops import kind as kinds
-from trainops.engines.config import Strict
+from trainops.runtime.config import Strict
 
 
 class Inner(Strict):

@@ -26,8 +26,8 @@ from tests.engines.contract import (
 )
 from tests.engines.drawing import Space, search
 from tests.thinning import quick_some
-from trainops.engines import reproducibility
-from trainops.engines.training.config import TrainingConfig
+from trainops.kinds.training.config import TrainingConfig
+from trainops.runtime import reproducibility
 
 TABLES = {"tabular": small_table, "images": small_pictures, "price_direction": price_table}
 FEATURES = {"returns": [1], "averages": [3], "rsi": [], "macd": False, "bollinger": [],

@@ -21,13 +21,13 @@ from tests.engines.contract import (
 )
 from tests.engines.mutation import load
 from tests.thinning import quick_some
-from trainops.engines import generators, reproducibility
-from trainops.engines.checkpoint import CheckpointStore, CheckpointType
-from trainops.engines.errors import InputError
-from trainops.engines.federated.recipes import digits_model
-from trainops.engines.runner import Failed
-from trainops.engines.snapshot import freeze
 from trainops.kind import KINDS
+from trainops.kinds.federated.recipes import digits_model
+from trainops.runtime import generators, reproducibility
+from trainops.runtime.checkpoint.snapshot import freeze
+from trainops.runtime.checkpoint.store import CheckpointStore, CheckpointType
+from trainops.runtime.errors import InputError
+from trainops.runtime.loop import Failed
 
 TOY = Case("training", "here", {"recipe": "toy", "batch_size": 8, "epochs": 4}, stops=(1, 6, 13))
 OF_THE_MODULE = np.random.default_rng(5)

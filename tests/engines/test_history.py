@@ -6,12 +6,12 @@ import pytest
 import torch
 
 from tests.engines.incremental import Run
-from trainops.engines.errors import IncompatibleState
-from trainops.engines.stream import Stream
-from trainops.engines.training.data import Route
-from trainops.engines.training.history import History
-from trainops.engines.training.record import NEWEST_EPOCHS, Record
 from trainops.kind import KINDS
+from trainops.kinds.training.history import History
+from trainops.kinds.training.record import NEWEST_EPOCHS, Record
+from trainops.learning.data import Route
+from trainops.runtime.checkpoint.stream import Stream
+from trainops.runtime.errors import IncompatibleState
 
 ROUTE = Route(8, 4, 1)
 

@@ -7,19 +7,19 @@ import torch
 from apps.datasets.tables.normalise import normalise
 from apps.datasets.tables.options import Limits, Options
 from tests.engines.contract import DATASET
-from trainops.engines import reproducibility
-from trainops.engines.errors import ConfigError, InputError
-from trainops.engines.recipes import recipes
-from trainops.engines.training.ingredients import Context
-from trainops.engines.training.recipes.digits_model import SHAPE, small_cnn
-from trainops.engines.training.recipes.image_table import (
+from trainops.kind import KINDS
+from trainops.learning.ingredients import Context
+from trainops.learning.tasks.digits_model import SHAPE, small_cnn
+from trainops.learning.tasks.image_table import (
     measure,
     read_pictures,
     require_classes,
     standardised,
 )
-from trainops.engines.training.recipes.unet import UNet
-from trainops.kind import KINDS
+from trainops.learning.tasks.unet import UNet
+from trainops.recipes import recipes
+from trainops.runtime import reproducibility
+from trainops.runtime.errors import ConfigError, InputError
 
 
 @pytest.fixture
@@ -190,7 +190,7 @@ def test_images_are_no_table(uploaded):
 
 @pytest.mark.parametrize("labels", [np.zeros(120, int), np.arange(120)])
 def test_labels_that_are_no_classes_are_refused(uploaded, labels, monkeypatch):
-    monkeypatch.setattr("trainops.engines.training.recipes.image_table.MAX_CLASSES", 100)
+    monkeypatch.setattr("trainops.learning.tasks.image_table.MAX_CLASSES", 100)
     inputs, _ = uploaded(images=shapes()["images"], labels=labels)
     pictures = read_pictures(DATASET, Context(0, inputs), "label")
     with pytest.raises(InputError, match=r"(1|120) different values; allowed: 2 to 100"):

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from apps.operations.children import Nursery
+from apps.operations.attempts.children import Nursery
 from tests.engines.contract import Curve
 from tests.engines.moments import DIES_AT, MOMENTS
 from tests.waiting import wait_until
-from trainops.engines.manifest import MANIFEST, Checkpoint, CheckpointType, verify
-from trainops.engines.wire import Hangup, now
 from trainops.kind import KINDS
+from trainops.process.protocol import Hangup, now
+from trainops.runtime.checkpoint.manifest import MANIFEST, Checkpoint, CheckpointType, verify
 
 pytestmark = pytest.mark.slow
 TOY = {"recipe": "toy", "batch_size": 8, "epochs": 3, "log_every_steps": 2, "seed": 7}

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainops.engines import lossless
+from trainops.runtime import lossless
 
 keys = st.text() | st.sampled_from(["$float", "$dict"])
 values = st.recursive(

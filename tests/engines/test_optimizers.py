@@ -19,11 +19,11 @@ from tests.engines.contract import (
     undisturbed,
 )
 from tests.thinning import quick_some
-from trainops.engines.errors import IncompatibleState, InputError
-from trainops.engines.runner import Failed
-from trainops.engines.snapshot import freeze
-from trainops.formats.verify import verify
+from trainops.files.verify import verify
 from trainops.kind import KINDS
+from trainops.runtime.checkpoint.snapshot import freeze
+from trainops.runtime.errors import IncompatibleState, InputError
+from trainops.runtime.loop import Failed
 
 TOY = Case("training", "here", {"recipe": "toy", "batch_size": 8, "epochs": 4}, stops=(1, 5, 13))
 

@@ -1,4 +1,4 @@
-from trainops.engines.policy import CheckpointPolicy
+from trainops.runtime.policy import CheckpointPolicy
 
 
 class Clock:

@@ -3,10 +3,10 @@ import sys
 
 import pytest
 
-from trainops.engines.errors import ConfigError, RecipeError
-from trainops.engines.recipes import recipes
 from trainops.kind import KINDS
 from trainops.lazy import NotLoadable, load
+from trainops.recipes import recipes
+from trainops.runtime.errors import ConfigError, RecipeError
 
 
 def test_built_in_recipes_and_those_of_others_are_found():
@@ -81,9 +81,9 @@ def test_loading_says_what_could_not_be_loaded():
 
 LIGHT = """
 import sys
-import trainops.engines.errors, trainops.engines.job, trainops.engines.lossless
-import trainops.engines.manifest, trainops.engines.receipt, trainops.engines.policy
-from trainops.engines.recipes import recipes
+import trainops.runtime.errors, trainops.runtime.job, trainops.runtime.lossless
+import trainops.runtime.checkpoint.manifest, trainops.runtime.receipt, trainops.runtime.policy
+from trainops.recipes import recipes
 from trainops.lazy import NotLoadable, load
 from trainops.kind import KINDS
 for recipe in recipes().values():

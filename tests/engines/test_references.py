@@ -7,11 +7,11 @@ import pytest
 import torch
 
 from tests.engines.incremental import EQUITY, Run, grown
-from trainops.engines import archives
-from trainops.engines.checkpoint import Candidate, verify
-from trainops.engines.errors import CheckpointCorrupted, UnfreezableState
-from trainops.engines.manifest import read_manifest
-from trainops.engines.stream import Stream
+from trainops.runtime.checkpoint import archives
+from trainops.runtime.checkpoint.manifest import read_manifest
+from trainops.runtime.checkpoint.store import Candidate, verify
+from trainops.runtime.checkpoint.stream import Stream
+from trainops.runtime.errors import CheckpointCorrupted, UnfreezableState
 
 
 @pytest.fixture

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from trainops.engines import reproducibility
-from trainops.engines.errors import IncompatibleState
-from trainops.engines.snapshot import freeze
+from trainops.runtime import reproducibility
+from trainops.runtime.checkpoint.snapshot import freeze
+from trainops.runtime.errors import IncompatibleState
 
 
 def draw():

@@ -7,15 +7,15 @@ import torch
 
 from tests.engines.contract import MachineDied, ScriptedSupervisor, make_dirty
 from tests.engines.counting import CountingJob, saved
-from trainops.engines.checkpoint import Candidate, CheckpointPolicy, CheckpointStore
-from trainops.engines.errors import (
+from trainops.runtime.checkpoint.store import Candidate, CheckpointPolicy, CheckpointStore
+from trainops.runtime.errors import (
     AllCheckpointsCorrupted,
     IncompatibleState,
     LeaseLost,
     SaveFailed,
     UnfreezableState,
 )
-from trainops.engines.runner import Directive, Failed, Stopped, Succeeded, run
+from trainops.runtime.loop import Directive, Failed, Stopped, Succeeded, run
 
 
 class HealthyDisk(CheckpointStore):

@@ -12,13 +12,14 @@ from torch import nn
 from tests.engines import toy_model
 from tests.engines.contract import CASES, Case, ScriptedSupervisor, make_dirty
 from tests.thinning import quick_some
-from trainops.engines import reproducibility, selfcheck
-from trainops.engines.checkpoint import CheckpointPolicy, CheckpointStore
-from trainops.engines.runner import run
-from trainops.engines.spending import MemoryLedger
-from trainops.engines.stream import Stream
-from trainops.engines.wire import Wire
 from trainops.kind import KINDS
+from trainops.process import selfcheck
+from trainops.process.protocol import Wire
+from trainops.runtime import reproducibility
+from trainops.runtime.checkpoint.store import CheckpointPolicy, CheckpointStore
+from trainops.runtime.checkpoint.stream import Stream
+from trainops.runtime.ledger import MemoryLedger
+from trainops.runtime.loop import run
 
 TOY = Case("training", "here", {"recipe": "toy", "batch_size": 8, "epochs": 3}, stops=())
 

@@ -10,11 +10,11 @@ from torch import nn
 
 from tests.engines import toy_model
 from tests.engines.toy import ToyParameters
-from trainops.engines import reproducibility
-from trainops.engines.errors import InputError
-from trainops.engines.training.ingredients import Context, Examples
-from trainops.engines.training.single_examples import require_trainable
 from trainops.kind import KINDS
+from trainops.learning.ingredients import Context, Examples
+from trainops.learning.single_examples import require_trainable
+from trainops.runtime import reproducibility
+from trainops.runtime.errors import InputError
 
 TRAINED = 25  # of 33 examples of the toy
 

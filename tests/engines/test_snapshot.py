@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import nn
 
-from trainops.engines.errors import UnfreezableState
-from trainops.engines.pages import PAGE_BYTES
-from trainops.engines.snapshot import Place, SafePoint, all_finite, freeze
+from trainops.runtime.checkpoint.pages import PAGE_BYTES
+from trainops.runtime.checkpoint.snapshot import Place, SafePoint, all_finite, freeze
+from trainops.runtime.errors import UnfreezableState
 
 
 def test_a_frozen_state_does_not_follow_the_training():

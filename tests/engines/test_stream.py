@@ -8,8 +8,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainops.engines.archives import read_parts, write_parts
-from trainops.engines.stream import GROUP, SEGMENT_BYTES, Stream, grouped
+from trainops.runtime.checkpoint.archives import read_parts, write_parts
+from trainops.runtime.checkpoint.stream import GROUP, SEGMENT_BYTES, Stream, grouped
 
 COLUMNS = {"bar": (torch.int64, ()), "price": (torch.float64, (2,))}
 ROW_BYTES = 24

@@ -11,11 +11,11 @@ import pytest
 import torch
 
 from tests.engines.contract import DATASET, Case, attempt, small_table
-from trainops.engines.errors import InputError
-from trainops.engines.runner import Failed, Succeeded
-from trainops.engines.training.data import split
-from trainops.engines.training.recipes import tabular_table as tables
 from trainops.kind import KINDS
+from trainops.learning.data import split
+from trainops.learning.tasks import tabular_table as tables
+from trainops.runtime.errors import InputError
+from trainops.runtime.loop import Failed, Succeeded
 
 N = 40
 TEXT = [f"a comment number {i}" for i in range(60)]

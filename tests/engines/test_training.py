@@ -8,14 +8,14 @@ import torch
 from tests.engines import toy_model
 from tests.engines.contract import CASES, Case, ScriptedSupervisor, attempt
 from tests.engines.mutation import load
-from trainops.engines import reproducibility
-from trainops.engines.checkpoint import CheckpointStore, CheckpointType
-from trainops.engines.devices import choose_device
-from trainops.engines.errors import ConfigError, IncompatibleState, InputError, NonFiniteLoss
-from trainops.engines.runner import Failed, Succeeded
-from trainops.engines.snapshot import freeze
-from trainops.engines.training.data import Route, order, split
 from trainops.kind import KINDS
+from trainops.learning.data import Route, order, split
+from trainops.runtime import reproducibility
+from trainops.runtime.checkpoint.snapshot import freeze
+from trainops.runtime.checkpoint.store import CheckpointStore, CheckpointType
+from trainops.runtime.devices import choose_device
+from trainops.runtime.errors import ConfigError, IncompatibleState, InputError, NonFiniteLoss
+from trainops.runtime.loop import Failed, Succeeded
 
 TOY = {"recipe": "toy", "batch_size": 8, "epochs": 2}
 

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from tests.waiting import wait_until
-from trainops.engines import twin
+from trainops.process import twin
 
 
 def test_one_that_has_ended_is_not_killed_again(monkeypatch):

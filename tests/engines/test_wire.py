@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from trainops.engines.wire import Hangup, Wire
+from trainops.process.protocol import Hangup, Wire
 
 
 @pytest.fixture

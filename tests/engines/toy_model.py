@@ -6,8 +6,8 @@ from torch import nn
 
 from tests.engines import moments
 from tests.engines.toy import ToyParameters
-from trainops.engines.training.data import split
-from trainops.engines.training.ingredients import Context, Examples, Ingredients
+from trainops.learning.data import split
+from trainops.learning.ingredients import Context, Examples, Ingredients
 
 CLASSES = 3
 measured_offsets = []  # what was measured instead of being remembered; for the tests to look at

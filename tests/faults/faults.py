@@ -19,13 +19,17 @@ from kombu import Connection
 
 from tests.faults.inside import sitecustomize as inside
 from trainops.celery import app
-from trainops.engines import storage_identity
+from trainops.runtime.checkpoint import storage_identity
 
 if TYPE_CHECKING:
     from tests.faults.storm import Storm
 
 Chance: TypeAlias = random.Random
-NURSERY, WORKER, BEAT = "trainops.engines.nursery", "trainops.celery worker", "trainops.celery beat"
+NURSERY, WORKER, BEAT = (
+    "trainops.process.forkserver",
+    "trainops.celery worker",
+    "trainops.celery beat",
+)
 LOST = frozenset({"WORKER_LOST", "LEASE_LOST"})
 AWAY = LOST | {"SHUTDOWN", "HOUSE_ERROR"}  # without the database what runs is saved and ended
 STOPPED = frozenset({"CANCELLED_BY_PERSON", "CANCEL_TIMEOUT"})

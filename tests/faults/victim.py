@@ -36,19 +36,19 @@ class Point:
     counted: str = ""
 
 
-COMMIT = "apps.operations.ledger:Ledger.commit"
+COMMIT = "apps.operations.attempts.ledger:Ledger.commit"
 UPLOAD = "apps.checkpoints.remote:Remote.upload"
 PUT = "apps.checkpoints.s3:S3Objects.put"
 SUPERVISOR = {  # in the order of a save; the first eight with any storage
-    "heard": Point("apps.operations.storing:Storing.heard_of"),
+    "heard": Point("apps.operations.attempts.storing:Storing.heard_of"),
     "commit-to-begin": Point(COMMIT),
     "row-written": Point("apps.checkpoints.services:commit", is_after=True),
-    "committed": Point("apps.operations.ledger:Ledger._let_go"),
+    "committed": Point("apps.operations.attempts.ledger:Ledger._let_go"),
     "rows-deleted": Point("apps.checkpoints.services:remove_files", counted=COMMIT),
     "directory-removed": Point("apps.checkpoints.storage:remove", is_after=True, counted=COMMIT),
     "retained": Point("apps.checkpoints.services:retain", is_after=True),
     "answered": Point(
-        "apps.operations.supervisor:Supervision._tell", True, "committed", counted=COMMIT
+        "apps.operations.attempts.supervisor:Supervision._tell", True, "committed", counted=COMMIT
     ),
 }
 SUPERVISOR_WITH_BUCKET = {
@@ -83,9 +83,9 @@ def _say(answer: Any) -> None:
 
 
 def _house() -> Any:
-    from apps.operations import work
-    from apps.operations.children import Nursery
-    from apps.operations.holding import Holding
+    from apps.operations.attempts import work
+    from apps.operations.attempts.children import Nursery
+    from apps.operations.scheduling.holding import Holding
     from tests.waiting import wait_until
 
     house = work.House()
@@ -96,14 +96,14 @@ def _house() -> Any:
 
 
 def submit(house: Any) -> str:
-    from apps.operations import services
+    from apps.operations.requests import services
 
     return services.submit(kind="training", config=TOY, owner=None).pk
 
 
 def attempt(house: Any, *, operation_id: str, point: str = "", child_point: str = "") -> bool:
     """Run one attempt, in which this process, or its child, dies."""
-    from apps.operations import work
+    from apps.operations.attempts import work
     from apps.operations.models import Operation
 
     Operation.objects.filter(pk=operation_id).update(not_before=None)
@@ -115,9 +115,10 @@ def attempt(house: Any, *, operation_id: str, point: str = "", child_point: str 
 
 def lose(house: Any, *, operation_id: str) -> str:
     """Do what a sweep does once the lease of a dead worker has run out; return the state."""
-    from apps.operations import claims, services
     from apps.operations.lifecycle import Reason
     from apps.operations.models import Attempt
+    from apps.operations.requests import services
+    from apps.operations.scheduling import claims
 
     operation = services.get(operation_id)
     if operation.state == "RUNNING":
@@ -132,7 +133,7 @@ def look(house: Any, *, operation_id: str) -> dict[str, Any]:
     from apps.checkpoints import services as checkpoints
     from apps.checkpoints import sharing, storage
     from apps.checkpoints.removals import REMOVALS
-    from apps.operations import services
+    from apps.operations.requests import services
     from tests.operations.test_supervisor import curve
 
     REMOVALS.join()
@@ -181,7 +182,7 @@ COMMANDS: dict[str, Callable[..., Any]] = {
 def _child_dies_at(moment: str) -> Iterator[None]:
     """Name the moment in the environment that the child is given."""
     from tests.engines.moments import DIES_AT
-    from trainops.engines.wire import Wire
+    from trainops.process.protocol import Wire
 
     send = Wire.send
 

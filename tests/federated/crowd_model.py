@@ -6,9 +6,9 @@ import torch
 from torch import nn
 
 from tests.federated.crowd import CrowdParameters
-from trainops.engines.federated.ingredients import Federation, Group
-from trainops.engines.training.data import split
-from trainops.engines.training.ingredients import Context, Examples, Ingredients, accuracy
+from trainops.kinds.federated.ingredients import Federation, Group
+from trainops.learning.data import split
+from trainops.learning.ingredients import Context, Examples, Ingredients, accuracy
 
 
 class Noise(nn.Module):

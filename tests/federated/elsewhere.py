@@ -4,11 +4,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from tests.engines.contract import MachineDied, ScriptedSupervisor
-from trainops.engines import reproducibility
-from trainops.engines.checkpoint import Candidate, CheckpointPolicy, CheckpointStore
-from trainops.engines.delegation import Part, Returned
-from trainops.engines.runner import Succeeded, run
 from trainops.kind import KINDS
+from trainops.runtime import reproducibility
+from trainops.runtime.checkpoint.store import Candidate, CheckpointPolicy, CheckpointStore
+from trainops.runtime.loop import Succeeded, run
+from trainops.runtime.subtasks import Part, Returned
 
 
 class Elsewhere:

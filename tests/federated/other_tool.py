@@ -1,7 +1,7 @@
 """A recipe of the shape that the federated files of the other tool have."""
 
-from trainops.engines.config import Strict
-from trainops.engines.recipes import Recipe
+from trainops.recipes import Recipe
+from trainops.runtime.config import Strict
 
 
 class Parameters(Strict):

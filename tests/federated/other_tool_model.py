@@ -1,9 +1,9 @@
 import torch
 from torch import nn
 
-from trainops.engines.federated.ingredients import Federation
-from trainops.engines.training.ingredients import Context, Examples, Ingredients
-from trainops.engines.training.recipes.unet import dice
+from trainops.kinds.federated.ingredients import Federation
+from trainops.learning.ingredients import Context, Examples, Ingredients
+from trainops.learning.tasks.unet import dice
 
 
 class Residual(nn.Module):

@@ -1,8 +1,8 @@
 """Small federated runs, with a ledger that outlives each of their attempts."""
 
 from tests.engines.contract import Case, MachineDied, ScriptedSupervisor, attempt
-from trainops.engines.spending import MemoryLedger
 from trainops.kind import KINDS
+from trainops.runtime.ledger import MemoryLedger
 
 SMALL = {
     "recipe": "crowd", "rounds": 3, "clients": 4, "local_epochs": 2, "batch_size": 6,

@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import nn
 
-from trainops.engines.federated.chains import OTHERS, Chains, is_chain, many_models
-from trainops.engines.federated.layout import Layout
-from trainops.engines.federated.losses import losses_of
+from trainops.kinds.federated.chains import OTHERS, Chains, is_chain, many_models
+from trainops.kinds.federated.layout import Layout
+from trainops.kinds.federated.losses import losses_of
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-6}
 SETTINGS = {nn.LeakyReLU: {"negative_slope": 0.3}, nn.ELU: {"alpha": 1.5}, nn.Dropout: {"p": 0.0}}

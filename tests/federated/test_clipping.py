@@ -11,9 +11,9 @@ from torch import nn
 
 from tests.federated.runs import make_job, run_through
 from tests.thinning import quick_some
-from trainops.engines.federated.clipping import clipped
-from trainops.engines.federated.private import Noise, NoisyGradients
-from trainops.engines.training.ingredients import Examples
+from trainops.kinds.federated.clipping import clipped
+from trainops.kinds.federated.private import Noise, NoisyGradients
+from trainops.learning.ingredients import Examples
 
 MOST = 0.75
 TYPES = {"float32": torch.float32, "float64": torch.float64}

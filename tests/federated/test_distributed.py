@@ -5,15 +5,15 @@ import pytest
 from tests.engines.contract import require_same_end
 from tests.federated.elsewhere import Elsewhere, go_distributed
 from tests.federated.runs import PRIVACY, HouseLedger, case, go, make_job
-from trainops.engines import reproducibility
-from trainops.engines.checkpoint import Candidate, CheckpointStore
-from trainops.engines.errors import ConfigError, IncompatibleState
-from trainops.engines.federated.accounting import epsilon
-from trainops.engines.federated.client import read_client
-from trainops.engines.federated.visit import Visit
-from trainops.engines.runner import Failed, Succeeded
-from trainops.engines.spending import Entry
 from trainops.kind import KINDS
+from trainops.kinds.federated.accounting import epsilon
+from trainops.kinds.federated.client import read_client
+from trainops.kinds.federated.visit import Visit
+from trainops.runtime import reproducibility
+from trainops.runtime.checkpoint.store import Candidate, CheckpointStore
+from trainops.runtime.errors import ConfigError, IncompatibleState
+from trainops.runtime.ledger import Entry
+from trainops.runtime.loop import Failed, Succeeded
 
 pytestmark = pytest.mark.slow
 every_mode = pytest.mark.parametrize("mode", PRIVACY)

@@ -25,8 +25,8 @@ from tests.engines.contract import (
 from tests.engines.drawing import Space, search
 from tests.federated.runs import HouseLedger
 from tests.thinning import quick_some
-from trainops.engines import reproducibility
-from trainops.engines.federated.config import FederatedConfig
+from trainops.kinds.federated.config import FederatedConfig
+from trainops.runtime import reproducibility
 
 TABLES = {"federated_tabular": small_table, "federated_images": small_pictures}
 TABLE = {"dataset": DATASET, "hidden_sizes": [3]}

@@ -8,14 +8,14 @@ import pytest
 import torch
 
 from tests.federated.runs import HouseLedger, make_job, run_through
-from trainops.engines import reproducibility
-from trainops.engines.errors import IncompatibleState, NonFiniteLoss
-from trainops.engines.federated.drawing import Secrets, begin_streams
-from trainops.engines.federated.layout import average_of
-from trainops.engines.federated.masking import mask, unmask
-from trainops.engines.federated.options import ServerConfig
-from trainops.engines.federated.strategies.strategy import Strategy
-from trainops.engines.snapshot import freeze
+from trainops.kinds.federated.drawing import Secrets, begin_streams
+from trainops.kinds.federated.layout import average_of
+from trainops.kinds.federated.masking import mask, unmask
+from trainops.kinds.federated.options import ServerConfig
+from trainops.kinds.federated.strategies.strategy import Strategy
+from trainops.runtime import reproducibility
+from trainops.runtime.checkpoint.snapshot import freeze
+from trainops.runtime.errors import IncompatibleState, NonFiniteLoss
 
 MEANS = Strategy(ServerConfig(), torch.zeros(1))
 NORMED = {"parameters": {"norm": True}}

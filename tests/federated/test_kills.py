@@ -5,7 +5,7 @@ import pytest
 from tests.engines.contract import merged_curve, require_same_end
 from tests.federated.runs import PRIVACY, HouseLedger, case, go
 from tests.thinning import every_step
-from trainops.engines.federated.visit import Visit
+from trainops.kinds.federated.visit import Visit
 
 STEPS = 3 * 4 * 2  # rounds, clients, epochs
 every_mode = pytest.mark.parametrize("mode", PRIVACY)

@@ -7,15 +7,15 @@ import pytest
 import torch
 
 from tests.federated.runs import HouseLedger, case, go, make_job, run_through
-from trainops.engines import lossless, reproducibility
-from trainops.engines.errors import LedgerMismatch
-from trainops.engines.federated import tight, workshop
-from trainops.engines.federated.account import Account, steps_of_epoch
-from trainops.engines.federated.accounting import epsilon
-from trainops.engines.federated.path import entries_of
-from trainops.engines.runner import Failed
-from trainops.engines.snapshot import freeze
-from trainops.engines.spending import Entry
+from trainops.kinds.federated import tight, workshop
+from trainops.kinds.federated.account import Account, steps_of_epoch
+from trainops.kinds.federated.accounting import epsilon
+from trainops.kinds.federated.path import entries_of
+from trainops.runtime import lossless, reproducibility
+from trainops.runtime.checkpoint.snapshot import freeze
+from trainops.runtime.errors import LedgerMismatch
+from trainops.runtime.ledger import Entry
+from trainops.runtime.loop import Failed
 
 
 def stopped(ledger, mode="sample", at=5, **config):

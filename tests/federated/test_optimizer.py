@@ -8,10 +8,10 @@ from torch import nn
 from torch.optim import SGD, Adam, AdamW
 
 from tests.federated.runs import make_job
-from trainops.engines.errors import IncompatibleState
-from trainops.engines.federated.files.client_optimizer import from_torch, other_settings, to_torch
-from trainops.engines.federated.layout import Layout
-from trainops.engines.federated.optimizer import ClientOptimizer
+from trainops.kinds.federated.files.client_optimizer import from_torch, other_settings, to_torch
+from trainops.kinds.federated.layout import Layout
+from trainops.kinds.federated.optimizer import ClientOptimizer
+from trainops.runtime.errors import IncompatibleState
 
 WAYS = [
     {"optimizer": "sgd"},

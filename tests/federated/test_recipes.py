@@ -10,22 +10,22 @@ from torch import nn
 
 from tests.engines.contract import DATASET, bits, small_table
 from tests.federated.runs import HouseLedger, case, make_job, run_through
-from trainops.engines import reproducibility
-from trainops.engines.errors import ConfigError, InputError
-from trainops.engines.federated import workshop
-from trainops.engines.federated.config import FederatedConfig
-from trainops.engines.federated.drawing import Secrets
-from trainops.engines.federated.ingredients import Federation
-from trainops.engines.federated.layout import require_private
-from trainops.engines.federated.partition import partition
-from trainops.engines.federated.schedule import Schedule
-from trainops.engines.federated.workshop import NOT_USED
-from trainops.engines.snapshot import freeze
-from trainops.engines.spending import Entry
-from trainops.engines.training.ingredients import Ingredients
-from trainops.engines.training.recipes.phantoms import make_phantoms
-from trainops.engines.training.recipes.unet import dice
 from trainops.kind import KINDS
+from trainops.kinds.federated import workshop
+from trainops.kinds.federated.config import FederatedConfig
+from trainops.kinds.federated.drawing import Secrets
+from trainops.kinds.federated.ingredients import Federation
+from trainops.kinds.federated.layout import require_private
+from trainops.kinds.federated.partition import partition
+from trainops.kinds.federated.schedule import Schedule
+from trainops.kinds.federated.workshop import NOT_USED
+from trainops.learning.ingredients import Ingredients
+from trainops.learning.tasks.phantoms import make_phantoms
+from trainops.learning.tasks.unet import dice
+from trainops.runtime import reproducibility
+from trainops.runtime.checkpoint.snapshot import freeze
+from trainops.runtime.errors import ConfigError, InputError
+from trainops.runtime.ledger import Entry
 
 OTHER = "ds_fedcba9876543210"
 

@@ -13,16 +13,16 @@ import torch
 from torch import nn
 
 from tests.federated.runs import make_job, run_through
-from trainops.engines.federated import tight
-from trainops.engines.federated.account import Account
-from trainops.engines.federated.accounting import ORDERS, divergence, epsilon
-from trainops.engines.federated.clipping import clipped
-from trainops.engines.federated.drawing import Secrets
-from trainops.engines.federated.options import ServerConfig
-from trainops.engines.federated.private import Noise, NoisyGradients
-from trainops.engines.federated.strategies.known import make_strategy
-from trainops.engines.spending import Entry
-from trainops.engines.training.ingredients import Examples
+from trainops.kinds.federated import tight
+from trainops.kinds.federated.account import Account
+from trainops.kinds.federated.accounting import ORDERS, divergence, epsilon
+from trainops.kinds.federated.clipping import clipped
+from trainops.kinds.federated.drawing import Secrets
+from trainops.kinds.federated.options import ServerConfig
+from trainops.kinds.federated.private import Noise, NoisyGradients
+from trainops.kinds.federated.strategies.known import make_strategy
+from trainops.learning.ingredients import Examples
+from trainops.runtime.ledger import Entry
 
 INTERPRETER = "TRAINOPS_BENCH_FLOWER"  # of an environment with flwr 1.41
 RECORDED = Path(__file__).with_name("flower.json")
@@ -258,9 +258,9 @@ def tied(model):
 
 
 def test_only_chains_of_known_layers_are_summed_layer_by_layer():
-    from trainops.engines.federated.layered import can_sum
-    from trainops.engines.federated.recipes.digits import FederatedDigitsParameters as Digits
-    from trainops.engines.federated.recipes.digits_model import _network
+    from trainops.kinds.federated.layered import can_sum
+    from trainops.kinds.federated.recipes.digits import FederatedDigitsParameters as Digits
+    from trainops.kinds.federated.recipes.digits_model import _network
 
     shared = nn.Linear(4, 4)
     assert can_sum(_network(Digits()))

@@ -14,12 +14,12 @@ from torch import nn
 
 from tests.engines.contract import require_same_end
 from tests.federated.runs import HouseLedger, case, go, make_job, run_through
-from trainops.engines import reproducibility
-from trainops.engines.errors import ConfigError, IncompatibleState, InputError, NonFiniteLoss
-from trainops.engines.federated import batches, gathering
-from trainops.engines.federated.together import Together, require_stackable
-from trainops.engines.snapshot import freeze
 from trainops.kind import KINDS
+from trainops.kinds.federated import batches, gathering
+from trainops.kinds.federated.together import Together, require_stackable
+from trainops.runtime import reproducibility
+from trainops.runtime.checkpoint.snapshot import freeze
+from trainops.runtime.errors import ConfigError, IncompatibleState, InputError, NonFiniteLoss
 
 AT_ONCE = {"batched_clients": True}
 UNEVEN = {"partition": {"by": "dirichlet", "alpha": 0.7}, "batch_size": 5, "fraction": 0.8}

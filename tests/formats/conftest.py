@@ -3,9 +3,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from trainops.engines import reproducibility
-from trainops.engines.checkpoint import CheckpointStore, CheckpointType
 from trainops.kind import KINDS
+from trainops.runtime import reproducibility
+from trainops.runtime.checkpoint.store import CheckpointStore, CheckpointType
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -11,9 +11,9 @@ from torch import nn
 
 from tests.formats.recipe import Parameters
 from tests.formats.recipe_model import build
-from trainops.engines.training.files.file import ResumeState, TrainingFile
-from trainops.engines.training.files.loaders import IteratorState, LoaderManagerState, LoaderState
-from trainops.engines.training.ingredients import Context
+from trainops.kinds.training.files.file import ResumeState, TrainingFile
+from trainops.kinds.training.files.loaders import IteratorState, LoaderManagerState, LoaderState
+from trainops.learning.ingredients import Context
 
 BATCHES, BATCH = 38, 8
 

@@ -4,8 +4,8 @@ import torch
 from torch import nn
 
 from tests.formats.recipe import Parameters
-from trainops.engines.training.data import split
-from trainops.engines.training.ingredients import Context, Examples, Ingredients
+from trainops.learning.data import split
+from trainops.learning.ingredients import Context, Examples, Ingredients
 
 
 def build(parameters: Parameters, context: Context) -> Ingredients:

@@ -9,7 +9,7 @@ from torch import nn
 
 from tests.formats.recipe import Parameters
 from tests.formats.recipe_model import build
-from trainops.engines.training.ingredients import Context
+from trainops.learning.ingredients import Context
 
 BATCHES, BATCH = 38, 8
 

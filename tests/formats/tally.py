@@ -2,10 +2,10 @@
 
 from pydantic import Field
 
-from trainops.engines.config import OperationConfig
-from trainops.engines.position import Position
-from trainops.formats.kind_files import Export, KindFiles
+from trainops.files.kind_files import Export, KindFiles
 from trainops.kind import Kind
+from trainops.runtime.config import OperationConfig
+from trainops.runtime.position import Position
 
 HERE = "tests.formats.tally"
 SUMMARY, ALSO_READ, BEST = ("counted",), (), ()

@@ -8,14 +8,14 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from trainops.engines import reproducibility
-from trainops.engines.errors import IncompatibleState
-from trainops.engines.receipt import Receipt, ReceiptItem
-from trainops.formats.description import Exported, Format, Imported, StateChecks, Weights
-from trainops.formats.fields import Fields
-from trainops.formats.known import expected
-from trainops.formats.reading import read
+from trainops.files.description import Exported, Format, Imported, StateChecks, Weights
+from trainops.files.fields import Fields
+from trainops.files.known import expected
+from trainops.files.reading import read
 from trainops.kind import KINDS
+from trainops.runtime import reproducibility
+from trainops.runtime.errors import IncompatibleState
+from trainops.runtime.receipt import Receipt, ReceiptItem
 
 
 class TallyJob:

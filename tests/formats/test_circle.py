@@ -15,13 +15,13 @@ from tests.formats.originals import ALL, original
 from tests.formats.test_federated_exchange import config as federated_config
 from tests.formats.test_rl_exchange import config as rl_config
 from tests.thinning import quick_some
-from trainops.engines import reproducibility
-from trainops.engines.checkpoint import Candidate, CheckpointStore, CheckpointType
-from trainops.engines.rl.files.exchange import read_rl
-from trainops.engines.spending import Entry
-from trainops.formats import exchange
-from trainops.formats.verify import verify
+from trainops.files import exchange
+from trainops.files.verify import verify
 from trainops.kind import KINDS
+from trainops.kinds.rl.files.exchange import read_rl
+from trainops.runtime import reproducibility
+from trainops.runtime.checkpoint.store import Candidate, CheckpointStore, CheckpointType
+from trainops.runtime.ledger import Entry
 
 SECRET = "5e" * 32
 RECIPES = "tests.formats.recipe:RECIPE,tests.federated.other_tool:RECIPE"
@@ -117,7 +117,7 @@ def test_a_file_that_fails_its_own_checks_is_not_given_out(source, tmp_path, mon
         "rl": ("export_rl", lambda f: replace(f, action_dim=3)),
     }  # fmt: skip
     name, change = spoil[config.kind]
-    theirs = import_module(f"trainops.engines.{config.kind}.files.exchange")
+    theirs = import_module(f"trainops.kinds.{config.kind}.files.exchange")
     whole = getattr(theirs, name)
     monkeypatch.setattr(theirs, name, lambda *args, **more: change(whole(*args, **more)))
     file = tmp_path / "out.pt"

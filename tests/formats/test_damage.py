@@ -20,16 +20,16 @@ from tests.formats.originals import (
     tree,
     with_pickle,
 )
-from trainops.engines.errors import IncompatibleState
-from trainops.engines.training.files.exchange import read_training
-from trainops.engines.training.files.importing import import_training
-from trainops.formats.differences import differences
-from trainops.formats.errors import DamagedFile, FormatError
-from trainops.formats.foreign import load, opened, outline_in
-from trainops.formats.known import format_of
-from trainops.formats.reading import read
-from trainops.formats.show import show
-from trainops.formats.verify import verify
+from trainops.files.differences import differences
+from trainops.files.errors import DamagedFile, FormatError
+from trainops.files.foreign import load, opened, outline_in
+from trainops.files.known import format_of
+from trainops.files.reading import read
+from trainops.files.show import show
+from trainops.files.verify import verify
+from trainops.kinds.training.files.exchange import read_training
+from trainops.kinds.training.files.importing import import_training
+from trainops.runtime.errors import IncompatibleState
 
 
 @pytest.fixture

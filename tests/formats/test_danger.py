@@ -27,18 +27,18 @@ from tests.formats.originals import (
     with_pickle,
     write_records,
 )
-from trainops.formats import foreign
-from trainops.formats.errors import (
+from trainops.files import foreign
+from trainops.files.errors import (
     DamagedFile,
     ForbiddenContent,
     FormatError,
     InvalidFields,
     TooLarge,
 )
-from trainops.formats.pickled import INSTRUCTIONS
-from trainops.formats.reading import read
-from trainops.formats.show import show
-from trainops.formats.verify import verify
+from trainops.files.pickled import INSTRUCTIONS
+from trainops.files.reading import read
+from trainops.files.show import show
+from trainops.files.verify import verify
 
 
 class Bomb:

@@ -9,17 +9,22 @@ import torch
 from tests.engines.contract import ScriptedSupervisor
 from tests.formats.conftest import Run, parse
 from tests.formats.originals import key_tree, original, save, tree
-from trainops.engines import lossless, reproducibility
-from trainops.engines.checkpoint import Candidate, CheckpointPolicy, CheckpointStore, CheckpointType
-from trainops.engines.errors import IncompatibleState
-from trainops.engines.runner import Succeeded, run
-from trainops.engines.training.files.exchange import read_training
-from trainops.engines.training.files.exporting import export_training
-from trainops.engines.training.files.file import to_tree
-from trainops.engines.training.files.importing import import_training
-from trainops.formats.verify import verify
-from trainops.formats.writing import write
+from trainops.files.verify import verify
+from trainops.files.writing import write
 from trainops.kind import KINDS
+from trainops.kinds.training.files.exchange import read_training
+from trainops.kinds.training.files.exporting import export_training
+from trainops.kinds.training.files.file import to_tree
+from trainops.kinds.training.files.importing import import_training
+from trainops.runtime import lossless, reproducibility
+from trainops.runtime.checkpoint.store import (
+    Candidate,
+    CheckpointPolicy,
+    CheckpointStore,
+    CheckpointType,
+)
+from trainops.runtime.errors import IncompatibleState
+from trainops.runtime.loop import Succeeded, run
 
 pytestmark = pytest.mark.usefixtures("foreign")
 

@@ -11,15 +11,15 @@ import torch
 from tests.federated.runs import HouseLedger, make_job, run_through
 from tests.formats.originals import REAL, original, save, tree
 from tests.formats.test_federated_file import documented
-from trainops.engines import reproducibility
-from trainops.engines.errors import IncompatibleState
-from trainops.engines.federated.files.exchange import read_federated
-from trainops.engines.federated.files.exporting import arrays_of, export_federated
-from trainops.engines.federated.files.importing import import_federated
-from trainops.engines.snapshot import freeze
-from trainops.formats.verify import verify
-from trainops.formats.writing import write
+from trainops.files.verify import verify
+from trainops.files.writing import write
 from trainops.kind import KINDS
+from trainops.kinds.federated.files.exchange import read_federated
+from trainops.kinds.federated.files.exporting import arrays_of, export_federated
+from trainops.kinds.federated.files.importing import import_federated
+from trainops.runtime import reproducibility
+from trainops.runtime.checkpoint.snapshot import freeze
+from trainops.runtime.errors import IncompatibleState
 
 MID, DONE = "federated_mid_round", "federated_completed"
 FILES = [MID, DONE, *(path for path in REAL if "fedmed" in str(path))]

@@ -5,10 +5,10 @@ import pytest
 import torch
 
 from tests.formats.originals import save, tree
-from trainops.engines.federated.files.exchange import read_federated
-from trainops.engines.federated.files.file import Round
-from trainops.formats.errors import InvalidFields
-from trainops.formats.verify import verify
+from trainops.files.errors import InvalidFields
+from trainops.files.verify import verify
+from trainops.kinds.federated.files.exchange import read_federated
+from trainops.kinds.federated.files.file import Round
 
 
 @pytest.fixture

@@ -9,10 +9,10 @@ from tests.federated.runs import HouseLedger, make_job, run_through
 from tests.formats.originals import REAL, original, save, tree
 from tests.formats.test_federated_exchange import _other_tool, config, exported_and_read, goes_on
 from tests.thinning import quick_some
-from trainops.engines import reproducibility
-from trainops.engines.errors import IncompatibleState
-from trainops.engines.federated.files.exchange import read_federated
-from trainops.engines.federated.files.importing import import_federated
+from trainops.kinds.federated.files.exchange import read_federated
+from trainops.kinds.federated.files.importing import import_federated
+from trainops.runtime import reproducibility
+from trainops.runtime.errors import IncompatibleState
 
 MID = "federated_mid_round"
 SAMPLE = {"mode": "sample", "noise_multiplier": 1.0}

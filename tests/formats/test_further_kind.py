@@ -10,19 +10,19 @@ from safetensors.torch import load_file
 from tests.formats.tally import TallyConfig
 from tests.formats.tally_files import TallyFile
 from tests.formats.test_looking import rewrite
-from trainops.engines.checkpoint import CheckpointStore, CheckpointType
-from trainops.engines.manifest import Candidate
-from trainops.formats.checks import Level
-from trainops.formats.digests import beside
-from trainops.formats.directory import newest_healthy
-from trainops.formats.errors import DamagedFile, UnknownFormat
-from trainops.formats.exchange import answer
-from trainops.formats.reading import read
-from trainops.formats.show import show
-from trainops.formats.verify import verify
-from trainops.formats.weights import export_weights
-from trainops.formats.writing import write
+from trainops.files.checks import Level
+from trainops.files.digests import beside
+from trainops.files.directory import newest_healthy
+from trainops.files.errors import DamagedFile, UnknownFormat
+from trainops.files.exchange import answer
+from trainops.files.reading import read
+from trainops.files.show import show
+from trainops.files.verify import verify
+from trainops.files.weights import export_weights
+from trainops.files.writing import write
 from trainops.kind import KINDS
+from trainops.runtime.checkpoint.manifest import Candidate
+from trainops.runtime.checkpoint.store import CheckpointStore, CheckpointType
 
 SUMS = [0.5, 1.0, 1.5]
 

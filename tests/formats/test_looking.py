@@ -10,14 +10,14 @@ from safetensors.torch import load_file
 
 from tests.formats.conftest import Run, parse
 from tests.formats.originals import NAMES, original, save, tree, with_pickle
-from trainops.engines import lossless
-from trainops.formats import foreign
-from trainops.formats.checks import Level
-from trainops.formats.differences import Difference, differences
-from trainops.formats.errors import DamagedFile, FormatError, TooLarge, UnknownFormat
-from trainops.formats.show import Line, show
-from trainops.formats.verify import verify
-from trainops.formats.weights import export_weights
+from trainops.files import foreign
+from trainops.files.checks import Level
+from trainops.files.differences import Difference, differences
+from trainops.files.errors import DamagedFile, FormatError, TooLarge, UnknownFormat
+from trainops.files.show import Line, show
+from trainops.files.verify import verify
+from trainops.files.weights import export_weights
+from trainops.runtime import lossless
 
 pytestmark = pytest.mark.usefixtures("foreign")
 

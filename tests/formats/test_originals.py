@@ -17,16 +17,16 @@ from tests.formats.originals import (
     save,
     tree,
 )
-from trainops.engines.federated.files.file import FederatedFile
-from trainops.engines.rl.files.file import RlFile
-from trainops.engines.training.files.file import TrainingFile
-from trainops.formats.errors import UnsupportedVersion
-from trainops.formats.foreign import load, opened, outline_in
-from trainops.formats.known import format_of
-from trainops.formats.reading import read
-from trainops.formats.show import show
-from trainops.formats.verify import verify
-from trainops.formats.writing import write
+from trainops.files.errors import UnsupportedVersion
+from trainops.files.foreign import load, opened, outline_in
+from trainops.files.known import format_of
+from trainops.files.reading import read
+from trainops.files.show import show
+from trainops.files.verify import verify
+from trainops.files.writing import write
+from trainops.kinds.federated.files.file import FederatedFile
+from trainops.kinds.rl.files.file import RlFile
+from trainops.kinds.training.files.file import TrainingFile
 
 KINDS = {"training": TrainingFile, "rl": RlFile, "federated_mid_round": FederatedFile}
 LEFT_OUT = ("/resume_state/rng/", "/resume_state/choice_rng/")
@@ -129,7 +129,7 @@ def test_writing_over_a_file_never_leaves_a_foreign_digest(tmp_path, monkeypatch
     file = read(original("rl", tmp_path))
     target = tmp_path / "target.pt"
     write(file, target)
-    monkeypatch.setattr("trainops.formats.digests.write", lambda path: None)
+    monkeypatch.setattr("trainops.files.digests.write", lambda path: None)
     write(replace(file, episode=7), target)
     assert verify(target).passed
     assert "nothing to compare" in verify(target).checks[0].detail

@@ -6,11 +6,11 @@ import pytest
 
 from tests.formats.conftest import Run, parse
 from tests.formats.other_trainer import BATCHES, Trainer
-from trainops.engines.training.files.exchange import read_training
-from trainops.engines.training.files.exporting import export_training
-from trainops.engines.training.files.importing import import_training
-from trainops.formats.verify import verify
-from trainops.formats.writing import write
+from trainops.files.verify import verify
+from trainops.files.writing import write
+from trainops.kinds.training.files.exchange import read_training
+from trainops.kinds.training.files.exporting import export_training
+from trainops.kinds.training.files.importing import import_training
 
 pytestmark = pytest.mark.usefixtures("foreign")
 

@@ -8,11 +8,11 @@ import torch
 from tests.backtest.market import make_job as make_backtest
 from tests.backtest.market import walk
 from tests.federated.runs import HouseLedger, make_job
-from trainops.engines.backtest.files.state import backtest_disagreements
-from trainops.engines.checkpoint import CheckpointStore, CheckpointType
-from trainops.engines.federated.files.state import federated_disagreements
-from trainops.engines.snapshot import freeze
-from trainops.formats.verify import verify
+from trainops.files.verify import verify
+from trainops.kinds.backtest.files.state import backtest_disagreements
+from trainops.kinds.federated.files.state import federated_disagreements
+from trainops.runtime.checkpoint.snapshot import freeze
+from trainops.runtime.checkpoint.store import CheckpointStore, CheckpointType
 
 
 def federated(keeping="none", at=13, **config):

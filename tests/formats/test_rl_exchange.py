@@ -6,18 +6,18 @@ import torch
 from tests.formats.originals import REAL, original, tree
 from tests.rl.cases import ADAPTIVE, CARTPOLE, GRID, PRIORITIZED, SEPARATE, of
 from tests.rl.populations import played
-from trainops.engines import reproducibility
-from trainops.engines.checkpoint import CheckpointStore, CheckpointType
-from trainops.engines.errors import IncompatibleState
-from trainops.engines.rl.files.exchange import read_rl
-from trainops.engines.rl.files.exporting import export_rl
-from trainops.engines.rl.files.importing import import_rl
-from trainops.engines.rl.files.replay import PlainReplay, PrioritizedReplay, SequentialReplay
-from trainops.engines.snapshot import freeze
-from trainops.formats.digests import beside
-from trainops.formats.verify import verify
-from trainops.formats.writing import write
+from trainops.files.digests import beside
+from trainops.files.verify import verify
+from trainops.files.writing import write
 from trainops.kind import KINDS
+from trainops.kinds.rl.files.exchange import read_rl
+from trainops.kinds.rl.files.exporting import export_rl
+from trainops.kinds.rl.files.importing import import_rl
+from trainops.kinds.rl.files.replay import PlainReplay, PrioritizedReplay, SequentialReplay
+from trainops.runtime import reproducibility
+from trainops.runtime.checkpoint.snapshot import freeze
+from trainops.runtime.checkpoint.store import CheckpointStore, CheckpointType
+from trainops.runtime.errors import IncompatibleState
 
 # A world of 66 numbers to see, 8 actions and 8 meters, as the original file's.
 NAMES = ("Bed", "Shower", "Job")

@@ -8,19 +8,19 @@ import pytest
 import torch
 
 from tests.formats.originals import key_tree, save, tree
-from trainops.engines.rl.files.exchange import read_rl
-from trainops.engines.rl.files.file import to_tree
-from trainops.engines.rl.files.replay import (
+from trainops.files.errors import DigestMismatch, InvalidFields, UnsupportedVersion
+from trainops.files.verify import verify
+from trainops.files.writing import write
+from trainops.kinds.rl.files.exchange import read_rl
+from trainops.kinds.rl.files.file import to_tree
+from trainops.kinds.rl.files.replay import (
     PLAIN,
     PRIORITIZED,
     PlainReplay,
     PrioritizedReplay,
     SequentialReplay,
 )
-from trainops.engines.rl.files.world import World
-from trainops.formats.errors import DigestMismatch, InvalidFields, UnsupportedVersion
-from trainops.formats.verify import verify
-from trainops.formats.writing import write
+from trainops.kinds.rl.files.world import World
 
 DIM = 66
 LAYOUT = "affordance_layout"

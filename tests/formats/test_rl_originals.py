@@ -10,14 +10,14 @@ from tests.formats.originals import key_tree, original, tree
 from tests.formats.test_rl_exchange import CONFIGS, config, taken_in
 from tests.rl.cases import GRID, NOVELTY, of
 from tests.rl.populations import played
-from trainops.engines.rl.adapting import adapt
-from trainops.engines.rl.files.exchange import read_rl
-from trainops.engines.rl.files.exporting import export_rl
-from trainops.engines.rl.files.importing import import_rl
-from trainops.engines.rl.files.replay import EPISODE, SequentialReplay
-from trainops.engines.snapshot import freeze
-from trainops.formats.verify import write_verified
+from trainops.files.verify import write_verified
 from trainops.kind import KINDS
+from trainops.kinds.rl.adapting import adapt
+from trainops.kinds.rl.files.exchange import read_rl
+from trainops.kinds.rl.files.exporting import export_rl
+from trainops.kinds.rl.files.importing import import_rl
+from trainops.kinds.rl.files.replay import EPISODE, SequentialReplay
+from trainops.runtime.checkpoint.snapshot import freeze
 
 NINE = list(tree("rl")["population_state"]["exploration_state"])
 

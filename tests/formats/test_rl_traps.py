@@ -15,13 +15,13 @@ from tests.engines.contract import (
 )
 from tests.formats.originals import original
 from tests.rl.cases import CASES
-from trainops.engines.manifest import Candidate
-from trainops.engines.rl.files.exchange import read_rl
-from trainops.formats import digests
-from trainops.formats.directory import newest_healthy
-from trainops.formats.errors import DamagedFile
-from trainops.formats.verify import verify
-from trainops.formats.writing import write
+from trainops.files import digests
+from trainops.files.directory import newest_healthy
+from trainops.files.errors import DamagedFile
+from trainops.files.verify import verify
+from trainops.files.writing import write
+from trainops.kinds.rl.files.exchange import read_rl
+from trainops.runtime.checkpoint.manifest import Candidate
 
 HERE, JOB = "tests.formats.test_rl_traps", "tests.rl.test_job"
 TRAPS = {

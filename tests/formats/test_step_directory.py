@@ -14,16 +14,16 @@ from tests.formats.originals import save, tree
 from tests.formats.step_trainer import train
 from tests.formats.test_exchange import same
 from tests.formats.test_originals import loaded
-from trainops.engines.errors import IncompatibleState
-from trainops.engines.training.files.exchange import read_training
-from trainops.engines.training.files.importing import import_training
-from trainops.formats import packed
-from trainops.formats.checks import Level
-from trainops.formats.directory import newest_healthy
-from trainops.formats.errors import DamagedFile, FormatError, TooLarge, UnknownFormat
-from trainops.formats.show import show
-from trainops.formats.verify import verify
-from trainops.formats.weights import export_weights
+from trainops.files import packed
+from trainops.files.checks import Level
+from trainops.files.directory import newest_healthy
+from trainops.files.errors import DamagedFile, FormatError, TooLarge, UnknownFormat
+from trainops.files.show import show
+from trainops.files.verify import verify
+from trainops.files.weights import export_weights
+from trainops.kinds.training.files.exchange import read_training
+from trainops.kinds.training.files.importing import import_training
+from trainops.runtime.errors import IncompatibleState
 
 pytestmark = pytest.mark.usefixtures("foreign")
 BOTH = ["pytorch_model.bin", "model.safetensors"]

@@ -10,15 +10,15 @@ from tests.formats.originals import original
 from tests.formats.other_trainer import Trainer
 from tests.formats.test_looking import failed, rewrite
 from tests.thinning import quick_some
-from trainops.engines import reproducibility
-from trainops.engines.checkpoint import CheckpointStore, CheckpointType
-from trainops.engines.job import StateDict
-from trainops.engines.training.files.exchange import read_training
-from trainops.engines.training.files.importing import import_training
-from trainops.formats import packed
-from trainops.formats.checks import Level
-from trainops.formats.exchange import answer
-from trainops.formats.verify import verify
+from trainops.files import packed
+from trainops.files.checks import Level
+from trainops.files.exchange import answer
+from trainops.files.verify import verify
+from trainops.kinds.training.files.exchange import read_training
+from trainops.kinds.training.files.importing import import_training
+from trainops.runtime import reproducibility
+from trainops.runtime.checkpoint.store import CheckpointStore, CheckpointType
+from trainops.runtime.job import StateDict
 
 pytestmark = pytest.mark.usefixtures("foreign")
 

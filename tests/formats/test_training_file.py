@@ -7,11 +7,11 @@ import pytest
 import torch
 
 from tests.formats.originals import save, tree
-from trainops.engines.training.files.exchange import read_training
-from trainops.engines.training.files.file import to_tree
-from trainops.formats.checks import Level
-from trainops.formats.errors import InvalidFields
-from trainops.formats.verify import verify
+from trainops.files.checks import Level
+from trainops.files.errors import InvalidFields
+from trainops.files.verify import verify
+from trainops.kinds.training.files.exchange import read_training
+from trainops.kinds.training.files.file import to_tree
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def test_an_older_file_with_one_optimizer_is_migrated_with_a_recommendation(
         content[name] = None
         if empty == "absent":
             del content[name]
-    with caplog.at_level(logging.WARNING, "trainops.formats"):
+    with caplog.at_level(logging.WARNING, "trainops.files"):
         file = read(content, tmp_path)
     assert len(file.optimizers) == len(file.schedulers) == 1
     assert file.was_legacy == ("optimizer_state_dict", "scheduler_state_dict")

@@ -17,11 +17,11 @@ from tests.engines.contract import (
     undisturbed,
 )
 from tests.further_kind.installing import ENTRY_POINTS, SOURCE, install
-from trainops.engines import recipes
-from trainops.engines.checkpoint import CheckpointStore
-from trainops.engines.policy import CheckpointPolicy
-from trainops.engines.runner import run
+from trainops import recipes
 from trainops.kind import KINDS
+from trainops.runtime.checkpoint.store import CheckpointStore
+from trainops.runtime.loop import run
+from trainops.runtime.policy import CheckpointPolicy
 
 TRAINED = "op_training_20260101_000000_000000"
 TRAINING = {"recipe": "digits", "epochs": 1, "device": "cpu", "seed": 3}

@@ -8,9 +8,9 @@ from django.core.files.uploadedfile import SimpleUploadedFile
 
 from apps.checkpoints import place
 from apps.datasets.models import Dataset
-from apps.operations import services
 from apps.operations.lifecycle import State
 from apps.operations.models import Operation, Study
+from apps.operations.requests import services
 from tests import storages
 from tests.api.conftest import signed_in
 from tests.api.saved import saved

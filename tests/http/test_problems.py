@@ -7,12 +7,12 @@ from io import BytesIO
 import pytest
 from rest_framework.exceptions import ParseError, ValidationError
 
-from trainops.engines.config import OperationConfig
-from trainops.engines.errors import ConfigError
 from trainops.errors import MAX_PROBLEMS
 from trainops.http.errors import failure_of
 from trainops.http.parsers import MAX_ITEMS, JSONParser, ReportParser
 from trainops.http.serializers import TokenRequestSerializer
+from trainops.runtime.config import OperationConfig
+from trainops.runtime.errors import ConfigError
 
 MIB = 1024**2
 

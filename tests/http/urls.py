@@ -10,8 +10,8 @@ from rest_framework.permissions import AllowAny
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from trainops.engines.errors import ConfigError
 from trainops.errors import Refusal
+from trainops.runtime.errors import ConfigError
 
 ERRORS = {
     "refusal": lambda: Refusal("NOPE", "No.", {"why": "because"}, status=409),

@@ -25,7 +25,7 @@ from django.template.loader import get_template
 call_command("check", verbosity=0)
 call_command("makemigrations", check=True, dry_run=True, verbosity=0)
 call_command("migrate", verbosity=0)
-from trainops.engines.recipes import recipes
+from trainops.recipes import recipes
 from trainops.kind import KINDS
 print(json.dumps({
     "clone": paths.CLONE,

@@ -6,11 +6,11 @@ from pathlib import Path
 
 from apps.datasets.tables import child
 from trainops.cli.plain_yaml import UNREADABLE, parsed
-from trainops.formats import packed
-from trainops.formats.errors import FormatError
-from trainops.formats.reading import read
-from trainops.formats.show import show
-from trainops.formats.verify import verify
+from trainops.files import packed
+from trainops.files.errors import FormatError
+from trainops.files.reading import read
+from trainops.files.show import show
+from trainops.files.verify import verify
 
 TABLES = (".parquet", ".npz", ".csv")
 

@@ -7,8 +7,9 @@ import threading
 from django.db import connection
 
 from apps.checkpoints.models import Checkpoint
-from apps.operations import services, work
+from apps.operations.attempts import work
 from apps.operations.models import Attempt
+from apps.operations.requests import services
 from tests.waiting import wait_until
 
 PARAMETERS = {

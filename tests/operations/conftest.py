@@ -2,9 +2,9 @@
 
 import pytest
 
-from apps.operations import work
-from apps.operations.children import Nursery
-from apps.operations.holding import Holding
+from apps.operations.attempts import work
+from apps.operations.attempts.children import Nursery
+from apps.operations.scheduling.holding import Holding
 from tests.waiting import wait_until
 
 

@@ -3,9 +3,10 @@
 from dataclasses import dataclass
 
 from apps.checkpoints.models import Checkpoint
-from apps.operations import services, work
-from apps.operations.holding import Holding
+from apps.operations.attempts import work
 from apps.operations.models import ClientPart, MetricPoint, Operation, PrivacyAccount, PrivacyEntry
+from apps.operations.requests import services
+from apps.operations.scheduling.holding import Holding
 from tests.operations.attempts import Running
 from tests.waiting import wait_until
 

@@ -4,12 +4,13 @@ from pathlib import Path
 from typing import Any
 
 from apps.checkpoints import place, storage
-from apps.operations import claims, services
-from apps.operations.clients import RANDOM_BYTES
 from apps.operations.ids import PART, new_id
 from apps.operations.lifecycle import State
 from apps.operations.models import ClientPart, Operation
 from apps.operations.placement import Offer
+from apps.operations.requests import services
+from apps.operations.scheduling import claims
+from apps.operations.subtasks.clients import RANDOM_BYTES
 from trainops.clock import seconds_from_now
 
 CONFIG = {"recipe": "digits", "epochs": 2}

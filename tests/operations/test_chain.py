@@ -10,10 +10,12 @@ from django.db import DatabaseError, connection, transaction
 from django.db.migrations.executor import MigrationExecutor
 
 from apps.checkpoints import place
-from apps.operations import chain, forking, guards, remote_attempts, services
+from apps.operations import chain, guards
+from apps.operations.attempts import remote_attempts
 from apps.operations.errors import LedgerBroken
 from apps.operations.models import PrivacyAccount, PrivacyEntry
 from apps.operations.privacy import append, spent_by, spent_in, verify
+from apps.operations.requests import forking, services
 from tests.operations.attempts import run
 from tests.operations.rows import OFFER
 from tests.operations.tampering import tampered

@@ -5,10 +5,11 @@ import pytest
 from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 
-from apps.operations import claims, services
 from apps.operations.lifecycle import Reason, State
 from apps.operations.models import Attempt, Operation
 from apps.operations.placement import GB, Device, Room
+from apps.operations.requests import services
+from apps.operations.scheduling import claims
 from tests.operations import rows
 
 SMALL_GPU, LARGE_GPU = Device("GPU-small", 24 * GB), Device("GPU-large", 80 * GB)

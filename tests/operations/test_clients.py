@@ -14,14 +14,17 @@ from apps.checkpoints import copies, storage
 from apps.checkpoints import services as checkpoints
 from apps.checkpoints.models import Checkpoint
 from apps.checkpoints.trying import StorageFailed
-from apps.operations import claims, clients, delegation, forking, outlook, services, work
+from apps.operations.attempts import work
+from apps.operations.attempts.ledger import Ledger
 from apps.operations.errors import NotAllowed
 from apps.operations.filters import narrowed
-from apps.operations.ledger import Ledger
 from apps.operations.models import Attempt, ClientPart, Operation, PrivacyEntry
 from apps.operations.placement import ServingWorker
 from apps.operations.privacy import append, spent_by
+from apps.operations.requests import forking, services
 from apps.operations.rows import ROW_FIELDS, described_all, rows_of
+from apps.operations.scheduling import claims, outlook
+from apps.operations.subtasks import clients, delegation
 from tests.operations.attempts import Running, run
 from tests.operations.distributed import (
     FIRST,
@@ -36,7 +39,7 @@ from tests.operations.distributed import (
 )
 from tests.operations.test_privacy import entry
 from tests.waiting import wait_until
-from trainops.engines.federated.account import Account
+from trainops.kinds.federated.account import Account
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.database, pytest.mark.slow]
 

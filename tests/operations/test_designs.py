@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apps.operations.designs import Design, TooMany, WalkForward, folds, put
-from trainops.engines.errors import ConfigError
+from apps.operations.studies.designs import Design, TooMany, WalkForward, folds, put
+from trainops.runtime.errors import ConfigError
 
 
 def sets(**design):

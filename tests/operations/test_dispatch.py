@@ -2,8 +2,9 @@
 
 import pytest
 
-from apps.operations import dispatch, services
 from apps.operations.lifecycle import State
+from apps.operations.requests import services
+from apps.operations.scheduling import dispatch
 from tests.api.saved import saved
 from tests.operations import rows
 from tests.waiting import wait_until

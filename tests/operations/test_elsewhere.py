@@ -12,17 +12,17 @@ from django.core.management import call_command
 from apps.checkpoints import storage
 from apps.checkpoints.models import Checkpoint
 from apps.datasets import services as datasets
-from apps.operations import services
 from apps.operations.models import Operation
+from apps.operations.requests import services
 from tests import storages
 from tests.api.conftest import signed_in
 from tests.backtest import market
 from tests.backtest.test_model import waves
 from tests.operations.attempts import run
 from tests.operations.test_supervisor import curve
-from trainops.formats import packed
-from trainops.formats.checks import Level
-from trainops.formats.verify import verify
+from trainops.files import packed
+from trainops.files.checks import Level
+from trainops.files.verify import verify
 
 pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
 KEPT = {"keep_last": 1000, "keep_after_success": True}

@@ -4,8 +4,8 @@ import signal
 
 import pytest
 
-from apps.operations import ending
-from apps.operations.ending import Interrupted, MemoryWatch, of_exit
+from apps.operations.attempts import ending
+from apps.operations.attempts.ending import Interrupted, MemoryWatch, of_exit
 from apps.operations.lifecycle import Reason
 
 

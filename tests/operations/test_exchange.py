@@ -10,22 +10,23 @@ from django.core.files.uploadedfile import SimpleUploadedFile
 
 from apps.checkpoints import storage
 from apps.checkpoints.models import Checkpoint
-from apps.operations import services, work
-from apps.operations.children import Nursery
-from apps.operations.holding import Holding
+from apps.operations.attempts import work
+from apps.operations.attempts.children import Nursery
 from apps.operations.models import Attempt, Operation
 from apps.operations.privacy import append, spent_by
+from apps.operations.requests import services
+from apps.operations.scheduling.holding import Holding
 from tests.api.conftest import signed_in
 from tests.formats.originals import original, save, tree
 from tests.formats.step_trainer import train
 from tests.formats.test_rl_exchange import FITTING as RL_FITTING
 from tests.operations.attempts import run
 from tests.waiting import wait_until
-from trainops.engines.federated.account import Account
-from trainops.engines.federated.files.exchange import read_federated
-from trainops.engines.spending import Entry
-from trainops.formats import packed
-from trainops.formats.verify import verify
+from trainops.files import packed
+from trainops.files.verify import verify
+from trainops.kinds.federated.account import Account
+from trainops.kinds.federated.files.exchange import read_federated
+from trainops.runtime.ledger import Entry
 
 pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
 FITTING = {

@@ -7,8 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from apps.checkpoints.models import Checkpoint
-from apps.operations import exchange, exports, services
+from apps.operations import exchange, exports
 from apps.operations.models import Operation
+from apps.operations.requests import services
 from tests.api.conftest import signed_in
 from tests.formats.originals import original
 from tests.operations.test_exchange import _foreign, _storage_of_its_own, take_in

@@ -5,13 +5,13 @@ import pytest
 from apps.checkpoints import services as checkpoints
 from apps.checkpoints import storage
 from apps.checkpoints.models import Checkpoint
-from apps.operations import forking, services
 from apps.operations.models import Attempt, Operation
+from apps.operations.requests import forking, services
 from tests.api.conftest import signed_in
 from tests.operations.attempts import killed_after_its_first_checkpoint, run, submit
 from tests.operations.test_supervisor import curve, weights
-from trainops.engines.errors import ConfigError
 from trainops.errors import Refusal
+from trainops.runtime.errors import ConfigError
 
 pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
 STEPS = {"checkpoint": {"every_steps": 10, "keep_last": 5}}
@@ -30,7 +30,7 @@ def source(house):
 
 def learning_rates(operation):
     """Return those of its newest checkpoint."""
-    from trainops.engines.checkpoint import Candidate, CheckpointStore
+    from trainops.runtime.checkpoint.store import Candidate, CheckpointStore
 
     row = checkpoints.to_resume_from(operation.pk)[0]
     path = storage.directory(row.artifacts_path)

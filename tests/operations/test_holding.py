@@ -6,12 +6,12 @@ from contextlib import ExitStack
 import pytest
 from django.db import connection
 
-from apps.operations import work
-from apps.operations.holding import Held, Holding
+from apps.operations.attempts import work
 from apps.operations.models import Attempt, Operation
 from apps.operations.placement import GB, Device, Room
+from apps.operations.scheduling.holding import Held, Holding
 from tests.operations import rows
-from trainops.engines.wire import now
+from trainops.process.protocol import now
 from trainops.serving import NUM_SEATS
 
 GPUS = (Device("GPU-1", 24 * GB), Device("GPU-2", 80 * GB))

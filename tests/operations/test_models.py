@@ -9,16 +9,16 @@ import pytest
 from apps.checkpoints import storage
 from apps.checkpoints.models import Checkpoint
 from apps.datasets import services as datasets
-from apps.operations import forking, services
 from apps.operations.models import ModelUse
+from apps.operations.requests import forking, services
 from tests.api.conftest import signed_in
 from tests.backtest import market
 from tests.backtest.market import walk
 from tests.backtest.test_model import FEATURES, waves
 from tests.operations.attempts import run
 from tests.operations.rows import submitted
-from trainops.engines.errors import ConfigError
 from trainops.errors import Refusal
+from trainops.runtime.errors import ConfigError
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("in_process")]
 

@@ -4,9 +4,9 @@ from itertools import product
 
 import pytest
 
-from apps.operations import outlook
 from apps.operations.placement import GB, Device, Offer, Room
-from apps.operations.waiting import Wait
+from apps.operations.scheduling import outlook
+from apps.operations.scheduling.waiting import Wait
 from apps.workers import fleet, registry
 from apps.workers.models import Worker
 from tests.operations import rows

@@ -8,15 +8,16 @@ from pathlib import Path
 import pytest
 
 from apps.checkpoints.models import Checkpoint
-from apps.operations import claims, forking, services
-from apps.operations.ledger import Ledger
+from apps.operations.attempts.ledger import Ledger
 from apps.operations.models import Attempt, Operation, PrivacyAccount, PrivacyEntry
 from apps.operations.privacy import append, spent_by
+from apps.operations.requests import forking, services
+from apps.operations.scheduling import claims
 from tests.operations.attempts import Running, run
 from tests.operations.rows import claimed
 from tests.operations.tampering import tampered
 from tests.waiting import wait_until
-from trainops.engines.spending import Entry
+from trainops.runtime.ledger import Entry
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.database]
 in_a_house = pytest.mark.slow

@@ -7,11 +7,11 @@ from django.core.cache import cache
 from apps.checkpoints import services, storage
 from apps.checkpoints.models import Checkpoint
 from apps.dashboard.words import size
-from apps.operations import quota
-from apps.operations import services as services_of_operations
+from apps.operations.attempts import quota
+from apps.operations.attempts.quota import QuotaExceeded
 from apps.operations.lifecycle import State
 from apps.operations.models import Operation
-from apps.operations.quota import QuotaExceeded
+from apps.operations.requests import services as services_of_operations
 from tests.operations import rows
 from tests.operations.attempts import Running, run, submit
 

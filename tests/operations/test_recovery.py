@@ -8,10 +8,11 @@ from django.contrib.auth.models import Group
 
 from apps.checkpoints import cleaning, storage
 from apps.checkpoints.models import Checkpoint
-from apps.operations import recovery, services, work
+from apps.operations.attempts import recovery, work
 from apps.operations.errors import NotAllowed
 from apps.operations.lifecycle import State
 from apps.operations.models import Attempt, Operation
+from apps.operations.requests import services
 from tests.api.saved import damage, saved
 from tests.operations import rows
 from tests.operations.attempts import Running, run, submit

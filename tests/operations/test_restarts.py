@@ -1,7 +1,7 @@
 import pytest
 
 from apps.operations.lifecycle import Reason
-from apps.operations.restarts import GiveUp, Restart, after
+from apps.operations.scheduling.restarts import GiveUp, Restart, after
 
 POLICY = {"policy": "on_worker_loss", "max_restarts": 3}
 

@@ -11,12 +11,13 @@ import psutil
 import pytest
 
 from apps.checkpoints.models import Checkpoint
-from apps.operations import salvage, services
+from apps.operations.attempts import salvage
 from apps.operations.models import MetricPoint, Operation
+from apps.operations.requests import services
 from tests.operations.attempts import Running, run, submit
 from tests.operations.test_supervisor import beginning, curve, weights
 from tests.waiting import wait_until
-from trainops.engines.wire import Hangup, now
+from trainops.process.protocol import Hangup, now
 
 pytestmark = [
     pytest.mark.faults,

@@ -2,9 +2,9 @@
 
 import pytest
 
-from apps.operations.ending import Cancelled, Interrupted
+from apps.operations.attempts.ending import Cancelled, Interrupted
+from apps.operations.attempts.salvage import ANSWER_SECONDS, WRITE_SECONDS, Salvage
 from apps.operations.lifecycle import Reason
-from apps.operations.salvage import ANSWER_SECONDS, WRITE_SECONDS, Salvage
 
 OVERDUE = Cancelled(Reason.CANCEL_TIMEOUT, "no safe point within 5 s; killed")
 

@@ -9,8 +9,9 @@ from django.contrib.auth.models import User
 
 from apps.checkpoints import storage
 from apps.checkpoints.models import Checkpoint
-from apps.operations import ending, services
+from apps.operations.attempts import ending
 from apps.operations.models import Attempt, Event, LogChunk, MetricPoint
+from apps.operations.requests import services
 from tests.operations import distributed
 from tests.operations.attempts import Running, run, submit
 from tests.waiting import wait_until

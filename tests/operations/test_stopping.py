@@ -7,8 +7,9 @@ from django.contrib.auth.models import Group
 from django.db import transaction
 
 from apps.checkpoints.models import Checkpoint
-from apps.operations import access, claims, services, sweeps
 from apps.operations.models import Operation
+from apps.operations.requests import access, services
+from apps.operations.scheduling import claims, sweeps
 from tests.operations import rows
 from tests.operations.attempts import (
     Running,
@@ -18,7 +19,7 @@ from tests.operations.attempts import (
 )
 from tests.waiting import wait_until
 from trainops.clock import seconds_from_now
-from trainops.engines.wire import now
+from trainops.process.protocol import now
 
 pytestmark = [
     pytest.mark.faults,

@@ -9,13 +9,14 @@ from django.db import connection
 from django.utils import timezone
 
 from apps.datasets import services as datasets
-from apps.operations import services, studies
+from apps.operations.attempts.work import work_until_idle
 from apps.operations.models import Operation, Study
-from apps.operations.portions import Portions
-from apps.operations.work import work_until_idle
+from apps.operations.requests import services
+from apps.operations.scheduling.portions import Portions
+from apps.operations.studies import services as studies
 from tests.backtest.market import run, walk
-from trainops.engines.errors import ConfigError
 from trainops.errors import Refusal
+from trainops.runtime.errors import ConfigError
 
 pytestmark = [
     pytest.mark.database,

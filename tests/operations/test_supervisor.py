@@ -16,11 +16,12 @@ from django.utils import timezone
 from apps.checkpoints import services as checkpoints
 from apps.checkpoints import storage
 from apps.checkpoints.models import Checkpoint
-from apps.operations import services, sweeps
-from apps.operations.children import Nursery
-from apps.operations.ledger import Ledger
+from apps.operations.attempts.children import Nursery
+from apps.operations.attempts.ledger import Ledger
 from apps.operations.lifecycle import Reason, State
 from apps.operations.models import Attempt, LogChunk, MetricPoint, Operation
+from apps.operations.requests import services
+from apps.operations.scheduling import sweeps
 from tests.operations.attempts import (
     Running,
     killed_after_its_first_checkpoint,
@@ -29,7 +30,7 @@ from tests.operations.attempts import (
 )
 from tests.waiting import has_ended, wait_until
 from trainops.clock import seconds_from_now
-from trainops.engines.wire import now
+from trainops.process.protocol import now
 
 pytestmark = [pytest.mark.faults, pytest.mark.django_db(transaction=True), pytest.mark.database]
 
@@ -270,7 +271,7 @@ def test_children_die_with_the_nursery_even_with_the_lock_held():
 # cannot see the end of the wire, and tells its number.
 WORKER = """
 import json, sys, time
-from apps.operations.children import Nursery
+from apps.operations.attempts.children import Nursery
 nursery = Nursery()
 nursery.open()
 child = nursery.start("test:1", warm_up_seconds=60)

@@ -1,8 +1,9 @@
 import pytest
 
-from apps.operations import claims, services, sweeps
 from apps.operations.lifecycle import Reason, State
 from apps.operations.models import Attempt
+from apps.operations.requests import services
+from apps.operations.scheduling import claims, sweeps
 from tests.operations import rows
 from trainops.clock import seconds_from_now
 from trainops.serving import Serving

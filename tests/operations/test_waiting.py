@@ -7,9 +7,9 @@ import pytest
 
 from apps.operations.lifecycle import Reason
 from apps.operations.placement import GB, Device, Need, Room, ServingWorker, need_of
-from apps.operations.waiting import Wait, Waiting, waiting_for
-from trainops.engines.errors import ConfigError
+from apps.operations.scheduling.waiting import Wait, Waiting, waiting_for
 from trainops.kind import KINDS
+from trainops.runtime.errors import ConfigError
 from trainops.serving import NUM_SEATS
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)

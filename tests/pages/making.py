@@ -6,11 +6,11 @@ from typing import Any
 from django.contrib.auth.models import Group, User
 from django.utils import timezone
 
-from apps.operations import services
 from apps.operations.lifecycle import State
 from apps.operations.models import Attempt, LogChunk, MetricPoint, Operation
-from trainops.engines.recipes import recipes
+from apps.operations.requests import services
 from trainops.http.roles import ensure_roles
+from trainops.recipes import recipes
 
 STEPS_PER_EPOCH = 10
 

@@ -10,9 +10,9 @@ from tests.pages import making
 from tests.pages.test_new import posted
 from tests.rl.cases import ADAPTIVE, SEPARATE
 from tests.rl.populations import GRID, job_of, of
-from trainops.engines.recipes import recipes
-from trainops.engines.rl.web import agents
 from trainops.kind import KINDS
+from trainops.kinds.rl.web import agents
+from trainops.recipes import recipes
 
 
 @pytest.fixture(scope="module")

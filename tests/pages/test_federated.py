@@ -15,12 +15,12 @@ from tests.api.saved import saved
 from tests.federated.runs import HouseLedger, make_job
 from tests.operations.tampering import tampered
 from tests.pages import making
-from trainops.engines import lossless
-from trainops.engines.federated import tight
-from trainops.engines.federated.account import Account
-from trainops.engines.federated.web import client_grid, federation
-from trainops.engines.spending import Entry
 from trainops.kind import KINDS
+from trainops.kinds.federated import tight
+from trainops.kinds.federated.account import Account
+from trainops.kinds.federated.web import client_grid, federation
+from trainops.runtime import lossless
+from trainops.runtime.ledger import Entry
 
 
 def shown(owner, job, ledger, *, state="RUNNING", ahead=0, **fields):

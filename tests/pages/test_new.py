@@ -9,12 +9,12 @@ from apps.dashboard import fields
 from apps.dashboard.fields import Field, fields_of
 from apps.dashboard.form import Form
 from apps.datasets import services as datasets
-from apps.operations import forking
 from apps.operations.models import Operation
+from apps.operations.requests import forking
 from tests.api.saved import saved
 from tests.pages import making
-from trainops.engines.recipes import recipes
 from trainops.kind import KINDS
+from trainops.recipes import recipes
 
 pytestmark = pytest.mark.usefixtures("in_process")
 

@@ -7,7 +7,7 @@ import pytest
 from apps.dashboard.words import number, share
 from tests.backtest.market import bars_of, run, walk
 from tests.pages import making
-from trainops.engines.backtest.web import report
+from trainops.kinds.backtest.web import report
 
 
 @pytest.fixture(scope="module")

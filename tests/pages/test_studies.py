@@ -7,10 +7,10 @@ import pytest
 from apps.dashboard import trying
 from apps.dashboard.fields import Field
 from apps.datasets import services as datasets
-from apps.operations import studies
 from apps.operations.models import Operation, Study
+from apps.operations.studies import services as studies
 from tests.pages import making
-from trainops.engines.errors import ConfigError
+from trainops.runtime.errors import ConfigError
 
 pytestmark = pytest.mark.usefixtures("in_process")
 

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from tests.recipes.scripted import ScriptedParameters
-from trainops.engines.training.ingredients import Context, Examples, Ingredients
+from trainops.learning.ingredients import Context, Examples, Ingredients
 
 EXAMPLES = 64
 

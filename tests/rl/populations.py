@@ -1,8 +1,8 @@
 """Jobs of small populations, and what to do with them."""
 
 from tests.rl.cases import CARTPOLE, GRID, of
-from trainops.engines.snapshot import freeze
 from trainops.kind import KINDS
+from trainops.runtime.checkpoint.snapshot import freeze
 
 __all__ = ["CARTPOLE", "GRID", "job_of", "of", "played", "resumed"]
 

@@ -2,8 +2,8 @@
 
 from collections import Counter
 
-from trainops.engines.rl.config import CurriculumConfig
-from trainops.engines.rl.curriculum import Curriculum
+from trainops.kinds.rl.config import CurriculumConfig
+from trainops.kinds.rl.curriculum import Curriculum
 
 STAGES = [{"max_steps": 10}, {"max_steps": 20}, {"max_steps": 30}]
 

@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch import nn
 
-from trainops.engines.errors import IncompatibleState, NonFiniteLoss
-from trainops.engines.rl.config import RlConfig
-from trainops.engines.rl.descent import Descent
-from trainops.engines.rl.networks import perceptron
+from trainops.kinds.rl.config import RlConfig
+from trainops.kinds.rl.descent import Descent
+from trainops.kinds.rl.networks import perceptron
+from trainops.runtime.errors import IncompatibleState, NonFiniteLoss
 
 
 def config(max_grad_norm):

@@ -22,8 +22,8 @@ from tests.engines.contract import (
 from tests.engines.drawing import Space, search
 from tests.rl.cases import STAGES, WORLD
 from tests.thinning import quick_some
-from trainops.engines import reproducibility
-from trainops.engines.rl.config import RlConfig
+from trainops.kinds.rl.config import RlConfig
+from trainops.runtime import reproducibility
 
 PARAMETERS = {  # of each recipe
     "grid_world": [

@@ -3,12 +3,12 @@
 import pytest
 import torch
 
-from trainops.engines.errors import ConfigError
-from trainops.engines.recipes import recipes
-from trainops.engines.rl.environment import BuildContext
-from trainops.engines.rl.grid.substrate import cell_numbers, cells_at, moved
-from trainops.engines.rl.grid.world import GridWorld
-from trainops.engines.rl.recipes.grid_world import GridWorldParameters
+from trainops.kinds.rl.environment import BuildContext
+from trainops.kinds.rl.grid.substrate import cell_numbers, cells_at, moved
+from trainops.kinds.rl.grid.world import GridWorld
+from trainops.kinds.rl.recipes.grid_world import GridWorldParameters
+from trainops.recipes import recipes
+from trainops.runtime.errors import ConfigError
 
 CPU = torch.device("cpu")
 

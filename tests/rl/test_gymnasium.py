@@ -7,9 +7,9 @@ import torch
 
 from tests.engines.contract import Case, ScriptedSupervisor, attempt
 from tests.rl.cases import of
-from trainops.engines.recipes import recipes
-from trainops.engines.rl.environment import BuildContext
-from trainops.engines.snapshot import freeze
+from trainops.kinds.rl.environment import BuildContext
+from trainops.recipes import recipes
+from trainops.runtime.checkpoint.snapshot import freeze
 
 CPU = torch.device("cpu")
 

@@ -9,12 +9,12 @@ import torch
 from tests.engines.contract import Case, ScriptedSupervisor, attempt
 from tests.rl.cases import ADAPTIVE, ADVERSARIAL, PRIORITIZED
 from tests.rl.populations import CARTPOLE, GRID, job_of, of, played, resumed
-from trainops.engines.checkpoint import CheckpointPolicy
-from trainops.engines.errors import ConfigError, IncompatibleState, InputError
-from trainops.engines.rl.adapting import adapt
-from trainops.engines.runner import Failed
-from trainops.engines.snapshot import freeze, tensors_in
 from trainops.kind import KINDS
+from trainops.kinds.rl.adapting import adapt
+from trainops.runtime.checkpoint.snapshot import freeze, tensors_in
+from trainops.runtime.checkpoint.store import CheckpointPolicy
+from trainops.runtime.errors import ConfigError, IncompatibleState, InputError
+from trainops.runtime.loop import Failed
 
 DQN = of(CARTPOLE, "dqn", 2, 60)
 

@@ -7,8 +7,8 @@ import torch
 
 from benchmarks import rl as benchmark
 from tests.rl.populations import job_of
-from trainops.engines.rl.evaluation import evaluate
-from trainops.engines.rl.seeds import seed_for
+from trainops.kinds.rl.evaluation import evaluate
+from trainops.kinds.rl.seeds import seed_for
 
 pytestmark = pytest.mark.slow
 QUICK = {"evaluation": {"every_steps": 200, "episodes": 3}}

@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from trainops.engines.rl.config import RlConfig
-from trainops.engines.rl.environment import Outcome, Space
-from trainops.engines.rl.learners.recurrent import RecurrentLearner, mixed
-from trainops.engines.rl.replay import Replay
+from trainops.kinds.rl.config import RlConfig
+from trainops.kinds.rl.environment import Outcome, Space
+from trainops.kinds.rl.learners.recurrent import RecurrentLearner, mixed
+from trainops.kinds.rl.replay import Replay
 
 CPU = torch.device("cpu")
 SPACE = Space("Test", 0, (("number", 1),), ("a", "b"), 10)

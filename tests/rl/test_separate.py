@@ -7,11 +7,11 @@ import torch
 
 from tests.rl.cases import ADAPTIVE, NOVELTY, SEPARATE, SMALL
 from tests.rl.populations import CARTPOLE, GRID, job_of, of, played
-from trainops.engines.errors import ConfigError, IncompatibleState
-from trainops.engines.rl.adapting import adapt
-from trainops.engines.rl.learners.separate import alone, state_of, weights_of
-from trainops.engines.snapshot import freeze, tensors_in
 from trainops.kind import KINDS
+from trainops.kinds.rl.adapting import adapt
+from trainops.kinds.rl.learners.separate import alone, state_of, weights_of
+from trainops.runtime.checkpoint.snapshot import freeze, tensors_in
+from trainops.runtime.errors import ConfigError, IncompatibleState
 
 RING = {"replay": {"capacity": 30, "prioritized": True}}
 LEARNERS = {

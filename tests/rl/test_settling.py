@@ -10,7 +10,7 @@ from tests.engines.contract import (
     undisturbed,
 )
 from tests.rl.cases import CARTPOLE, of
-from trainops.engines.runner import Directive
+from trainops.runtime.loop import Directive
 
 AT = 3
 

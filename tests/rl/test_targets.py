@@ -4,10 +4,10 @@ import pytest
 import torch
 from torch import tensor
 
-from trainops.engines.rl.config import ExplorationConfig
-from trainops.engines.rl.priorities import Priorities
-from trainops.engines.rl.schedules import epsilon
-from trainops.engines.rl.targets import advantages, importance, n_step, one_step, q_target
+from trainops.kinds.rl.config import ExplorationConfig
+from trainops.kinds.rl.priorities import Priorities
+from trainops.kinds.rl.schedules import epsilon
+from trainops.kinds.rl.targets import advantages, importance, n_step, one_step, q_target
 
 
 def flags(*values):

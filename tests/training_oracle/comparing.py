@@ -15,9 +15,9 @@ import torch
 
 from tests.engines.contract import make_dirty
 from tests.training_oracle import losses, plain
-from trainops.engines.errors import NonFiniteLoss
-from trainops.engines.training.ingredients import Context
 from trainops.kind import KINDS
+from trainops.learning.ingredients import Context
+from trainops.runtime.errors import NonFiniteLoss
 
 # Means of more than one number are sums in float64. The engine adds the batches of a step first,
 # and torch adds several rows at once, so that the last bits may differ from a sum in a row.

@@ -2,7 +2,7 @@ import os
 
 import pytest
 
-from trainops.engines import reproducibility
+from trainops.runtime import reproducibility
 
 RECIPES = ("tests.training_oracle.drawn", "tests.training_oracle.scripted")
 

@@ -2,7 +2,7 @@ import torch
 from torch import nn
 
 from tests.training_oracle.drawn import Parameters
-from trainops.engines.training.ingredients import Context, Examples, Ingredients
+from trainops.learning.ingredients import Context, Examples, Ingredients
 
 FEATURES, CLASSES = 4, 3
 

@@ -32,8 +32,8 @@ from tests.training_oracle.comparing import (
     require_equal_tensors,
 )
 from tests.training_oracle.plain import permutation, train
-from trainops.engines.checkpoint import Candidate, CheckpointStore
-from trainops.engines.training.config import TrainingConfig
+from trainops.kinds.training.config import TrainingConfig
+from trainops.runtime.checkpoint.store import Candidate, CheckpointStore
 
 BASE = {"recipe": "drawn", "epochs": 3, "batch_size": 4, "learning_rate": 0.05}
 OPTIMIZERS = ["sgd", "adam", "adamw"]

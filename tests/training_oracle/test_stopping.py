@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.engines.contract import Case, ScriptedSupervisor, attempt
 from tests.thinning import quick_some
 from tests.training_oracle.comparing import make_job, parse, require_equal
-from trainops.engines.runner import Directive, Stopped, Succeeded
+from trainops.runtime.loop import Directive, Stopped, Succeeded
 
 NAN, INF = math.nan, math.inf
 # val_score of each epoch, mode, patience: epochs that are trained, the best of them (from 1)

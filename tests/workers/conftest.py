@@ -8,7 +8,9 @@ from urllib.parse import urlsplit
 import pytest
 from django.contrib.auth.models import User
 
-from apps.operations import remote_checks, services, sweeps
+from apps.operations.attempts import remote_checks
+from apps.operations.requests import services
+from apps.operations.scheduling import sweeps
 from tests.operations.rows import forget_lease
 from trainops.http import closing
 from trainops.http.models import Token, TokenScope

@@ -2,10 +2,12 @@
 
 import pytest
 
-from apps.operations import claims, privacy, services
-from apps.operations.ledger import Ledger
+from apps.operations import privacy
+from apps.operations.attempts.ledger import Ledger
 from apps.operations.lifecycle import State
 from apps.operations.models import Attempt, Event, Operation
+from apps.operations.requests import services
+from apps.operations.scheduling import claims
 from apps.workers import hosts, registry
 from apps.workers.models import Worker
 from tests.operations import rows

@@ -7,16 +7,17 @@ import pytest
 from django.db import InterfaceError, OperationalError
 
 from apps.checkpoints import storage
-from apps.operations import services, work
-from apps.operations.holding import Held, Holding
+from apps.operations.attempts import work
 from apps.operations.lifecycle import State
+from apps.operations.requests import services
+from apps.operations.scheduling.holding import Held, Holding
 from apps.workers import duties, registry
 from apps.workers.duties import Duties
 from apps.workers.house import Keeper
 from apps.workers.models import Worker
 from tests.operations.rows import claimed
 from tests.workers.conftest import give_up
-from trainops.engines.wire import now
+from trainops.process.protocol import now
 
 
 @pytest.fixture

@@ -12,17 +12,19 @@ import pytest
 
 from apps.checkpoints.models import Checkpoint
 from apps.datasets import services as datasets
-from apps.operations import services, sweeps, verification
+from apps.operations import verification
 from apps.operations.models import MetricPoint, Operation
 from apps.operations.privacy import PrivacyAccount
+from apps.operations.requests import services
+from apps.operations.scheduling import sweeps
 from examples.http_worker import Attempt
 from tests.engines.contract import CASES, Case, bytes_of, undisturbed
 from tests.journey.stack import ROOT
 from tests.operations.rows import forget_lease
 from tests.waiting import wait_until
-from trainops.engines import reproducibility
-from trainops.engines.job import Progress
-from trainops.engines.spending import MemoryLedger
+from trainops.runtime import reproducibility
+from trainops.runtime.job import Progress
+from trainops.runtime.ledger import MemoryLedger
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),

@@ -8,8 +8,8 @@ from django.contrib.auth.models import User
 from django.db import connection
 from django.utils import timezone
 
-from apps.operations import services
 from apps.operations.lifecycle import State
+from apps.operations.requests import services
 from apps.workers import registry
 from apps.workers.models import Worker
 from tests.operations.rows import claimed

@@ -6,8 +6,10 @@ import pytest
 from django.utils import timezone
 
 from apps.installation.models import PeriodicJob
-from apps.operations import clients, studies, sweeps
-from apps.operations.portions import Portions
+from apps.operations.scheduling import sweeps
+from apps.operations.scheduling.portions import Portions
+from apps.operations.studies import services as studies
+from apps.operations.subtasks import clients
 from apps.workers import hosts, maintenance, neighbours
 from trainops.clock import seconds_from_now
 

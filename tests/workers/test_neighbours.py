@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from apps.operations import services
 from apps.operations.models import Attempt
+from apps.operations.requests import services
 from apps.workers import neighbours, registry
 from apps.workers.models import Worker
 from tests.operations import rows

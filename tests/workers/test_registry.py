@@ -7,9 +7,10 @@ import pytest
 from django.db import connection
 from django.utils import timezone
 
-from apps.operations import claims, services
 from apps.operations.lifecycle import State
 from apps.operations.models import Attempt, Event, Operation
+from apps.operations.requests import services
+from apps.operations.scheduling import claims
 from apps.workers import registry, reports
 from apps.workers.models import Worker
 from apps.workers.registry import Standing, WorkerNotFound

@@ -10,18 +10,19 @@ from django.apps import apps as django_apps
 
 from apps.checkpoints import storage
 from apps.checkpoints.models import Checkpoint
-from apps.operations import remote_attempts, remote_files, services
+from apps.operations.attempts import remote_attempts, remote_files
 from apps.operations.models import MetricPoint, Operation
+from apps.operations.requests import services
 from apps.workers.models import Worker
 from examples import http_worker
 from tests.operations import rows
 from tests.waiting import wait_until
 from trainops.clock import seconds_from_now
-from trainops.engines.errors import StorageAway
-from trainops.engines.manifest import Artifact, CheckpointType, verify
-from trainops.engines.manifest import Checkpoint as Saved
 from trainops.errors import Refusal
 from trainops.kind import KINDS
+from trainops.runtime.checkpoint.manifest import Artifact, CheckpointType, verify
+from trainops.runtime.checkpoint.manifest import Checkpoint as Saved
+from trainops.runtime.errors import StorageAway
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.database]
 STATE, WEIGHTS = b'{"step": 3}', b"weights" * 100

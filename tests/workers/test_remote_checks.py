@@ -3,14 +3,16 @@
 import pytest
 
 from apps.checkpoints.models import Checkpoint
-from apps.operations import exchange, remote_checks, services
+from apps.operations import exchange
+from apps.operations.attempts import remote_checks
 from apps.operations.models import Attempt, Event, Operation
+from apps.operations.requests import services
 from tests.operations import rows
 from tests.waiting import wait_until
-from trainops.engines import reproducibility
-from trainops.engines.checkpoint import CheckpointStore, CheckpointType
 from trainops.errors import Refusal
 from trainops.kind import KINDS
+from trainops.runtime import reproducibility
+from trainops.runtime.checkpoint.store import CheckpointStore, CheckpointType
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.database, pytest.mark.faults]
 BEGIN = remote_checks.begin

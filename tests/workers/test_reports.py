@@ -5,9 +5,10 @@ import threading
 import pytest
 from django.db import connection
 
-from apps.operations import claims, services, sweeps
 from apps.operations.lifecycle import Reason, State
 from apps.operations.models import Attempt, Event
+from apps.operations.requests import services
+from apps.operations.scheduling import claims, sweeps
 from apps.workers import reports
 from apps.workers.reports import Ended
 from tests.operations import rows

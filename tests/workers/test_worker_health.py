@@ -67,7 +67,7 @@ def test_a_file_that_is_cut_off_is_not_believed(tmp_path):
 def test_a_worker_writes_it_even_while_the_database_is_away(monkeypatch):
     keeper = Keeper()
     keeper.house.worker_id = "w"
-    monkeypatch.setattr("apps.operations.claims.renew", lambda *_: 1 / 0)
+    monkeypatch.setattr("apps.operations.scheduling.claims.renew", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         keeper._keep_leases()
     (worker,) = probe()[1]["workers"]

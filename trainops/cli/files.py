@@ -11,15 +11,15 @@ from rich.text import Text
 from trainops.cli import looks
 from trainops.cli.problems import ExitCode, Problem
 from trainops.cli.session import Session
-from trainops.formats import packed
-from trainops.formats.checks import Check, Level
-from trainops.formats.differences import differences
-from trainops.formats.directory import is_checkpoint, newest_healthy
-from trainops.formats.errors import FormatError
-from trainops.formats.own import submission_of
-from trainops.formats.show import show as lines_of
-from trainops.formats.verify import verify as checks_of
-from trainops.formats.weights import export_weights
+from trainops.files import packed
+from trainops.files.checks import Check, Level
+from trainops.files.differences import differences
+from trainops.files.directory import is_checkpoint, newest_healthy
+from trainops.files.errors import FormatError
+from trainops.files.own import submission_of
+from trainops.files.show import show as lines_of
+from trainops.files.verify import verify as checks_of
+from trainops.files.weights import export_weights
 
 RESULTS = {
     Level.OK: Text("ok", style="green"),

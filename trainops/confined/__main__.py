@@ -6,7 +6,7 @@ import sys
 from importlib import import_module
 
 from trainops.confined.limits import Limits, confine, confine_memory
-from trainops.engines.kinship import die_with
+from trainops.process.kinship import die_with
 
 
 def main(module: str) -> None:

@@ -11,9 +11,9 @@ from django.http.multipartparser import MultiPartParserError
 from rest_framework import exceptions as drf
 from rest_framework.views import set_rollback
 
-from trainops.engines.errors import ConfigError
 from trainops.errors import MAX_PROBLEMS, Refusal
 from trainops.http.envelope import Failure, answer
+from trainops.runtime.errors import ConfigError
 
 CODES = {
     HTTPStatus.BAD_REQUEST: "BAD_REQUEST",

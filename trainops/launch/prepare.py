@@ -165,9 +165,9 @@ def _remembered() -> command_line.Server:
 
 def _submit_example(admin: "User") -> str:
     """Submit the example of a built-in recipe; returns the operation's id."""
-    from trainops.engines.recipes import recipes  # noqa: PLC0415 - only for --demo
+    from trainops.recipes import recipes  # noqa: PLC0415 - only for --demo
 
-    services = import_module("apps.operations.services")
+    services = import_module("apps.operations.requests.services")
     recipe = recipes()[DEMO_RECIPE]
     operation = services.submit(
         kind=recipe.kind, name="demo: " + recipe.label, config=recipe.example, owner=admin

@@ -8,7 +8,7 @@ from django.core.cache import cache
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from apps.operations import quota
+from apps.operations.attempts import quota
 from apps.operations.models import Operation
 from apps.workers.models import Worker
 

@@ -14,8 +14,10 @@ from apps.dashboard import confirmation
 from apps.dashboard.answers import refuse, safe, say
 from apps.dashboard.gate import is_fetch, needs
 from apps.dashboard.words import plural, size
-from apps.operations import access, recovery, services, verification
+from apps.operations import verification
+from apps.operations.attempts import recovery
 from apps.operations.models import Operation
+from apps.operations.requests import access, services
 from trainops.errors import Refusal
 from trainops.http.roles import Role
 

@@ -12,7 +12,7 @@ from apps.dashboard.words import plural, size
 from apps.datasets import services
 from apps.datasets.errors import DatasetError
 from apps.datasets.models import Dataset
-from apps.operations import access
+from apps.operations.requests import access
 from trainops.errors import Refusal
 from trainops.http.roles import Role
 

@@ -10,9 +10,9 @@ from django.shortcuts import render
 from apps.checkpoints.models import Checkpoint
 from apps.dashboard import pages, parts
 from apps.dashboard.gate import is_fetch, needs
-from apps.operations import access
 from apps.operations.lifecycle import WAITING
 from apps.operations.models import Operation
+from apps.operations.requests import access
 from apps.workers.models import Worker
 from trainops.thresholds import Thresholds
 

@@ -8,8 +8,8 @@ from django.shortcuts import render
 from apps.dashboard import filters, pages, rows, words
 from apps.dashboard.filters import TABS, Filters
 from apps.dashboard.gate import needs
-from apps.operations import access
 from apps.operations.models import Operation
+from apps.operations.requests import access
 from trainops.kind import KINDS
 
 PAGE_SIZE = 50

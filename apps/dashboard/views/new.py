@@ -13,13 +13,15 @@ from apps.checkpoints import services as checkpoints
 from apps.dashboard import form, trying
 from apps.dashboard.form import OWN, Form
 from apps.dashboard.gate import needs
-from apps.operations import forking, outlook, services, studies
 from apps.operations.models import Operation
-from trainops.engines.errors import ConfigError
-from trainops.engines.recipes import Recipe, recipes
+from apps.operations.requests import forking, services
+from apps.operations.scheduling import outlook
+from apps.operations.studies import services as studies
 from trainops.errors import Refusal
 from trainops.http.roles import Role
 from trainops.kind import KINDS
+from trainops.recipes import Recipe, recipes
+from trainops.runtime.errors import ConfigError
 
 
 @needs(Role.OPERATOR)

@@ -12,9 +12,10 @@ from apps.checkpoints.models import Checkpoint
 from apps.dashboard import parts, points
 from apps.dashboard.answers import refused
 from apps.dashboard.gate import needs
-from apps.operations import artifacts, services
+from apps.operations import artifacts
 from apps.operations.errors import OperationNotFound
 from apps.operations.models import LogChunk, Operation
+from apps.operations.requests import services
 from trainops.errors import Refusal
 from trainops.http.numbers import whole_number
 

@@ -10,8 +10,10 @@ from django.views.decorators.http import require_POST
 from apps.dashboard import pages, words
 from apps.dashboard.answers import refuse, say
 from apps.dashboard.gate import is_fetch, needs
-from apps.operations import access, comparison, studies
 from apps.operations.models import Study
+from apps.operations.requests import access
+from apps.operations.studies import comparison
+from apps.operations.studies import services as studies
 from trainops.errors import Refusal
 from trainops.http.roles import Role
 

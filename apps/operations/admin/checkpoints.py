@@ -11,9 +11,10 @@ from unfold.enums import ActionVariant
 
 from apps.checkpoints import services as checkpoints
 from apps.checkpoints.models import Checkpoint
-from apps.operations import access, services, verification
+from apps.operations import verification
 from apps.operations.ids import is_part
 from apps.operations.lifecycle import ACTIVE
+from apps.operations.requests import access, services
 from trainops.backoffice import LooksOnlyAdmin, button, column, id_in
 from trainops.errors import Refusal
 from trainops.http.roles import Role, has_role

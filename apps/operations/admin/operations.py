@@ -11,14 +11,15 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from unfold.enums import ActionVariant
 
-from apps.operations import access, outlook, services
-from apps.operations.access import Action
 from apps.operations.admin.records import AttemptInline, EventInline
 from apps.operations.lifecycle import State
 from apps.operations.models import ClientPart, Operation
+from apps.operations.requests import access, services
+from apps.operations.requests.access import Action
+from apps.operations.scheduling import outlook
 from trainops.backoffice import LooksOnlyAdmin, button, column, id_in
-from trainops.engines.recipes import recipes
 from trainops.kind import KINDS
+from trainops.recipes import recipes
 
 COLOURS = {
     State.PENDING: "info",

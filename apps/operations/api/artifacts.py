@@ -9,10 +9,11 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from apps.operations import artifacts, services
+from apps.operations import artifacts
 from apps.operations.api.renderers import Bytes
 from apps.operations.errors import CheckpointNotFound
 from apps.operations.filters import ArtifactQuery
+from apps.operations.requests import services
 from apps.operations.serializers import ArtifactSerializer
 from trainops.http.asking import query_of
 from trainops.http.envelope import EnvelopeRenderer, Page

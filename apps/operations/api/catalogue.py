@@ -9,10 +9,10 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from apps.operations.filters import RecipeQuery
-from trainops.engines.recipes import recipes
 from trainops.http.asking import query_of
 from trainops.http.envelope import Page
 from trainops.kind import KINDS
+from trainops.recipes import recipes
 
 
 class KindSerializer(serializers.Serializer[Any]):

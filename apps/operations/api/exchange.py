@@ -17,12 +17,13 @@ from rest_framework.views import APIView
 from apps.checkpoints.models import BEST, LATEST
 from apps.datasets.services import too_large
 from apps.datasets.storage import workspace
-from apps.operations import artifacts, exchange, exports, services
+from apps.operations import artifacts, exchange, exports
 from apps.operations.api.operations import answer
 from apps.operations.api.renderers import Bytes
-from apps.operations.beginnings import Import
 from apps.operations.errors import CheckpointNotFound
 from apps.operations.filters import ExportQuery
+from apps.operations.requests import services
+from apps.operations.requests.beginnings import Import
 from apps.operations.serializers import OperationDetailSerializer, SubmissionSerializer
 from trainops.http.asking import body_of, person, query_of
 from trainops.http.envelope import EnvelopeRenderer

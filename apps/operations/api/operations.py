@@ -14,12 +14,12 @@ from rest_framework.views import APIView
 
 from apps.checkpoints.models import Checkpoint
 from apps.checkpoints.serializers import progress_percent
-from apps.operations import access, forking, services
-from apps.operations.access import Action
 from apps.operations.errors import OperationNotFound
 from apps.operations.filters import OperationQuery, narrowed
 from apps.operations.lifecycle import State
 from apps.operations.models import Operation
+from apps.operations.requests import access, forking, services
+from apps.operations.requests.access import Action
 from apps.operations.rows import ROW_FIELDS, described_all, detail, rows_of
 from apps.operations.serializers import (
     DeletionSerializer,

@@ -9,7 +9,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from apps.operations import readiness
+from apps.operations.scheduling import readiness
 from trainops.errors import Refusal
 
 

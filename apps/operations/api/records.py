@@ -12,11 +12,12 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from apps.operations import readings, services
+from apps.operations import readings
 from apps.operations.api.renderers import PlainText
 from apps.operations.errors import OperationNotFound
 from apps.operations.filters import AttemptQuery, LiveQuery, LogQuery, MetricsQuery
 from apps.operations.models import Attempt, Event, Operation
+from apps.operations.requests import services
 from apps.operations.rows import LIVE_FIELDS, described, rows_of
 from apps.operations.serializers import (
     ATTEMPT_FIELDS,

@@ -10,11 +10,13 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from apps.operations import access, comparison, studies
 from apps.operations.api.operations import KEY, idempotency_key
 from apps.operations.lifecycle import State
 from apps.operations.models import Study
+from apps.operations.requests import access
 from apps.operations.serializers import SubmissionSerializer
+from apps.operations.studies import comparison
+from apps.operations.studies import services as studies
 from trainops.http.asking import body_of, person, query_of
 from trainops.http.pagination import NewestFirst
 from trainops.http.serializers import StrictSerializer

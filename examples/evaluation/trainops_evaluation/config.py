@@ -4,7 +4,7 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from trainops.engines.recipe_config import RecipeConfig
+from trainops.recipe_config import RecipeConfig
 
 
 class EvaluationConfig(RecipeConfig):

@@ -6,15 +6,15 @@ from typing import Any, ClassVar, cast
 
 import torch
 
-from trainops.engines.checkpoint import CheckpointStore
-from trainops.engines.devices import choose_device
-from trainops.engines.errors import IncompatibleState, InputError
-from trainops.engines.job import Metrics, StateDict
-from trainops.engines.manifest import Candidate, read_manifest
-from trainops.engines.recipe_config import RecipeConfig
-from trainops.engines.training.averages import Averages
-from trainops.engines.training.ingredients import Context, Examples, Ingredients
 from trainops.kind import KINDS
+from trainops.learning.averages import Averages
+from trainops.learning.ingredients import Context, Examples, Ingredients
+from trainops.recipe_config import RecipeConfig
+from trainops.runtime.checkpoint.manifest import Candidate, read_manifest
+from trainops.runtime.checkpoint.store import CheckpointStore
+from trainops.runtime.devices import choose_device
+from trainops.runtime.errors import IncompatibleState, InputError
+from trainops.runtime.job import Metrics, StateDict
 from trainops_evaluation.config import EvaluationConfig
 from trainops_evaluation.recipe import EvaluationParameters
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from trainops.engines.position import Position
+from trainops.runtime.position import Position
 
 SUMMARY = ("batch",)
 ALSO_READ = ()

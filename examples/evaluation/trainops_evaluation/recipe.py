@@ -4,8 +4,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from trainops.engines.config import DatasetId, IsModel, Strict
-from trainops.engines.recipes import Recipe
+from trainops.recipes import Recipe
+from trainops.runtime.config import DatasetId, IsModel, Strict
 
 
 class EvaluationParameters(Strict):

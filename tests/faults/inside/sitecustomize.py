@@ -16,14 +16,14 @@ from pathlib import Path
 
 FAULTS = os.environ.get("TRAINOPS_TEST_FAULTS")
 JUMP = signal.SIGRTMIN + 3
-CHILD = "trainops.engines.child"
+CHILD = "trainops.process.attempt_process"
 POINTS = {  # module: {attribute: (point before, point after)}
-    "apps.operations.claims": {
+    "apps.operations.scheduling.claims": {
         "_take": ("", "claim-before-commit"),
         "claim": ("", "claim-after-commit"),
         "finish": ("end-before-commit", "end-after-commit"),
     },
-    "apps.operations.ledger": {
+    "apps.operations.attempts.ledger": {
         "Ledger._write": ("commit-before-row", ""),
         "Ledger.commit": ("", "commit-before-answer"),
         "Ledger.restored": ("restored-before-commit", ""),

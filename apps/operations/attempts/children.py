@@ -1,0 +1,252 @@
+"""Children as the worker sees them: started in the nursery, spoken to by wire, verified gone."""
+
+import array
+import contextlib
+import json
+import logging
+import os
+import queue
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+import psutil
+
+from trainops.paths import ROOT
+from trainops.process.protocol import Wire
+
+logger = logging.getLogger(__name__)
+BIRTH_SECONDS = 20.0
+LONG_SECONDS = 5.0
+
+# What the nursery imports must not start threads: it forks. (torch sets its own number later.)
+ONE_THREAD = {
+    "OPENBLAS_NUM_THREADS": "1",
+    "ARROW_DEFAULT_MEMORY_POOL": "system",
+    "JE_ARROW_MALLOC_CONF": "background_thread:false",
+}
+
+# By default OpenMP's threads spin for milliseconds while they wait for each other. As soon as two
+# operations share the cores they burn each other's time: 330 ms a step instead of 26 were seen.
+SPIN_BRIEFLY = {"GOMP_SPINCOUNT": "300"}
+
+
+class NoNursery(Exception):
+    """The process that forks children could not be started, or died."""
+
+
+@dataclass(slots=True)
+class Child:
+    """One attempt's process, leader of its own process group."""
+
+    pid: int
+    wire: Wire
+    output: int  # descriptor to read what it prints
+    _ended: "queue.SimpleQueue[int | None]" = field(default_factory=queue.SimpleQueue)
+    _exit: int | None = None
+    _has_ended: bool = False
+    is_gone: bool = False
+
+    def kill(self) -> None:
+        """Kill its whole process group, now."""
+        if self.pid <= 0:
+            return  # never born; 0 would be our own group
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, signal.SIGKILL)
+
+    def end(self) -> None:
+        """Kill it, as often as it takes, and wait until it and its whole group are gone.
+
+        A child that was born a moment ago does not lead a group yet: the first kill can miss it.
+        """
+        seconds = 0.05
+        self.kill()
+        while not self.wait(seconds):
+            self.kill()
+            if seconds >= LONG_SECONDS:
+                logger.error("process group %s does not go away", self.pid)
+            seconds = min(2 * seconds, LONG_SECONDS)
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for its end; True once it and its whole group are gone."""
+        if not self._has_ended:
+            with contextlib.suppress(queue.Empty):
+                self._exit = self._ended.get(timeout=seconds)
+                self._has_ended = True
+        if self._has_ended and not self.is_gone:
+            self.is_gone = _group_is_gone(self.pid, seconds=max(seconds, 1.0))
+        return self.is_gone
+
+    @property
+    def exit_code(self) -> int | None:
+        """As `subprocess` gives it (negative: a signal); None if the nursery died with it."""
+        return self._exit
+
+    def close(self) -> None:
+        self.wire.close()
+        os.close(self.output)
+
+
+def _group_is_gone(pid: int, *, seconds: float) -> bool:
+    """Verify by the kernel that no process of the group is left, killing stragglers."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        try:
+            os.killpg(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            return True
+        except PermissionError:
+            return True  # the number was given to somebody else's process: ours are gone
+        time.sleep(0.005)
+    return not _has_living_member(pid)
+
+
+def _has_living_member(group: int) -> bool:
+    """Whether anything of the group still is more than a zombie that nobody has reaped."""
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, ProcessLookupError):
+            if os.getpgid(process.pid) == group and process.status() != psutil.STATUS_ZOMBIE:
+                return True
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class _Birth:
+    """A child that was asked for; the keeper names it as soon as it lives."""
+
+    key: str
+    child: Child
+    answer: "queue.SimpleQueue[bool]" = field(default_factory=queue.SimpleQueue)
+
+
+class Nursery:
+    """Starts children; starts itself again when it died. Safe to use from many threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._line: socket.socket | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._expected: _Birth | None = None
+        self._children: dict[int, Child] = {}
+        self._ready = threading.Event()
+        self._closed = False
+        # The kernel kills the nursery when the *thread* that started it ends, so one thread that
+        # lives as long as the worker starts it, and starts it again.
+        self._keeper = threading.Thread(target=self._keep, name="nursery", daemon=True)
+
+    def open(self) -> None:
+        """Begin to warm up; returns at once."""
+        self._keeper.start()
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether a child can be had at once."""
+        return self._ready.is_set()
+
+    def start(self, key: str, *, warm_up_seconds: float = 20) -> Child:
+        """Fork a child; its first message is still to be sent to it.
+
+        Raises:
+            NoNursery: none could be started in time.
+        """
+        if not self._ready.wait(warm_up_seconds):
+            raise NoNursery(
+                "the process that starts children does not come up; see the worker's log"
+            )
+        ours, theirs = socket.socketpair()
+        reading, writing = os.pipe()
+        child = Child(0, Wire(ours), reading)
+        try:
+            with self._lock:
+                self._request(_Birth(key, child), theirs.fileno(), writing)
+        except (OSError, queue.Empty, NoNursery) as error:
+            child.close()
+            raise NoNursery(f"no child could be started: {error!r}") from error
+        finally:
+            theirs.close()
+            os.close(writing)
+        return child
+
+    def _request(self, birth: "_Birth", *descriptors: int) -> None:
+        if self._line is None:
+            raise NoNursery("it is not open")
+        fds = array.array("i", descriptors)
+        self._expected = birth
+        try:
+            self._line.sendmsg(
+                [json.dumps({"key": birth.key}).encode()],
+                [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fds)],
+            )
+            if not birth.answer.get(timeout=BIRTH_SECONDS):
+                raise NoNursery("it died while it was asked")
+        finally:
+            self._expected = None
+
+    def close(self) -> None:
+        """End the nursery and with it every child."""
+        self._closed = True
+        with contextlib.suppress(OSError):
+            if self._line is not None:
+                self._line.shutdown(socket.SHUT_RDWR)
+        if self._process is not None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(5)
+
+    def _keep(self) -> None:
+        while not self._closed:
+            started_at = time.monotonic()
+            try:
+                self._run()
+            except OSError:
+                logger.exception("the nursery could not be started")
+            self._ready.clear()
+            self._mourn()
+            if not self._closed:
+                logger.error("the nursery died; starting it again")
+                time.sleep(max(0.0, 1.0 - (time.monotonic() - started_at)))
+
+    def _run(self) -> None:
+        ours, theirs = socket.socketpair()
+        environment = SPIN_BRIEFLY | os.environ | ONE_THREAD | {"PYTHONUNBUFFERED": "1"}
+        self._process = subprocess.Popen(  # noqa: S603 - our own module
+            [sys.executable, "-m", "trainops.process.forkserver", str(os.getpid())],
+            stdin=theirs.fileno(),
+            cwd=ROOT,
+            env=environment,
+            start_new_session=True,
+        )
+        theirs.close()
+        self._line = ours
+        with ours, ours.makefile("rb") as lines:
+            for line in lines:
+                self._hear(json.loads(line))
+        self._process.wait()
+
+    def _hear(self, message: dict[str, Any]) -> None:
+        if "ready" in message:
+            self._ready.set()
+        elif "status" in message:
+            if child := self._children.pop(message["pid"], None):
+                child._ended.put(message["status"])
+        elif (birth := self._expected) is not None and birth.key == message["key"]:
+            # Named and listed before anything else is read: its end may be the next line.
+            birth.child.pid = message["pid"]
+            self._children[message["pid"]] = birth.child
+            birth.answer.put(True)
+        else:  # born too late: nobody waits for it any more
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(message["pid"], signal.SIGKILL)
+
+    def _mourn(self) -> None:
+        """The nursery is gone, and by PR_SET_PDEATHSIG every child with it."""
+        if (birth := self._expected) is not None:
+            birth.answer.put(False)
+        while self._children:
+            _, child = self._children.popitem()
+            child.kill()
+            child._ended.put(None)

@@ -1,0 +1,155 @@
+"""Claim what waits, run it, claim the next; until nothing is left or every place is taken."""
+
+import logging
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+from django.conf import settings
+from django.db import DatabaseError, InterfaceError, close_old_connections, connection
+
+from apps.checkpoints import place, storage
+from apps.operations.attempts.children import NoNursery, Nursery
+from apps.operations.attempts.supervisor import supervise
+from apps.operations.lifecycle import Reason, State
+from apps.operations.models import Attempt, Operation
+from apps.operations.placement import Offer
+from apps.operations.scheduling import claims
+from apps.operations.scheduling.dispatch import dispatch
+from apps.operations.scheduling.holding import HOLDING, Held, Holding
+from apps.operations.studies import services as studies
+from apps.operations.subtasks import clients
+from trainops.kind import KINDS
+from trainops.patience import at_most
+from trainops.process.protocol import now
+
+logger = logging.getLogger(__name__)
+
+
+class House:
+    """What a worker process is: an id, slots, a nursery and what it may take."""
+
+    def __init__(self) -> None:
+        self.worker_id = ""
+        self.host = socket.gethostname()
+        self.kinds: list[str] = sorted(KINDS)
+        self.labels: list[str] = []
+        self.memory_bytes = 0  # of the machine
+        self.disk_bytes: int | None = None  # free for checkpoints, when it was looked at last
+        self.storage_problem = ""  # why checkpoints can be neither read nor written, likewise
+        self.holding: Holding = HOLDING
+        self.nursery: Nursery | None = None
+        self.is_registered = True
+
+    @property
+    def is_open(self) -> bool:
+        """Whether what is claimed can be started at once, and the registry knows this process.
+
+        Before it does, a process that was killed may have left attempts under the same worker id.
+        """
+        return self.is_registered and self.nursery is not None and self.nursery.is_ready
+
+    def offer(self) -> Offer:
+        """Return what can be given to the next operation now; nothing while the storage is away.
+
+        Never blocks on a storage that does not answer, except before the first look: the thread
+        that calls this also polls for stop requests.
+        """
+        if self.disk_bytes is None:
+            self.look_at_storage()
+        return Offer(
+            kinds=self.kinds,
+            labels=self.labels,
+            memory_bytes=self.memory_bytes,
+            disk_bytes=self.disk_bytes or 0,
+            rooms=() if self.storage_problem else self.holding.rooms,
+        )
+
+    def look_at_storage(self) -> None:
+        """See whether the storage of checkpoints is there, and how much of the disk is free."""
+        self.storage_problem = place.problem()
+        self.disk_bytes = storage.free_bytes()
+
+    def can_take_something(self) -> bool:
+        """Whether there is room, and something waits that fits in."""
+        if not self.is_open:
+            return False
+        offer = self.offer()
+        return bool(offer.rooms) and Operation.objects.due().fitting(offer).exists()
+
+
+HOUSE = House()
+
+
+def work_until_idle(house: House = HOUSE) -> int:
+    """Return how many attempts were run here."""
+    num_attempts = 0
+    with _connection_of_this_thread():
+        while _work_once(house):
+            num_attempts += 1
+    return num_attempts
+
+
+@contextmanager
+def _connection_of_this_thread() -> Iterator[None]:
+    """A connection that died while the thread was idle is not used again.
+
+    Where the database is away there is no work to be had; the next look finds what there is.
+    """
+    try:
+        close_old_connections()
+        yield
+    except (DatabaseError, InterfaceError) as error:
+        logger.warning("no look for work: the database did not answer: %s", error)
+    finally:
+        connection.close()
+
+
+def _work_once(house: House) -> bool:
+    if house.nursery is None or not house.is_open:
+        return False
+    with ExitStack() as stack:
+        with house.holding.claiming:
+            sent_at = now()
+            offer = house.offer()
+            if not offer.rooms:
+                return False
+            with at_most(settings.THRESHOLDS.patience_seconds):
+                operation = claims.claim(worker_id=house.worker_id, host=house.host, offer=offer)
+            if operation is None:
+                return False
+            held = stack.enter_context(house.holding.hold(_held(operation, offer, sent_at)))
+        _run(house.nursery, operation, held)
+    if Operation.objects.filter(pk=operation.pk, state=State.RESUMING, not_before=None).exists():
+        # Preempted: any other worker may go on at once.
+        dispatch(operation.pk, operation.kind, operation.queue)
+    if operation.study_id is not None:
+        studies.advance(operation.study_id)
+    clients.settle(operation)
+    return True
+
+
+def _held(operation: Operation, offer: Offer, sent_at: float) -> Held:
+    device = offer.choose(operation.need)
+    gpu = device.id if device else ""
+    return Held(operation.pk, operation.attempt, gpu, sent_at, takes_slot=operation.takes_slot)
+
+
+def _run(nursery: Nursery, operation: Operation, held: Held) -> None:
+    logger.info("%s: attempt %s begins", operation.pk, operation.attempt)
+    try:
+        began_at = time.monotonic()
+        child = nursery.start(f"{operation.pk}:{operation.attempt}")
+        held.child_seconds = time.monotonic() - began_at
+    except NoNursery as error:
+        claims.restart_or_fail(
+            operation,
+            Reason.HOUSE_ERROR,
+            actor=operation.worker_id,
+            note=str(error),
+            outcome=Attempt.Outcome.FAILED,
+        )
+        return
+    supervise(operation, held, child)
+    logger.info("%s: attempt %s has ended", operation.pk, operation.attempt)

@@ -1,0 +1,236 @@
+"""From what a person wants to a row: validated, written down once, and a worker woken."""
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from django.conf import settings
+from django.db import IntegrityError, transaction
+from django.utils import timezone
+
+from apps.operations import inputs
+from apps.operations.errors import NotAllowed
+from apps.operations.ids import new_id
+from apps.operations.models import MAX_NAME_LENGTH, DatasetUse, Operation, Tag
+from apps.operations.placement import need_of
+from apps.operations.requests import limits
+from apps.operations.requests.beginnings import Beginning
+from apps.operations.scheduling.dispatch import dispatch
+from trainops.kind import KINDS
+from trainops.runtime.config import OperationConfig
+from trainops.runtime.errors import ConfigError
+from trainops.runtime.labels import LABEL_RULE, is_label
+from trainops.text import name_problem
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+
+# Path in the config -> the threshold that it takes where nothing is given.
+DEFAULTS = {"checkpoint.every_seconds": "checkpoint_time_interval_seconds"}
+MAX_TAGS, MAX_TAG_LENGTH = 20, 64
+
+
+@dataclass(frozen=True, slots=True)
+class InStudy:
+    """Which part of a study an operation is."""
+
+    study_id: str
+    values: Mapping[str, Any]
+    fold: int = 0
+    is_test: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """All that was asked for; an Idempotency-Key stands for exactly this."""
+
+    kind: str
+    config: Mapping[str, Any]
+    name: str
+    tags: Sequence[str]
+    priority: int
+    queue: str
+
+    @property
+    def hash(self) -> str:
+        return canonical_hash(asdict(self))
+
+
+def submit(
+    *,
+    kind: str,
+    config: Mapping[str, Any],
+    owner: "User | None",
+    name: str = "",
+    tags: Iterable[str] = (),
+    priority: int = 0,
+    queue: str = "",
+    idempotency_key: str = "",
+    beginning: Beginning | None = None,
+    part: InStudy | None = None,
+) -> Operation:
+    """Validate and write down what a person wants; a worker is woken once it is committed.
+
+    The same owner's same `idempotency_key` returns the first operation again. With a `beginning`
+    its first attempt goes on from that. It may be a `part` of a study.
+
+    Raises:
+        ConfigError: unknown kind, recipe or parameter, wrong types, values out of range.
+        NotAllowed: the key was used for something else.
+        LimitReached: the owner has as many waiting and running as allowed.
+        Refusal: the file to begin with is not usable; nothing is left of it.
+    """
+    label = clean_label(queue)
+    wanted = Wanted(kind, config, clean_name(name), clean_tags(tags), priority, label)
+    if first := _submitted_before(wanted, owner, idempotency_key):
+        return first
+    if kind not in KINDS:
+        raise ConfigError({"kind": f"{kind!r} is not a kind; there are: {', '.join(KINDS)}"})
+    parsed = KINDS[kind].parse_config(with_house_defaults(kind, config))
+    if part is None:  # a study is counted as a whole, before it is written
+        limits.require_active(owner)
+    operation_id = new_id(kind)
+    person = owner.get_username() if owner else ""
+    with _begun(beginning, operation_id, kind, parsed, person) as begin:
+        try:
+            with transaction.atomic():
+                operation = _write(operation_id, wanted, parsed, owner, idempotency_key, part)
+                begin(operation)
+                transaction.on_commit(partial(dispatch, operation.pk, kind, label))
+        except IntegrityError:
+            if first := _submitted_before(wanted, owner, idempotency_key):
+                return first  # the same request, a moment earlier
+            raise
+    return Operation.objects.select_related("owner").get(pk=operation.pk)
+
+
+@contextmanager
+def _begun(
+    beginning: Beginning | None,
+    operation_id: str,
+    kind: str,
+    parsed: OperationConfig,
+    person: str,
+) -> Iterator[Callable[[Operation], None]]:
+    """Make the files that an operation begins with; they are gone again if it is not written."""
+    if beginning is None:
+        yield lambda operation: None
+        return
+    inputs.check(KINDS[kind].dataset_ids(parsed), parsed)
+    beginning.prepare(operation_id, kind, parsed, person=person)
+    try:
+        yield beginning.commit
+    except BaseException:
+        beginning.discard(operation_id)
+        raise
+
+
+def _submitted_before(wanted: Wanted, owner: "User | None", key: str) -> Operation | None:
+    if not key:
+        return None
+    first = Operation.objects.filter(owner=owner, idempotency_key=key).first()
+    if first is not None and first.request_hash not in ("", wanted.hash):
+        raise NotAllowed(
+            "IDEMPOTENCY_KEY_REUSED",
+            f"This Idempotency-Key was used for {first.pk}, which asks for something else.",
+            operation_id=first.pk,
+        )
+    return first
+
+
+def _write(
+    operation_id: str,
+    wanted: Wanted,
+    parsed: OperationConfig,
+    owner: "User | None",
+    key: str,
+    part: InStudy | None,
+) -> Operation:
+    engine = KINDS[wanted.kind]
+    dataset_ids = engine.dataset_ids(parsed)
+    inputs.check(dataset_ids, parsed)
+    config = parsed.model_dump(mode="json")
+    recipe = config.get("recipe", "")
+    need = need_of(parsed)
+    operation = Operation.objects.create(
+        id=operation_id,
+        kind=wanted.kind,
+        recipe=recipe,
+        name=wanted.name or f"{recipe or wanted.kind} {timezone.now():%b %d %H:%M}",
+        owner=owner,
+        config_given=wanted.config,
+        config=config,
+        config_hash=canonical_hash(config),
+        priority=wanted.priority,
+        queue=wanted.queue,
+        device=need.device,
+        gpu_memory_bytes=need.gpu_memory_bytes,
+        memory_bytes=need.memory_bytes,
+        takes_slot=need.takes_slot,
+        idempotency_key=key,
+        request_hash=wanted.hash if key else "",
+        unit=engine.unit,
+        **_of_study(part),
+    )
+    Tag.objects.bulk_create(Tag(operation=operation, name=tag) for tag in wanted.tags)
+    DatasetUse.objects.bulk_create(
+        DatasetUse(operation=operation, dataset_id=each) for each in dataset_ids
+    )
+    inputs.use_models(operation, parsed)
+    operation.record("SUBMITTED", actor=owner.get_username() if owner else "system")
+    return operation
+
+
+def _of_study(part: InStudy | None) -> dict[str, Any]:
+    if part is None:
+        return {}
+    return {
+        "study_id": part.study_id,
+        "study_values": dict(part.values),
+        "fold": part.fold,
+        "is_test": part.is_test,
+    }
+
+
+def canonical_hash(asked: Mapping[str, Any]) -> str:
+    """Return the SHA-256 of the canonical JSON: sorted keys, no spaces."""
+    canonical = json.dumps(asked, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+def with_house_defaults(kind: str, config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Fill in how often this installation saves, where the person did not say."""
+    filled = dict(config)
+    for path, threshold in {**DEFAULTS, **KINDS[kind].defaults}.items():
+        section, name = path.split(".")
+        given = filled.get(section, {})
+        if isinstance(given, Mapping):  # else the config's own validation says what is wrong
+            filled[section] = {name: getattr(settings.THRESHOLDS, threshold), **given}
+    return filled
+
+
+def clean_name(name: str) -> str:
+    if len(name) > MAX_NAME_LENGTH:
+        raise ConfigError({"name": f"has {len(name)} characters; at most {MAX_NAME_LENGTH}"})
+    if problem := name_problem(name):
+        raise ConfigError({"name": problem})
+    return name.strip()
+
+
+def clean_tags(tags: Iterable[str]) -> list[str]:
+    cleaned = sorted({tag.strip() for tag in tags if tag.strip()})
+    if len(cleaned) > MAX_TAGS or any(len(tag) > MAX_TAG_LENGTH for tag in cleaned):
+        raise ConfigError({"tags": f"at most {MAX_TAGS} tags of {MAX_TAG_LENGTH} characters each"})
+    if problem := next(filter(None, map(name_problem, cleaned)), ""):
+        raise ConfigError({"tags": problem})
+    return cleaned
+
+
+def clean_label(label: str) -> str:
+    if not is_label(label):
+        raise ConfigError({"queue": f"got {label[:80]!r}; {LABEL_RULE}"})
+    return label

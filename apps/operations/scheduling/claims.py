@@ -1,0 +1,195 @@
+"""Who owns an operation: claim, renew, hand back, end. Every write here is conditional.
+
+An attempt's number is the fencing token. Once another attempt owns the operation, or none does,
+every call here with the old number changes nothing and says so.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from django.conf import settings
+from django.db import connection, transaction
+from django.db.models import Case, F, Value, When
+
+from apps.operations.lifecycle import Reason, State
+from apps.operations.models import Attempt, Operation, OperationQuerySet
+from apps.operations.placement import Offer
+from apps.operations.scheduling import restarts
+from apps.operations.scheduling.saved import with_what_was_saved
+from trainops.clock import DatabaseNow, seconds_from_now
+
+
+class Fenced(Exception):
+    """This attempt no longer owns its operation."""
+
+
+def claim(*, worker_id: str, host: str, offer: Offer) -> Operation | None:
+    """Take the best waiting operation: highest priority first, then the longest waiting.
+
+    Only what fits the offer; what does not holds up nobody behind it. Returns it RUNNING under a
+    new attempt with a lease, or None when nothing fits.
+    """
+    waiting = candidates = Operation.objects.due().fitting(offer)
+    if connection.features.has_select_for_update_skip_locked:
+        # Of its own rows: PostgreSQL locks none of what is joined and may be absent.
+        candidates = waiting.select_for_update(skip_locked=True, of=("self",))
+    while waiting.exists():  # asked first: SQLite has one lock for all who might write
+        with transaction.atomic():
+            candidate = candidates.next_first().first()
+            if candidate is None:
+                return None
+            if _take(candidate, worker_id, host, offer):
+                return Operation.objects.get(pk=candidate.pk)
+    return None
+
+
+def _take(candidate: Operation, worker_id: str, host: str, offer: Offer) -> bool:
+    taken = Operation.objects.filter(pk=candidate.pk, attempt=candidate.attempt).move(
+        State.RUNNING,
+        actor=worker_id,
+        note=f"attempt {candidate.attempt + 1} on {host}",
+        attempt=F("attempt") + 1,  # fences off the previous worker
+        worker_id=worker_id,
+        lease_expires_at=seconds_from_now(settings.THRESHOLDS.orphan_timeout_seconds),
+        progressed_at=DatabaseNow(),
+        not_before=None,
+        steps_per_second=None,
+        num_hints=0,
+        hinted_at=None,
+    )
+    if taken:
+        device = offer.choose(candidate.need)
+        Attempt.objects.create(
+            operation_id=candidate.pk,
+            number=candidate.attempt + 1,
+            worker_id=worker_id,
+            host=host,
+            device=device.id if device else "",
+        )
+    return taken
+
+
+def renew(worker_id: str, held: Iterable[tuple[str, int]]) -> set[tuple[str, int]]:
+    """Renew the leases of all that a worker holds; returns those that it still owns."""
+    wanted = set(held)
+    mine = Operation.objects.filter(
+        worker_id=worker_id,
+        state=State.RUNNING,
+        pk__in=[operation_id for operation_id, _ in wanted],
+    )
+    mine.update(lease_expires_at=seconds_from_now(settings.THRESHOLDS.orphan_timeout_seconds))
+    return wanted & set(mine.values_list("pk", "attempt"))
+
+
+def finish(
+    operation: Operation,
+    state: State,
+    *,
+    outcome: Attempt.Outcome,
+    reason: Reason = Reason.NONE,
+    note: str = "",
+    **fields: Any,
+) -> None:
+    """End the operation under its current attempt.
+
+    Raises:
+        Fenced: the attempt no longer owns it; nothing was changed.
+    """
+    with transaction.atomic():
+        owned = Operation.objects.owned(operation.pk, operation.attempt)
+        if not owned.move(state, actor=operation.worker_id, note=note, reason=reason, **fields):
+            raise Fenced
+        close_attempt(operation, outcome=outcome, reason=reason, note=note)
+
+
+def restart_or_fail(
+    operation: Operation,
+    reason: Reason,
+    *,
+    actor: str,
+    note: str,
+    outcome: Attempt.Outcome,
+    error: Mapping[str, Any] | None = None,
+    owned: OperationQuerySet | None = None,
+) -> bool:
+    """Put the operation back into the queue, cancel it or fail it: what its policy and people say.
+
+    False where the attempt no longer owns it (or the row is no longer in `owned`): somebody else
+    decided meanwhile.
+    """
+    if owned is None:
+        owned = Operation.objects.owned(operation.pk, operation.attempt)
+    decision = restarts.after(
+        reason,
+        restart=operation.config["restart"],
+        restarts_used=operation.restarts_used,
+        first_delay=settings.THRESHOLDS.restart_delay_seconds,
+        longest_delay=settings.THRESHOLDS.restart_delay_max_seconds,
+    )
+    told = error or {"code": str(reason), "message": note, "traceback": ""}
+    with transaction.atomic():
+        moved = _decide(owned, decision, actor=actor, note=note, reason=reason, error=told)
+        if moved:
+            close_attempt(operation, outcome=outcome, reason=reason, note=note)
+    return moved
+
+
+def _decide(
+    owned: OperationQuerySet,
+    decision: restarts.Restart | restarts.GiveUp,
+    *,
+    reason: Reason,
+    actor: str,
+    note: str,
+    error: Mapping[str, Any],
+) -> bool:
+    match decision:
+        case restarts.GiveUp(note=why):
+            note = f"{note} ({why})"
+            return owned.move(State.FAILED, actor=actor, note=note, reason=reason, error=error)
+        case restarts.Restart(delay_seconds=delay):
+            is_free = reason in restarts.FREE
+            went_on = owned.filter(stop_requested="").move(
+                State.RESUMING,
+                actor=actor,
+                note=note,
+                reason=reason,
+                error=None if is_free else error,
+                restarts_used=F("restarts_used") + (0 if is_free else 1),
+                not_before=seconds_from_now(delay) if delay else None,
+            )
+            # Somebody asked for its end: it is not started again, whatever ended it.
+            return went_on or owned.exclude(stop_requested="").move(
+                State.CANCELLED,
+                actor=actor,
+                note=f"{note}; it was asked to stop",
+                reason=Case(
+                    When(stop_requested=Operation.Stop.KILL, then=Value(Reason.KILLED_BY_PERSON)),
+                    default=Value(Reason.CANCELLED_BY_PERSON),
+                ),
+            )
+
+
+def cancel_lost(operation: Operation, reason: Reason, *, actor: str) -> bool:
+    """Cancel an operation whose lease has expired: no process of it is left to hear a request.
+
+    Its attempt has ended itself before the lease ran out (see the order of the thresholds). False
+    where it is claimed, by a renewal a moment ago or by another attempt.
+    """
+    note = with_what_was_saved(operation, "no worker claims it any more")
+    with transaction.atomic():
+        silent = Operation.objects.silent().filter(pk=operation.pk, attempt=operation.attempt)
+        moved = silent.move(State.CANCELLED, actor=actor, note=note, reason=reason)
+        if moved:
+            close_attempt(
+                operation, outcome=Attempt.Outcome.LOST, reason=Reason.WORKER_LOST, note=note
+            )
+    return moved
+
+
+def close_attempt(
+    operation: Operation, *, outcome: Attempt.Outcome, reason: Reason, note: str
+) -> None:
+    Attempt.objects.filter(
+        operation_id=operation.pk, number=operation.attempt, ended_at=None
+    ).update(ended_at=DatabaseNow(), outcome=outcome, reason=reason, note=note)

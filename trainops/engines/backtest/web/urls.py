@@ -1,7 +1,0 @@
-"""Addresses below the page of a backtest."""
-
-from django.urls import path
-
-from trainops.engines.backtest.web import downloads
-
-urlpatterns = [path("report.<str:form>", downloads.download, name="report")]

@@ -1,0 +1,245 @@
+"""What a confined process does: make checkpoints of another tool's files, or of another
+operation's, and files of ours.
+
+It answers with what was made, or with {"refused": {"code", "message", "details"}}. It makes the
+job, so it needs torch and the operation's data, which the web process has not. Jobs are made on the
+CPU: the machine that serves pages may have no GPU, and a checkpoint is the same for all devices.
+"""
+
+import shutil
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, cast
+
+from trainops.files import packed
+from trainops.files.checks import taken
+from trainops.files.description import Exported, Imported, Wanted
+from trainops.files.errors import FaultyExport, FormatError
+from trainops.files.kind_files import Export, files_of
+from trainops.files.loading import Surroundings
+from trainops.files.own import OwnReading, outlines
+from trainops.files.tables import write_csv
+from trainops.files.verify import write_verified
+from trainops.kind import KINDS
+from trainops.lazy import load
+from trainops.process.forking import fork
+from trainops.runtime import reproducibility
+from trainops.runtime.attempt import RANDOM
+from trainops.runtime.checkpoint.manifest import (
+    MANIFEST,
+    STATE,
+    Candidate,
+    CheckpointType,
+    staged,
+    verify,
+)
+from trainops.runtime.checkpoint.store import CheckpointStore
+from trainops.runtime.config import OperationConfig
+from trainops.runtime.errors import (
+    CheckpointCorrupted,
+    ConfigError,
+    IncompatibleState,
+    InputError,
+    SaveFailed,
+)
+from trainops.runtime.job import StateDict
+from trainops.runtime.ledger import Entry, MemoryLedger
+from trainops.runtime.receipt import Receipt, ReceiptItem, compare_environments
+
+Answer = dict[str, Any]
+
+for each in KINDS.values():  # now: the process's limit of memory is for what files take, not code
+    files_of(each).import_all()
+
+
+def answer(request: Mapping[str, Any]) -> Answer:
+    try:
+        return DIRECTIONS[request["direction"]](request)
+    except FaultyExport as error:
+        return _refused("EXPORT_NOT_VERIFIED", f"{error}. The file was removed. This is a fault of "
+                        "trainops; please report it.")  # fmt: skip
+    except FormatError as error:
+        return _refused("UNUSABLE_FILE", str(error))
+    except IncompatibleState as error:
+        what = "checkpoint" if request["direction"] == "fork" else "file"
+        return _refused(
+            f"INCOMPATIBLE_{what.upper()}", f"The {what} does not fit the config: {error}."
+        )
+    except ConfigError as error:
+        return _refused(
+            "INVALID_CONFIG", "The config differs from the checkpoint's.", fields=dict(error.errors)
+        )
+    except InputError as error:
+        return _refused("INCOMPATIBLE_FILE", str(error), fields=dict(error.errors))
+    except CheckpointCorrupted as error:
+        return _refused("CHECKPOINT_CORRUPTED", str(error))
+    except (SaveFailed, OSError) as error:
+        return _refused("STORAGE_ERROR", str(error))
+
+
+def take_in(request: Mapping[str, Any]) -> Answer:
+    """Write the file as a checkpoint below `directory`, which nobody has committed yet."""
+    config = _config(request)
+    reproducibility.set_determinism(config.deterministic, config.threads)
+    inputs = {name: Path(path) for name, path in request["inputs"].items()}
+    with _unpacked(Path(request["file"])) as file:
+        if (file / MANIFEST).is_file():
+            return _take_over(request, file, config, inputs)
+        imported = _imported(request, file, config, inputs)
+    store = CheckpointStore(Path(request["directory"]), identity=request["identity"])
+    checkpoint = store.write(CheckpointType.PERIODIC, step=imported.step, state=imported.state)
+    return {
+        "staged": staged(checkpoint),
+        "receipt": imported.receipt.to_json(),
+        "spent": [entry.to_json() for entry in imported.spent],
+    }
+
+
+def _take_over(
+    request: Mapping[str, Any], path: Path, config: OperationConfig, inputs: Mapping[str, Path]
+) -> Answer:
+    """Write a checkpoint of another installation's operation as one below `directory`.
+
+    It is a fork whose source is not here: what a fork may not change must be as it was. Raises
+    IncompatibleState and what fork raises.
+    """
+    source, kind = verify(path), request["kind"]
+    deque(outlines(path), maxlen=0)  # nothing of it is loaded before
+    told = source.identity
+    if told.get("kind") != kind:
+        raise IncompatibleState(f"it is of kind {told.get('kind')!r}, the operation of {kind!r}")
+    if "part" in told:
+        raise IncompatibleState("it is one client's part; import its server's checkpoint")
+    if "config" not in told:
+        raise IncompatibleState("it holds no config: an older version wrote it")
+    here = request["identity"]["inputs"]
+    for name, digest in told.get("inputs", {}).items():
+        if here.get(name, digest) != digest:
+            raise IncompatibleState(f"{name} has another content here: {here[name]}, not {digest}")
+    engine = KINDS[kind]
+    before = engine.parse_config(told["config"])
+    config.require_forkable(before)
+    checkpoint = fork(
+        engine,
+        source=Candidate(path, source.digest),
+        before=before,
+        after=config,
+        inputs=inputs,
+        store=CheckpointStore(Path(request["directory"]), identity=request["identity"]),
+        ledger=MemoryLedger(),
+    )
+    parts = [each.name.removesuffix(".pt") for each in source.artifacts if each.name != STATE]
+    items = (
+        *map(ReceiptItem, parts),
+        *compare_environments(source.environment, checkpoint.environment),
+    )
+    receipt = Receipt(checkpoint.step, str(told.get("operation_id", path.name)), items)
+    return {"staged": staged(checkpoint), "receipt": receipt.to_json(), "spent": []}
+
+
+@contextmanager
+def _unpacked(file: Path) -> Iterator[Path]:
+    """Give the directory that a file packs, until the end; the file itself where it packs none."""
+    if not packed.is_one(file):
+        yield file
+        return
+    directory = file.with_name(f"{file.name}.unpacked")
+    try:
+        packed.unpack(file, directory)
+        yield directory
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def give_out(request: Mapping[str, Any]) -> Answer:
+    """Write a checkpoint as a file of the other tool at `file`."""
+    path = Path(request["checkpoint"])
+    store = CheckpointStore(path.parent, identity={})
+    checkpoint, state = store.restore(Candidate(path, request["digest"]))
+    name = _written(request, state, checkpoint.created_at)
+    return {"size_bytes": Path(request["file"]).stat().st_size, "name": name}
+
+
+def _imported(
+    request: Mapping[str, Any], file: Path, config: OperationConfig, inputs: Mapping[str, Path]
+) -> Imported:
+    secret = bytes.fromhex(request.get("secret", ""))
+    take = load(files_of(KINDS[request["kind"]]).take_in)
+    return cast(Imported, take(file, config, inputs, secret))
+
+
+def _written(request: Mapping[str, Any], state: StateDict, created_at: str) -> str:
+    """Write the file and verify it; return what the other tool would call it."""
+    target = Path(request["file"])
+    export = cast(Export, files_of(KINDS[request["kind"]]).export)
+    wanted = Wanted(
+        name=request["name"],
+        saved_at=created_at,
+        which=request["which"],
+        agent=request.get("agent"),
+        spent=[Entry(**each) for each in request["spent"]],
+    )
+    exported: Exported = load(export.write)(state, _config(request), wanted)
+    write_verified(exported.file, target)
+    return exported.name or target.name
+
+
+def fork_off(request: Mapping[str, Any]) -> Answer:
+    """Write a checkpoint of one operation as the first one of another, below `directory`."""
+    engine = KINDS[request["kind"]]
+    checkpoint = fork(
+        engine,
+        source=Candidate(Path(request["checkpoint"]), request["digest"]),
+        before=engine.parse_config(request["config_before"]),
+        after=_config(request),
+        inputs={name: Path(path) for name, path in request["inputs"].items()},
+        store=CheckpointStore(Path(request["directory"]), identity=request["identity"]),
+        ledger=MemoryLedger(secret=bytes.fromhex(request.get("secret", ""))),
+    )
+    return {"staged": staged(checkpoint)}
+
+
+def check(request: Mapping[str, Any]) -> Answer:
+    """Load a checkpoint into a fresh job of its config, and say what was found."""
+    secret = request.get("secret")
+    around = Surroundings(
+        kind=request["kind"],
+        config=request["config"],
+        inputs={name: Path(path) for name, path in request["inputs"].items()},
+        secret=None if secret is None else bytes.fromhex(secret),
+    )
+    checks = taken(OwnReading(Path(request["checkpoint"]), around).steps)
+    return {"checks": [asdict(each) for each in checks]}
+
+
+def tabulate(request: Mapping[str, Any]) -> Answer:
+    """Write a table of an operation's final checkpoint as CSV at `file`."""
+    kind, path = KINDS[request["kind"]], Path(request["checkpoint"])
+    inputs = {name: Path(each) for name, each in request["inputs"].items()}
+    job = kind.make_job(_config(request), inputs)
+    state = CheckpointStore(path.parent, identity={}).load(Candidate(path, request["digest"]))
+    job.load_state_dict({part: each for part, each in state.items() if part != RANDOM})
+    table = load(files_of(kind).tables[request["table"]])(job)
+    write_csv(table, Path(request["file"]))
+    return {"size_bytes": Path(request["file"]).stat().st_size}
+
+
+DIRECTIONS: Mapping[str, Callable[[Mapping[str, Any]], Answer]] = {
+    "import": take_in,
+    "export": give_out,
+    "fork": fork_off,
+    "tabulate": tabulate,
+    "check": check,
+}
+
+
+def _config(request: Mapping[str, Any]) -> OperationConfig:
+    config = KINDS[request["kind"]].parse_config(request["config"])
+    return config.model_copy(update={"device": "cpu"}) if hasattr(config, "device") else config
+
+
+def _refused(code: str, message: str, **details: Any) -> Answer:
+    return {"refused": {"code": code, "message": message, "details": details}}

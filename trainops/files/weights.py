@@ -1,0 +1,64 @@
+"""The weights of a checkpoint, for everyone who wants no more of it: safetensors."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+
+from trainops.files import own
+from trainops.files.description import Weights
+from trainops.files.errors import FaultyExport, UnknownFormat
+from trainops.files.known import directory_format_of, format_of
+from trainops.files.reading import read
+from trainops.files.writing import write_safetensors
+
+
+def export_weights(
+    path: Path, target: Path, which: Literal["best", "last"] | None = None
+) -> Weights:
+    """Write one model of a checkpoint to a safetensors file, and return it.
+
+    Without `which`: the best one where the checkpoint has it, else the last. Raises FormatErrors
+    and OSErrors.
+    """
+    if directory := directory_format_of(path):
+        found = _foreign_weights(directory.read(path), which)
+    elif own.is_own(path):
+        found = _own_weights(path, which)
+    else:
+        found = _foreign_weights(read(path), which)
+    write_safetensors(found.tensors, target, {"format": "pt", "source": found.what})
+    if not _is_read_back(found.tensors, target):
+        target.unlink()
+        raise FaultyExport(f"{target.name} is not read back as it was written")
+    return found
+
+
+def _is_read_back(tensors: Mapping[str, Tensor], target: Path) -> bool:
+    found = load_file(target)
+    return found.keys() == tensors.keys() and all(
+        _bytes(found[name]) == _bytes(each) for name, each in tensors.items()
+    )
+
+
+def _bytes(tensor: Tensor) -> tuple[torch.dtype, torch.Size, bytes]:
+    flat = tensor.detach().cpu().contiguous().flatten().view(torch.uint8)
+    return tensor.dtype, tensor.shape, flat.numpy().tobytes()
+
+
+def _own_weights(path: Path, which: str | None) -> Weights:
+    state = own.load_parts(path)
+    if which != "last" and "best_model" in state:
+        return Weights("best model", state["best_model"])
+    if which == "best" or "model" not in state:
+        raise UnknownFormat(f"the checkpoint has no {which or 'last'} model; {', '.join(state)}")
+    return Weights("last model", state["model"])
+
+
+def _foreign_weights(file: Any, which: str | None) -> Weights:
+    if which == "best":
+        raise UnknownFormat("a file of this format holds one model, the last; export that")
+    return format_of(file).weights(file)

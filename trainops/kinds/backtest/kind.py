@@ -1,0 +1,44 @@
+"""Backtest: a strategy trades over a price series."""
+
+from trainops.kind import Kind, Objective, Panel
+
+WEB = "trainops.kinds.backtest.web"
+RECIPES = "trainops.kinds.backtest.recipes"
+
+KIND = Kind(
+    name="backtest",
+    label="Backtest",
+    description="A strategy trades over a price series, one bar after the other",
+    order=20,
+    unit="bar",
+    config="trainops.kinds.backtest.config:BacktestConfig",
+    job="trainops.kinds.backtest.job:BacktestJob",
+    positions="trainops.kinds.backtest.position",
+    recipes=(
+        f"{RECIPES}.buy_and_hold:RECIPE",
+        f"{RECIPES}.sma_crossover:RECIPE",
+        f"{RECIPES}.ema_crossover:RECIPE",
+        f"{RECIPES}.rsi_reversion:RECIPE",
+        f"{RECIPES}.bollinger:RECIPE",
+        f"{RECIPES}.donchian_breakout:RECIPE",
+        f"{RECIPES}.macd:RECIPE",
+        f"{RECIPES}.momentum_rotation:RECIPE",
+        f"{RECIPES}.model:RECIPE",
+    ),
+    objective=Objective("sharpe", "max"),
+    columns=("return", "sharpe", "max_drawdown", "trades"),
+    defaults={"checkpoint.every_bars": "backtest_bar_interval"},
+    panels=(
+        Panel(
+            name="report",
+            template="backtest/report.html",
+            view=f"{WEB}.report:panel",
+            script="backtest/report.js",
+            shows_result=True,
+        ),
+    ),
+    web=WEB,
+    urls=f"{WEB}.urls",
+    days="trainops.kinds.backtest.days:days",
+    files="trainops.kinds.backtest.files.descriptor:FILES",
+)

@@ -1,0 +1,36 @@
+"""Follows the crossings of the MACD line and its signal."""
+
+from pydantic import Field, ValidationInfo, field_validator
+
+from trainops.kinds.backtest.recipes.entries import EntryParameters, require_slower
+from trainops.recipes import Recipe
+
+
+class MacdParameters(EntryParameters):
+    """Two averages, and the signal's."""
+
+    fast: int = Field(12, ge=1, le=10_000, description="Period of the faster average")
+    slow: int = Field(26, ge=2, le=10_000, description="Period of the slower average")
+    signal: int = Field(9, ge=1, le=10_000, description="Period of the signal")
+
+    @field_validator("slow")
+    @classmethod
+    def _slow_is_slower(cls, slow: int, known: ValidationInfo) -> int:
+        return require_slower(slow, known.data.get("fast"))
+
+
+RECIPE = Recipe(
+    name="macd",
+    kind="backtest",
+    label="MACD",
+    description="Follows the crossings of the MACD line and its signal",
+    parameters="trainops.kinds.backtest.recipes.macd:MacdParameters",
+    build="trainops.kinds.backtest.recipes.macd_model:build",
+    example={
+        "recipe": "macd",
+        "dataset": "ds_0000000000000000",
+        "parameters": {"fast": 12, "slow": 26, "signal": 9},
+        "cash": 10_000.0,
+        "commission": {"relative": 0.001},
+    },
+)

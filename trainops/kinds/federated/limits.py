@@ -1,0 +1,128 @@
+"""What a federated config cannot ask for together, as far as it can be known without the data."""
+
+import re
+
+from trainops.kinds.federated.options import EVERY_OTHER, FederatedOptions
+from trainops.lazy import load
+from trainops.runtime.labels import LABEL_RULE, is_label
+
+NUMBER = re.compile("0|[1-9][0-9]{0,8}")
+FEW_CLIENTS = 10  # with fewer, the noise of a whole client's update drowns it
+SEARCH = "trainops.kinds.federated.noise:find_for"  # a string: it imports NumPy
+ROBUST = ("median", "trimmed_mean")
+
+
+class Infeasible(ValueError):
+    """No noise that is considered keeps a plan within its budget; `most` is the largest."""
+
+    def __init__(self, target: float, reached: float, most: float) -> None:
+        super().__init__(
+            f"got {target:g}; not even a noise multiplier of {most:g} stays within it; allowed: "
+            f"{reached:g} or more, or fewer rounds, fewer local epochs, a smaller share of clients "
+            "or smaller batches"
+        )
+
+
+def problems_of(config: FederatedOptions) -> dict[str, str]:
+    """Return what is wrong by field; empty where all is well."""
+    problems = {}
+    if config.min_clients > config.clients and config.partition.by not in ("column", "file"):
+        problems["min_clients"] = f"got {config.min_clients}; at most the clients, {config.clients}"
+    if config.partition.by == "column" and not config.partition.column:
+        problems["partition.column"] = "nothing was given; required to partition by column"
+    if config.batched_clients and config.has_samples_noised:
+        problems["batched_clients"] = (
+            f"got true; privacy.mode is {config.privacy.mode!r}, and each client's examples need "
+            "noise of their own; allowed: false, or the modes none and user"
+        )
+    problems |= _problems_of_placement(config)
+    if config.is_private:
+        problems |= _problems_of_privacy(config)
+    return problems
+
+
+def warnings_of(config: FederatedOptions, num_clients: int) -> list[str]:
+    """Return what is allowed, and unlikely to be meant."""
+    if config.has_users_noised and num_clients < FEW_CLIENTS:
+        return [
+            f"user-level privacy with {num_clients} clients: the noise is as large as one client's "
+            f"whole share; with fewer than {FEW_CLIENTS} the model can hardly learn"
+        ]
+    return []
+
+
+def _problems_of_placement(config: FederatedOptions) -> dict[str, str]:
+    if not config.is_distributed:
+        told = {"labels": config.labels, "round_timeout": config.round_timeout}
+        return {
+            name: f"got {value}; allowed with placement: distributed"
+            for name, value in told.items()
+            if value
+        }
+    if config.batched_clients:
+        problem = "got true; with placement: distributed each client trains by itself"
+        return {"batched_clients": f"{problem}; allowed: false"}
+    if config.labels and config.has_users_noised and config.fraction < 1:
+        problem = "they would tell who takes part in a round, which privacy by chance keeps secret"
+        return {"labels": f"{problem}; allowed: none, or a fraction of 1"}
+    problems = (_problem_of_label(config, client) for client in config.labels)
+    problem = next(filter(None, problems), "")
+    return {"labels": problem} if problem else {}
+
+
+def _problem_of_label(config: FederatedOptions, client: str) -> str:
+    is_number = NUMBER.fullmatch(client) is not None
+    if client != EVERY_OTHER and not is_number:
+        return f"got the client {client[:60]!r}; allowed are numbers from 0, and {EVERY_OTHER}"
+    is_known = config.partition.by not in ("column", "file")
+    if is_number and is_known and int(client) >= config.clients:
+        return f"got the client {client}; there are the clients 0 to {config.clients - 1}"
+    label = config.label_of(int(client) if is_number else 0)
+    return "" if is_label(label) else f"got {config.labels[client][:80]!r}; {LABEL_RULE}"
+
+
+def _problems_of_privacy(config: FederatedOptions) -> dict[str, str]:
+    privacy, problems = config.privacy, {}
+    needed = {
+        "noise_multiplier": config.has_samples_noised and privacy.noise_multiplier is None,
+        "user_noise_multiplier": config.has_users_noised and privacy.user_noise_multiplier is None,
+    }
+    if privacy.target_epsilon is None:
+        for name in (name for name, is_missing in needed.items() if is_missing):
+            problems[f"privacy.{name}"] = "nothing was given; required, or a target_epsilon"
+    if config.has_users_noised:
+        problems |= _problems_of_users(config)
+    return problems
+
+
+def _problems_of_users(config: FederatedOptions) -> dict[str, str]:
+    problems = {}
+    if config.server.strategy in ROBUST:
+        problems["server.strategy"] = (
+            f"got {config.server.strategy!r}; user-level noise is added to a mean, so allowed are "
+            "the others"
+        )
+    if config.min_clients > 1 and config.fraction < 1:
+        problems["min_clients"] = (
+            f"got {config.min_clients}; with user-level privacy each client joins a round by "
+            "itself, by chance, so no number can be promised; allowed: 1, or a fraction of 1"
+        )
+    privacy = config.privacy
+    if privacy.target_epsilon is not None and privacy.user_noise_multiplier is None:
+        try:
+            find_user_noise(config)
+        except Infeasible as error:
+            problems["privacy.target_epsilon"] = str(error)
+    return problems
+
+
+def share_of_budget(config: FederatedOptions) -> float:
+    """Return what of the budget each level may plan with: both count where there are two."""
+    return (config.privacy.target_epsilon or 0.0) / (2 if config.privacy.mode == "hybrid" else 1)
+
+
+def find_user_noise(config: FederatedOptions) -> float:
+    """Return the noise of rounds that the budget asks for. Raises Infeasible."""
+    steps = {config.fraction: config.rounds}
+    found: float = load(SEARCH)(share_of_budget(config), config.privacy.delta, steps)
+    return found

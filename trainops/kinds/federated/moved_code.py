@@ -1,0 +1,48 @@
+"""Digests of code before its packages were moved, by the digest of the same code since.
+
+What is released is named by the text of the code too, and a run goes on with the noise that it
+began with only where the names are the same. Here, nothing but the paths of imports had changed.
+A text that changes afterwards is found here no longer, and names releases anew.
+"""
+
+BEFORE = {
+    # drawing
+    "2ff9783f0d32b4895e44deb587348ca080975f8c35086dd498985745b1df4ca3":
+    "4635a31e6e96c1248c20ac78d325d3ba610e147d4c0d99e248c8e08adc7f7a8a",
+    # private
+    "8b4e2cdc0bd400f3635fcb835a7fb9446b9572b4d6ac8e0daad8ee557becea76":
+    "b636d13356af2e8c71cea06283be9c9792f4e3cfa21be83b0e09f86bab45de74",
+    # layered
+    "5cb4f3de2aa71b0c95d568bf2072faf2eb27968234c67456b5dc7847f34e0230":
+    "63633c264aadc7e4e4a33ec66da315d392b35d8e3a82ffe05d3507aa511d78d2",
+    # losses
+    "858df2bb1a3424d60201772dda30fc96d907e64dd6ea4cb337765bace2ee3d8b":
+    "33d7c8293acefd6f99f7b26262feb858e5979d053727d509c0e98d85be4c09da",
+    # optimizer
+    "781420e9fbfb84513b8be0535e44d15c844e9a668329d7351c9447211e895c3a":
+    "37db34b9f50b14a1ecd7d8fbf0b5c29cfb2d7a1d9f1bc2a28f02df2a97376b42",
+    # visit
+    "ead8705724f3873877cfc32bf9ebbfccf34d0a1eecf2e16bdbe20b0ffe6b1d2c":
+    "318ad1a16b8c3d3078af7d042603438e3d90143bf3a194ecd37a94360ad834b3",
+    # server
+    "7396e3d31b4c8f9511a56c76949016d299201fd5bf5dfa067d97d8276b1f3a05":
+    "2bb43b7ac8609b16bdcad83eff35c5599e728e88bb2ffe18cb9ecf9cc6381148",
+    # schedule
+    "61b0f1cc461a07bd35ab88c78ac6b58dda4efb36bfefde4840e2db6d884bfa41":
+    "a8eeac502f6c80bc713184412ad8cba4cfd503c898ce04710f1939f46bebb7ff",
+    # strategies.fedprox
+    "8832c0c7faa4d19f8b09ab20c35be8adf9e62cdae2b0e728177341dc650d565e":
+    "5840428b3a78ec7cc1dce2391c36ad2cd23fad5e94c210a68efc02c553831b83",
+    # recipes.digits_model
+    "27e23f39d331dcf17220d62e0785d7eb61d5172c30bd42a07934089cce531593":
+    "7137510329009d0a3f83c257c3d5c5d1e1c128f74552a9316885bd4334851379",
+    # recipes.images_model
+    "eba556e4d83c8efdd85f82fbe0730113b449ca74af753137f0cb649cec186b83":
+    "fc5e107dc927046b23c76c8a9d7302fb1ef5d610f3159e070867f7718eb20ab1",
+    # recipes.segmentation_model
+    "e2381e1b0e08af7c2130d5de26de7989f6afda8f33581d74561e2ac912d9f539":
+    "3f0800f0fa869a9252a612e2f95f4eb0ca8ec81c977304c2a6eb249364439a58",
+    # recipes.tabular_model
+    "8c2e7f29f9f82765d0a9ae6a5755985c51794ac0c833725655b318ce450d1494":
+    "9fb38f93aafb62e84a691662f9c9137b6688665afecb4d5eb76b4aaf82a2700f",
+}  # fmt: skip

@@ -1,0 +1,28 @@
+"""Where a checkpoint of federated training stands: of a server, or of one client. Without torch."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from trainops.runtime.position import Position
+
+SUMMARY = (
+    "round", "rounds", "clients_done", "num_chosen", "client_epoch", "best_metric", "best_round",
+)  # fmt: skip
+ALSO_READ = ("client_epochs",)
+BEST = ("best_metric",)
+
+
+def position(state: Mapping[str, Any], step: int) -> Position:
+    """Return the completed rounds, and how far the round in progress is."""
+    completed = state.get("round")
+    if completed is None:
+        return Position({}, f"client epoch {step}")
+    if state.get("client_epochs") is not None:  # one client's part of a round
+        epoch = state.get("client_epoch", step)
+        return Position({"round": completed, "client_epoch": epoch}, f"client epoch {epoch}")
+    done, epoch = state.get("clients_done") or 0, state.get("client_epoch") or 0
+    counts = {"round": completed, "clients_done": done, "client_epoch": epoch}
+    if not (done or epoch):
+        return Position(counts, f"round {completed}")
+    within = f"{done} clients done, epoch {epoch} of the next" if epoch else f"{done} clients done"
+    return Position(counts, f"round {completed} and {within}")

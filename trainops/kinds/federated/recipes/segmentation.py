@@ -1,0 +1,24 @@
+"""Images in which something is to be outlined, spread over clients."""
+
+from trainops.recipes import Recipe
+
+RECIPE = Recipe(
+    name="federated_segmentation",
+    kind="federated",
+    label="Segmentation, federated",
+    description="A U-Net outlines what is marked in uploaded images (NPZ), or the organ in "
+    "generated phantoms, whose scanners differ by site (Dice)",
+    parameters="trainops.learning.tasks.segmentation:SegmentationParameters",
+    build="trainops.kinds.federated.recipes.segmentation_model:build",
+    example={
+        "recipe": "federated_segmentation",
+        "rounds": 20,
+        "local_epochs": 3,
+        "optimizer": "adam",
+        "learning_rate": 0.01,
+        "batch_size": 8,
+        "partition": {"by": "column", "column": "site"},
+        "monitor": "val_dice",
+        "mode": "max",
+    },
+)

@@ -1,0 +1,28 @@
+"""The strategies that a config can name."""
+
+from collections.abc import Mapping
+
+from torch import Tensor
+
+from trainops.kinds.federated.options import ServerConfig
+from trainops.kinds.federated.strategies.adaptive import FedAdagrad, FedAdam, FedYogi
+from trainops.kinds.federated.strategies.fedavgm import FedAvgM
+from trainops.kinds.federated.strategies.fedprox import FedProx
+from trainops.kinds.federated.strategies.robust import Median, TrimmedMean
+from trainops.kinds.federated.strategies.strategy import Strategy
+
+STRATEGIES: Mapping[str, type[Strategy]] = {
+    "fedavg": Strategy,
+    "fedprox": FedProx,
+    "fedavgm": FedAvgM,
+    "fedadam": FedAdam,
+    "fedyogi": FedYogi,
+    "fedadagrad": FedAdagrad,
+    "median": Median,
+    "trimmed_mean": TrimmedMean,
+}
+
+
+def make_strategy(config: ServerConfig, like: Tensor) -> Strategy:
+    """Return the strategy that a config names, for parameters like these (P,)."""
+    return STRATEGIES[config.strategy](config, like)

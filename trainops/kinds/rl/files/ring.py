@@ -1,0 +1,119 @@
+"""The transitions of a file of reinforcement learning, whichever of its three layouts they are in,
+as rows of our ring: the oldest first, those of one step of all agents side by side."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from trainops.kinds.rl.environment import Outcome
+from trainops.kinds.rl.files.file import Population
+from trainops.kinds.rl.files.replay import (
+    Episode,
+    PlainReplay,
+    PrioritizedReplay,
+    Replay,
+    SequentialReplay,
+)
+from trainops.kinds.rl.replay import Layout
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows (transitions, width) of a ring; `errors` (transitions,) where the file has priorities.
+
+    `note` says what of the file is not among them.
+    """
+
+    rows: Tensor
+    errors: Tensor | None = None
+    note: str = ""
+
+
+def rows_of(population: Population, agents: int, layout: Layout) -> Rows:
+    """Return the file's transitions for so many agents. Open episodes end where they are."""
+    replay: Replay = population.flushed().replay
+    if isinstance(replay, SequentialReplay):
+        return _of_episodes(replay.episodes, agents, layout)
+    if replay.position % agents or replay.size % agents:
+        note = f"its {replay.size} transitions do not hold {agents} agents for each step"
+        return Rows(torch.zeros(0, layout.width), note=note)
+    return _of_ring(replay, layout)
+
+
+def steps_taken(population: Population, rows: int, agents: int) -> int:
+    """Return the environment steps of all agents: a ring's counter knows those of many agents."""
+    replay = population.replay
+    counted = replay.position if isinstance(replay, PlainReplay) else 0
+    return max(rows, counted, population.total_steps) // agents * agents
+
+
+def _of_ring(replay: PlainReplay | PrioritizedReplay, layout: Layout) -> Rows:
+    """Return a ring's transitions from its oldest one on."""
+    if not replay.size:
+        return Rows(torch.zeros(0, layout.width))
+    turn = replay.position % replay.capacity if replay.size == replay.capacity else 0
+    ordered = {name: each.roll(-turn, 0) for name, each in replay.transitions.items()}
+    errors = None
+    if isinstance(replay, PrioritizedReplay):
+        errors = torch.from_numpy(replay.priorities[: replay.size].copy()).roll(-turn, 0)
+    return Rows(_rows(ordered, layout), errors)
+
+
+def _of_episodes(episodes: Sequence[Episode], agents: int, layout: Layout) -> Rows:
+    """Return episodes as lanes, one for each agent, cut to the length of the shortest.
+
+    Episodes of trainops say whose they are; others go where there are fewest rows.
+    """
+    lanes: list[list[Tensor]] = [[] for _ in range(agents)]
+    for episode in episodes:
+        rows = _episode_rows(episode, layout)
+        owner = episode.get("agent")
+        lane = int(owner[0]) if owner is not None and len(owner) else -1
+        if not 0 <= lane < agents:
+            lane = min(range(agents), key=lambda at: sum(map(len, lanes[at])))
+        lanes[lane].append(rows)
+    whole = [torch.cat([torch.zeros(0, layout.width), *lane]) for lane in lanes]
+    length = min(map(len, whole))
+    kept = torch.stack([lane[len(lane) - length :] for lane in whole], dim=1)
+    given = sum(len(episode["actions"]) for episode in episodes)
+    lost = given - length * agents
+    note = (
+        f"{lost} of {given} transitions are left out: they have no next observation" if lost else ""
+    )
+    return Rows(kept.reshape(-1, layout.width), note=note)
+
+
+def _episode_rows(episode: Episode, layout: Layout) -> Tensor:
+    """Return one episode's rows; the last is an end.
+
+    Where the file does not say what a step led to, the next observation does; the last step of an
+    episode that was cut has none, so that step is left.
+    """
+    told = dict(episode)
+    if "next_observations" not in told:
+        seen = told["observations"]
+        told["next_observations"] = torch.cat([seen[1:], seen[-1:]])
+        if len(seen) and not bool(told["dones"][-1]):
+            told = {name: each[:-1] for name, each in told.items()}
+    if not len(told["actions"]):
+        return torch.zeros(0, layout.width)
+    ended = told.get("truncated", torch.zeros(len(told["actions"]))).bool().clone()
+    ended[-1] |= not bool(told["dones"][-1])
+    return _rows({**told, "truncated": ended}, layout)
+
+
+def _rows(told: Episode, layout: Layout) -> Tensor:
+    """Return transitions as rows; every action was allowed where the file does not say."""
+    rewards = told["rewards"] if "rewards_extrinsic" not in told else told["rewards_extrinsic"]
+    dones = told["dones"].bool()
+    outcome = Outcome(
+        told["next_observations"], rewards, dones, told.get("truncated", torch.zeros_like(dones))
+    )
+    masks = next_masks = None
+    if layout.has_masks:
+        allowed = torch.ones(len(dones), layout.actions)
+        masks, next_masks = told.get("masks", allowed), told.get("next_masks", allowed)
+    intrinsic = told.get("rewards_intrinsic", torch.zeros_like(rewards))
+    return layout.row(told["observations"], told["actions"], outcome, intrinsic, masks, next_masks)

@@ -1,0 +1,45 @@
+"""What an operation's page fetches: agents as a file of version 3, and recorded episodes."""
+
+from django.http import FileResponse, Http404, HttpRequest, JsonResponse
+from django.http.response import HttpResponseBase
+
+from apps.dashboard.answers import refused
+from apps.dashboard.gate import needs
+from apps.dashboard.parts import Subject
+from apps.operations import artifacts, exports
+from apps.operations.errors import OperationNotFound
+from apps.operations.requests import services
+from trainops.errors import Refusal
+from trainops.kinds.rl.web import agents
+from trainops.kinds.rl.web.agents import KIND
+
+
+@needs()
+def export(request: HttpRequest, operation_id: str, checkpoint_id: str) -> HttpResponseBase:
+    """A checkpoint of agents as a file of version 3, with its digest in one zip."""
+    try:
+        checkpoint = artifacts.source(operation_id, checkpoint_id)
+    except Refusal as refusal:
+        raise Http404(str(refusal)) from None
+    if checkpoint is None or checkpoint.operation.kind != KIND:
+        raise Http404("There is no such file.")
+    try:
+        person = request.user.get_username()
+        exported = exports.export(checkpoint, person=person, is_packed=True)
+    except Refusal as refusal:
+        return refused(request, refusal)
+    return FileResponse(exported.file, as_attachment=True, filename=exported.name)
+
+
+@needs()
+def recording(request: HttpRequest, operation_id: str, step: int) -> JsonResponse:
+    """Return the recorded episode of the evaluation at a step, to be played back."""
+    try:
+        subject = Subject(services.get(operation_id), request.user)
+    except OperationNotFound as refusal:
+        raise Http404(str(refusal)) from None
+    is_one = subject.operation.kind == KIND
+    found = agents.recording(subject.operation, subject.checkpoints, step) if is_one else None
+    if found is None:
+        raise Http404("There is no such recording.")
+    return JsonResponse(found)

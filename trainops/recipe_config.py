@@ -1,0 +1,95 @@
+"""Configs of the kinds of operations that run a recipe."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Self
+
+from pydantic import Field
+
+from trainops.recipes import Recipe, recipes
+from trainops.runtime.config import NamedModel, OperationConfig
+from trainops.runtime.errors import ConfigError
+
+
+class RecipeConfig(OperationConfig):
+    """A recipe of one kind, and its parameters."""
+
+    kind: ClassVar[str]
+
+    recipe: str = Field(description="The name of a registered recipe")
+    parameters: dict[str, Any] = Field(
+        default_factory=dict, description="The recipe's own parameters, by its own schema"
+    )
+
+    @classmethod
+    def parse(cls, raw: Mapping[str, Any]) -> Self:
+        """Return the config with the recipe's parameters validated and filled in.
+
+        Raises ConfigError; wrong parameters are named "parameters.NAME".
+        """
+        errors: dict[str, str] = {}
+        num_more = 0
+        try:
+            config = super().parse(raw)
+        except ConfigError as error:
+            config, errors, num_more = None, dict(error.errors), error.num_more
+        parameters = {} if "" in errors else cls._parse_parameters(raw, errors)
+        if config is None or errors:
+            raise ConfigError(errors, num_more)
+        return config.model_copy(update={"parameters": parameters})
+
+    def find_recipe(self) -> Recipe:
+        """Return the recipe that this config names. Raises ConfigError where it is gone."""
+        return self._find(self.recipe)
+
+    def code(self) -> Sequence[str]:
+        return (self.find_recipe().build,)
+
+    def datasets(self) -> dict[str, str]:
+        parameters = self.find_recipe().parse_parameters(self.parameters).datasets()
+        return {name: f"parameters.{field}" for name, field in parameters.items()} | (
+            super().datasets()
+        )
+
+    def dataset_ids(self) -> list[str]:
+        parameters = self.find_recipe().parse_parameters(self.parameters)
+        return list(dict.fromkeys([*super().dataset_ids(), *parameters.dataset_ids()]))
+
+    def models(self) -> dict[str, NamedModel]:
+        parameters = self.find_recipe().parse_parameters(self.parameters).models()
+        return super().models() | {
+            name: NamedModel(f"parameters.{each.field}", each.mark)
+            for name, each in parameters.items()
+        }
+
+    def check_columns(
+        self, columns: Mapping[str, Sequence[Mapping[str, Any]]]
+    ) -> Mapping[str, str]:
+        parameters = self.find_recipe().parse_parameters(self.parameters)
+        problems = parameters.check_columns(columns)
+        return {f"parameters.{name}": problem for name, problem in problems.items()}
+
+    @classmethod
+    def _parse_parameters(cls, raw: Mapping[str, Any], errors: dict[str, str]) -> dict[str, Any]:
+        """Return the parameters with defaults; what is wrong goes into `errors`."""
+        if errors.keys() & {"recipe", "parameters"}:
+            return {}
+        try:
+            recipe = cls._find(raw["recipe"])
+        except ConfigError as error:
+            errors.update(error.errors)
+            return {}
+        try:
+            return recipe.parse_parameters(raw.get("parameters", {})).model_dump(mode="json")
+        except ConfigError as error:
+            errors.update({f"parameters.{name}": problem for name, problem in error.errors.items()})
+            return {}
+
+    @classmethod
+    def _find(cls, name: str) -> Recipe:
+        known = recipes(cls.kind)
+        if name not in known:
+            allowed = ", ".join(sorted(known))
+            raise ConfigError(
+                {"recipe": f"got {name!r}; there is no such recipe; allowed: {allowed}"}
+            )
+        return known[name]
