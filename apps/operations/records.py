@@ -32,6 +32,9 @@ class Attempt(models.Model):
     note = models.TextField(blank=True)
     from_step = models.PositiveBigIntegerField(null=True, blank=True)
     to_step = models.PositiveBigIntegerField(default=0)
+    measured_to = models.PositiveBigIntegerField(
+        null=True, blank=True, help_text="The last step whose points it did not measure again."
+    )
     receipt = models.JSONField(null=True, blank=True, help_text="What the resume restored.")
     timings = models.JSONField(default=dict, blank=True, help_text="Seconds to the first step.")
 
@@ -89,7 +92,7 @@ class Event(models.Model):
 class MetricPoint(models.Model):
     """One value of one metric at one step, as one attempt measured it.
 
-    A resume from step N retires the points of older attempts after N: they stay, drawn dashed.
+    A resume retires the points that do not lead to where it starts: they stay, drawn dashed.
     """
 
     # Without an index of its own: the one below serves it, and what came since, too.
@@ -115,13 +118,6 @@ class MetricPoint(models.Model):
 
     def __str__(self) -> str:
         return f"{self.name}@{self.step}"
-
-    @classmethod
-    def retire(cls, operation_id: str, *, by: int, after_step: int) -> int:
-        """Retire what older attempts measured after the step that attempt `by` starts from."""
-        return cls.objects.filter(
-            operation_id=operation_id, attempt__lt=by, step__gt=after_step, retired_by=None
-        ).update(retired_by=by)
 
 
 class LogChunk(models.Model):

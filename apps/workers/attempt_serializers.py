@@ -9,7 +9,7 @@ from apps.operations.attempts.remote_files import MAX_FILES
 from apps.workers.serializers import EndedSerializer
 from trainops.http.serializers import StrictSerializer
 from trainops.kind import KINDS
-from trainops.runtime.checkpoint.manifest import CheckpointType
+from trainops.runtime.checkpoint.manifest import DIRECTORY_NAME, CheckpointType
 from trainops.runtime.labels import LABEL_PATTERN, LABEL_RULE
 
 MAX_STEP = 2**63 - 1
@@ -132,6 +132,10 @@ class RestoredSerializer(StrictSerializer):
         expected = {"step", "checkpoint", "exact", "items"}
         if receipt.keys() != expected or not isinstance(receipt["items"], list):
             raise serializers.ValidationError(f"must have {', '.join(sorted(expected))}")
+        name = receipt["checkpoint"]
+        if name is not None and not DIRECTORY_NAME.fullmatch(str(name)):
+            problem = f"checkpoint: got {name!r:.100}; allowed: a directory of the claim, or null"
+            raise serializers.ValidationError(problem)
         return receipt
 
 

@@ -5,6 +5,7 @@ from django.utils import timezone
 
 from apps.operations.models import Attempt, LogChunk, MetricPoint
 from tests.api.answers import data, error
+from tests.operations import rows
 from tests.operations.rows import claimed
 
 
@@ -31,7 +32,7 @@ def printed(operation, *texts, attempt=1):
 def test_curves_are_told_apart_by_metric_attempt_and_whether_they_count(operator, operation):
     measured(operation, range(1, 4))
     measured(operation, range(1, 3), name="accuracy")
-    MetricPoint.retire(operation.pk, by=2, after_step=2)
+    rows.retire(operation, by=2, after_step=2)
     measured(operation, range(3, 5), attempt=2)
     curves = data(operator.get(f"operations/{operation.pk}/metrics"))
     told = [(c["name"], c["attempt"], c["retired_by"], c["steps"]) for c in curves["series"]]

@@ -9,6 +9,7 @@ from playwright.sync_api import expect
 from apps.checkpoints.models import Checkpoint
 from apps.operations.models import MetricPoint, Operation
 from tests.api.saved import saved
+from tests.operations import rows
 from tests.pages import making
 
 # How many pixels of a canvas are drawn in a colour that is not grey (the axes are).
@@ -83,7 +84,7 @@ def test_what_a_resume_took_back_is_dashed(open_page, running):
     before = picture(page)
     running.row.update(attempt=2)
     making.attempt(running, 2, from_step=10)
-    MetricPoint.retire(running.pk, by=2, after_step=10)
+    rows.retire(running, by=2, after_step=10)
     until_changed(page, before)
     older = page.locator('[data-chart="loss"] .u-series', has_text="train_loss (older)")
     expect(older).to_have_count(1)

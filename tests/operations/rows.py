@@ -6,7 +6,7 @@ from typing import Any
 from apps.checkpoints import place, storage
 from apps.operations.ids import PART, new_id
 from apps.operations.lifecycle import State
-from apps.operations.models import ClientPart, Operation
+from apps.operations.models import ClientPart, MetricPoint, Operation
 from apps.operations.placement import Offer
 from apps.operations.requests import services
 from apps.operations.scheduling import claims
@@ -66,3 +66,9 @@ def forget_lease(operation: Operation) -> None:
 
 def checkpoint_directory(operation: Operation) -> Path:
     return storage.operation_directory(operation.pk)
+
+
+def retire(operation, *, by, after_step):
+    """Have an attempt measure again what older ones measured after a step."""
+    points = MetricPoint.objects.filter(operation=operation, attempt__lt=by, step__gt=after_step)
+    points.update(retired_by=by)

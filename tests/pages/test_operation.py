@@ -7,9 +7,9 @@ from django.utils import timezone
 
 from apps.checkpoints import storage
 from apps.checkpoints.models import Checkpoint
-from apps.operations.models import MetricPoint
 from apps.workers.models import Worker
 from tests.api.saved import WEIGHTS, damage, saved
+from tests.operations import rows
 from tests.pages import making
 from tests.pages.test_list import STATES
 
@@ -296,7 +296,7 @@ class TestFiles:
 def test_stats_ignore_what_was_taken_back(page, ana):
     operation = making.operation(ana, "RUNNING", attempt=2)
     making.curve(operation)
-    MetricPoint.retire(operation.pk, by=2, after_step=10)
+    rows.retire(operation, by=2, after_step=10)
     text = text_of(page, operation)
     assert "0.25" in text and "at step 10" in text
 

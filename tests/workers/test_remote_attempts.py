@@ -188,8 +188,10 @@ def test_points_that_are_measured_again_are_retired(worker, operation):
     points = [{"step": step, "at": moment, "metrics": {"loss": 1.0}} for step in (1, 2, 3)]
     worker.data("POST", f"{attempt}/progress", {"step": 3, "total_steps": 9, "points": points})
     operation.row.update(attempt=2)
-    receipt = {"step": 3, "checkpoint": None, "exact": True, "items": []}
+    receipt = {"step": 3, "checkpoint": "../x", "exact": True, "items": []}
     body = {"step": 3, "measured_to": 2, "receipt": receipt}
+    worker.refused(400, "VALIDATION_ERROR", "POST", f"{attempt[:-1]}2/restored", body)
+    receipt["checkpoint"] = "a0001-s0000000003-periodic"
     worker.data("POST", f"{attempt[:-1]}2/restored", body)
     current = MetricPoint.objects.filter(operation=operation, retired_by=None)
     assert sorted(current.values_list("step", flat=True)) == [1, 2]

@@ -17,7 +17,7 @@ from django.db.models.functions import Length
 from apps.checkpoints import services as checkpoints
 from apps.checkpoints.models import Checkpoint
 from apps.operations import privacy
-from apps.operations.attempts import selfchecks
+from apps.operations.attempts import branches, selfchecks
 from apps.operations.models import Attempt, LogChunk, MetricPoint, Operation
 from apps.operations.scheduling.claims import Fenced
 from trainops.clock import DatabaseNow
@@ -119,7 +119,7 @@ class Ledger:
     def restored(
         self, receipt: Mapping[str, Any], step: int, measured_to: int | None = None
     ) -> None:
-        """Write what a resume restored, and retire what older attempts measured after it.
+        """Write what a resume restored, and retire the points that it measures again.
 
         `measured_to`: the last step whose points are not measured again; none given: `step`.
         """
@@ -128,8 +128,11 @@ class Ledger:
         receipt = selfchecks.told_of_earlier(self.operation.pk, receipt)
         with transaction.atomic():
             self._require_ownership(step=step, metrics=self.metrics)
-            self._attempt(receipt=receipt, from_step=step, to_step=step)
-            MetricPoint.retire(self.operation.pk, by=self.operation.attempt, after_step=kept)
+            self._attempt(receipt=receipt, from_step=step, to_step=step, measured_to=kept)
+            branches.stand(
+                self.operation.pk, by=self.operation.attempt,
+                checkpoint=receipt["checkpoint"], measured_to=kept,
+            )  # fmt: skip
             if step:
                 how = "exactly" if receipt["exact"] else "not exactly"
                 self.operation.record(
