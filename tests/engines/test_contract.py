@@ -79,21 +79,21 @@ def test_stopping_again_and_again_changes_nothing(case, tmp_path, runs):
 
 # Limits that only a run of days or a large model comes to.
 LIMITS = [
-    ("stream.GROUP", 2),
-    ("snapshot.LARGE_BYTES", 1),
-    ("archives.MAX_PADDING", math.inf),
-    ("durable.DIRECT_BYTES", 1),
-    ("durable.CHUNK_BYTES", 4096),
-    ("manifest.CHUNK_BYTES", 100),
-    ("training.record.NEWEST_EPOCHS", 2),
-    ("backtest.streams.BUFFERED_BARS", 3),
-    ("federated.batches.MOST_NUMBERS", 1),
-    ("federated.gathering.MOST_NUMBERS", 20),
-    ("rl.episodes.MAX_WAITING", 2),
-    ("rl.episodes.RECENT", 2),
-    ("rl.replay.FLUSH_ROWS", 1),
-    ("rl.priorities.BLOCK", 8),
-    ("rl.curriculum.MAX_CHANGES", 2),
+    ("runtime.checkpoint.stream.GROUP", 2),
+    ("runtime.checkpoint.snapshot.LARGE_BYTES", 1),
+    ("runtime.checkpoint.archives.MAX_PADDING", math.inf),
+    ("runtime.checkpoint.durable.DIRECT_BYTES", 1),
+    ("runtime.checkpoint.durable.CHUNK_BYTES", 4096),
+    ("runtime.checkpoint.manifest.CHUNK_BYTES", 100),
+    ("kinds.training.record.NEWEST_EPOCHS", 2),
+    ("kinds.backtest.streams.BUFFERED_BARS", 3),
+    ("kinds.federated.batches.MOST_NUMBERS", 1),
+    ("kinds.federated.gathering.MOST_NUMBERS", 20),
+    ("kinds.rl.episodes.MAX_WAITING", 2),
+    ("kinds.rl.episodes.RECENT", 2),
+    ("kinds.rl.replay.FLUSH_ROWS", 1),
+    ("kinds.rl.priorities.BLOCK", 8),
+    ("kinds.rl.curriculum.MAX_CHANGES", 2),
 ]
 
 
@@ -102,7 +102,7 @@ LIMITS = [
 def test_stopping_long_runs_changes_nothing(case, tmp_path, monkeypatch):
     """What a stop saved lies in one file with what was made later, and lists have been cut."""
     for name, value in LIMITS:
-        monkeypatch.setattr(f"trainops.kinds.{name}", value)
+        monkeypatch.setattr(f"trainops.{name}", value)
     make = stream.Stream.__init__
     monkeypatch.setattr(
         stream.Stream, "__init__", lambda self, columns, **_: make(self, columns, segment_bytes=1)
