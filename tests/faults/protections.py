@@ -714,9 +714,16 @@ PROTECTIONS = [
     Protection(
         "what is measured again is not counted twice",
         "apps.operations.attempts.ledger:Ledger.restored",
-        "after_step=kept",
-        "after_step=step",
+        'checkpoint=receipt["checkpoint"], measured_to=kept',
+        'checkpoint=receipt["checkpoint"], measured_to=step',
         f"{SALVAGE}::test_points_of_a_validation_that_is_repeated_are_not_counted_twice",
+    ),
+    Protection(
+        "points of a branch that is continued stand again",
+        "apps.operations.attempts.branches:stand",
+        "retired.filter(attempt=attempt, step__lte=last).update(retired_by=None)",
+        "pass",
+        "tests/operations/test_branches.py::test_resumed_from_checkpoints_that_a_person_chooses",
     ),
     Protection(
         "what is in memory is saved before a kill",
