@@ -83,8 +83,9 @@ def adopt(ledger: Ledger, oldest: int) -> Checkpoint | None:
 
 @contextmanager
 def _with_points(ledger: Ledger, points: list[MetricPoint]) -> Iterator[None]:
-    """Have points of an earlier attempt written in one commit, or not at all: a later flush that
-    wrote them would do so after they were measured again.
+    """Replace the ledger's points during one commit, and restore its own afterwards.
+
+    Points of an earlier attempt must not reach a later flush: they may be measured again by then.
     """
     own, ledger.points = ledger.points, points
     try:

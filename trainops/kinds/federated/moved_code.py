@@ -1,8 +1,8 @@
-"""Digests of code before its packages were moved, by the digest of the same code since.
+"""Digests of source files before their packages were moved, by the digest of the moved file.
 
-What is released is named by the text of the code too, and a run goes on with the noise that it
-began with only where the names are the same. Here, nothing but the paths of imports had changed.
-A text that changes afterwards is found here no longer, and names releases anew.
+The name of a release includes a digest of the source code. A run from before the move continues
+with the same noise only if its release names stay the same. Only import paths changed in these
+files. A file that is edited later is not found here, and its releases get new names.
 """
 
 BEFORE = {
