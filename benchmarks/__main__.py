@@ -9,9 +9,12 @@ NAMES = {
     "serving": "requests a second and latency with idle connections open, against others",
     "attacks": "what others wait for while one client attacks the web server",
     "loop": "what the loop costs per step",
+    "trainers": "a step in each form of training, against other trainers; resumes in an epoch",
+    "ranks": "a step of two processes, against torchrun by itself",
     "start": "from submitting to the first step, part by part",
     "memory": "what the web process, beat and a worker keep in memory",
     "lists": "the list API with 100,000 operations",
+    "curves": "charts of an operation with a million points, and what packing costs",
     "beats": "heartbeats, sweeps and looks for work with 100,000 finished operations",
     "drain": "1,000 waiting operations and two workers",
     "recovery": "from SIGKILL of a worker to computing again, part by part",
@@ -19,6 +22,7 @@ NAMES = {
     "incremental": "what a checkpoint writes after 10, 100 and 1,000 times the history",
     "rl": "environment steps per second with learning, against others; checkpoints; CartPole",
     "backtest": "bars per second, against others; checkpoints; length",
+    "implementations": "the fast modules of RL and federated training, against the plain ones",
     "federated": "a federated round, a private step and the ledger, against others",
 }
 RESULTS = Path(__file__).parent / "results"

@@ -35,17 +35,18 @@ def main() -> dict[str, Any]:
 
 def measure() -> dict[int, dict[str, dict[str, float]]]:
     set_up()
-    from apps.operations.attempts.work import HOUSE
     from apps.operations.models import Operation
     from apps.operations.placement import Offer
     from apps.operations.requests import services
     from apps.operations.scheduling import claims, sweeps
     from apps.workers import registry
+    from trainops.kind import KINDS
 
+    kinds = sorted(KINDS)
     offer = Offer(
-        kinds=HOUSE.kinds, labels=[], has_gpus=False, devices=[], memory_bytes=1, disk_bytes=1 << 60
+        kinds=kinds, labels=[], has_gpus=False, devices=[], memory_bytes=1, disk_bytes=1 << 60
     )
-    registry.register(worker_id=WORKER, kinds=HOUSE.kinds)
+    registry.register(worker_id=WORKER, kinds=kinds)
     results, num_filled = {}, 0
     for size in SIZES:
         owner = fill(size - num_filled, states=FINISHED, first=num_filled)

@@ -27,11 +27,11 @@ from blake3 import blake3
 from torch import nn
 
 from benchmarks.loop import Silent
-from trainops.runtime.attempt import Attempt
 from trainops.runtime.checkpoint.manifest import Checkpoint, CheckpointType
 from trainops.runtime.checkpoint.pages import private_pages
 from trainops.runtime.checkpoint.snapshot import SafePoint
 from trainops.runtime.checkpoint.store import Candidate, CheckpointPolicy, CheckpointStore
+from trainops.runtime.checkpointer import Checkpointer
 from trainops.runtime.job import Metrics, StateDict
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -101,7 +101,7 @@ class Ours:
 
     def __call__(self, job: MlpJob, directory: Path) -> Callable[[], bool]:
         store = CheckpointStore(directory, identity={"operation_id": "bench"})
-        attempt = Attempt(store, CheckpointPolicy(), self.supervisor, self.safe_point)
+        attempt = Checkpointer(store, CheckpointPolicy(), self.supervisor, self.safe_point)
         attempt.start_saving(job, CheckpointType.PERIODIC)
         return attempt.is_free
 
@@ -274,7 +274,7 @@ def _in_a_new_process(name: str, path: Path, digest: str) -> float:
 def measure_loading(name: str, path: Path, digest: str) -> float:
     """Return the seconds of reading and hashing a checkpoint's files, or of loading it.
 
-    A load needs memory that nobody has touched yet; so much of that costs what it says.
+    "fresh memory" is the time to allocate and fill as much memory, which a load needs as well.
     """
     if name == "fresh memory":
         num_bytes = sum(each.stat().st_size for each in path.iterdir())

@@ -23,13 +23,13 @@ from torch import nn
 
 from trainops.kind import KINDS
 from trainops.kinds.federated.account import Account
-from trainops.kinds.federated.drawing import Secrets
 from trainops.kinds.federated.job import FederatedJob
 from trainops.kinds.federated.private import Noise, NoisyGradients
+from trainops.kinds.federated.releases import Release
+from trainops.kinds.federated.rng import Secrets
 from trainops.learning.ingredients import Examples, Loss
 from trainops.learning.tasks.unet import UNet, dice_and_entropy
 from trainops.runtime import reproducibility
-from trainops.runtime.ledger import Entry
 
 ROUNDS, STEPS, ENTRIES, FLOWER_ROUNDS = 31, 41, 10_000, 12
 CLIENTS, BATCH, RATE = 10, 32, 0.1
@@ -79,11 +79,11 @@ def flower(job: FederatedJob) -> Figures:
     interpreter = os.environ.get("TRAINOPS_BENCH_FLOWER")
     if not interpreter:
         return {}
-    train, held_out = job.workshop.train, job.workshop.validation
+    train, held_out = job.context.train, job.context.validation
     if held_out is None:
         raise ValueError("the recipe holds no examples back")
     arrays = {"held_inputs": held_out.inputs[0], "held_targets": held_out.targets}
-    for number, part in enumerate(job.workshop.parts):
+    for number, part in enumerate(job.context.parts):
         arrays |= {
             f"inputs_{number}": train.inputs[0][part],
             f"targets_{number}": train.targets[part],
@@ -114,18 +114,18 @@ def make_job(**more: Any) -> FederatedJob:
 
 
 def advance_round(job: FederatedJob) -> None:
-    number = job.record.number
-    while job.record.number == number:
+    number = job.progress.number
+    while job.progress.number == number:
         job.advance()
 
 
 def bare_loop() -> Callable[[], None]:
     """Return a round of FedAvg on the same examples, network and batches."""
     job = make_job()
-    model, train, held_out = job.workshop.model, job.workshop.train, job.workshop.validation
+    model, train, held_out = job.context.model, job.context.train, job.context.validation
     if held_out is None:
         raise ValueError("the recipe holds no examples back")
-    inputs, targets, parts = train.inputs[0], train.targets, job.workshop.parts
+    inputs, targets, parts = train.inputs[0], train.targets, job.context.parts
     weights = {name: each.clone() for name, each in model.state_dict().items()}
 
     def one_round() -> None:
@@ -255,8 +255,8 @@ def of_ledger() -> Figures:
     return in_turns({"all, from nothing": from_nothing, "one more": one_more}, STEPS)
 
 
-def entry(number: int) -> Entry:
-    return Entry(
+def entry(number: int) -> Release:
+    return Release(
         noise=f"{number:032x}", step=number, round=number // 10, client=number % 10,
         level="sample", noise_multiplier=1.0, sample_rate=0.01 * (1 + number % 3), steps=10,
     )  # fmt: skip

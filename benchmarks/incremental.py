@@ -44,7 +44,7 @@ def main() -> dict[str, Any]:
 
 
 def measure(num_bars: int) -> dict[str, Any]:
-    """Return medians over the checkpoints after a history of so many bars."""
+    """Return medians over the checkpoints after a history of N bars."""
     state = _state(num_bars)
     safe_point = SafePoint(clock=time.monotonic, share=0.005)
     written, freezes, writes = [], [], []

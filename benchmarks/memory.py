@@ -1,4 +1,4 @@
-"""What each process keeps in memory, and that only a worker's nursery and children load torch."""
+"""Memory of each process; only the forkserver of a worker and its children load torch."""
 
 import tempfile
 from pathlib import Path
@@ -12,7 +12,7 @@ PROCESSES = {
     "web": "trainops.web",
     "beat": " beat",
     "worker": " worker",
-    "nursery": "trainops.process.forkserver",
+    "forkserver": "trainops.process.forkserver",
 }
 ATTEMPTS = 3  # an attempt before measuring, so that everything lazy is loaded
 

@@ -136,7 +136,7 @@ def peer(steps: int) -> float | None:
 
 
 def worlds_alone(count: int, steps: int) -> float:
-    """Return steps per second of the town without anybody who learns."""
+    """Return steps per second of the town without learning."""
     config = KINDS["rl"].parse_config(TOWN)
     recipe = config.find_recipe()  # type: ignore[attr-defined]
     world = recipe.builder()(recipe.parse_parameters({}), BuildContext(seed=1))
@@ -260,12 +260,12 @@ def balanced(config: dict[str, Any]) -> dict[str, Any]:
         if job.advance().get("evaluation_return", 0) >= GOAL and reached is None:
             reached = job.population.environment_steps
     seconds = time.perf_counter() - began
-    learner = job.population.learner
-    network = learner.network if job.config.algorithm == "ppo" else learner.online
+    trainer = job.population.trainer
+    network = trainer.network if job.config.algorithm == "ppo" else trainer.online
     network.load_state_dict(job.best_model)
     told = EvaluationConfig(episodes=100)
     seed = 10_000 + job.config.seed
-    gained = evaluate(job.world, learner.players(100)[0], told, seed, job.device)
+    gained = evaluate(job.world, trainer.players(100)[0], told, seed, job.device)
     return {"seed": job.config.seed, "return": gained.mean_return, "reached": reached,
             "seconds": seconds}  # fmt: skip
 

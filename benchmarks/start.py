@@ -39,7 +39,7 @@ PARTS = {
 
 def main() -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as directory, running(Path(directory) / "var") as stack:
-        _measure(stack)  # the very first waits for the nursery to warm up
+        _measure(stack)  # the very first waits for the forkserver to warm up
         rounds = [_measure(stack) | {"cold": _cold()} for _ in range(ROUNDS)]
     figures = {part: [each[part] for each in rounds] for part in PARTS}
     print(f"{'part':<44}{'median':>9}{'min':>9}{'max':>9}   seconds, {ROUNDS} rounds")

@@ -13,20 +13,23 @@ import threading
 import time
 import traceback
 from collections import deque
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 
-import httpx
+import httpx  # pip install httpx
 
+from trainops.datasets.location import Location
 from trainops.kind import KINDS
 from trainops.runtime import lossless, reproducibility
-from trainops.runtime.attempt import JobError
 from trainops.runtime.checkpoint.store import Candidate, CheckpointPolicy, CheckpointStore
-from trainops.runtime.errors import LeaseLost
+from trainops.runtime.checkpointer import JobError
+from trainops.runtime.errors import LeaseLost, NotExact
 from trainops.runtime.ledger import Entry, MemoryLedger
 from trainops.runtime.loop import Directive, Failed, Stopped, Succeeded, run
 
 IDLE_SECONDS, REPORT_SECONDS = 2.0, 1.0
+CACHE_BYTES = 50 * 10**9  # of files of registered buckets
 
 
 class Server:
@@ -177,16 +180,16 @@ class Attempt:
 
 
 class Ledger(MemoryLedger):
-    """The privacy ledger: what is released is durable at the server before it is released."""
+    """The operation's ledger: entries are durable at the server before the run continues."""
 
     def __init__(self, attempt, told):
-        spent = (Entry(**entry) for entry in told["spent"])
-        super().__init__(spent, secret=bytes.fromhex(told["secret"]), is_durable=True)
+        entries = (Entry(**entry) for entry in told["entries"])
+        super().__init__(entries, secret=bytes.fromhex(told["secret"]), is_durable=True)
         self.attempt = attempt
 
-    def write(self, entries):
-        self.attempt.call("spending", {"entries": [entry.to_json() for entry in entries]})
-        super().write(entries)
+    def append(self, entries):
+        self.attempt.call("ledger", {"entries": [asdict(entry) for entry in entries]})
+        super().append(entries)
 
 
 def work(server, claimed, root):
@@ -203,7 +206,7 @@ def work(server, claimed, root):
         identity=identity,
         candidates=[_candidate(attempt, each, own) for each in claimed["checkpoints"]],
     )
-    ledger = Ledger(attempt, claimed["privacy"]) if claimed["privacy"] else None
+    ledger = Ledger(attempt, claimed["ledger"]) if claimed["ledger"] else None
     saving = config.checkpoint
     policy = CheckpointPolicy(
         every_steps=saving.every_steps, every_seconds=saving.every_seconds,
@@ -213,6 +216,7 @@ def work(server, claimed, root):
         outcome = run(
             engine.job_factory(config, inputs, ledger),
             seed=config.seed, store=store, policy=policy, supervisor=attempt,
+            requires_exact=claimed["requires_exact"],
         )  # fmt: skip
     except LeaseLost:
         raise  # it ends the process
@@ -226,7 +230,8 @@ def work(server, claimed, root):
             attempt.end("cancelled")
         case Failed(error=error):
             trace = "".join(traceback.format_exception(error))[-20_000:]
-            code = "JOB_ERROR" if isinstance(error, JobError | ValueError) else "HOUSE_ERROR"
+            code = "JOB_ERROR" if isinstance(error, JobError | ValueError) else "PLATFORM_ERROR"
+            code = "NOT_EXACT" if isinstance(error, NotExact) else code
             told = {"code": code, "message": f"{type(error).__name__}: {error}", "traceback": trace}
             attempt.end("failed", error=told)
 
@@ -252,7 +257,17 @@ def _input(attempt, described):
     path = attempt.root / f"{described['blake3']}.parquet"
     if not path.exists():
         attempt.download(f"inputs/{described['name']}", path)
+    if described["type"] == "directory":
+        return _location(attempt, described, path).write(attempt.root)
     return path
+
+
+def _location(attempt, described, manifest):
+    name, place, changed_ns = described["name"], described["path"], described["changed_ns"]
+    if "://" in place:
+        cache = attempt.root / "prefixes"
+        return Location.of_prefix(name, manifest, changed_ns, place, cache, CACHE_BYTES)
+    return Location(name, place, str(manifest), changed_ns)
 
 
 def _number(value):

@@ -14,18 +14,21 @@ from pathlib import Path
 from typing import Any
 
 from trainops.kind import KINDS
-from trainops.runtime.checkpoint.manifest import read_manifest
-from trainops.runtime.checkpoint.store import (
+from trainops.runtime import (
     Candidate,
     Checkpoint,
     CheckpointPolicy,
     CheckpointStore,
+    Directive,
+    Failed,
+    Outcome,
+    Progress,
+    Receipt,
+    read_manifest,
+    run,
+    set_determinism,
 )
 from trainops.runtime.errors import CheckpointCorrupted, SaveFailed
-from trainops.runtime.job import Progress
-from trainops.runtime.loop import Directive, Failed, Outcome, run
-from trainops.runtime.receipt import Receipt
-from trainops.runtime.reproducibility import set_determinism
 
 
 class Notebook:

@@ -1,11 +1,57 @@
+import re
+import socket
+from collections import defaultdict
+from pathlib import Path
 from uuid import uuid4
 
 import pytest
 from django.contrib.auth.models import User
+from hypothesis import HealthCheck, settings
 
 from apps.datasets import validation
 from apps.datasets.tables import child
-from tests import storages
+from apps.operations import exchange
+from tests import confinement, emptying, storages
+from tests.waiting import wait_until
+from trainops.confined import calling
+from trainops.launch.testing import QUICK
+
+# An example may take long on a busy machine: no property of this project is about time.
+settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("busy")
+
+MODULE_MARKS = re.compile(r"^pytestmark = (\[[^\]]*\]|.*)", re.MULTILINE)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out, unimported, each file that the quick set would deselect as a whole.
+
+    Several of them import a browser driver or parse the whole OpenAPI document.
+    """
+    if config.option.markexpr != QUICK or collection_path.suffix != ".py":
+        return None
+    marks = MODULE_MARKS.search(collection_path.read_text("utf-8"))
+    return True if marks and "mark.slow" in marks[1] else None
+
+
+@pytest.hookimpl(trylast=True)  # after the marks have chosen
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """In the quick set, keep the first, the middle and the last case of each family."""
+    if config.option.markexpr != QUICK:
+        return
+    families = defaultdict(list)
+    for item in items:
+        families[item.nodeid.partition("[")[0]].append(item)
+    kept = {
+        family[at] for family in families.values() for at in (0, len(family) // 2, len(family) - 1)
+    }
+    config.hook.pytest_deselected(items=[each for each in items if each not in kept])
+    items[:] = [each for each in items if each in kept]
+
+
+@pytest.fixture(scope="session")
+def django_db_setup(django_db_setup):
+    emptying.keep_unchanged_rows()
 
 
 @pytest.fixture(autouse=True)
@@ -27,9 +73,48 @@ def _quick(settings):
     settings.WHITENOISE_AUTOREFRESH = True  # looks for a file when it is asked for
 
 
+@pytest.fixture(autouse=True)
+def _no_imports_of_torch(monkeypatch):
+    """Forked processes answer the requests of `exchange`; with `own_process` the real ones do."""
+    monkeypatch.setattr(exchange, "call", confinement.call)
+
+
+@pytest.fixture
+def own_process(_no_imports_of_torch, monkeypatch):
+    monkeypatch.setattr(exchange, "call", calling.call)
+
+
 @pytest.fixture
 def person(db):
     return User.objects.create_user("ana", password="correct horse")
+
+
+@pytest.fixture
+def live_server(live_server, transactional_db, monkeypatch):
+    """The live server; the test ends only after every connection to it was served.
+
+    A request outlives a client that was killed: while the tables are emptied, the two would wait
+    for each other's locks, and afterwards it would fail in the middle of the next test.
+    """
+    httpd, served = live_server.thread.httpd, set()
+    begin, close = httpd.process_request, httpd.close_request
+
+    def counted_begin(connection, address):
+        served.add(connection)
+        begin(connection, address)
+
+    def counted_close(connection):
+        close(connection)
+        served.discard(connection)
+
+    monkeypatch.setattr(httpd, "process_request", counted_begin)
+    monkeypatch.setattr(httpd, "close_request", counted_close)
+    yield live_server
+    # Connections are accepted in order: once this one was, none that came before it waits.
+    with socket.create_connection(httpd.server_address) as last:
+        last.shutdown(socket.SHUT_WR)
+        last.recv(1)
+    wait_until(lambda: not served, 60)
 
 
 @pytest.fixture

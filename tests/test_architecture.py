@@ -134,6 +134,151 @@ def test_the_core_names_no_kind():
     assert not found, found
 
 
+# Kinds whose names are words of the field: "training" and "loop" are not theirs alone.
+PLAIN_WORDS = {"training", "loop"}
+OF_KINDS = re.compile(
+    rf"(?<![a-z])({'|'.join(each for each in KINDS if each not in PLAIN_WORDS)})s?(?![a-z])"
+    "|federated|reinforcement learning",
+    re.IGNORECASE,
+)
+# Where the core does say such a word, and why.
+SAID = {
+    "trainops/cli/datasets.py": "examples/backtest.yaml",  # the name of a file
+}
+
+
+def identifiers(tree):
+    """Yield the names in code, in lower case with underscores."""
+    for node in ast.walk(tree):
+        for field in ("id", "attr", "arg", "name"):
+            name = getattr(node, field, None)
+            if isinstance(name, str):
+                yield re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
+
+
+def kinds_said(path, text):
+    """Return what names a kind in the text of a file: words, and names in code."""
+    said = SAID.get(str(path.relative_to(ROOT)), "")
+    text = text.replace(said, "") if said else text
+    lines = enumerate(text.splitlines(), 1)
+    found = [f"{number}: {line.strip()}" for number, line in lines if OF_KINDS.search(line)]
+    names = KINDS.keys() - {"loop"}
+    if path.suffix == ".py" and any(each in text.lower() for each in names):
+        found += [each for each in identifiers(ast.parse(text)) if names & {*each.split("_")}]
+    return found
+
+
+def test_no_word_or_name_of_the_core_is_of_a_kind():
+    found = {path: said for path in CORE if (said := kinds_said(path, path.read_text()))}
+    assert not found, found
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["# Of backtests only.", 'help = "An RL job"', "training_epoch_interval = 1",
+     "class TrainingLimits: pass", "x.federated_part()", "def of_rl(): pass"],
+)  # fmt: skip
+def test_a_word_or_name_of_a_kind_is_found(line):
+    assert kinds_said(ROOT / "trainops" / "thresholds.py", line)
+    assert not kinds_said(ROOT / "trainops" / "thresholds.py", "# In training, as a world loop")
+
+
+@pytest.mark.parametrize("path", SAID)
+def test_an_exception_is_still_needed(path):
+    assert SAID[path] in (ROOT / path).read_text()
+
+
 def test_no_app_looks_a_model_of_another_up_by_name():
     found = [path for path in CORE if re.search(r"\bapps\.get_model\(", path.read_text())]
     assert not found, found
+
+
+OF_SUBTASKS = [
+    ROOT / "trainops/runtime/subtasks.py",
+    ROOT / "trainops/process/subtask_client.py",
+    ROOT / "trainops/process/protocol.py",
+    *sorted((ROOT / "apps/operations/subtasks").glob("*.py")),
+]
+OF_FEDERATED = re.compile(
+    r"(?<![a-z])(clients?|rounds?|servers?|epochs?|federated)(?![a-z])", re.IGNORECASE
+)
+
+
+@pytest.mark.parametrize("path", OF_SUBTASKS, ids=lambda path: path.stem)
+def test_subtasks_are_described_without_the_words_of_federated_training(path):
+    lines = enumerate(path.read_text().splitlines(), 1)
+    found = [f"{number}: {line.strip()}" for number, line in lines if OF_FEDERATED.search(line)]
+    assert found == []
+
+
+OF_ONE_KIND = re.compile(
+    r"federat|privacy|epsilon|noise|release|\brounds?\b|client|sample_?rate|\blevel", re.IGNORECASE
+)
+LEDGER = [
+    ROOT / "trainops/runtime/ledger.py",
+    ROOT / "trainops/runtime/ledger_fields.py",
+    *(each for each in (ROOT / "apps/ledger").rglob("*.py")),
+]
+
+
+def test_the_ledger_has_no_word_of_the_kind_that_it_was_made_for():
+    known = "PRIVACY_LEDGER_MISMATCH"  # a code that API users know
+    found = {
+        f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
+        for path in LEDGER
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if OF_ONE_KIND.search(line.replace(known, ""))
+    }
+    assert len(LEDGER) > 9 and not found, found
+
+
+# Where private names of torch are used outside of `fast/`, and why there is no public way.
+PRIVATE_TORCH = {
+    # torch.load neither returns the offsets of an archive's records nor checks them.
+    "trainops/files/archive.py": {"torch._C"},
+}
+
+
+def private_torch_names(file):
+    """Return the names like torch._C and torch.ops in the code of a file, imports included."""
+    found = set()
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.Attribute):
+            names = [ast.unparse(node)]
+        elif isinstance(node, ast.Import):
+            names = [each.name for each in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names = [f"{node.module}.{each.name}" for each in node.names]
+        else:
+            continue
+        matches = (re.match(r"torch\.(_(?!_)\w+|ops\b)", name) for name in names)
+        found |= {each[0] for each in matches if each}
+    return found
+
+
+@pytest.mark.slow
+def test_private_names_of_torch_are_only_in_fast_modules():
+    files = [*(ROOT / "trainops").rglob("*.py"), *(ROOT / "apps").rglob("*.py")]
+    used = {
+        str(file.relative_to(ROOT)): names
+        for file in files
+        if file.parent.name != "fast" and (names := private_torch_names(file))
+    }
+    assert used == PRIVATE_TORCH
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["torch._foreach_add_(a, 1)", "aten = torch.ops.aten", "from torch._C import x",
+     "from torch import _foreach_add_", "import torch._dynamo", "from torch.ops import aten"],
+)  # fmt: skip
+def test_a_private_name_of_torch_is_found(line, tmp_path):
+    file = tmp_path / "module.py"
+    file.write_text(f"import torch\nprint(torch.__version__, torch.add)\n{line}\n")
+    assert len(private_torch_names(file)) == 1
+
+
+@pytest.mark.parametrize("kind", ["federated", "rl"])
+def test_beside_fast_modules_is_a_plain_one(kind):
+    folder = ROOT / "trainops" / "kinds" / kind
+    assert list((folder / "fast").glob("*.py")) and not private_torch_names(folder / "plain.py")

@@ -18,7 +18,7 @@ def read(**variables):
     return serving.read({f"TRAINOPS_WORKER_{name}": value for name, value in variables.items()})
 
 
-def test_a_worker_serves_every_kind_and_no_label_unless_it_is_told():
+def test_a_worker_serves_every_kind_and_no_label_unless_it_is_configured():
     assert read() == serving.Serving(tuple(KINDS), (), 1)
     told = read(KINDS=" training, training", QUEUES="a100,,big.memory", SLOTS="4")
     assert told == serving.Serving(("training",), ("a100", "big.memory"), 4)
@@ -27,7 +27,7 @@ def test_a_worker_serves_every_kind_and_no_label_unless_it_is_told():
 @pytest.mark.parametrize(
     ("variables", "told"),
     [
-        ({"KINDS": "trainig"}, r"KINDS holds 'trainig' \(did you mean training\?\); there are"),
+        ({"KINDS": "trainig"}, r"KINDS holds 'trainig' \(did you mean training\?\); allowed:"),
         ({"QUEUES": "a100,two words"}, "QUEUES holds 'two words'; at most 64 letters, digits"),
         ({"QUEUES": "x" * 65}, "at most 64"),
         ({"SLOTS": "0"}, "SLOTS is '0'; it must be a whole number from 1 to 1024"),
@@ -45,7 +45,7 @@ def test_an_unknown_kind_is_refused_at_the_start():
     command = [sys.executable, "-m", "celery", "--app", "trainops.celery", "worker"]
     done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
     assert done.returncode != 0
-    assert "TRAINOPS_WORKER_KINDS holds 'cooking'; there are the kinds training" in done.stderr
+    assert "TRAINOPS_WORKER_KINDS holds 'cooking'; allowed: training" in done.stderr
 
 
 def test_a_worker_consumes_the_queues_of_what_it_serves_and_the_one_of_all():

@@ -5,15 +5,19 @@ import time
 
 import pytest
 
-from trainops.slots import Busy, Slots
+from trainops.slots import Slots, SlotsBusy
 
 
 def test_a_person_has_one_and_the_last_one_has_none():
     slots = Slots(2)
     with slots.taken("ana"):
-        with pytest.raises(Busy), slots.taken("ana", wait_seconds=0):
+        with pytest.raises(SlotsBusy), slots.taken("ana", wait_seconds=0):
             pass
-        with slots.taken("ben"), pytest.raises(Busy) as refused, slots.taken("eva", wait_seconds=0):
+        with (
+            slots.taken("ben"),
+            pytest.raises(SlotsBusy) as refused,
+            slots.taken("eva", wait_seconds=0),
+        ):
             pass
         with slots.taken("eva", wait_seconds=0):
             pass
@@ -24,11 +28,16 @@ def test_a_person_has_one_and_the_last_one_has_none():
 
 def test_the_server_itself_may_have_all():
     slots = Slots(2)
-    with slots.taken(""), slots.taken(""), pytest.raises(Busy), slots.taken("", wait_seconds=0):
+    with (
+        slots.taken(""),
+        slots.taken(""),
+        pytest.raises(SlotsBusy),
+        slots.taken("", wait_seconds=0),
+    ):
         pass
 
 
-def test_who_waits_gets_the_slot_that_is_given_back():
+def test_a_waiting_thread_gets_the_slot_that_is_given_back():
     slots, has_it = Slots(1), threading.Event()
 
     def wait():

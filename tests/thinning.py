@@ -11,12 +11,12 @@ every_step = pytest.mark.parametrize(
 
 
 def some_of(values, *, every):
-    """Return parameters: every so many-th as they are, the others marked exhaustive."""
+    """Return parameters: every Nth as they are, the others marked exhaustive."""
     return _marked(values, every, pytest.mark.exhaustive)
 
 
 def quick_some(values, *, every):
-    """Return parameters: every so many-th as they are, the others marked slow."""
+    """Return parameters: every Nth as they are, the others marked slow."""
     return _marked(values, every, pytest.mark.slow)
 
 

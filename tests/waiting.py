@@ -6,7 +6,7 @@ import psutil
 
 
 def wait_until(condition: Callable[[], Any], seconds: float = 30) -> Any:
-    """Return what `condition` returns once it is true; fail after so many seconds."""
+    """Return what `condition` returns once it is true; fail after N seconds."""
     deadline = time.monotonic() + seconds
     while not (found := condition()):
         assert time.monotonic() < deadline, "it did not happen in time"

@@ -9,7 +9,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 PURELIB = "import sysconfig; print(sysconfig.get_path('purelib'))"
-SOURCES = ("apps", "trainops", "templates", "static", "pyproject.toml", "README.md", "LICENSE")
+SOURCES = (
+    "apps", "trainops", "templates", "static", "docs", "mkdocs.yml", "pyproject.toml", "LICENSE",
+    "README.md", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md",
+)  # fmt: skip
 
 
 def run(*command: str | Path, **options) -> str:

@@ -1,7 +1,7 @@
 """`python3 -m trainops COMMAND`: the one door of the product.
 
-Any Python 3 must be able to read this file, so that an old one is told so in a sentence instead of
-by a SyntaxError: no match, no walrus, no new type syntax outside quotes.
+Any Python 3 must be able to read this file, so that an old one prints a sentence instead of
+a SyntaxError: no match, no walrus, no new type syntax outside quotes.
 """
 
 import os
@@ -15,7 +15,7 @@ NEWER = ("python3.14", "python3.13", "python3.12", "python3.11")
 def complaint(version: "tuple[int, ...]", system: str) -> str:
     """Why this interpreter cannot run trainops, in one line; empty where it can."""
     if system == "nt":
-        return "trainops runs on Linux and macOS; on Windows use WSL."
+        return "trainops runs on Linux and macOS; on Windows, use WSL."
     if version[:2] >= OLDEST:
         return ""
     found = [name for name in NEWER if shutil.which(name)]

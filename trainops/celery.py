@@ -5,7 +5,7 @@ import os
 from celery import Celery
 from django.conf import settings
 
-from trainops.serving import NUM_SEATS
+from trainops.serving import NUM_WAIT_SLOTS
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "trainops.settings")
 
@@ -41,7 +41,7 @@ app.conf.update(
     # Threads: each supervises one child process. Prefork never tells a task about SIGTERM.
     worker_pool="threads",
     # The sweep and a wake-up never wait behind a long operation.
-    worker_concurrency=settings.SERVING.slots + NUM_SEATS + 2,
+    worker_concurrency=settings.SERVING.slots + NUM_WAIT_SLOTS + 2,
     worker_hijack_root_logger=False,
     worker_send_task_events=False,
     broker_connection_max_retries=None,
@@ -62,7 +62,7 @@ app.conf.update(
         "sweep": {
             "task": "trainops.sweep",
             "schedule": settings.THRESHOLDS.orphan_check_interval_seconds,
-            # A sweep that nobody fetched before the next one is due is of no use to anyone.
+            # A sweep not fetched before the next one is due has no use.
             "options": {"expires": settings.THRESHOLDS.orphan_check_interval_seconds},
         },
         # A row remembers when it ran last and decides whether it is due: beat would count a day

@@ -13,10 +13,10 @@ from difflib import get_close_matches
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
-from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
+from urllib.parse import SplitResult, parse_qsl, unquote, urlencode, urlsplit
 
 VARIABLE = "TRAINOPS_CHECKPOINT_STORAGE"
-LINK_SECONDS = 3600  # how long the link to a file serves whoever has it
+LINK_SECONDS = 3600  # how long the link to a file is valid
 MEMORY_BYTES = 8 * 2**20  # of a file being read; what is more goes through a temporary file
 ALLOWED = (
     "a directory, s3://BUCKET/PREFIX?endpoint_url=…&region_name=…, gs://BUCKET/PREFIX, or "
@@ -27,7 +27,7 @@ _PREFIX = re.compile(r"[A-Za-z0-9._=-]+(/[A-Za-z0-9._=-]+)*")
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class BucketKind:
     """A kind of bucket: what django-storages calls it, and what of it may be chosen."""
 
     backend: str
@@ -37,12 +37,12 @@ class Kind:
 
 
 KINDS = {
-    "s3": Kind("storages.backends.s3.S3Storage", "boto3", "",
+    "s3": BucketKind("storages.backends.s3.S3Storage", "boto3", "",
                ("endpoint_url", "region_name", "addressing_style")),
-    "gs": Kind("storages.backends.gcloud.GoogleCloudStorage", "google.cloud.storage", "gcs",
+    "gs": BucketKind("storages.backends.gcloud.GoogleCloudStorage", "google.cloud.storage", "gcs",
                ("project_id", "custom_endpoint")),
-    "azure": Kind("storages.backends.azure_storage.AzureStorage", "azure.storage.blob", "azure",
-                  ("account_name", "endpoint_suffix")),
+    "azure": BucketKind("storages.backends.azure_storage.AzureStorage", "azure.storage.blob",
+                  "azure", ("account_name", "endpoint_suffix")),
 }  # fmt: skip
 
 
@@ -65,10 +65,16 @@ class Bucket:
             case "gs":
                 options |= {"bucket_name": self.name, "max_memory_size": MEMORY_BYTES,
                             "expiration": timedelta(seconds=LINK_SECONDS)}  # fmt: skip
-            case _:
+            case "azure":
                 options |= {"azure_container": self.name, "expiration_secs": LINK_SECONDS,
                             "overwrite_files": True, **_azure_credentials(environment)}  # fmt: skip
         return {"BACKEND": KINDS[self.scheme].backend, "OPTIONS": options}
+
+    @property
+    def url(self) -> str:
+        """The URL with its options, as `parse` reads it."""
+        query = urlencode(self.options)
+        return f"{self}?{query}" if query else str(self)
 
     def __str__(self) -> str:
         return f"{self.scheme}://{self.name}/{self.prefix}".rstrip("/")
@@ -86,8 +92,10 @@ def read(environment: Mapping[str, str] = os.environ) -> Path | Bucket | None:
     return Path(given) if given else None
 
 
-def parse(given: str) -> Bucket:
+def parse(given: str, variable: str = VARIABLE, allowed: str = ALLOWED) -> Bucket:
     """Return the bucket that a URL names, after a look whether its library is installed.
+
+    `variable` and `allowed` are named by errors.
 
     Raises:
         ValueError: what was given, and what is allowed; a password in it is not repeated.
@@ -95,15 +103,15 @@ def parse(given: str) -> Bucket:
     try:
         url = urlsplit(given)
     except ValueError as error:
-        raise ValueError(f"{VARIABLE} is no URL ({error}); allowed: {ALLOWED}") from None
+        raise ValueError(f"{variable} is not a URL ({error}); allowed: {allowed}") from None
     if "@" in unquote(given):  # also in the URL that is one of its options
         raise ValueError(
-            f"{VARIABLE} holds a user or a password; credentials come from the environment "
+            f"{variable} holds a user or a password; credentials come from the environment "
             "(for S3 AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a role of the machine)"
         )
     if problems := list(_problems(url)):
-        raise ValueError(f"{VARIABLE} is {given!r}: {'; '.join(problems)}; allowed: {ALLOWED}")
-    _require_library(url.scheme)
+        raise ValueError(f"{variable} is {given!r}: {'; '.join(problems)}; allowed: {allowed}")
+    _require_library(url.scheme, variable)
     options = tuple(sorted(parse_qsl(url.query)))
     return Bucket(url.scheme, url.netloc, url.path.strip("/"), options)
 
@@ -115,12 +123,12 @@ def _problems(url: SplitResult) -> Iterator[str]:
         yield f"{url.scheme}:// is not known{hint}"
         return
     if not _NAME.fullmatch(url.netloc):
-        yield f"{url.netloc!r} is no name of a bucket"
+        yield f"{url.netloc!r} is not a bucket name"
     prefix = url.path.strip("/")
     if prefix and (not _PREFIX.fullmatch(prefix) or {".", ".."} & set(prefix.split("/"))):
-        yield f"{prefix!r} is no prefix (letters, digits and . _ = - between slashes)"
+        yield f"{prefix!r} is not a prefix (allowed: letters, digits and . _ = - between slashes)"
     if url.fragment:
-        yield f"#{url.fragment} means nothing here"
+        yield f"#{url.fragment} is not allowed"
     yield from _problems_of_options(url)
 
 
@@ -129,11 +137,11 @@ def _problems_of_options(url: SplitResult) -> Iterator[str]:
     given = parse_qsl(url.query, keep_blank_values=True)
     for name, value in given:
         if name not in allowed:
-            yield f"{name!r} is no option of {url.scheme}:// ({', '.join(allowed)})"
+            yield f"{name!r} is not an option of {url.scheme}:// ({', '.join(allowed)})"
         elif not value:
             yield f"{name} is empty"
         elif name in ("endpoint_url", "custom_endpoint") and not _is_address(value):
-            yield f"{name} must be http:// or https:// and a host"
+            yield f"{name} must be http:// or https:// with a host"
     names = [name for name, _ in given]
     if len(set(names)) < len(names):
         yield "an option is given twice"
@@ -146,17 +154,17 @@ def _is_address(value: str) -> bool:
     return address.scheme in ("http", "https") and bool(address.hostname)
 
 
-def _require_library(scheme: str) -> None:
+def _require_library(scheme: str, variable: str) -> None:
     kind = KINDS[scheme]
     try:
         is_installed = find_spec(kind.library) is not None
     except ModuleNotFoundError:  # not even the package around it
         is_installed = False
     if not is_installed:
-        remedy = f"the extra {kind.extra!r} brings it: pip install '.[{kind.extra}]'"
+        remedy = f"install the extra {kind.extra!r}: pip install '.[{kind.extra}]'"
         if not kind.extra:
             remedy = f"pip install {kind.library}"
-        raise ValueError(f"{VARIABLE} names {scheme}://, and {kind.library} is missing; {remedy}")
+        raise ValueError(f"{variable} names {scheme}://, and {kind.library} is missing; {remedy}")
 
 
 def _azure_credentials(environment: Mapping[str, str]) -> dict[str, str]:

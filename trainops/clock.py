@@ -20,6 +20,6 @@ class DatabaseNow(Now):
 
 
 def seconds_from_now(seconds: float) -> Any:
-    """Return an expression for a moment so many seconds ahead; before now where negative."""
+    """Return an expression for now plus N seconds, which may be negative."""
     moment = DatabaseNow() + timedelta(seconds=seconds)
     return ExpressionWrapper(moment, output_field=DateTimeField())

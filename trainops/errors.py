@@ -6,8 +6,8 @@ from typing import Any
 MAX_PROBLEMS = 20  # of one request are told, and how many more there are
 
 
-class Refusal(Exception):
-    """A request that the rules refuse; whoever asked can read why and what to do instead.
+class DomainError(Exception):
+    """A request that the rules refuse; the message says why and what to do instead.
 
     `code` is for programs (UPPER_SNAKE_CASE, stable), `message` for people, `details` is JSON-safe
     (problems of single fields stand under `fields`: name → what was given and what is allowed),

@@ -6,27 +6,38 @@ imported when they are needed: the web process reads it and must not import torc
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import date
 from functools import cached_property, partial
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal, TypedDict, cast
 
 from trainops.lazy import load
 from trainops.registrations import registered
 from trainops.runtime.config import OperationConfig
 from trainops.runtime.errors import ConfigError
 from trainops.runtime.job import ResumableJob
-from trainops.runtime.ledger import PrivacyLedger
+from trainops.runtime.ledger import Ledger
+from trainops.runtime.ledger_fields import LedgerFields
 from trainops.runtime.position import Position, Positions
-from trainops.runtime.subtasks import Delegates, Part
+from trainops.runtime.ranks import ALONE, Devices
+from trainops.runtime.subtasks import Subtask, SubtaskPort
 
 GROUP = "trainops.kinds"
+INCLUDE_CODE = "trainops.runtime.provenance:include"
 SEED_ALL = "trainops.runtime.reproducibility:seed_all"  # a string: it imports torch
-Port = Literal["ledger", "subtasks"]
+Port = Literal["ledger", "subtasks", "devices"]
 Columns = Mapping[str, Sequence[Mapping[str, Any]]]  # described columns by dataset id
+
+
+class Ports(TypedDict, total=False):
+    """Further arguments of a job; None outside of an attempt."""
+
+    ledger: Ledger | None
+    subtasks: SubtaskPort | None
+    devices: Devices
 
 
 class KindError(Exception):
@@ -43,6 +54,20 @@ class Objective:
 
     metric: str = "best.value"
     mode: Literal["", "min", "max"] = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Threshold:
+    """A number of the installation that is the default of a config field.
+
+    Its variable is TRAINOPS_ and the name in capitals (trainops.thresholds). Kinds may share one;
+    they then declare equal ones.
+    """
+
+    name: str
+    field: str  # the path of the field: section.name
+    default: int  # above 0
+    description: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,8 +87,17 @@ class Panel:
     script: str = ""
     shows_result: bool = False  # the page then does not repeat the result as JSON
 
-    def context(self, subject: Any) -> Mapping[str, Any] | None:
-        return cast(Mapping[str, Any] | None, load(self.view)(subject))
+    def context(self, subject: object) -> Mapping[str, object] | None:
+        return cast(Mapping[str, object] | None, load(self.view)(subject))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Demo:
+    """An operation of a minute or so, on data that come with it: `up --demo` submits it."""
+
+    name: str
+    config: Mapping[str, Any]
+    table: Callable[[], str] | None = None  # a CSV; its dataset id becomes `dataset` of the config
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,21 +116,28 @@ class Kind:
     adapt: str = ""  # a function: what a fork's config changes in the state; empty: nothing
     recipes: tuple[str, ...] = ()  # built-in Recipe objects
 
+    demo: str = ""  # a Demo; empty: `up --demo` shows nothing of this kind
+
     objective: Objective = Objective()
     columns: tuple[str, ...] = ()  # paths in the result that the table of a study shows
-    defaults: Mapping[str, str] = field(default_factory=dict)  # config path -> threshold
+    # Path of the config field that says how long it runs; of several, the first that a config has.
+    length: str | tuple[str, ...] = ""
+    has_weights: bool = False  # whether its job is WarmStarting
+    thresholds: tuple[Threshold, ...] = ()  # its own, beside those of every kind
     days: str = ""  # a function of (config, columns): first and last day; for walk-forward studies
 
     ports: frozenset[Port] = frozenset()  # what make_job is given besides config and inputs
+    ledger: str = ""  # a LedgerFields, of its entries; required with the port "ledger"
     ledger_used: Callable[[Mapping[str, Any]], bool] = lambda config: True  # of a JSON config
     subtask: str = ""  # the job of a subtask; required with the port "subtasks"
+    group: str = "group"  # what a group of subtasks is called
 
     files: str = ""  # a KindFiles: the files of another tool; empty: there is none
     panels: tuple[Panel, ...] = ()
     web: str = ""  # a package with the folders `templates` and `static` of its panels
     urls: str = ""  # a module with the addresses below an operation's page that its panels use
 
-    def parse_config(self, raw: Mapping[str, Any]) -> OperationConfig:
+    def parse_config(self, raw: Mapping[str, object]) -> OperationConfig:
         """Return the validated config, defaults filled in. Raises ConfigError."""
         return self._config_class().parse(raw)
 
@@ -112,11 +153,30 @@ class Kind:
         """Return the ids of the datasets that make_job needs as inputs."""
         return config.dataset_ids()
 
-    def uses_ledger(self, config: Mapping[str, Any]) -> bool:
+    def length_of(self, config: Mapping[str, object]) -> tuple[str, int] | None:
+        """Return the path and the value of the field that holds the length; None: there is none.
+
+        A number below 1 is no length: -1 of transformers' max_steps means no limit.
+        """
+        for path in (self.length,) if isinstance(self.length, str) else self.length:
+            found: object = config
+            for name in path.split("."):
+                found = found.get(name) if isinstance(found, Mapping) else None
+            if isinstance(found, int) and found > 0:
+                return path, found
+        return None
+
+    def uses_ledger(self, config: Mapping[str, object]) -> bool:
         """Whether the job of this config (as JSON) writes to the ledger."""
         return "ledger" in self.ports and self.ledger_used(config)
 
-    def mode(self, config: Mapping[str, Any]) -> str:
+    def ledger_fields(self) -> LedgerFields:
+        """Return the fields of its ledger's entries. Raises KindError where it has no ledger."""
+        if not self.ledger:
+            raise KindError(f"the kind {self.name!r} names no fields of ledger entries")
+        return cast(LedgerFields, load(self.ledger))
+
+    def mode(self, config: Mapping[str, object]) -> str:
         """Return "min" or "max": which values of the objective are better under this config."""
         if self.objective.mode:
             return self.objective.mode
@@ -137,13 +197,13 @@ class Kind:
         places = [Path(each) / name for each in (spec and spec.submodule_search_locations) or ()]
         return next((each for each in places if each.is_dir()), None)
 
-    def position(self, state: Mapping[str, Any], step: int) -> Position:
+    def position(self, state: Mapping[str, object], step: int) -> Position:
         """Return the position of a checkpoint, by its JSON state."""
         return self._positions().position(state, step)
 
-    def best_ever(self, state: Mapping[str, Any]) -> float | None:
+    def best_ever(self, state: Mapping[str, object]) -> float | None:
         """Return the best value of the monitored metric in a state; None: not known."""
-        found: Any = state
+        found: object = state
         for name in self._positions().BEST or ("",):
             found = found.get(name) if isinstance(found, Mapping) else None
         return float(found) if isinstance(found, int | float) else None
@@ -162,35 +222,48 @@ class Kind:
         self,
         config: OperationConfig,
         inputs: Mapping[str, Path] | None = None,
-        ledger: PrivacyLedger | None = None,
-        delegates: Delegates | None = None,
+        ledger: Ledger | None = None,
+        subtasks: SubtaskPort | None = None,
+        devices: Devices | None = None,
     ) -> ResumableJob:
         """Make the job from freshly seeded random streams: its weights are drawn here.
 
         `inputs` maps each dataset id to its normalised Parquet file, and each operation whose
-        model is used to its final checkpoint. `ledger` and `delegates` are given to kinds with the
-        ports "ledger" and "subtasks"; without a ledger the job's own states remember what was
-        spent, without delegates all work is done in this process. Raises InputError.
+        model is used to its final checkpoint. `ledger`, `subtasks` and `devices` are given to kinds
+        with these ports; without a ledger the job's own states remember what it recorded, without
+        subtasks or devices all work is done in this process. Raises InputError.
         """
-        ports: dict[str, Any] = {"ledger": ledger} if "ledger" in self.ports else {}
-        ports |= {"delegates": delegates} if "subtasks" in self.ports else {}
-        return cast(ResumableJob, self._loaded(self.job, config)(config, inputs or {}, **ports))
+        ports: Ports = {"ledger": ledger} if "ledger" in self.ports else {}
+        if "subtasks" in self.ports:
+            ports["subtasks"] = subtasks
+        if "devices" in self.ports:
+            ports["devices"] = devices or ALONE
+        job = self._loaded(self.job, config)(config, inputs or {}, **ports)
+        load(INCLUDE_CODE)(config.code())  # once all of it is imported
+        return cast(ResumableJob, job)
 
     def make_subtask(
         self,
         config: OperationConfig,
         inputs: Mapping[str, Path],
-        ledger: PrivacyLedger | None,
-        part: Part,
+        ledger: Ledger | None,
+        subtask: Subtask,
     ) -> ResumableJob:
-        """Make the job of a subtask, as `make_job` makes the job of the whole operation."""
-        return cast(ResumableJob, self._loaded(self.subtask, config)(config, inputs, ledger, part))
+        """Make the job of a subtask, as `make_job` makes the job of its parent."""
+        ports: Ports = {"ledger": ledger} if "ledger" in self.ports else {}
+        job = self._loaded(self.subtask, config)(config, inputs, subtask=subtask, **ports)
+        load(INCLUDE_CODE)(config.code())
+        return cast(ResumableJob, job)
+
+    def group_of(self, state: Mapping[str, object], step: int) -> int | None:
+        """Return the group whose subtasks start from a checkpoint with this JSON state."""
+        return self.position(state, step).group
 
     def job_factory(
         self,
         config: OperationConfig,
         inputs: Mapping[str, Path] | None = None,
-        ledger: PrivacyLedger | None = None,
+        ledger: Ledger | None = None,
     ) -> Callable[[], ResumableJob]:
         """Return make_job as the loop calls it: where errors of the job are expected."""
         return partial(self.make_job, config, inputs, ledger)

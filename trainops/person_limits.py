@@ -2,18 +2,18 @@
 
 from django.conf import settings
 
-from trainops.errors import Refusal
+from trainops.errors import DomainError
 
 
-class LimitReached(Refusal):
+class LimitReached(DomainError):
     """One person has as much of something as one may have; nothing has changed."""
 
     def __init__(self, what: str, limit: str, *, allowed: int, current: int, more: int) -> None:
         variable = f"TRAINOPS_{limit.upper()}"
         super().__init__(
             "LIMIT_REACHED",
-            f"One person's {what}: got {current:,} and {more:,} more; allowed: {allowed:,}. Delete "
-            f"some, or wait until some have ended. An administrator sets the limit: {variable}.",
+            f"Too many {what} of a user: got {current:,} and {more:,} more; allowed: {allowed:,}. "
+            f"Delete some, or wait until some have ended. An admin sets the limit: {variable}.",
             {"limit": variable, "allowed": allowed, "current": current, "requested": more},
             status=409,
         )
@@ -27,3 +27,9 @@ def require(what: str, limit: str, *, current: int, more: int) -> None:
     allowed: int = getattr(settings.THRESHOLDS, limit)
     if allowed and current + more > allowed:
         raise LimitReached(what, limit, allowed=allowed, current=current, more=more)
+
+
+def granted(limit: str, *, current: int, more: int) -> int:
+    """Return how many of `more` the threshold `limit` allows; all if it is 0."""
+    allowed: int = getattr(settings.THRESHOLDS, limit)
+    return min(more, max(0, allowed - current)) if allowed else more

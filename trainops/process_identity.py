@@ -1,27 +1,41 @@
 """Which process this is, so that another one on the same machine can tell that it has ended.
 
-A process id alone says nothing: it is given out again, and it is another process's in another
+A process id alone says nothing: it is reused, and it is another process's in another
 container. Linux only; elsewhere nothing is known of any process.
 """
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 PROC = Path("/proc")
 ENDED = frozenset("ZX")  # a zombie computes nothing any more
 STATE, GROUP, STARTED = 0, 2, 19  # fields of /proc/PID/stat after the command's name
 
 
-def identity() -> dict[str, Any]:
-    """Return what tells this process from every other one, JSON-safe; empty if not known."""
+class Machine(TypedDict, total=False):
+    """What process ids are unique in: one boot of one machine, and one container there."""
+
+    boot_id: str
+    pid_namespace: str
+
+
+class ProcessIdentity(Machine, total=False):
+    """What tells a process from every other one; empty if not known."""
+
+    pid: int
+    started: int  # clock ticks since the boot
+
+
+def identity() -> ProcessIdentity:
+    """Return the identity of this process."""
     started = _started(os.getpid())
     return {} if started is None else {**_machine(), "pid": os.getpid(), "started": started}
 
 
-def has_ended(process: Mapping[str, Any]) -> bool:
+def has_ended(process: ProcessIdentity) -> bool:
     """Whether a process that once had this identity certainly runs no more.
 
     False also where nothing can be known: it is on another machine, or in another container.
@@ -57,8 +71,7 @@ def _is_nobody(send: Callable[[int, int], None], number: int) -> bool:
 
 
 @cache
-def _machine() -> dict[str, str]:
-    """Return what process ids are unique in: one boot of one machine, and one container there."""
+def _machine() -> Machine:
     try:
         boot_id = (PROC / "sys/kernel/random/boot_id").read_text().strip()
         return {"boot_id": boot_id, "pid_namespace": str((PROC / "self/ns/pid").readlink())}

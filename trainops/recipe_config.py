@@ -15,9 +15,10 @@ class RecipeConfig(OperationConfig):
 
     kind: ClassVar[str]
 
-    recipe: str = Field(description="The name of a registered recipe")
+    recipe: str = Field(description="Name of a registered recipe.")
     parameters: dict[str, Any] = Field(
-        default_factory=dict, description="The recipe's own parameters, by its own schema"
+        default_factory=dict,
+        description="Parameters of the recipe; each recipe defines its own schema.",
     )
 
     @classmethod
@@ -41,6 +42,10 @@ class RecipeConfig(OperationConfig):
         """Return the recipe that this config names. Raises ConfigError where it is gone."""
         return self._find(self.recipe)
 
+    def defaults(self) -> dict[str, object]:
+        parameters = self.find_recipe().parse_parameters(self.parameters)
+        return super().defaults() | {"parameters": parameters.defaults()}
+
     def code(self) -> Sequence[str]:
         return (self.find_recipe().build,)
 
@@ -53,6 +58,10 @@ class RecipeConfig(OperationConfig):
     def dataset_ids(self) -> list[str]:
         parameters = self.find_recipe().parse_parameters(self.parameters)
         return list(dict.fromkeys([*super().dataset_ids(), *parameters.dataset_ids()]))
+
+    def directory_ids(self) -> set[str]:
+        parameters = self.find_recipe().parse_parameters(self.parameters)
+        return super().directory_ids() | parameters.directory_ids()
 
     def models(self) -> dict[str, NamedModel]:
         parameters = self.find_recipe().parse_parameters(self.parameters).models()

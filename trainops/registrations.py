@@ -11,7 +11,7 @@ OURS = "trainops"
 def registered(group: str) -> list[EntryPoint]:
     """Return the entry points of a group, trainops' own first.
 
-    In a clone its own are those of pyproject.toml: nobody has to install a clone, and what an
+    In a clone its own are those of pyproject.toml: a clone need not be installed, and what an
     earlier installation of it says may be out of date.
     """
     found = entry_points(group=group)

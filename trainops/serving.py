@@ -14,13 +14,13 @@ from trainops.runtime.labels import LABEL_RULE, is_label
 
 # Beside the slots of every worker: for operations that wait for what others do. If these took
 # slots, as many of them as there are slots would wait for each other for ever.
-NUM_SEATS = 4
+NUM_WAIT_SLOTS = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Serving:
     kinds: tuple[str, ...]
-    labels: tuple[str, ...]  # besides these: whoever asks for none
+    labels: tuple[str, ...]  # besides these: operations that ask for none
     slots: int
 
 
@@ -48,7 +48,7 @@ def _problems_of_kinds(kinds: Iterable[str]) -> Iterator[str]:
             near = get_close_matches(kind, KINDS, n=1)
             hint = f" (did you mean {near[0]}?)" if near else ""
             allowed = ", ".join(KINDS)
-            yield f"TRAINOPS_WORKER_KINDS holds {kind!r}{hint}; there are the kinds {allowed}"
+            yield f"TRAINOPS_WORKER_KINDS holds {kind!r}{hint}; allowed: {allowed}"
 
 
 def _problems_of_labels(labels: Iterable[str]) -> Iterator[str]:

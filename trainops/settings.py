@@ -6,12 +6,22 @@ from typing import Any, Literal
 
 import dj_database_url
 
-from trainops import checkpoint_storage, paths, serving, thresholds
+from trainops import (
+    checkpoint_storage,
+    dataset_buckets,
+    notification_settings,
+    paths,
+    serving,
+    thresholds,
+)
 from trainops.kind import KINDS
+from trainops.runtime import implementation
 from trainops.secret_key import secret_key
+from trainops.sinks import known as sinks
 
 DATA_DIR = paths.data_dir().resolve()
 THRESHOLDS = thresholds.read()
+IMPLEMENTATION = implementation.read()  # an invalid value is refused at the start
 SERVING = serving.read()
 
 SECRET_KEY = secret_key(DATA_DIR)
@@ -39,12 +49,16 @@ INSTALLED_APPS = [
     "rest_framework",
     "knox",
     "drf_spectacular",
+    "drf_spectacular_sidecar",
     "django_celery_beat",
     "trainops.http",
     "apps.installation",
     "apps.datasets",
     "apps.checkpoints",
+    "apps.ledger",
     "apps.operations",
+    "apps.notifications",
+    "apps.sinks",
     "apps.workers",
     "apps.dashboard",
 ]
@@ -52,6 +66,7 @@ MIDDLEWARE = [
     "trainops.http.middleware.ApiEnvelopeMiddleware",
     "trainops.http.access_log.AccessLogMiddleware",
     "trainops.http.middleware.PatienceMiddleware",
+    "trainops.http.compression.CompressionMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "apps.dashboard.csp.ContentSecurityPolicyMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
@@ -122,6 +137,13 @@ BROKER_URL = (
     os.environ.get("TRAINOPS_BROKER_URL") or f"redis+socket://{DATA_DIR}/redis.sock?virtual_host=0"
 )
 
+# Webhooks are sent to public addresses; others are reached with the server's own network access.
+WEBHOOK_PRIVATE_ADDRESSES = notification_settings.private_networks()
+globals().update(notification_settings.mail_server())
+PUBLIC_URL = notification_settings.public_url()
+# Operations are written into these as files of other tools (apps.sinks).
+SINKS = sinks.read()
+SINKS_DIR = Path(os.environ.get("TRAINOPS_SINKS_DIR") or DATA_DIR / "sinks").resolve()
 DISPATCH_IS_ON = True  # messages to the broker; tests without one switch them off
 KNOX_TOKEN_MODEL = "access.Token"  # noqa: S105 - a model's name
 
@@ -147,12 +169,24 @@ STORAGES = {
     },
 }
 
+# Directories below these can be registered as datasets; all workers must reach them.
+DATASET_ROOTS = tuple(
+    Path(each).resolve()
+    for each in os.environ.get("TRAINOPS_DATASET_ROOTS", "").split(os.pathsep)
+    if each
+)
+
+# Prefixes of buckets below which others can be registered as datasets.
+DATASET_BUCKETS = dataset_buckets.read()
+
 STATIC_URL = "/static/"
 STATICFILES_DIRS = [paths.STATIC, *_of_kinds("static")]
 WHITENOISE_USE_FINDERS = True  # no collectstatic step: the same command works everywhere
 WHITENOISE_AUTOREFRESH = DEBUG
+# The folders of vendored packages carry their version in their name.
+WHITENOISE_IMMUTABLE_FILE_TEST = r"/vendor/[^/]+-\d+\.\d+\.\d+/"
 
-AUTHENTICATION_BACKENDS = ["trainops.http.guessing.SlowToGuess"]
+AUTHENTICATION_BACKENDS = ["trainops.http.login_throttle.LoginThrottle"]
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": f"django.contrib.auth.password_validation.{name}"}
     for name in ("MinimumLengthValidator", "CommonPasswordValidator", "NumericPasswordValidator")
@@ -203,9 +237,20 @@ SPECTACULAR_SETTINGS = {
     "POSTPROCESSING_HOOKS": [
         "drf_spectacular.hooks.postprocess_schema_enums",
         "trainops.http.schema.describe_envelope",
+        "apps.operations.api.examples.add_examples",
     ],
     "SCHEMA_PATH_PREFIX": "/api/v1",
     "COMPONENT_SPLIT_REQUEST": True,
+    "GET_LIB_DOC_EXCLUDES": "trainops.http.schema.classes_without_description",
+    "ENUM_NAME_OVERRIDES": {  # of fields that share a name; others are named by their field
+        "AttemptDirectiveEnum": ["proceed", "cancel", "preempt", "kill"],
+        "AttemptOutcomeEnum": "apps.operations.models.Attempt.Outcome",
+        "CheckLevelEnum": ["ok", "warning", "failed"],
+        "EndedOutcomeEnum": "apps.workers.reports.RECORDED_AS",
+        "OperationStatusEnum": "apps.operations.lifecycle.State",
+        "SavedTypeEnum": ["periodic", "cancellation", "shutdown", "failure", "final"],
+        "WorkerStatusEnum": "apps.workers.models.Worker.Status",
+    },
 }
 
 LOGGING = {
@@ -241,5 +286,5 @@ UNFOLD = {
     "SHOW_HISTORY": False,
     "SHOW_VIEW_ON_SITE": True,
     "COLORS": {"primary": ADMIN_BLUE},
-    "SIDEBAR": {"show_search": True, "navigation": "trainops.backoffice.navigation"},
+    "SIDEBAR": {"show_search": True, "navigation": "trainops.admin_base.navigation"},
 }

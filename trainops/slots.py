@@ -4,18 +4,18 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from trainops.errors import Refusal
+from trainops.errors import DomainError
 
 WAIT_SECONDS = 1.0  # for a free slot, in a thread that answers pages and API
 RETRY_SECONDS = 10
 
 
-class Busy(Refusal):
+class SlotsBusy(DomainError):
     def __init__(self) -> None:
         super().__init__(
             "BUSY",
-            "The server reads or writes as many files as it can at once, or one for you already. "
-            "Try again in a moment.",
+            "The server is already processing a file for you, or as many files as it "
+            "can. Try again in a moment.",
             {"retry_after_seconds": RETRY_SECONDS},
             status=503,
             retry_after_seconds=RETRY_SECONDS,
@@ -32,10 +32,10 @@ class Slots:
 
     @contextmanager
     def taken(self, person: str, *, wait_seconds: float = WAIT_SECONDS) -> Iterator[None]:
-        """Hold a slot for this person ("" for the server itself). Raises Busy."""
+        """Hold a slot for this person ("" for the server itself). Raises SlotsBusy."""
         with self._changed:
             if not self._changed.wait_for(lambda: self._is_free(person), wait_seconds):
-                raise Busy
+                raise SlotsBusy
             self._num_free -= 1
             self._people.add(person)
         try:

@@ -11,7 +11,7 @@ def name_problem(text: str) -> str:
     hidden = sorted({f"U+{ord(each):04X}" for each in text if category(each) in HIDDEN})
     if not hidden:
         return ""
-    return f"holds invisible characters ({', '.join(hidden[:5])}); leave them out"
+    return f"contains invisible characters ({', '.join(hidden[:5])}); remove them"
 
 
 def escaped(text: str) -> str:

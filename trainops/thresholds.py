@@ -1,7 +1,8 @@
-"""Every number an installation may change: one name in the environment, the README and here.
+"""Every number an installation may change: one name in the environment and here.
 
 Each is read once, at start, from `TRAINOPS_<NAME>`; a value that contradicts another is refused
-with the reason, before anything runs on it.
+with the reason, before anything runs on it. Kinds of operations declare further ones
+(`Kind.thresholds`).
 """
 
 from typing import Any, Self
@@ -12,9 +13,12 @@ from pydantic import (
     PositiveFloat,
     PositiveInt,
     ValidationError,
+    create_model,
     model_validator,
 )
 from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from trainops.kind import KINDS, KindError, Threshold
 
 CONTAINER_GRACE_SECONDS = 30  # docker/compose.yaml's stop_grace_period
 
@@ -23,105 +27,120 @@ class Thresholds(BaseSettings):
     model_config = SettingsConfigDict(env_prefix="TRAINOPS_", extra="ignore", frozen=True)
 
     health_check_interval_seconds: PositiveFloat = Field(
-        10, description="How often a worker writes its heartbeat and renews its leases."
+        10, description="Seconds between heartbeats of a worker; each one also renews its leases."
     )
     health_check_timeout_seconds: PositiveFloat = Field(
-        30, description="Without a heartbeat for so long, a worker shows TEMPORARILY_UNAVAILABLE."
+        30,
+        description="Seconds without a heartbeat before a worker is TEMPORARILY_UNAVAILABLE.",
     )
     worker_gone_seconds: PositiveFloat = Field(
-        600, description="Without a heartbeat for so long, a worker shows GONE."
+        600, description="Seconds without a heartbeat before a worker is GONE."
     )
     reregistration_check_interval_seconds: PositiveFloat = Field(
-        10, description="How often a worker makes sure that its row still exists."
+        10, description="Seconds between a worker's checks that its database row still exists."
     )
     orphan_timeout_seconds: PositiveFloat = Field(
-        60, description="The lease: an operation unclaimed for so long goes to its restart policy."
+        60,
+        description="Lease duration in seconds; when a lease expires, the restart policy applies.",
     )
     orphan_check_interval_seconds: PositiveFloat = Field(
-        15, description="How often web, beat and every worker look for orphans."
+        15,
+        description="Seconds between searches for orphaned operations by web, beat and workers.",
     )
     cancel_poll_seconds: PositiveFloat = Field(
-        2, description="How often a worker asks whether its operations are to stop."
+        2, description="Seconds between a worker's checks for stop requests."
     )
     fence_kill_seconds: PositiveFloat = Field(
-        40, description="A supervisor whose last renewal is older kills its own children."
+        40,
+        description="Seconds since the last lease renewal after which a supervisor kills its "
+        "attempts.",
     )
     child_deadline_seconds: PositiveFloat = Field(
-        45, description="A child that has not been granted more time ends itself."
-    )
-    training_epoch_interval: PositiveInt = Field(
-        10, description="Training saves a checkpoint every so many epochs."
-    )
-    backtest_bar_interval: PositiveInt = Field(
-        10_000, description="A backtest saves a checkpoint every so many bars."
+        45,
+        description="Seconds without an extension after which an attempt process exits by itself.",
     )
     checkpoint_time_interval_seconds: PositiveFloat = Field(
-        300, description="Every kind saves a checkpoint at least so often."
+        300, description="Seconds between checkpoints of every kind (default)."
     )
     checkpoint_max_age_days: PositiveFloat = Field(
-        30, description="Older checkpoints of operations that are not running are removed."
+        30, description="Days after which checkpoints of inactive operations are deleted."
     )
     checkpoint_reserve_bytes: NonNegativeInt = Field(
         1024**3,
-        description="Bytes of the disk that periodic checkpoints and uploads leave free.",
+        description="Disk space in bytes that periodic checkpoints and uploads leave free.",
     )
     checkpoint_quota_bytes: NonNegativeInt = Field(
-        0, description="Above it for one owner's checkpoints, periodic saving pauses; 0: no limit."
+        0, description="Checkpoint bytes per owner above which periodic saving pauses; 0: no limit."
     )
     cleanup_interval_hours: PositiveFloat = Field(
-        24, description="How often old checkpoints and unowned files are removed."
+        24, description="Hours between cleanups of old checkpoints and orphaned files."
     )
     unowned_file_age_seconds: PositiveFloat = Field(
-        3600, description="Files that no row owns are removed at this age, never younger."
+        3600,
+        description="Minimum age in seconds at which files without a database row are deleted.",
     )
     trash_days: PositiveFloat = Field(
-        7, description="Days between finding a whole checkpoint that no row owns and deleting it."
+        7,
+        description="Days after which a complete checkpoint without a database row is deleted.",
     )
     shutdown_timeout_seconds: PositiveFloat = Field(
-        25, description="A worker told to stop has saved and handed back everything by then."
+        25,
+        description="Seconds within which a stopping worker saves and returns all its operations.",
     )
     restart_delay_seconds: PositiveFloat = Field(
-        5, description="The first pause before a restart; it doubles with each."
+        5, description="Seconds before the first restart; the delay doubles with each restart."
     )
     restart_delay_max_seconds: PositiveFloat = Field(
-        300, description="The longest pause before a restart."
+        300, description="Maximum seconds before a restart."
     )
     host_fault_operations: PositiveInt = Field(
-        3, description="A host on which so many operations crashed, and nowhere else, is drained."
+        3,
+        description="Number of operations that crash on one host only before that host is drained.",
     )
     host_fault_window_seconds: PositiveFloat = Field(
-        600, description="Only crashes of the last so many seconds count against a host."
+        600, description="Seconds for which a crash counts against its host."
     )
     max_upload_bytes: PositiveInt = Field(
-        512 * 1024**2, description="The largest file that may be uploaded."
+        512 * 1024**2, description="Maximum size of an uploaded file in bytes."
     )
     max_active_operations_per_person: NonNegativeInt = Field(
-        10_000, description="Waiting and running operations of one person; 0: no limit."
+        10_000, description="Maximum waiting and running operations per user; 0: no limit."
     )
     max_studies_per_person: NonNegativeInt = Field(
-        10_000, description="Studies of one person; 0: no limit."
+        10_000, description="Maximum studies per user; 0: no limit."
     )
     max_tokens_per_person: NonNegativeInt = Field(
-        1000, description="API tokens of one person that have not expired; 0: no limit."
+        1000, description="Maximum unexpired API tokens per user; 0: no limit."
     )
     max_datasets_per_person: NonNegativeInt = Field(
-        10_000, description="Datasets of one person; 0: no limit."
+        10_000, description="Maximum datasets per user; 0: no limit."
     )
     max_dataset_bytes_per_person: NonNegativeInt = Field(
-        200 * 10**9, description="Bytes of all datasets of one person; 0: no limit."
+        200 * 10**9, description="Maximum total bytes of datasets per user; 0: no limit."
+    )
+    max_open_uploads_per_person: NonNegativeInt = Field(
+        20, description="Maximum unfinished uploads in parts per user; 0: no limit."
+    )
+    max_open_upload_bytes_per_person: NonNegativeInt = Field(
+        200 * 10**9,
+        description="Maximum total size in bytes of unfinished uploads per user; 0: no limit.",
     )
     checkpoint_cache_bytes: PositiveInt = Field(
-        50 * 10**9, description="Of checkpoints in a bucket, so many bytes are kept here as copies."
+        50 * 10**9, description="Maximum size in bytes of the local cache for remote checkpoints."
+    )
+    dataset_cache_bytes: PositiveInt = Field(
+        50 * 10**9,
+        description="Maximum size in bytes of the local cache for files of registered buckets.",
     )
     log_bytes_per_attempt: PositiveInt = Field(
-        5 * 1024**2, description="The newest so many bytes of an attempt's log are kept."
+        5 * 1024**2, description="Maximum log size in bytes per attempt; older output is discarded."
     )
 
     @property
     def patience_seconds(self) -> float:
-        """How long anyone waits for one answer of the database, that may be frozen.
+        """Client-side query timeout: a quarter of the fencing deadline.
 
-        Several times before an attempt that cannot renew its lease must be ended.
+        So several tries fit before an attempt that cannot renew its lease must be killed.
         """
         return self.fence_kill_seconds / 4
 
@@ -143,20 +162,33 @@ class Thresholds(BaseSettings):
 
 _ORDER = [
     ("health_check_interval_seconds", "orphan_timeout_seconds", 3,
-     "an operation must miss three heartbeats before it is called an orphan"),
+     "an operation must miss three heartbeats before it counts as an orphan"),
     ("health_check_interval_seconds", "health_check_timeout_seconds", 3,
-     "a worker must miss three heartbeats before it is called unavailable"),
+     "a worker must miss three heartbeats before it counts as unavailable"),
     ("health_check_timeout_seconds", "worker_gone_seconds", 1,
      "a worker is unavailable before it is gone"),
     ("health_check_interval_seconds", "fence_kill_seconds", 2,
-     "a supervisor must miss a renewal before it gives up its children"),
+     "a supervisor must miss a renewal before it kills its attempts"),
     ("fence_kill_seconds", "child_deadline_seconds", 1,
-     "the supervisor acts before the child has to"),
+     "the supervisor must act before the attempt process exits by itself"),
     ("child_deadline_seconds", "orphan_timeout_seconds", 1,
-     "the child has ended before anyone may take its operation"),
+     "the attempt process must have exited before another worker claims its operation"),
     ("restart_delay_seconds", "restart_delay_max_seconds", 1,
-     "the longest pause cannot be below the first"),
+     "the maximum delay cannot be below the first"),
 ]  # fmt: skip
+
+
+def with_kinds() -> type[Thresholds]:
+    """Return the thresholds with those that kinds declare. Raises KindError."""
+    fields: dict[str, Any] = {}
+    declared: dict[str, Threshold] = {}
+    for kind in KINDS.values():
+        for each in kind.thresholds:
+            if each.name in Thresholds.model_fields or declared.get(each.name, each) != each:
+                raise KindError(f"the threshold {each.name!r} of {kind.name!r} is already another")
+            declared[each.name] = each
+            fields[each.name] = (int, Field(each.default, gt=0, description=each.description))
+    return create_model("Thresholds", __base__=Thresholds, **fields)
 
 
 def read() -> Thresholds:
@@ -166,16 +198,16 @@ def read() -> Thresholds:
         ValueError: for every variable that is wrong, what it is and what it must be.
     """
     try:
-        return Thresholds()
+        return with_kinds()()
     except ValidationError as error:
         raise ValueError("; ".join(_explain(each) for each in error.errors())) from None
 
 
 def _explain(error: Any) -> str:
-    told = str(error["msg"]).removeprefix("Value error, ").replace("Input should", "it must")
+    problem = str(error["msg"]).removeprefix("Value error, ").replace("Input should", "it must")
     if not error["loc"]:
-        return told
-    return f"{_variable(error['loc'][0])} is {error['input']!r}; {told}"
+        return problem
+    return f"{_variable(error['loc'][0])} is {error['input']!r}; {problem}"
 
 
 def _variable(name: str) -> str:

@@ -10,6 +10,7 @@ urlpatterns = [
     path("api/v1/", include("apps.datasets.urls")),
     path("api/v1/", include("apps.checkpoints.urls")),
     path("api/v1/", include("apps.operations.urls")),
+    path("api/v1/", include("apps.notifications.urls")),
     path("api/v1/", include("apps.workers.urls")),
     path("", include("apps.dashboard.urls")),
 ]

@@ -1,7 +1,7 @@
 """`python -m trainops.web`: pages and API under granian, which is given a moment to say goodbye.
 
 By itself granian closes its port within milliseconds of SIGTERM, and a worker that calls then
-cannot tell a restart from a network that is broken. So it is told in two steps: SIGUSR1 (where
+cannot tell a restart from a network that is broken. So the stop has two steps: SIGUSR1 (where
 something else stops first, and pages are wanted meanwhile) or the first SIGTERM makes workers
 hear 503 with Retry-After; SIGTERM after that, or the end of the moment, closes the port. Requests
 that are being answered are finished in any case.

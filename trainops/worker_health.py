@@ -13,9 +13,40 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 from trainops import process_identity
+from trainops.process_identity import ProcessIdentity
+
+
+class Heartbeat(TypedDict):
+    """What a worker process is doing, by its last heartbeat."""
+
+    worker_id: str
+    worker_status: str
+    current_operation: str | None
+    timestamp: float
+
+
+class StatusFile(Heartbeat):
+    """The content of a worker's file."""
+
+    valid_seconds: float
+    process: ProcessIdentity
+
+
+class WorkerHealth(Heartbeat):
+    """One worker process in the answer of the probe."""
+
+    healthy: bool
+
+
+class HealthReport(TypedDict):
+    """The answer of the probe."""
+
+    healthy: bool
+    timestamp: float
+    workers: list[WorkerHealth]
 
 
 def tell(*, worker_id: str, status: str, current_operation: str, valid_seconds: float) -> None:
@@ -27,7 +58,7 @@ def tell(*, worker_id: str, status: str, current_operation: str, valid_seconds: 
     path.parent.mkdir(mode=0o700, exist_ok=True)
     if path.parent.stat().st_uid != os.getuid():
         raise PermissionError(f"{path.parent} belongs to another user")
-    told = {
+    status_file: StatusFile = {
         "worker_id": worker_id,
         "worker_status": status,
         "current_operation": current_operation or None,
@@ -36,7 +67,7 @@ def tell(*, worker_id: str, status: str, current_operation: str, valid_seconds: 
         "process": process_identity.identity(),
     }
     draft = path.with_name(f".{path.name}.{os.getpid()}")
-    draft.write_text(json.dumps(told))
+    draft.write_text(json.dumps(status_file))
     draft.replace(path)
 
 
@@ -45,28 +76,32 @@ def forget(worker_id: str) -> None:
     _path(worker_id).unlink(missing_ok=True)
 
 
-def check() -> dict[str, Any]:
+def check() -> HealthReport:
     """Return the state of every worker process that has not ended, and whether all are healthy.
 
     Healthy: there is at least one, and no heartbeat is overdue.
     """
-    workers = [_judged(told) for told in _told()]
+    workers = [_judged(status_file) for status_file in _status_files()]
     healthy = bool(workers) and all(each["healthy"] for each in workers)
     return {"healthy": healthy, "timestamp": time.time(), "workers": workers}
 
 
-def _judged(told: dict[str, Any]) -> dict[str, Any]:
-    shown = ("worker_id", "worker_status", "current_operation", "timestamp")
-    is_fresh = time.time() - told["timestamp"] <= told["valid_seconds"]
-    return {"healthy": is_fresh, **{name: told[name] for name in shown}}
+def _judged(status_file: StatusFile) -> WorkerHealth:
+    return {
+        "healthy": time.time() - status_file["timestamp"] <= status_file["valid_seconds"],
+        "worker_id": status_file["worker_id"],
+        "worker_status": status_file["worker_status"],
+        "current_operation": status_file["current_operation"],
+        "timestamp": status_file["timestamp"],
+    }
 
 
-def _told() -> Iterator[dict[str, Any]]:
+def _status_files() -> Iterator[StatusFile]:
     for path in sorted(_directory().glob("*.json")):
         with suppress(OSError, ValueError):
-            told = json.loads(path.read_text())
-            if not process_identity.has_ended(told["process"]):
-                yield told
+            status_file: StatusFile = json.loads(path.read_text())
+            if not process_identity.has_ended(status_file["process"]):
+                yield status_file
 
 
 def _directory() -> Path:

@@ -5,7 +5,7 @@ What changes one operation's checkpoints asks that operation first; those doors 
 """
 
 from datetime import timedelta
-from typing import Any
+from typing import Literal, TypedDict
 
 from django.conf import settings
 from django.db.models import Q
@@ -26,7 +26,7 @@ from apps.checkpoints.serializers import (
 )
 from apps.checkpoints.services import Freed
 from trainops.clock import DatabaseNow
-from trainops.errors import Refusal
+from trainops.errors import DomainError
 from trainops.http.asking import body_of, person, query_of
 from trainops.http.pagination import NewestFirstCounted
 from trainops.http.permissions import IsAdmin
@@ -42,7 +42,7 @@ class CheckpointsView(APIView):
         responses=CheckpointSerializer(many=True),
     )
     def get(self, request: Request) -> Response:
-        """A page of checkpoints, newest first, and how many there are."""
+        """List checkpoints, latest first, with their number."""
         query = query_of(request, CheckpointQuery, is_paged=True)
         rows = rows_of(Checkpoint.objects.filter(_wanted(query)))
         paginator = NewestFirstCounted()
@@ -59,14 +59,14 @@ class CleanUpView(APIView):
         responses=CleanUpSerializer,
     )
     def post(self, request: Request) -> Response:
-        """Delete old checkpoints of operations that are not active, and files nobody owns."""
+        """Delete old checkpoints of inactive operations, and files without a database row."""
         wanted = body_of(request, CleanUpRequestSerializer)
         try:
             freed = cleaning.clean_up(actor=person(request).get_username(), **wanted)
         except OSError as error:
-            raise Refusal(
+            raise DomainError(
                 "STORAGE_UNAVAILABLE",
-                f"The storage cannot be used: {error}. Nothing more was removed.",
+                f"The storage is unavailable: {error}. Nothing further was deleted.",
                 {"part": "storage"},
                 status=503,
             ) from error
@@ -85,12 +85,12 @@ class CleanUpView(APIView):
 def _said(freed: Freed, *, is_dry: bool) -> str:
     verb = "Would delete" if is_dry else "Deleted"
     what = f"{_counted(freed.num_checkpoints, 'checkpoint')} and "
-    what += _counted(freed.num_unowned, "directory", "directories") + " without a row"
+    what += _counted(freed.num_unowned, "directory", "directories") + " without a database row"
     said = f"{verb} {what}: {freed.freed_bytes} bytes."
     if freed.num_trashed:
         trashed = _counted(freed.num_trashed, "complete checkpoint")
-        days = f"{settings.THRESHOLDS.trash_days:g} days after it was found"
-        said += f" {trashed} without a database row, each to be deleted {days}."
+        days = f"{settings.THRESHOLDS.trash_days:g} days after discovery"
+        said += f" {trashed} without a database row will be deleted {days}."
     return said
 
 
@@ -98,9 +98,27 @@ def _counted(number: int, one: str, many: str = "") -> str:
     return f"{number} {one if number == 1 else many or one + 's'}"
 
 
-def _wanted(query: dict[str, Any]) -> Q:
+EQUAL: tuple[Literal["operation_id", "type", "health", "pinned"], ...] = (
+    "operation_id",
+    "type",
+    "health",
+    "pinned",
+)
+
+
+class Criteria(TypedDict, total=False):
+    """What `CheckpointQuery` validated."""
+
+    operation_id: str
+    type: str
+    health: str
+    pinned: bool | None
+    older_than_days: float
+
+
+def _wanted(query: Criteria) -> Q:
     wanted = Q()
-    for name in ("operation_id", "type", "health", "pinned"):
+    for name in EQUAL:
         if query.get(name) is not None:
             wanted &= Q(**{name: query[name]})
     if (days := query.get("older_than_days")) is not None:

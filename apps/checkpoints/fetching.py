@@ -9,7 +9,7 @@ from secrets import token_hex
 
 from apps.checkpoints import storage
 from apps.checkpoints.objects import Objects
-from apps.checkpoints.trying import Missing, Patience, patiently
+from apps.checkpoints.trying import Missing, RetryPolicy, retried
 from trainops.runtime.checkpoint.durable import require_space
 from trainops.runtime.checkpoint.manifest import (
     MANIFEST,
@@ -29,11 +29,11 @@ class Fetch:
         store: Objects,
         artifacts_path: str,
         draft: Path,
-        patience: Patience,
+        policy: RetryPolicy,
         stop: threading.Event,
     ) -> None:
         self.objects, self.artifacts_path, self.draft = store, artifacts_path, draft
-        self.patience, self.stop = patience, stop
+        self.policy, self.stop = policy, stop
 
     def manifest(self, digest: str | None) -> Checkpoint:
         """Fetch what the files must be. Raises CheckpointCorrupted."""
@@ -51,9 +51,9 @@ class Fetch:
 
     def _get(self, remote: str, name: str) -> None:
         try:
-            patiently(
+            retried(
                 lambda: self.objects.get(remote, self.draft / name, self.stop),
-                self.patience,
+                self.policy,
                 self.stop,
             )
         except Missing:

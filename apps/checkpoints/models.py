@@ -52,8 +52,8 @@ class Checkpoint(models.Model):
 
     class Health(models.TextChoices):
         HEALTHY = "healthy"
-        UNAVAILABLE = "unavailable", "unavailable: files were missing when it was last looked for"
-        CORRUPTED = "corrupted", "corrupted: its bytes are not what was saved"
+        UNAVAILABLE = "unavailable", "unavailable: files were missing at the last check"
+        CORRUPTED = "corrupted", "corrupted: the content differs from what was saved"
 
     id = models.CharField(primary_key=True, max_length=64)
     operation = models.ForeignKey(
@@ -63,21 +63,23 @@ class Checkpoint(models.Model):
     type = models.CharField(max_length=12, choices=Type.choices)
     created_at = models.DateTimeField(db_default=DatabaseNow())
     step = models.PositiveBigIntegerField()
-    state = models.JSONField(help_text="Small and queryable; losslessly encoded.")
-    artifacts_path = models.CharField(max_length=255, help_text="Directory in the storage.")
-    manifest = models.JSONField(help_text="name, size_bytes, blake3, home of each file")
+    state = models.JSONField(help_text="Small queryable state, encoded losslessly.")
+    artifacts_path = models.CharField(
+        max_length=255, help_text="Directory in the checkpoint storage."
+    )
+    manifest = models.JSONField(help_text="name, size_bytes, blake3 and home of each file")
     manifest_digest = models.CharField(max_length=64)
     state_size_bytes = models.PositiveBigIntegerField()
     artifacts_size_bytes = models.PositiveBigIntegerField()
     counted_size_bytes = models.PositiveBigIntegerField(
         default=0,
-        help_text="Of its artifacts; a file that older checkpoints have counts with the oldest.",
+        help_text="Size of the artifacts; a shared file counts with the oldest checkpoint.",
     )
     metric = models.FloatField(null=True, blank=True)
     is_best = models.BooleanField(default=False)
     pinned = models.BooleanField(default=False)
     health = models.CharField(max_length=12, choices=Health.choices, default=Health.HEALTHY)
-    problem = models.TextField(blank=True, help_text="What is missing or altered.")
+    problem = models.TextField(blank=True, help_text="Missing or altered files.")
     missing_artifacts = models.JSONField(default=list, blank=True)
     altered_artifacts = models.JSONField(default=list, blank=True)
     format_version = models.PositiveIntegerField(default=1)
@@ -113,7 +115,9 @@ class UnownedCheckpoint(models.Model):
     """
 
     artifacts_path = models.CharField(primary_key=True, max_length=255)
-    is_deleted = models.BooleanField(default=False, help_text="On purpose; else it was found.")
+    is_deleted = models.BooleanField(
+        default=False, help_text="Deleted on purpose; otherwise found without a database row."
+    )
     found_at = models.DateTimeField(db_default=DatabaseNow())
 
     def __str__(self) -> str:

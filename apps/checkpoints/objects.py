@@ -30,7 +30,7 @@ class Object:
 
 @dataclass(frozen=True, slots=True)
 class Unfinished:
-    """An upload in parts that nobody completed: it counts for nothing and still takes room."""
+    """An upload in parts that was never completed: it has no object, but takes space."""
 
     name: str
     upload_id: str
@@ -59,7 +59,7 @@ class Objects(Protocol):
         """Return everything whose name begins so."""
 
     def link(self, name: str, file_name: str) -> str:
-        """Return a URL that serves it for an hour, to whoever has the URL."""
+        """Return a URL that serves it for an hour without any other credential."""
 
     def unfinished(self) -> Iterator[Unfinished]:
         """Return uploads that were never completed."""
@@ -125,7 +125,9 @@ class StorageObjects:
         return iter(())  # both stores drop parts by themselves after a week
 
     def forget(self, upload: Unfinished) -> None:
-        raise NotImplementedError(f"{upload.name}: this store has no unfinished uploads")
+        raise NotImplementedError(
+            f"{upload.name}: this storage does not support unfinished uploads"
+        )
 
     def _names(self, folder: str) -> Iterator[str]:
         """Google lists one level, by last names; Azure all that is below, by names from the top."""

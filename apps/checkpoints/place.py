@@ -12,7 +12,7 @@ from django.conf import settings
 from apps.checkpoints import remote, storage
 from apps.checkpoints.models import Checkpoint
 from apps.checkpoints.objects import Objects
-from apps.checkpoints.trying import Missing, Patience, patiently
+from apps.checkpoints.trying import Missing, RetryPolicy, retried
 from apps.installation import storages
 from trainops.runtime.checkpoint import storage_identity
 
@@ -20,7 +20,7 @@ T = TypeVar("T")
 NAME = "checkpoints"
 OBJECT = f".trainops/{storage_identity.FILE}"  # in a folder: a missing object is looked for there
 NUM_LOOKED_FOR = 20  # checkpoints of rows, of which one must be there
-ONCE = Patience(tries=1)  # it is asked again in seconds
+ONCE = RetryPolicy(tries=1)  # it is asked again in seconds
 
 
 def require() -> str:
@@ -33,7 +33,7 @@ def problem() -> str:
     return storages.problem(here())
 
 
-def here() -> storages.Place:
+def here() -> storages.StorageLocation:
     if settings.CHECKPOINT_BUCKET is not None:
         return BucketPlace(
             remote.quick(settings.CHECKPOINT_BUCKET), str(settings.CHECKPOINT_BUCKET)
@@ -113,7 +113,7 @@ class BucketPlace:
 
 
 def _once(call: Callable[[], T]) -> T:
-    return patiently(call, ONCE, threading.Event())
+    return retried(call, ONCE, threading.Event())
 
 
 def _newest_paths() -> list[str]:

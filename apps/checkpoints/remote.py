@@ -22,14 +22,14 @@ from apps.checkpoints.fetching import Fetch, new_draft
 from apps.checkpoints.objects import Object, Objects
 from apps.checkpoints.removals import REMOVALS
 from apps.checkpoints.storage import Stored
-from apps.checkpoints.trying import Missing, Patience, StorageFailed, patiently
+from apps.checkpoints.trying import Missing, RetryPolicy, StorageFailed, retried
 from trainops.checkpoint_storage import Bucket
 from trainops.runtime.checkpoint.manifest import MANIFEST, Artifact, read_manifest
 from trainops.runtime.errors import CheckpointCorrupted
 
 logger = logging.getLogger(__name__)
-BESIDE = Patience(tries=8)  # nobody waits but a thread: two minutes of pauses
-ASKED = Patience(tries=2, first_seconds=0.5)  # a person waits
+BACKGROUND = RetryPolicy(tries=8)  # only a background thread waits: two minutes of pauses
+ASKED = RetryPolicy(tries=2, first_seconds=0.5)  # a person waits
 PROBE = ".ready"
 
 
@@ -64,7 +64,7 @@ class Remote:
         }
         manifest = (MANIFEST, storage.manifest_location(artifacts_path))
         for file, name in [*names.items(), manifest]:
-            patiently(partial(self.objects.put, directory / file, name, stop), BESIDE, stop)
+            retried(partial(self.objects.put, directory / file, name, stop), BACKGROUND, stop)
 
     def _is_there(self, artifacts_path: str, artifact: Artifact, stop: threading.Event) -> bool:
         """Whether an earlier checkpoint brought the file. Raises CheckpointCorrupted.
@@ -75,14 +75,16 @@ class Remote:
             return False
         name = storage.location(artifacts_path, artifact)
         try:
-            found = patiently(partial(self.objects.size, name), BESIDE, stop)
+            found = retried(partial(self.objects.size, name), BACKGROUND, stop)
         except Missing:
             found = None
         if found == artifact.size_bytes:
             return True
         if not storage.is_of_one_attempt(artifacts_path, artifact.home):
             directory = storage.directory(artifacts_path)
-            raise CheckpointCorrupted(directory, missing=[artifact.name], reason="it is gone")
+            raise CheckpointCorrupted(
+                directory, missing=[artifact.name], reason="it no longer exists"
+            )
         return False
 
     def download(self, artifacts_path: str, digest: str | None, stop: threading.Event) -> None:
@@ -92,7 +94,7 @@ class Remote:
         """
         directory = storage.directory(artifacts_path)
         with new_draft(directory) as draft:
-            found = Fetch(self.objects, artifacts_path, draft, BESIDE, stop)
+            found = Fetch(self.objects, artifacts_path, draft, BACKGROUND, stop)
             for artifact in found.manifest(digest).artifacts:
                 found.file(artifact)
             try:
@@ -100,7 +102,7 @@ class Remote:
             except OSError:
                 if not directory.exists():
                     raise
-                # Somebody else on this machine was quicker.
+                # Another process of this machine was faster.
 
     def fetch(self, artifacts_path: str) -> None:
         """Do what `download` does while a caller waits, without a digest of the manifest."""
@@ -109,7 +111,7 @@ class Remote:
     def has(self, name: str) -> bool:
         """Whether there is an object of this name. Raises StorageFailed."""
         try:
-            patiently(partial(self.objects.size, name), ASKED, threading.Event())
+            retried(partial(self.objects.size, name), ASKED, threading.Event())
         except Missing:
             return False
         return True
@@ -119,7 +121,7 @@ class Remote:
         with TemporaryDirectory() as room:
             path = Path(room) / "object"
             try:
-                patiently(
+                retried(
                     partial(self.objects.get, name, path, threading.Event()),
                     ASKED,
                     threading.Event(),
@@ -154,7 +156,7 @@ class Remote:
         Raises CheckpointCorrupted, StorageFailed.
         """
         prefix, stop = f"{artifacts_path.partition('/')[0]}/", threading.Event()
-        found = patiently(lambda: list(self.objects.all(prefix)), ASKED, stop)
+        found = retried(lambda: list(self.objects.all(prefix)), ASKED, stop)
         there = {each.name: each.size_bytes for each in found}
         sizes = {each.name: there.get(storage.location(artifacts_path, each)) for each in artifacts}
         missing = [name for name, size in sizes.items() if size is None]
@@ -175,7 +177,7 @@ class Remote:
         directory = storage.directory(artifacts_path)
         name = storage.location(artifacts_path, artifact)
         try:
-            size = patiently(partial(self.objects.size, name), ASKED, threading.Event())
+            size = retried(partial(self.objects.size, name), ASKED, threading.Event())
         except Missing:
             raise CheckpointCorrupted(directory, missing=[artifact.name]) from None
         if size != artifact.size_bytes:
@@ -190,12 +192,12 @@ class Remote:
         try:
             self.remove(names)
         except StorageFailed as error:
-            logger.warning("%s are left for the sweep: %s", ", ".join(names), error)
+            logger.warning("%s are left to the sweep: %s", ", ".join(names), error)
 
     def remove(self, names: Iterable[str]) -> None:
         """Remove objects, manifests first. Raises StorageFailed."""
         for name in sorted(names, key=lambda name: not name.endswith(MANIFEST)):
-            patiently(partial(self.objects.remove, name), ASKED, threading.Event())
+            retried(partial(self.objects.remove, name), ASKED, threading.Event())
 
     def stored(self, besides: Collection[str] = (), operation_id: str = "") -> list[Stored]:
         """Return what there is by checkpoint, owned by a row or not, besides some objects.
@@ -203,7 +205,7 @@ class Remote:
         Of one operation only, where it is named. Raises StorageFailed.
         """
         prefix = f"{operation_id}/" if operation_id else ""
-        everything = patiently(lambda: list(self.objects.all(prefix)), ASKED, threading.Event())
+        everything = retried(lambda: list(self.objects.all(prefix)), ASKED, threading.Event())
         directories: dict[str, list[Object]] = defaultdict(list)
         for each in everything:
             if each.name not in besides:
@@ -222,27 +224,27 @@ class Remote:
 
     def unfinished(self) -> Iterator[tuple[Stored, partial[None]]]:
         """Yield what uploads that were never completed left, and the call that removes it."""
-        for each in patiently(lambda: list(self.objects.unfinished()), ASKED, threading.Event()):
+        for each in retried(lambda: list(self.objects.unfinished()), ASKED, threading.Event()):
             artifacts_path = each.name.rpartition("/")[0]
             if storage.is_artifacts_path(artifacts_path):
                 call = partial(self.objects.forget, each)
-                forget = partial(patiently, call, ASKED, threading.Event())
+                forget = partial(retried, call, ASKED, threading.Event())
                 yield Stored(artifacts_path, size_bytes=0, changed_at=each.began_at), forget
 
 
 def probe(chosen: Bucket) -> None:
     """Write, read and remove a small object, without any patience. Raises StorageFailed."""
     store = quick(chosen)
-    name, once, stop = f"{PROBE}/{token_hex(4)}", Patience(tries=1), threading.Event()
+    name, once, stop = f"{PROBE}/{token_hex(4)}", RetryPolicy(tries=1), threading.Event()
     with TemporaryDirectory() as room:
         sent, received = Path(room) / "sent", Path(room) / "received"
         sent.write_bytes(b"ready")
-        patiently(partial(store.put, sent, name, stop), once, stop)
+        retried(partial(store.put, sent, name, stop), once, stop)
         try:
-            patiently(partial(store.get, name, received, stop), once, stop)
+            retried(partial(store.get, name, received, stop), once, stop)
         except Missing:
-            raise StorageFailed("what was written just now cannot be read") from None
-        patiently(partial(store.remove, name), once, stop)
+            raise StorageFailed("the data written just now cannot be read") from None
+        retried(partial(store.remove, name), once, stop)
 
 
 @lru_cache(maxsize=8)

@@ -33,7 +33,7 @@ class Removals:
             try:
                 call()
             except Exception:
-                logger.exception("something is left for the sweep")
+                logger.exception("some files are left to the sweep")
             finally:
                 self._calls.task_done()
 

@@ -1,9 +1,10 @@
-"""S3 and what speaks like it, through boto3: in parts, from file to file, in several threads."""
+"""S3 and compatible stores, through boto3: in parts, from file to file, in several threads."""
 
 import threading
 from collections.abc import Callable, Iterator
+from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from boto3.s3.transfer import TransferConfig, create_transfer_manager
 from botocore.config import Config
@@ -30,6 +31,29 @@ PATIENT = Config(
     max_pool_connections=16,
 )
 QUICK = PATIENT.merge(Config(connect_timeout=1, read_timeout=1, retries={"total_max_attempts": 1}))
+
+
+class ListedObject(TypedDict):
+    """An object in a list of S3."""
+
+    Key: str
+    Size: int
+    LastModified: datetime
+
+
+class ListedUpload(TypedDict):
+    """An unfinished multipart upload in a list of S3."""
+
+    Key: str
+    UploadId: str
+    Initiated: datetime
+
+
+class ListPage(TypedDict, total=False):
+    """A page of a list of S3."""
+
+    Contents: list[ListedObject]
+    Uploads: list[ListedUpload]
 
 
 class S3Objects:
@@ -90,7 +114,7 @@ class S3Objects:
         )
 
     def _transfer(self, begin: Callable[[Any], Any], stop: threading.Event) -> None:
-        """Do what boto3's upload_file does, but end it when nobody waits for it any more."""
+        """Upload as boto3's upload_file does, but end when the upload is no longer wanted."""
         with create_transfer_manager(self._client, TRANSFER) as manager:
             transfer = begin(manager)
             while not transfer.done():
@@ -98,7 +122,7 @@ class S3Objects:
                     raise NobodyWaits  # which the manager takes for a cancel, of its parts, too
             transfer.result()
 
-    def _pages(self, call: str, prefix: str) -> Iterator[dict[str, Any]]:
+    def _pages(self, call: str, prefix: str) -> Iterator[ListPage]:
         yield from self._client.get_paginator(call).paginate(Bucket=self._bucket, Prefix=prefix)
 
     def _told_apart(self, error: Exception, name: str) -> Exception:

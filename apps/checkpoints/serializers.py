@@ -9,6 +9,7 @@ from django.utils import timezone
 from rest_framework import serializers
 
 from apps.checkpoints.models import Checkpoint
+from trainops import progress
 from trainops.http.serializers import StrictSerializer
 from trainops.kind import KINDS
 from trainops.runtime import lossless
@@ -31,13 +32,13 @@ def rows_of(checkpoints: QuerySet[Checkpoint]) -> QuerySet[Any]:
     return rows
 
 
-def described(row: Mapping[str, Any]) -> dict[str, Any]:
+def described(row: Mapping[str, Any]) -> dict[str, object]:
     """Return a row of `rows_of` as the API shows it."""
     shown = {name: row[name] for name in FIELDS if name not in ("id", "type")}
     engine, total = KINDS[row["operation__kind"]], row["operation__total_steps"]
     read = {name: lossless.decode(row[f"state_{name}"]) for name in READ}
     known = {name: value for name, value in read.items() if value is not None}
-    percent = progress_percent(row["step"], total)
+    percent = progress.percent(row["step"], total)
     return shown | {
         "checkpoint_id": row["id"],
         "checkpoint_type": row["type"],
@@ -54,11 +55,7 @@ def described(row: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def progress_percent(step: int, total_steps: int) -> float:
-    return round(100.0 * step / total_steps, 3) if total_steps else 0.0
-
-
-def detail(checkpoint: Checkpoint) -> dict[str, Any]:
+def detail(checkpoint: Checkpoint) -> dict[str, object]:
     """Return one checkpoint with its whole state and its files."""
     row = rows_of(Checkpoint.objects.filter(pk=checkpoint.pk)).get()
     return described(row) | {
@@ -98,23 +95,25 @@ class CheckpointSerializer(serializers.Serializer[Any]):
     step = serializers.IntegerField()
     created_at = serializers.DateTimeField()
     age_days = serializers.FloatField()
-    unit = serializers.CharField(allow_blank=True, help_text="What one step is called.")
-    place = serializers.CharField(help_text="For people: epoch 29, bar 7000, round 3, episode 43.")
-    progress_percent = serializers.FloatField(help_text="Percent of the operation's steps.")
+    unit = serializers.CharField(allow_blank=True, help_text="Name of one step.")
+    place = serializers.CharField(help_text='Position as text, such as "epoch 29" or "bar 7000".')
+    progress_percent = serializers.FloatField(
+        help_text="Completed percentage of the operation's steps."
+    )
     state_summary = serializers.DictField(
-        help_text="What the kind counts and measures (epoch, losses; bar_index, cash; round; "
-        "episode) where the state has it, and progress_percent."
+        help_text="Counters and measures of the kind, if the state has them (epoch, losses; "
+        "bar_index, cash; round; episode), and progress_percent."
     )
     state_size_bytes = serializers.IntegerField()
     artifacts_size_bytes = serializers.IntegerField()
     counted_size_bytes = serializers.IntegerField(
-        help_text="Of the artifacts; a file that older checkpoints have counts with the oldest."
+        help_text="Size of the artifacts; a shared file counts with the oldest checkpoint."
     )
     metric = serializers.FloatField(allow_null=True)
     is_best = serializers.BooleanField()
-    pinned = serializers.BooleanField(help_text="Kept for ever.")
+    pinned = serializers.BooleanField(help_text="Whether the checkpoint is kept forever.")
     health = serializers.ChoiceField(choices=Checkpoint.Health.choices)
-    problem = serializers.CharField(allow_blank=True, help_text="What is missing or altered.")
+    problem = serializers.CharField(allow_blank=True, help_text="Missing or altered files.")
     missing_artifacts = serializers.ListField(child=serializers.CharField())
     altered_artifacts = serializers.ListField(child=serializers.CharField())
     format_version = serializers.IntegerField()
@@ -127,7 +126,7 @@ class FileSerializer(serializers.Serializer[Any]):
 
 
 class CheckpointDetailSerializer(CheckpointSerializer):
-    state = serializers.DictField(help_text="The whole JSON state.")
+    state = serializers.DictField(help_text="Complete JSON state.")
     artifacts = FileSerializer(many=True)
     manifest_digest = serializers.CharField(help_text="BLAKE3 of manifest.json.")
 
@@ -139,10 +138,10 @@ class CleanUpRequestSerializer(StrictSerializer):
         default=None,
         min_value=0,
         max_value=36_500,
-        help_text="Without it: the installation's CHECKPOINT_MAX_AGE_DAYS.",
+        help_text="Age in days; by default TRAINOPS_CHECKPOINT_MAX_AGE_DAYS.",
     )
     dry_run = serializers.BooleanField(
-        required=False, default=False, help_text="Only say what would go."
+        required=False, default=False, help_text="Report what would be deleted, and delete nothing."
     )
     empty_trash = serializers.BooleanField(
         required=False,
@@ -155,8 +154,11 @@ class CleanUpSerializer(serializers.Serializer[Any]):
     message = serializers.CharField()
     dry_run = serializers.BooleanField()
     num_checkpoints = serializers.IntegerField()
-    num_unowned = serializers.IntegerField(help_text="Removed directories without a database row.")
+    num_unowned = serializers.IntegerField(
+        help_text="Number of deleted directories without a database row."
+    )
     num_trashed = serializers.IntegerField(
-        help_text="Complete checkpoints without a database row, to be deleted some days later."
+        help_text="Number of complete checkpoints without a database row; deleted after "
+        "TRAINOPS_TRASH_DAYS."
     )
     freed_bytes = serializers.IntegerField()

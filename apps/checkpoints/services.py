@@ -1,21 +1,16 @@
 """Commit, choose, keep and delete checkpoints. The row is the commit point; files follow it."""
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
 
-from blake3 import blake3
 from django.db import transaction
 from django.db.models import QuerySet, Sum
 
-from apps.checkpoints import place, remote, sharing, storage
+from apps.checkpoints import remote, sharing, storage
 from apps.checkpoints.models import Checkpoint, UnownedCheckpoint
 from apps.checkpoints.owners import owners
 from trainops.kind import KINDS
-from trainops.runtime.checkpoint.manifest import MANIFEST, verify
-from trainops.runtime.errors import CheckpointCorrupted
+from trainops.runtime.checkpoint.manifest import STATE, StagedCheckpoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,43 +35,42 @@ class Freed:
         )
 
 
-def commit(*, operation_id: str, attempt: int, staged: Mapping[str, Any]) -> Checkpoint:
+def commit(*, operation_id: str, attempt: int, staged: StagedCheckpoint) -> Checkpoint:
     """Insert the row of a staged checkpoint. Call inside the transaction that checks the fence.
 
-    `staged` is what the child reported of it (trainops.process.attempt_process). Where the same was
-    committed already (the answer to a COMMIT can be lost), nothing more happens.
+    A checkpoint that is committed already stays as it is: the answer to a COMMIT can be lost.
 
     Raises:
         CheckpointCorrupted: what it refers to in the bucket was deleted meanwhile.
     """
-    artifacts = staged["artifacts"]
+    artifacts = staged.artifacts
     checkpoint = Checkpoint(
-        id=f"{operation_id.removeprefix('op_')}-{staged['directory']}",
+        id=f"{operation_id.removeprefix('op_')}-{staged.directory}",
         operation_id=operation_id,
         attempt=attempt,
-        type=staged["type"],
-        step=staged["step"],
-        state=staged["state"],
-        artifacts_path=f"{operation_id}/{staged['directory']}",
-        manifest=artifacts,
-        manifest_digest=staged["digest"],
-        state_size_bytes=sum(a["size_bytes"] for a in artifacts if a["name"] == "state.json"),
-        artifacts_size_bytes=sum(a["size_bytes"] for a in artifacts),
-        metric=staged["metric"],
+        type=staged.type,
+        step=staged.step,
+        state=staged.state,
+        artifacts_path=f"{operation_id}/{staged.directory}",
+        manifest=[asdict(each) for each in artifacts],
+        manifest_digest=staged.digest,
+        state_size_bytes=sum(a.size_bytes for a in artifacts if a.name == STATE),
+        artifacts_size_bytes=sum(each.size_bytes for each in artifacts),
+        metric=staged.metric,
     )
-    known = Checkpoint.objects.filter(pk=checkpoint.pk, manifest_digest=staged["digest"]).first()
+    known = Checkpoint.objects.filter(pk=checkpoint.pk, manifest_digest=staged.digest).first()
     if known is not None:
         return known
     if remote.bucket() is not None:
-        sharing.require_homes(operation_id, staged["directory"], artifacts)
+        sharing.require_homes(operation_id, staged.directory, artifacts)
     checkpoint.save(force_insert=True)
     sharing.recount(operation_id)
-    _elect_best(operation_id)
+    elect_best(operation_id)
     checkpoint.refresh_from_db(fields=["is_best", "counted_size_bytes"])
     return checkpoint
 
 
-def _elect_best(operation_id: str) -> None:
+def elect_best(operation_id: str) -> None:
     """Mark the best healthy one by the operation's metric, and no other; the first of equals.
 
     None is where a better value was measured than any that is left has: the best model is then a
@@ -110,22 +104,44 @@ def retain(operation_id: str, *, keep_last: int, keep_best: int, better: str) ->
 
 
 def expired(
-    operation_id: str, *, keep_last: int, keep_best: int, better: str
+    operation_id: str,
+    *,
+    keep_last: int,
+    keep_best: int,
+    better: str,
+    upcoming: StagedCheckpoint | None = None,
 ) -> QuerySet[Checkpoint]:
-    """Return what the operation's policy lets go.
+    """Return what the operation's policy lets go, now or once `upcoming` is committed.
 
     Damaged ones stay for a person to look at, until they are too old or the operation succeeds.
     """
     healthy = Checkpoint.objects.filter(operation_id=operation_id).healthy()
     # A failure checkpoint never displaces the last good one, so it does not use up a place.
-    newest = healthy.exclude(type=Checkpoint.Type.FAILURE).newest_first()[:keep_last]
-    order = "metric" if better == "min" else "-metric"
-    best = healthy.exclude(metric=None).order_by(order, "step")[:keep_best]
-    kept = {*newest.values_list("pk", flat=True), *best.values_list("pk", flat=True)}
+    newest = healthy.exclude(type=Checkpoint.Type.FAILURE).newest_first()
+    places = keep_last if upcoming is None else max(0, keep_last - 1)
+    kept = {*newest.values_list("pk", flat=True)[:places]}
+    kept |= _best(healthy, keep_best, better, upcoming)
     newest_failure = healthy.filter(type=Checkpoint.Type.FAILURE).newest_first()[:1]
     kept |= set(newest_failure.values_list("pk", flat=True))
     kept |= owners().needed_by_subtasks(operation_id)
     return healthy.filter(pinned=False).exclude(pk__in=kept)
+
+
+def _best(
+    healthy: QuerySet[Checkpoint], number: int, better: str, upcoming: StagedCheckpoint | None
+) -> set[str]:
+    """Return the ids of the best ones; the earlier of equals first."""
+    sign = 1 if better == "min" else -1
+    order = "metric" if better == "min" else "-metric"
+    measured = healthy.exclude(metric=None).order_by(order, "step")[:number]
+    ranked = [
+        (sign * metric, step, pk)
+        for metric, step, pk in measured.values_list("metric", "step", "pk")
+        if metric is not None
+    ]
+    if upcoming is not None and upcoming.metric is not None:
+        ranked = sorted([*ranked, (sign * upcoming.metric, upcoming.step, "")])[:number]
+    return {pk for *_, pk in ranked}
 
 
 def keep_only_the_result(operation_id: str) -> Freed:
@@ -152,7 +168,7 @@ def delete(checkpoints: QuerySet[Checkpoint]) -> Freed:
         _remember_deleted(row[2] for row in rows)
         for operation_id in {row[1] for row in rows}:
             sharing.recount(operation_id)
-            _elect_best(operation_id)
+            elect_best(operation_id)
         paths = [row[2] for row in rows]
         transaction.on_commit(lambda: remove_files(paths, files))
     return Freed(num_checkpoints=len(rows), freed_bytes=sum(files.values()))
@@ -186,112 +202,6 @@ def to_resume_from(operation_id: str, checkpoint_id: str = "") -> list[Checkpoin
         chosen = usable.filter(pk=checkpoint_id).first()
         return [chosen] if chosen else []
     return list(usable)
-
-
-def check(checkpoint: Checkpoint) -> CheckpointCorrupted | None:
-    """Compare the bytes with the manifest, and write down what is found; return what is wrong.
-
-    In a bucket, it is the bucket's bytes that are read, whatever copies there are. Raises OSError
-    where the storage is away or does not answer: that says nothing about the bytes.
-    """
-    path, digest = checkpoint.artifacts_path, checkpoint.manifest_digest
-    if (bucket := remote.bucket()) is not None:
-        return _judged(checkpoint, partial(bucket.verify, path, digest))
-    return _judged(checkpoint, partial(verify, storage.directory(path), digest))
-
-
-def glance(checkpoint: Checkpoint) -> CheckpointCorrupted | None:
-    """Do what `check` does, but of a bucket ask only for the names and sizes: somebody waits."""
-    if (bucket := remote.bucket()) is None:
-        return check(checkpoint)
-    files = sharing.artifacts(checkpoint.manifest)
-    return _judged(checkpoint, partial(bucket.look, checkpoint.artifacts_path, files))
-
-
-def _judged(checkpoint: Checkpoint, look: Callable[[], object]) -> CheckpointCorrupted | None:
-    place.require()
-    try:
-        look()
-    except CheckpointCorrupted as problem:
-        mark(checkpoint.artifacts_path, problem)
-        return problem
-    heal(checkpoint.artifacts_path)
-    return None
-
-
-def mark(artifacts_path: str, problem: CheckpointCorrupted) -> None:
-    """Write down that bytes are altered or missing: corrupted, or unavailable for now.
-
-    Raises OSError, and marks nothing, where the storage itself is away.
-    """
-    place.require()
-    _complete(problem, artifacts_path)
-    health = Checkpoint.Health
-    Checkpoint.objects.filter(artifacts_path=artifacts_path).update(
-        health=health.UNAVAILABLE if problem.is_incomplete else health.CORRUPTED,
-        problem=str(problem),
-        missing_artifacts=problem.missing,
-        altered_artifacts=problem.altered,
-    )
-    _elect_best(artifacts_path.partition("/")[0])
-
-
-def heal(artifacts_path: str) -> bool:
-    """Write down that the bytes are what was saved; whether anything else was written there."""
-    marked = Checkpoint.objects.filter(artifacts_path=artifacts_path)
-    marked = marked.exclude(health=Checkpoint.Health.HEALTHY)
-    is_healed = bool(
-        marked.update(
-            health=Checkpoint.Health.HEALTHY, problem="", missing_artifacts=[], altered_artifacts=[]
-        )
-    )
-    if is_healed:
-        _elect_best(artifacts_path.partition("/")[0])
-    return is_healed
-
-
-def manifest_of(checkpoint: Checkpoint) -> bytes:
-    """Return the content of its manifest.json, as it was committed.
-
-    Raises CheckpointCorrupted; OSError where the storage is away or does not answer.
-    """
-    place.require()
-    directory = storage.directory(checkpoint.artifacts_path)
-    if (bucket := remote.bucket()) is not None:
-        content = bucket.read(storage.manifest_location(checkpoint.artifacts_path))
-    else:
-        content = _read(directory / MANIFEST)
-    if content is None:
-        raise CheckpointCorrupted(directory, missing=[MANIFEST])
-    if blake3(content).hexdigest() != checkpoint.manifest_digest:
-        raise CheckpointCorrupted(directory, altered=[MANIFEST])
-    return content
-
-
-def _read(path: Path) -> bytes | None:
-    try:
-        return path.read_bytes()
-    except FileNotFoundError:
-        return None
-
-
-def is_gone(checkpoint: Checkpoint) -> bool:
-    """Whether its manifest is not where it was committed. Raises OSError where nothing is known."""
-    if (bucket := remote.bucket()) is not None:
-        return not bucket.has(storage.manifest_location(checkpoint.artifacts_path))
-    return not (storage.directory(checkpoint.artifacts_path) / MANIFEST).exists()
-
-
-def _complete(problem: CheckpointCorrupted, artifacts_path: str) -> None:
-    """Name every missing file: a reader that finds no manifest knows of no other."""
-    row = Checkpoint.objects.filter(artifacts_path=artifacts_path).only("manifest").first()
-    if row is None or MANIFEST not in problem.missing or remote.bucket() is not None:
-        return
-    directory = storage.directory(artifacts_path)
-    names = (each.name for each in sharing.artifacts(row.manifest))
-    problem.missing += [
-        name for name in names if name not in problem.missing and not (directory / name).exists()
-    ]
 
 
 def pin(checkpoint_id: str, *, pinned: bool) -> bool:

@@ -1,17 +1,16 @@
 """What checkpoints of one operation share: each file is there once, until the last user goes."""
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
 from django.db.models import QuerySet
 
 from apps.checkpoints import storage
 from apps.checkpoints.models import Checkpoint
-from trainops.runtime.checkpoint.manifest import Artifact
+from trainops.runtime.checkpoint.manifest import Artifact, ArtifactEntry, StagedCheckpoint
 from trainops.runtime.errors import CheckpointCorrupted
 
 
-def artifacts(manifest: Iterable[Mapping[str, Any]]) -> list[Artifact]:
+def artifacts(manifest: Iterable[ArtifactEntry]) -> list[Artifact]:
     """Return the files that a row names."""
     return [Artifact(**each) for each in manifest]
 
@@ -33,6 +32,12 @@ def files_of_no_other(checkpoints: QuerySet[Checkpoint]) -> dict[str, int]:
     return {name: size for name, size in files(checkpoints).items() if name not in kept}
 
 
+def files_of_staged(operation_id: str, staged: StagedCheckpoint) -> dict[str, int]:
+    """Return the bytes by location of the files of a checkpoint that has no row yet."""
+    path = f"{operation_id}/{staged.directory}"
+    return {storage.location(path, each): each.size_bytes for each in staged.artifacts}
+
+
 def freed_bytes(checkpoints: QuerySet[Checkpoint]) -> int:
     """Return how much deleting these checkpoints would free."""
     return sum(files_of_no_other(checkpoints).values())
@@ -50,7 +55,7 @@ def recount(operation_id: str) -> None:
             Checkpoint.objects.filter(pk=row.pk).update(counted_size_bytes=size_bytes)
 
 
-def require_homes(operation_id: str, directory: str, manifest: Iterable[Mapping[str, Any]]) -> None:
+def require_homes(operation_id: str, directory: str, written: Iterable[Artifact]) -> None:
     """Raise CheckpointCorrupted unless all that it refers to in a bucket is of some committed one.
 
     What an attempt shares with its own checkpoints it uploaded itself, whether or not they were
@@ -59,10 +64,10 @@ def require_homes(operation_id: str, directory: str, manifest: Iterable[Mapping[
     path = f"{operation_id}/{directory}"
     borrowed = {
         storage.location(path, each)
-        for each in artifacts(manifest)
+        for each in written
         if not storage.is_of_one_attempt(path, each.home)
     }
     gone = borrowed - files(Checkpoint.objects.filter(operation_id=operation_id)).keys()
     if gone:
-        reason = "what it refers to was deleted meanwhile"
+        reason = "a checkpoint that it refers to was deleted in the meantime"
         raise CheckpointCorrupted(storage.directory(path), missing=sorted(gone), reason=reason)

@@ -15,7 +15,7 @@ from django.conf import settings
 
 from trainops.runtime.checkpoint.manifest import DIRECTORY_NAME, MANIFEST, Artifact
 
-WILL = "unsettled.json"  # beside staged files that an absent database could not commit
+RECOVERY_RECORD = "unsettled.json"  # beside staged files that an absent database could not commit
 DRAFT = ".draft"  # ends the names of directories that are being downloaded
 _OPERATION_ID = re.compile(r"op_[a-z]+_\d{8}_\d{6}_[a-z0-9]+")
 
@@ -133,7 +133,7 @@ def stored(operation_id: str = "op_*") -> Iterator[Stored]:
     for path in settings.CHECKPOINT_ROOT.glob(f"{operation_id}/a*"):
         artifacts_path = f"{path.parent.name}/{path.name}"
         if is_artifacts_path(artifacts_path):
-            with suppress(FileNotFoundError):  # somebody else removes it just now
+            with suppress(FileNotFoundError):  # another process has removed it
                 yield _described(artifacts_path, path)
 
 
@@ -143,11 +143,11 @@ def _described(artifacts_path: str, path: Path) -> Stored:
         artifacts_path,
         size_bytes=sum(file.st_size // file.st_nlink for file in files),  # shared in equal parts
         changed_at=max(file.st_mtime for file in (path.stat(), *files)),
-        is_will=(path / WILL).exists(),
+        is_will=(path / RECOVERY_RECORD).exists(),
         is_whole=(path / MANIFEST).exists(),
     )
 
 
 def drafts() -> Iterator[Path]:
-    """Yield directories that are being downloaded, or were when somebody was killed."""
+    """Yield directories that are being downloaded, or were when a process was killed."""
     yield from settings.CHECKPOINT_ROOT.glob(f"op_*/.a*{DRAFT}")

@@ -1,12 +1,12 @@
 """Calls over the network to a storage: again where that helps, and one kind of error where not."""
 
 import errno
-import math
-import random
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
+
+from trainops import backoff
 
 T = TypeVar("T")
 TOO_MANY, TIMEOUT, SERVER_ERROR = 429, 408, 500  # statuses that may be another a moment later
@@ -34,12 +34,12 @@ class Missing(Exception):
 
 
 class NobodyWaits(Exception):
-    """Whoever wanted it does not wait any more."""
+    """The caller no longer waits for it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
-    """How often a call is made, and the pauses between: doubling, each of them drawn."""
+class RetryPolicy:
+    """How often a call is tried, and the pauses between."""
 
     tries: int
     first_seconds: float = 1.0
@@ -47,11 +47,12 @@ class Patience:
 
     def pause(self, number: int) -> float:
         """Return the seconds to wait after the try of this number, the first being 1."""
-        longest = min(self.first_seconds * math.pow(2.0, number - 1), self.longest_seconds)
-        return longest * random.uniform(0.5, 1.0)  # noqa: S311 - jitter: many do not return at once
+        return backoff.seconds(
+            number, first=self.first_seconds, longest=self.longest_seconds, jitter=0.3
+        )
 
 
-def patiently(call: Callable[[], T], patience: Patience, stop: threading.Event) -> T:
+def retried(call: Callable[[], T], policy: RetryPolicy, stop: threading.Event) -> T:
     """Return what `call` returns, made again where what went wrong may pass.
 
     Raises:
@@ -59,7 +60,7 @@ def patiently(call: Callable[[], T], patience: Patience, stop: threading.Event) 
         Missing: there is no such object.
         NobodyWaits: `stop` was set.
     """
-    for number in range(1, patience.tries + 1):
+    for number in range(1, policy.tries + 1):
         if stop.is_set():
             raise NobodyWaits
         try:
@@ -67,9 +68,9 @@ def patiently(call: Callable[[], T], patience: Patience, stop: threading.Event) 
         except (Missing, NobodyWaits, StorageFailed):
             raise
         except Exception as error:
-            if number == patience.tries or not passes(error):
+            if number == policy.tries or not passes(error):
                 raise StorageFailed(explained(error)) from error
-        stop.wait(patience.pause(number))
+        stop.wait(policy.pause(number))
     raise NobodyWaits
 
 
@@ -94,6 +95,6 @@ def status_of(error: BaseException) -> int | None:
 def explained(error: BaseException) -> str:
     """Return one line for a person."""
     response = getattr(error, "response", None)
-    if isinstance(response, dict) and (told := response.get("Error")):
-        return f"{told.get('Code', 'error')}: {told.get('Message') or error}"
+    if isinstance(response, dict) and (details := response.get("Error")):
+        return f"{details.get('Code', 'error')}: {details.get('Message') or error}"
     return " ".join(f"{type(error).__name__}: {error}".split())

@@ -1,9 +1,8 @@
 """What a button would do, said before: one sentence with its consequence and its cost."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from itertools import takewhile
-from typing import Any
 
 from django.db.models import Q
 from django.utils.html import format_html
@@ -11,14 +10,22 @@ from django.utils.safestring import SafeString
 
 from apps.checkpoints import services as checkpoints
 from apps.checkpoints.models import Checkpoint
-from apps.dashboard.words import duration, moment, plural, size
-from apps.operations.attempts import recovery
+from apps.dashboard.formatting import duration, moment, plural, size
+from apps.operations.attempts import resume_preview
 from apps.operations.lifecycle import WAITING, State
 from apps.operations.models import Operation
-from apps.operations.requests import access, services
+from apps.operations.requests import bulk, services
+from apps.operations.requests.access import Person
 
-VERBS = {"cancel": "Cancel", "kill": "Kill", "resume": "Resume", "delete": "Delete"}
-MAX_OPERATIONS = 500
+VERBS = {
+    "cancel": "Cancel",
+    "kill": "Kill",
+    "resume": "Resume",
+    "delete": "Delete",
+    "archive": "Archive",
+    "acknowledge": "Acknowledge",
+}
+MAX_SKIPPED = 10  # named one by one; of more, the numbers by reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +37,7 @@ class Confirmation:
     skipped: Sequence[tuple[str, str]] = ()  # (name, why)
     choices: Sequence[tuple[Checkpoint, str]] = field(default=())  # to resume from, newest first
     chosen: str = ""
+    requires_exact: bool = False  # a resume that is not exact fails, unless that is accepted
 
     @property
     def verb(self) -> str:
@@ -37,14 +45,23 @@ class Confirmation:
 
     @property
     def is_dangerous(self) -> bool:
-        return self.action != "resume"
+        return self.action not in ("resume", *bulk.EDITS)
 
 
-def of(action: str, operations: Sequence[Operation], user: Any, chosen: str = "") -> Confirmation:
-    """Return what to ask before `action` on these operations; those it cannot touch are named."""
+def of(
+    action: str,
+    operations: Sequence[Operation],
+    user: Person,
+    chosen: str = "",
+    num_matching: int = 0,
+) -> Confirmation:
+    """Return what to ask before `action` on these operations; those it cannot touch are named.
+
+    `num_matching`: how many match the query of which these are the first.
+    """
     able, skipped = [], []
     for operation in operations:
-        why_not = refusal(action, operation, user)
+        why_not = bulk.refusal(action, operation, user)
         if why_not:
             skipped.append((operation.name, why_not))
         else:
@@ -54,24 +71,17 @@ def of(action: str, operations: Sequence[Operation], user: Any, chosen: str = ""
         return _one(action, able[0], chosen)
     verb, total = VERBS[action], len(operations)
     title = f"{verb} {len(able)} of {plural(total, 'operation')}?"
-    text = MANY[action](able) if able else "None of them can be, for these reasons:"
-    return Confirmation(action, title, text, ids, skipped)
+    text = MANY[action](able) if able else "Not possible for any of them:"
+    if num_matching > total:
+        text = f"{text} Only the first {total:,} of {num_matching:,} that match are affected."
+    return Confirmation(action, title, text, ids, _by_reason(skipped))
 
 
-def refusal(action: str, operation: Operation, user: Any) -> str:
-    """Return why `user` cannot do this to the operation now; "" if they can."""
-    if action in access.allowed_actions(operation, user):
-        return ""
-    if not access.may_change(operation.owner_id, user):
-        owner = operation.owner.get_username() if operation.owner else "nobody any more"
-        return f"it belongs to {owner}"
-    if action == "resume" and operation.state in ("FAILED", "CANCELLED"):
-        return "it has no checkpoint to resume from"
-    if operation.stop_requested:
-        return "it is already being stopped"
-    if action == "delete":
-        return f"it is {operation.state.lower()}: cancel it first"
-    return f"it is {operation.state.lower()}"
+def _by_reason(skipped: Sequence[tuple[str, str]]) -> Sequence[tuple[str, str]]:
+    if len(skipped) <= MAX_SKIPPED:
+        return skipped
+    numbers = Counter(why for _, why in skipped)
+    return [(plural(number, "operation"), why) for why, number in numbers.most_common()]
 
 
 def _one(action: str, operation: Operation, chosen: str) -> Confirmation:
@@ -84,27 +94,32 @@ def _one(action: str, operation: Operation, chosen: str) -> Confirmation:
         return confirmation
     choices = [(each, services.position(each, operation)) for each in healthy]
     return Confirmation(
-        action, confirmation.title, text, confirmation.ids, choices=choices, chosen=chosen
-    )
+        action, confirmation.title, text, confirmation.ids, choices=choices, chosen=chosen,
+        requires_exact=operation.config.get("exact") == "required",
+    )  # fmt: skip
 
 
 def _cancel(operation: Operation, healthy: Sequence[Checkpoint]) -> SafeString | str:
     if operation.state in WAITING:
-        saved = f"; {services.position(healthy[0], operation)} stays saved" if healthy else ""
-        return f"No worker has it, so it stops at once{saved}."
+        saved = (
+            f"; the checkpoint at {services.position(healthy[0], operation)} is kept"
+            if healthy
+            else ""
+        )
+        return f"No worker is running it, so it stops immediately{saved}."
     limit = operation.config.get("limits", {}).get("cancel_timeout_seconds", 60)
     return (
-        "It saves a checkpoint at its next safe point, then stops; it can be resumed later. "
-        f"If it does not get there within {duration(limit)}, it is killed."
+        "It saves a checkpoint at its next safe point, then stops; you can resume it later. "
+        f"If it has not stopped after {duration(limit)}, it is killed."
     )
 
 
 def _kill(operation: Operation, healthy: Sequence[Checkpoint]) -> SafeString | str:
     if not healthy:
-        return "It ends now, without saving. There is no checkpoint yet: all its work is lost."
+        return "It stops immediately, without saving. It has no checkpoint yet: all work is lost."
     lost = max(0, operation.step - healthy[0].step)
     return format_html(
-        "It ends now, without saving: {} since {} (saved {}) are lost.",
+        "It stops immediately, without saving. You lose {} since {} (saved {}).",
         plural(lost, operation.unit or "step"),
         services.position(healthy[0], operation),
         moment(healthy[0].created_at),
@@ -112,36 +127,15 @@ def _kill(operation: Operation, healthy: Sequence[Checkpoint]) -> SafeString | s
 
 
 def _resume(operation: Operation, healthy: Sequence[Checkpoint]) -> SafeString | str:
-    again = max(0, operation.step - healthy[0].step)
-    run_again = f"; {plural(again, operation.unit or 'step')} after it run again" if again else ""
-    place = services.position(healthy[0], operation)
-    said = f"It continues at {place}{run_again}. Its bytes are verified first."
-    return " ".join([said, *_passed_over(operation, healthy[0]), *_unrecorded(operation)])
+    return " ".join(resume_preview.notes(operation, healthy[0]))
 
 
-def _passed_over(operation: Operation, start: Checkpoint) -> Iterator[str]:
-    """Say which newer checkpoints are known to be damaged."""
-    newer = takewhile(
-        lambda each: each != start, Checkpoint.objects.filter(operation=operation).newest_first()
-    )
-    for each in newer:
-        place = services.position(each, operation)
-        yield f"The newer checkpoint at {place} is {each.health}: {each.damage.findings}."
+def _archived(_: object, healthy: Sequence[Checkpoint] = ()) -> str:
+    return "Lists omit archived operations; the query archived:yes finds them. Nothing is deleted."
 
 
-def _unrecorded(operation: Operation) -> Iterator[str]:
-    """Say which newer checkpoints the storage holds, and the database does not know."""
-    try:
-        found = recovery.unrecorded(operation)
-    except OSError as error:
-        yield f"The storage cannot be used now: {error}."
-        return
-    if found:
-        count = plural(len(found), "newer checkpoint")
-        yield (
-            f"The storage holds {count}, up to step {found[0].step:,}, without a database row: "
-            "recover them first, in the Checkpoints tab."
-        )
+def _acknowledged(_: object, healthy: Sequence[Checkpoint] = ()) -> str:
+    return "An acknowledged failure needs no attention until the operation is resumed."
 
 
 def _delete(operation: Operation, healthy: Sequence[Checkpoint]) -> SafeString | str:
@@ -149,17 +143,17 @@ def _delete(operation: Operation, healthy: Sequence[Checkpoint]) -> SafeString |
 
 
 def _freed(operations: Sequence[Operation]) -> str:
-    clients = Operation.objects.filter(part__server__in=operations)
-    rows = Checkpoint.objects.filter(Q(operation__in=operations) | Q(operation__in=clients))
+    subtasks = Operation.objects.filter(subtask__parent__in=operations)
+    rows = Checkpoint.objects.filter(Q(operation__in=operations) | Q(operation__in=subtasks))
     freed = size(checkpoints.total_bytes(rows))
     loses = any(operation.state != State.COMPLETED for operation in operations)
     what = "its" if len(operations) == 1 else "their"
-    count = clients.count()
-    also = f"{plural(count, 'client')}, " if count else ""
+    count = subtasks.count()
+    also = f"{plural(count, 'subtask')}, " if count else ""
     resumable = "; it can no longer be resumed" if loses and len(operations) == 1 else ""
     return (
-        f"Frees {freed}: {what} {also}{plural(rows.count(), 'checkpoint')}, curves, events and log "
-        f"are gone for good{resumable}."
+        f"Frees {freed}. Permanently deletes {what} {also}{plural(rows.count(), 'checkpoint')}, "
+        f"curves, events and log{resumable}."
     )
 
 
@@ -178,22 +172,22 @@ def _many_cancelled(able: Sequence[Operation]) -> str:
         verb = "keeps its" if len(saved) == 1 else "keep their"
         said.append(f"{len(saved)} {verb} last checkpoint and can be resumed")
     if unsaved:
-        verb = "has no checkpoint and has" if unsaved == 1 else "have no checkpoint and have"
-        said.append(f"{unsaved} {verb} to be submitted again")
+        verb = "has" if unsaved == 1 else "have"
+        said.append(f"{unsaved} {verb} no checkpoint and must be submitted again")
     return "; ".join(said) + "."
 
 
 def _many_resumed(able: Sequence[Operation]) -> str:
-    return "Each continues from its newest healthy checkpoint; the bytes are verified first."
+    return "Each continues from its latest healthy checkpoint, which is verified first."
 
 
 def _many_killed(able: Sequence[Operation]) -> str:
     """Say what is lost, and how many lose all."""
     unsaved = sum(not each.has_checkpoint for each in able)  # type: ignore[attr-defined]
-    said = "They end now, without saving: the work since their last checkpoints is lost."
+    said = "They stop immediately, without saving: the work since their last checkpoints is lost."
     if unsaved:
-        verb = "has" if unsaved == 1 else "have"
-        said += f" {unsaved} {verb} no checkpoint: all work of {unsaved} is lost."
+        verb = "has no checkpoint and loses" if unsaved == 1 else "have no checkpoint and lose"
+        said += f" {unsaved} {verb} all work."
     return said
 
 
@@ -202,10 +196,14 @@ ONE: dict[str, Callable[[Operation, Sequence[Checkpoint]], SafeString | str]] = 
     "kill": _kill,
     "resume": _resume,
     "delete": _delete,
+    "archive": _archived,
+    "acknowledge": _acknowledged,
 }
 MANY: dict[str, Callable[[Sequence[Operation]], str]] = {
     "cancel": _many_cancelled,
     "kill": _many_killed,
     "resume": _many_resumed,
     "delete": _freed,
+    "archive": _archived,
+    "acknowledge": _acknowledged,
 }

@@ -1,14 +1,14 @@
 """What an operation came to so far, in figures: its best value, its time, its attempts."""
 
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from itertools import pairwise
-from typing import Any
+from typing import TypedDict
 
-from django.db.models import Max, Min
-
+from apps.operations import metric_queries
 from apps.operations.lifecycle import Reason
-from apps.operations.models import Attempt, MetricPoint, Operation
+from apps.operations.models import Attempt, Operation
 
 OUTCOME_COLOURS = {
     "running": "blue",
@@ -20,31 +20,61 @@ OUTCOME_COLOURS = {
 }
 
 
-def of(operation: Operation, attempts: Sequence[Attempt]) -> dict[str, Any]:
+class Best(TypedDict):
+    """The best value of the monitored metric, and its step."""
+
+    value: float
+    step: int
+
+
+class Figures(TypedDict):
+    """The figures of an operation, as the context of a template."""
+
+    monitor: str
+    best: Best | None
+    newest: tuple[str, object] | None  # a loss if there is one, else another metric
+    spent: float  # seconds of ended attempts
+    spent_from: datetime | None  # if an attempt runs: its start, less the seconds before
+    num_resumes: int
+    steps_again: int
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptLine:
+    """An attempt in the table of attempts; times in seconds."""
+
+    row: Attempt
+    colour: str
+    ended: str
+    seconds: float | None
+    first_step: float | None
+
+
+def of(operation: Operation, attempts: Sequence[Attempt]) -> Figures:
     """Return the figures of an operation."""
     monitor = operation.config.get("monitor", "")
     spent, running_since = _time_spent(attempts)
     return {
         "monitor": monitor,
         "best": _best(operation, monitor),
-        "newest_loss": _newest_loss(operation.metrics),
+        "newest": _newest(operation.metrics),
         "spent": spent,
         "spent_from": running_since - timedelta(seconds=spent) if running_since else None,
         "num_resumes": max(0, len(attempts) - 1),
-        "steps_again": _steps_again(attempts),
+        "steps_again": steps_again(attempts),
     }
 
 
-def lines(attempts: Sequence[Attempt]) -> list[dict[str, Any]]:
+def lines(attempts: Sequence[Attempt]) -> list[AttemptLine]:
     """Return a line for each attempt."""
     return [
-        {
-            "row": attempt,
-            "colour": OUTCOME_COLOURS[attempt.outcome],
-            "ended": Reason(attempt.reason).label or attempt.outcome,
-            "seconds": _seconds(attempt),
-            "first_step": _first_step_seconds(attempt),
-        }
+        AttemptLine(
+            row=attempt,
+            colour=OUTCOME_COLOURS[attempt.outcome],
+            ended=Reason(attempt.reason).label or attempt.outcome,
+            seconds=_seconds(attempt),
+            first_step=_first_step_seconds(attempt),
+        )
         for attempt in attempts
     ]
 
@@ -62,30 +92,36 @@ def _first_step_seconds(attempt: Attempt) -> float | None:
     return float(attempt.timings["child"] + attempt.timings["first_step"])
 
 
-def _best(operation: Operation, monitor: str) -> Mapping[str, Any] | None:
-    points = MetricPoint.objects.filter(
-        operation_id=operation.pk, name=monitor, retired_by=None, value__isnull=False
-    )
-    extreme = Max("value") if operation.config.get("mode") == "max" else Min("value")
-    value = points.aggregate(best=extreme)["best"]
-    if value is None:
+def _best(operation: Operation, monitor: str) -> Best | None:
+    """Return the extreme of the points that stand, the first one; thinned curves have it."""
+    found = metric_queries.curves(operation.pk, names=[monitor])
+    sign = -1 if operation.config.get("mode") == "max" else 1
+    values = [
+        (sign * value, step)
+        for curve in found.series
+        if curve["retired_by"] is None
+        for step, value in zip(curve["steps"], curve["values"], strict=True)
+        if isinstance(value, float)
+    ]
+    if not values:
         return None
-    return {"value": value, "step": points.filter(value=value).aggregate(at=Min("step"))["at"]}
+    value, step = min(values)
+    return {"value": sign * value, "step": step}
 
 
-def _newest_loss(metrics: Mapping[str, Any]) -> tuple[str, Any] | None:
+def _newest(metrics: Mapping[str, object]) -> tuple[str, object] | None:
     names = ["train_loss", *(name for name in metrics if "loss" in name), *metrics]
     return next(((name, metrics[name]) for name in names if name in metrics), None)
 
 
-def _time_spent(attempts: Sequence[Attempt]) -> tuple[float, Any]:
+def _time_spent(attempts: Sequence[Attempt]) -> tuple[float, datetime | None]:
     """Return the seconds of all ended attempts, and since when one runs (or None)."""
     ended = sum((a.ended_at - a.started_at).total_seconds() for a in attempts if a.ended_at)
     running = (a.started_at for a in attempts if a.ended_at is None)
     return ended, next(running, None)
 
 
-def _steps_again(attempts: Sequence[Attempt]) -> int:
+def steps_again(attempts: Sequence[Attempt]) -> int:
     """Return how many steps were run more than once, because they were not saved."""
     oldest_first = sorted(attempts, key=lambda attempt: attempt.number)
     pairs = pairwise(oldest_first)

@@ -1,16 +1,16 @@
 """The form of a new operation: a recipe's fields with their texts, and what they mean."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 from django.db.models import Q
 from django.http import QueryDict
 
 from apps.dashboard import trying
-from apps.dashboard.fields import COLUMN, COLUMNS, NOTHING, Field, at, fields_of, put
-from apps.datasets.models import Dataset
+from apps.dashboard.fields import COLUMN, COLUMNS, LABELS, NOTHING, Field, Text, at, fields_of, put
+from apps.datasets.models import DIRECTORY, Dataset
+from apps.datasets.tables.rows import ColumnRow
 from apps.operations.lifecycle import State
 from apps.operations.models import Operation
 from trainops.kind import KINDS
@@ -18,6 +18,7 @@ from trainops.recipes import Recipe, recipes
 
 PARAMETERS = "parameters."
 PREFIX = "config."  # of the inputs' names, apart from those of OWN
+SHOWN = "shown."  # of choices with fields of their own: the value with which they were shown
 ALWAYS_BASIC = ("epochs", "batch_size", "learning_rate")
 OWN = ("name", "tags", "priority", "queue")  # the operation's own, beside its config
 HIDDEN = ("recipe", "parameters")  # the recipe is chosen above; its parameters are the fields
@@ -28,15 +29,25 @@ class Form:
     """A recipe's form. Made from a config (an example, a clone) or from what was posted."""
 
     recipe: Recipe
-    config: Mapping[str, Any]
+    config: Mapping[str, object]
     posted: QueryDict | None = None
     errors: Mapping[str, str] | None = None
+    study: QueryDict | None = None  # fields of a study that were posted without this form
+    may_differ: Collection[str] | None = None  # first names of the shown fields; None: all
+    given: Mapping[str, object] | None = None  # its fields are shown at once; None: the example's
 
     @cached_property
     def datasets(self) -> list[Dataset]:
         needs_one = any(field.kind == "dataset" for field in self._blank)
         columns = ("id", "name", "num_rows", "columns")
-        return list(Dataset.objects.only(*columns)[:200]) if needs_one else []
+        uploads = Dataset.objects.exclude(format=DIRECTORY)
+        return list(uploads.only(*columns)[:200]) if needs_one else []
+
+    @cached_property
+    def directories(self) -> list[Dataset]:
+        needs_one = any(field.kind == "directory" for field in self._blank)
+        registered = Dataset.objects.filter(format=DIRECTORY)
+        return list(registered.only("id", "name", "num_rows")[:200]) if needs_one else []
 
     @cached_property
     def models(self) -> list[Operation]:
@@ -53,7 +64,7 @@ class Form:
 
     @cached_property
     def fields(self) -> list[Field]:
-        return [self._filled(field) for field in self._blank]
+        return [self._filled(field) for field in self._blank if self._is_shown(field)]
 
     @property
     def engine(self) -> str:
@@ -94,7 +105,7 @@ class Form:
         return {path: why for path, why in (self.errors or {}).items() if path not in shown}
 
     @property
-    def columns(self) -> list[Mapping[str, Any]]:
+    def columns(self) -> list[ColumnRow]:
         """The columns of the chosen dataset."""
         chosen = {field.text for field in self.fields if field.kind == "dataset"}
         found = (dataset.columns for dataset in self.datasets if dataset.pk in chosen)
@@ -103,7 +114,7 @@ class Form:
     @property
     def tries(self) -> list[trying.Try]:
         """The rows in which several values are typed."""
-        return trying.read(self.posted)
+        return trying.read(self._study)
 
     @property
     def triable(self) -> list[Field]:
@@ -111,26 +122,48 @@ class Form:
 
     @property
     def is_trying(self) -> bool:
-        return self.posted is not None and trying.is_wanted(self.posted)
+        return self._study is not None and trying.is_wanted(self._study)
 
     @property
-    def method(self) -> str:
-        return self.posted.get("try.method", "grid") if self.posted is not None else "grid"
+    def methods(self) -> Iterable[tuple[str, str]]:
+        return trying.METHODS.items()
 
     @property
-    def samples(self) -> str:
-        return self.posted.get("try.samples", "") if self.posted is not None else ""
+    def pruners(self) -> Iterable[tuple[str, str]]:
+        return trying.PRUNERS.items()
 
     @property
-    def folds(self) -> str:
-        return self.posted.get("try.folds", "") if self.posted is not None else ""
+    def search(self) -> Mapping[str, str]:
+        """How the values of a study are searched, as typed."""
+        return trying.search(self._study)
 
-    def to_config(self) -> dict[str, Any]:
-        """Return what was posted, without what is the default anyway."""
-        config: dict[str, Any] = {"recipe": self.recipe.name}
+    @property
+    def _study(self) -> QueryDict | None:
+        return self.posted if self.study is None else self.study
+
+    def to_config(self, over: Mapping[str, object] | None = None) -> dict[str, object]:
+        """Return what was posted, without what is the default anyway.
+
+        Of a config that it changes, `over`, the result also sets fields back to their defaults.
+        """
+        config: dict[str, object] = {"recipe": self.recipe.name}
+        found = []
         for field in self._blank:
-            value = field.value(self._given(field))
-            if value is not NOTHING and value != field.default:
+            is_posted = f"{PREFIX}{field.path}" in (self.posted or {})
+            if (self._is_shown(field) or is_posted) and not self._is_new(field):
+                value = field.value(self._given(field))
+                if value is not NOTHING:
+                    found.append((field, value, at(over or {}, field.path) is not NOTHING))
+        groups = {
+            group
+            for field, value, is_named in found
+            if value != field.default or is_named
+            for group in _groups(field.path)
+        }
+        for field, value, is_named in found:
+            is_of_changed = not groups.isdisjoint(_groups(field.path))
+            differs = value != field.default or (is_of_changed and value != field.own_default)
+            if differs or is_named:
                 put(config, field.path, value)
         return config
 
@@ -138,24 +171,46 @@ class Form:
     def _blank(self) -> list[Field]:
         engine = fields_of(KINDS[self.recipe.kind].json_schema())
         shown = [field for field in engine if field.path not in HIDDEN]
-        parameters = fields_of(self.recipe.json_schema(), PARAMETERS)
+        parameters = fields_of(self.recipe.json_schema(), PARAMETERS, chosen=self._chosen)
         return [self._placed(field) for field in (*parameters, *shown)]
 
+    def _chosen(self, path: str) -> object:
+        if self.posted is not None:
+            return self.posted.get(PREFIX + path) or NOTHING
+        return at(self.config, path)
+
+    def _is_new(self, field: Field) -> bool:
+        """Whether a choice was changed since the form was shown, and the field is there by it."""
+        if self.posted is None or not field.decided_by:
+            return False
+        now = self.posted.get(PREFIX + field.decided_by)
+        return self.posted.get(SHOWN + field.decided_by, now) != now
+
+    def _is_shown(self, field: Field) -> bool:
+        return self.may_differ is None or field.path.partition(".")[0] in self.may_differ
+
     def _placed(self, field: Field) -> Field:
-        """Mark what is shown at once: what the recipe's example sets, and the usual three."""
-        is_basic = field.path in ALWAYS_BASIC or at(self.recipe.example, field.path) is not NOTHING
+        """Mark what is shown at once: what the example or `given` sets, and the usual three."""
+        given = self.recipe.example if self.given is None else self.given
+        is_basic = field.path in ALWAYS_BASIC or at(given, field.path) is not NOTHING
         if is_basic and field.group:  # it stands apart from its group, so it says whose it is
-            label = f"{field.group}: {field.label.lower()}"
+            own = field.label if field.label in LABELS.values() else field.label.lower()
+            label = f"{field.group}: {own}"
             return replace(field, is_basic=True, label=label)
         return replace(field, is_basic=is_basic)
 
     def _filled(self, field: Field) -> Field:
         error = (self.errors or {}).get(field.path) or self._inner_error(field)
+        if self._is_new(field):
+            filled = field.with_value(field.default)
+            return replace(filled, text=_joined(filled))
         if self.posted is not None:
             return replace(field, text=_as_typed(field, self._given(field)), error=error)
         value = at(self.config, field.path)
         filled = field.with_value(field.default if value is NOTHING else value)
         if field.kind == "dataset" and filled.text not in {d.pk for d in self.datasets}:
+            return replace(filled, text="")
+        if field.kind == "directory" and filled.text not in {d.pk for d in self.directories}:
             return replace(filled, text="")
         if field.kind == "model" and filled.text not in {model.pk for model in self.models}:
             return replace(filled, text="")
@@ -180,12 +235,19 @@ class Form:
         return self.posted.getlist(PREFIX + field.path) if self.posted is not None else []
 
 
-def _joined(field: Field) -> Any:
-    is_list = field.kind == "list" and isinstance(field.text, list)
-    return ", ".join(field.text) if is_list else field.text
+def _groups(path: str) -> set[str]:
+    """Return the groups that a field lies in, but for that of all parameters."""
+    parts = path.split(".")[:-1]
+    return {".".join(parts[:end]) for end in range(1, len(parts) + 1)} - {"parameters"}
 
 
-def _as_typed(field: Field, given: Sequence[str]) -> Any:
+def _joined(field: Field) -> Text:
+    if field.kind == "list" and isinstance(field.text, list):
+        return ", ".join(field.text)
+    return field.text
+
+
+def _as_typed(field: Field, given: Sequence[str]) -> Text:
     if field.kind == "switch":
         return bool(given)
     if field.kind == COLUMNS:
@@ -193,7 +255,7 @@ def _as_typed(field: Field, given: Sequence[str]) -> Any:
     return given[0] if given else ""
 
 
-def choose(name: str) -> Recipe | None:
-    """Return the recipe of that name, else the first one there is."""
+def choose(*names: str) -> Recipe | None:
+    """Return the first recipe with one of the names, else the first one there is."""
     known = recipes()
-    return known.get(name) or next(iter(known.values()), None)
+    return next((known[name] for name in (*names, *known) if name in known), None)

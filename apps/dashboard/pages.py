@@ -1,28 +1,52 @@
-"""Newer and Older: pages by keyset, the same cost on the first page and the thousandth."""
+"""Newer and Older: pages by keyset, and by position in lists that are not ordered by time.
 
-from collections.abc import Mapping, Sequence
+The rows of a page by keyset cost the same on the first page and the thousandth. The number of rows
+before it is counted, with the conditions of the query: its cost grows with that number.
+"""
+
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Generic, TypedDict, TypeVar
 
-from django.db.models import Q, QuerySet
+from django.db.models import Model, OrderBy, Q, QuerySet
 from django.utils.dateparse import parse_datetime
 from rest_framework.exceptions import ValidationError
 
+from trainops.http.numbers import whole_number
 from trainops.http.pagination import Cursor
 
 ORDERING = "-created_at"
-BEFORE_ALL = {"created_at": datetime(1970, 1, 1, tzinfo=UTC), "id": ""}
+MAX_POSITION = 1_000_000
+
+
+class PlacedRow(TypedDict):
+    """The columns by which rows are ordered."""
+
+    created_at: datetime
+    id: str
+
+
+BEFORE_ALL: PlacedRow = {"created_at": datetime(1970, 1, 1, tzinfo=UTC), "id": ""}
+M = TypeVar("M", bound=Model)
+R = TypeVar("R", bound=PlacedRow)
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class Page(Generic[R]):
     """Rows, newest first. A cursor is empty where there is nothing further on that side."""
 
-    rows: Sequence[Mapping[str, Any]]
+    rows: Sequence[R]
     newer: str
     older: str
     is_first: bool
+    before: int = 0  # number of rows on the pages before it
+
+    @property
+    def last(self) -> int:
+        """The position of its last row, from 1."""
+        return self.before + len(self.rows)
 
     @property
     def top(self) -> str:
@@ -41,7 +65,7 @@ def read(cursor: str) -> Cursor | None:
     return known if _moment(known.value) and "\x00" not in known.id else None
 
 
-def fetch(rows: QuerySet[Any, Mapping[str, Any]], cursor: str, size: int) -> Page:
+def fetch(rows: QuerySet[M, R], cursor: str, size: int) -> Page[R]:
     """Return one page. `rows` are values() that hold created_at and id."""
     edge = read(cursor)
     backwards = edge is not None and edge.backwards
@@ -51,15 +75,35 @@ def fetch(rows: QuerySet[Any, Mapping[str, Any]], cursor: str, size: int) -> Pag
         found.reverse()
     has_newer = has_more if backwards else edge is not None
     has_older = backwards or has_more
+    before = _num_newer(rows, found[0]) if found and has_newer else 0
     return Page(
         rows=found,
         newer=_cursor(found[0], backwards=True) if found and has_newer else "",
         older=_cursor(found[-1], backwards=False) if found and has_older else "",
         is_first=not has_newer,
+        before=before,
     )
 
 
-def beyond(rows: QuerySet[Any, Any], edge: Cursor | None) -> QuerySet[Any, Any]:
+def _num_newer(rows: QuerySet[M, R], first: PlacedRow) -> int:
+    edge = Cursor(ORDERING, True, first["created_at"].isoformat(), first["id"])
+    return beyond(rows.order_by(), edge).count()
+
+
+def fetch_sorted(rows: QuerySet[M, R], cursor: str, size: int, by: Sequence[OrderBy]) -> Page[R]:
+    """Return one page in another order; the cursor is the number of rows before it."""
+    start = whole_number(cursor, 0, MAX_POSITION) or 0
+    found = list(rows.order_by(*by)[start : start + size + 1])
+    return Page(
+        rows=found[:size],
+        newer=str(max(0, start - size)) if start else "",
+        older=str(start + size) if len(found) > size else "",
+        is_first=not start,
+        before=start,
+    )
+
+
+def beyond(rows: QuerySet[M, T], edge: Cursor | None) -> QuerySet[M, T]:
     """Narrow to what lies beyond the edge, in its direction."""
     if edge is None:
         return rows
@@ -73,7 +117,7 @@ def _order(backwards: bool) -> tuple[str, str]:
     return ("created_at", "pk") if backwards else ("-created_at", "-pk")
 
 
-def _cursor(row: Mapping[str, Any], *, backwards: bool) -> str:
+def _cursor(row: PlacedRow, *, backwards: bool) -> str:
     return Cursor(ORDERING, backwards, row["created_at"].isoformat(), row["id"]).encode()
 
 

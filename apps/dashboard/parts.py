@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import cached_property
-from typing import Any
+from typing import TypedDict
 
 from django.conf import settings
 from django.template.loader import render_to_string
@@ -13,14 +13,15 @@ from django.utils.safestring import SafeString
 
 from apps.checkpoints.models import Checkpoint
 from apps.checkpoints.storage import Stored
-from apps.dashboard import figures, standing, words
+from apps.dashboard import checkpoint_files, figures, formatting, state_explanations, tracebacks
 from apps.dashboard.rows import digest, heartbeat_at
 from apps.operations import attention
 from apps.operations.attempts import recovery, selfchecks
-from apps.operations.ids import is_part
+from apps.operations.ids import is_subtask
 from apps.operations.lifecycle import RESUMABLE, Reason, State
-from apps.operations.models import Attempt, ClientPart, Event, Operation
-from apps.operations.requests import access, services
+from apps.operations.models import Attempt, Event, Operation, Subtask
+from apps.operations.requests import access, forking, services
+from apps.operations.requests.access import Person
 from trainops.kind import KINDS, Panel
 from trainops.recipes import users_of_model
 
@@ -40,8 +41,8 @@ class Subject:
     """An operation with what its page shows of it; each part is asked for once, if at all."""
 
     operation: Operation
-    user: Any
-    _contexts: dict[str, Mapping[str, Any] | None] = field(default_factory=dict)
+    user: Person
+    _contexts: dict[str, Mapping[str, object] | None] = field(default_factory=dict)
 
     @cached_property
     def attempts(self) -> list[Attempt]:
@@ -68,11 +69,12 @@ class Subject:
         return access.allowed_actions(self.operation, self.user)
 
     @cached_property
-    def part(self) -> ClientPart | None:
-        """What it is of a distributed operation; None where it is a whole one."""
-        if not is_part(self.operation.pk):
+    def subtask(self) -> Subtask | None:
+        """The row of the subtask; None if the operation is none."""
+        if not is_subtask(self.operation.pk):
             return None
-        return ClientPart.objects.filter(pk=self.operation.pk).select_related("server").first()
+        mine = Subtask.objects.filter(pk=self.operation.pk)
+        return mine.select_related("parent", "operation").first()
 
     @property
     def shown_checkpoints(self) -> list[Checkpoint]:
@@ -86,15 +88,21 @@ class Subject:
         kind = KINDS[self.operation.kind]
         return [panel for panel in kind.panels if panel.place == place]
 
-    def context(self, panel: Panel) -> Mapping[str, Any] | None:
+    def context(self, panel: Panel) -> Mapping[str, object] | None:
         """What a panel shows; asked for once."""
         if panel.name not in self._contexts:
             self._contexts[panel.name] = panel.context(self)
         return self._contexts[panel.name]
 
+    @cached_property
+    def shows_result(self) -> bool:
+        """Whether a panel shows the result, so that nothing else repeats it."""
+        panels = KINDS[self.operation.kind].panels
+        return any(each.shows_result and self.context(each) is not None for each in panels)
+
     @property
     def may_change(self) -> bool:
-        return self.part is None and access.may_change(self.operation.owner_id, self.user)
+        return self.subtask is None and access.may_change(self.operation.owner_id, self.user)
 
     def position(self, checkpoint: Checkpoint) -> str:
         return services.position(checkpoint, self.operation)
@@ -119,49 +127,63 @@ def _drawn(subject: Subject, panel: Panel) -> SafeString:
     return render_to_string(panel.template, {"operation": subject.operation, **context})
 
 
-def _header(subject: Subject) -> Mapping[str, Any]:
-    may_submit = access.may_create(subject.user) and subject.part is None
+def _header(subject: Subject) -> Mapping[str, object]:
+    may_submit = access.may_create(subject.user) and subject.subtask is None
     operation = subject.operation
     is_model = may_submit and operation.state == State.COMPLETED
     users = users_of_model(operation.kind, operation.recipe) if is_model else []
     return {
         "actions": subject.actions,
+        "resume_style": "" if operation.reason == Reason.JOB_ERROR else "btn-primary",
         "may_submit": may_submit,
+        "may_edit": may_submit and access.may_change(operation.owner_id, subject.user),
         "model_users": [(each, KINDS[each.kind].label.lower()) for each in users],
         "may_fork": subject.newest is not None,
+        "may_extend": bool(forking.length_of(operation)[0]) and operation.is_finished,
+        "may_warm_start": KINDS[operation.kind].has_weights,
         "tags": list(subject.operation.tags.all()),
         "kind": KINDS[subject.operation.kind].label,
-        "part": subject.part,
+        "subtask": subject.subtask,
     }
 
 
-def _standing(subject: Subject) -> Mapping[str, Any]:
+def _explanation(subject: Subject) -> Mapping[str, object]:
     is_bad = subject.operation.self_check in attention.BAD_CHECKS
     return {
-        "standing": standing.of(subject.operation, subject.newest),
+        "explanation": state_explanations.of(subject.operation, subject.newest),
         "self_check": selfchecks.newest(subject.attempts) if is_bad else None,
     }
 
 
-def _progress(subject: Subject) -> Mapping[str, Any]:
+def _progress(subject: Subject) -> Mapping[str, object]:
     operation = subject.operation
-    _, colour = words.badge(operation.state, operation.stop_requested)
+    _, colour = formatting.badge(operation.state, operation.stop_requested)
     is_running = operation.state == State.RUNNING
     return {
         "colour": colour,
-        "percent": min(100.0, operation.percent),
+        "percent": operation.percent,
         "eta": operation.eta_seconds,
-        "rate": words.rate(operation.steps_per_second, operation.unit) if is_running else "",
+        "rate": formatting.rate(operation.steps_per_second, operation.unit) if is_running else "",
         "heartbeat_at": heartbeat_at(operation.lease_expires_at) if is_running else None,
         "marks": _marks(subject),
         "legend": sorted({(c.type, CHECKPOINT_COLOURS[c.type]) for c in subject.checkpoints}),
     }
 
 
-def _marks(subject: Subject) -> list[dict[str, Any]]:
+class Mark(TypedDict):
+    """A checkpoint on the line of progress."""
+
+    x: str  # per cent of the line
+    colour: str
+    checkpoint: Checkpoint
+    position: str
+    label: str  # empty: it would touch the one before
+
+
+def _marks(subject: Subject) -> list[Mark]:
     """Return where on the line each checkpoint stands; labels that would touch are left out."""
     total = subject.operation.total_steps or max((c.step for c in subject.checkpoints), default=1)
-    marks: list[dict[str, Any]] = []
+    marks: list[Mark] = []
     labelled = -100.0
     for checkpoint in reversed(subject.checkpoints):
         # 1..99: a circle at the very end would be cut in half
@@ -180,29 +202,33 @@ def _marks(subject: Subject) -> list[dict[str, Any]]:
     return marks
 
 
-def _stats(subject: Subject) -> Mapping[str, Any]:
-    is_measured = subject.part is None
+def _stats(subject: Subject) -> Mapping[str, object]:
+    is_measured = subject.subtask is None and not subject.shows_result
     return figures.of(subject.operation, subject.attempts) | {"is_measured": is_measured}
 
 
-def _error(subject: Subject) -> Mapping[str, Any]:
+def _error(subject: Subject) -> Mapping[str, object]:
     operation = subject.operation
     if operation.state != State.FAILED:  # after a resume the mark of the crash goes away
         return {"error": None}
+    error = operation.error or {"code": operation.reason, "message": ""}
+    own = tracebacks.own_part(error.get("traceback") or "")
     chunks = operation.log_chunks.filter(attempt=operation.attempt).order_by("-id")[:5]
     text = "".join(chunk.text for chunk in reversed(chunks))
     return {
-        "error": operation.error or {"code": operation.reason, "message": ""},
+        "error": error,
+        "own_trace": own,
+        "is_short": tracebacks.is_short(own),
         "meaning": Reason(operation.reason).label,
         "last_lines": "\n".join(text.splitlines()[-LAST_LINES:]),
     }
 
 
-def _attempts(subject: Subject) -> Mapping[str, Any]:
+def _attempts(subject: Subject) -> Mapping[str, object]:
     return {"attempts": figures.lines(subject.attempts)}
 
 
-def _checkpoints(subject: Subject) -> Mapping[str, Any]:
+def _checkpoints(subject: Subject) -> Mapping[str, object]:
     return {
         "checkpoints": [
             {
@@ -229,24 +255,42 @@ def _unrecorded(operation: Operation) -> list[Stored]:
         return []
 
 
-def _events(subject: Subject) -> Mapping[str, Any]:
+def _events(subject: Subject) -> Mapping[str, object]:
     return {"events": subject.events[:MAX_EVENTS], "has_more": len(subject.events) > MAX_EVENTS}
 
 
-def _files(subject: Subject) -> Mapping[str, Any]:
-    panels = KINDS[subject.operation.kind].panels
-    is_shown = any(each.shows_result and subject.context(each) is not None for each in panels)
-    wanted = subject.shown_checkpoints
+def _files(subject: Subject) -> Mapping[str, object]:
+    kind, monitor = subject.operation.kind, subject.operation.config.get("monitor", "")
     return {
         "panels": [_drawn(subject, panel) for panel in subject.panels("files")],
-        "sources": [(checkpoint, subject.position(checkpoint)) for checkpoint in wanted],
-        "result": None if is_shown else subject.operation.result,
+        "sources": [
+            checkpoint_files.source(each, subject.position(each), kind, monitor)
+            for each in subject.shown_checkpoints
+        ],
+        "result": None if subject.shows_result else subject.operation.result,
     }
 
 
-def _receipt(subject: Subject) -> Mapping[str, Any]:
+def _receipt(subject: Subject) -> Mapping[str, object]:
     resumed = [a for a in subject.attempts if a.receipt and a.receipt.get("checkpoint")]
     return {"receipts": [(attempt, _request(subject, attempt)) for attempt in resumed]}
+
+
+def _resumed(subject: Subject) -> Mapping[str, object]:
+    """Return what the newest attempt restored, if it is a resume."""
+    newest = next(iter(subject.attempts), None)
+    if newest is None or not newest.receipt or not newest.receipt.get("checkpoint"):
+        return {"resumed": None}
+    directory = newest.receipt["checkpoint"]
+    found = (c for c in subject.checkpoints if c.artifacts_path.endswith(f"/{directory}"))
+    checkpoint, request = next(found, None), _request(subject, newest)
+    unit = subject.operation.unit or "step"
+    return {
+        "resumed": newest,
+        "position": subject.position(checkpoint) if checkpoint else f"{unit} {newest.from_step:,}",
+        "actor": request.actor if request else "",
+        "steps_lost": figures.steps_again(subject.attempts[:2]),
+    }
 
 
 def _request(subject: Subject, attempt: Attempt) -> Event | None:
@@ -257,7 +301,8 @@ def _request(subject: Subject, attempt: Attempt) -> Event | None:
 
 CONTEXTS = {
     "header": _header,
-    "standing": _standing,
+    "resumed": _resumed,
+    "explanation": _explanation,
     "progress": _progress,
     "stats": _stats,
     "error": _error,

@@ -1,75 +1,70 @@
-"""The curves of an operation for its charts: columns of numbers, thinned without losing a spike."""
+"""The curves of an operation for its charts, in the form that static/js/charts.js reads."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import TypedDict
 
-from apps.operations.models import Attempt, MetricPoint
-
-MAX_POINTS = 2000  # of one metric in one attempt; more cannot be told apart on a screen
-
-Point = tuple[int, float | None, float]  # step, value (None: not finite), Unix time
+from apps.operations import metric_queries
 
 
-def after(operation_id: str, point_id: int) -> dict[str, Any]:
-    """Return what was measured after a point's id, and the id to ask from next.
+class Columns(TypedDict):
+    """Equally long lists: a value is None where it is not finite, a time is Unix time."""
 
-    `series`: one entry per metric and attempt with equally long `steps`, `values`, `times`.
-    """
-    found = MetricPoint.objects.filter(operation_id=operation_id, id__gt=point_id).order_by("id")
-    series: dict[tuple[str, int], list[Point]] = defaultdict(list)
-    last = point_id
-    columns = ("id", "name", "attempt", "step", "value", "at")
-    for point, name, attempt, step, value, at in found.values_list(*columns).iterator(2000):
-        last = point
-        series[name, attempt].append((step, value, at.timestamp()))
+    steps: list[int]
+    values: list[float | None]
+    times: list[float]
+
+
+class Series(Columns):
+    """The points of one metric in one attempt."""
+
+    name: str
+    attempt: int
+
+
+class Points(TypedDict):
+    """Points of an operation; `last` is the id to ask from next."""
+
+    last: int
+    is_thinned: bool  # some points are left out
+    series: list[Series]
+
+
+def after(operation_id: str, point_id: int) -> Points:
+    """Return what was measured after a point's id, and the id to ask from next."""
+    return _columns(metric_queries.curves(operation_id, after_id=point_id))
+
+
+def window(
+    operation_id: str,
+    *,
+    name: Sequence[str] = (),
+    attempt: int | None = None,
+    after_step: int | None = None,
+    to_step: int | None = None,
+) -> Points:
+    """Return the points of some metrics in a window of steps, all of them if they are few."""
+    curves = metric_queries.curves(
+        operation_id, names=name, attempt=attempt, after_step=after_step, to_step=to_step
+    )
+    return _columns(curves)
+
+
+def _columns(curves: metric_queries.Curves) -> Points:
+    """Return one entry per metric and attempt with equally long `steps`, `values` and `times`."""
+    series: dict[tuple[str, int], Columns] = defaultdict(
+        lambda: {"steps": [], "values": [], "times": []}
+    )
+    for curve in curves.series:
+        columns = series[curve["name"], curve["attempt"]]
+        columns["steps"] += curve["steps"]
+        columns["values"] += [None if isinstance(each, str) else each for each in curve["values"]]
+        columns["times"] += [round(each.timestamp(), 3) for each in curve["at"]]
     return {
-        "last": last,
+        "last": curves.last_id,
+        "is_thinned": curves.is_thinned,
         "series": [
-            _columns(name, attempt, thin(points, MAX_POINTS))
-            for (name, attempt), points in series.items()
+            {"name": name, "attempt": attempt, **columns}
+            for (name, attempt), columns in series.items()
         ],
-    }
-
-
-def starts(attempts: Iterable[Attempt]) -> list[tuple[int, int]]:
-    """Return (number, step it started from) of each attempt that got so far, oldest first.
-
-    What older attempts measured after such a step is retired: the charts draw it dashed.
-    """
-    return sorted((a.number, a.from_step) for a in attempts if a.from_step is not None)
-
-
-def thin(points: Sequence[Point], most: int) -> Sequence[Point]:
-    """Keep at most `most` points: the ends, and of each stretch its lowest and highest value."""
-    if len(points) <= most:
-        return points
-    stretch = (len(points) - 2) / ((most - 2) // 2)
-    kept = [points[0]]
-    start = 1.0
-    while int(start) < len(points) - 1:
-        bucket = points[int(start) : min(int(start + stretch), len(points) - 1)]
-        kept.extend(_extremes(bucket))
-        start += stretch
-    return [*kept, points[-1]]
-
-
-def _extremes(bucket: Sequence[Point]) -> list[Point]:
-    finite = [point for point in bucket if point[1] is not None]
-    if len(finite) < len(bucket):  # a NaN is never thinned away
-        return [next(point for point in bucket if point[1] is None)]
-    if not finite:
-        return []
-    lowest = min(finite, key=lambda point: point[1] or 0.0)
-    highest = max(finite, key=lambda point: point[1] or 0.0)
-    return sorted({lowest, highest})
-
-
-def _columns(name: str, attempt: int, points: Sequence[Point]) -> dict[str, Any]:
-    return {
-        "name": name,
-        "attempt": attempt,
-        "steps": [step for step, _, _ in points],
-        "values": [value for _, value, _ in points],
-        "times": [round(at, 3) for _, _, at in points],
     }

@@ -3,8 +3,7 @@
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
-from typing import Any
+from datetime import datetime, timedelta
 
 from django.conf import settings
 from django.db.models import F, QuerySet
@@ -12,57 +11,100 @@ from django.template.loader import render_to_string
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from apps.dashboard import words
+from apps.dashboard import formatting
 from apps.operations import attention
 from apps.operations.lifecycle import WAITING, Reason, State
-from apps.operations.models import OperationQuerySet
+from apps.operations.models import Operation, OperationQuerySet
 from apps.operations.requests import access
-from apps.operations.scheduling import outlook
-from apps.operations.scheduling.waiting import Wait, WaitingFor
+from apps.operations.requests.access import AccessRow, Person
+from apps.operations.rows import tags_of
+from apps.operations.scheduling import queue_status
+from apps.operations.scheduling.blocking import BlockingReason, QueueStatus
+from apps.operations.search.values import named
+from trainops import progress
 
 FIELDS = (
-    *outlook.FIELDS, "recipe", "name", "owner_id", "attempt", "worker_id",
+    *queue_status.FIELDS, "recipe", "name", "owner_id", "attempt", "worker_id",
     "stop_requested", "stop_requested_at", "lease_expires_at",
     "place", "unit", "step", "total_steps", "steps_per_second", "metrics",
     "created_at", "started_at", "finished_at", "self_check",
 )  # fmt: skip
+ADDED = "column_"  # and a number: names of additional columns in a query
 MAIN_ACTIONS = {"cancel": "Cancel…", "resume": "Resume…", "kill": "Kill…"}
 
 
-def select(operations: OperationQuerySet) -> QuerySet[Any, Mapping[str, Any]]:
-    """Return the columns of the list, without the large ones (config, traceback)."""
-    rows: QuerySet[Any, Mapping[str, Any]] = access.annotated(operations).values(
+class ListColumns(AccessRow):
+    """The columns that `select` reads, except those that only the queue status reads."""
+
+    name: str
+    reason: str
+    stop_requested_at: datetime | None
+    not_before: datetime | None
+    place: str
+    unit: str
+    step: int
+    total_steps: int
+    steps_per_second: float | None
+    metrics: dict[str, float | str]  # text where not finite
+    created_at: datetime
+    queued_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    self_check: str
+    monitor: str | None
+    error_message: str | None
+
+
+def select(
+    operations: OperationQuerySet, columns: Sequence[str] = ()
+) -> QuerySet[Operation, ListColumns]:
+    """Return the columns of the list, without the large ones (config, traceback).
+
+    `columns`: metrics, config fields and columns that are shown in addition.
+    """
+    added = {f"{ADDED}{index}": named(name).text for index, name in enumerate(columns)}
+    rows: QuerySet[Operation, ListColumns] = access.annotated(operations).values(
         *FIELDS,
         *access.ANNOTATIONS,
         monitor=F("config__monitor"),
         error_message=F("error__message"),
         owner_name=F("owner__username"),
+        **added,
     )
     return rows
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class OperationRow:
     """What the template of a line needs, decided."""
 
-    values: Mapping[str, Any]
+    values: ListColumns
     actions: list[str]
     may_submit: bool
     is_mine: bool
-    wait: WaitingFor | None
+    wait: QueueStatus | None
+    tags: Sequence[str] = ()
+    columns: Sequence[str] = ()
+
+    @property
+    def added(self) -> list[tuple[str, str]]:
+        """The name and the value of each additional column."""
+        values: Mapping[str, object] = dict(self.values)
+        return [
+            (name, _shown(values[f"{ADDED}{index}"])) for index, name in enumerate(self.columns)
+        ]
 
     @property
     def percent(self) -> float:
-        total = self.values["total_steps"]
-        return min(100.0, 100.0 * self.values["step"] / total) if total else 0.0
+        return progress.percent(self.values["step"], self.values["total_steps"])
 
     @property
     def is_silent(self) -> bool:
-        return bool(self.values["is_silent"])
+        return bool(self.values.get("is_silent"))
 
     @property
     def colour(self) -> str:
-        return words.badge(self.values["state"], self.values["stop_requested"])[1]
+        return formatting.badge(self.values["state"], self.values["stop_requested"])[1]
 
     @property
     def main_action(self) -> tuple[str, str] | None:
@@ -77,19 +119,19 @@ class Row:
         """The line under the state: why it is in it, where that is not plain."""
         values = self.values
         if self.is_silent:
-            return "its worker has gone silent"
+            return "the worker stopped responding"
         if self.wait is not None:
             return self._waits_for(self.wait)
         if values["state"] == State.FAILED:
             return values["error_message"] or Reason(values["reason"]).label
         if values["stop_requested"]:
-            return format_html("asked {}", words.moment(values["stop_requested_at"]))
+            return format_html("requested {}", formatting.moment(values["stop_requested_at"]))
         return attention.BAD_CHECKS.get(values["self_check"], "")
 
-    def _waits_for(self, wait: WaitingFor) -> str | SafeString:
-        if wait.code is Wait.PAUSED:
-            return format_html("restarts {}", words.moment(self.values["not_before"], "until"))
-        return words.OBSTACLES.get(wait.code, "")
+    def _waits_for(self, wait: QueueStatus) -> str | SafeString:
+        if wait.code is BlockingReason.PAUSED:
+            return format_html("restarts {}", formatting.moment(self.values["not_before"], "until"))
+        return formatting.OBSTACLES.get(wait.code, "")
 
     @property
     def where(self) -> str | SafeString:
@@ -98,10 +140,10 @@ class Row:
         if values["state"] == State.RUNNING:
             return " · ".join(part for part in (self._eta(), values["place"]) if part) or "starting"
         if values["state"] in WAITING:
-            return format_html("waiting for {}", words.moment(values["queued_at"], "since"))
+            return format_html("waiting for {}", formatting.moment(values["queued_at"], "since"))
         if values["state"] == State.COMPLETED:
             return f"took {self._took()}"
-        if values["has_checkpoint"]:
+        if values.get("has_checkpoint"):
             return f"resumable · reached {values['place'] or self._step}"
         return values["place"] or "no checkpoint"
 
@@ -110,7 +152,7 @@ class Row:
         metrics = self.values["metrics"] or {}
         for name in (self.values["monitor"], *metrics):
             if name in metrics:
-                return name, words.number(metrics[name])
+                return name, formatting.number(metrics[name])
         return None
 
     @property
@@ -118,21 +160,21 @@ class Row:
         return f"{self.values['unit'] or 'step'} {self.values['step']}"
 
     def _eta(self) -> str:
-        speed, left = self.values["steps_per_second"], self._steps_left()
-        return f"ETA {words.roughly(left / speed)}" if speed and left else ""
-
-    def _steps_left(self) -> int:
-        return max(0, int(self.values["total_steps"] - self.values["step"]))
+        values = self.values
+        seconds = progress.eta_seconds(
+            values["step"], values["total_steps"], values["steps_per_second"]
+        )
+        return f"ETA {formatting.roughly(seconds)}" if seconds else ""
 
     def _took(self) -> str:
         started, finished = self.values["started_at"], self.values["finished_at"]
         if not started or not finished:
             return "—"
-        return words.duration((finished - started).total_seconds())
+        return formatting.duration((finished - started).total_seconds())
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class RenderedRow:
     """A row as HTML cells; equal digests need not be sent again."""
 
     id: str
@@ -141,17 +183,41 @@ class Line:
     digest: str
 
 
-def lines(found: Sequence[Mapping[str, Any]], user: Any) -> list[Line]:
-    waits = outlook.of_all(found)
-    return [_line(values, user, waits.get(values["id"])) for values in found]
-
-
-def _line(values: Mapping[str, Any], user: Any, wait: WaitingFor | None) -> Line:
-    is_mine = values["owner_id"] == user.pk
+def lines(
+    found: Sequence[ListColumns], user: Person, columns: Sequence[str] = ()
+) -> list[RenderedRow]:
+    waits = queue_status.of_all(found)
+    tags = tags_of(values["id"] for values in found)
     may_submit = access.may_create(user)
-    row = Row(values, access.allowed_actions(values, user), may_submit, is_mine, wait)
+    return [
+        _line(
+            OperationRow(
+                values,
+                access.allowed_actions(values, user),
+                may_submit,
+                is_mine=values["owner_id"] == user.pk,
+                wait=waits.get(values["id"]),
+                tags=tags[values["id"]],
+                columns=columns,
+            )
+        )
+        for values in found
+    ]
+
+
+def _line(row: OperationRow) -> RenderedRow:
     html = render_to_string("dashboard/operations/row.html", {"row": row})
-    return Line(values["id"], values["name"], html, digest(html))
+    return RenderedRow(row.values["id"], row.values["name"], html, digest(html))
+
+
+def _shown(value: object) -> str:
+    """Return a value of an additional column; the database gives those of JSON as text."""
+    if isinstance(value, str):
+        try:
+            return formatting.number(float(value))
+        except ValueError:
+            return value
+    return formatting.number(value)
 
 
 def digest(html: str) -> str:
@@ -159,7 +225,7 @@ def digest(html: str) -> str:
     return f"{zlib.crc32(html.encode()):08x}"
 
 
-def heartbeat_at(lease_expires_at: Any) -> Any:
+def heartbeat_at(lease_expires_at: datetime | None) -> datetime | None:
     """Return when the lease was last renewed, which is when its worker was last heard of."""
     if lease_expires_at is None:
         return None

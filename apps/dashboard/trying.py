@@ -1,13 +1,13 @@
 """The rows of the form in which several values of a field are tried: from texts to a design. Pure.
 
-"5, 10, 20" are three values, "5..20:5" those from 5 to 20 by 5. For random numbers "5..20" is a
-range, and "0.001..0.1 log" one in which each factor is as likely as any other.
+"5, 10, 20" are three values, "5..20:5" those from 5 to 20 by 5. "5..20" is a range, and
+"0.001..0.1 log" a range on a logarithmic scale.
 """
 
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import NotRequired, TypedDict
 
 from django.http import QueryDict
 
@@ -21,6 +21,15 @@ NUMBER = r"-?\d+(?:\.\d+)?(?:[eE]-?\d+)?"
 RANGE = re.compile(rf"({NUMBER})\s*\.\.\s*({NUMBER})(?:\s*:\s*({NUMBER}))?(\s+log)?")
 TRIABLE = ("number", "integer", "choice", "text", "switch")
 MAX_STEPS = 1000
+METHODS = {
+    "grid": "Grid: every combination",
+    "random": "Random",
+    "qmc": "Quasi-random (QMC)",
+    "tpe": "TPE: by results",
+    "cmaes": "CMA-ES: by results, numbers only",
+}
+PRUNERS = {"": "None", "median": "Median", "asha": "ASHA", "hyperband": "Hyperband"}
+SEARCH = ("method", "samples", "parallel", "max_seconds", "pruner", "folds")  # fields of the form
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +39,39 @@ class Try:
     number: int
     path: str = ""
     text: str = ""
+
+
+class Range(TypedDict):
+    """Values drawn from an interval."""
+
+    low: float
+    high: float
+    log: bool
+    whole: bool
+
+
+class WalkForward(TypedDict):
+    """The number of folds."""
+
+    folds: int
+
+
+class Pruner(TypedDict):
+    """The method that stops trials early."""
+
+    method: str
+
+
+class Design(TypedDict):
+    """The design of a study, by path of the field."""
+
+    values: dict[str, list[object] | Range]
+    method: str
+    samples: NotRequired[int]
+    parallel: NotRequired[int]
+    max_seconds: NotRequired[int]
+    pruner: NotRequired[Pruner]
+    walk_forward: NotRequired[WalkForward]
 
 
 def read(posted: QueryDict | None) -> list[Try]:
@@ -46,6 +88,21 @@ def read(posted: QueryDict | None) -> list[Try]:
     ]
 
 
+def search(posted: QueryDict | None) -> dict[str, str]:
+    """Return the fields of SEARCH as they were typed."""
+    if posted is None:
+        return dict.fromkeys(SEARCH, "")
+    return {name: posted.get(f"{PREFIX}.{name}", "").strip() for name in SEARCH}
+
+
+def typed(posted: QueryDict) -> list[tuple[str, str]]:
+    """Return names and texts of the fields of a study that are not blank; none without values."""
+    if not is_wanted(posted):
+        return []
+    texts = ((name, posted.get(name, "")) for name in posted if name.startswith(f"{PREFIX}."))
+    return [(name, text) for name, text in texts if text]
+
+
 def is_wanted(posted: QueryDict) -> bool:
     return any(row.path and row.text for row in read(posted))
 
@@ -55,7 +112,7 @@ def choices(fields: Sequence[Field]) -> list[Field]:
     return [field for field in fields if field.kind in TRIABLE]
 
 
-def design(posted: QueryDict, fields: Sequence[Field]) -> dict[str, Any]:
+def design(posted: QueryDict, fields: Sequence[Field]) -> Design:
     """Return the design that was typed. Raises ConfigError, which names what cannot be read."""
     by_path = {field.path: field for field in choices(fields)}
     values = {
@@ -63,15 +120,22 @@ def design(posted: QueryDict, fields: Sequence[Field]) -> dict[str, Any]:
         for row in read(posted)
         if row.text and row.path in by_path
     }
-    made: dict[str, Any] = {"values": values, "method": posted.get("try.method", "grid")}
-    if made["method"] == "random":
-        made["samples"] = _whole(posted, "samples", 20)
-    if folds := _whole(posted, "folds", 0):
+    typed = search(posted)
+    made: Design = {"values": values, "method": typed["method"] or "grid"}
+    if made["method"] != "grid":
+        made["samples"] = _whole(typed, "samples") or 20
+    if parallel := _whole(typed, "parallel"):
+        made["parallel"] = parallel
+    if max_seconds := _whole(typed, "max_seconds"):
+        made["max_seconds"] = max_seconds
+    if typed["pruner"]:
+        made["pruner"] = {"method": typed["pruner"]}
+    if folds := _whole(typed, "folds"):
         made["walk_forward"] = {"folds": folds}
     return made
 
 
-def values_of(field: Field, text: str) -> list[Any] | Mapping[str, Any]:
+def values_of(field: Field, text: str) -> list[object] | Range:
     """Return the values, or the range, that a text means for a field. Raises ConfigError."""
     match = RANGE.fullmatch(text)
     if match is None or field.kind not in ("number", "integer"):
@@ -83,12 +147,13 @@ def values_of(field: Field, text: str) -> list[Any] | Mapping[str, Any]:
     first, by = float(low), float(step)
     count = (float(high) - first) / by if by else -1.0
     if not 0 <= count < MAX_STEPS:
-        raise ConfigError({f"design.values.{field.path}": f"got {text!r}; e.g. 5..20:5"})
+        problem = f"got {text!r}; allowed: values, or a range such as 5..20:5"
+        raise ConfigError({f"design.values.{field.path}": problem})
     steps = [first + by * number for number in range(int(count + 1e-9) + 1)]
     return [round(each) if is_whole else float(f"{each:.12g}") for each in steps]
 
 
-def _one(field: Field, text: str) -> Any:
+def _one(field: Field, text: str) -> object:
     if field.kind == "switch":
         if text.lower() not in ("true", "false"):
             problem = f"got {text!r}; allowed: true, false"
@@ -97,11 +162,9 @@ def _one(field: Field, text: str) -> Any:
     return field.value([text])
 
 
-def _whole(posted: QueryDict, name: str, otherwise: int) -> int:
-    text = posted.get(f"{PREFIX}.{name}", "").strip()
-    if not text:
-        return otherwise
-    number = whole_number(text, 0, 999_999)
+def _whole(typed: Mapping[str, str], name: str) -> int:
+    """Return a number of the form; 0 where nothing was typed."""
+    number = whole_number(typed[name] or "0", 0, 9_999_999)
     if number is None:
-        raise ConfigError({f"design.{name}": f"got {text[:20]!r}; must be a whole number"})
+        raise ConfigError({f"design.{name}": f"got {typed[name][:20]!r}; must be a whole number"})
     return number

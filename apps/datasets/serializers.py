@@ -1,5 +1,6 @@
 """Datasets as the API shows them, and what an upload may say."""
 
+import secrets
 from typing import Any
 
 from drf_spectacular.utils import extend_schema_field
@@ -7,8 +8,12 @@ from rest_framework import serializers
 
 from apps.datasets.models import Dataset
 from apps.datasets.tables.options import DELIMITERS, ENCODINGS, KINDS, PICTURES
+from trainops.datasets.description import Verification
+from trainops.datasets.sampling import Sample
 from trainops.http.parsers import NotUsable, read_json
 from trainops.http.serializers import StrictSerializer
+
+MAX_SEED, NEW_SEEDS = 2**63 - 1, 2**32  # new ones are short enough to be typed
 
 
 class CountSerializer(serializers.Serializer[Any]):
@@ -19,28 +24,50 @@ class CountSerializer(serializers.Serializer[Any]):
 class ColumnSerializer(serializers.Serializer[Any]):
     name = serializers.CharField(read_only=True)
     type = serializers.ChoiceField(choices=(*KINDS, *PICTURES), read_only=True)
-    missing = serializers.IntegerField(read_only=True, help_text="How many rows have no value.")
+    missing = serializers.IntegerField(read_only=True, help_text="Number of rows without a value.")
     distinct = serializers.IntegerField(
-        read_only=True, allow_null=True, help_text="Distinct values; null beyond 1000."
+        read_only=True, allow_null=True, help_text="Number of distinct values; null above 1000."
     )
     min = serializers.JSONField(
-        read_only=True, allow_null=True, help_text="Of numbers and dates; else null."
+        read_only=True, allow_null=True, help_text="Minimum of numbers and dates; otherwise null."
     )
     max = serializers.JSONField(read_only=True, allow_null=True)
     examples = serializers.ListField(child=serializers.JSONField(), read_only=True)
-    note = serializers.CharField(read_only=True, help_text="Why the type is what it is.")
+    note = serializers.CharField(read_only=True, help_text="Reason for the type.")
     shape = serializers.ListField(
         child=serializers.IntegerField(),
         read_only=True,
         required=False,
-        help_text="Of images: height, width, channels; of masks: height, width.",
+        help_text="Height, width and channels of images; height and width of masks.",
     )
     counts = serializers.ListField(
         child=CountSerializer(),
         read_only=True,
         required=False,
-        help_text="Of labels and clients, up to 100: how many images have each.",
+        help_text="Number of images per label or client, up to 100.",
     )
+
+
+class ClassCountSerializer(serializers.Serializer[Any]):
+    name = serializers.CharField(read_only=True)
+    count = serializers.IntegerField(read_only=True, help_text="Number of files.")
+
+
+class ColumnTypeSerializer(serializers.Serializer[Any]):
+    name = serializers.CharField(read_only=True)
+    type = serializers.CharField(read_only=True)
+
+
+class LayoutSerializer(serializers.Serializer[Any]):
+    layout = serializers.CharField(read_only=True, help_text="Kind of data, or files.")
+    title = serializers.CharField(read_only=True, help_text="The layout, for people.")
+    num_files = serializers.IntegerField(read_only=True)
+    num_bytes = serializers.IntegerField(read_only=True)
+    num_examples = serializers.IntegerField(
+        read_only=True, allow_null=True, help_text="Null where the headers do not tell it."
+    )
+    classes = ClassCountSerializer(many=True, read_only=True)
+    columns = ColumnTypeSerializer(many=True, read_only=True)
 
 
 class DatasetSummarySerializer(serializers.ModelSerializer[Dataset]):
@@ -68,6 +95,16 @@ class DatasetSummarySerializer(serializers.ModelSerializer[Dataset]):
 
 class DatasetSerializer(DatasetSummarySerializer):
     columns = serializers.SerializerMethodField()
+    path = serializers.CharField(
+        source="root",
+        read_only=True,
+        help_text="Path of a directory or address of a prefix; empty for uploads.",
+    )
+    layout = LayoutSerializer(
+        read_only=True,
+        allow_null=True,
+        help_text="Content of a directory or prefix; null for uploads.",
+    )
 
     class Meta(DatasetSummarySerializer.Meta):
         fields = [
@@ -77,6 +114,8 @@ class DatasetSerializer(DatasetSummarySerializer):
             "delimiter",
             "source_bytes",
             "columns",
+            "path",
+            "layout",
         ]
         read_only_fields = fields
 
@@ -90,14 +129,14 @@ class PreviewSerializer(serializers.Serializer[Any]):
     rows = serializers.ListField(
         child=serializers.ListField(child=serializers.JSONField(allow_null=True)), read_only=True
     )
-    num_rows = serializers.IntegerField(read_only=True, help_text="Of the whole table.")
+    num_rows = serializers.IntegerField(read_only=True, help_text="Number of rows of the table.")
 
 
 @extend_schema_field({"type": "string", "example": '{"age": "number"}'})
 class DeclaredColumnsField(serializers.Field[Any, Any, Any, Any]):
     """A JSON object in a form field: {"column": "type"}."""
 
-    def to_internal_value(self, data: Any) -> dict[str, str]:
+    def to_internal_value(self, data: object) -> dict[str, str]:
         try:
             value = read_json(data) if isinstance(data, str) else data
         except NotUsable:
@@ -109,23 +148,23 @@ class DeclaredColumnsField(serializers.Field[Any, Any, Any, Any]):
             f"allowed types: {', '.join(KINDS)}"
         )
 
-    def to_representation(self, value: Any) -> Any:
+    def to_representation(self, value: object) -> object:
         return value
 
 
-class UploadSerializer(StrictSerializer):
-    file = serializers.FileField(
-        max_length=1000,
-        allow_empty_file=True,  # so that it is refused as an empty table, with a code
-        help_text="CSV (comma, semicolon, tab or bar) or Parquet with a header, or an NPZ of "
-        "images with labels, masks or both.",
-    )
+class ReadingSerializer(StrictSerializer):
+    """How a file is called and read."""
+
     name = serializers.CharField(
-        max_length=200, required=False, default="", allow_blank=True, help_text="Else the file's."
+        max_length=200,
+        required=False,
+        default="",
+        allow_blank=True,
+        help_text="Name; by default the file's name.",
     )
     columns = DeclaredColumnsField(
         required=False,
-        help_text="Types that columns must have, as a JSON object of names and types. "
+        help_text="Required column types, as a JSON object of names and types. "
         f"Types: {', '.join(KINDS)}.",
     )
     encoding = serializers.CharField(
@@ -133,7 +172,7 @@ class UploadSerializer(StrictSerializer):
         default="",
         allow_blank=True,
         max_length=20,
-        help_text="Where no byte order mark says it and it is not UTF-8. "
+        help_text="Encoding; by default the byte order mark's, else UTF-8. "
         f"One of: {', '.join(ENCODINGS)}.",
     )
     delimiter = serializers.CharField(
@@ -142,5 +181,91 @@ class UploadSerializer(StrictSerializer):
         allow_blank=True,
         trim_whitespace=False,
         max_length=10,
-        help_text=f"Found by itself; else one of {' '.join(map(repr, DELIMITERS))}.",
+        help_text=f"Delimiter; detected by default. One of {' '.join(map(repr, DELIMITERS))}.",
     )
+
+
+class UploadSerializer(ReadingSerializer):
+    file = serializers.FileField(
+        max_length=1000,
+        allow_empty_file=True,  # so that it is refused as an empty table, with a code
+        help_text="CSV (comma, semicolon, tab or vertical bar) or Parquet with a header, or "
+        "NPZ with images and labels, masks or both.",
+    )
+
+
+class DirectorySerializer(StrictSerializer):
+    path = serializers.CharField(
+        max_length=4000,
+        trim_whitespace=False,
+        help_text="Absolute path of a directory that the server and all workers reach, or "
+        "s3://BUCKET/PREFIX.",
+    )
+    name = serializers.CharField(
+        max_length=200,
+        required=False,
+        default="",
+        allow_blank=True,
+        help_text="Name; by default the directory's name.",
+    )
+
+
+class SampleSerializer(StrictSerializer):
+    """Which files a verification reads; none of the fields: all files."""
+
+    sample = serializers.IntegerField(
+        min_value=1, required=False, help_text="Number of files whose content is compared."
+    )
+    fraction = serializers.FloatField(
+        required=False,
+        help_text="Instead: fraction of the files, above 0 and at most 1.",
+    )
+    seed = serializers.IntegerField(
+        min_value=0,
+        max_value=MAX_SEED,
+        required=False,
+        help_text="Seed that draws these files; by default a new one, which the response shows.",
+    )
+
+    def validate_fraction(self, value: float) -> float:
+        if not 0 < value <= 1:
+            raise serializers.ValidationError(f"got {value}; allowed: above 0 and at most 1")
+        return value
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        if {"sample", "fraction"} <= attrs.keys():
+            problem = "got sample and fraction; allowed: one of them"
+            raise serializers.ValidationError({"fraction": problem})
+        if attrs.keys() == {"seed"}:
+            problem = "got a seed alone; allowed: with sample or fraction"
+            raise serializers.ValidationError({"seed": problem})
+        return attrs
+
+    def to_sample(self) -> Sample | None:
+        """Return what was validated; None: all files."""
+        given = self.validated_data
+        if not given:
+            return None
+        seed = given.get("seed", secrets.randbelow(NEW_SEEDS))
+        return Sample(seed, given.get("sample"), given.get("fraction", 1.0))
+
+
+class VerificationSerializer(serializers.Serializer[Any]):
+    is_unchanged = serializers.SerializerMethodField(help_text="Whether no difference was found.")
+    problems = serializers.ListField(
+        child=serializers.CharField(),
+        read_only=True,
+        help_text="Differences from what was registered, up to 100.",
+    )
+    num_files = serializers.IntegerField(read_only=True, help_text="Registered files.")
+    num_files_read = serializers.IntegerField(
+        read_only=True, help_text="Files whose content was compared."
+    )
+    num_bytes = serializers.IntegerField(read_only=True, help_text="Registered bytes.")
+    num_bytes_read = serializers.IntegerField(read_only=True, help_text="Bytes compared.")
+    seed = serializers.IntegerField(
+        read_only=True, allow_null=True, help_text="Seed that drew the sample; null: all files."
+    )
+
+    def get_is_unchanged(self, found: Verification) -> bool:
+        return not found["problems"]

@@ -6,11 +6,11 @@ import logging
 import shutil
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from blake3 import blake3
 from django.conf import settings
@@ -19,9 +19,15 @@ from django.db.models import Count, Sum
 from django.utils import timezone
 
 from apps.datasets import storage, usage, validation
-from apps.datasets.errors import DatasetDamaged, DatasetError, DatasetInUse, DatasetNotFound
+from apps.datasets.errors import (
+    DatasetDamaged,
+    DatasetError,
+    DatasetInUse,
+    DatasetNotFound,
+)
 from apps.datasets.models import Dataset
-from apps.datasets.tables.options import Options
+from apps.datasets.tables.options import TableOptions
+from apps.datasets.tables.rows import ColumnRow
 from apps.installation import storages
 from trainops import person_limits
 
@@ -61,7 +67,7 @@ def add_table(
         filename=filename,
         name=name,
         owner=owner,
-        options=Options(encoding=encoding, delimiter=delimiter, columns=dict(columns or {})),
+        options=TableOptions(encoding=encoding, delimiter=delimiter, columns=dict(columns or {})),
     )
     return dataset
 
@@ -72,32 +78,62 @@ def add_or_find_table(
     filename: str,
     name: str = "",
     owner: "User | None" = None,
-    options: Options | None = None,
+    options: TableOptions | None = None,
 ) -> tuple[Dataset, bool]:
     """As add_table; the second value says whether the dataset is new. Raises LimitReached, too."""
-    options = options or Options()
-    filename = _clean_filename(filename)
-    name = _clean_name(name) or Path(filename).stem or "table"
+    options = options or TableOptions()
+    row = _named(filename, name, owner)
+    with full_disk_named(), storage.workspace() as directory:
+        source = directory / "source"
+        source_digest = _receive(file, source, options)
+        return _add(source, source_digest, row, options)
+
+
+def add_or_find_file(
+    source: Path, *, filename: str, name: str, owner: "User | None", options: TableOptions
+) -> tuple[Dataset, bool]:
+    """As add_or_find_table, of a file that is on the data disk; it is read where it lies."""
+    row = _named(filename, name, owner)
+    with full_disk_named():
+        return _add(source, _with_options(storage.hasher_of(source), options), row, options)
+
+
+def _named(filename: str, name: str, owner: "User | None") -> Dataset:
+    """Return an unsaved row with its names. Raises DatasetError."""
+    filename = clean_filename(filename)
+    name = clean_name(name) or Path(filename).stem or "table"
+    return Dataset(name=name, filename=filename, owner=owner)
+
+
+def _add(
+    source: Path, source_digest: str, row: Dataset, options: TableOptions
+) -> tuple[Dataset, bool]:
+    """Validate the file and store it as `row`, which has its names and its owner."""
+    if known := _known(source_digest):
+        return known, False
+    require_within_limits(row.owner)
+    with storage.workspace() as directory:
+        target = directory / "table.parquet"
+        person = row.owner.get_username() if row.owner else ""
+        table = validation.normalise(source, target, options, person=person)
+        require_within_limits(row.owner, target.stat().st_size)
+        described = Dataset(
+            name=row.name,
+            filename=row.filename,
+            owner=row.owner,
+            source_digest=source_digest,
+            source_bytes=source.stat().st_size,
+            num_columns=len(table["columns"]),
+            **table,
+        )
+        return commit(described, target)
+
+
+@contextmanager
+def full_disk_named() -> Iterator[None]:
+    """Raise DatasetError where the disk is full."""
     try:
-        with storage.workspace() as directory:
-            source, target = directory / "source", directory / "table.parquet"
-            source_digest = _receive(file, source, options)
-            if known := _known(source_digest):
-                return known, False
-            _require_within_limits(owner)
-            person = owner.get_username() if owner else ""
-            table = validation.normalise(source, target, options, person=person)
-            _require_within_limits(owner, target.stat().st_size)
-            row = Dataset(
-                name=name,
-                filename=filename,
-                owner=owner,
-                source_digest=source_digest,
-                source_bytes=source.stat().st_size,
-                num_columns=len(table["columns"]),
-                **table,
-            )
-            return _commit(row, target)
+        yield
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise validation.disk_full() from error
@@ -128,7 +164,7 @@ def missing(dataset_ids: Iterable[str]) -> list[str]:
     return [dataset_id for dataset_id in wanted if dataset_id not in present]
 
 
-def columns_of(dataset_ids: Iterable[str]) -> dict[str, list[dict[str, Any]]]:
+def columns_of(dataset_ids: Iterable[str]) -> dict[str, list[ColumnRow]]:
     """The described columns of each dataset that exists, by its id."""
     rows = Dataset.objects.filter(id__in=list(dataset_ids))
     return dict(rows.values_list("id", "columns"))
@@ -143,6 +179,8 @@ def digests(dataset_ids: Iterable[str]) -> dict[str, str]:
 def local_path(dataset_id: str) -> Path:
     """The normalised Parquet file on this machine's disk, its digest verified.
 
+    Of a registered directory it is the manifest.
+
     Raises DatasetNotFound, or DatasetDamaged where the bytes are gone or altered.
     """
     digest = Dataset.objects.filter(id=dataset_id).values_list("digest", flat=True).first()
@@ -155,7 +193,7 @@ def local_path(dataset_id: str) -> Path:
 
 
 def delete(*, dataset_id: str, actor: "User | None" = None) -> Dataset:
-    """Delete the row and its file; return what the row said. `actor` None is the house itself.
+    """Delete the row and its file; return the row. `actor` is None where trainops itself does it.
 
     Raises DatasetNotFound, or DatasetInUse while an unfinished operation names it.
     """
@@ -169,7 +207,7 @@ def delete(*, dataset_id: str, actor: "User | None" = None) -> Dataset:
         # Before the commit: an upload of the same table waits for it, and then sees that
         # the file is gone.
         storage.remove(dataset.digest)
-    logger.info("Dataset %s was deleted by %s", dataset_id, actor or "the house")
+    logger.info("Dataset %s was deleted by %s", dataset_id, actor or "trainops")
     return dataset
 
 
@@ -198,7 +236,7 @@ def sweep_files() -> int:
     return removed
 
 
-def _receive(file: Readable, path: Path, options: Options) -> str:
+def _receive(file: Readable, path: Path, options: TableOptions) -> str:
     """Write the upload to `path`; return the digest of its bytes and of how they are to be read."""
     hasher, size = blake3(), 0
     allowed = settings.THRESHOLDS.max_upload_bytes
@@ -209,11 +247,16 @@ def _receive(file: Readable, path: Path, options: Options) -> str:
                 raise too_large(allowed)
             hasher.update(chunk)
             copy.write(chunk)
+    return _with_options(hasher, options)
+
+
+def _with_options(hasher: blake3, options: TableOptions) -> str:
+    """Return the digest of the bytes hashed so far and of the options."""
     hasher.update(json.dumps(asdict(options), sort_keys=True).encode())
     return hasher.hexdigest()
 
 
-def _require_within_limits(owner: "User | None", num_bytes: int = 0) -> None:
+def require_within_limits(owner: "User | None", num_bytes: int = 0) -> None:
     """Raise LimitReached if another dataset of this size exceeds a limit of the owner."""
     if owner is None:
         return
@@ -228,7 +271,7 @@ def _require_within_limits(owner: "User | None", num_bytes: int = 0) -> None:
 
 
 def too_large(allowed: int) -> DatasetError:
-    problem = f"The file is larger than {allowed} bytes, the most that may be uploaded."
+    problem = f"The file is larger than the upload limit of {allowed} bytes."
     return DatasetError(
         {"file": problem}, "UPLOAD_TOO_LARGE", details={"allowed": allowed}, status=413
     )
@@ -247,8 +290,8 @@ def _known(source_digest: str) -> Dataset | None:
     return None
 
 
-def _commit(row: Dataset, target: Path) -> tuple[Dataset, bool]:
-    """First the bytes, then the row; whoever is second finds the first one's."""
+def commit(row: Dataset, target: Path) -> tuple[Dataset, bool]:
+    """Store the bytes, then the row; a second request finds the row of the first."""
     row.digest = storage.digest_of(target)
     row.id = f"ds_{row.digest[:ID_DIGITS]}"
     row.size_bytes = target.stat().st_size
@@ -274,14 +317,15 @@ def _insert(row: Dataset, target: Path) -> tuple[Dataset, bool]:
     return dataset, is_new
 
 
-def _clean_filename(filename: str) -> str:
+def clean_filename(filename: str) -> str:
     """The last part of a path of either kind of slash, without anything unprintable."""
     last = filename.replace("\\", "/").rpartition("/")[2]
     printable = "".join(c for c in unicodedata.normalize("NFC", last) if c.isprintable())
     return printable.strip(". ")[-MAX_NAME_LENGTH:]
 
 
-def _clean_name(name: str) -> str:
+def clean_name(name: str) -> str:
+    """Return the name with single spaces. Raises DatasetError."""
     cleaned = " ".join(name.split())
     if len(cleaned) > MAX_NAME_LENGTH or not cleaned.isprintable():
         problem = f"must be printable, at most {MAX_NAME_LENGTH} characters; got {cleaned[:40]!r}"

@@ -34,11 +34,16 @@ class Damaged(Exception):
 
 
 def digest_of(path: Path) -> str:
+    return hasher_of(path).hexdigest()
+
+
+def hasher_of(path: Path) -> blake3:
+    """Return the hasher that has read the whole file."""
     hasher = blake3()
     with path.open("rb") as file:
         while chunk := file.read(CHUNK):
             hasher.update(chunk)
-    return hasher.hexdigest()
+    return hasher
 
 
 @contextmanager
@@ -62,7 +67,7 @@ def put(source: Path, digest: str) -> None:
         return
     with source.open("rb") as file:
         saved = storage.save(name, File(file))
-    if saved != name:  # somebody stored the same bytes meanwhile
+    if saved != name:  # another request stored the same bytes meanwhile
         storage.delete(saved)
 
 

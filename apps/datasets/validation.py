@@ -1,15 +1,15 @@
 """Lets a confined process of its own read an upload, and turns its answer into ours."""
 
 import logging
-from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from django.conf import settings
 
 from apps.datasets.errors import DatasetError
-from apps.datasets.tables.options import Limits, Options
+from apps.datasets.tables.options import Limits, TableOptions
+from apps.datasets.tables.rows import Answer, NormalisedTable
 from trainops.confined import limits as confined
 from trainops.confined.calling import Failed, OutOfMemory, OutOfTime, call
 from trainops.slots import Slots
@@ -21,9 +21,10 @@ WAIT_SECONDS = 60.0  # uploads have threads of their own
 _slots = Slots(2)  # more at once would only take each other's memory
 
 
-def normalise(source: Path, target: Path, options: Options, *, person: str = "") -> dict[str, Any]:
-    """Write the normalised `target`; return {format, encoding, delimiter, num_rows, columns,
-    preview}.
+def normalise(
+    source: Path, target: Path, options: TableOptions, *, person: str = ""
+) -> NormalisedTable:
+    """Write the normalised `target`; return its description.
 
     `person` is whose upload it is: one is read at a time. Raises DatasetError with what is wrong
     with the table, and Busy.
@@ -37,13 +38,12 @@ def normalise(source: Path, target: Path, options: Options, *, person: str = "")
     within = confined.Limits(MEMORY_BYTES, SECONDS, file_bytes=limits().max_unpacked_bytes)
     try:
         with _slots.taken(person, wait_seconds=WAIT_SECONDS):
-            answer = call("apps.datasets.tables.child", request, within)
+            answer: Answer = call("apps.datasets.tables.child", request, within)
     except Failed as error:
         raise _unreadable(error) from error
     if "table" not in answer:
         _refuse(answer)
-    table: dict[str, Any] = answer["table"]
-    return table
+    return answer["table"]
 
 
 def limits() -> Limits:
@@ -52,7 +52,7 @@ def limits() -> Limits:
 
 def disk_full() -> DatasetError:
     return DatasetError(
-        {"file": "There is no room left on the server's disk. Nothing was stored."},
+        {"file": "The server's disk is full. Nothing was stored."},
         "DISK_FULL",
         status=507,
     )
@@ -70,11 +70,11 @@ def _unreadable(error: Failed) -> DatasetError:
             return DatasetError({"file": problem}, "TABLE_TOO_LARGE", details={"allowed": SECONDS})
         case _:
             logger.warning("The reader of an upload failed: %s\n%s", error, error.log)
-            problem = "The file breaks the program that reads it; it is damaged or made to do so."
+            problem = "The reader of the file crashed: the file is damaged or malicious."
             return DatasetError({"file": problem}, "UNREADABLE_FILE")
 
 
-def _refuse(answer: Mapping[str, Any]) -> NoReturn:
+def _refuse(answer: Answer) -> NoReturn:
     match answer:
         case {"refused": {"code": code, "message": message, "field": field, "details": details}}:
             raise DatasetError({field: message}, code, details=details)

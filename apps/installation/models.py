@@ -7,9 +7,11 @@ class StorageBinding(models.Model):
     """A storage that this database's files are in, recognised by an identity file in its root."""
 
     name = models.CharField(primary_key=True, max_length=32, help_text="checkpoints or datasets")
-    storage_id = models.CharField(max_length=32, help_text="What its identity file says.")
+    storage_id = models.CharField(max_length=32, help_text="Id in the storage's identity file.")
     bound_at = models.DateTimeField(
-        null=True, blank=True, help_text="When the identity file was written; null: not yet."
+        null=True,
+        blank=True,
+        help_text="Time at which the identity file was written; null: not yet.",
     )
 
     def __str__(self) -> str:

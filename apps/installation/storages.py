@@ -18,7 +18,7 @@ from trainops.runtime.errors import StorageAway
 logger = logging.getLogger(__name__)
 
 
-class Place(Protocol):
+class StorageLocation(Protocol):
     """A location of checkpoints or datasets, with the operations needed to recognise it."""
 
     name: str  # primary key of its binding
@@ -49,14 +49,14 @@ TAKE_OVER = f"{COMMAND} up --take-over-storage"
 class ForeignStorage(StorageAway):
     """The storage belongs to another installation."""
 
-    def __init__(self, place: Place, why: str) -> None:
+    def __init__(self, place: StorageLocation, why: str) -> None:
         super().__init__(
             f"the storage of {place.name}, {place.location}, {why}. Configure another location or, "
             f"if no other installation uses it, take it over: {TAKE_OVER}"
         )
 
 
-def require(place: Place) -> str:
+def require(place: StorageLocation) -> str:
     """Return the id of the storage after a look whether it is there; bind it at the first use.
 
     Raises:
@@ -71,12 +71,12 @@ def require(place: Place) -> str:
     return found
 
 
-def expect(place: Place) -> StorageBinding:
+def expect(place: StorageLocation) -> StorageBinding:
     """Return which storage is expected there. Raises OSError as `require`, before the first use."""
     return StorageBinding.objects.filter(pk=place.name).first() or _introduce(place)
 
 
-def look(place: Place, binding: StorageBinding) -> str:
+def look(place: StorageLocation, binding: StorageBinding) -> str:
     """Return the id of the storage that is there, without asking the database.
 
     Raises what `require` raises.
@@ -92,7 +92,7 @@ def look(place: Place, binding: StorageBinding) -> str:
     return found
 
 
-def problem(place: Place) -> str:
+def problem(place: StorageLocation) -> str:
     """Return why the storage cannot be used now; empty where it can."""
     try:
         require(place)
@@ -101,7 +101,7 @@ def problem(place: Place) -> str:
     return ""
 
 
-def take_over(place: Place) -> str:
+def take_over(place: StorageLocation) -> str:
     """Bind the storage to this installation under a new id; it becomes foreign to the other one.
 
     Raises OSError.
@@ -114,14 +114,14 @@ def take_over(place: Place) -> str:
     return require(place)
 
 
-def _away(place: Place, why: str) -> StorageAway:
+def _away(place: StorageLocation, why: str) -> StorageAway:
     return StorageAway(
         f"the storage of {place.name}, {place.location}, is not mounted, or was emptied: {why}. "
         f"If it was emptied on purpose, take it over: {TAKE_OVER}"
     )
 
 
-def _introduce(place: Place) -> StorageBinding:
+def _introduce(place: StorageLocation) -> StorageBinding:
     """Record the id of a new storage in the database, before the identity file is written.
 
     Raises StorageAway where it is not this installation's to bind.

@@ -1,4 +1,5 @@
 from django.apps import AppConfig
+from django.db.models.signals import post_migrate
 
 
 class OperationsConfig(AppConfig):
@@ -8,8 +9,15 @@ class OperationsConfig(AppConfig):
     def ready(self) -> None:
         from apps.checkpoints import owners  # noqa: PLC0415 - models load after the apps
         from apps.datasets import usage  # noqa: PLC0415
+        from apps.operations import outbox  # noqa: PLC0415
         from apps.operations.checkpoint_owners import Operations  # noqa: PLC0415
+        from apps.operations.lifecycle import FINISHED  # noqa: PLC0415
         from apps.operations.models import DatasetUse  # noqa: PLC0415
+        from apps.operations.studies import advancing  # noqa: PLC0415
+        from apps.operations.subtasks import services as subtasks  # noqa: PLC0415
 
+        outbox.subscribe(outbox.Subscriber("studies", advancing.operation_ended, FINISHED))
+        outbox.subscribe(outbox.Subscriber("subtasks", subtasks.operation_ended, FINISHED))
+        post_migrate.connect(lambda **_: outbox.create_cursors(), sender=self, weak=False)
         owners.register(Operations())
         usage.register(DatasetUse.active_users_of)

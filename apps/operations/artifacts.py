@@ -6,12 +6,11 @@ from itertools import chain
 
 from django.http import StreamingHttpResponse
 
-from apps.checkpoints import remote, storage
-from apps.checkpoints import services as checkpoints
+from apps.checkpoints import integrity, remote, storage
 from apps.checkpoints.models import Checkpoint
 from apps.checkpoints.sharing import artifacts
 from apps.operations.errors import CheckpointNotFound, NotAllowed, StorageUnavailable
-from trainops.errors import Refusal
+from trainops.errors import DomainError
 from trainops.runtime.checkpoint.manifest import MANIFEST, Artifact, open_verified
 from trainops.runtime.errors import CheckpointCorrupted
 
@@ -36,7 +35,7 @@ class Download:
         return response
 
 
-class ArtifactNotFound(Refusal):
+class ArtifactNotFound(DomainError):
     def __init__(self, operation_id: str, name: str, allowed: list[str]) -> None:
         super().__init__(
             "ARTIFACT_NOT_FOUND",
@@ -92,7 +91,7 @@ def download(checkpoint: Checkpoint, name: str) -> Download:
 def manifest(checkpoint: Checkpoint) -> bytes:
     """Return its manifest.json. Raises NotAllowed where it is damaged, StorageUnavailable."""
     try:
-        return checkpoints.manifest_of(checkpoint)
+        return integrity.manifest_of(checkpoint)
     except CheckpointCorrupted as problem:
         raise _corrupted(checkpoint, MANIFEST, problem) from problem
     except OSError as error:
@@ -130,12 +129,12 @@ def _named(checkpoint: Checkpoint, name: str) -> Artifact:
 def _corrupted(checkpoint: Checkpoint, name: str, problem: CheckpointCorrupted) -> NotAllowed:
     """Mark the checkpoint, and return what is answered. Raises StorageUnavailable."""
     try:
-        checkpoints.mark(checkpoint.artifacts_path, problem)
+        integrity.mark(checkpoint.artifacts_path, problem)
     except OSError as error:
         raise StorageUnavailable(error) from error
     return NotAllowed(
         "CHECKPOINT_CORRUPTED",
-        f"The bytes of {name} are not what was saved.",
+        f"The content of {name} differs from what was saved.",
         missing_artifacts=problem.missing,
         altered_artifacts=problem.altered,
     )

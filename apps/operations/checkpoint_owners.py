@@ -6,7 +6,7 @@ from django.db.models import Max, Q
 
 from apps.checkpoints.models import Checkpoint
 from apps.operations.lifecycle import FINISHED, State
-from apps.operations.models import ClientPart, Operation
+from apps.operations.models import Operation, Subtask
 from apps.operations.queryset import OperationQuerySet
 
 
@@ -18,14 +18,16 @@ class Operations:
         list(rows.select_for_update(no_key=True).values_list("pk"))
 
     def needed_by_subtasks(self, operation_id: str) -> set[str]:
-        parts = ClientPart.objects.filter(server_id=operation_id)
-        undone = parts.exclude(operation__state=State.COMPLETED)
+        subtasks = Subtask.objects.filter(parent_id=operation_id)
+        undone = subtasks.exclude(operation__state=State.COMPLETED)
         return {each for each in undone.values_list("given_id", flat=True) if each}
 
     def exchanged(self, operation_ids: Collection[str]) -> set[str]:
-        parts = ClientPart.objects.filter(server__state=State.RUNNING)
-        given = parts.filter(server_id__in=operation_ids).values_list("given_id", flat=True)
-        done = parts.filter(operation_id__in=operation_ids).values_list("operation_id", flat=True)
+        subtasks = Subtask.objects.filter(parent__state=State.RUNNING)
+        given = subtasks.filter(parent_id__in=operation_ids).values_list("given_id", flat=True)
+        done = subtasks.filter(operation_id__in=operation_ids).values_list(
+            "operation_id", flat=True
+        )
         rows = Checkpoint.objects.filter(Q(pk__in=given) | Q(operation_id__in=done))
         return set(rows.values_list("artifacts_path", flat=True))
 

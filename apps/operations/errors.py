@@ -1,9 +1,9 @@
 """What the doors answer when a request cannot be granted; nothing has changed then."""
 
-from trainops.errors import Refusal
+from trainops.errors import DomainError
 
 
-class OperationNotFound(Refusal):
+class OperationNotFound(DomainError):
     def __init__(self, operation_id: str) -> None:
         super().__init__(
             "OPERATION_NOT_FOUND",
@@ -13,12 +13,12 @@ class OperationNotFound(Refusal):
         )
 
 
-class CheckpointNotFound(Refusal):
+class CheckpointNotFound(DomainError):
     def __init__(self, operation_id: str, checkpoint_id: str = "") -> None:
-        wanted = f"checkpoint {checkpoint_id[:64]!r}" if checkpoint_id else "a checkpoint"
+        wanted = f"checkpoint {checkpoint_id[:64]!r}" if checkpoint_id else "checkpoint"
         super().__init__(
             "CHECKPOINT_NOT_FOUND",
-            f"Operation {operation_id} does not have {wanted} to resume from.",
+            f"Operation {operation_id} has no {wanted} to resume from.",
             {
                 "operation_id": operation_id,
                 "possible_reasons": [
@@ -31,38 +31,25 @@ class CheckpointNotFound(Refusal):
         )
 
 
-class NotAllowed(Refusal):
+class NotAllowed(DomainError):
     """The operation's state does not allow what was asked; status 409."""
 
     def __init__(self, code: str, message: str, **details: object) -> None:
         super().__init__(code, message, details, status=409)
 
 
-class LedgerBroken(NotAllowed):
-    """Rows of a privacy ledger are not what was written: nothing is computed from them."""
-
-    def __init__(self, operation_id: str, what: str) -> None:
-        super().__init__(
-            "PRIVACY_LEDGER_MISMATCH",
-            f"The privacy ledger of {operation_id} was modified: {what}. The privacy loss is "
-            "therefore unknown, and the operation cannot continue. Restore the database from a "
-            "backup, or submit a new operation and treat the budget of this one as spent.",
-            operation_id=operation_id,
-        )
-
-
-class StorageUnavailable(Refusal):
+class StorageUnavailable(DomainError):
     """That says nothing about the bytes that it holds."""
 
     def __init__(self, error: OSError) -> None:
         super().__init__(
             "STORAGE_UNAVAILABLE",
-            f"The storage did not answer: {error.strerror or error}. Nothing was changed.",
+            f"The storage did not respond: {error.strerror or error}. Nothing was changed.",
             {"part": "storage"},
             status=503,
         )
 
 
-class Forbidden(Refusal):
+class Forbidden(DomainError):
     def __init__(self, message: str) -> None:
         super().__init__("PERMISSION_DENIED", message, {}, status=403)

@@ -9,23 +9,35 @@ import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from apps.checkpoints import remote, storage
 from apps.checkpoints.models import Checkpoint
-from apps.operations import inputs, privacy
+from apps.ledger import services as ledgers
+from apps.operations import inputs
 from apps.operations.errors import StorageUnavailable
-from apps.operations.ids import is_part
-from apps.operations.models import Operation, PrivacyAccount
+from apps.operations.ids import is_subtask
+from apps.operations.models import Operation
 from trainops.confined.calling import Failed, OutOfTime, call
 from trainops.confined.limits import Limits
-from trainops.errors import Refusal
+from trainops.errors import DomainError
+from trainops.files.checks import CheckJson
 from trainops.files.kind_files import Export, KindFiles, files_of
+from trainops.files.requests import (
+    Answer,
+    AnyRequest,
+    CheckRequest,
+    ExportRequest,
+    ExportSource,
+    Refusal,
+    Secret,
+    TabulateRequest,
+)
 from trainops.kind import KINDS
 from trainops.runtime.checkpoint.manifest import MANIFEST, read_manifest
 from trainops.runtime.config import OperationConfig
 from trainops.runtime.errors import CheckpointCorrupted, ConfigError
-from trainops.slots import WAIT_SECONDS, Busy, Slots
+from trainops.runtime.ledger import EntryJson
+from trainops.slots import WAIT_SECONDS, Slots, SlotsBusy
 
 logger = logging.getLogger(__name__)
 SECONDS = 600
@@ -42,7 +54,7 @@ def export(
     which: str = "last",
     agent: int | None = None,
 ) -> str:
-    """Write a checkpoint as a file of the other tool of its kind. Raises Refusal.
+    """Write a checkpoint as a file of the other tool of its kind. Raises DomainError.
 
     `which` of a kind whose checkpoints hold both: the last or the best model; `agent` of agents
     with separate networks: whose. Returns what that tool would call it. Its .sha256 is beside it
@@ -50,18 +62,18 @@ def export(
     """
     request = export_request(checkpoint, which=which, agent=agent)
     have_here(checkpoint)
-    told = ask({**request, "file": str(target)}, person=person)
-    return str(told["name"])
+    exporting: ExportRequest = {**request, "file": str(target)}
+    return ask(exporting, person=person)["name"]
 
 
-def export_request(checkpoint: Checkpoint, *, which: str, agent: int | None) -> dict[str, Any]:
-    """Return all that an exported file follows from. Raises Refusal."""
+def export_request(checkpoint: Checkpoint, *, which: str, agent: int | None) -> ExportSource:
+    """Return all that an exported file follows from. Raises DomainError."""
     operation = checkpoint.operation
     takes_agent = require_export(operation.kind).takes_agent
-    if is_part(operation.pk):
-        raise Refusal(
+    if is_subtask(operation.pk):
+        raise DomainError(
             "PART_OF_ANOTHER",
-            "It is one client's part of a distributed operation: export that one.",
+            "This is a subtask; export its parent operation instead.",
             {"operation_id": operation.pk},
         )
     return {
@@ -73,8 +85,15 @@ def export_request(checkpoint: Checkpoint, *, which: str, agent: int | None) -> 
         "digest": checkpoint.manifest_digest,
         "config": operation.config,
         "name": operation.name,
-        "spent": [entry.to_json() for entry in privacy.spent_by(operation.pk)],
+        "entries": _entries(operation),
     }
+
+
+def _entries(operation: Operation) -> list[EntryJson]:
+    """Return the entries of its ledger as JSON. Raises LedgerBroken."""
+    if not operation.uses_ledger:
+        return []
+    return [each.to_json() for each in ledgers.entries_of(operation.pk, operation.ledger_fields)]
 
 
 def pack(file: Path, name: str, target: Path) -> str:
@@ -90,80 +109,73 @@ def pack(file: Path, name: str, target: Path) -> str:
 def tabulate(checkpoint: Checkpoint, table: str, target: Path, *, person: str) -> None:
     """Write one of the tables that a kind has of its finished operations as CSV.
 
-    Raises Refusal.
+    Raises DomainError.
     """
     operation = checkpoint.operation
     config = KINDS[operation.kind].parse_config(operation.config)
     have_here(checkpoint)
-    ask(
-        {
-            "direction": "tabulate",
-            "kind": operation.kind,
-            "checkpoint": str(storage.directory(checkpoint.artifacts_path)),
-            "digest": checkpoint.manifest_digest,
-            "config": operation.config,
-            "inputs": inputs.paths(operation.kind, config, models_here(config)),
-            "table": table,
-            "file": str(target),
-        },
-        person=person,
-    )
+    request: TabulateRequest = {
+        "direction": "tabulate",
+        "kind": operation.kind,
+        "checkpoint": str(storage.directory(checkpoint.artifacts_path)),
+        "digest": checkpoint.manifest_digest,
+        "config": operation.config,
+        "inputs": inputs.paths(operation.kind, config, models_here(config)),
+        "table": table,
+        "file": str(target),
+    }
+    ask(request, person=person)
 
 
-def load_checks(checkpoint: Checkpoint, *, person: str) -> list[dict[str, str]]:
+def load_checks(checkpoint: Checkpoint, *, person: str) -> list[CheckJson]:
     """Return what a process finds that loads the checkpoint into a fresh job of its own config.
 
-    Each line is {"name", "level": "ok", "warning" or "failed", "detail"}. Its bytes must have been
-    verified. Raises StorageUnavailable and Busy.
+    Its bytes must have been verified. Raises StorageUnavailable and SlotsBusy.
     """
     have_here(checkpoint)
     operation, path = checkpoint.operation, storage.directory(checkpoint.artifacts_path)
     with answering():
         raw = read_manifest(path, checkpoint.manifest_digest).identity.get("config")
     if raw is None:
-        return [_not_loaded("it names no config of its own (an older version wrote it)")]
+        return [_not_loaded("it contains no config (written by an older version)")]
     try:
         config = KINDS[operation.kind].parse_config(raw)
-        told = ask(
-            {
-                "direction": "check",
-                "kind": operation.kind,
-                "config": raw,
-                "checkpoint": str(path),
-                "inputs": inputs.paths(operation.kind, config, models_here(config)),
-                **secret_of(operation),
-            },
-            person=person,
-        )
+        request: CheckRequest = {
+            "direction": "check",
+            "kind": operation.kind,
+            "config": raw,
+            "checkpoint": str(path),
+            "inputs": inputs.paths(operation.kind, config, models_here(config)),
+            **secret_of(operation),
+        }
+        return ask(request, person=person)["checks"]
     except ConfigError as error:
-        return [_not_loaded(f"its config is not accepted here: {error}")]
-    except Busy:
+        return [_not_loaded(f"its config is not valid here: {error}")]
+    except SlotsBusy:
         raise
-    except Refusal as error:
+    except DomainError as error:
         return [_not_loaded(error.message)]
-    checks: list[dict[str, str]] = told["checks"]
-    return checks
 
 
-def _not_loaded(why: str) -> dict[str, str]:
+def _not_loaded(why: str) -> CheckJson:
     return {"name": "load", "level": "warning", "detail": f"not loaded into a job: {why}"}
 
 
-def secret_of(operation: Operation) -> dict[str, str]:
+def secret_of(operation: Operation) -> Secret:
     """Return what a process needs to read checkpoints in which clients' updates are masked."""
     if not operation.uses_ledger:
         return {}
-    return {"secret": PrivacyAccount.of(operation.pk).secret}
+    return {"secret": ledgers.account_of(operation.pk).secret}
 
 
 def require_kind(kind: str) -> None:
-    """Raise Refusal for a kind whose operations cannot begin with a file of another tool."""
+    """Raise DomainError for a kind whose operations cannot begin with a file of another tool."""
     if not files_of(KINDS[kind]).take_in:
         raise _not_supported(kind, lambda files: bool(files.take_in))
 
 
 def require_export(kind: str) -> Export:
-    """Return how checkpoints of this kind become files of another tool. Raises Refusal."""
+    """Return how checkpoints of this kind become files of another tool. Raises DomainError."""
     export = files_of(KINDS[kind]).export
     if export is None:
         raise _not_supported(kind, lambda files: files.export is not None)
@@ -176,11 +188,11 @@ def holds_best(kind: str) -> bool:
     return export is not None and export.has_best
 
 
-def _not_supported(kind: str, is_allowed: Callable[[KindFiles], bool]) -> Refusal:
+def _not_supported(kind: str, is_allowed: Callable[[KindFiles], bool]) -> DomainError:
     allowed = [name for name, each in KINDS.items() if is_allowed(files_of(each))]
-    return Refusal(
+    return DomainError(
         "FORMAT_NOT_SUPPORTED",
-        f"Operations of kind {kind!r} take no file of another tool.",
+        f"Operations of kind {kind!r} do not support files of other tools.",
         {"given": kind, "allowed": allowed},
     )
 
@@ -195,7 +207,7 @@ def is_own(file: Path) -> bool:
 
 
 def have_here(checkpoint: Checkpoint) -> None:
-    """Download it where it lies in a bucket only. Raises Refusal."""
+    """Download it where it lies in a bucket only. Raises DomainError."""
     directory = storage.directory(checkpoint.artifacts_path)
     if (bucket := remote.bucket()) is not None and not directory.exists():
         with answering():
@@ -210,13 +222,13 @@ def answering() -> Iterator[None]:
     try:
         yield
     except CheckpointCorrupted as error:
-        raise Refusal("CHECKPOINT_CORRUPTED", str(error), status=409) from error
+        raise DomainError("CHECKPOINT_CORRUPTED", str(error), status=409) from error
     except OSError as error:
         raise StorageUnavailable(error) from error
 
 
 def models_here(config: OperationConfig) -> dict[str, Checkpoint]:
-    """Return the models that it uses, by their names, downloaded. Raises Refusal."""
+    """Return the models that it uses, by their names, downloaded. Raises DomainError."""
     models = inputs.finals(config.models())
     for each in models.values():
         have_here(each)
@@ -225,32 +237,32 @@ def models_here(config: OperationConfig) -> dict[str, Checkpoint]:
     return models
 
 
-def ask(
-    request: Mapping[str, Any], *, person: str, wait_seconds: float = WAIT_SECONDS
-) -> dict[str, Any]:
+def ask(request: AnyRequest, *, person: str, wait_seconds: float = WAIT_SECONDS) -> Answer:
     """Return what a confined process answers; for each person one works at a time.
 
-    Raises Refusal, also where the file breaks the process.
+    Raises DomainError, also where the file breaks the process.
     """
     try:
         with _slots.taken(person, wait_seconds=wait_seconds):
-            answer = call("trainops.files.exchange", request, _limits(request))
+            answer: Answer = call("trainops.files.exchange", request, _limits(request))
     except OutOfTime:
-        message = f"It takes longer than {SECONDS} seconds."
-        raise Refusal("UNUSABLE_FILE", message, {"allowed_seconds": SECONDS}) from None
+        message = f"Processing the file takes longer than {SECONDS} seconds."
+        raise DomainError("UNUSABLE_FILE", message, {"allowed_seconds": SECONDS}) from None
     except Failed as error:
         logger.warning("A file could not be exchanged: %s\n%s", error, error.log)
-        message = f"It breaks the program that works on it: {error}"
-        raise Refusal("UNUSABLE_FILE", message) from error
+        message = f"The file could not be processed: the importer crashed ({error})."
+        raise DomainError("UNUSABLE_FILE", message) from error
     if refused := answer.get("refused"):
-        raise Refusal(refused["code"], refused["message"], refused["details"], _status(refused))
+        raise DomainError(refused["code"], refused["message"], refused["details"], _status(refused))
     return answer
 
 
-def _limits(request: Mapping[str, Any]) -> Limits:
+def _limits(request: Mapping[str, object]) -> Limits:
     """Return the limits for a request, by the sizes of what it reads."""
-    paths = [request.get("file"), request.get("checkpoint"), *request.get("inputs", {}).values()]
-    size = EXPANSION * sum(_size(Path(path)) for path in paths if path)
+    inputs = request.get("inputs")
+    found = inputs.values() if isinstance(inputs, Mapping) else ()
+    paths = [request.get("file"), request.get("checkpoint"), *found]
+    size = EXPANSION * sum(_size(Path(path)) for path in paths if isinstance(path, str))
     return Limits(MEMORY_BYTES + size, SECONDS, FILE_BYTES + size)
 
 
@@ -259,6 +271,6 @@ def _size(path: Path) -> int:
     return sum(each.lstat().st_size for each in files if each.exists())
 
 
-def _status(refused: Mapping[str, Any]) -> int:
+def _status(refused: Refusal) -> int:
     known = {"STORAGE_ERROR": 507, "CHECKPOINT_CORRUPTED": 409, "EXPORT_NOT_VERIFIED": 500}
     return known.get(refused["code"], 400)

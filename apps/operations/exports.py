@@ -26,7 +26,7 @@ KEPT_BYTES = 4 * 2**30
 
 
 @dataclass(frozen=True, slots=True)
-class Exported:
+class ExportedFile:
     """`file` stays readable when the kept copy is removed.
 
     `digest` is its SHA-256 in hexadecimal where the other tool has one beside the file; else empty.
@@ -44,10 +44,10 @@ def export(
     which: str = "last",
     agent: int | None = None,
     is_packed: bool = False,
-) -> Exported:
+) -> ExportedFile:
     """Return a checkpoint as a file of the other tool of its kind; a zip with its digest if packed.
 
-    See `exchange.export` for `which` and `agent`. Raises Refusal.
+    See `exchange.export` for `which` and `agent`. Raises DomainError.
     """
 
     def write(path: Path) -> str:
@@ -64,10 +64,10 @@ def export(
     return _made(checkpoint.operation_id, [request, is_packed], write)
 
 
-def table(checkpoint: Checkpoint, name: str, *, person: str) -> Exported:
+def table(checkpoint: Checkpoint, name: str, *, person: str) -> ExportedFile:
     """Return one of the tables that a kind has of its finished operations, as CSV.
 
-    Raises Refusal.
+    Raises DomainError.
     """
 
     def write(path: Path) -> str:
@@ -100,9 +100,9 @@ def sweep(*, besides: Path | None = None) -> None:
             directory.rmdir()
 
 
-def _made(operation_id: str, origin: list[object], write: Callable[[Path], str]) -> Exported:
-    told = json.dumps(origin, sort_keys=True)
-    target = _root() / operation_id / blake3(told.encode()).hexdigest()
+def _made(operation_id: str, origin: list[object], write: Callable[[Path], str]) -> ExportedFile:
+    canonical = json.dumps(origin, sort_keys=True)
+    target = _root() / operation_id / blake3(canonical.encode()).hexdigest()
     with suppress(FileNotFoundError):
         return _opened(target)
     with workspace() as directory:
@@ -117,11 +117,11 @@ def _made(operation_id: str, origin: list[object], write: Callable[[Path], str])
     return exported
 
 
-def _opened(directory: Path) -> Exported:
+def _opened(directory: Path) -> ExportedFile:
     name = (directory / NAME).read_text(encoding="utf-8")
     beside = directory / DIGEST
     digest = beside.read_text(encoding="ascii").strip() if beside.exists() else ""
-    return Exported((directory / CONTENT).open("rb"), name, digest)
+    return ExportedFile((directory / CONTENT).open("rb"), name, digest)
 
 
 def _root() -> Path:

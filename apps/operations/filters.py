@@ -1,16 +1,25 @@
 """What the list of operations can be narrowed down by: strict, so that a typo is never ignored."""
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from datetime import datetime
+from types import MappingProxyType
+from typing import Any, TypedDict
 
-from django.contrib.auth.models import User
-from django.db.models import Exists, OuterRef, Q, QuerySet
+from django.db.models import Q
 from rest_framework import serializers
 
 from apps.operations import attention
-from apps.operations.lifecycle import RESUMABLE, State
-from apps.operations.models import Attempt, Operation, Tag
-from apps.operations.requests.access import Person, has_checkpoint
+from apps.operations.lifecycle import OLDER_REASONS, Reason, State
+from apps.operations.models import OperationQuerySet, Tag
+from apps.operations.requests.access import Person
+from apps.operations.search.conditions import (
+    condition,
+    is_resumable,
+    mentions_archived,
+    owner_id,
+    ran_on,
+)
+from apps.operations.search.language import MAX_LENGTH
 from trainops.http.serializers import StrictSerializer
 from trainops.kind import KINDS
 
@@ -18,40 +27,81 @@ MOMENTS = ["iso-8601", "%Y-%m-%d"]
 
 
 class ManyField(serializers.CharField):
-    """Several values in one parameter, separated by commas; each one of `allowed`, if given."""
+    """Several values in one parameter, separated by commas; each one of `allowed`, if given.
 
-    def __init__(self, *, allowed: Iterable[str] = (), **options: Any) -> None:
-        self.allowed = tuple(allowed)
+    `older` are names of older versions, with the values that they stand for.
+    """
+
+    def __init__(
+        self,
+        *,
+        allowed: Iterable[str] = (),
+        older: Mapping[str, str] = MappingProxyType({}),
+        **options: Any,
+    ) -> None:
+        self.allowed, self.older = tuple(allowed), older
         super().__init__(**options)
 
     def to_internal_value(self, data: Any) -> list[str]:  # type: ignore[override] # many in one
-        values = [each.strip() for each in super().to_internal_value(data).split(",")]
+        given = [each.strip() for each in super().to_internal_value(data).split(",")]
+        values = [self.older.get(each, each) for each in given]
         unknown = [each for each in values if self.allowed and each not in self.allowed]
         if unknown:
             raise serializers.ValidationError(
-                f"{unknown[0][:60]!r} is not one of them; allowed: {', '.join(self.allowed)}"
+                f"{unknown[0][:60]!r} is not allowed; allowed: {', '.join(self.allowed)}"
             )
         return values
 
 
+class Criteria(TypedDict, total=False):
+    """The validated values of OperationQuery."""
+
+    kind: list[str]
+    status: list[str]
+    state: list[str]
+    owner: str
+    tag: list[str]
+    recipe: str
+    reason: list[str]
+    worker: str
+    created_after: datetime
+    created_before: datetime
+    resumable: bool
+    needs_attention: bool
+    search: str
+    q: str
+    part_of: str
+
+
 class OperationQuery(StrictSerializer):
-    kind = ManyField(required=False, allowed=KINDS, help_text="Several: separated by commas.")
+    kind = ManyField(
+        required=False, allowed=KINDS, help_text="One or more values, separated by commas."
+    )
     status = ManyField(
-        required=False, allowed=State.values, help_text="Several: separated by commas."
+        required=False, allowed=State.values, help_text="One or more values, separated by commas."
     )
     state = ManyField(
         required=False, allowed=State.values, help_text="Deprecated alias of `status`."
     )
-    owner = serializers.CharField(required=False, help_text="A username, or `me`.")
-    tag = ManyField(required=False, help_text="Several: it must have them all.")
+    owner = serializers.CharField(required=False, help_text="Username, or `me`.")
+    tag = ManyField(required=False, help_text="Tags, separated by commas; it must have all.")
+    recipe = serializers.CharField(required=False, max_length=64, help_text="Name of the recipe.")
+    reason = ManyField(
+        required=False,
+        allowed=[each for each in Reason.values if each],
+        older=OLDER_REASONS,
+        help_text="Why it ended: one or more values, separated by commas.",
+    )
     worker = serializers.CharField(
-        required=False, max_length=120, help_text="Runs or ever ran on this worker."
+        required=False,
+        max_length=120,
+        help_text="Worker on which the operation runs or ran: its id, or the start of it.",
     )
     created_after = serializers.DateTimeField(
-        required=False, input_formats=MOMENTS, help_text="From this moment (or day) on."
+        required=False, input_formats=MOMENTS, help_text="Earliest creation time or day, inclusive."
     )
     created_before = serializers.DateTimeField(
-        required=False, input_formats=MOMENTS, help_text="Before this moment (or day)."
+        required=False, input_formats=MOMENTS, help_text="Latest creation time or day, exclusive."
     )
     resumable = serializers.BooleanField(
         required=False,
@@ -66,105 +116,135 @@ class OperationQuery(StrictSerializer):
         help_text="FAILED, or with a self-check that found a resume not exact or impossible.",
     )
     search = serializers.CharField(
-        required=False, max_length=120, help_text="Part of the name or of the id."
+        required=False, max_length=120, help_text="Words, each part of the name or id."
+    )
+    q = serializers.CharField(
+        required=False,
+        max_length=MAX_LENGTH,
+        help_text="Query, such as `state:failed val_loss<0.1 epochs>=50 tag:night older:7d`.",
     )
     part_of = serializers.CharField(
         required=False,
         max_length=64,
-        help_text="The clients of this distributed operation, which are not listed otherwise.",
+        help_text="Operation whose subtasks to list; other lists omit subtasks.",
     )
 
 
-def narrowed(
-    operations: QuerySet[Operation], query: Mapping[str, Any], user: Person
-) -> QuerySet[Operation]:
-    """Return those of `operations` that the validated `query` asks for."""
-    server = query.get("part_of")
-    operations = operations.filter(part__server=server) if server else operations.filter(part=None)
+def narrowed(operations: OperationQuerySet, query: Criteria, user: Person) -> OperationQuerySet:
+    """Return those of `operations` that match every criterion of `query`.
+
+    API and page narrow their lists by the same criteria. Raises QueryError.
+    """
+    text = query.get("q", "")
+    operations = _listed(operations, query.get("part_of"), text)
     for name, value in query.items():
         if name in _FILTERS and value is not None:
             operations = operations.filter(_FILTERS[name](value))
+    for word in query.get("search", "").split():
+        operations = operations.filter(Q(name__icontains=word) | Q(id__icontains=word))
+    if text:
+        operations = operations.filter(condition(text, user))
     if owner := query.get("owner"):
-        operations = operations.filter(owner_id=_person_id(owner, user))
+        operations = operations.filter(owner_id=owner_id(owner, user))
     for tag in query.get("tag", ()):
         tagged = Tag.objects.filter(name=tag)
         operations = operations.filter(pk__in=tagged.values("operation_id"))
     return operations
 
 
-def _person_id(name: str, user: Person) -> Any:
-    """Return whose id is meant; looked up first, since a join would hide the index by owner."""
-    if name == "me":
-        return user.pk
-    found = User.objects.filter(username=name).values_list("pk", flat=True).first()
-    return -1 if found is None else found
+def _listed(operations: OperationQuerySet, parent: str | None, text: str) -> OperationQuerySet:
+    """Return the subtasks of `parent`, else whole operations without archived ones."""
+    if parent:
+        return operations.filter(subtask__parent=parent)
+    whole = operations.whole()
+    return whole if mentions_archived(text) else whole.filter(archived_at=None)
 
 
-def _ran_on(worker_id: str) -> Q:
-    ran = Attempt.objects.filter(operation_id=OuterRef("pk"), worker_id=worker_id)
-    return Q(worker_id=worker_id) | Q(Exists(ran))
-
-
-def _is_resumable(wanted: bool) -> Q:
-    resumable = Q(state__in=RESUMABLE) & Q(has_checkpoint())
-    return resumable if wanted else ~resumable
-
-
-def _needs_attention(wanted: bool) -> Q:
-    return attention.needed() if wanted else ~attention.needed()
+def _if(condition: Callable[[], Q]) -> Callable[[bool], Q]:
+    return lambda wanted: condition() if wanted else ~condition()
 
 
 _FILTERS: dict[str, Callable[[Any], Q]] = {
     "kind": lambda kinds: Q(kind__in=kinds),
     "status": lambda states: Q(state__in=states),
     "state": lambda states: Q(state__in=states),
-    "worker": _ran_on,
+    "recipe": lambda name: Q(recipe=name),
+    "reason": lambda reasons: Q(reason__in=reasons),
+    "worker": ran_on,
     "created_after": lambda moment: Q(created_at__gte=moment),
     "created_before": lambda moment: Q(created_at__lt=moment),
-    "resumable": _is_resumable,
-    "needs_attention": _needs_attention,
-    "search": lambda text: Q(name__icontains=text) | Q(id__icontains=text.lower()),
+    "resumable": _if(is_resumable),
+    "needs_attention": _if(attention.needed),
 }
 
 
 class AttemptQuery(StrictSerializer):
     attempt = serializers.IntegerField(
-        required=False, min_value=1, max_value=2**31 - 1, help_text="Without it: all."
+        required=False,
+        min_value=1,
+        max_value=2**31 - 1,
+        help_text="Number of the attempt; by default all attempts.",
     )
 
 
 class LogQuery(AttemptQuery):
     after = serializers.IntegerField(
-        required=False, min_value=0, max_value=2**63 - 1, help_text="The `last_id` seen before."
+        required=False,
+        min_value=0,
+        max_value=2**63 - 1,
+        help_text="`last_id` of the previous response.",
     )
     tail = serializers.IntegerField(
-        required=False, min_value=1, max_value=10_000, default=200, help_text="So many last lines."
+        required=False,
+        min_value=1,
+        max_value=10_000,
+        default=200,
+        help_text="Number of latest lines.",
     )
 
 
-class MetricsQuery(AttemptQuery):
-    name = ManyField(required=False, help_text="Several: separated by commas. Without it: all.")
+class WindowQuery(AttemptQuery):
+    name = ManyField(required=False, help_text="Metrics, separated by commas; by default all.")
+    after_step = serializers.IntegerField(required=False, min_value=0, max_value=2**63 - 1)
+    to_step = serializers.IntegerField(
+        required=False,
+        min_value=0,
+        max_value=2**63 - 1,
+        help_text="Last step: with `after_step`, a window of steps.",
+    )
+
+
+class MetricsQuery(WindowQuery):
     after_id = serializers.IntegerField(
         required=False,
         min_value=0,
         max_value=2**63 - 1,
         default=0,
-        help_text="The `last_id` seen before: only what was written since.",
+        help_text="`last_id` of the previous response; only later points are returned.",
     )
-    after_step = serializers.IntegerField(required=False, min_value=0, max_value=2**63 - 1)
     max_points = serializers.IntegerField(
         required=False,
         min_value=10,
         max_value=100_000,
         default=2000,
-        help_text="A longer curve is thinned; its extremes stay.",
+        help_text="Maximum points per curve; longer curves are thinned and keep their extremes.",
+    )
+    first = serializers.IntegerField(
+        required=False,
+        min_value=1,
+        max_value=100_000,
+        help_text="Only the first N points in the order of their ids, none left out; to read all "
+        "points, continue with `after_id` until `series` is empty.",
     )
 
 
 class LiveQuery(StrictSerializer):
     points_after = serializers.IntegerField(required=False, min_value=0, max_value=2**63 - 1)
     log_after = serializers.IntegerField(
-        required=False, min_value=0, max_value=2**63 - 1, help_text="0: the last lines."
+        required=False,
+        min_value=0,
+        max_value=2**63 - 1,
+        help_text="`last_id` of the previous response; 0 returns the last lines.",
     )
     events_after = serializers.IntegerField(required=False, min_value=0, max_value=2**63 - 1)
     max_points = serializers.IntegerField(
@@ -178,7 +258,8 @@ class ArtifactQuery(StrictSerializer):
         required=False,
         max_length=200,
         default="",
-        help_text="An id, `latest` or `best`; without it: the final one, else the newest.",
+        help_text="Checkpoint id, `latest` or `best`; by default the final checkpoint, else "
+        "the latest.",
     )
 
 
@@ -188,20 +269,31 @@ class ExportQuery(ArtifactQuery):
         required=False,
         default=None,
         allow_null=True,
-        help_text="The newest or the best checkpoint; of a federated operation its state, or the "
-        "model of its best completed round. Without it: the final one, else the newest.",
+        help_text="Latest or best checkpoint; where every checkpoint holds both, its last state or "
+        "its best model. By default the final checkpoint, else "
+        "the latest.",
     )
     agent = serializers.IntegerField(
         min_value=0,
         required=False,
         default=None,
         allow_null=True,
-        help_text="Of agents with separate networks: which one; by default the best evaluated.",
+        help_text="Number of the agent (separate networks only); by default the one with the "
+        "best evaluation.",
     )
     packed = serializers.BooleanField(
         required=False,
         default=False,
-        help_text="In a zip, with the .sha256 that the other tool of its kind has beside it.",
+        help_text="Return a zip that also contains the .sha256 file of the other tool.",
+    )
+
+
+class ComparisonQuery(StrictSerializer):
+    ids = ManyField(help_text="Ids of 2 to 12 operations, separated by commas.")
+    baseline = serializers.CharField(
+        required=False,
+        default="",
+        help_text="Operation to which deltas are computed; by default the first one.",
     )
 
 

@@ -4,7 +4,8 @@ import secrets
 
 from django.utils import timezone
 
-PART = "client"  # in the ids of operations that are a client's part of another one
+SUBTASK = "subtask"  # in the ids of operations that are subtasks
+OLD_SUBTASK = "client"  # the same, until 0.9
 
 
 def new_id(kind: str, num_random_bytes: int = 3) -> str:
@@ -12,6 +13,6 @@ def new_id(kind: str, num_random_bytes: int = 3) -> str:
     return f"op_{kind}_{timezone.now():%Y%m%d_%H%M%S}_{secrets.token_hex(num_random_bytes)}"
 
 
-def is_part(operation_id: str) -> bool:
-    """Whether an operation is a client's part of another, by its id: made in one place only."""
-    return operation_id.startswith(f"op_{PART}_")
+def is_subtask(operation_id: str) -> bool:
+    """Whether an operation is a subtask, by its id, which is generated in one place only."""
+    return operation_id.startswith((f"op_{SUBTASK}_", f"op_{OLD_SUBTASK}_"))

@@ -1,10 +1,11 @@
 """What an operation reads: uploaded tables, and models that other operations trained."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from apps.checkpoints import storage
 from apps.checkpoints.models import Checkpoint
 from apps.datasets import services as datasets
+from apps.datasets.directories import reading
 from apps.operations.lifecycle import State
 from apps.operations.models import ModelUse, Operation
 from trainops.kind import KINDS
@@ -13,7 +14,7 @@ from trainops.runtime.config import NamedModel, OperationConfig
 from trainops.runtime.errors import ConfigError
 
 
-def check(dataset_ids: Iterable[str], config: OperationConfig) -> None:
+def check(dataset_ids: Sequence[str], config: OperationConfig) -> None:
     """Refuse what names datasets or models that are not there, or that do not fit.
 
     Raises ConfigError.
@@ -21,9 +22,10 @@ def check(dataset_ids: Iterable[str], config: OperationConfig) -> None:
     if absent := datasets.missing(dataset_ids):
         fields = config.datasets()
         raise ConfigError(
-            {fields[each]: f"there is no dataset {each}; upload it first" for each in absent}
+            {fields[each]: f"dataset {each} does not exist; upload it first" for each in absent}
         )
-    if problems := config.check_columns(datasets.columns_of(dataset_ids)):
+    problems = _of_wrong_kind(dataset_ids, config)
+    if problems := problems or dict(config.check_columns(datasets.columns_of(dataset_ids))):
         raise ConfigError(problems)
     for operation_id, named in config.models().items():
         _check_model(operation_id, named)
@@ -56,7 +58,7 @@ def finals(operation_ids: Iterable[str]) -> dict[str, Checkpoint]:
 
 def paths(kind: str, config: OperationConfig, models: Mapping[str, Checkpoint]) -> dict[str, str]:
     """Return where each input lies on this machine: what makes a job is given these."""
-    found = {each: datasets.local_path(each) for each in KINDS[kind].dataset_ids(config)}
+    found = {each: reading.input_path(each) for each in KINDS[kind].dataset_ids(config)}
     found |= {name: storage.directory(each.artifacts_path) for name, each in models.items()}
     return {name: str(path) for name, path in found.items()}
 
@@ -75,6 +77,20 @@ def require_committed(model: Checkpoint) -> None:
     read_manifest(storage.directory(model.artifacts_path), model.manifest_digest)
 
 
+def _of_wrong_kind(dataset_ids: Sequence[str], config: OperationConfig) -> dict[str, str]:
+    """Return the fields that name a directory instead of a table, or the other way round."""
+    fields, wanted = config.datasets(), config.directory_ids()
+    found = reading.directories(dataset_ids)
+    problems = {}
+    for each in dataset_ids:
+        if each in found and each not in wanted:
+            problems[fields[each]] = f"got the directory {each}; allowed: uploaded datasets"
+        elif each in wanted and each not in found:
+            allowed = "registered directories (datasets add)"
+            problems[fields[each]] = f"got the upload {each}; allowed: {allowed}"
+    return problems
+
+
 def _final(operation_id: str) -> Checkpoint | None:
     mine = Checkpoint.objects.filter(operation_id=operation_id, type=Checkpoint.Type.FINAL)
     return mine.healthy().newest_first().first()
@@ -84,9 +100,11 @@ def _check_model(operation_id: str, named: NamedModel) -> None:
     source, recipe = Operation.objects.filter(pk=operation_id).first(), named.mark.recipe
     problem = ""
     if source is None:
-        problem = f"there is no operation {operation_id}"
+        problem = f"operation {operation_id} does not exist"
     elif recipe and source.recipe != recipe:
-        problem = f"{operation_id} trained the recipe {source.recipe!r}; needed: {recipe!r}"
+        problem = (
+            f"{operation_id} was trained with the recipe {source.recipe!r}; allowed: {recipe!r}"
+        )
     elif source.state != State.COMPLETED:
         problem = f"{operation_id} is {source.state}; it must be COMPLETED"
     elif _final(operation_id) is None:

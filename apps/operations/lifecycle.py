@@ -46,25 +46,37 @@ class Reason(TextChoices):
     """Why an operation, or one of its attempts, ended as it did."""
 
     NONE = "", ""
-    CANCELLED_BY_PERSON = "CANCELLED_BY_PERSON", "a person cancelled it"
-    KILLED_BY_PERSON = "KILLED_BY_PERSON", "a person killed it"
-    CANCEL_TIMEOUT = "CANCEL_TIMEOUT", "it did not reach a safe point in time and was killed"
-    SHUTDOWN = "SHUTDOWN", "its worker was stopped"
-    DROPPED = "DROPPED", "its round went on without it"
-    WORKER_LOST = "WORKER_LOST", "its worker went silent"
-    LEASE_LOST = "LEASE_LOST", "its attempt was fenced off"
-    PROCESS_KILLED = "PROCESS_KILLED", "its process was killed"
-    SEGMENTATION_FAULT = "SEGMENTATION_FAULT", "its process crashed"
-    OUT_OF_MEMORY = "OUT_OF_MEMORY", "it ran out of memory"
-    NON_FINITE_LOSS = "NON_FINITE_LOSS", "its loss became NaN or infinite"
-    STALLED = "STALLED", "it made no progress"
-    TIME_LIMIT = "TIME_LIMIT", "it reached its time limit"
-    JOB_ERROR = "JOB_ERROR", "its code raised an error"
-    INPUT_ERROR = "INPUT_ERROR", "its data does not fit its config"
-    CHECKPOINT_CORRUPTED = "CHECKPOINT_CORRUPTED", "none of its checkpoints is whole"
-    STORAGE_ERROR = "STORAGE_ERROR", "its checkpoint could not be stored"
-    PRIVACY_BUDGET = "PRIVACY_BUDGET", "its privacy budget is spent"
+    CANCELLED_BY_PERSON = "CANCELLED_BY_PERSON", "cancelled by a user"
+    KILLED_BY_PERSON = "KILLED_BY_PERSON", "killed by a user"
+    CANCEL_TIMEOUT = "CANCEL_TIMEOUT", "killed: no safe point before the cancel timeout"
+    SHUTDOWN = "SHUTDOWN", "the worker was stopped"
+    PRUNED = "PRUNED", "stopped early by the pruner of its study"
+    DROPPED = "DROPPED", "the parent proceeded without this subtask"
+    WORKER_LOST = "WORKER_LOST", "the worker stopped responding"
+    LEASE_LOST = "LEASE_LOST", "the attempt lost its lease"
+    PROCESS_KILLED = "PROCESS_KILLED", "the process was killed"
+    SEGMENTATION_FAULT = "SEGMENTATION_FAULT", "the process crashed"
+    OUT_OF_MEMORY = "OUT_OF_MEMORY", "out of memory"
+    NON_FINITE_LOSS = "NON_FINITE_LOSS", "the loss became NaN or infinite"
+    EXPLODING_NORM = "EXPLODING_NORM", "the gradient norm exceeded its limit"
+    STALLED = "STALLED", "no progress"
+    TIME_LIMIT = "TIME_LIMIT", "the time limit was reached"
+    JOB_ERROR = "JOB_ERROR", "the recipe raised an exception"
+    INPUT_ERROR = "INPUT_ERROR", "the data does not fit the config"
+    CHECKPOINT_CORRUPTED = "CHECKPOINT_CORRUPTED", "no checkpoint is intact"
+    NOT_EXACT = "NOT_EXACT", "the resume would not be exact"
+    STORAGE_ERROR = "STORAGE_ERROR", "the checkpoint could not be stored"
+    DATASET_AWAY = "DATASET_AWAY", "the worker does not have the directory of a dataset"
+    PRIVACY_BUDGET = "PRIVACY_BUDGET", "the privacy budget is spent"
     PRIVACY_LEDGER_MISMATCH = (
-        "PRIVACY_LEDGER_MISMATCH", "its checkpoint and the privacy ledger contradict each other"
+        "PRIVACY_LEDGER_MISMATCH", "the checkpoint contradicts the privacy ledger"
     )  # fmt: skip
-    HOUSE_ERROR = "HOUSE_ERROR", "the machinery around it failed"
+    PLATFORM_ERROR = "PLATFORM_ERROR", "internal error of the platform"
+
+    @classmethod
+    def _missing_(cls, value: object) -> "Reason | None":
+        """Find a reason by its older name, as workers and clients of older versions send it."""
+        return next((cls(new) for old, new in OLDER_REASONS.items() if old == value), None)
+
+
+OLDER_REASONS = {"HOUSE_ERROR": "PLATFORM_ERROR"}  # older name → name

@@ -1,23 +1,36 @@
 """What is remembered of operations. Every change of state goes through `OperationQuerySet.move`."""
 
-from typing import Any
+from typing import TypedDict
 
 from django.conf import settings
 from django.db import models
 from django.db.models import Q
 
+from apps.operations.descriptions import Described
 from apps.operations.lifecycle import FINISHED, Reason, State
 from apps.operations.placement import Need
-from apps.operations.privacy import PrivacyAccount, PrivacyEntry
 from apps.operations.queryset import OperationQuerySet
-from apps.operations.records import Attempt, Event, LogChunk, MetricPoint, Study
-from apps.operations.uses import DatasetUse, ModelUse
+from apps.operations.records import (
+    Attempt,
+    Event,
+    LogChunk,
+    MetricPoint,
+    PackedPoints,
+    Study,
+    Subscription,
+    Suggestion,
+    Tag,
+)
+from apps.operations.references import DatasetUse, ModelUse
+from apps.operations.saved_views import SavedView
+from apps.operations.subtask_rows import Subtask
+from trainops import progress
 from trainops.clock import DatabaseNow
 from trainops.kind import KINDS
+from trainops.runtime.ledger_fields import LedgerFields
 
 __all__ = [
     "Attempt",
-    "ClientPart",
     "DatasetUse",
     "Event",
     "LogChunk",
@@ -25,22 +38,25 @@ __all__ = [
     "ModelUse",
     "Operation",
     "OperationQuerySet",
-    "PrivacyAccount",
-    "PrivacyEntry",
+    "PackedPoints",
+    "SavedView",
     "Study",
+    "Subscription",
+    "Subtask",
+    "Suggestion",
     "Tag",
 ]
 
 MAX_NAME_LENGTH = 120
 
 
-class Operation(models.Model):
-    """One long job that somebody asked for: what is wanted, how far it is, how it ended."""
+class Operation(Described):
+    """One requested long job: its config, its progress and its outcome."""
 
     class Stop(models.TextChoices):
         NONE = "", ""
         CANCEL = "cancel", "Cancel: save a checkpoint at the next safe point, then stop"
-        KILL = "kill", "Kill: stop now; the work since the last checkpoint is lost"
+        KILL = "kill", "Kill: stop immediately; the work since the last checkpoint is lost"
 
     id = models.CharField(primary_key=True, max_length=64)
     kind = models.CharField(max_length=16)
@@ -53,21 +69,28 @@ class Operation(models.Model):
         blank=True,
         related_name="operations",
     )
-    config_given = models.JSONField(help_text="As submitted.")
-    config = models.JSONField(help_text="As validated, defaults filled in.")
+    config_given = models.JSONField(help_text="Config as submitted.")
+    config = models.JSONField(help_text="Validated config with defaults.")
     config_hash = models.CharField(max_length=64)
     idempotency_key = models.CharField(max_length=120, blank=True)
     request_hash = models.CharField(
-        max_length=64, blank=True, help_text="SHA-256 of all that was asked for with the key."
+        max_length=64, blank=True, help_text="SHA-256 digest of the request with this key."
     )
     priority = models.SmallIntegerField(default=0)
-    queue = models.CharField(max_length=64, blank=True, help_text="The label it asks for.")
+    queue = models.CharField(max_length=64, blank=True, help_text="Required worker label.")
     device = models.CharField(max_length=4, default="auto", help_text="auto, cpu or cuda")
-    gpu_memory_bytes = models.PositiveBigIntegerField(default=0, help_text="At least.")
-    memory_bytes = models.PositiveBigIntegerField(default=0, help_text="At least, of the machine.")
-    checkpoint_bytes = models.PositiveBigIntegerField(default=0, help_text="Of its last one.")
+    gpu_memory_bytes = models.PositiveBigIntegerField(default=0, help_text="Required GPU memory.")
+    memory_bytes = models.PositiveBigIntegerField(
+        default=0, help_text="Required memory of the machine."
+    )
+    checkpoint_bytes = models.PositiveBigIntegerField(
+        default=0, help_text="Size of the last checkpoint."
+    )
     takes_slot = models.BooleanField(
-        default=True, db_default=True, help_text="Else others do its work."
+        default=True, db_default=True, help_text="Whether it occupies a slot; coordinators do not."
+    )
+    processes = models.PositiveSmallIntegerField(
+        default=1, db_default=1, help_text="Processes that compute it; each takes a slot."
     )
 
     state = models.CharField(max_length=10, choices=State.choices, default=State.PENDING)
@@ -75,29 +98,47 @@ class Operation(models.Model):
     stop_requested = models.CharField(max_length=6, choices=Stop.choices, blank=True)
     stop_requested_at = models.DateTimeField(null=True, blank=True)
     stop_requested_by = models.CharField(max_length=150, blank=True)
+    stop_reason = models.CharField(
+        max_length=24, choices=Reason.choices, blank=True, default="", db_default=""
+    )
 
-    attempt = models.PositiveIntegerField(default=0, help_text="The fencing token.")
+    attempt = models.PositiveIntegerField(
+        default=0, help_text="Number of the current attempt; the fencing token."
+    )
     worker_id = models.CharField(max_length=120, blank=True)
     lease_expires_at = models.DateTimeField(null=True, blank=True)
-    not_before = models.DateTimeField(null=True, blank=True, help_text="Paused before a restart.")
-    restarts_used = models.PositiveIntegerField(default=0, help_text="Since the last progress.")
-    resume_from = models.CharField(max_length=64, blank=True, help_text="A chosen checkpoint.")
+    not_before = models.DateTimeField(
+        null=True, blank=True, help_text="Earliest time of the restart."
+    )
+    restarts_used = models.PositiveIntegerField(
+        default=0, help_text="Restarts since the last progress."
+    )
+    resume_from = models.CharField(
+        max_length=64, blank=True, help_text="Checkpoint chosen for the resume."
+    )
+    accepts_inexact = models.BooleanField(
+        default=False,
+        db_default=False,
+        help_text="Whether the latest resume was asked for even if it is not exact.",
+    )
     hinted_at = models.DateTimeField(null=True, blank=True)
     num_hints = models.PositiveIntegerField(default=0)
 
     unit = models.CharField(max_length=32, blank=True)
-    place = models.CharField(max_length=120, blank=True, help_text="For people: epoch 3 of 20.")
+    place = models.CharField(
+        max_length=120, blank=True, help_text='Position as text, such as "epoch 3 of 20".'
+    )
     step = models.PositiveBigIntegerField(default=0)
     total_steps = models.PositiveBigIntegerField(default=0)
     steps_per_second = models.FloatField(null=True, blank=True)
     progressed_at = models.DateTimeField(null=True, blank=True)
-    metrics = models.JSONField(default=dict, blank=True, help_text="The newest value of each.")
+    metrics = models.JSONField(default=dict, blank=True, help_text="Latest value of each metric.")
     self_check = models.CharField(
         max_length=16,
         blank=True,
         default="",
         db_default="",
-        help_text="The newest result of a self-check: equal, differs or not_loaded.",
+        help_text="Result of the latest self-check: equal, differs or not_loaded.",
     )
 
     created_at = models.DateTimeField(db_default=DatabaseNow())
@@ -112,9 +153,13 @@ class Operation(models.Model):
     study = models.ForeignKey(
         Study, models.CASCADE, null=True, blank=True, related_name="operations"
     )
-    study_values = models.JSONField(default=dict, blank=True, help_text="What it tries.")
-    fold = models.PositiveSmallIntegerField(default=0, help_text="Of a walk-forward; from 1.")
-    is_test = models.BooleanField(default=False, help_text="Tries what its fold chose.")
+    study_values = models.JSONField(default=dict, blank=True, help_text="Values of this trial.")
+    fold = models.PositiveSmallIntegerField(
+        default=0, help_text="Fold of a walk-forward analysis, from 1."
+    )
+    is_test = models.BooleanField(
+        default=False, help_text="Whether it is the out-of-sample test of its fold."
+    )
 
     result = models.JSONField(null=True, blank=True)
     error = models.JSONField(null=True, blank=True, help_text="code, message, traceback")
@@ -127,7 +172,9 @@ class Operation(models.Model):
             models.Index(fields=["-created_at", "-id"], name="operation_newest"),
             models.Index(fields=["kind", "-created_at", "-id"], name="operation_kind"),
             models.Index(fields=["owner", "-created_at", "-id"], name="operation_owner"),
-            models.Index(fields=["state", "-created_at", "-id"], name="operation_state"),
+            models.Index(
+                fields=["state", "-created_at", "-id", "archived_at"], name="operation_state"
+            ),
             models.Index(
                 fields=["kind", "queue", "-priority", "queued_at", "id"],
                 condition=Q(state__in=["PENDING", "RESUMING"]),
@@ -144,6 +191,16 @@ class Operation(models.Model):
                 name="operation_active_of",
             ),
             models.Index(fields=["self_check"], name="operation_self_check"),
+            models.Index(
+                fields=["project", "-created_at", "-id"],
+                condition=Q(project__gt=""),
+                name="operation_project",
+            ),
+            models.Index(
+                fields=["-created_at", "-id"],
+                condition=Q(archived_at__isnull=False),
+                name="operation_archived",
+            ),
         ]
         constraints = [
             models.CheckConstraint(
@@ -184,17 +241,26 @@ class Operation(models.Model):
             memory_bytes=self.memory_bytes,
             checkpoint_bytes=self.checkpoint_bytes,
             takes_slot=self.takes_slot,
+            processes=self.processes,
         )
 
     @property
-    def retention(self) -> dict[str, Any]:
-        """What apps.checkpoints.services.retain is to keep."""
+    def retention(self) -> "RetentionPolicy":
         keep = self.config["checkpoint"]
         return {
             "keep_last": keep["keep_last"],
             "keep_best": keep["keep_best"],
-            "better": self.config.get("mode") or KINDS[self.kind].objective.mode or "min",
+            "better": self.better,
         }
+
+    @property
+    def better(self) -> str:  # values of the monitored metric: min or max
+        return self.config.get("mode") or KINDS[self.kind].objective.mode or "min"
+
+    @property
+    def requires_exact(self) -> bool:
+        """Whether an attempt fails rather than resume not exactly."""
+        return self.config.get("exact") == "required" and not self.accepts_inexact
 
     @property
     def uses_ledger(self) -> bool:
@@ -202,14 +268,19 @@ class Operation(models.Model):
         return KINDS[self.kind].uses_ledger(self.config)
 
     @property
+    def ledger_fields(self) -> LedgerFields:
+        """The fields of its ledger's entries."""
+        return KINDS[self.kind].ledger_fields()
+
+    @property
     def percent(self) -> float:
-        return 100.0 * self.step / self.total_steps if self.total_steps else 0.0
+        return progress.percent(self.step, self.total_steps)
 
     @property
     def eta_seconds(self) -> float | None:
-        if self.state != State.RUNNING or not self.steps_per_second:
+        if self.state != State.RUNNING:
             return None
-        return max(0, self.total_steps - self.step) / self.steps_per_second
+        return progress.eta_seconds(self.step, self.total_steps, self.steps_per_second)
 
     @property
     def is_finished(self) -> bool:
@@ -229,48 +300,9 @@ class Operation(models.Model):
         )
 
 
-class Tag(models.Model):
-    operation = models.ForeignKey(Operation, models.CASCADE, related_name="tags")
-    name = models.CharField(max_length=64)
+class RetentionPolicy(TypedDict):
+    """What apps.checkpoints.services.retain is to keep."""
 
-    class Meta:
-        ordering = ["name"]
-        constraints = [
-            models.UniqueConstraint(fields=["name", "operation"], name="one_tag_per_name")
-        ]
-
-    def __str__(self) -> str:
-        return self.name
-
-
-class ClientPart(models.Model):
-    """An operation is what one client does in one round of a distributed one, its server.
-
-    The same part of the same model is there once, so a server that asks again finds it.
-    """
-
-    operation = models.OneToOneField(
-        Operation, models.CASCADE, primary_key=True, related_name="part"
-    )
-    # A client's operation would stay behind: all are let go first (clients.let_go), or none.
-    server = models.ForeignKey(Operation, models.RESTRICT, related_name="parts")
-    round = models.PositiveBigIntegerField()
-    client = models.PositiveIntegerField()
-    epochs = models.PositiveIntegerField(help_text="Local epochs that it may train.")
-    name = models.CharField(max_length=64, help_text="For people.")
-    begins_with = models.CharField(max_length=64, help_text="Names the model.")
-    given_id = models.CharField(
-        max_length=64, help_text="The server's checkpoint that has it; it stays meanwhile."
-    )
-    sent_at = models.DateTimeField(db_default=DatabaseNow())
-
-    class Meta:
-        constraints = [
-            models.UniqueConstraint(
-                fields=["server", "round", "client", "epochs", "begins_with"],
-                name="one_part_per_client_and_model",
-            )
-        ]
-
-    def __str__(self) -> str:
-        return f"{self.name} of round {self.round}"
+    keep_last: int
+    keep_best: int
+    better: str  # min or max

@@ -1,6 +1,6 @@
 """What an operation needs, what a worker offers, and what fits. Pure."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from trainops.runtime.config import OperationConfig
@@ -24,43 +24,62 @@ class Need:
     gpu_memory_bytes: int = 0
     memory_bytes: int = 0  # of the whole machine
     checkpoint_bytes: int = 0  # its last one's size
-    takes_slot: bool = True  # else a seat: others do its work
+    takes_slot: bool = True  # False: it takes a wait slot, its subtasks do the work
+    processes: int = 1  # each takes a slot, and a GPU if it uses one; all of one worker
 
     @property
     def disk_bytes(self) -> int:
         """Free disk for two checkpoints: the next is written before an older one goes."""
         return 2 * self.checkpoint_bytes
 
-    def choose(self, devices: Iterable[Device]) -> Device | None:
-        """Return the smallest GPU that suffices; None where it may not use one, or none does."""
+    def choose(self, devices: Iterable[Device]) -> tuple[Device, ...]:
+        """Return the smallest GPUs that suffice, one for each process.
+
+        Empty where it may not use any, or where there are too few.
+        """
         if self.device == "cpu":
-            return None
-        enough = (each for each in devices if each.memory_bytes >= self.gpu_memory_bytes)
-        return min(enough, key=lambda each: each.memory_bytes, default=None)
+            return ()
+        enough = [each for each in devices if each.memory_bytes >= self.gpu_memory_bytes]
+        smallest = sorted(enough, key=lambda each: each.memory_bytes)[: self.processes]
+        return tuple(smallest) if len(smallest) == self.processes else ()
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
-    """A free place of a worker, a slot or a seat, and the GPUs that whoever takes it may use."""
+class Limit:
+    """What an operation may ask for at most: processes, one of these devices, GPU memory."""
+
+    processes: int
+    devices: tuple[str, ...]
+    gpu_memory_bytes: int = 0
+
+    def allows(self, need: Need) -> bool:
+        return (
+            need.processes <= self.processes
+            and need.device in self.devices
+            and need.gpu_memory_bytes <= self.gpu_memory_bytes
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class FreeSlot:
+    """Free slots or a wait slot of a worker, and the GPUs that may be used in them."""
 
     is_slot: bool = True
     devices: Collection[Device] = ()
     has_gpus: bool = False  # be they free or not
+    num_slots: int = 1
 
     @property
-    def gpu_memory_bytes(self) -> int:
-        return max((each.memory_bytes for each in self.devices), default=0)
-
-    @property
-    def possible_devices(self) -> tuple[str, ...]:
-        """Return the `device`s that can be had.
+    def limits(self) -> Iterator[Limit]:
+        """Yield limits; an operation fits that one of them allows.
 
         Beside a busy GPU nothing that would use one is started on the CPU instead: what was to
         take minutes would take hours, and end with other last bits.
         """
-        if self.devices:
-            return ("auto", "cpu", "cuda")
-        return ("cpu",) if self.has_gpus else ("auto", "cpu")
+        yield Limit(self.num_slots, ("cpu",) if self.has_gpus else ("auto", "cpu"))
+        sizes = sorted((each.memory_bytes for each in self.devices), reverse=True)
+        for number, size in enumerate(sizes[: self.num_slots], start=1):
+            yield Limit(number, ("auto", "cpu", "cuda"), size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,15 +87,21 @@ class Offer:
     """What one worker can give to the next operation, at this moment."""
 
     kinds: Collection[str]
-    labels: Collection[str] = ()  # besides these: whoever asks for none
+    labels: Collection[str] = ()  # besides these: operations that ask for none
     memory_bytes: int = 0
     disk_bytes: int = 0  # free, where checkpoints are written
-    rooms: Sequence[Room] = (Room(),)
-    takes_parts: bool = True  # clients of a distributed operation, which need a shared storage
+    free_slots: Sequence[FreeSlot] = (FreeSlot(),)
+    takes_subtasks: bool = True  # which need the shared storage
+    all_slots: FreeSlot | None = None  # free when nothing runs; None: nothing is reserved
 
-    def choose(self, need: Need) -> Device | None:
-        """Return the GPU that an operation gets, if it gets one."""
-        devices = (each.devices for each in self.rooms if each.is_slot == need.takes_slot)
+    def allows(self, need: Need) -> bool:
+        """Whether slots and GPUs suffice for an operation."""
+        free = (each for each in self.free_slots if each.is_slot == need.takes_slot)
+        return any(limit.allows(need) for each in free for limit in each.limits)
+
+    def choose(self, need: Need) -> tuple[Device, ...]:
+        """Return the GPUs that an operation gets, if it gets any."""
+        devices = (each.devices for each in self.free_slots if each.is_slot == need.takes_slot)
         return need.choose(next(devices, ()))
 
 
@@ -88,8 +113,9 @@ class ServingWorker:
     kinds: Sequence[str] = ()  # none: every kind
     labels: Sequence[str] = ()
     slots: int = 1
-    num_running: int = 0  # in slots
-    num_seated: int = 0
+    num_running: int = 0  # slots that are taken
+    max_processes: int = 1  # of one operation
+    num_waiting_slots: int = 0
     is_reachable: bool = True
     is_draining: bool = False
     gpus: Sequence[Device] = ()
@@ -100,13 +126,14 @@ class ServingWorker:
 
 
 def need_of(config: OperationConfig) -> Need:
-    """Return what a config asks for; whoever asks for a GPU's memory asks for a GPU."""
+    """Return what a config asks for; asking for GPU memory implies a GPU."""
     wanted = config.resources
     return Need(
         device="cuda" if wanted.gpu_memory_gb is not None else config.device,
         gpu_memory_bytes=_bytes(wanted.gpu_memory_gb),
         memory_bytes=_bytes(wanted.memory_gb),
         takes_slot=not config.is_distributed,
+        processes=config.num_processes,
     )
 
 

@@ -1,6 +1,7 @@
 """What may be asked of operations, and the one way in which their states change."""
 
 from collections.abc import Collection
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Self
 
 from django.db import models, transaction
@@ -48,26 +49,33 @@ class OperationQuerySet(models.QuerySet["Operation"]):
     def fitting(self, offer: Offer) -> Self:
         """What a worker that offers this may take. Plain comparisons of columns: see the index."""
         fits = Q(pk__in=[])
-        for room in offer.rooms:
-            fits |= Q(
-                takes_slot=room.is_slot,
-                device__in=room.possible_devices,
-                gpu_memory_bytes__lte=room.gpu_memory_bytes,
-            )
+        for free_slot in offer.free_slots:
+            for limit in free_slot.limits:
+                fits |= Q(
+                    takes_slot=free_slot.is_slot,
+                    processes__lte=limit.processes,
+                    device__in=limit.devices,
+                    gpu_memory_bytes__lte=limit.gpu_memory_bytes,
+                )
         fitting = self.served_by(offer.kinds, offer.labels).filter(
             fits,
             memory_bytes__lte=offer.memory_bytes,
             checkpoint_bytes__lte=offer.disk_bytes // 2,  # Need.disk_bytes
         )
-        return fitting if offer.takes_parts else fitting.whole()
+        return fitting if offer.takes_subtasks else fitting.whole()
 
     def next_first(self) -> Self:
         """In the order in which they are taken."""
         return self.order_by("-priority", "queued_at", "id")
 
+    def sooner_than(self, priority: int, queued_at: datetime) -> Self:
+        """Those that are taken before an operation of this priority and age."""
+        is_older = Q(priority=priority, queued_at__lt=queued_at)
+        return self.filter(Q(priority__gt=priority) | is_older)
+
     def whole(self) -> Self:
         """Without those that are a client's part of another one."""
-        return self.filter(part=None)
+        return self.filter(subtask=None)
 
     def active(self) -> Self:
         return self.filter(_IS_ACTIVE)
@@ -79,7 +87,7 @@ class OperationQuerySet(models.QuerySet["Operation"]):
     def move(self, to: State, *, actor: str, note: str = "", **fields: Any) -> bool:
         """Move the one operation in this queryset to `to`, with its event; False if it may not.
 
-        Losing a race is a normal answer: whoever moved it first decided.
+        Losing a race is a normal answer: the first move decided.
         """
         with transaction.atomic():
             row = self.filter(state__in=sources_of(to)).select_for_update().first()
@@ -93,28 +101,36 @@ class OperationQuerySet(models.QuerySet["Operation"]):
         return True
 
 
-def _stamps(to: State) -> dict[str, Any]:
+def _stamps(to: State) -> dict[str, object]:
     """Return the timestamps that belong to a state, so that no caller can forget one."""
     if to is State.RUNNING:
         return {
             "started_at": Coalesce("started_at", DatabaseNow()),
             "finished_at": None,
+            "archived_at": None,
+            "acknowledged_at": None,
             "reason": "",
         }
     if to in FINISHED:
+        # A failure is new, also where a user has acknowledged the self-check of the attempt.
+        unacknowledged = {"acknowledged_at": None} if to is State.FAILED else {}
         return {
             "finished_at": DatabaseNow(),
             "lease_expires_at": None,
             "worker_id": "",
             "not_before": None,
             "stop_requested": "",
+            **unacknowledged,
         }
     return {
         "queued_at": DatabaseNow(),
         "finished_at": None,
+        "archived_at": None,
+        "acknowledged_at": None,
         "lease_expires_at": None,
         "worker_id": "",
         "stop_requested": "",
         "stop_requested_at": None,
         "stop_requested_by": "",
+        "stop_reason": "",
     }

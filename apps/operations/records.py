@@ -24,7 +24,9 @@ class Attempt(models.Model):
     worker_id = models.CharField(max_length=120)
     host = models.CharField(max_length=120, blank=True)
     pid = models.PositiveIntegerField(null=True, blank=True)
-    device = models.CharField(max_length=64, blank=True)
+    device = models.CharField(
+        max_length=4096, blank=True, help_text="GPUs of its processes, separated by commas."
+    )
     started_at = models.DateTimeField(db_default=DatabaseNow())
     ended_at = models.DateTimeField(null=True, blank=True)
     outcome = models.CharField(max_length=10, choices=Outcome.choices, default=Outcome.RUNNING)
@@ -33,10 +35,12 @@ class Attempt(models.Model):
     from_step = models.PositiveBigIntegerField(null=True, blank=True)
     to_step = models.PositiveBigIntegerField(default=0)
     measured_to = models.PositiveBigIntegerField(
-        null=True, blank=True, help_text="The last step whose points it did not measure again."
+        null=True, blank=True, help_text="Last step whose points it did not measure again."
     )
-    receipt = models.JSONField(null=True, blank=True, help_text="What the resume restored.")
-    timings = models.JSONField(default=dict, blank=True, help_text="Seconds to the first step.")
+    receipt = models.JSONField(null=True, blank=True, help_text="Restored parts of the state.")
+    timings = models.JSONField(
+        default=dict, blank=True, help_text="Seconds to the first step, by phase."
+    )
 
     class Meta:
         ordering = ["-number"]
@@ -77,7 +81,7 @@ class Event(models.Model):
     operation = models.ForeignKey("operations.Operation", models.CASCADE, related_name="events")
     at = models.DateTimeField(db_default=DatabaseNow())
     what = models.CharField(max_length=32)
-    actor = models.CharField(max_length=150, help_text="A person, a worker, beat.")
+    actor = models.CharField(max_length=150, help_text="User, worker or beat.")
     note = models.TextField(blank=True)
     from_state = models.CharField(max_length=10, blank=True)
     attempt = models.PositiveIntegerField(default=0)
@@ -87,6 +91,24 @@ class Event(models.Model):
 
     def __str__(self) -> str:
         return f"{self.what} by {self.actor}"
+
+
+class Subscription(models.Model):
+    """How far a subscriber of the events has come; see `apps.operations.outbox`."""
+
+    name = models.CharField(primary_key=True, max_length=32)
+    cursor = models.BigIntegerField(default=0, help_text="Events up to this id were delivered.")
+    gaps = models.JSONField(
+        default=dict, blank=True, help_text="Missing ids below it, and when they were missed."
+    )
+    retries = models.JSONField(
+        default=dict,
+        blank=True,
+        help_text="Failed events below it, and when each is retried.",
+    )
+
+    def __str__(self) -> str:
+        return f"{self.name} at event {self.cursor}"
 
 
 class MetricPoint(models.Model):
@@ -102,7 +124,7 @@ class MetricPoint(models.Model):
     attempt = models.PositiveIntegerField()
     name = models.CharField(max_length=64)
     step = models.PositiveBigIntegerField()
-    value = models.FloatField(null=True, help_text="Null where it is not finite.")
+    value = models.FloatField(null=True, help_text="Value; null if it is not finite.")
     not_finite = models.CharField(max_length=4, blank=True, help_text="nan, inf or -inf")
     at = models.DateTimeField()
     retired_by = models.PositiveIntegerField(null=True, blank=True)
@@ -120,17 +142,60 @@ class MetricPoint(models.Model):
         return f"{self.name}@{self.step}"
 
 
+class PackedPoints(models.Model):
+    """Copies of metric points of one curve, in one row: what charts read of a long curve.
+
+    The packs of an operation hold all its points up to the highest `last_id`.
+    """
+
+    MAX_UNPACKED = 2048  # points of an operation; from there on they are packed
+
+    # Without an index of its own: the one below serves it.
+    operation = models.ForeignKey(
+        "operations.Operation", models.CASCADE, related_name="packed_points", db_index=False
+    )
+    attempt = models.PositiveIntegerField()
+    name = models.CharField(max_length=64)
+    retired_by = models.PositiveIntegerField(null=True, blank=True)
+    num_points = models.PositiveIntegerField()
+    first_step = models.PositiveBigIntegerField()
+    last_step = models.PositiveBigIntegerField()
+    last_id = models.BigIntegerField(help_text="Highest id of a point that it was made of.")
+    width = models.PositiveBigIntegerField(help_text="Steps to which `coarse` is thinned.")
+    coarse = models.BinaryField(help_text="Points thinned to `width`.")
+    points = models.BinaryField(help_text="All points, by step.")
+
+    class Meta:
+        ordering = ["id"]
+        indexes = [models.Index(fields=["operation", "last_id"], name="packed_points_to")]
+
+    def __str__(self) -> str:
+        return f"{self.name}@{self.first_step}-{self.last_step}"
+
+    @classmethod
+    def newest_id(cls, operation_id: str) -> int:
+        """Return the id of the operation's newest point that is packed; 0: none is."""
+        newest = cls.objects.filter(operation_id=operation_id).aggregate(id=models.Max("last_id"))
+        return newest["id"] or 0
+
+
 class LogChunk(models.Model):
     """Some lines that an attempt's process wrote, as they came."""
 
-    operation = models.ForeignKey("operations.Operation", models.CASCADE, related_name="log_chunks")
+    # Without an index of its own: one of those below serves it.
+    operation = models.ForeignKey(
+        "operations.Operation", models.CASCADE, related_name="log_chunks", db_index=False
+    )
     attempt = models.PositiveIntegerField()
     at = models.DateTimeField(db_default=DatabaseNow())
     text = models.TextField()
 
     class Meta:
         ordering = ["id"]
-        indexes = [models.Index(fields=["operation", "attempt", "id"], name="log_of_attempt")]
+        indexes = [
+            models.Index(fields=["operation", "id"], name="log_of_operation"),
+            models.Index(fields=["operation", "attempt", "id"], name="log_of_attempt"),
+        ]
 
     def __str__(self) -> str:
         return f"{self.operation_id}/{self.attempt}"
@@ -146,15 +211,30 @@ class Study(models.Model):
     owner = models.ForeignKey(
         settings.AUTH_USER_MODEL, models.SET_NULL, null=True, blank=True, related_name="studies"
     )
-    config = models.JSONField(help_text="What all of them share, as submitted.")
-    design = models.JSONField(help_text="Which values are tried, and how.")
-    submission = models.JSONField(help_text="Tags, priority and label of each.")
+    config = models.JSONField(help_text="Shared config, as submitted.")
+    design = models.JSONField(help_text="Values to try, and the search method.")
+    submission = models.JSONField(help_text="Tags, priority and label of each operation.")
     metric = models.CharField(max_length=80, help_text="Dotted path in the result.")
     mode = models.CharField(max_length=3, help_text="min or max")
-    folds = models.JSONField(default=list, blank=True, help_text="Of a walk-forward analysis.")
-    left_out = models.JSONField(default=list, blank=True, help_text="Values that no config takes.")
-    num_planned = models.PositiveIntegerField(help_text="Operations there are going to be.")
-    stopped_at = models.DateTimeField(null=True, blank=True, help_text="No more are submitted.")
+    folds = models.JSONField(
+        default=list, blank=True, help_text="Folds of a walk-forward analysis."
+    )
+    left_out = models.JSONField(
+        default=list, blank=True, help_text="Combinations of values that are invalid."
+    )
+    num_planned = models.PositiveIntegerField(help_text="Number of planned operations.")
+    num_trials = models.PositiveIntegerField(
+        default=0, db_default=0, help_text="Number of trials; 0 in a walk-forward analysis."
+    )
+    max_seconds = models.FloatField(
+        null=True, blank=True, help_text="Compute time after which no trial is submitted."
+    )
+    sampler_state = models.TextField(
+        blank=True, db_default="", help_text="Attributes of Optuna's study, signed."
+    )
+    stopped_at = models.DateTimeField(
+        null=True, blank=True, help_text="Time at which submission was stopped."
+    )
     idempotency_key = models.CharField(max_length=120, blank=True)
     request_hash = models.CharField(max_length=64, blank=True)
     created_at = models.DateTimeField(db_default=DatabaseNow())
@@ -175,3 +255,44 @@ class Study(models.Model):
 
     def get_absolute_url(self) -> str:
         return f"/studies/{self.pk}/"
+
+
+class Tag(models.Model):
+    operation = models.ForeignKey("operations.Operation", models.CASCADE, related_name="tags")
+    name = models.CharField(max_length=64)
+
+    class Meta:
+        ordering = ["name"]
+        constraints = [
+            models.UniqueConstraint(fields=["name", "operation"], name="one_tag_per_name")
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Suggestion(models.Model):
+    """Values that a study's sampler suggested: a trial.
+
+    Several suggestions of the same values share an operation, as its result would be the same.
+    Without an operation the trial failed: its config is invalid, or the operation was deleted.
+    """
+
+    study = models.ForeignKey(Study, models.CASCADE, related_name="suggestions")
+    number = models.PositiveIntegerField(help_text="Number of the trial, from 0.")
+    values = models.JSONField(help_text="By dotted path in the config.")
+    state = models.TextField(
+        blank=True, db_default="", help_text="Attributes of Optuna's trial, signed."
+    )
+    operation = models.ForeignKey(
+        "operations.Operation", models.SET_NULL, null=True, blank=True, related_name="suggestions"
+    )
+
+    class Meta:
+        ordering = ["number"]
+        constraints = [
+            models.UniqueConstraint(fields=["study", "number"], name="one_suggestion_per_number")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.study_id} trial {self.number}"

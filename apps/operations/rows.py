@@ -1,10 +1,11 @@
-"""Operations as the API shows them: made of `values()` by plain functions, for lists must be quick.
+"""Serialize operations for the API, from `values()` by plain functions, so that lists are fast.
 
 The serializers describe these rows, for the OpenAPI document; the tests hold both together.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from django.db.models import QuerySet
@@ -13,41 +14,81 @@ from apps.operations import attention
 from apps.operations.lifecycle import State
 from apps.operations.models import Operation, Tag
 from apps.operations.requests import access
-from apps.operations.requests.access import Person
-from apps.operations.scheduling import outlook
-from apps.operations.scheduling.waiting import WaitingFor
+from apps.operations.requests.access import AccessRow, Person
+from apps.operations.scheduling import queue_status
+from apps.operations.scheduling.blocking import QueueStatus
+from trainops import progress
 
 ROW_FIELDS = (
     "id", "kind", "recipe", "name", "priority", "queue", "state", "reason", "stop_requested",
     "attempt", "worker_id", "restarts_used", "not_before", "unit", "place", "step", "total_steps",
     "steps_per_second", "metrics", "created_at", "queued_at", "started_at", "finished_at",
-    "progressed_at", "self_check",
+    "progressed_at", "self_check", "project", "is_favourite", "archived_at", "acknowledged_at",
+    "revision",
 )  # fmt: skip
 DETAIL_FIELDS = (
     "config", "config_given", "config_hash", "stop_requested_at", "stop_requested_by",
-    "lease_expires_at", "resume_from", "forked_from", "result", "error",
+    "lease_expires_at", "resume_from", "forked_from", "result", "error", "notes",
 )  # fmt: skip
 LIVE_FIELDS = (
     "id", "state", "reason", "stop_requested", "attempt", "worker_id", "not_before", "unit",
     "place", "step", "total_steps", "steps_per_second", "metrics", "started_at", "finished_at",
-    "progressed_at", "self_check",
+    "progressed_at", "self_check", "acknowledged_at",
 )  # fmt: skip
 
 
+class LiveRow(AccessRow):
+    """What `rows_of` reads for LIVE_FIELDS, except what only the queue status reads."""
+
+    reason: str
+    attempt: int
+    worker_id: str
+    not_before: datetime | None
+    unit: str
+    place: str
+    step: int
+    total_steps: int
+    steps_per_second: float | None
+    metrics: dict[str, float | str]  # text where not finite
+    started_at: datetime | None
+    finished_at: datetime | None
+    progressed_at: datetime | None
+    self_check: str
+    acknowledged_at: datetime | None
+    owner__username: str | None
+    subtask__parent_id: str | None
+
+
+class ListRow(LiveRow):
+    """What `rows_of` reads for ROW_FIELDS, likewise."""
+
+    kind: str
+    recipe: str
+    name: str
+    priority: int
+    queue: str
+    restarts_used: int
+    created_at: datetime
+    queued_at: datetime
+
+
 def rows_of(operations: QuerySet[Operation], fields: Iterable[str]) -> QuerySet[Any]:
-    """Return the values that `described` and `described_all` work on; one query, no instances."""
+    """Return the values that `described` and `described_all` work on; one query, no instances.
+
+    They are a LiveRow for LIVE_FIELDS, a ListRow for ROW_FIELDS.
+    """
     rows: QuerySet[Any] = access.annotated(operations).values(*fields, *_INNER)
     return rows
 
 
-def described_all(rows: list[dict[str, Any]], user: Person) -> list[dict[str, Any]]:
+def described_all(rows: Sequence[ListRow], user: Person) -> list[dict[str, object]]:
     """Return one page as the API shows it; one query more for all tags, two if anything waits."""
-    return _described_all(rows, user, outlook.of_all(rows))
+    return _described_all(rows, user, queue_status.of_all(rows))
 
 
 def _described_all(
-    rows: list[dict[str, Any]], user: Person, waits: Mapping[str, WaitingFor | None]
-) -> list[dict[str, Any]]:
+    rows: Sequence[ListRow], user: Person, waits: Mapping[str, QueueStatus | None]
+) -> list[dict[str, object]]:
     tags = tags_of(row["id"] for row in rows)
     return [
         described(row, user)
@@ -56,20 +97,20 @@ def _described_all(
     ]
 
 
-def _shown(wait: WaitingFor | None) -> dict[str, str] | None:
+def _shown(wait: QueueStatus | None) -> dict[str, str] | None:
     return {"code": wait.code, "message": wait.message} if wait else None
 
 
-def described(row: dict[str, Any], user: Person) -> dict[str, Any]:
+def described(row: LiveRow, user: Person) -> dict[str, object]:
     """Return a row of `rows_of` with all that follows from it alone.
 
     `id` and `state` are older names of `operation_id` and `status`, and stay for older clients.
     """
-    described = {"operation_id": row["id"], "status": row["state"]}
+    described: dict[str, object] = {"operation_id": row["id"], "status": row["state"]}
     described |= {name: value for name, value in row.items() if name not in _INNER}
     described["owner"] = row["owner__username"]
-    described["part_of"] = row["part__server_id"]
-    described["percent"] = _percent(row)
+    described["part_of"] = row["subtask__parent_id"]
+    described["percent"] = progress.percent(row["step"], row["total_steps"])
     described["eta_seconds"] = _eta_seconds(row)
     described["needs_attention"] = attention.is_needed(row)
     described["is_resumable"] = access.is_resumable(row)
@@ -85,26 +126,22 @@ def tags_of(operation_ids: Iterable[str]) -> Mapping[str, list[str]]:
     return found
 
 
-def detail(operation_id: str, user: Person) -> dict[str, Any] | None:
+def detail(operation_id: str, user: Person) -> dict[str, object] | None:
     """Return one operation with everything there is to say about it; None where it is not."""
     mine = Operation.objects.filter(pk=operation_id)
-    row = rows_of(mine, ROW_FIELDS + DETAIL_FIELDS).first()
+    row: ListRow | None = rows_of(mine, ROW_FIELDS + DETAIL_FIELDS).first()
     if row is None:
         return None
-    return _described_all([row], user, {operation_id: outlook.of(row)})[0]
+    return _described_all([row], user, {operation_id: queue_status.of(row)})[0]
 
 
 _INNER = (
-    "owner_id", "owner__username", *access.ANNOTATIONS, *outlook.NEED_FIELDS, "part__server_id",
+    "owner_id", "owner__username", "subtask__parent_id",
+    *access.ANNOTATIONS, *queue_status.NEED_FIELDS,
 )  # fmt: skip
 
 
-def _percent(row: Mapping[str, Any]) -> float:
-    total = row["total_steps"]
-    return round(100.0 * row["step"] / total, 3) if total else 0.0
-
-
-def _eta_seconds(row: Mapping[str, Any]) -> float | None:
-    if row["state"] != State.RUNNING or not row["steps_per_second"]:
+def _eta_seconds(row: LiveRow) -> float | None:
+    if row["state"] != State.RUNNING:
         return None
-    return float(max(0, row["total_steps"] - row["step"]) / row["steps_per_second"])
+    return progress.eta_seconds(row["step"], row["total_steps"], row["steps_per_second"])

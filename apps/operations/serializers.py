@@ -6,9 +6,8 @@ from drf_spectacular.utils import extend_schema_serializer
 from rest_framework import serializers
 
 from apps.operations.lifecycle import Reason, State
-from apps.operations.models import Attempt
 from apps.operations.requests.access import Action
-from apps.operations.scheduling.waiting import Wait
+from apps.operations.scheduling.blocking import BlockingReason
 from trainops.http.serializers import StrictSerializer
 from trainops.runtime.labels import LABEL_PATTERN, LABEL_RULE
 
@@ -17,15 +16,19 @@ class SubmissionSerializer(StrictSerializer):
     """What a person wants; `config` is validated by its kind (see /api/v1/kinds)."""
 
     kind = serializers.CharField(max_length=16)
-    config = serializers.DictField(help_text="By the JSON Schema of the kind.")
+    config = serializers.DictField(help_text="Config, as defined by the JSON Schema of the kind.")
     name = serializers.CharField(
-        max_length=120, required=False, allow_blank=True, default="", help_text="For people."
+        max_length=120, required=False, allow_blank=True, default="", help_text="Text for display."
     )
     tags = serializers.ListField(
         child=serializers.CharField(max_length=64), max_length=20, required=False, default=list
     )
     priority = serializers.IntegerField(
-        min_value=-100, max_value=100, required=False, default=0, help_text="Higher goes first."
+        min_value=-100,
+        max_value=100,
+        required=False,
+        default=0,
+        help_text="Priority; higher values run first.",
     )
     queue = serializers.RegexField(
         LABEL_PATTERN,
@@ -33,8 +36,33 @@ class SubmissionSerializer(StrictSerializer):
         required=False,
         allow_blank=True,
         default="",
-        help_text="A label, such as `a100`: only workers that have it take the operation.",
+        help_text="Required worker label, such as `a100`; by default any worker.",
         error_messages={"invalid": LABEL_RULE},
+    )
+
+
+class EditSerializer(StrictSerializer):
+    """What is to change; fields that are left out stay."""
+
+    name = serializers.CharField(max_length=120, required=False)
+    tags = serializers.ListField(
+        child=serializers.CharField(max_length=64), max_length=20, required=False
+    )
+    notes = serializers.CharField(
+        max_length=10_000, required=False, allow_blank=True, trim_whitespace=False
+    )
+    project = serializers.CharField(max_length=64, required=False, allow_blank=True)
+    is_favourite = serializers.BooleanField(required=False)
+    archived = serializers.BooleanField(required=False, help_text="Lists omit archived ones.")
+    acknowledged = serializers.BooleanField(
+        required=False, help_text="Whether it no longer needs attention; until it is resumed."
+    )
+    revision = serializers.IntegerField(
+        min_value=0,
+        max_value=2**31 - 1,
+        required=False,
+        help_text="`revision` of the operation as last read; required with `name`, `tags`, "
+        "`notes` and `project`. 409 `EDIT_CONFLICT` if it was edited since.",
     )
 
 
@@ -44,7 +72,12 @@ class ResumeRequestSerializer(StrictSerializer):
         required=False,
         allow_blank=True,
         default="",
-        help_text="Without it: the newest healthy one.",
+        help_text="Checkpoint id; by default the latest healthy checkpoint.",
+    )
+    accept_inexact = serializers.BooleanField(
+        required=False,
+        default=False,
+        help_text="Resume even if that is not exact and the config requires `exact`.",
     )
 
 
@@ -56,16 +89,16 @@ class ForkSerializer(StrictSerializer):
         required=False,
         allow_blank=True,
         default="",
-        help_text="Without it: the newest healthy one, the result included.",
+        help_text="Checkpoint id; by default the latest healthy checkpoint, including the result.",
     )
     config = serializers.DictField(
-        required=False, default=dict, help_text="Fields of the config that differ, by name."
+        required=False, default=dict, help_text="Config fields to override, by name."
     )
     name = SubmissionSerializer().fields["name"]
     tags = SubmissionSerializer().fields["tags"]
     priority = serializers.IntegerField(
         min_value=-100, max_value=100, required=False, allow_null=True, default=None,
-        help_text="Without it: that of the other.",
+        help_text="Label; by default that of the parent operation.",
     )  # fmt: skip
 
 
@@ -81,41 +114,53 @@ class LiveOperationSerializer(serializers.Serializer[Any]):
     )
     reason = serializers.ChoiceField(choices=Reason.choices[1:], allow_blank=True)
     stop_requested = serializers.ChoiceField(choices=["cancel", "kill"], allow_blank=True)
-    attempt = serializers.IntegerField(help_text="How many there have been.")
+    attempt = serializers.IntegerField(help_text="Number of attempts so far.")
     worker_id = serializers.CharField(allow_blank=True)
-    not_before = serializers.DateTimeField(allow_null=True, help_text="Paused before a restart.")
-    unit = serializers.CharField(allow_blank=True, help_text="What one step is called.")
-    place = serializers.CharField(allow_blank=True, help_text="For people: epoch 3 of 20.")
+    not_before = serializers.DateTimeField(
+        allow_null=True, help_text="Earliest time of the restart."
+    )
+    unit = serializers.CharField(allow_blank=True, help_text="Name of one step.")
+    place = serializers.CharField(
+        allow_blank=True, help_text='Position as text, such as "epoch 3 of 20".'
+    )
     step = serializers.IntegerField()
     total_steps = serializers.IntegerField()
     percent = serializers.FloatField()
     steps_per_second = serializers.FloatField(allow_null=True)
     eta_seconds = serializers.FloatField(allow_null=True)
-    metrics = serializers.DictField(help_text="The newest value of each; text if not finite.")
+    metrics = serializers.DictField(
+        help_text="Latest value of each metric; text if it is not finite."
+    )
     started_at = serializers.DateTimeField(allow_null=True)
     finished_at = serializers.DateTimeField(allow_null=True)
     progressed_at = serializers.DateTimeField(allow_null=True)
     owner = serializers.CharField(allow_null=True)
     part_of = serializers.CharField(
-        allow_null=True, help_text="The distributed operation of which it is one client's part."
+        allow_null=True, help_text="Operation of which this is a subtask."
     )
     self_check = serializers.CharField(
         allow_blank=True,
-        help_text="The newest result of a self-check: `equal`, `differs` or `not_loaded`.",
+        help_text="Result of the latest self-check: `equal`, `differs` or `not_loaded`.",
+    )
+    acknowledged_at = serializers.DateTimeField(
+        allow_null=True, help_text="When its failure was acknowledged."
     )
     needs_attention = serializers.BooleanField(
-        help_text="Failed, or a self-check found that a resume is not exact or impossible."
+        help_text="Whether it failed, or a self-check found that a resume is inexact or "
+        "impossible, and that was not acknowledged."
     )
-    is_resumable = serializers.BooleanField(help_text="Ended early, with a healthy checkpoint.")
+    is_resumable = serializers.BooleanField(
+        help_text="Whether it ended early with a healthy checkpoint."
+    )
     allowed_actions = serializers.ListField(
         child=serializers.ChoiceField(choices=[each.value for each in Action]),
-        help_text="What the caller may do with it now.",
+        help_text="Actions that the caller may take now.",
     )
 
 
 class WaitingForSerializer(serializers.Serializer[Any]):
-    code = serializers.ChoiceField(choices=[each.value for each in Wait])
-    message = serializers.CharField(help_text="For people.")
+    code = serializers.ChoiceField(choices=[each.value for each in BlockingReason])
+    message = serializers.CharField(help_text="Text for display.")
 
 
 @extend_schema_serializer(deprecate_fields=["id", "state"])
@@ -127,11 +172,19 @@ class OperationSerializer(LiveOperationSerializer):
     name = serializers.CharField()
     tags = serializers.ListField(child=serializers.CharField())
     priority = serializers.IntegerField()
-    queue = serializers.CharField(allow_blank=True, help_text="The label it asks for.")
+    queue = serializers.CharField(allow_blank=True, help_text="Required worker label.")
     waiting_for = WaitingForSerializer(
-        allow_null=True, help_text="What it waits for; null where it does not wait."
+        allow_null=True, help_text="Blocking reason; null if it does not wait."
     )
-    restarts_used = serializers.IntegerField(help_text="Since the last progress.")
+    restarts_used = serializers.IntegerField(
+        help_text="Number of restarts since the last progress."
+    )
+    project = serializers.CharField(allow_blank=True)
+    is_favourite = serializers.BooleanField()
+    archived_at = serializers.DateTimeField(
+        allow_null=True, help_text="When it was archived; lists omit it."
+    )
+    revision = serializers.IntegerField(help_text="Number of edits; required by the next one.")
     created_at = serializers.DateTimeField()
     queued_at = serializers.DateTimeField()
 
@@ -146,16 +199,19 @@ class ErrorSerializer(serializers.Serializer[Any]):
 class OperationDetailSerializer(OperationSerializer):
     """One operation with its config, and what came of it."""
 
-    config = serializers.DictField(help_text="As validated, defaults filled in.")
-    config_given = serializers.DictField(help_text="As submitted.")
+    config = serializers.DictField(help_text="Validated config with defaults.")
+    config_given = serializers.DictField(help_text="Config as submitted.")
     config_hash = serializers.CharField(help_text="SHA-256 of the canonical JSON.")
     stop_requested_at = serializers.DateTimeField(allow_null=True)
     stop_requested_by = serializers.CharField(allow_blank=True)
     lease_expires_at = serializers.DateTimeField(allow_null=True)
-    resume_from = serializers.CharField(allow_blank=True, help_text="A chosen checkpoint.")
-    forked_from = serializers.CharField(
-        allow_null=True, help_text="The operation that its first checkpoint is of."
+    resume_from = serializers.CharField(
+        allow_blank=True, help_text="Checkpoint chosen for the resume."
     )
+    forked_from = serializers.CharField(
+        allow_null=True, help_text="Operation that provided its initial checkpoint."
+    )
+    notes = serializers.CharField(allow_blank=True)
     result = serializers.DictField(allow_null=True)
     error = ErrorSerializer(allow_null=True)
 
@@ -165,20 +221,27 @@ class ResumedFromSerializer(serializers.Serializer[Any]):
     checkpoint_type = serializers.CharField()
     created_at = serializers.DateTimeField()
     step = serializers.IntegerField()
-    unit = serializers.CharField(help_text="What one step is called.")
-    place = serializers.CharField(help_text="For people: epoch 29, bar 7000, round 3, episode 43.")
+    unit = serializers.CharField(help_text="Name of one step.")
+    place = serializers.CharField(help_text='Position as text, such as "epoch 29" or "bar 7000".')
     progress_percent = serializers.FloatField()
-    epoch = serializers.IntegerField(required=False, help_text="Training.")
-    bar_index = serializers.IntegerField(required=False, help_text="Backtests.")
-    round = serializers.IntegerField(required=False, help_text="Federated: completed rounds.")
+    epoch = serializers.IntegerField(
+        required=False, help_text="Current epoch (kinds that have epochs)."
+    )
+    bar_index = serializers.IntegerField(
+        required=False, help_text="Index of the current bar (kinds that have bars)."
+    )
+    round = serializers.IntegerField(
+        required=False, help_text="Completed rounds (kinds that have rounds)."
+    )
     clients_done = serializers.IntegerField(
-        required=False, help_text="Federated: completed clients of the round in progress."
+        required=False, help_text="Completed clients of the current round (kinds that have rounds)."
     )
     client_epoch = serializers.IntegerField(
-        required=False, help_text="Federated: completed local epochs of the client in progress."
+        required=False,
+        help_text="Completed local epochs of the current client (kinds that have rounds).",
     )
     episode = serializers.IntegerField(
-        required=False, help_text="Reinforcement learning: completed episodes."
+        required=False, help_text="Completed episodes (kinds that have episodes)."
     )
 
 
@@ -198,92 +261,13 @@ class ResumptionSerializer(serializers.Serializer[Any]):
     status = serializers.ChoiceField(choices=State.choices)
     resumed_from = ResumedFromSerializer()
     skipped = SkippedSerializer(many=True)
-    message = serializers.CharField(help_text="E.g. Training resumed from epoch 29")
+    message = serializers.CharField(help_text='Message, such as "Training resumed from epoch 29".')
 
 
 class DeletionSerializer(serializers.Serializer[Any]):
     message = serializers.CharField()
     num_checkpoints = serializers.IntegerField()
     freed_bytes = serializers.IntegerField()
-
-
-class EventSerializer(serializers.Serializer[Any]):
-    id = serializers.IntegerField()
-    at = serializers.DateTimeField()
-    what = serializers.CharField(help_text="A state, or what else happened.")
-    actor = serializers.CharField(allow_blank=True, help_text="A person, a worker, beat.")
-    note = serializers.CharField(allow_blank=True)
-    from_state = serializers.CharField(allow_blank=True)
-    attempt = serializers.IntegerField()
-
-
-EVENT_FIELDS = tuple(EventSerializer().fields)
-
-
-class AttemptSerializer(serializers.Serializer[Any]):
-    number = serializers.IntegerField()
-    worker_id = serializers.CharField()
-    host = serializers.CharField(allow_blank=True)
-    pid = serializers.IntegerField(allow_null=True)
-    device = serializers.CharField(allow_blank=True)
-    started_at = serializers.DateTimeField()
-    ended_at = serializers.DateTimeField(allow_null=True)
-    outcome = serializers.ChoiceField(choices=Attempt.Outcome.choices)
-    reason = serializers.ChoiceField(choices=Reason.choices[1:], allow_blank=True)
-    note = serializers.CharField(allow_blank=True)
-    from_step = serializers.IntegerField(allow_null=True)
-    to_step = serializers.IntegerField()
-    receipt = serializers.DictField(allow_null=True, help_text="What the resume restored.")
-    timings = serializers.DictField(help_text="Seconds to the first step, in parts.")
-
-
-ATTEMPT_FIELDS = tuple(AttemptSerializer().fields)
-
-
-class CurveSerializer(serializers.Serializer[Any]):
-    name = serializers.CharField()
-    attempt = serializers.IntegerField()
-    retired_by = serializers.IntegerField(
-        allow_null=True, help_text="The attempt that resumed from before these points."
-    )
-    steps = serializers.ListField(child=serializers.IntegerField())
-    values = serializers.ListField(help_text="As many as steps. NaN and infinities are text.")
-    at = serializers.ListField(child=serializers.DateTimeField())
-
-
-class CurvesSerializer(serializers.Serializer[Any]):
-    series = CurveSerializer(many=True)
-    last_id = serializers.IntegerField(help_text="For after_id of the next request.")
-    is_thinned = serializers.BooleanField()
-
-
-class LogChunkSerializer(serializers.Serializer[Any]):
-    id = serializers.IntegerField()
-    attempt = serializers.IntegerField()
-    at = serializers.DateTimeField()
-    text = serializers.CharField(allow_blank=True)
-
-
-class LogSerializer(serializers.Serializer[Any]):
-    chunks = LogChunkSerializer(many=True)
-    last_id = serializers.IntegerField(help_text="For `after` of the next request.")
-    has_more = serializers.BooleanField(help_text="Later output with `after`, else earlier.")
-
-
-class LiveAttemptSerializer(serializers.Serializer[Any]):
-    number = serializers.IntegerField()
-    from_step = serializers.IntegerField(
-        allow_null=True, help_text="It retired the older attempts' points after this step."
-    )
-    outcome = serializers.ChoiceField(choices=Attempt.Outcome.choices)
-
-
-class LiveSerializer(serializers.Serializer[Any]):
-    operation = LiveOperationSerializer()
-    attempts = LiveAttemptSerializer(many=True)
-    points = CurvesSerializer(required=False)
-    log = LogSerializer(required=False)
-    events = EventSerializer(many=True, required=False)
 
 
 class ArtifactSerializer(serializers.Serializer[Any]):
@@ -293,4 +277,4 @@ class ArtifactSerializer(serializers.Serializer[Any]):
     checkpoint_id = serializers.CharField()
     checkpoint_type = serializers.CharField()
     step = serializers.IntegerField()
-    url = serializers.CharField(help_text="Where its bytes are.")
+    url = serializers.CharField(help_text="Download URL.")

@@ -3,6 +3,8 @@
 from django.urls import path
 
 from apps.operations.api.artifacts import ArtifactsView, ArtifactView
+from apps.operations.api.branches import ExtendView, ForkView, PreviewView, WarmStartView
+from apps.operations.api.bulk import BulkView
 from apps.operations.api.catalogue import KindsView, RecipesView
 from apps.operations.api.checkpoints import (
     CheckpointsOfView,
@@ -12,10 +14,11 @@ from apps.operations.api.checkpoints import (
     UnpinView,
     VerifyView,
 )
+from apps.operations.api.comparisons import ComparisonView
+from apps.operations.api.estimates import EstimateView
 from apps.operations.api.exchange import ExportView, ImportView
 from apps.operations.api.operations import (
     CancelView,
-    ForkView,
     KillView,
     OperationsView,
     OperationView,
@@ -27,11 +30,16 @@ from apps.operations.api.records import (
     EventsView,
     LiveView,
     LogFileView,
+    LogLinesView,
     LogsView,
     MetricsView,
+    PointsFileView,
 )
+from apps.operations.api.saved_views import SavedViewsView, SavedViewView
+from apps.operations.api.several_metrics import SeveralMetricsView
 from apps.operations.api.studies import (
     CancelStudyView,
+    ExtendStudyView,
     KillStudyView,
     ResumeStudyView,
     StudiesView,
@@ -45,14 +53,23 @@ CHECKPOINT = "checkpoints/<str:operation_id>/<str:checkpoint_id>"
 urlpatterns = [
     path("operations", OperationsView.as_view(), name="api-operations"),
     path("operations/import", ImportView.as_view(), name="api-operations-import"),
+    path("operations/estimate", EstimateView.as_view(), name="api-operation-estimate"),
+    path("operations/compare", ComparisonView.as_view(), name="api-operations-compare"),
+    path("operations/bulk", BulkView.as_view(), name="api-operations-bulk"),
+    path("operations/metrics", SeveralMetricsView.as_view(), name="api-operations-metrics"),
     path(ONE, OperationView.as_view(), name="api-operation"),
     path(f"{ONE}/cancel", CancelView.as_view(), name="api-operation-cancel"),
     path(f"{ONE}/kill", KillView.as_view(), name="api-operation-kill"),
     path(f"{ONE}/resume", ResumeView.as_view(), name="api-operation-resume"),
     path(f"{ONE}/fork", ForkView.as_view(), name="api-operation-fork"),
+    path(f"{ONE}/extend", ExtendView.as_view(), name="api-operation-extend"),
+    path(f"{ONE}/warm-start", WarmStartView.as_view(), name="api-operation-warm-start"),
+    path(f"{ONE}/preview", PreviewView.as_view(), name="api-operation-preview"),
     path(f"{ONE}/export", ExportView.as_view(), name="api-operation-export"),
     path(f"{ONE}/metrics", MetricsView.as_view(), name="api-operation-metrics"),
+    path(f"{ONE}/metrics.csv", PointsFileView.as_view(), name="api-operation-points-file"),
     path(f"{ONE}/logs", LogsView.as_view(), name="api-operation-logs"),
+    path(f"{ONE}/logs/lines", LogLinesView.as_view(), name="api-operation-log-lines"),
     path(f"{ONE}/logs.txt", LogFileView.as_view(), name="api-operation-log-file"),
     path(f"{ONE}/events", EventsView.as_view(), name="api-operation-events"),
     path(f"{ONE}/attempts", AttemptsView.as_view(), name="api-operation-attempts"),
@@ -69,9 +86,12 @@ urlpatterns = [
     path(f"{CHECKPOINT}/pin", PinView.as_view(), name="api-checkpoint-pin"),
     path(f"{CHECKPOINT}/unpin", UnpinView.as_view(), name="api-checkpoint-unpin"),
     path(f"{CHECKPOINT}/verify", VerifyView.as_view(), name="api-checkpoint-verify"),
+    path("views", SavedViewsView.as_view(), name="api-views"),
+    path("views/<int:view_id>", SavedViewView.as_view(), name="api-view"),
     path("studies", StudiesView.as_view(), name="api-studies"),
     path(STUDY, StudyView.as_view(), name="api-study"),
     path(f"{STUDY}/cancel", CancelStudyView.as_view(), name="api-study-cancel"),
+    path(f"{STUDY}/extend", ExtendStudyView.as_view(), name="api-study-extend"),
     path(f"{STUDY}/kill", KillStudyView.as_view(), name="api-study-kill"),
     path(f"{STUDY}/resume", ResumeStudyView.as_view(), name="api-study-resume"),
     path("kinds", KindsView.as_view(), name="api-kinds"),

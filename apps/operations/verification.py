@@ -3,23 +3,23 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from apps.checkpoints import services as checkpoints
+from apps.checkpoints import integrity
 from apps.checkpoints.models import Checkpoint
 from apps.operations import exchange
 from apps.operations.errors import StorageUnavailable
+from trainops.files.checks import CheckJson
 from trainops.runtime.errors import CheckpointCorrupted
 
 LEVELS = ("ok", "warning", "failed")
-Line = dict[str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """What was found. A check is {"name", "level", "detail": what was compared, what was not}."""
+    """What was found."""
 
     checkpoint: Checkpoint
     problem: CheckpointCorrupted | None  # of the bytes
-    checks: Sequence[Line]
+    checks: Sequence[CheckJson]
 
     @property
     def level(self) -> str:
@@ -38,12 +38,12 @@ class Verified:
         """One or two sentences: whether the checkpoint is undamaged, and the problems."""
         if self.problem is not None:
             return str(self.problem)
-        told = [f"The {self.checkpoint} is undamaged."]
+        sentences = [f"The {self.checkpoint} is undamaged."]
         for level, said in (("failed", "A resume would fail"), ("warning", "Warning")):
             found = [f"{e['name']}: {e['detail']}" for e in self.checks if e["level"] == level]
             if found:
-                told.append(f"{said}: {'; '.join(found)}")
-        return " ".join(told)
+                sentences.append(f"{said}: {'; '.join(found)}")
+        return " ".join(sentences)
 
 
 def verify(checkpoint: Checkpoint, *, person: str) -> Verified:
@@ -55,11 +55,14 @@ def verify(checkpoint: Checkpoint, *, person: str) -> Verified:
     another one for this person is not done.
     """
     try:
-        problem = checkpoints.check(checkpoint)
+        problem = integrity.check(checkpoint)
     except OSError as error:
         raise StorageUnavailable(error) from error
     if problem is not None:
-        line = {"name": "bytes", "level": "failed", "detail": str(problem)}
-        return Verified(checkpoint, problem, [line])
-    line = {"name": "bytes", "level": "ok", "detail": "each file has the digest in the manifest"}
+        return Verified(checkpoint, problem, [_bytes("failed", str(problem))])
+    line = _bytes("ok", "every file matches its digest in the manifest")
     return Verified(checkpoint, None, [line, *exchange.load_checks(checkpoint, person=person)])
+
+
+def _bytes(level: str, detail: str) -> CheckJson:
+    return {"name": "bytes", "level": level, "detail": detail}

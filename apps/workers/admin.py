@@ -10,7 +10,8 @@ from django.http.response import HttpResponseBase
 
 from apps.workers import registry
 from apps.workers.models import Worker
-from trainops.backoffice import LooksOnlyAdmin, button, column, id_in
+from trainops.admin_base import ReadOnlyAdmin, button, column, id_in
+from trainops.admin_bulk import BulkAction
 from trainops.http.roles import Role, has_role
 
 COLOURS = {
@@ -22,11 +23,38 @@ COLOURS = {
 }
 
 
+DRAIN = "The worker finishes its operations and accepts no new ones."
+UNDRAIN = "The worker claims the next waiting operation that it serves."
+
+
+def _drain(request: HttpRequest, worker: Worker) -> None:
+    registry.drain(worker_id=worker.pk, reason=f"by {request.user.get_username()}")
+
+
+BULK = (
+    BulkAction(
+        "Drain",
+        may="administer",
+        consequence=DRAIN,
+        refusal=lambda request, row: "it is draining" if row.is_draining else "",
+        carry_out=_drain,
+    ),
+    BulkAction(
+        "Undrain",
+        may="administer",
+        consequence=UNDRAIN,
+        refusal=lambda request, row: "" if row.is_draining else "it accepts work",
+        carry_out=lambda request, row: registry.undrain(worker_id=row.pk),
+    ),
+)
+
+
 @admin.register(Worker)
-class WorkerAdmin(LooksOnlyAdmin):
+class WorkerAdmin(ReadOnlyAdmin):
     list_display = ("worker_id", "status", "host", "num_running", "slots", "heartbeat_at")
     list_filter = ("worker_type", "is_draining")
     search_fields = ("worker_id", "host")
+    actions = BULK
     actions_detail = ("drain", "undrain")
     fieldsets = (
         (
@@ -63,10 +91,10 @@ class WorkerAdmin(LooksOnlyAdmin):
         may="drain",
         icon="pause_circle",
         question="Drain this worker?",
-        consequence="It finishes what it runs and takes nothing new.",
+        consequence=DRAIN,
         submit="Drain the worker",
     )
-    def drain(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponseBase:
+    def drain(self, request: HttpRequest, form: object, object_id: str) -> HttpResponseBase:
         def done() -> str:
             name = id_in(object_id)
             registry.drain(worker_id=name, reason=f"by {request.user.get_username()}")
@@ -75,17 +103,17 @@ class WorkerAdmin(LooksOnlyAdmin):
         return self._carried_out(request, object_id, done)
 
     @button(
-        "Take work again",
+        "Resume work",
         may="undrain",
         icon="play_circle",
-        question="Have this worker take work again?",
-        consequence="It claims the next waiting operation that it serves.",
-        submit="Take work again",
+        question="Let this worker accept work again?",
+        consequence=UNDRAIN,
+        submit="Resume work",
     )
-    def undrain(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponseBase:
+    def undrain(self, request: HttpRequest, form: object, object_id: str) -> HttpResponseBase:
         def done() -> str:
             registry.undrain(worker_id=id_in(object_id))
-            return f"{id_in(object_id)} takes work again."
+            return f"{id_in(object_id)} accepts work again."
 
         return self._carried_out(request, object_id, done)
 
@@ -94,13 +122,13 @@ class WorkerAdmin(LooksOnlyAdmin):
     ) -> HttpResponseBase:
         return self.carried_out(request, self.address_of(id_in(object_id)), done)
 
-    def has_drain_permission(self, request: HttpRequest, object_id: Any = None) -> bool:
+    def has_drain_permission(self, request: HttpRequest, object_id: object = None) -> bool:
         return _may(request, object_id, is_draining=False)
 
-    def has_undrain_permission(self, request: HttpRequest, object_id: Any = None) -> bool:
+    def has_undrain_permission(self, request: HttpRequest, object_id: object = None) -> bool:
         return _may(request, object_id, is_draining=True)
 
 
-def _may(request: HttpRequest, object_id: Any, *, is_draining: bool) -> bool:
+def _may(request: HttpRequest, object_id: object, *, is_draining: bool) -> bool:
     known = Worker.objects.filter(pk=id_in(object_id), is_draining=is_draining)
     return has_role(request.user, Role.ADMIN) and known.exists()

@@ -13,11 +13,12 @@ from rest_framework.views import APIView
 from apps.workers import registry, reports
 from apps.workers.models import Worker
 from apps.workers.registry import WorkerNotFound
+from apps.workers.rows import AttemptKey, EndedAttempt
 from apps.workers.serializers import (
     FIELDS,
     HeartbeatRequestSerializer,
+    HeartbeatResponseSerializer,
     RegistrationSerializer,
-    StandingSerializer,
     SyncRequestSerializer,
     WorkerSerializer,
 )
@@ -37,7 +38,7 @@ from trainops.http.serializers import MessageSerializer
 class WorkersView(APIView):
     @extend_schema(operation_id="workers_list", responses=WorkerSerializer(many=True))
     def get(self, request: Request) -> Response:
-        """All workers that are registered, with how they are by the database's clock."""
+        """List the registered workers with their status."""
         query_of(request)
         rows = list(Worker.objects.with_status().order_by("worker_id").values(*FIELDS))
         return Response(Page(rows, len(rows)))
@@ -49,7 +50,7 @@ class WorkersDoor(APIView):
     permission_classes = (IsWorker,)
     parser_classes: Sequence[type[BaseParser]] = (ReportParser,)
 
-    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+    def initial(self, request: Request, *args: object, **kwargs: Any) -> None:
         closing.require_open()
         super().initial(request, *args, **kwargs)
         if worker_id := kwargs.get("worker_id"):
@@ -60,17 +61,17 @@ class RegisterView(WorkersDoor):
     @extend_schema(
         operation_id="workers_register",
         request=RegistrationSerializer,
-        responses=StandingSerializer,
+        responses=HeartbeatResponseSerializer,
     )
     def post(self, request: Request) -> Response:
-        """Register, or register again, with what it runs; the answer says how to go on."""
+        """Register a worker with its attempts; the response has the directives."""
         given = body_of(request, RegistrationSerializer)
         registry.bind(worker_token(request), given["worker_id"])
-        report = Report.of(given.pop("running"), given.pop("completed"))
+        report = WorkerReport.of(given.pop("running"), given.pop("completed"))
         given["current_operation_id"] = given["current_operation_id"] or ""
         report.also_runs(given["worker_id"], given["current_operation_id"])
         registry.register(**given, num_running=len(report.running))
-        return _standing(given["worker_id"], report)
+        return _heartbeat_response(given["worker_id"], report)
 
 
 class WorkerView(APIView):
@@ -78,27 +79,28 @@ class WorkerView(APIView):
 
     @extend_schema(operation_id="workers_get", responses=WorkerSerializer)
     def get(self, request: Request, worker_id: str) -> Response:
+        """Return a worker with its status."""
         return Response(_shown(registry.get(worker_id)))
 
     @extend_schema(operation_id="workers_deregister", responses={200: MessageSerializer})
     def delete(self, request: Request, worker_id: str) -> Response:
-        """Say goodbye. What it still ran is given up when its leases run out."""
+        """Deregister a worker. Its remaining attempts are lost when their leases expire."""
         registry.require_speaker(worker_token(request), worker_id)
         if not registry.deregister(worker_id=worker_id):
             raise WorkerNotFound(worker_id)
-        return Response({"message": f"Worker {worker_id} is deregistered."})
+        return Response({"message": f"Worker {worker_id} was deregistered."})
 
 
 class HeartbeatView(WorkersDoor):
     @extend_schema(
         operation_id="workers_heartbeat",
         request=HeartbeatRequestSerializer,
-        responses=StandingSerializer,
+        responses=HeartbeatResponseSerializer,
     )
     def post(self, request: Request, worker_id: str) -> Response:
-        """It lives: renews the leases of what it runs. 404: it is to register again."""
+        """Send a heartbeat and renew the leases of all attempts. 404: register again."""
         given = body_of(request, HeartbeatRequestSerializer)
-        report = Report.of(given["running"], given["completed"])
+        report = WorkerReport.of(given["running"], given["completed"])
         known = registry.heartbeat(
             worker_id=worker_id,
             num_running=len(report.running),
@@ -107,18 +109,20 @@ class HeartbeatView(WorkersDoor):
         )
         if known is None:
             raise WorkerNotFound(worker_id)
-        return _standing(worker_id, report)
+        return _heartbeat_response(worker_id, report)
 
 
 class SyncView(WorkersDoor):
     @extend_schema(
-        operation_id="workers_sync", request=SyncRequestSerializer, responses=StandingSerializer
+        operation_id="workers_sync",
+        request=SyncRequestSerializer,
+        responses=HeartbeatResponseSerializer,
     )
     def post(self, request: Request, worker_id: str) -> Response:
-        """Compare what it has with what the house knows; each attempt gets its order."""
+        """Compare the worker's attempts with the database; answer each with a directive."""
         given = body_of(request, SyncRequestSerializer)
         registry.get(worker_id)
-        return _standing(worker_id, Report.of(given["running"], given["completed"]))
+        return _heartbeat_response(worker_id, WorkerReport.of(given["running"], given["completed"]))
 
 
 class DrainView(APIView):
@@ -126,7 +130,7 @@ class DrainView(APIView):
 
     @extend_schema(operation_id="workers_drain", request=None, responses=WorkerSerializer)
     def post(self, request: Request, worker_id: str) -> Response:
-        """Have it finish what it runs and take nothing new."""
+        """Drain a worker: it finishes its operations and accepts no new ones."""
         body_of(request)
         reason = f"by {person(request).get_username()}"
         return Response(_shown(registry.drain(worker_id=worker_id, reason=reason)))
@@ -137,20 +141,20 @@ class UndrainView(APIView):
 
     @extend_schema(operation_id="workers_undrain", request=None, responses=WorkerSerializer)
     def post(self, request: Request, worker_id: str) -> Response:
-        """Have it take work again."""
+        """Let a drained worker accept work again."""
         body_of(request)
         return Response(_shown(registry.undrain(worker_id=worker_id)))
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class WorkerReport:
     """What a worker says that it has: attempts that run, and attempts that have ended."""
 
     running: list[reports.Key]
     ended: list[reports.Ended]
 
     @classmethod
-    def of(cls, running: list[dict[str, Any]], ended: list[dict[str, Any]]) -> Self:
+    def of(cls, running: list[AttemptKey], ended: list[EndedAttempt]) -> Self:
         held = [(each["operation_id"], each["attempt"]) for each in running]
         return cls(held, [reports.Ended(**each) for each in ended])
 
@@ -161,13 +165,13 @@ class Report:
             self.running.append(reports.newest_attempt(worker_id, operation_id))
 
 
-def _shown(worker: Worker) -> dict[str, Any]:
+def _shown(worker: Worker) -> dict[str, object]:
     return {name: getattr(worker, name) for name in FIELDS}
 
 
-def _standing(worker_id: str, report: Report) -> Response:
+def _heartbeat_response(worker_id: str, report: WorkerReport) -> Response:
     # What has ended comes first: it must not be taken for lost, or be told to go on.
-    verdicts = reports.conclude(worker_id=worker_id, ended=report.ended)
+    verdicts = reports.finalize(worker_id=worker_id, ended=report.ended)
     orders = reports.sync(worker_id=worker_id, running=report.running)
     if any(order.directive != "stop" for order in orders):
         registry.serves(worker_id=worker_id)

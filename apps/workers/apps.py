@@ -6,7 +6,7 @@ class WorkersConfig(AppConfig):
     label = "workers"
 
     def ready(self) -> None:
-        from apps.operations.scheduling import outlook  # noqa: PLC0415 - models load after the apps
+        from apps.operations.scheduling import queue_status  # noqa: PLC0415 - models load after the apps
         from apps.workers import bootstep, fleet  # noqa: F401, PLC0415 - one connects itself to Celery
 
-        outlook.register(fleet.serving_workers)
+        queue_status.register(fleet.serving_workers)

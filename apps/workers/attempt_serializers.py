@@ -3,9 +3,10 @@
 import math
 from typing import Any
 
+from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
-from apps.operations.attempts.remote_files import MAX_FILES
+from apps.operations.attempts.remote_commits import MAX_FILES
 from apps.workers.serializers import EndedSerializer
 from trainops.http.serializers import StrictSerializer
 from trainops.kind import KINDS
@@ -16,10 +17,11 @@ MAX_STEP = 2**63 - 1
 NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
+@extend_schema_field({"oneOf": [{"type": "number"}, {"type": "string", "enum": [*NOT_FINITE]}]})
 class NumberField(serializers.Field[float, Any, Any, Any]):
     """A number; NaN, Infinity and -Infinity are text, since JSON cannot express them."""
 
-    def to_internal_value(self, data: Any) -> float:
+    def to_internal_value(self, data: object) -> float:
         if isinstance(data, str) and data in NOT_FINITE:
             return NOT_FINITE[data]
         if isinstance(data, bool) or not isinstance(data, int | float):
@@ -29,12 +31,12 @@ class NumberField(serializers.Field[float, Any, Any, Any]):
             )
         return float(data)
 
-    def to_representation(self, value: Any) -> Any:
+    def to_representation(self, value: object) -> object:
         return value
 
 
 class DeviceSerializer(StrictSerializer):
-    id = serializers.CharField(max_length=64, help_text="As CUDA_VISIBLE_DEVICES takes it.")
+    id = serializers.CharField(max_length=64, help_text="Device id, as in CUDA_VISIBLE_DEVICES.")
     memory_bytes = serializers.IntegerField(min_value=0, max_value=2**60)
 
 
@@ -51,26 +53,30 @@ class ClaimRequestSerializer(StrictSerializer):
         max_length=32,
     )
     memory_bytes = serializers.IntegerField(
-        required=False, default=0, min_value=0, max_value=2**60, help_text="Of the machine."
+        required=False, default=0, min_value=0, max_value=2**60, help_text="Memory of the machine."
     )
     disk_bytes = serializers.IntegerField(
-        required=False, default=0, min_value=0, max_value=2**60, help_text="Free, for staging."
+        required=False,
+        default=0,
+        min_value=0,
+        max_value=2**60,
+        help_text="Free disk space for staging.",
     )
     devices = serializers.ListField(
         child=DeviceSerializer(), required=False, default=list, max_length=64,
-        help_text="GPUs that are free.",
+        help_text="Free GPUs.",
     )  # fmt: skip
     has_gpus = serializers.BooleanField(
-        required=False, default=False, help_text="Whether it has GPUs, free or not."
+        required=False, default=False, help_text="Whether the machine has GPUs, free or not."
     )
 
 
-class FileSerializer(serializers.Serializer[Any]):
+class StoredFileSerializer(serializers.Serializer[Any]):
     name = serializers.CharField()
     size_bytes = serializers.IntegerField()
     blake3 = serializers.CharField()
     home = serializers.CharField(
-        allow_blank=True, help_text="The directory of the earlier checkpoint that brought it."
+        allow_blank=True, help_text="Directory of the earlier checkpoint that contains the file."
     )
 
 
@@ -79,34 +85,60 @@ class CandidateSerializer(serializers.Serializer[Any]):
     directory = serializers.CharField()
     type = serializers.ChoiceField(choices=[str(each) for each in CheckpointType])
     step = serializers.IntegerField()
-    manifest_digest = serializers.CharField(help_text="BLAKE3 of manifest.json.")
-    files = FileSerializer(many=True)
+    manifest_digest = serializers.CharField(help_text="BLAKE3 digest of manifest.json.")
+    files = StoredFileSerializer(many=True)
 
 
 class InputSerializer(serializers.Serializer[Any]):
-    name = serializers.CharField(help_text="As the config names it.")
-    type = serializers.ChoiceField(choices=["dataset", "model"])
-    blake3 = serializers.CharField(required=False, help_text="Of a dataset's Parquet file.")
-    checkpoint = CandidateSerializer(required=False, help_text="Of a model.")
+    name = serializers.CharField(help_text="Name of the input in the config.")
+    type = serializers.ChoiceField(choices=["dataset", "directory", "model"])
+    blake3 = serializers.CharField(
+        required=False,
+        help_text="BLAKE3 digest of the Parquet file: a table, or the manifest of a directory.",
+    )
+    path = serializers.CharField(
+        required=False,
+        help_text="Path of the directory, or URL of the prefix, which the worker must reach.",
+    )
+    changed_ns = serializers.IntegerField(
+        required=False, help_text="Newest change time of its files at the registration (ns)."
+    )
+    checkpoint = CandidateSerializer(
+        required=False, help_text="Checkpoint of the model (model only)."
+    )
 
 
 class ClaimedSerializer(serializers.Serializer[Any]):
     operation_id = serializers.CharField()
-    attempt = serializers.IntegerField(help_text="The fencing token of every later call.")
+    attempt = serializers.IntegerField(help_text="Fencing token for all later calls.")
     kind = serializers.CharField()
     config = serializers.DictField()
     config_hash = serializers.CharField()
-    device = serializers.CharField(allow_blank=True, help_text="The GPU it may use; empty: none.")
-    lease_seconds = serializers.FloatField(help_text="Renewed by every call about the attempt.")
+    requires_exact = serializers.BooleanField(
+        help_text="End with the code NOT_EXACT where the resume would not be exact."
+    )
+    device = serializers.CharField(allow_blank=True, help_text="Assigned GPU; empty: none.")
+    lease_seconds = serializers.FloatField(
+        help_text="Lease duration; each call for the attempt renews the lease."
+    )
     checkpoints = CandidateSerializer(
-        many=True, help_text="To start from; the first that is whole."
+        many=True, help_text="Checkpoints to start from; use the first that is complete."
     )
     inputs = InputSerializer(many=True)
-    privacy = serializers.DictField(allow_null=True, help_text="The ledger, where one is kept.")
+    ledger = serializers.DictField(
+        allow_null=True,
+        help_text="Ledger, if there is one: `secret` and `entries` "
+        '(`{"identity", "step", "values", "is_own"}`).',
+    )
+    privacy = serializers.DictField(
+        allow_null=True, help_text="Deprecated: the ledger in the shape of older workers."
+    )
 
 
 class ClaimAnswerSerializer(serializers.Serializer[Any]):
-    claimed = ClaimedSerializer(allow_null=True, help_text="null: nothing fits; ask again later.")
+    claimed = ClaimedSerializer(
+        allow_null=True, help_text="Claimed attempt; null: no operation fits, ask again later."
+    )
 
 
 class DirectiveSerializer(serializers.Serializer[Any]):
@@ -124,11 +156,11 @@ class RestoredSerializer(StrictSerializer):
     )
     measured_to = serializers.IntegerField(
         min_value=0, max_value=MAX_STEP, required=False, allow_null=True, default=None,
-        help_text="The last step whose points are not measured again; null: `step`. Less than it "
-        "where the checkpoint was taken before an evaluation.",
+        help_text="Last step whose points are not measured again; null: `step`. Less than "
+        "`step` if the checkpoint was taken before an evaluation.",
     )  # fmt: skip
 
-    def validate_receipt(self, receipt: dict[str, Any]) -> dict[str, Any]:
+    def validate_receipt(self, receipt: dict[str, object]) -> dict[str, object]:
         expected = {"step", "checkpoint", "exact", "items"}
         if receipt.keys() != expected or not isinstance(receipt["items"], list):
             raise serializers.ValidationError(f"must have {', '.join(sorted(expected))}")
@@ -141,7 +173,7 @@ class RestoredSerializer(StrictSerializer):
 
 class PointSerializer(StrictSerializer):
     step = serializers.IntegerField(min_value=0, max_value=MAX_STEP)
-    at = serializers.DateTimeField(help_text="By the worker's clock.")
+    at = serializers.DateTimeField(help_text="Time by the worker's clock.")
     metrics = serializers.DictField(child=NumberField())
 
 
@@ -149,7 +181,7 @@ class ProgressSerializer(StrictSerializer):
     step = serializers.IntegerField(min_value=0, max_value=MAX_STEP)
     total_steps = serializers.IntegerField(min_value=0, max_value=MAX_STEP)
     place = serializers.CharField(
-        max_length=120, required=False, allow_blank=True, default="", help_text="For people."
+        max_length=120, required=False, allow_blank=True, default="", help_text="Position as text."
     )
     points = serializers.ListField(
         child=PointSerializer(), required=False, default=list, max_length=5000
@@ -168,7 +200,9 @@ class OpenCheckpointSerializer(StrictSerializer):
 
 
 class DirectorySerializer(serializers.Serializer[Any]):
-    directory = serializers.CharField(help_text="Its files are sent to this, then committed.")
+    directory = serializers.CharField(
+        help_text="Directory to which the files are uploaded before the commit."
+    )
 
 
 class SentFileSerializer(StrictSerializer):
@@ -177,14 +211,17 @@ class SentFileSerializer(StrictSerializer):
     blake3 = serializers.RegexField(r"^[0-9a-f]{64}\Z")
     home = serializers.CharField(
         max_length=64, required=False, allow_blank=True, default="",
-        help_text="Not sent: the same as in this committed checkpoint of the operation.",
+        help_text="Committed checkpoint of the operation with the same file; the file is not "
+        "uploaded.",
     )  # fmt: skip
 
 
 class CommitSerializer(StrictSerializer):
     files = serializers.ListField(child=SentFileSerializer(), min_length=1, max_length=MAX_FILES)
     environment = serializers.DictField(
-        required=False, default=dict, help_text="What decides last bits: torch, device, threads, …"
+        required=False,
+        default=dict,
+        help_text="Environment that determines the last bits: torch, device, threads, …",
     )
 
 
@@ -204,8 +241,20 @@ class DamagedSerializer(StrictSerializer):
     )
 
 
+class LedgerSerializer(StrictSerializer):
+    entries = serializers.ListField(
+        child=serializers.DictField(),
+        min_length=1,
+        max_length=1000,
+        help_text='`{"identity", "step", "values"}` each; `values` by the fields of the kind.',
+    )
+
+
 class SpendingSerializer(StrictSerializer):
-    entries = serializers.ListField(child=serializers.DictField(), min_length=1, max_length=1000)
+    entries = serializers.ListField(
+        child=serializers.DictField(), min_length=1, max_length=1000,
+        help_text="One flat object each: the shape of older workers.",
+    )  # fmt: skip
 
 
 class EndSerializer(EndedSerializer):

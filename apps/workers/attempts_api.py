@@ -4,37 +4,37 @@ claim → restored → progress … checkpoints … → end; docs/workers.md has
 examples/http_worker.py a worker that speaks it.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar, cast
+from collections.abc import Callable
+from datetime import date
+from typing import TypedDict, TypeVar
 
-from django.http import HttpResponse, HttpResponseRedirect
-from django.http.response import FileResponse, HttpResponseBase
+from django.http.response import FileResponse
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiResponse, extend_schema
 from rest_framework.exceptions import ValidationError
-from rest_framework.parsers import BaseParser
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.datasets import services as datasets
-from apps.operations import artifacts
 from apps.operations.api.renderers import Bytes
-from apps.operations.attempts import remote_attempts, remote_checks, remote_files
-from apps.operations.attempts.ledger import Ledger
-from apps.operations.attempts.remote_attempts import Directive, Report
+from apps.operations.attempts import (
+    remote_attempts,
+    remote_claims,
+    remote_ledgers,
+)
+from apps.operations.attempts.remote_attempts import RemoteDirective, RemoteProgress
 from apps.operations.errors import NotAllowed, StorageUnavailable
 from apps.operations.models import Operation
-from apps.operations.placement import Device, Offer, Room
+from apps.operations.placement import Device, FreeSlot, Offer
 from apps.operations.scheduling import claims
 from apps.workers import attempt_serializers as shapes
 from apps.workers import registry, reports
 from apps.workers.api import WorkersDoor
 from apps.workers.serializers import VerdictSerializer
 from trainops.http.asking import body_of, query_of
+from trainops.http.deprecation import Deprecated
 from trainops.http.envelope import EnvelopeRenderer
-from trainops.http.numbers import whole_number
 from trainops.kind import KINDS
-from trainops.runtime.checkpoint.manifest import MANIFEST, CheckpointType
 
 T = TypeVar("T")
 
@@ -46,30 +46,48 @@ class ClaimView(WorkersDoor):
         responses=shapes.ClaimAnswerSerializer,
     )
     def post(self, request: Request, worker_id: str) -> Response:
-        """Take the best waiting operation that fits what the worker offers, if there is one.
+        """Claim the best waiting operation that fits the worker, if there is one.
 
         A worker that calls this counts as serving these kinds; it must have registered before.
         """
-        wanted = body_of(request, shapes.ClaimRequestSerializer)
+        wanted: ClaimRequest = body_of(request, shapes.ClaimRequestSerializer)
         worker = registry.asks_for_work(
             worker_id=worker_id, kinds=wanted["kinds"], labels=wanted["labels"]
         )
         claimed = None
         if registry.has_free_slot(worker):
-            claimed = remote_attempts.claim(
+            claimed = remote_claims.claim(
                 worker_id=worker_id, host=registry.remote_host(worker_id), offer=_offer(wanted)
             )
         return Response({"claimed": claimed and claimed.to_json()})
 
 
-def _offer(wanted: Mapping[str, Any]) -> Offer:
+class OfferedDevice(TypedDict):
+    """The validated values of DeviceSerializer."""
+
+    id: str
+    memory_bytes: int
+
+
+class ClaimRequest(TypedDict):
+    """The validated values of ClaimRequestSerializer."""
+
+    kinds: list[str]
+    labels: list[str]
+    memory_bytes: int
+    disk_bytes: int
+    devices: list[OfferedDevice]
+    has_gpus: bool
+
+
+def _offer(wanted: ClaimRequest) -> Offer:
     devices = [Device(each["id"], each["memory_bytes"]) for each in wanted["devices"]]
     return Offer(
         kinds=wanted["kinds"],
         labels=wanted["labels"],
         memory_bytes=wanted["memory_bytes"],
         disk_bytes=wanted["disk_bytes"],
-        rooms=(Room(devices=devices, has_gpus=bool(devices) or wanted["has_gpus"]),),
+        free_slots=(FreeSlot(devices=devices, has_gpus=bool(devices) or wanted["has_gpus"]),),
     )
 
 
@@ -106,9 +124,9 @@ class RestoredView(AttemptDoor):
     )
     def post(self, request: Request, worker_id: str, operation_id: str, attempt: int) -> Response:
         """Report where the attempt starts, and how exactly it was restored; called once."""
-        told = body_of(request, shapes.RestoredSerializer)
+        body = body_of(request, shapes.RestoredSerializer)
         operation = self.owned(worker_id, operation_id, attempt)
-        return _answer(self.fenced(operation, lambda: remote_attempts.restored(operation, **told)))
+        return answer(self.fenced(operation, lambda: remote_attempts.restored(operation, **body)))
 
 
 class ProgressView(AttemptDoor):
@@ -122,120 +140,11 @@ class ProgressView(AttemptDoor):
 
         `cancel` and `preempt`: save at the next safe point, then end. `kill`: end now.
         """
-        told = body_of(request, shapes.ProgressSerializer)
+        body = body_of(request, shapes.ProgressSerializer)
         operation = self.owned(worker_id, operation_id, attempt, is_renewed=False)
-        points = [(each["step"], each["at"], each["metrics"]) for each in told.pop("points")]
-        report = Report(points=points, **told)
-        return _answer(self.fenced(operation, lambda: remote_attempts.reported(operation, report)))
-
-
-class OpenCheckpointView(AttemptDoor):
-    @extend_schema(
-        operation_id="attempts_checkpoint_open",
-        request=shapes.OpenCheckpointSerializer,
-        responses={201: shapes.DirectorySerializer},
-    )
-    def post(self, request: Request, worker_id: str, operation_id: str, attempt: int) -> Response:
-        """Open the directory of a new checkpoint, to which its files are uploaded."""
-        told = body_of(request, shapes.OpenCheckpointSerializer)
-        operation = self.owned(worker_id, operation_id, attempt)
-        name = remote_files.open_directory(
-            operation, type=CheckpointType(told["type"]), step=told["step"]
-        )
-        return Response({"directory": name}, status=201)
-
-
-class SendFileView(AttemptDoor):
-    parser_classes: Sequence[type[BaseParser]] = ()
-
-    @extend_schema(
-        operation_id="attempts_checkpoint_file",
-        request={"application/octet-stream": OpenApiTypes.BINARY},
-        responses=shapes.FileSerializer,
-    )
-    def put(
-        self, request: Request, worker_id: str, operation_id: str, attempt: int, directory: str,
-        name: str,
-    ) -> Response:  # fmt: skip
-        """Upload one file of a checkpoint, with its Content-Length; returns its digest."""
-        operation = self.owned(worker_id, operation_id, attempt)
-        length = whole_number(request.META.get("CONTENT_LENGTH") or "", 0, 10**18)
-        if length is None:
-            raise ValidationError({"Content-Length": "is required: the number of bytes"})
-        content = cast(Any, request._request)
-        received = self.fenced(
-            operation,
-            lambda: remote_files.receive(operation, directory, name, content, size_bytes=length),
-        )
-        return Response(
-            {"name": received.name, "size_bytes": received.size_bytes, "blake3": received.blake3,
-             "home": ""}
-        )  # fmt: skip
-
-
-class CommitView(AttemptDoor):
-    @extend_schema(
-        operation_id="attempts_checkpoint_commit",
-        request=shapes.CommitSerializer,
-        responses=shapes.CommittedSerializer,
-    )
-    def post(
-        self, request: Request, worker_id: str, operation_id: str, attempt: int, directory: str
-    ) -> Response:
-        """Verify the files and commit the checkpoint, which does not exist before that."""
-        told = body_of(request, shapes.CommitSerializer)
-        operation = self.owned(worker_id, operation_id, attempt)
-        checkpoint = self.fenced(
-            operation, lambda: remote_files.commit(operation, directory, **told)
-        )
-        remote_checks.begin(operation, checkpoint)
-        answer = remote_attempts.directive(operation)
-        return Response(
-            {"checkpoint_id": checkpoint.pk, "directive": answer.directive, "reason": answer.reason}
-        )
-
-
-class ReadFileView(AttemptDoor):
-    renderer_classes = (EnvelopeRenderer, Bytes)
-
-    @extend_schema(
-        operation_id="attempts_checkpoint_read",
-        responses={
-            (200, "application/octet-stream"): OpenApiResponse(OpenApiTypes.BINARY),
-            302: OpenApiResponse(description="To the bucket that holds it."),
-        },
-    )
-    def get(
-        self, request: Request, worker_id: str, operation_id: str, attempt: int,
-        checkpoint_id: str, name: str,
-    ) -> HttpResponseBase:  # fmt: skip
-        """One file of a checkpoint that the attempt starts from, verified before it is sent.
-
-        manifest.json is one of them; its BLAKE3 is `manifest_digest`.
-        """
-        query_of(request)
-        operation = self.owned(worker_id, operation_id, attempt)
-        checkpoint = remote_attempts.readable(operation, checkpoint_id)
-        if name == MANIFEST:
-            content = artifacts.manifest(checkpoint)
-            return HttpResponse(content, content_type="application/octet-stream")
-        if (link := artifacts.link(checkpoint, name)) is not None:
-            return HttpResponseRedirect(link)
-        return artifacts.download(checkpoint, name).response()
-
-
-class DamagedView(AttemptDoor):
-    @extend_schema(
-        operation_id="attempts_checkpoint_damaged",
-        request=shapes.DamagedSerializer,
-        responses=shapes.DirectiveSerializer,
-    )
-    def post(self, request: Request, worker_id: str, operation_id: str, attempt: int) -> Response:
-        """Report a damaged download; the checkpoint is marked if the server's copy is damaged."""
-        told = body_of(request, shapes.DamagedSerializer)
-        operation = self.owned(worker_id, operation_id, attempt)
-        remote_attempts.damaged(operation, told.pop("checkpoint_id"), **told)
-        return _answer(remote_attempts.directive(operation))
+        points = [(each["step"], each["at"], each["metrics"]) for each in body.pop("points")]
+        report = RemoteProgress(points=points, **body)
+        return answer(self.fenced(operation, lambda: remote_attempts.reported(operation, report)))
 
 
 class InputView(AttemptDoor):
@@ -255,7 +164,7 @@ class InputView(AttemptDoor):
         allowed = engine.dataset_ids(engine.parse_config(operation.config))
         if name not in allowed:
             raise NotAllowed(
-                "INPUT_NOT_READABLE", f"{name[:64]!r} is no dataset that it reads.", allowed=allowed
+                "INPUT_NOT_READABLE", f"{name[:64]!r} is not one of its datasets.", allowed=allowed
             )
         try:
             content = datasets.local_path(name).open("rb")
@@ -264,21 +173,38 @@ class InputView(AttemptDoor):
         return FileResponse(content, content_type="application/octet-stream")
 
 
-class SpendingView(AttemptDoor):
+class LedgerView(AttemptDoor):
+    append = staticmethod(remote_ledgers.append)
+
+    @extend_schema(
+        operation_id="attempts_ledger",
+        request=shapes.LedgerSerializer,
+        responses=shapes.DirectiveSerializer,
+    )
+    def post(self, request: Request, worker_id: str, operation_id: str, attempt: int) -> Response:
+        """Append entries to the ledger before what they describe happens; durable on success."""
+        body = body_of(request, shapes.LedgerSerializer)
+        operation = self.owned(worker_id, operation_id, attempt, is_renewed=False)
+        try:
+            self.fenced(operation, lambda: self.append(operation, body["entries"]))
+        except ValueError as error:
+            raise ValidationError({"entries": f"invalid ledger entries: {error}"}) from error
+        return answer(remote_attempts.renewed(Operation.objects.get(pk=operation.pk)))
+
+
+class SpendingView(Deprecated, LedgerView):
+    deprecated_on, sunset_on = date(2026, 11, 26), date(2027, 12, 1)
+    append = staticmethod(remote_ledgers.append_older)
+
     @extend_schema(
         operation_id="attempts_spending",
         request=shapes.SpendingSerializer,
         responses=shapes.DirectiveSerializer,
+        deprecated=True,
     )
     def post(self, request: Request, worker_id: str, operation_id: str, attempt: int) -> Response:
-        """Record private releases in the ledger before they are made; durable on success."""
-        told = body_of(request, shapes.SpendingSerializer)
-        operation = self.owned(worker_id, operation_id, attempt, is_renewed=False)
-        try:
-            self.fenced(operation, lambda: Ledger(operation).spend(told["entries"]))
-        except (TypeError, ValueError) as error:
-            raise ValidationError({"entries": f"are no entries of the ledger: {error}"}) from error
-        return _answer(remote_attempts.renewed(Operation.objects.get(pk=operation.pk)))
+        """Append entries in the shape of older workers; deprecated alias of `ledger`."""
+        return super().post(request, worker_id, operation_id, attempt)
 
 
 class EndView(AttemptDoor):
@@ -287,9 +213,9 @@ class EndView(AttemptDoor):
     )
     def post(self, request: Request, worker_id: str, operation_id: str, attempt: int) -> Response:
         """Report the outcome of the attempt; repeat the call until it succeeds."""
-        told = body_of(request, shapes.EndSerializer)
-        ended = reports.Ended(operation_id=operation_id, attempt=attempt, **told)
-        (verdict,) = reports.conclude(worker_id=worker_id, ended=[ended])
+        body = body_of(request, shapes.EndSerializer)
+        ended = reports.Ended(operation_id=operation_id, attempt=attempt, **body)
+        (verdict,) = reports.finalize(worker_id=worker_id, ended=[ended])
         if not verdict.accepted:
             raise remote_attempts.superseded(operation_id, attempt)
         return Response(
@@ -302,5 +228,5 @@ class EndView(AttemptDoor):
         )
 
 
-def _answer(directive: Directive) -> Response:
+def answer(directive: RemoteDirective) -> Response:
     return Response({"directive": directive.directive, "reason": directive.reason})

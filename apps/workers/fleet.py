@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from apps.operations.placement import Device, ServingWorker
-from apps.workers.models import Worker
+from apps.workers.models import LOCAL, Worker
 
 UNREACHABLE = Worker.Status.TEMPORARILY_UNAVAILABLE
 
@@ -20,6 +20,7 @@ def serving_workers() -> list[ServingWorker]:
             labels=tuple(row.labels),
             slots=row.slots,
             num_running=row.num_running,
+            max_processes=row.slots if row.worker_type == LOCAL else 1,
             is_reachable=row.status != UNREACHABLE,
             is_draining=row.is_draining,
             gpus=tuple(_gpus(row.capabilities)),
@@ -38,13 +39,13 @@ def report_storage(*, worker_id: str, free_bytes: int, problem: str) -> None:
     )
 
 
-def _gpus(capabilities: Mapping[str, Any]) -> Iterator[Device]:
+def _gpus(capabilities: Mapping[str, object]) -> Iterator[Device]:
     """Yield a worker's GPUs; workers of others write what they like."""
-    told = capabilities.get("gpus")
-    for gpu in told if isinstance(told, list) else ():
+    gpus = capabilities.get("gpus")
+    for gpu in gpus if isinstance(gpus, list) else ():
         if isinstance(gpu, Mapping):
             yield Device(str(gpu.get("id", "")), _whole(gpu.get("memory_bytes")) or 0)
 
 
-def _whole(value: Any) -> int | None:
+def _whole(value: object) -> int | None:
     return value if isinstance(value, int) else None

@@ -1,6 +1,6 @@
 """Hosts that break what runs on them: their workers are drained, as long as others can do the work.
 
-Told from the database alone, so any process may look, and any number of them at once.
+Determined from the database alone, so any process may look, and any number of them at once.
 """
 
 import logging
@@ -21,7 +21,7 @@ from trainops.clock import DatabaseNow
 from trainops.kind import KINDS
 
 logger = logging.getLogger(__name__)
-FAULTS = CRASH | {Reason.HOUSE_ERROR, Reason.STORAGE_ERROR}
+FAULTS = CRASH | {Reason.PLATFORM_ERROR, Reason.STORAGE_ERROR}
 MAX_SHOWN = 5
 TAKES_WORK = frozenset({Worker.Status.AVAILABLE, Worker.Status.BUSY})
 
@@ -126,7 +126,7 @@ def _drain(host: str, faults: list[Fault], actor: str) -> None:
     window = settings.THRESHOLDS.host_fault_window_seconds
     why = (
         f"{len(latest)} operations crashed on {host} within {window:g} s ({', '.join(shown)}); "
-        "it takes no more work until an admin lets it"
+        "it accepts no work until an admin allows it"
     )
     Worker.objects.filter(host=host, is_draining=False).update(is_draining=True, drain_reason=why)
     Event.objects.bulk_create(

@@ -8,12 +8,12 @@ from contextlib import contextmanager, suppress
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pynvml
 
 from apps.operations.placement import Device
+from apps.workers.rows import Capabilities, Gpu
 
 logger = logging.getLogger(__name__)
 MEMORY_LIMIT = Path("/sys/fs/cgroup/memory.max")  # of a container; "max" where there is none
@@ -36,7 +36,7 @@ def memory_bytes() -> int:
 
 
 @cache
-def capabilities() -> dict[str, Any]:
+def capabilities() -> Capabilities:
     """Return what people and the placement of operations want to know of this machine."""
     gpus = _visible_gpus()
     return {
@@ -52,7 +52,7 @@ def capabilities() -> dict[str, Any]:
 
 
 @cache
-def _visible_gpus() -> list[dict[str, Any]]:
+def _visible_gpus() -> list[Gpu]:
     with _nvml() as is_there:
         if not is_there:
             return []  # no driver: no GPU that torch could use
@@ -81,9 +81,9 @@ def _nvml() -> Iterator[bool]:
         pynvml.nvmlShutdown()
 
 
-def _handles(visible: str | None) -> Iterable[Any]:
+def _handles(visible: str | None) -> Iterable[object]:
     """Yield what is visible; as CUDA does it, nothing from the first name on that is unknown."""
-    names: Iterable[Any] = range(pynvml.nvmlDeviceGetCount())
+    names: Iterable[object] = range(pynvml.nvmlDeviceGetCount())
     if visible is not None:
         names = filter(None, map(str.strip, visible.split(",")))
     for name in names:
@@ -96,7 +96,7 @@ def _handles(visible: str | None) -> Iterable[Any]:
             return
 
 
-def _handle(name: str) -> Any:
+def _handle(name: str) -> object:
     if name.isdigit():
         return pynvml.nvmlDeviceGetHandleByIndex(int(name))
     return pynvml.nvmlDeviceGetHandleByUUID(name)

@@ -13,14 +13,15 @@ from django.db import connection
 
 from apps.checkpoints import cleaning
 from apps.datasets import services as datasets
+from apps.datasets.uploads import services as uploads
 from apps.installation import periodic
-from apps.operations import exports
+from apps.notifications import alerts, deliveries, digests
+from apps.operations import exports, outbox, packing
 from apps.operations.scheduling import sweeps
-from apps.operations.studies import services as studies
-from apps.operations.subtasks import clients
+from apps.sinks import services as sinks
 from apps.workers import hosts, neighbours
-from apps.workers.duties import Duties, report
-from trainops.http import guessing
+from apps.workers.loops import BackgroundLoops, report
+from trainops.http import login_throttle
 
 logger = logging.getLogger(__name__)
 CLEAN_UP = "clean-up"
@@ -37,8 +38,7 @@ def sweep(*, actor: str) -> None:
     for part in (
         partial(neighbours.recover_ended, actor=actor),
         partial(sweeps.sweep, actor=actor),
-        studies.advance_all,
-        clients.settle_all,
+        outbox.deliver,
         partial(hosts.drain_faulty, actor=actor),
     ):
         try:
@@ -57,12 +57,15 @@ def clean_up_if_due(*, actor: str) -> bool:
     if not periodic.claim(CLEAN_UP, every=every):
         return False
     exports.sweep()
+    logger.info("cleanup: points of %d operations packed", packing.pack_left())
     try:
-        logger.info("clean-up: %d counters of sign-ins", guessing.forget_expired())
-        logger.info("clean-up: %d files of datasets", datasets.sweep_files())
-        logger.info("clean-up: %r", cleaning.clean_up(actor=actor))
+        logger.info("cleanup: %d sign-in counters", login_throttle.forget_expired())
+        logger.info("cleanup: %d deliveries", deliveries.forget_old())
+        logger.info("cleanup: %d uploads", uploads.sweep())
+        logger.info("cleanup: %d dataset files", datasets.sweep_files())
+        logger.info("cleanup: %r", cleaning.clean_up(actor=actor))
     except OSError as error:
-        logger.warning("clean-up: the storage cannot be used: %s", error)
+        logger.warning("cleanup: the storage is unavailable: %s", error)
         periodic.retry(CLEAN_UP, every=every, after=CLEAN_UP_RETRY)
     return True
 
@@ -71,7 +74,7 @@ class Sweeper:
     """Runs the maintenance periodically in a process that is not a worker (web, beat)."""
 
     def __init__(self) -> None:
-        self.duties = Duties()
+        self.loops = BackgroundLoops()
         self._is_started = False
 
     def start(self, *, actor: str) -> None:
@@ -80,15 +83,25 @@ class Sweeper:
             return
         self._is_started = True
         limits = settings.THRESHOLDS
-        self.duties.begin(limits.health_check_interval_seconds, see_the_database, "database")
-        self.duties.begin(limits.orphan_check_interval_seconds, lambda: sweep(actor=actor), "sweep")
+        self.loops.start(limits.health_check_interval_seconds, see_the_database, "database")
+        self.loops.start(limits.orphan_check_interval_seconds, lambda: sweep(actor=actor), "sweep")
+        self.loops.start(deliveries.SEND_SECONDS, notify, "notifications")
+        self.loops.start(alerts.CHECK_SECONDS, alerts.check_running, "alerts")
+        if settings.SINKS:
+            self.loops.start(sinks.CHECK_SECONDS, sinks.write_due, "sinks")
+
+
+def notify() -> None:
+    """Create the digests that are due, and start to send the deliveries that are."""
+    digests.create_due()
+    deliveries.SENDER.send_due()
 
 
 def see_the_database() -> None:
     """Record that the database responds; sweeps judge leases only after a while of responses."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT 1")
-    sweeps.WATCH.saw_the_database()
+    sweeps.DATABASE_CONTACT.saw_the_database()
 
 
 SWEEPER = Sweeper()

@@ -37,7 +37,7 @@ class WorkerQuerySet(models.QuerySet["Worker"]):
                     then=Value(Worker.Status.TEMPORARILY_UNAVAILABLE),
                 ),
                 When(is_draining=True, then=Value(Worker.Status.DRAINING)),
-                # Beside its slots it may have some in seats.
+                # Operations in wait slots are not counted.
                 When(
                     Q(num_running__gt=0) | ~Q(current_operation_id=""),
                     then=Value(Worker.Status.BUSY),
@@ -64,7 +64,7 @@ class Worker(models.Model):
     process = models.JSONField(
         default=dict,
         blank=True,
-        help_text="What tells it from every other process.",
+        help_text="Identity that distinguishes it from every other process.",
     )
     kinds = models.JSONField(default=list)
     labels = models.JSONField(default=list)
@@ -72,22 +72,22 @@ class Worker(models.Model):
     num_running = models.PositiveIntegerField(default=0)
     capabilities = models.JSONField(default=dict)
     storage_free_bytes = models.PositiveBigIntegerField(
-        null=True, blank=True, help_text="Where it writes checkpoints; null: it did not say."
+        null=True, blank=True, help_text="Free bytes of the checkpoint storage; null: unknown."
     )
     storage_problem = models.TextField(
-        blank=True, help_text="Why it can neither read nor write checkpoints now."
+        blank=True, help_text="Reason it cannot read or write checkpoints now."
     )
     current_operation_id = models.CharField(max_length=64, blank=True)
     is_draining = models.BooleanField(default=False)
     registered_at = models.DateTimeField(db_default=DatabaseNow())
     heartbeat_at = models.DateTimeField(db_default=DatabaseNow())
     asked_at = models.DateTimeField(
-        null=True, blank=True, help_text="When it last asked for work over HTTP."
+        null=True, blank=True, help_text="Time of its last request for work over HTTP."
     )
     last_error = models.TextField(blank=True)
     drain_reason = models.TextField(blank=True)
     trusted_since = models.DateTimeField(
-        db_default=DatabaseNow(), help_text="What crashed under it before is not held against it."
+        db_default=DatabaseNow(), help_text="Crashes before this time do not count against it."
     )
 
     objects = WorkerQuerySet.as_manager()

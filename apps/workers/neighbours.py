@@ -15,7 +15,7 @@ from trainops import process_identity
 
 logger = logging.getLogger(__name__)
 LOOK_SECONDS = 0.2
-NOTE = "its worker process was killed, and nothing of the attempt is left"
+NOTE = "the worker process was killed, and no process of the attempt is left"
 
 
 def recover_ended(*, actor: str, wait_seconds: float = 0.0) -> bool:
@@ -65,5 +65,7 @@ def _hand_back(worker: Worker, actor: str) -> bool:
         # Only this process's row: another one may have registered under its name meanwhile.
         Worker.objects.filter(pk=worker.pk, process=worker.process).delete()
     if num_recovered:
-        logger.warning("worker %s has ended: %d attempts handed back", worker.pk, num_recovered)
+        logger.warning(
+            "worker %s has ended: %d attempts returned to the queue", worker.pk, num_recovered
+        )
     return is_all

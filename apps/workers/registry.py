@@ -8,7 +8,6 @@ import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
 
 from django.db import IntegrityError, transaction
 
@@ -16,26 +15,26 @@ from apps.operations.lifecycle import State
 from apps.operations.models import Attempt, Operation
 from apps.workers.models import LOCAL, Worker
 from trainops.clock import DatabaseNow
-from trainops.errors import Refusal
+from trainops.errors import DomainError
 from trainops.http.models import Token
 
 logger = logging.getLogger(__name__)
 
 
-class WorkerNotFound(Refusal):
+class WorkerNotFound(DomainError):
     """The registry does not know it: it is to register again, with what it runs."""
 
     def __init__(self, worker_id: str) -> None:
         super().__init__(
             "WORKER_NOT_FOUND",
-            f"There is no worker {worker_id[:120]!r}; a worker that runs registers again.",
+            f"There is no worker {worker_id[:120]!r}; register the worker again.",
             {"worker_id": worker_id[:120]},
             status=404,
         )
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class HeartbeatResponse:
     """What a heartbeat is answered with."""
 
     is_draining: bool
@@ -48,11 +47,11 @@ def register(
     endpoint_url: str = "",
     host: str = "",
     pid: int | None = None,
-    process: Mapping[str, Any] | None = None,
+    process: Mapping[str, object] | None = None,
     kinds: Iterable[str] = (),
     labels: Iterable[str] = (),
     slots: int = 1,
-    capabilities: Mapping[str, Any] | None = None,
+    capabilities: Mapping[str, object] | None = None,
     num_running: int = 0,
     current_operation_id: str = "",
     last_error: str | None = None,
@@ -62,7 +61,7 @@ def register(
 
     A worker that a person is draining keeps draining; when it first registered is kept, too.
     """
-    told = {
+    values = {
         "worker_type": worker_type,
         "endpoint_url": endpoint_url,
         "host": host,
@@ -82,7 +81,7 @@ def register(
     if worker_type != LOCAL:
         rows = rows.exclude(worker_type=LOCAL)  # also where it registered a moment ago
     try:
-        _, is_new = rows.update_or_create(worker_id=worker_id, defaults=told)
+        _, is_new = rows.update_or_create(worker_id=worker_id, defaults=values)
     except IntegrityError:
         raise WorkerIsLocal(worker_id) from None
     if is_new:
@@ -90,28 +89,28 @@ def register(
     return get(worker_id)
 
 
-class WorkerIsLocal(Refusal):
+class WorkerIsLocal(DomainError):
     """What HTTP says in the name of a worker that is a process of this installation."""
 
     def __init__(self, worker_id: str) -> None:
         super().__init__(
             "PERMISSION_DENIED",
-            f"{worker_id[:120]!r} is a worker of this installation and speaks for itself; "
+            f"{worker_id[:120]!r} is a worker of this installation; "
             "register under another worker_id.",
             {"worker_id": worker_id[:120]},
             status=403,
         )
 
 
-class WorkerOfAnotherToken(Refusal):
-    """What a token says in the name of a worker that it does not speak for."""
+class WorkerOfAnotherToken(DomainError):
+    """The request names a worker that its token does not act for."""
 
     def __init__(self, worker_id: str, problem: str) -> None:
         super().__init__("PERMISSION_DENIED", problem, {"worker_id": worker_id[:120]}, status=403)
 
 
 def remote_host(worker_id: str) -> str:
-    """Return the host of attempts over HTTP; the one that a worker names may be anybody's."""
+    """Return the host of attempts over HTTP; the one that a worker names is not verified."""
     return f"{worker_id} over HTTP"
 
 
@@ -124,10 +123,10 @@ def require_remote(worker_id: str) -> None:
 
 
 def require_speaker(token: Token | None, worker_id: str) -> None:
-    """Raise a Refusal if the caller does not speak for the worker.
+    """Raise a DomainError if the caller does not act for the worker.
 
     Args:
-        token: the caller's worker token; None for an admin, who speaks for every remote worker.
+        token: the caller's worker token; None for an admin, who acts for every remote worker.
     """
     require_remote(worker_id)
     if token is None or token.worker_id == worker_id:
@@ -137,7 +136,7 @@ def require_speaker(token: Token | None, worker_id: str) -> None:
     elif not is_known(worker_id=worker_id):
         raise WorkerNotFound(worker_id)
     else:
-        problem = "This token speaks for no worker yet; register with it first."
+        problem = "This token belongs to no worker yet; register with it first."
     raise WorkerOfAnotherToken(worker_id, problem)
 
 
@@ -157,8 +156,8 @@ def bind(token: Token | None, worker_id: str) -> None:
             is_bound = Token.objects.filter(pk=token.pk, worker_id="").update(worker_id=worker_id)
     except IntegrityError:
         problem = (
-            f"Another token speaks for {worker_id!r}: use that one, or revoke it first; "
-            "a token that has expired is replaced."
+            f"Another token belongs to {worker_id!r}: use that token, or revoke it first; "
+            "expired tokens are replaced."
         )
         raise WorkerOfAnotherToken(worker_id, problem) from None
     token.refresh_from_db(fields=["worker_id"])
@@ -212,10 +211,10 @@ def heartbeat(
     num_running: int = 0,
     current_operation_id: str = "",
     last_error: str | None = None,
-) -> Standing | None:
+) -> HeartbeatResponse | None:
     """Note on the database's clock that it lives; None where it is unknown and is to register.
 
-    `last_error` is what went wrong last; without it, what was told before stands.
+    `last_error` is what went wrong last; without it, what was reported before stands.
     """
     known = Worker.objects.filter(pk=worker_id)
     if not known.update(
@@ -226,7 +225,7 @@ def heartbeat(
     ):
         return None
     is_draining = known.values_list("is_draining", flat=True).first()
-    return None if is_draining is None else Standing(is_draining)
+    return None if is_draining is None else HeartbeatResponse(is_draining)
 
 
 def deregister(*, worker_id: str) -> bool:

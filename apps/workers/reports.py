@@ -1,23 +1,29 @@
-"""What a worker says of its attempts, running and ended, and what it is told to do about each.
+"""What a worker reports of its attempts, running and ended, and the directive for each.
 
 A worker's word alone moves no operation: only the current attempt of an operation, of this very
-worker, that runs or that the orphan detector gave up and nobody claimed since.
+worker, that runs, or that orphan detection released and no worker has claimed since.
 """
 
 import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from django.conf import settings
 from django.db import transaction
 from django.db.models import Case, F, IntegerField, Value, When
 
-from apps.operations.attempts.conclusion import settle
-from apps.operations.attempts.ending import Cancelled, Completed, Ending, Interrupted
+from apps.operations import outbox
+from apps.operations.attempts.finalization import settle
+from apps.operations.attempts.outcomes import (
+    AttemptOutcome,
+    Cancelled,
+    Completed,
+    Interrupted,
+    ReportedError,
+)
 from apps.operations.attempts.remote_attempts import is_out_of_time
-from apps.operations.lifecycle import Reason, State
+from apps.operations.lifecycle import OLDER_REASONS, Reason, State
 from apps.operations.models import Attempt, Operation
 from apps.operations.scheduling import claims
 from trainops.clock import seconds_from_now
@@ -25,7 +31,7 @@ from trainops.clock import seconds_from_now
 logger = logging.getLogger(__name__)
 Key = tuple[str, int]  # operation, attempt
 
-# What only people and the house can know; everything else a worker may give as its reason.
+# Reasons that only the server may set; a worker may give every other.
 NOT_A_WORKERS = frozenset(
     {
         Reason.NONE,
@@ -33,6 +39,7 @@ NOT_A_WORKERS = frozenset(
         Reason.KILLED_BY_PERSON,
         Reason.CANCEL_TIMEOUT,
         Reason.DROPPED,
+        Reason.PRUNED,
         Reason.WORKER_LOST,
         Reason.LEASE_LOST,
     }
@@ -45,7 +52,7 @@ RECORDED_AS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class AttemptOrder:
     """What a worker is to do with one attempt that it says it runs."""
 
     operation_id: str
@@ -56,13 +63,13 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """One attempt that a worker says has ended, maybe while nobody could hear it."""
+    """One attempt that a worker reports as ended, perhaps while the server was away."""
 
     operation_id: str
     attempt: int
     outcome: str  # "completed", "failed", "cancelled"
-    result: Mapping[str, Any] | None = None
-    error: Mapping[str, Any] | None = None  # code, message, traceback
+    result: Mapping[str, object] | None = None
+    error: ReportedError | None = None
     completed_at: datetime | None = None  # by the worker's clock: told, never reckoned with
 
 
@@ -76,36 +83,36 @@ class Verdict:
     reason: str = ""
 
 
-def sync(*, worker_id: str, running: Iterable[Key]) -> list[Order]:
+def sync(*, worker_id: str, running: Iterable[Key]) -> list[AttemptOrder]:
     """Renew the leases of what a worker still owns, take back what was given up too early.
 
     Returns one order for each attempt it reported. Superseded attempts and unknown operations are
     to be stopped; their late writes find the fence.
     """
-    told = list(running)
-    owned = claims.renew(worker_id, told)
-    if missing := [key for key in told if key not in owned]:
+    reported = list(running)
+    owned = claims.renew(worker_id, reported)
+    if missing := [key for key in reported if key not in owned]:
         for key in missing:
             take_back(worker_id, key)
         owned |= claims.renew(worker_id, missing)  # also what another request took back just now
-    wishes = dict(
+    requests = dict(
         Operation.objects.filter(pk__in=[each for each, _ in owned]).values_list(
             "pk", "stop_requested"
         )
     )
     return [
-        Order(*key, wishes.get(key[0]) or "proceed")
+        AttemptOrder(*key, requests.get(key[0]) or "proceed")
         if key in owned
-        else Order(*key, "stop", _why_not(worker_id, key))
-        for key in told
+        else AttemptOrder(*key, "stop", _why_not(worker_id, key))
+        for key in reported
     ]
 
 
-def stop_operations(orders: Iterable[Order]) -> list[str]:
+def stop_operations(orders: Iterable[AttemptOrder]) -> list[str]:
     """Return the operations that the worker is to stop, whatever the way and the cause."""
-    told = {each.operation_id: each.directive for each in orders if each.directive != "proceed"}
+    stopped = {each.operation_id for each in orders if each.directive != "proceed"}
     going_on = {each.operation_id for each in orders if each.directive == "proceed"}
-    return sorted(told.keys() - going_on)
+    return sorted(stopped - going_on)
 
 
 def newest_attempt(worker_id: str, operation_id: str) -> Key:
@@ -114,12 +121,14 @@ def newest_attempt(worker_id: str, operation_id: str) -> Key:
     return operation_id, mine.values_list("number", flat=True).first() or 0
 
 
-def conclude(*, worker_id: str, ended: Iterable[Ended]) -> list[Verdict]:
-    """Write down how attempts ended, under the fence; the same report again changes nothing."""
-    return [_conclude(worker_id, each) for each in ended]
+def finalize(*, worker_id: str, ended: Iterable[Ended]) -> list[Verdict]:
+    """Store how attempts ended, under the fence; the same report again changes nothing."""
+    verdicts = [_finalize(worker_id, each) for each in ended]
+    outbox.deliver()
+    return verdicts
 
 
-def _conclude(worker_id: str, ended: Ended) -> Verdict:
+def _finalize(worker_id: str, ended: Ended) -> Verdict:
     key = (ended.operation_id, ended.attempt)
     mine = Operation.objects.owned(*key).filter(worker_id=worker_id)
     operation = mine.first()
@@ -146,18 +155,21 @@ def _settle(operation: Operation, ended: Ended) -> bool:
     return True
 
 
-def _ending(operation: Operation, ended: Ended) -> Ending:
+def _ending(operation: Operation, ended: Ended) -> AttemptOutcome:
     if ended.outcome == "completed":
         return Completed(ended.result or {})
     if ended.outcome == "cancelled":
         if not operation.stop_requested and is_out_of_time(operation):
-            return Interrupted(Reason.TIME_LIMIT, "it reached its time limit")
+            return Interrupted(Reason.TIME_LIMIT, "the time limit was reached")
         if operation.stop_requested == Operation.Stop.KILL:
             return Cancelled(Reason.KILLED_BY_PERSON, "killed")
         if operation.stop_requested:
             return Cancelled(Reason.CANCELLED_BY_PERSON, "stopped at a safe point")
-        return Interrupted(Reason.SHUTDOWN, "its worker stopped it, though nobody had asked for it")
-    error = {"code": "", "message": "", "traceback": "", **(ended.error or {})}
+        return Interrupted(Reason.SHUTDOWN, "the worker stopped it without a request")
+    error: ReportedError = {"code": "", "message": "", "traceback": ""}
+    if ended.error:
+        error = {**error, **ended.error}
+    error["code"] = OLDER_REASONS.get(error["code"], error["code"])
     is_known = error["code"] in set(Reason) - NOT_A_WORKERS
     reason = Reason(error["code"]) if is_known else Reason.JOB_ERROR
     return Interrupted(reason, error["message"] or reason.label, error)
@@ -184,7 +196,7 @@ def take_back(worker_id: str, key: Key) -> bool:
         moved = given_up.move(
             State.RUNNING,
             actor=worker_id,
-            note="its worker is back and still has it",
+            note="the worker is back and still runs it",
             worker_id=worker_id,
             lease_expires_at=seconds_from_now(settings.THRESHOLDS.orphan_timeout_seconds),
             not_before=None,
@@ -209,7 +221,7 @@ def _why_not(worker_id: str, key: Key) -> str:
     operation_id, attempt = key
     row = Operation.objects.filter(pk=operation_id).values("attempt", "state").first()
     if row is None:
-        logger.warning("worker %s has %s, which nobody knows", worker_id, operation_id[:64])
+        logger.warning("worker %s reports unknown operation %s", worker_id, operation_id[:64])
         return "UNKNOWN_OPERATION"
     if row["attempt"] != attempt or row["state"] == State.RUNNING:
         return "SUPERSEDED"

@@ -25,7 +25,8 @@ class HeldSerializer(StrictSerializer):
 
 class ToldErrorSerializer(StrictSerializer):
     code = serializers.CharField(
-        max_length=64, help_text="A reason of the house (OUT_OF_MEMORY, …), or one of its own."
+        max_length=64,
+        help_text="Reason code of trainops (OUT_OF_MEMORY, …) or of the worker.",
     )
     message = serializers.CharField(max_length=10_000, allow_blank=True)
     traceback = serializers.CharField(
@@ -47,10 +48,10 @@ class EndedSerializer(StrictSerializer):
     result = serializers.DictField(required=False, allow_null=True, default=None)
     error = ToldErrorSerializer(required=False, allow_null=True, default=None)
     completed_at = serializers.DateTimeField(
-        required=False, allow_null=True, default=None, help_text="By the worker's clock."
+        required=False, allow_null=True, default=None, help_text="Time by the worker's clock."
     )
 
-    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+    def validate(self, attrs: dict[str, object]) -> dict[str, object]:
         if attrs["outcome"] == "failed" and attrs["error"] is None:
             raise serializers.ValidationError({"error": "is required where the outcome is failed"})
         for field, outcome in (("error", "failed"), ("result", "completed")):
@@ -71,7 +72,7 @@ class ReportSerializer(StrictSerializer):
         required=False,
         default=list,
         max_length=1000,
-        help_text="The same again changes nothing: repeat it until it is answered.",
+        help_text="Ended attempts. Idempotent: repeat the report until it is acknowledged.",
     )
 
 
@@ -82,7 +83,7 @@ class SyncRequestSerializer(ReportSerializer):
 class HeartbeatRequestSerializer(ReportSerializer):
     last_error = serializers.CharField(
         max_length=2000, required=False, allow_blank=True, allow_null=True, default=None,
-        help_text="What went wrong last; without it, what was told before stands.",
+        help_text="Latest error; if omitted, the previous value remains.",
     )  # fmt: skip
 
 
@@ -91,7 +92,7 @@ class RegistrationSerializer(ReportSerializer):
 
     worker_id = serializers.RegexField(
         r"^[A-Za-z0-9][A-Za-z0-9._:@-]{0,119}\Z",
-        help_text="The worker's own name for itself, the same after a restart of the house.",
+        help_text="Id of the worker; remains the same when the server restarts.",
         error_messages={
             "invalid": "1 to 120 letters, digits, '.', '_', ':', '@' and '-' are allowed"
         },
@@ -100,7 +101,7 @@ class RegistrationSerializer(ReportSerializer):
         max_length=32,
         required=False,
         default="custom",
-        help_text=f"Any name but {LOCAL!r}, which workers of this installation have.",
+        help_text=f"Type of the worker; {LOCAL!r} is reserved for workers of this installation.",
     )
     endpoint_url = serializers.RegexField(
         r"^https?://[^\s<>\"']+\Z",
@@ -119,7 +120,7 @@ class RegistrationSerializer(ReportSerializer):
         allow_blank=True,
         allow_null=True,
         default="",
-        help_text="What it runs, where it does not name the attempt under `running`.",
+        help_text="Operation that it runs, if `running` does not list the attempt.",
     )
     host = serializers.CharField(max_length=120, required=False, allow_blank=True, default="")
     pid = serializers.IntegerField(
@@ -162,7 +163,9 @@ class WorkerSerializer(serializers.Serializer[Any]):
     registered_at = serializers.DateTimeField()
     heartbeat_at = serializers.DateTimeField()
     last_error = serializers.CharField(allow_blank=True)
-    drain_reason = serializers.CharField(allow_blank=True, help_text="Who or what drains it.")
+    drain_reason = serializers.CharField(
+        allow_blank=True, help_text="User or reason that drains the worker."
+    )
 
 
 class OrderSerializer(serializers.Serializer[Any]):
@@ -182,18 +185,19 @@ class VerdictSerializer(serializers.Serializer[Any]):
     accepted = serializers.BooleanField()
     reason = serializers.CharField(
         allow_blank=True,
-        help_text="Why not: SUPERSEDED, UNKNOWN_OPERATION or the state that it ended in already; "
-        "KNOWN_ALREADY where it was told before.",
+        help_text="Reason for a rejection: SUPERSEDED, UNKNOWN_OPERATION or the state in "
+        "which it already ended; KNOWN_ALREADY for a repeated report.",
     )
 
 
-class StandingSerializer(serializers.Serializer[Any]):
+class HeartbeatResponseSerializer(serializers.Serializer[Any]):
     worker_id = serializers.CharField()
     status = serializers.ChoiceField(choices=Worker.Status.choices)
     registered_at = serializers.DateTimeField()
     is_draining = serializers.BooleanField()
     stop_operations = serializers.ListField(
-        child=serializers.CharField(), help_text="What it is to stop; `orders` says how and why."
+        child=serializers.CharField(),
+        help_text="Operations to stop; `orders` has the mode and the reason.",
     )
     orders = OrderSerializer(many=True)
     completed = VerdictSerializer(many=True)

@@ -2,6 +2,7 @@
 
 from django.urls import path
 
+from apps.workers import attempt_checkpoints_api as checkpoints
 from apps.workers import attempts_api as attempts
 from apps.workers.api import (
     DrainView,
@@ -26,22 +27,25 @@ urlpatterns = [
     path(f"{ONE}/claim", attempts.ClaimView.as_view(), name="api-worker-claim"),
     path(f"{ATTEMPT}/restored", attempts.RestoredView.as_view(), name="api-attempt-restored"),
     path(f"{ATTEMPT}/progress", attempts.ProgressView.as_view(), name="api-attempt-progress"),
+    path(f"{ATTEMPT}/ledger", attempts.LedgerView.as_view(), name="api-attempt-ledger"),
     path(f"{ATTEMPT}/spending", attempts.SpendingView.as_view(), name="api-attempt-spending"),
-    path(f"{ATTEMPT}/damaged", attempts.DamagedView.as_view(), name="api-attempt-damaged"),
+    path(f"{ATTEMPT}/damaged", checkpoints.DamagedView.as_view(), name="api-attempt-damaged"),
     path(f"{ATTEMPT}/end", attempts.EndView.as_view(), name="api-attempt-end"),
     path(f"{ATTEMPT}/inputs/<str:name>", attempts.InputView.as_view(), name="api-attempt-input"),
     path(
         f"{ATTEMPT}/files/<str:checkpoint_id>/<str:name>",
-        attempts.ReadFileView.as_view(),
+        checkpoints.ReadFileView.as_view(),
         name="api-attempt-file",
     ),
     path(
         f"{ATTEMPT}/checkpoints",
-        attempts.OpenCheckpointView.as_view(),
+        checkpoints.OpenCheckpointView.as_view(),
         name="api-attempt-checkpoints",
     ),
-    path(f"{STAGED}/commit", attempts.CommitView.as_view(), name="api-attempt-commit"),
-    path(f"{STAGED}/files/<str:name>", attempts.SendFileView.as_view(), name="api-attempt-staged"),
+    path(f"{STAGED}/commit", checkpoints.CommitView.as_view(), name="api-attempt-commit"),
+    path(
+        f"{STAGED}/files/<str:name>", checkpoints.SendFileView.as_view(), name="api-attempt-staged"
+    ),
     path(f"{ONE}/drain", DrainView.as_view(), name="api-worker-drain"),
     path(f"{ONE}/undrain", UndrainView.as_view(), name="api-worker-undrain"),
 ]

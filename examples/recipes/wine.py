@@ -1,4 +1,4 @@
-"""A recipe of one's own, first half: what it can be told. Imports no torch."""
+"""A recipe of your own, first half: its parameters. Imports no torch."""
 
 from pydantic import Field
 

@@ -1,4 +1,4 @@
-"""A recipe of one's own, second half: the model and the examples."""
+"""A recipe of your own, second half: the model and the examples."""
 
 import torch
 from sklearn.datasets import load_wine

@@ -1,104 +1,172 @@
-// The curves. A chart is made when it is scrolled into view, and drawn anew when its data, its
-// settings or the theme change.
+// The curves of one operation, drawn anew when their data, their settings or the theme change.
+import { getJSON } from "./ask.js";
+import { COUNTS } from "./axis.js";
 import { Chart } from "./chart.js";
-import { chartOf, order } from "./series.js";
+import { Panels } from "./panels.js";
+import { chartOf, countAt, divide, isCounter, isRetired, isSystem, merge } from "./series.js";
 
-const HIDDEN = new Set(["epoch"]); // it is an axis
+const isAxis = (name) => name === "epoch" || name === "round"; // nothing but an axis
 
-export class Charts {
+export class Charts extends Panels {
   constructor(section) {
-    this.section = section;
-    this.grid = section.querySelector("#chart-grid");
+    super(section);
+    this.groups = [
+      { element: section.querySelector("#counter-charts"), has: isCounter },
+      { element: section.querySelector("#system-charts"), has: isSystem },
+    ];
+    for (const { element } of this.groups) element.addEventListener("toggle", () => this.each((chart) => chart.resize()));
     this.metrics = new Map(); // name → points
-    this.starts = [];
-    this.cards = new Map(); // chart name → Chart
-    this.view = readView(section.dataset.unit || "step");
-    this.seen = new IntersectionObserver((entries) => this.reveal(entries), { rootMargin: "150px" });
-    this.startTools();
-    document.addEventListener("theme-changed", () => this.each((chart) => chart.rebuild()));
-    addEventListener("resize", () => this.each((chart) => chart.resize()));
+    this.details = new Map(); // name → further points, of the zoomed window
+    this.standing = {};
   }
 
-  // Takes what the server sent: columns of new points, and where each attempt started.
-  add(series, starts) {
-    const moved = JSON.stringify(starts) !== JSON.stringify(this.starts);
-    this.starts = starts;
-    const touched = new Set();
-    for (const { name, attempt, steps, values, times } of series) {
-      const points = this.metrics.get(name) ?? [];
-      steps.forEach((step, i) => points.push({ attempt, step, value: values[i], time: times[i] }));
-      this.metrics.set(name, points);
-      touched.add(chartOf(name));
-    }
+  // Adds what the server sent: columns of new points, and which attempts' points stand.
+  add({ series, is_thinned }, standing) {
+    const moved = JSON.stringify(standing) !== JSON.stringify(this.standing);
+    this.standing = standing;
+    this.isThinned ||= is_thinned;
+    const touched = collect(series, this.metrics);
     this.makeCards();
-    this.each((chart, name) => (moved || touched.has(name) || touched.has("epoch")) && chart.draw());
+    this.showAxes();
+    const isAll = moved || [...touched].some((name) => name in COUNTS);
+    const charts = new Set([...touched].map(chartOf));
+    this.each((chart, name) => (isAll || charts.has(name)) && chart.draw());
+    this.refine();
   }
 
   makeCards() {
-    const names = [...new Set([...this.metrics.keys()].map(chartOf))].filter((n) => !HIDDEN.has(n));
-    for (const name of names.sort(order)) {
-      if (this.cards.has(name)) continue;
-      const chart = new Chart(this, name, this.section.querySelector("#chart-card"));
+    const names = new Set([...this.metrics.keys()].map(chartOf).filter((name) => !isAxis(name) && !this.cards.has(name)));
+    for (const name of names) {
+      const chart = new Chart(this, name, this.template);
       this.cards.set(name, chart);
-      const after = [...this.grid.children].find((card) => order(card.dataset.chart, name) > 0);
-      this.grid.insertBefore(chart.card, after ?? null);
       this.seen.observe(chart.card);
     }
-    this.section.querySelector("#chart-tools").hidden = this.cards.size === 0;
-    this.section.querySelector("#dashed-note").hidden = this.starts.length < 2;
+    if (names.size) this.arrange();
     this.section.querySelector("#no-points").hidden = this.cards.size > 0;
+    const isDashed = [...this.metrics.values()].some((points) => points.some((point) => isRetired(point, this.standing)));
+    this.section.querySelector("#dashed-note").hidden = !isDashed;
   }
 
-  reveal(entries) {
-    for (const { isIntersecting, target } of entries) {
-      if (!isIntersecting) continue;
-      this.seen.unobserve(target);
-      this.cards.get(target.dataset.chart).mount();
+  // Pinned charts are above all; counters and the system have groups that are closed at first.
+  gridOf(name) {
+    if (this.choice.pinned.has(name)) return this.grid;
+    const group = this.groups.find(({ has }) => has(name));
+    return group ? group.element.querySelector(".chart-grid") : this.grid;
+  }
+
+  arrange() {
+    super.arrange();
+    const wanted = this.section.querySelector("#chart-search").value.trim();
+    for (const { element } of this.groups) {
+      element.hidden = !element.querySelector(".chart:not([hidden])");
+      if (wanted) element.open = true;
     }
+  }
+
+  csvOf(chart) {
+    return `${this.section.dataset.points}.csv?${new URLSearchParams({ name: chart.names })}`;
   }
 
   startTools() {
-    const axis = this.section.querySelector("#x-axis");
-    const smoothing = this.section.querySelector("#smoothing");
-    axis.value = this.view.x;
-    smoothing.value = this.view.smooth;
-    axis.addEventListener("change", () => this.change({ x: axis.value }));
-    smoothing.addEventListener("input", () => this.change({ smooth: Number(smoothing.value) }));
+    super.startTools();
+    const choice = this.section.querySelector("#x-axis");
+    choice.value = this.view.x;
+    choice.addEventListener("change", () => {
+      this.zoomTo(null);
+      this.change({ x: choice.value });
+    });
   }
 
-  change(news) {
-    Object.assign(this.view, news);
-    writeView(this.view);
-    this.each((chart) => ("x" in news || "log" in news ? chart.rebuild() : chart.draw()));
+  // Offers the axes that the operation has points for.
+  showAxes() {
+    for (const option of this.section.querySelector("#x-axis").options) {
+      option.hidden = option.value in COUNTS && !this.metrics.has(option.value);
+    }
   }
 
-  setLog(name, isOn) {
-    const log = new Set(this.view.log);
-    if (isOn) log.add(name);
-    else log.delete(name);
-    this.view.log = log;
-    writeView(this.view);
-    this.cards.get(name).rebuild();
+  get axis() {
+    return this.view.x in COUNTS && !this.metrics.has(this.view.x) ? "step" : this.view.x;
   }
 
-  each(act) {
-    for (const [name, chart] of this.cards) act(chart, name);
+  // A function that returns the place of a point on the x axis, or null.
+  places() {
+    const { axis } = this;
+    if (axis === "step") return ({ step }) => step;
+    if (axis === "time") return ({ time }) => time;
+    if (axis === "elapsed") {
+      const start = this.start();
+      return ({ time }) => time - start;
+    }
+    const counts = divide(this.metrics.get(axis), this.standing).live;
+    return ({ step }) => countAt(step, counts);
+  }
+
+  // The time of the first point.
+  start() {
+    let start = Infinity;
+    for (const points of this.metrics.values()) for (const { time } of points) start = Math.min(start, time);
+    return start;
+  }
+
+  pointsOf(name) {
+    const points = this.metrics.get(name), details = this.details.get(name);
+    return details ? merge(points, details) : points;
+  }
+
+  reveal(entries) {
+    super.reveal(entries);
+    this.refine();
+  }
+
+  zoomTo(zoom) {
+    this.details = new Map();
+    super.zoomTo(zoom);
+    this.refine();
+  }
+
+  // Load the points of the window that the whole curves leave out, for the charts in sight.
+  refine() {
+    if (!this.view.zoom || !this.isThinned) return;
+    this.each((chart) => chart.isMounted && this.refineOne(chart));
+  }
+
+  async refineOne(chart) {
+    const { details } = this;
+    const names = chart.names.filter((name) => !details.has(name));
+    if (!names.length) return;
+    for (const name of names) details.set(name, []);
+    const { first, last } = this.stepsOf(this.view.zoom);
+    const query = new URLSearchParams({ name: names });
+    if (first > 0) query.set("after_step", first - 1);
+    if (last < Infinity) query.set("to_step", last);
+    const answer = await getJSON(`${this.section.dataset.points}?${query}`).catch(() => null);
+    if (!answer) return names.forEach((name) => details.delete(name)); // asked again with the next points
+    if (details !== this.details) return; // another window meanwhile
+    collect(answer.series, details);
+    chart.draw();
+  }
+
+  // The steps of the points in a window, and of the points next to it.
+  stepsOf([from, to]) {
+    const placeOf = this.places();
+    let first = 0, last = Infinity;
+    for (const points of this.metrics.values()) {
+      for (const point of points) {
+        const place = placeOf(point);
+        if (place <= from) first = Math.max(first, point.step);
+        if (place >= to) last = Math.min(last, point.step);
+      }
+    }
+    return { first, last };
   }
 }
 
-// How one looks at the curves is in the address.
-function readView() {
-  const query = new URLSearchParams(location.search);
-  const x = ["step", "epoch", "time"].includes(query.get("x")) ? query.get("x") : "step";
-  const smooth = Math.min(0.98, Math.max(0, Number(query.get("smooth")) || 0));
-  return { x, smooth, log: new Set((query.get("log") ?? "").split(",").filter(Boolean)) };
-}
-
-function writeView({ x, smooth, log }) {
-  const query = new URLSearchParams();
-  if (x !== "step") query.set("x", x);
-  if (smooth) query.set("smooth", smooth);
-  if (log.size) query.set("log", [...log].join(","));
-  const text = query.toString();
-  history.replaceState(history.state, "", location.pathname + (text && `?${text}`) + location.hash);
+// Puts columns of points into a map of points by metric; returns the names of the metrics.
+function collect(series, metrics) {
+  for (const { name, attempt, steps, values, times } of series) {
+    const points = metrics.get(name) ?? [];
+    steps.forEach((step, i) => points.push({ attempt, step, value: values[i], time: times[i] }));
+    metrics.set(name, points);
+  }
+  return new Set(series.map(({ name }) => name));
 }

@@ -13,3 +13,7 @@ export function translucent(ink, share) {
   probe.style.color = `color-mix(in srgb, ${ink} ${share * 100}%, transparent)`;
   return getComputedStyle(probe).color;
 }
+
+// The colour of a chart's n-th curve, from 0; the first of them are the classes swatch-0, swatch-1 …
+const NUM_CURVE_COLOURS = 12;
+export const curveColour = (n) => colour(`--curve-${n % NUM_CURVE_COLOURS}`);

@@ -47,6 +47,12 @@ async function submit(form) {
   try {
     const answer = await post(form.action, new FormData(form));
     if (answer.go) return location.assign(answer.go);
+    const problem = answer.level === "error" && form.querySelector("[data-problem]");
+    if (problem) { // the form stays open with what was typed
+      problem.textContent = answer.message;
+      problem.hidden = false;
+      return;
+    }
     if (dialog.open) dialog.close();
     toast(answer.message, answer.level, answer.details);
     document.dispatchEvent(new CustomEvent("acted", { detail: answer }));

@@ -1,6 +1,7 @@
 // The list, live: rows change where they stand, new ones wait behind a button.
 import { getJSON } from "./ask.js";
 import { tick } from "./clock.js";
+import "./completion.js";
 import { poll } from "./poll.js";
 import "./selection.js";
 

@@ -1,39 +1,28 @@
-// The form of a new operation: uploads a table beside it and chooses it.
+// The form of a new operation: its recipes, and tables that are uploaded beside it and chosen.
 import { csrfToken } from "./ask.js";
+import { startPicker } from "./picker.js";
+import { explain, upload } from "./uploads.js";
 
 document.addEventListener("htmx:configRequest", ({ detail }) => {
   detail.headers["X-CSRFToken"] = csrfToken();
 });
 
 document.addEventListener("change", (event) => {
-  if (event.target.matches("[data-upload]") && event.target.files.length) upload(event.target);
+  if (event.target.matches("[data-upload]") && event.target.files.length) send(event.target);
 });
 
-// XMLHttpRequest, because fetch cannot tell how much of a large file has left.
-function upload(input) {
+async function send(input) {
   const state = document.querySelector("[data-upload-state]");
   const file = input.files[0];
-  const body = new FormData();
-  body.append("file", file);
-  const request = new XMLHttpRequest();
-  request.open("POST", "/datasets/upload");
-  request.setRequestHeader("X-CSRFToken", csrfToken());
-  request.setRequestHeader("X-Requested-With", "fetch");
-  request.responseType = "json";
-  request.upload.onprogress = ({ loaded, total }) => {
-    const percent = Math.round((100 * loaded) / total);
-    state.textContent = percent < 100 ? `Uploading ${file.name}: ${percent} %` : `Reading ${file.name} …`;
-  };
-  request.onerror = () => refuse(state, "The upload broke off; choose the file again.");
-  request.onload = () => {
-    const answer = request.response || { message: `The server answered ${request.status}.` };
-    if (request.status === 200) choose(answer);
-    else refuse(state, answer.message);
-  };
   state.classList.remove("text-danger");
   state.textContent = `Uploading ${file.name} …`;
   input.value = "";
-  request.send(body);
+  try {
+    const { id, name, num_rows: rows } = await upload(file, "", (text) => (state.textContent = text));
+    choose({ id, label: `${name} (${rows.toLocaleString("en-US")} ${rows === 1 ? "row" : "rows"})` });
+  } catch (error) {
+    refuse(state, explain(error));
+  }
 }
 
 function refuse(state, message) {
@@ -48,4 +37,10 @@ function choose({ id, label }) {
   select.dispatchEvent(new Event("change", { bubbles: true })); // brings the columns
 }
 
+const startPickers = (editor) => editor?.querySelectorAll("#picker").forEach(startPicker);
+
+document.addEventListener("htmx:afterSwap", ({ detail }) => {
+  if (detail.target.id === "editor") startPickers(detail.target);
+});
+startPickers(document.getElementById("editor"));
 document.querySelector(".is-invalid")?.focus();

@@ -1,7 +1,8 @@
 // The page of one operation, live: one small question, and what changed is put in its place.
 import { getJSON } from "./ask.js";
 import { Charts } from "./charts.js";
-import { startLog } from "./log.js";
+import { LogViewer } from "./log.js";
+import { isOn, notifyOfEnd, showInTab } from "./notify.js";
 import { poll } from "./poll.js";
 import { swap } from "./swap.js";
 import { startTabs } from "./tabs.js";
@@ -9,12 +10,9 @@ import { startTabs } from "./tabs.js";
 const EVERY = 1500;
 const page = document.getElementById("operation");
 const charts = new Charts(document.getElementById("charts"));
-const appendLog = startLog(
-  document.getElementById("log"),
-  document.getElementById("follow"),
-  document.querySelector(".log-empty"),
-);
-const last = { points: 0, log: Number(page.dataset.log) };
+const log = new LogViewer(document.getElementById("log-viewer"));
+const title = document.title;
+const last = { points: 0 };
 
 // Have the script of a panel, if it has one, draw what is no HTML.
 async function draw(part) {
@@ -26,7 +24,7 @@ async function draw(part) {
 async function ask() {
   const parts = [...page.querySelectorAll("[data-part]")];
   const have = parts.map((part) => `${part.dataset.part}:${part.dataset.digest}`).join(",");
-  const query = new URLSearchParams({ have, points: last.points, log: last.log });
+  const query = new URLSearchParams({ have, points: last.points });
   const answer = await getJSON(`${page.dataset.live}?${query}`);
   for (const part of parts) {
     const news = answer.parts[part.dataset.part];
@@ -35,16 +33,17 @@ async function ask() {
     swap(part, news.html);
     draw(part);
   }
+  notifyOfEnd(title, page.dataset.id, page.dataset.state, answer.state);
+  showInTab(title, answer.state, answer.percent);
   page.dataset.state = answer.state;
   last.points = answer.points.last;
-  last.log = answer.log.at(-1)?.id ?? last.log;
-  appendLog(answer.log);
-  charts.add(answer.points.series, answer.starts);
+  log.announce(answer.log);
+  charts.add(answer.points, answer.standing);
   return !answer.settled;
 }
 
 page.querySelectorAll("[data-script]").forEach(draw);
 startTabs(document.querySelector("[data-hash-tabs]"));
-const polling = poll(ask, EVERY);
+const polling = poll(ask, EVERY, isOn);
 polling.now();
 document.addEventListener("acted", polling.start); // after a resume a settled page lives again

@@ -1,5 +1,6 @@
 // What every page has: ticking times, dialogs, toasts, keys, the theme's button.
 import "./clock.js";
+import "./copy.js";
 import "./dialogs.js";
 import "./keys.js";
 import { refresh } from "./refresh.js";

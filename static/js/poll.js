@@ -1,14 +1,16 @@
 // Asks again and again: not while the tab is hidden, slower while the server does not answer.
 
 const SLOWEST = 30_000;
+const HIDDEN = 10_000; // at least between two requests of a hidden tab
 
-// `ask` returns (a promise of) false to stop for good. Returns {now, stop, start}.
-export function poll(ask, every) {
+// `ask` returns (a promise of) false to stop for good. `whileHidden` says whether to ask in a hidden
+// tab, too. Returns {now, stop, start}.
+export function poll(ask, every, whileHidden = () => false) {
   let timer = 0, wait = every, isStopped = false, isAsking = false, isAskedAgain = false;
 
   async function round() {
     clearTimeout(timer);
-    if (isStopped || isAsking || document.hidden) return;
+    if (isStopped || isAsking || (document.hidden && !whileHidden())) return;
     isAsking = true;
     isAskedAgain = false;
     try {
@@ -25,7 +27,7 @@ export function poll(ask, every) {
       round();
       return;
     }
-    if (!isStopped) timer = setTimeout(round, wait);
+    if (!isStopped) timer = setTimeout(round, document.hidden ? Math.max(wait, HIDDEN) : wait);
   }
 
   document.addEventListener("visibilitychange", () => document.hidden || round());

@@ -1,16 +1,17 @@
 // Pure functions of curves: which points an attempt took back, smoothing, and the x axis.
 
-// A point is {attempt, step, value, time}. An attempt that starts from step s takes back what older
-// attempts measured after s. `starts` is [[attempt, step], ...].
-export function isRetired(point, starts) {
-  return starts.some(([attempt, step]) => attempt > point.attempt && point.step > step);
+// A point is {attempt, step, value, time}. `standing` maps each attempt of the current branch to the
+// last step whose points count, or null where all of them do; points of other attempts are retired.
+export function isRetired(point, standing) {
+  const last = standing[point.attempt];
+  return last === undefined || (last !== null && point.step > last);
 }
 
 // One metric's points as {live: points, retired: [points of one attempt, ...]}, each by step.
-export function divide(points, starts) {
+export function divide(points, standing) {
   const live = [], retired = new Map();
   for (const point of points) {
-    if (!isRetired(point, starts)) live.push(point);
+    if (!isRetired(point, standing)) live.push(point);
     else if (retired.has(point.attempt)) retired.get(point.attempt).push(point);
     else retired.set(point.attempt, [point]);
   }
@@ -30,18 +31,25 @@ export function smooth(values, weight) {
   });
 }
 
-// The epochs finished at a step, between the points of the metric "epoch".
-export function epochAt(step, epochs) {
-  if (!epochs.length) return null;
-  let low = 0, high = epochs.length;
+// The points of a metric and further ones of a part of it, each point once.
+export function merge(points, more) {
+  const key = ({ attempt, step }) => `${attempt}:${step}`;
+  const known = new Set(more.map(key));
+  return [...more, ...points.filter((point) => !known.has(key(point)))];
+}
+
+// What a metric that counts (epochs, rounds) has counted at a step, between its points.
+export function countAt(step, counts) {
+  if (!counts.length) return null;
+  let low = 0, high = counts.length;
   while (low < high) {
     const middle = (low + high) >> 1;
-    if (epochs[middle].step < step) low = middle + 1;
+    if (counts[middle].step < step) low = middle + 1;
     else high = middle;
   }
-  const [before, after] = [epochs[low - 1] ?? { step: 0, value: 0 }, epochs[low]];
+  const [before, after] = [counts[low - 1] ?? { step: 0, value: 0 }, counts[low]];
   if (!after) {
-    const first = epochs[0];
+    const first = counts[0];
     return before.value + ((step - before.step) * first.value) / first.step;
   }
   const part = after.step === before.step ? 0 : (step - before.step) / (after.step - before.step);
@@ -51,6 +59,13 @@ export function epochAt(step, epochs) {
 // "train_loss" and "val_loss" share a chart: "loss". So do "return", "return_mean" and
 // "evaluation_return".
 export const chartOf = (name) => name.replace(/^(train|val|test|evaluation)_/, "").replace(/^return_mean$/, "return");
+
+// Measured points of the speed and the GPU, which have a group of charts of their own.
+export const isSystem = (name) => name.startsWith("system/");
+
+// Counts that only rise and say little as a curve.
+const COUNTERS = new Set(["episodes", "environment_steps", "updates", "global_step", "steps", "samples_seen", "tokens_seen"]);
+export const isCounter = (name) => COUNTERS.has(name);
 
 const FIRST = ["return", "loss", "accuracy", "learning_rate"];
 export function order(a, b) {

@@ -11,11 +11,12 @@ from apps.checkpoints.models import Checkpoint
 from apps.operations.errors import NotAllowed
 from apps.operations.lifecycle import ACTIVE, State
 from apps.operations.models import Operation
-from apps.operations.requests import services, submission
+from apps.operations.requests import deletion, submission
 from apps.workers import registry
 from apps.workers.models import Worker
 from tests.api.saved import damage, saved
-from tests.operations.rows import in_state, part_of, submitted
+from tests.operations.rows import in_state, submitted, subtask_of
+from tests.thinning import quick_some
 from trainops.clock import seconds_from_now
 from trainops.http.models import Token
 
@@ -43,7 +44,7 @@ STARTS = {
 }
 
 
-@pytest.fixture(params=STARTS)
+@pytest.fixture(params=quick_some(STARTS, every=3))
 def button(request):
     return request.param
 
@@ -80,6 +81,7 @@ def test_a_post_does_it(operator, operation, button):
     assert messages_of(operator, response)
 
 
+@pytest.mark.slow
 def test_strangers_neither_see_the_button_nor_may_post(viewer, colleague, operation, button):
     for stranger in (viewer, colleague):
         page = stranger.get(f"/admin/operations/operation/{quote(operation.pk)}/change/")
@@ -90,6 +92,7 @@ def test_strangers_neither_see_the_button_nor_may_post(viewer, colleague, operat
     assert not changed(operation)
 
 
+@pytest.mark.slow
 def test_the_owner_and_an_admin_see_the_button(operator, admin, operation, button):
     for entitled in (operator, admin):
         page = entitled.get(f"/admin/operations/operation/{quote(operation.pk)}/change/")
@@ -103,7 +106,7 @@ def test_without_a_csrf_token_nothing_is_done(operator, operation, button):
     assert not changed(operation)
 
 
-def test_nobody_signed_in_is_sent_to_the_login(client, operation, button):
+def test_an_anonymous_visitor_is_sent_to_the_login(client, operation, button):
     response = client.post(operation_at(operation, button), SUBMITTED)
     assert (response.status_code, "login" in response["Location"]) == (302, True)
     assert not changed(operation)
@@ -121,7 +124,7 @@ def test_a_button_that_the_state_does_not_allow_is_not_there(operator):
 def server(operator):
     """A distributed one that was cancelled; it and both of its clients had saved something."""
     server = in_state(State.CANCELLED, operator.user)
-    for each in (server, *(part_of(server, State.CANCELLED, client) for client in (0, 1))):
+    for each in (server, *(subtask_of(server, State.CANCELLED, client) for client in (0, 1))):
         saved(each)
     return server
 
@@ -130,10 +133,10 @@ def test_a_server_goes_with_its_clients_and_both_are_named(
     operator, server, tmp_path, django_capture_on_commit_callbacks
 ):
     asked = operator.get(operation_at(server, "remove")).content
-    assert b"the clients of a distributed one with theirs" in asked
+    assert b"including its subtasks" in asked
     with django_capture_on_commit_callbacks(execute=True):
         response = operator.post(operation_at(server, "remove"), SUBMITTED)
-    assert "with 3 checkpoints and 2 clients" in messages_of(operator, response)
+    assert "with 3 checkpoints and 2 subtasks" in messages_of(operator, response)
     assert not Operation.objects.exists() and not Checkpoint.objects.exists()
     assert not [each for each in (tmp_path / "checkpoints").rglob("op_*/*/*") if each.is_file()]
 
@@ -145,7 +148,7 @@ def test_an_active_server_stays_with_its_clients(admin, root, server, state):
     for entitled in (admin, root):
         assert entitled.post(operation_at(server, "remove"), SUBMITTED).status_code == 403
     with pytest.raises(NotAllowed, match="cancel it first"):
-        services.delete(operation_id=server.pk, actor=admin.user)
+        deletion.delete(operation_id=server.pk, actor=admin.user)
     assert Operation.objects.count() == Checkpoint.objects.count() == 3
 
 
@@ -175,11 +178,11 @@ def test_the_dialog_leads_on_when_htmx_posts_it(operator):
     assert "is CANCELLED" in messages_of(operator, response)
 
 
-def test_a_refusal_is_told(operator):
+def test_a_refusal_is_reported(operator):
     operation = in_state(State.CANCELLED, operator.user)
     damage(saved(operation))
     response = operator.post(operation_at(operation, "resume"), SUBMITTED)
-    assert "not what was saved" in messages_of(operator, response)
+    assert "from what was saved" in messages_of(operator, response)
     operation.refresh_from_db()
     assert operation.state == "CANCELLED"
 
@@ -198,6 +201,7 @@ def test_a_checkpoints_buttons_ask_before_they_do(operator, viewer, checkpoint, 
     assert operator.post(checkpoint_at(checkpoint, wanted), SUBMITTED).status_code == 302
 
 
+@pytest.mark.slow
 def test_checkpoints_are_pinned_unpinned_verified_and_deleted(operator, checkpoint):
     def press(wanted):
         response = operator.post(checkpoint_at(checkpoint, wanted), SUBMITTED)
@@ -239,6 +243,7 @@ def test_tokens_are_revoked_by_admins(operator, admin):
     assert not Token.objects.exists()
 
 
+@pytest.mark.slow
 def test_the_lists_link_leads_to_the_page_with_its_buttons(operator, monkeypatch):
     """Ids hold underscores, which the admin quotes in addresses: `_23` alone would read as `#`."""
     monkeypatch.setattr(submission, "new_id", lambda kind: f"op_{kind}_20260101_235959_23c965")
@@ -249,3 +254,12 @@ def test_the_lists_link_leads_to_the_page_with_its_buttons(operator, monkeypatch
     (cancel,) = [each for each in buttons if "/cancel/" in each]
     assert operator.post(cancel, SUBMITTED)["Location"] == address
     assert Operation.objects.get().state == "CANCELLED"
+
+
+@pytest.mark.parametrize("button", ["rule/{}/send_test/", "delivery/{}/retry/"])
+def test_a_notification_that_does_not_exist_is_refused(admin, button):
+    for number in (7, 10**30):
+        response = admin.post(f"/admin/notifications/{button.format(number)}", SUBMITTED)
+        assert re.search(rf"You have no .* {number}\.", messages_of(admin, response))
+    response = admin.post(f"/admin/notifications/{button.format('x')}", SUBMITTED)
+    assert response.status_code == 404

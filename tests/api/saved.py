@@ -1,5 +1,6 @@
 """Committed checkpoints with real bytes, made without torch."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from blake3 import blake3
@@ -8,6 +9,7 @@ from apps.checkpoints import services, storage
 from apps.checkpoints.models import Checkpoint
 from apps.operations.models import Operation
 from trainops.runtime import lossless
+from trainops.runtime.checkpoint.manifest import Artifact, CheckpointType, StagedCheckpoint
 
 WEIGHTS = bytes(range(256)) * 300
 
@@ -19,6 +21,7 @@ def saved(
     type: str = "cancellation",
     attempt: int = 1,
     metric: float | None = 0.5,
+    environment: Mapping[str, object] | None = None,
     **state: Any,
 ) -> Checkpoint:
     directory = f"a{attempt:04d}-s{step:010d}-{type}"
@@ -42,7 +45,7 @@ def saved(
             "type": type,
             "step": step,
             "created_at": "2026-01-01T00:00:00Z",
-            "environment": {},
+            "environment": environment or {},
             "metric": metric,
             "artifacts": artifacts,
         }
@@ -51,15 +54,15 @@ def saved(
     return services.commit(
         operation_id=operation.pk,
         attempt=attempt,
-        staged={
-            "directory": directory,
-            "type": type,
-            "step": step,
-            "digest": blake3(manifest).hexdigest(),
-            "artifacts": artifacts,
-            "state": lossless.encode(state),
-            "metric": metric,
-        },
+        staged=StagedCheckpoint(
+            directory,
+            CheckpointType(type),
+            step,
+            blake3(manifest).hexdigest(),
+            tuple(Artifact(**each) for each in artifacts),
+            lossless.encode(state),
+            metric,
+        ),
     )
 
 

@@ -8,7 +8,7 @@ from trainops.kind import KINDS
 
 
 def test_kinds_and_recipes_come_with_their_schemas(viewer):
-    training, backtest, _, federated = data(viewer.get("kinds"))
+    training, _, backtest, _, federated = data(viewer.get("kinds"))
     assert (training["kind"], training["unit"]) == ("training", "step")
     assert (backtest["kind"], backtest["unit"]) == ("backtest", "bar")
     assert (federated["kind"], federated["unit"]) == ("federated", "client epoch")
@@ -33,7 +33,7 @@ def test_an_example_can_be_submitted_as_it_stands(operator):
     assert data(operator.post("operations", body), 202)["recipe"] == "digits"
 
 
-def test_health_asks_nothing_of_anybody(client):
+def test_health_needs_no_sign_in(client):
     assert data(client.get("/api/v1/health")) == {"status": "ok"}
 
 
@@ -44,7 +44,7 @@ def test_what_is_not_ready_is_named(client, settings, tmp_path):
     settings.CHECKPOINT_ROOT = tmp_path / "file" / "checkpoints"
     parts = error(client.get("/api/v1/ready"), 503, "NOT_READY")["details"]["parts"]
     assert parts["database"] == "ready"
-    assert "does not answer" in parts["broker"]
+    assert "no response" in parts["broker"]
     assert parts["storage"].startswith("NotADirectoryError")
 
 

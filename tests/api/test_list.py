@@ -11,6 +11,7 @@ from apps.operations.serializers import OperationSerializer
 from tests.api.answers import data, error
 from tests.api.saved import saved
 from tests.operations.rows import CONFIG, claimed, in_state, submitted
+from tests.thinning import quick_some
 
 SUBMISSION = {"kind": "training", "config": CONFIG}
 
@@ -67,6 +68,7 @@ def test_a_row_is_what_the_schema_says(operator):
     assert row.keys() == OperationSerializer().fields.keys()
 
 
+@pytest.mark.slow
 def test_filters(operator, colleague):
     mine = data(operator.post("operations", SUBMISSION | {"tags": ["a", "b"], "name": "Iris"}), 202)
     theirs = data(colleague.post("operations", SUBMISSION | {"tags": ["a"]}), 202)
@@ -85,9 +87,16 @@ def test_filters(operator, colleague):
         "tag=a": [second, first],
         "tag=a,b": [first],
         "worker=worker-7": [first],
+        "worker=worker": [first],
+        "worker=orker-7": [],
+        "recipe=digits": 3,
+        "recipe=digit": [],
+        "reason=STALLED,JOB_ERROR": [],
         "created_after=2020-01-01": 3,
         "created_before=2020-01-01T00:00:00Z": [],
         "search=iris": [first],
+        "search=is+IR": [first],
+        "search=iris+row": [],
         f"search={second[-6:].upper()}": [second],
         "resumable=true": [],
         "resumable=false": 3,
@@ -109,7 +118,10 @@ def test_resumable_means_that_a_healthy_checkpoint_is_left(operator):
     assert offered[empty.pk] == offered[broken.pk] == ["delete"]
 
 
-@pytest.mark.parametrize("ordering", ["priority", "-priority", "name", "queued_at", "-created_at"])
+@pytest.mark.parametrize(
+    "ordering",
+    quick_some(["priority", "-priority", "name", "queued_at", "-created_at"], every=3),
+)
 def test_any_order_pages_completely(operator, many, ordering):
     seen, address = [], f"/api/v1/operations?limit=7&ordering={ordering}"
     while address:
@@ -125,11 +137,12 @@ def test_any_order_pages_completely(operator, many, ordering):
         ("state=running", "state", "allowed: PENDING, RUNNING"),
         ("kind=cooking", "kind", "allowed: training"),
         ("sate=RUNNING", "sate", "allowed: kind, status"),
+        ("reason=bored", "reason", "allowed: CANCELLED_BY_PERSON"),
         ("created_after=yesterday", "created_after", "format"),
         ("resumable=perhaps", "resumable", "boolean"),
         ("limit=0", "limit", "1 to 500"),
-        ("ordering=config", "ordering", "allowed: -created_at"),
-        ("cursor=abc", "cursor", "follow"),
+        ("ordering=-", "ordering", "allowed: created_at, queued_at"),
+        ("cursor=abc", "cursor", "use the links of the list"),
         ("worker=" + "x" * 121, "worker", "120"),
     ],
 )
@@ -144,3 +157,28 @@ def test_numbers_that_json_cannot_say_are_text(operator):
     (row,) = data(operator.get("operations"))
     assert row["metrics"] == {"loss": "nan"}
     assert (row["percent"], row["eta_seconds"]) == (25.0, 6.0)
+
+
+def test_a_query_narrows_the_list_and_its_errors_name_the_place(operator):
+    row = submitted(operator.user)
+    row.row.update(metrics={"val_loss": 0.05})
+    assert ids(operator.get("operations", q="val_loss<0.1 kind:training")) == [row.pk]
+    assert ids(operator.get("operations", q="val_loss>0.1")) == []
+    problem = error(operator.get("operations", q="kind:rl stat:x"), 400, "INVALID_QUERY")
+    assert problem["details"]["offset"] == 8 and "allowed: state:" in problem["message"]
+
+
+@pytest.mark.database
+def test_a_list_is_ordered_by_a_metric_page_by_page(operator):
+    rows = [submitted(operator.user) for _ in range(3)]
+    for row, loss in zip(rows, (0.5, 12.0, None), strict=True):
+        row.row.update(metrics={} if loss is None else {"val_loss": loss})
+    low, high, none = (row.pk for row in rows)
+    first = operator.get("operations", ordering="-val_loss", limit=2)
+    assert ids(first) == [high, low] and first.json()["previous"] is None
+    second = operator.client.get(first.json()["next"])
+    assert ids(second) == [none] and second.json()["next"] is None
+    assert ids(operator.client.get(second.json()["previous"])) == [high, low]
+    assert ids(operator.get("operations", ordering="val_loss")) == [low, high, none]
+    problem = error(operator.get("operations", ordering="a b"), 400, "VALIDATION_ERROR")
+    assert "a metric or a config field" in str(problem["details"])

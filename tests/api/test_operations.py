@@ -46,7 +46,7 @@ def test_an_idempotency_key_is_not_used_for_something_else(operator):
     assert "Idempotency-Key" in error(refused, 400, "VALIDATION_ERROR")["details"]["fields"]
 
 
-def test_what_it_waits_for_is_told_and_nothing_once_it_runs(operator):
+def test_what_it_waits_for_is_reported_and_nothing_once_it_runs(operator):
     labelled = submitted(operator.user, queue="a100")
     told = data(operator.get(f"operations/{labelled.pk}"))["waiting_for"]
     assert told["code"] == "NO_WORKER"
@@ -54,7 +54,7 @@ def test_what_it_waits_for_is_told_and_nothing_once_it_runs(operator):
     told = data(operator.get(f"operations/{labelled.pk}"))["waiting_for"]
     assert told == {
         "code": "NO_WORKER_WITH_LABEL",
-        "message": "No worker has the label a100; there are: t4.",
+        "message": "No worker has the label a100; available labels: t4.",
     }
     submitted(operator.user)
     assert claim() is not None
@@ -151,6 +151,17 @@ def test_a_resume_says_from_where(operator):
     assert (source["checkpoint_id"], source["checkpoint_type"]) == (checkpoint.pk, "cancellation")
     assert (source["epoch"], source["step"], source["progress_percent"]) == (29, 10, 25.0)
     assert (source["unit"], source["place"]) == ("step", "epoch 29")
+
+
+def test_a_resume_may_accept_that_it_is_not_exact(operator):
+    operation = in_state(State.CANCELLED, operator.user)
+    operation.row.update(config=operation.config | {"exact": "required"})
+    saved(operation, step=10)
+    wrong = operator.post(f"operations/{operation.pk}/resume", {"accept_inexact": "maybe"})
+    assert "accept_inexact" in error(wrong, 400, "VALIDATION_ERROR")["details"]["fields"]
+    data(operator.post(f"operations/{operation.pk}/resume", {"accept_inexact": True}))
+    operation.refresh_from_db()
+    assert operation.accepts_inexact and not operation.requires_exact
 
 
 @pytest.mark.parametrize("is_marked_before", [False, True])
@@ -310,3 +321,38 @@ def test_every_request_of_a_person_is_an_event(operator):
     assert [each["what"] for each in events] == ["CANCEL_REQUESTED", "RUNNING", "SUBMITTED"]
     assert [each["actor"] for each in events] == ["otto", "worker-1", "otto"]
     assert Event.objects.count() == 3
+
+
+class TestEdit:
+    def patch(self, api, row, body):
+        path = f"/api/v1/operations/{row.pk}"
+        return api.client.patch(path, body, content_type="application/json")
+
+    def test_it_renames_and_refuses_an_older_revision(self, operator):
+        row = submitted(operator.user)
+        changes = {"name": "new", "tags": ["x"], "notes": "why", "revision": 0}
+        after = data(self.patch(operator, row, changes))
+        assert (after["name"], after["tags"], after["notes"]) == ("new", ["x"], "why")
+        assert after["revision"] == 1
+        problem = error(self.patch(operator, row, changes), 409, "EDIT_CONFLICT")
+        assert problem["details"]["name"] == "new"
+
+    def test_only_its_owner_or_an_admin_edits_it(self, operator, colleague, viewer, admin):
+        row = submitted(operator.user)
+        for other in (colleague, viewer):
+            error(self.patch(other, row, {"is_favourite": True}), 403, "PERMISSION_DENIED")
+        assert data(self.patch(admin, row, {"is_favourite": True}))["is_favourite"]
+
+    def test_an_archived_operation_is_listed_on_request_only(self, operator):
+        row = submitted(operator.user)
+        operator.post(f"operations/{row.pk}/cancel")
+        assert data(self.patch(operator, row, {"archived": True}))["archived_at"]
+        assert data(operator.get("operations")) == []
+        for query, number in (("archived:yes", 1), ("archived:any", 1), ("archived:no", 0)):
+            assert len(data(operator.get("operations", q=query))) == number
+        assert data(self.patch(operator, row, {"archived": False}))["archived_at"] is None
+
+    def test_an_unknown_field_is_named(self, operator):
+        row = submitted(operator.user)
+        problem = error(self.patch(operator, row, {"title": "x"}), 400, "VALIDATION_ERROR")
+        assert "allowed: name, tags" in problem["details"]["fields"]["title"]

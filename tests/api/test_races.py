@@ -1,4 +1,4 @@
-"""Several people at once: exactly one wins, and the others are told."""
+"""Several people at once: exactly one wins, and the others get a refusal."""
 
 import threading
 

@@ -1,8 +1,11 @@
 """Curves, logs, events, attempts, and the live view."""
 
+import csv
+
 import pytest
 from django.utils import timezone
 
+from apps.operations import points_csv
 from apps.operations.models import Attempt, LogChunk, MetricPoint
 from tests.api.answers import data, error
 from tests.operations import rows
@@ -29,7 +32,7 @@ def printed(operation, *texts, attempt=1):
         LogChunk.objects.create(operation_id=operation.pk, attempt=attempt, text=text)
 
 
-def test_curves_are_told_apart_by_metric_attempt_and_whether_they_count(operator, operation):
+def test_curves_are_distinguished_by_metric_attempt_and_whether_they_count(operator, operation):
     measured(operation, range(1, 4))
     measured(operation, range(1, 3), name="accuracy")
     rows.retire(operation, by=2, after_step=2)
@@ -46,6 +49,22 @@ def test_curves_are_told_apart_by_metric_attempt_and_whether_they_count(operator
     assert [c["name"] for c in only["series"]] == ["accuracy"]
 
 
+def test_the_first_points_are_complete_and_reading_on_gives_each_point_once(operator, operation):
+    measured(operation, range(1, 40))
+    measured(operation, range(1, 40), name="accuracy")
+    found, last_id = [], 0
+    while True:
+        page = data(operator.get(f"operations/{operation.pk}/metrics", first=25, after_id=last_id))
+        if not page["series"]:
+            break
+        assert not page["is_thinned"]
+        last_id = page["last_id"]
+        new = [(each["name"], step) for each in page["series"] for step in each["steps"]]
+        assert len(new) <= 25
+        found += new
+    assert sorted(found) == sorted((n, s) for n in ("loss", "accuracy") for s in range(1, 40))
+
+
 def test_asking_on_gives_only_what_is_new(operator, operation):
     path = f"operations/{operation.pk}/metrics"
     measured(operation, range(1, 4))
@@ -60,6 +79,7 @@ def test_asking_on_gives_only_what_is_new(operator, operation):
     assert data(operator.get(path, after_step=2))["series"][0]["steps"] == [3, 4]
 
 
+@pytest.mark.slow
 @pytest.mark.database
 def test_a_long_curve_is_thinned_but_keeps_its_spikes_and_its_end(operator, operation):
     values = dict.fromkeys(range(1, 5001), 1.0) | {1234: 99.0, 4321: -99.0}
@@ -67,7 +87,7 @@ def test_a_long_curve_is_thinned_but_keeps_its_spikes_and_its_end(operator, oper
     curves = data(operator.get(f"operations/{operation.pk}/metrics", max_points=100))
     (curve,) = curves["series"]
     assert curves["is_thinned"]
-    assert 50 <= len(curve["steps"]) <= 102
+    assert 33 <= len(curve["steps"]) <= 102
     assert curve["steps"] == sorted(curve["steps"])
     assert curve["steps"][-1] == 5000
     shown = dict(zip(curve["steps"], curve["values"], strict=True))
@@ -177,8 +197,43 @@ def test_parts_of_an_unknown_operation(operator, part):
 @pytest.mark.parametrize(
     "query",
     ["metrics?max_points=1", "metrics?after_id=-1", "logs?tail=0", "logs?attempt=x", "live?x=1",
-     "metrics?max_point=10", "events?what=x", "logs?after=99999999999999999999"],
+     "metrics?max_point=10", "metrics?first=0", "events?what=x", "logs?after=99999999999999999999"],
 )  # fmt: skip
 def test_wrong_parameters_are_named(operator, operation, query):
     problem = error(operator.get(f"operations/{operation.pk}/{query}"), 400, "VALIDATION_ERROR")
     assert list(problem["details"]["fields"]) == [query.split("?")[1].split("=")[0]]
+
+
+def test_a_window_of_steps_has_only_its_points(operator, operation):
+    measured(operation, range(1, 101))
+    path = f"operations/{operation.pk}/metrics"
+    (curve,) = data(operator.get(path, after_step=9, to_step=12))["series"]
+    assert curve["steps"] == [10, 11, 12]
+    error(operator.get(path, to_step="last"), 400, "VALIDATION_ERROR")
+
+
+def test_points_as_csv_have_every_point_once_with_what_is_not_finite(
+    operator, operation, monkeypatch
+):
+    monkeypatch.setattr(points_csv, "PAGE", 3)
+    measured(operation, range(1, 8))
+    measured(operation, range(6, 9), attempt=2)
+    measured(operation, [1], name="accuracy", value=lambda _: None, not_finite="nan")
+    rows.retire(operation, by=2, after_step=5)
+    path = f"/api/v1/operations/{operation.pk}/metrics.csv"
+    response = operator.client.get(path)
+    assert response["Content-Type"].startswith("text/csv")
+    lines = list(csv.DictReader(response.getvalue().decode().splitlines()))
+    assert (lines[0]["name"], lines[0]["value"]) == ("accuracy", "NaN")
+    found = [(int(line["step"]), line["attempt"], line["retired_by"]) for line in lines[1:]]
+    retired = [(6, "1", "2"), (6, "2", ""), (7, "1", "2"), (7, "2", ""), (8, "2", "")]
+    assert found == [(step, "1", "") for step in range(1, 6)] + retired
+    only = operator.client.get(path, {"name": "loss", "after_step": 6}).getvalue().decode()
+    assert [line.split(",")[:3] for line in only.splitlines()[1:]] == [
+        ["loss", "7", "1"],
+        ["loss", "7", "2"],
+        ["loss", "8", "2"],
+    ]
+    error(
+        operator.get(f"operations/{operation.pk}/metrics.csv", to_step="x"), 400, "VALIDATION_ERROR"
+    )

@@ -53,8 +53,8 @@ def test_the_best_comes_first_once_there_are_results(operator, study):
     assert found["operations"][0]["figures"]["return"] == 0.5
 
 
-def test_what_is_told_of_one_study_is_of_one_moment(operator, study):
-    """The last operation ends after the lines were read: it is told as before, in every part."""
+def test_what_is_reported_of_one_study_is_of_one_moment(operator, study):
+    """The last operation ends after the lines were read: every part shows it as before."""
 
     def end_after_lines(execute, sql, *rest):
         if seen and seen.pop() == "lines":
@@ -71,7 +71,7 @@ def test_what_is_told_of_one_study_is_of_one_moment(operator, study):
     assert (found["counts"], found["percent"], found["is_active"]) == ({"PENDING": 3}, 0, True)
 
 
-def test_between_the_folds_of_a_walk_forward_it_goes_on(operator, submission):
+def test_between_the_folds_of_a_walk_forward_it_continues(operator, submission):
     """Who asks until it has ended must not stop when nothing runs for a moment."""
     submission["design"] = DESIGN | {"walk_forward": {"folds": 1, "in_sample": 0.5}}
     study = data(operator.post("studies", submission), 202)
@@ -95,6 +95,7 @@ def test_a_fold_in_which_nothing_can_be_chosen_is_waited_for_no_longer(operator,
     assert not data(operator.get(f"studies/{study['id']}"))["is_active"]
 
 
+@pytest.mark.slow
 def test_studies_are_listed_newest_first(operator, colleague, submission):
     names = ["a", "b", "c"]
     for name in names:
@@ -124,6 +125,7 @@ def test_what_is_wrong_is_named_by_its_field(operator, submission):
     assert not Operation.objects.exists()
 
 
+@pytest.mark.slow
 def test_a_study_is_stopped_resumed_and_deleted_by_its_owner(operator, colleague, viewer, study):
     address = f"studies/{study['id']}"
     for other in (colleague, viewer):
@@ -138,3 +140,42 @@ def test_a_study_is_stopped_resumed_and_deleted_by_its_owner(operator, colleague
     data(operator.delete(address))
     error(operator.get(address), 404, "STUDY_NOT_FOUND")
     assert not Operation.objects.exists()
+
+
+TPE = {
+    "values": {"parameters.fast": {"low": 2, "high": 9, "whole": True}},
+    "method": "tpe", "samples": 4, "parallel": 1,
+    "further_objectives": [{"metric": "drawdown", "mode": "min"}],
+}  # fmt: skip
+
+
+@pytest.fixture
+def search(operator, submission):
+    return data(operator.post("studies", submission | {"design": TPE}), 202)
+
+
+def test_a_study_is_continued_with_more_trials(operator, viewer, search):
+    address = f"studies/{search['id']}/extend"
+    assert (search["num_trials"], len(search["operations"]), search["is_active"]) == (4, 1, True)
+    assert data(operator.post(address, {"trials": 3}))["num_operations"] == 0, "one is active"
+    assert data(operator.get(f"studies/{search['id']}"))["num_trials"] == 7
+    assert operator.post(address, {"trials": 0}).status_code == 400
+    assert "allowed: 1 to 493" in str(
+        error(operator.post(address, {"trials": 494}), 400, "INVALID_CONFIG")
+    )
+    assert viewer.post(address, {"trials": 1}).status_code == 403
+
+
+def test_the_pareto_front_of_several_objectives(operator, search):
+    results = [(2.0, 0.3), (1.0, 0.1), (1.0, 0.2), (2.0, 0.3)]
+    study = Study.objects.get()
+    for sharpe, drawdown in results:
+        active = study.operations.filter(state="PENDING")
+        active.update(state="COMPLETED", result={"sharpe": sharpe, "drawdown": drawdown})
+        studies.advance(study.pk)
+    found = data(operator.get(f"studies/{study.pk}"))
+    figures = {
+        line["id"]: (line["value"], line["figures"]["drawdown"]) for line in found["operations"]
+    }
+    best = {each for each in figures.values() if each != (1.0, 0.2)}
+    assert {figures[each] for each in found["front"]} == best

@@ -38,7 +38,7 @@ def _json(body):
     return [orjson.dumps(body) if body is not None else b""]
 
 
-def test_registering_again_changes_nothing_but_what_is_told(worker, viewer):
+def test_registering_again_changes_nothing_but_what_is_reported(worker, viewer):
     first = data(worker("register", REGISTRATION))
     assert (first["worker_id"], first["status"]) == ("gpu-box-1", "AVAILABLE")
     again = data(worker("register", REGISTRATION | {"slots": 4}))
@@ -75,15 +75,15 @@ def test_a_heartbeat_renews_leases_and_brings_wishes(worker, operator):
     operation = claimed(operator.user, "gpu-box-1")
     forget_lease(operation)
     held = {"running": [{"operation_id": operation.pk, "attempt": 1}]}
-    standing = data(worker("gpu-box-1/heartbeat", held))
-    assert (standing["status"], standing["orders"][0]["directive"]) == ("BUSY", "proceed")
+    response = data(worker("gpu-box-1/heartbeat", held))
+    assert (response["status"], response["orders"][0]["directive"]) == ("BUSY", "proceed")
     assert not Operation.objects.silent().exists()
     operator.post(f"operations/{operation.pk}/cancel")
     (order,) = data(worker("gpu-box-1/heartbeat", held))["orders"]
     assert order["directive"] == "cancel"
 
 
-def test_a_worker_that_the_house_forgot_is_told_to_register(worker, viewer):
+def test_a_worker_that_the_platform_forgot_is_asked_to_register(worker, viewer):
     for path in ("gone/heartbeat", "gone/sync"):
         error(worker(path, {"running": []}), 404, "WORKER_NOT_FOUND")
     error(worker("gone", method="delete"), 404, "WORKER_NOT_FOUND")

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.backtest.market import run, walk
-from trainops.kinds.backtest.outcome import trades_of
+from trainops.kinds.backtest.result import trades_of
 
 TERMS = st.fixed_dictionaries(
     {

@@ -25,7 +25,7 @@ def test_parameters_are_filled_in():
     ("wrong", "field", "problem"),
     [
         ({"parameters": {"fast": 20, "slow": 20}}, "parameters.slow", "must be above fast (20)"),
-        ({"sizing": {"amount": 2.0}}, "sizing.amount", "a fraction is at most 1"),
+        ({"sizing": {"amount": 2.0}}, "sizing.amount", "allowed: at most 1"),
         ({"margin": 0.1, "maintenance_margin": 0.2}, "maintenance_margin", "at most the margin"),
         ({"timezone": "Mars/Olympus"}, "timezone", "allowed: names such as"),
         ({"cash": 0.0}, "cash", "greater than 0"),

@@ -1,4 +1,4 @@
-"""A finished backtest goes on over newer bars, as if they had been there from the beginning."""
+"""A finished backtest continues over newer bars, as if they had been there from the beginning."""
 
 import pytest
 
@@ -57,7 +57,7 @@ def test_it_ends_where_one_over_all_bars_ends(tmp_path):
 
 def test_fewer_bars_are_refused(tmp_path):
     checkpoint = saved(walk(600), tmp_path)
-    with pytest.raises(IncompatibleState, match="at bar 600, there are 500"):
+    with pytest.raises(IncompatibleState, match="at bar 600 of 500"):
         forked(checkpoint, walk(600).slice(0, 500), tmp_path)
 
 
@@ -77,7 +77,7 @@ def test_bars_that_were_altered_before_the_end_are_refused(tmp_path):
         forked(checkpoint, altered, tmp_path)
 
 
-def test_a_later_last_day_goes_on_where_an_earlier_one_ended(tmp_path):
+def test_a_later_last_day_continues_where_an_earlier_one_ended(tmp_path):
     """The day at which a backtest ends may differ in a fork; the one at which it begins may not."""
     table = walk(900)  # of hours: 37 days and a half
     job = run(table, tmp_path, **SETTINGS, start="2020-01-05", until="2020-01-20")

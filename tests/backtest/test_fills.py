@@ -8,7 +8,7 @@ from tests.backtest.market import DATASET, bars_of, write
 from trainops.kinds.backtest.broker import Broker
 from trainops.kinds.backtest.config import BacktestConfig
 from trainops.kinds.backtest.job import load_prices
-from trainops.kinds.backtest.outcome import outcome_of, trades_of
+from trainops.kinds.backtest.result import result_of, trades_of
 
 FLAT = (100, 101, 99, 100)
 
@@ -52,6 +52,7 @@ def after(broker):
     return broker
 
 
+@pytest.mark.slow
 def test_a_market_order_is_filled_at_the_next_open(market):
     broker = market(FLAT, (105, 107, 104, 106))
     broker.place(3, bar=0)
@@ -408,6 +409,7 @@ def test_the_rest_of_an_order_is_made_to_fit_what_its_commission_leaves(market):
     assert broker.account["commission"] == 20.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("config", "order", "exit_bar", "price"),
     [
@@ -424,7 +426,7 @@ def test_the_report_closes_no_trade_before_it_was_opened(market, config, order, 
     broker.place(3, bar=at, **order)
     broker.fill_at_close(at) if at else broker.go_to(2)
     broker.end_chunk()
-    outcome = outcome_of(broker, BacktestConfig.parse(config), 2)
+    outcome = result_of(broker, BacktestConfig.parse(config), 2)
     assert outcome.trades[["entry_bar", "exit_bar", "exit_price"]].tolist() == [
         (1, exit_bar, price)
     ]

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.backtest.market import shipped_prices
+from tests.thinning import quick_some
 from trainops.market.indicators.averages import Ema, Sma, ema, sma
 from trainops.market.indicators.momentum import Macd, Rsi, macd, rsi
 from trainops.market.indicators.ranges import (
@@ -93,7 +94,7 @@ REFERENCES = json.loads((Path(__file__).parent / "references" / "indicators.json
 LIBRARIES = [(library, name) for library in ("TA-Lib", "ta") for name in REFERENCES[library]]
 
 
-@pytest.mark.parametrize(("library", "name"), LIBRARIES)
+@pytest.mark.parametrize(("library", "name"), quick_some(LIBRARIES, every=4))
 def test_an_indicator_is_what_other_libraries_say(library, name):
     """TA-Lib 0.8 and ta 0.11, recorded. What a library does not have is not in its record."""
     prices = shipped_prices("GOOG").to_pandas()

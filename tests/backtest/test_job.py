@@ -8,7 +8,7 @@ import torch
 from tests.backtest.market import make_job, run, run_through, walk, write
 from trainops.kinds.backtest import drivers
 from trainops.kinds.backtest.drivers import EventDriver
-from trainops.kinds.backtest.outcome import trades_of
+from trainops.kinds.backtest.result import trades_of
 from trainops.runtime.checkpoint.snapshot import freeze
 from trainops.runtime.errors import ConfigError, IncompatibleState, InputError, UnfreezableState
 
@@ -36,7 +36,7 @@ def test_the_length_of_chunks_changes_nothing(config, chunk, tmp_path):
     assert bits(run(TABLE, tmp_path, **config, chunk_bars=chunk)) == bits(whole)
 
 
-def test_a_run_that_stopped_in_one_chunk_length_goes_on_in_another(tmp_path):
+def test_a_run_that_stopped_in_one_chunk_length_continues_in_another(tmp_path):
     state = freeze(stopped(tmp_path, **SMA).state_dict())
     later = make_job(TABLE, tmp_path, chunk_bars=7, **SMA)
     later.load_state_dict(state)
@@ -99,14 +99,14 @@ def changed(state, *path_and_value):
         (("state",), [], "the state is"),
         (("broker", "account", "cash"), float("nan"), "cannot be read"),
         (("broker", "account", "next_id"), 1.0, "cannot be read"),
-        (("broker", "account", "num_orders"), 7, "other orders or trades"),
+        (("broker", "account", "num_orders"), 7, "orders or trades differ"),
         (("broker", "account"), {}, "cannot be read"),
         (("broker", "trades", "symbol"), torch.tensor([3]), "different lengths|of a symbol"),
         (("broker", "orders", "limit"), torch.zeros(1, dtype=torch.int64), "cannot be read"),
         (("equity",), 1, "not the streams"),
         (("strategy",), {"a": 1}, "no identity and memory"),
         (("strategy", "identity"), {"model": "another"}, "the strategy was made of"),
-        (("strategy", "remembered"), {"a": 1}, "remembers"),
+        (("strategy", "remembered"), {"a": 1}, "has no state"),
     ],
 )
 def test_a_state_that_does_not_fit_is_refused_and_changes_nothing(path, value, problem, tmp_path):
@@ -128,7 +128,7 @@ def test_a_state_of_other_prices_is_refused(tmp_path):
 def test_a_state_of_more_bars_than_there_are_is_refused(tmp_path):
     state = freeze(stopped(tmp_path, **SMA).state_dict())
     job = make_job(TABLE.slice(0, 30), tmp_path, **SMA)
-    with pytest.raises(IncompatibleState, match="the state is at bar 40, there are 30"):
+    with pytest.raises(IncompatibleState, match="the state is at bar 40 of 30"):
         job.load_state_dict(state)
 
 
@@ -151,7 +151,7 @@ def test_a_strategy_with_other_memories_is_refused(tmp_path):
     assert bits(run_through(job)) == bits(run(TABLE, tmp_path, **busy))
 
 
-def test_a_finished_backtest_goes_on_over_newer_bars_exactly(tmp_path):
+def test_a_finished_backtest_continues_over_newer_bars_exactly(tmp_path):
     """What is open at the end is closed in the report only."""
     first = run(TABLE.slice(0, 60), tmp_path, **SMA)
     first.result()
@@ -167,7 +167,7 @@ def test_what_cannot_be_saved_is_refused_before_the_first_bar(tmp_path):
 
 
 def test_a_form_that_a_strategy_does_not_have_is_refused(tmp_path):
-    with pytest.raises(ConfigError, match="busy has no such form; allowed: auto, event"):
+    with pytest.raises(ConfigError, match="busy does not support it; allowed: auto, event"):
         make_job(TABLE, tmp_path, recipe="busy", execution="vector")
     job = make_job(TABLE, tmp_path, recipe="busy")
     assert isinstance(job.driver, EventDriver)
@@ -175,5 +175,5 @@ def test_a_form_that_a_strategy_does_not_have_is_refused(tmp_path):
 
 def test_a_dataset_that_was_not_handed_over_is_refused(tmp_path):
     write(TABLE, tmp_path)
-    with pytest.raises(InputError, match="there is no dataset"):
+    with pytest.raises(InputError, match="does not exist"):
         make_job(TABLE, tmp_path, **SMA, dataset="ds_ffffffffffffffff")

@@ -5,6 +5,7 @@ import pyarrow as pa
 import pytest
 
 from tests.backtest.market import BACKTEST, DATASET, DAY, run_through, table_of, walk, write
+from tests.thinning import quick_some
 from trainops.kind import KINDS
 from trainops.kinds.backtest.recipes.model import ModelParameters
 from trainops.kinds.backtest.recipes.model_model import read_trained
@@ -88,6 +89,7 @@ def with_another_future(table, bar):
     )
 
 
+@pytest.mark.slow
 def test_what_is_learned_is_traded_with_profit(tmp_path, model):
     job = run_through(backtest(waves(1000), tmp_path, model))
     result = job.result()
@@ -95,6 +97,7 @@ def test_what_is_learned_is_traded_with_profit(tmp_path, model):
     assert run_through(training(waves(600), tmp_path)).result()["final"]["val_accuracy"] > 0.8
 
 
+@pytest.mark.slow
 def test_nothing_that_comes_later_changes_a_score(model):
     table = waves(500)
     for bar in (60, 200, 499):
@@ -103,6 +106,7 @@ def test_nothing_that_comes_later_changes_a_score(model):
     assert not np.isnan(scores(table, model)[60:]).any()
 
 
+@pytest.mark.slow
 def test_nothing_that_is_validated_on_is_learned_from(tmp_path):
     """Also not by a label that looks past the split, nor by a mean over all bars."""
     for parameters in ({}, {"label": "zigzag"}, {"features": FEATURES | {"fuzzy": "beside"}}):
@@ -110,14 +114,14 @@ def test_nothing_that_is_validated_on_is_learned_from(tmp_path):
             training(table, tmp_path, **parameters)
             for table in (waves(600), with_another_future(waves(600), 480))
         ]
-        one, other = (job.learner.train for job in jobs)
+        one, other = (job.trainer.train for job in jobs)
         assert one.inputs[0].numpy().tobytes() == other.inputs[0].numpy().tobytes()
         assert one.targets.tolist() == other.targets.tolist()
-        assert jobs[0].learner.ingredients.constants == jobs[1].learner.ingredients.constants
+        assert jobs[0].trainer.ingredients.constants == jobs[1].trainer.ingredients.constants
 
 
 @pytest.mark.slow
-def test_it_goes_on_from_any_bar_with_the_same_trades(tmp_path, model):
+def test_it_continues_from_any_bar_with_the_same_trades(tmp_path, model):
     table = waves(300)
     settings = {"chunk_bars": 1}
     expected = run_through(backtest(table, tmp_path, model, settings=settings, bars="all"))
@@ -132,7 +136,7 @@ def test_it_goes_on_from_any_bar_with_the_same_trades(tmp_path, model):
     assert bits(job) == bits(expected) and job.result() == expected.result()
 
 
-def test_it_goes_on_over_newer_bars_exactly(tmp_path, model):
+def test_it_continues_over_newer_bars_exactly(tmp_path, model):
     first = run_through(backtest(waves(700), tmp_path, model))
     job = backtest(waves(900), tmp_path, model)
     job.load_state_dict(freeze(first.state_dict()))
@@ -149,7 +153,8 @@ def test_a_score_does_not_depend_on_how_many_bars_are_judged_with_it(tmp_path):
         assert many[: len(few)].tobytes() == few.tobytes()
 
 
-def test_a_state_goes_on_with_the_model_that_it_was_made_with(tmp_path, model):
+@pytest.mark.slow
+def test_a_state_continues_with_the_model_that_it_was_made_with(tmp_path, model):
     state = freeze(run_through(backtest(waves(300), tmp_path, model, bars="all")).state_dict())
     other = trained(waves(600), tmp_path, hidden_sizes=[4]).path
     job = backtest(waves(300), tmp_path, other, bars="all")
@@ -163,11 +168,12 @@ def test_bars_that_it_learned_from_are_traded_only_on_request(tmp_path, model):
     assert unseen.column("entry_bar").min() >= 480  # 80 % of 600
     every = run_through(backtest(waves(800), tmp_path, model, bars="all")).state_dict()["trades"]
     assert every.column("entry_bar").min() < 100
-    with pytest.raises(InputError, match=r"there are no later ones; allowed: all"):
+    with pytest.raises(InputError, match=r"there are no later bars; allowed: all"):
         backtest(waves(480), tmp_path, model)
 
 
-def test_best_and_last_weights_are_told_apart(tmp_path):
+@pytest.mark.slow
+def test_best_and_last_weights_are_distinguished(tmp_path):
     path = trained(walk(400), tmp_path).path  # noise: the best epoch is not the last
     both = [
         read_trained(ModelParameters.parse({"operation": MODEL, "weights": which}), {MODEL: path})
@@ -177,16 +183,20 @@ def test_best_and_last_weights_are_told_apart(tmp_path):
     assert both[0].scores(prices).tobytes() != both[1].scores(prices).tobytes()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "parameters",
-    [
-        {"threshold": 0.02},
-        {"task": "regression"},
-        {"label": "zigzag", "reversal": 0.1},
-        {"features": FEATURES | {"fuzzy": "instead", "macd": True}},
-        {"train_until": "2020-01-12", "validate_until": "2020-01-20", "timezone": "Asia/Tokyo"},
-        {"resample": "4h"},
-    ],
+    quick_some(
+        [
+            {"threshold": 0.02},
+            {"task": "regression"},
+            {"label": "zigzag", "reversal": 0.1},
+            {"features": FEATURES | {"fuzzy": "instead", "macd": True}},
+            {"train_until": "2020-01-12", "validate_until": "2020-01-20", "timezone": "Asia/Tokyo"},
+            {"resample": "4h"},
+        ],
+        every=3,
+    ),
     ids=lambda parameters: next(iter(parameters)),
 )
 def test_every_way_to_learn_can_be_traded(tmp_path, parameters):
@@ -203,15 +213,15 @@ def test_several_symbols_are_learned_from_together(tmp_path):
         for seed, name in enumerate(("AA", "BB"))
     ]
     job = training(pa.concat_tables(tables), tmp_path)
-    description = job.learner.ingredients.description
+    description = job.trainer.ingredients.description
     assert description["symbols"] == ["AA", "BB"]
-    single = training(tables[0].drop_columns("symbol"), tmp_path).learner.ingredients.description
+    single = training(tables[0].drop_columns("symbol"), tmp_path).trainer.ingredients.description
     assert description["training_bars"] == 2 * single["training_bars"]
 
 
 def test_days_split_where_they_begin_in_the_time_zone(tmp_path):
     job = training(waves(600), tmp_path, train_until="2020-01-15", timezone="Asia/Tokyo")
-    assert job.learner.ingredients.description["trained_until"] == "2020-01-14T15:00:00+00:00"
+    assert job.trainer.ingredients.description["trained_until"] == "2020-01-14T15:00:00+00:00"
 
 
 @pytest.mark.parametrize(
@@ -257,9 +267,9 @@ def test_a_model_that_is_not_whole_or_of_other_bars_is_refused(tmp_path, model):
     daily = waves(700)
     times = daily["time"].to_pandas().iloc[0] + np.arange(700) * DAY
     daily = daily.set_column(0, "time", pa.array(times, pa.timestamp("us")))
-    with pytest.raises(InputError, match=r"86400 s apart; the model learned from 3600 s"):
+    with pytest.raises(InputError, match=r"86400 s apart, those of the model 3600 s"):
         backtest(daily, tmp_path, model)
     broken = trained(waves(300), tmp_path).path
     (broken / "model.pt").write_bytes(b"x" * (broken / "model.pt").stat().st_size)
-    with pytest.raises(InputError, match="is not whole"):
+    with pytest.raises(InputError, match="is incomplete"):
         read_trained(ModelParameters.parse({"operation": MODEL}), {MODEL: broken})

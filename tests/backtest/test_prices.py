@@ -42,7 +42,7 @@ def times(*hours):
         (with_column("high", [101, 101, 98, 101, 101, 101.0]), "high is below low in row 4"),
         (with_column("low", [99, 99, 99, 0, 99, 99.0]), "low is not above 0 in row 5"),
         (with_column("time", times(0, 1, 2, 2, 3, 4)), "times repeat (time) in row 5"),
-        (with_column("time", times(0, 1, 5, 2, 3, 4)), "times go back (time) in row 5"),
+        (with_column("time", times(0, 1, 5, 2, 3, 4)), "times are not ascending (time) in row 5"),
         (with_column("time", pa.array([0, None, 2, 3, 4, 5], pa.timestamp("us"))),
          "time has no time in row 3"),
         (with_column("time", pa.array(
@@ -58,7 +58,7 @@ def times(*hours):
         (GOOD.slice(0, 0), "has no rows"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_with_a_series_is_told_by_row(read, table, problem):
+def test_what_is_wrong_with_a_series_is_reported_by_row(read, table, problem):
     with pytest.raises(InputError) as error:
         read(table)
     assert problem in error.value.errors["dataset"]
@@ -82,7 +82,7 @@ def test_columns_are_found_by_their_usual_names(read, names):
     assert prices.closes().tolist() == [100.0] * 6
 
 
-def test_other_names_can_be_told(read):
+def test_other_names_can_be_set(read):
     table = GOOD.rename_columns(["when", "a", "b", "c1", "d"])
     prices = read(table, open="a", high="b", low="c1", close="d")  # the only date is the time
     assert prices.highs().tolist() == [101.0] * 6

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from tests.backtest.market import run, shipped_prices
-from trainops.kinds.backtest.outcome import outcome_of
+from trainops.kinds.backtest.result import result_of
 
 REFERENCE = json.loads((Path(__file__).parent / "reference.json").read_text())
 CASES = REFERENCE["cases"]
@@ -87,7 +87,7 @@ def trades_of(outcome):
 def test_trades_and_equity_are_those_of_the_reference(name, execution, tmp_path):
     case = CASES[name]
     job = run(shipped_prices(case["data"]), tmp_path, **config_of(case), execution=execution)
-    outcome = outcome_of(job.broker, job.config, job.step)
+    outcome = result_of(job.broker, job.config, job.step)
     expected = np.array(sorted(case["trades"], key=lambda trade: trade[1:3]))
     ours = trades_of(outcome)
     assert ours[:, :3].tolist() == expected[:, :3].tolist()  # size, entry bar, exit bar
@@ -136,6 +136,7 @@ LIVE = [  # what the recorded cases leave out
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("data", ["GOOG", "EURUSD"])
 @pytest.mark.parametrize(("strategy", "params", "broker"), LIVE)
 def test_ours_agrees_with_the_library_itself(strategy, params, broker, data, theirs, tmp_path):
@@ -146,7 +147,7 @@ def test_ours_agrees_with_the_library_itself(strategy, params, broker, data, the
         stats = backtest(frame, names[strategy], finalize_trades=True, **broker).run(**params)
     case = {"strategy": strategy, "params": params, "broker": broker}
     job = run(shipped_prices(data), tmp_path, **config_of(case))
-    outcome = outcome_of(job.broker, job.config, job.step)
+    outcome = result_of(job.broker, job.config, job.step)
     expected = sorted(
         stats["_trades"][["Size", "EntryBar", "ExitBar", "EntryPrice", "ExitPrice"]]
         .itertuples(index=False, name=None), key=lambda trade: trade[1:3]

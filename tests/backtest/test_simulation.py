@@ -54,9 +54,9 @@ MARKET = {
     "units": [0.1, 1.0, 30.0],
 }
 NOT_OF_THE_BROKER = {  # they say what is traded, when, and how the run is kept
-    "seed", "device", "threads", "deterministic", "checkpoint", "restart", "limits", "resources",
-    "recipe", "parameters", "dataset", "columns", "symbol", "symbols", "execution", "chunk_bars",
-    "monitor", "mode",
+    "seed", "device", "threads", "deterministic", "exact", "checkpoint", "restart", "limits",
+    "resources", "recipe", "parameters", "dataset", "columns", "symbol", "symbols", "execution",
+    "chunk_bars", "monitor", "mode",
 }  # fmt: skip
 DAYS = ("start", "until")
 COLUMNS = ("units", "entry_price", "exit_price", "commission", "profit")
@@ -178,6 +178,12 @@ def test_every_term_of_the_broker_is_simulated():
     assert terms == DRAWN.keys() | CALENDAR.keys()
 
 
+@pytest.mark.parametrize("number", range(0, 200, 25))
+def test_a_drawn_backtest_is_simulated(number):
+    require_equal(draw(number), seed=number)
+
+
+@pytest.mark.slow
 def test_the_engine_does_what_the_page_says():
     """What is drawn reaches every rule: each reason to close, refusals and liquidations."""
     seen, refused, liquidated = set(), 0, 0

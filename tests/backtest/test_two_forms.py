@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.backtest.market import run, walk
-from trainops.kinds.backtest.outcome import trades_of
+from tests.thinning import quick_some
+from trainops.kinds.backtest.result import trades_of
 
 PARAMETERS = {
     "buy_and_hold": {},
@@ -36,7 +37,8 @@ def bits(job):
     ).tobytes()
 
 
-@pytest.mark.parametrize("recipe", PARAMETERS)
+@pytest.mark.slow
+@pytest.mark.parametrize("recipe", quick_some(PARAMETERS, every=3))
 @settings(max_examples=15, deadline=None)
 @given(
     entries=ENTRIES,

@@ -7,7 +7,7 @@ from apps.operations.requests import services
 from tests.browser.conftest import NARROW
 from tests.operations import distributed
 from tests.operations.attempts import Running
-from tests.operations.conftest import house, nursery  # noqa: F401 - fixtures
+from tests.operations.conftest import forkserver, runtime  # noqa: F401 - fixtures
 from tests.waiting import wait_until
 
 CONFIG = {
@@ -22,14 +22,14 @@ def operation(ana):
     return services.submit(kind="federated", config=CONFIG, owner=ana, name="together")
 
 
-def test_the_page_shows_the_budget_stopping_the_run(open_page, operation, house):  # noqa: F811
+def test_the_page_shows_the_budget_stopping_the_run(open_page, operation, runtime):  # noqa: F811
     page = open_page(f"/operations/{operation.pk}/")
-    running = Running(house, operation)
+    running = Running(runtime, operation)
     expect(page.get_by_test_id("clients")).to_be_visible(timeout=30_000)
     expect(page.get_by_test_id("epsilon")).to_contain_text("ε")
     assert running.ended().state == "COMPLETED"
     expect(page.get_by_test_id("forecast")).to_contain_text("The budget is spent")
-    expect(page.locator("[data-part=standing]")).to_contain_text("privacy budget of epsilon 14")
+    expect(page.locator("[data-part=explanation]")).to_contain_text("privacy budget of epsilon 14")
     assert page.locator(".epsilon-bar rect").get_attribute("width") > "90"
     expect(page.get_by_test_id("rounds").locator(".cell-best").first).to_be_visible()
     done = services.get(operation.pk)
@@ -38,18 +38,18 @@ def test_the_page_shows_the_budget_stopping_the_run(open_page, operation, house)
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
 
 
-def test_clients_elsewhere_are_watched_each_by_its_own_state(open_page, ana, house):  # noqa: F811
+def test_clients_elsewhere_are_watched_each_by_its_own_state(open_page, ana, runtime):  # noqa: F811
     slow = {"parameters": {"batch_seconds": 0.1}, "rounds": 1, "local_epochs": 20}
     operation = distributed.submit(ana, **slow)
     page = open_page(f"/operations/{operation.pk}/")
-    going = distributed.Round(house, operation)
+    going = distributed.Round(runtime, operation)
     parts = going.sent(3)
     clients = page.get_by_test_id("client")
     expect(clients).to_contain_text(["Waiting", "Waiting", "Waiting"], timeout=30_000)
     expect(clients.first).to_contain_text("No worker is running")  # that the page knows of
 
     parts[1].row.update(priority=distributed.FIRST)
-    running = Running(house, parts[1])
+    running = Running(runtime, parts[1])
     expect(clients.nth(1)).to_contain_text("Running")
     expect(clients.nth(1).locator(".cell-running")).to_have_count(1)
     expect(clients.nth(1).locator(".cell-done")).not_to_have_count(0)

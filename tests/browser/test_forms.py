@@ -6,6 +6,7 @@ import pytest
 from playwright.sync_api import expect
 
 from apps.operations.models import Operation
+from apps.workers.models import Worker
 from tests.api.saved import saved
 from tests.browser.conftest import NARROW, WIDE
 from tests.pages import making
@@ -35,7 +36,7 @@ def test_an_operation_is_submitted(open_page, ana):
     page.get_by_test_id("submit").click()
     expect(page.get_by_test_id("operation-name")).to_have_text("by hand")
     expect(page.get_by_test_id("state")).to_have_text("Queued")
-    expect(page.get_by_test_id("toast")).to_contain_text("by hand is submitted")
+    expect(page.get_by_test_id("toast")).to_contain_text("Submitted “by hand”")
     assert Operation.objects.get().config["epochs"] == 3
 
 
@@ -87,9 +88,9 @@ REFUSED = {
         {"labels": "hospital-a"}, ["got 'hospital-a'", "pairs of a name and a value, such as"]
     ),
     "a client that is none": (
-        {"labels": "ward: a"}, ["got the client 'ward'", "allowed are numbers from 0, and *"]
+        {"labels": "ward: a"}, ["got the client 'ward'", "allowed: numbers from 0, and *"]
     ),
-    "a client there is not": ({"labels": "99: a"}, ["got the client 99", "the clients 0 to 9"]),
+    "a client there is not": ({"labels": "99: a"}, ["got the client 99", "allowed: 0 to 9"]),
     "a label that is none": ({"labels": "0: a b"}, ["got 'a b'", "letters"]),
     "no seconds": ({"round-timeout": "soon"}, ["got 'soon'", "valid number"]),
     "less than no seconds": ({"round-timeout": "-3"}, ["got -3.0", "greater than 0"]),
@@ -117,6 +118,7 @@ def test_a_table_is_uploaded_and_trained_on(open_page, ana, tmp_path):
     file.write_text(CSV)
     page = open_page("/operations/new?recipe=digits")
     page.locator("#f-name").fill("prices")
+    page.get_by_test_id("picker").locator("summary").click()
     page.get_by_text("Predicts a column of an uploaded table").click()
     page.get_by_test_id("upload").set_input_files(file)
     target = page.get_by_test_id("parameters.target")
@@ -127,6 +129,53 @@ def test_a_table_is_uploaded_and_trained_on(open_page, ana, tmp_path):
     page.get_by_test_id("submit").click()
     expect(page.get_by_test_id("state")).to_have_text("Queued")
     assert Operation.objects.get().config["parameters"]["target"] == "price"
+
+
+def test_a_recipe_is_found_and_chosen_by_keyboard(open_page):
+    page = open_page("/operations/new?recipe=digits")
+    page.get_by_label("Epochs", exact=True).fill("33")
+    picker = page.get_by_test_id("picker")
+    picker.locator("summary").press("Enter")
+    search = page.get_by_test_id("recipe-search")
+    expect(search).to_be_focused()
+    search.fill("nothing like that")
+    expect(picker.get_by_role("status")).to_have_text("No recipe matches.")
+    search.fill("training u-net")
+    expect(picker.locator(".recipe:visible")).to_have_count(1)
+    search.press("Enter")
+    expect(search).to_be_hidden()
+    expect(picker.locator("summary")).to_contain_text("Segmentation")
+    expect(page.get_by_test_id("carried")).to_contain_text("Kept: Epochs.")
+    expect(page.get_by_label("Epochs", exact=True)).to_have_value("33")
+
+
+def test_the_form_is_edited_as_yaml_and_back(open_page):
+    page = open_page("/operations/new?recipe=digits")
+    page.get_by_label("Epochs", exact=True).fill("33")
+    page.get_by_test_id("show-yaml").click()
+    file = page.get_by_test_id("yaml")
+    expect(file).to_have_value(re.compile("epochs: 33"))
+    file.fill(file.input_value().replace("recipe: digits", "recipe: cake"))
+    page.get_by_test_id("show-form").click()
+    expect(page.get_by_test_id("file-errors")).to_contain_text("Line 3: recipe: got 'cake'")
+    file.fill(file.input_value().replace("recipe: cake", "recipe: segmentation"))
+    page.get_by_test_id("show-form").click()
+    expect(page.get_by_label("Epochs", exact=True)).to_have_value("33")
+    picker = page.get_by_test_id("picker")
+    expect(picker.locator("summary")).to_contain_text("Segmentation")
+    picker.locator("summary").click()
+    expect(page.get_by_test_id("recipe-search")).to_be_focused()
+
+
+def test_submit_stays_in_view_with_what_it_would_do(open_page, ana):
+    Worker.objects.create(worker_id="w-1", kinds=["training"], slots=1)
+    page = open_page("/operations/new?recipe=digits", NARROW)
+    estimate = page.get_by_test_id("estimate")
+    expect(estimate).to_contain_text("Can start now on w-1.")
+    expect(page.get_by_test_id("submit")).to_be_in_viewport()
+    page.locator("#f-queue").fill("a100")
+    page.locator("#f-name").focus()
+    expect(estimate).to_contain_text("No worker has the label a100")
 
 
 def test_a_bad_upload_says_why(open_page, ana, tmp_path):
@@ -151,7 +200,12 @@ def test_a_token_is_made_and_revoked(open_page, ana):
     page = open_page("/account/")
     page.get_by_label("Name").fill("laptop")
     page.get_by_test_id("create-token").click()
-    assert len(page.get_by_test_id("token-secret").input_value()) > 30
+    secret = page.get_by_test_id("token-secret").input_value()
+    assert len(secret) > 30
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.get_by_role("button", name="Copy the token").click()
+    expect(page.get_by_role("button", name="Copy the token")).to_have_text("Copied")
+    assert page.evaluate("navigator.clipboard.readText()") == secret
     page.get_by_test_id("revoke").click()
     page.get_by_test_id("confirm-yes").click()
     expect(page.get_by_test_id("toast")).to_contain_text("revoked")
@@ -168,7 +222,8 @@ def test_every_page_fits_its_window(open_page, ana, viewport, scheme):
     saved(operation)
     page = open_page("/", viewport, scheme)
     paths = ["/", f"/operations/{operation.pk}/", "/operations/new", "/datasets/", "/checkpoints/",
-             "/workers/", "/settings/", "/account/", "/help/keys"]  # fmt: skip
+             "/workers/", "/settings/", "/account/", "/help/keys",
+             f"/compare/?ids={operation.pk}"]  # fmt: skip
     for path in paths:
         page.goto(path)
         page.wait_for_timeout(200)

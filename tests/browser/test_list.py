@@ -1,10 +1,13 @@
 """The list in Chromium: live without moving, filters in the address, keys, many at once."""
 
+import os
 import re
 
+import pytest
 from playwright.sync_api import expect
 
 from apps.operations.models import Operation
+from apps.operations.requests.editing import edit
 from tests.api.saved import saved
 from tests.pages import making
 
@@ -90,7 +93,7 @@ def test_many_at_once_say_what_is_skipped(open_page, ana):
     expect(dialog).to_contain_text("Cancel 2 of 3 operations?")
     expect(page.get_by_test_id("skipped")).to_contain_text("done: it is completed")
     page.get_by_test_id("confirm-cancel").click()
-    expect(page.get_by_test_id("toast")).to_contain_text("2 operations are being cancelled")
+    expect(page.get_by_test_id("toast")).to_contain_text("Cancelling 2 operations")
     expect(row(page, waiting)).to_contain_text("Cancelled")
     expect(row(page, running)).to_contain_text("Cancelling")
     expect(page.get_by_test_id("selection")).to_be_hidden()
@@ -117,7 +120,7 @@ def test_refusals_are_toasts(open_page, ana):
     expect(page.get_by_test_id("confirm-cancel")).to_be_visible()
     operation.row.update(state="COMPLETED")  # meanwhile
     page.get_by_test_id("confirm-cancel").click()
-    expect(page.get_by_test_id("toast")).to_contain_text("only what waits or runs")
+    expect(page.get_by_test_id("toast")).to_contain_text("only waiting and running operations")
 
 
 def test_the_keyboard(open_page, ana):
@@ -152,6 +155,7 @@ def test_the_keyboard(open_page, ana):
             press(key)
         arrive(page, path)
     press("j")
+    expect(row(page, running).locator("a.name")).to_be_focused()
     press("Enter")
     arrive(page, f"/operations/{running.pk}/")
     press("n")
@@ -173,3 +177,76 @@ def test_nothing_is_asked_while_the_tab_is_hidden(open_page, ana):
     page.evaluate("delete document.hidden; document.dispatchEvent(new Event('visibilitychange'))")
     page.wait_for_timeout(500)
     assert asked
+
+
+def test_an_edit_that_is_refused_keeps_what_was_typed(open_page, ana):
+    made = making.operation(ana, "FAILED", name="old")
+    page = open_page(f"/operations/{made.pk}/")
+    page.get_by_test_id("edit-operation").click()
+    page.get_by_test_id("edit-name").fill("mine")
+    edit(operation_id=made.pk, actor=ana, changes={"name": "theirs"}, revision=0)
+    page.get_by_test_id("edit-save").click()
+    expect(page.get_by_test_id("edit-problem")).to_contain_text("its name is now 'theirs'")
+    expect(page.get_by_test_id("edit-name")).to_have_value("mine")
+    page.reload()
+    page.get_by_test_id("edit-operation").click()
+    page.get_by_test_id("edit-notes").fill("why it failed")
+    page.get_by_test_id("edit-acknowledged").check()
+    page.get_by_test_id("edit-save").click()
+    expect(page.get_by_test_id("notes")).to_have_text("why it failed")
+    made.refresh_from_db()
+    assert made.name == "theirs" and made.acknowledged_at
+
+
+LONG = "a name of a hundred and twenty characters " + "x" * 78
+ODD = ("שלום עולם, אימון", "🎉" * 30, LONG)
+
+
+@pytest.mark.parametrize("width", [360, 768, 1024, 1366, 2560])
+def test_the_list_fits_every_width(open_page, ana, width):
+    for number, state in enumerate(["RUNNING", "FAILED", "COMPLETED"] * 9):
+        name = ODD[number] if number < len(ODD) else f"n{number}"
+        making.operation(ana, state, name=name, tags=["night", "x" * 60], metrics={"val_loss": 0.1})
+    page = open_page("/?columns=val_loss,epochs", {"width": width, "height": 900})
+    expect(page.get_by_test_id("row")).to_have_count(27)
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    rows = page.get_by_test_id("row")
+    lines = rows.evaluate_all("rows => rows.map(row => row.getBoundingClientRect().height)")
+    assert width < 1100 or max(lines) <= 36  # 25 rows in 900 pixels
+    widths = rows.locator("a.name").evaluate_all("names => names.map(name => name.clientWidth)")
+    assert min(widths) >= 10
+    pills = rows.locator(".cell-state").evaluate_all(
+        "cells => cells.map(cell => cell.getBoundingClientRect().right)"
+    )
+    assert max(pills) <= width
+    if path := os.environ.get("SHOTS"):
+        page.screenshot(path=f"{path}/l{width}.png")
+        page.emulate_media(color_scheme="dark")
+        page.screenshot(path=f"{path}/d{width}.png")
+
+
+def test_everything_that_matches_is_acknowledged(open_page, ana):
+    for number in range(52):  # on two pages
+        making.operation(ana, "FAILED", name=f"n{number}")
+    page = open_page("/?tab=attention")
+    page.locator("#select-all").check()
+    page.get_by_test_id("select-matching").click()
+    expect(page.get_by_test_id("selection")).to_contain_text("52 selected")
+    page.get_by_test_id("bulk-acknowledge").click()
+    expect(page.get_by_test_id("confirm")).to_contain_text("Acknowledge 52 of 52 operations?")
+    page.get_by_test_id("confirm-acknowledge").click()
+    expect(page.get_by_text("Acknowledged 52 operations.")).to_be_visible()
+    assert not Operation.objects.filter(acknowledged_at=None).exists()
+
+
+def test_a_query_is_completed_and_saved_as_a_view(open_page, ana):
+    making.operation(ana, "FAILED", tags=["night"])
+    page = open_page()
+    page.get_by_test_id("search").fill("tag:ni")
+    expect(page.locator("#completions option")).to_have_attribute("value", "tag:night")
+    page.get_by_test_id("search").fill("tag:night")
+    expect(page).to_have_url(re.compile("tag%3Anight"))
+    page.get_by_test_id("save-view").click()
+    page.get_by_test_id("view-name").fill("at night")
+    page.get_by_test_id("view-save").click()
+    expect(page.get_by_test_id("view")).to_have_text("at night")

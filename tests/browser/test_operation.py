@@ -7,7 +7,7 @@ from django.utils import timezone
 from playwright.sync_api import expect
 
 from apps.checkpoints.models import Checkpoint
-from apps.operations.models import MetricPoint, Operation
+from apps.operations.models import LogChunk, MetricPoint, Operation
 from tests.api.saved import saved
 from tests.operations import rows
 from tests.pages import making
@@ -125,6 +125,29 @@ def test_charts_are_made_when_they_are_seen(open_page, running):
     expect(canvas(page, "extra_9")).to_be_visible()
 
 
+def test_the_speed_has_a_group_of_charts_that_is_closed(open_page, running):
+    names = ("system/samples_per_second", "system/data_wait_share")
+    page = open_page(path(running))
+    canvas(page, "loss").wait_for()
+    group = page.get_by_test_id("system-charts")
+    expect(group).to_be_hidden()
+    MetricPoint.objects.bulk_create(
+        MetricPoint(operation=running, attempt=1, name=name, step=step, value=step * 0.5,
+                    at=timezone.now())
+        for name in names for step in range(5)
+    )  # fmt: skip
+    expect(group).to_be_visible()
+    assert page.locator("#chart-grid [data-testid=chart]").count() == 2
+    expect(group.locator("canvas").first).to_be_hidden()
+    group.locator("> summary").click()
+    for name, title in zip(
+        names, ("Samples per second", "Time spent waiting for data"), strict=True
+    ):
+        expect(canvas(page, name)).to_be_visible()
+        expect(group.locator(f'[data-chart="{name}"] .card-title')).to_have_text(title)
+    assert canvas(page, names[0]).evaluate(COLOURED) > 150
+
+
 def test_the_theme_follows_is_switched_and_remembered(open_page, running):
     page = open_page(path(running), scheme="dark")
     html = page.locator("html")
@@ -147,8 +170,8 @@ def test_cancel_asks_then_says_what_happens(open_page, running):
     page.get_by_test_id("cancel").click()
     expect(page.get_by_test_id("confirm-text")).to_contain_text("saves a checkpoint")
     page.get_by_test_id("confirm-cancel").click()
-    expect(page.get_by_test_id("toast")).to_contain_text("next safe point")
-    expect(page.get_by_test_id("standing")).to_contain_text("ana asked to cancel it")
+    expect(page.get_by_test_id("toast")).to_contain_text("saving a checkpoint first")
+    expect(page.get_by_test_id("explanation")).to_contain_text("ana requested a cancel")
     expect(page.get_by_test_id("cancel")).to_have_count(0)
     expect(page.get_by_test_id("kill")).to_be_visible()
 
@@ -265,7 +288,7 @@ def test_a_deletion_leads_back_to_the_list(open_page, ana):
     page = open_page(path(operation))
     page.get_by_test_id("delete").click()
     page.get_by_test_id("confirm-delete").click()
-    expect(page.get_by_test_id("toast")).to_contain_text("old is deleted")
+    expect(page.get_by_test_id("toast")).to_contain_text("Deleted “old”")
     expect(page.get_by_test_id("empty")).to_be_visible()
 
 
@@ -274,7 +297,7 @@ def test_tabs_are_in_the_address(open_page, running):
     page.get_by_test_id("tab-config").click()
     expect(page).to_have_url(re.compile("#config$"))
     page.reload()
-    expect(page.get_by_test_id("config")).to_be_visible()
+    expect(page.get_by_test_id("config-fields")).to_be_visible()
     page.get_by_test_id("tab-config").focus()
     page.keyboard.press("ArrowRight")
     expect(page.locator("#pane-files")).to_be_visible()
@@ -284,6 +307,7 @@ def test_the_log_follows_until_one_scrolls_up(open_page, running):
     making.log(running, "line\n" * 200)
     page = open_page(path(running))
     log = page.get_by_test_id("log")
+    expect(log.locator(".log-line")).to_have_count(202)
     log.evaluate("log => (log.scrollTop = 0)")
     expect(page.get_by_test_id("follow")).not_to_be_checked()
     making.log(running, "the news\n")
@@ -291,6 +315,94 @@ def test_the_log_follows_until_one_scrolls_up(open_page, running):
     assert log.evaluate("log => log.scrollTop") == 0
     page.get_by_test_id("follow").check()
     assert log.evaluate("log => log.scrollTop") > 100
+
+
+def test_lines_have_times_levels_and_colours_and_nothing_in_them_is_html(open_page, running):
+    stamp = "2026-11-23T12:04:13.077Z WARNING disk full\n"
+    making.log(running, f"{stamp}\x1b[1;31mred <b>x</b>\x1b[0m\x1b[2K \u202eend\n")
+    log = open_page(path(running)).get_by_test_id("log")
+    warning = log.locator(".log-warning")
+    expect(warning.locator(".log-time")).to_have_text("12:04:13")
+    expect(warning.locator(".log-text")).to_have_text("disk full")
+    expect(log.locator(".sgr-bold.sgr-c-red")).to_have_text("red <b>x</b>")
+    assert log.locator("b").count() == 0
+    expect(log.locator(".log-line").last).to_contain_text("\N{REPLACEMENT CHARACTER}end")
+
+
+def test_the_log_is_searched_and_a_match_is_shown_in_the_whole_log(open_page, running):
+    making.log(running, "".join(f"line {number}\n" for number in range(500)))
+    page = open_page(path(running))
+    log = page.get_by_test_id("log")
+    page.get_by_test_id("log-search").fill("LINE 250")
+    expect(page.get_by_test_id("log-count")).to_have_text("1 line")
+    expect(log.locator(".log-line")).to_have_count(5)
+    log.get_by_text("line 250").click()
+    expect(log).to_contain_text("line 499")
+    expect(page.get_by_test_id("log-search")).to_have_value("")
+    expect(log.get_by_text("line 250", exact=True)).to_be_in_viewport()
+
+
+def test_a_paused_log_adds_nothing_until_it_continues(open_page, running):
+    page = open_page(path(running))
+    log = page.get_by_test_id("log")
+    expect(log).to_contain_text("first line")
+    page.get_by_test_id("log-pause").click()
+    making.log(running, "the news\n")
+    expect(page.get_by_test_id("log-count")).to_have_text("Paused; there is new output.")
+    assert "the news" not in log.inner_text()
+    page.get_by_test_id("log-pause").click()
+    expect(log).to_contain_text("the news")
+
+
+def test_a_long_line_is_cut_and_shown_whole(open_page, running):
+    making.log(running, "x" * 5000 + "end\n")
+    log = open_page(path(running)).get_by_test_id("log")
+    expect(log).to_contain_text("Show all 5,003 characters")
+    expect(log).not_to_contain_text("end")
+    log.get_by_role("button").click()
+    expect(log).to_contain_text("xend")
+
+
+@pytest.mark.slow
+def test_a_chunk_with_more_lines_than_the_page_holds_is_shown(open_page, running):
+    log = open_page(path(running)).get_by_test_id("log")
+    making.log(running, "x\n" * 12_000)
+    expect(log.locator(".log-line")).to_have_count(12_002, timeout=20_000)
+
+
+@pytest.mark.slow
+def test_a_million_lines_are_read_in_windows(open_page, running):
+    text = "".join(f"a line of an operation's log {number:4}\n" for number in range(1000))
+    LogChunk.objects.bulk_create(
+        LogChunk(operation=running, attempt=1, text=f"chunk {number}\n{text}")
+        for number in range(1000)
+    )
+    page = open_page(path(running))
+    log = page.get_by_test_id("log")
+    expect(log.locator(".log-line").last).to_contain_text("999")
+    assert log.locator(".log-line").count() <= 10_000
+    first = log.locator(".log-line").first.get_attribute("data-id")
+    log.evaluate("log => (log.scrollTop = 0)")
+    page.wait_for_function(
+        "first => Number(document.querySelector('.log-line').dataset.id) < first", arg=int(first)
+    )
+    newest = LogChunk.objects.order_by("-id").values_list("id", flat=True)[0]
+    page.wait_for_function(
+        "newest => Number(document.querySelector('.log-line:last-child').dataset.id) < newest",
+        arg=newest,
+    )
+    assert log.locator(".log-line").count() <= 10_000
+    expect(page.get_by_test_id("follow")).not_to_be_checked()
+    page.get_by_test_id("follow").check()
+    expect(log.locator(f'[data-id="{newest}"]').last).to_be_attached()
+
+
+def test_the_id_is_copied(open_page, running):
+    page = open_page(path(running))
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.get_by_role("button", name="Copy the id").click()
+    expect(page.get_by_role("button", name="Copy the id")).to_have_text("Copied")
+    assert page.evaluate("navigator.clipboard.readText()") == running.pk
 
 
 def test_the_log_is_downloaded(open_page, running):

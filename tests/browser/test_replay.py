@@ -16,7 +16,7 @@ HERE = "canvas => canvas.getAttribute('aria-label')"
 
 
 def learned(config, steps):
-    """Return the plain state and the result of a population after so many steps."""
+    """Return the plain state and the result of a population after N steps."""
     job = job_of(config)
     while job.step < steps:
         job.advance()

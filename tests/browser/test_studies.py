@@ -41,9 +41,27 @@ def test_values_are_typed_submitted_and_stopped(open_page, prices):
     assert set(Study.objects.get().operations.values_list("state", flat=True)) == {"CANCELLED"}
 
 
+def test_a_search_is_typed_and_continued(open_page, prices):
+    page = open_page(f"/operations/new?recipe=sma_crossover&dataset={prices}")
+    page.get_by_test_id("tries").locator("summary").click()
+    page.get_by_test_id("try-path").nth(0).select_option("parameters.fast")
+    page.get_by_test_id("try-values").nth(0).fill("2..9")
+    page.get_by_test_id("try-method").select_option("tpe")
+    page.get_by_test_id("try-samples").fill("6")
+    page.get_by_test_id("try-parallel").fill("2")
+    photograph(page, "study-search-form")
+    page.get_by_test_id("submit").click()
+    page.wait_for_url(re.compile(r"/studies/st_"))
+    expect(page.get_by_test_id("line")).to_have_count(2)
+    page.get_by_test_id("extend-trials").fill("4")
+    page.get_by_test_id("study-extend").click()
+    expect(page.get_by_test_id("study-counts")).to_contain_text("of 10 operations")
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_what_came_of_it_is_compared_at_any_width(open_page, ana, prices, scheme):
-    study = made(ana, prices, GRID, name="Averages")
+    design = GRID | {"further_objectives": [{"metric": "trades", "mode": "min"}]}
+    study = made(ana, prices, design, name="Averages")
     completed(study)
     page = open_page(study.get_absolute_url(), scheme=scheme)
     expect(page.get_by_test_id("heat").locator("td")).to_have_count(4)

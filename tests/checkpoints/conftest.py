@@ -12,9 +12,9 @@ from botocore.config import Config
 
 from apps.checkpoints import remote, s3
 from apps.checkpoints.removals import REMOVALS
-from apps.checkpoints.trying import Patience
+from apps.checkpoints.trying import RetryPolicy
 from tests.faults.http_proxy import http_proxy
-from tests.operations.conftest import house, nursery  # noqa: F401 - fixtures of these tests, too
+from tests.operations.conftest import forkserver, runtime  # noqa: F401 - fixtures of these tests, too
 from tests.waiting import wait_until
 from trainops import checkpoint_storage
 
@@ -53,7 +53,7 @@ def s3_proxy(moto):
 
 
 class Store:
-    """The bucket as somebody else sees it, past the proxy."""
+    """The bucket as another process sees it, past the proxy."""
 
     def __init__(self, port):
         self.client = boto3.client(
@@ -111,8 +111,8 @@ def store(moto, s3_proxy, machine, settings, monkeypatch):
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
     quick = Config(read_timeout=1, connect_timeout=1)
     monkeypatch.setattr(s3, "PATIENT", s3.PATIENT.merge(quick))
-    monkeypatch.setattr(remote, "BESIDE", Patience(tries=3, first_seconds=0.1))
-    monkeypatch.setattr(remote, "ASKED", Patience(tries=2, first_seconds=0.1))
+    monkeypatch.setattr(remote, "BACKGROUND", RetryPolicy(tries=3, first_seconds=0.1))
+    monkeypatch.setattr(remote, "ASKED", RetryPolicy(tries=2, first_seconds=0.1))
     machine("first")
     settings.CHECKPOINT_BUCKET = checkpoint_storage.parse(
         f"s3://{BUCKET}/{PREFIX}?endpoint_url=http://127.0.0.1:{s3_proxy.port}&region_name=us-east-1"

@@ -1,6 +1,6 @@
 """Killed at any point of a save, with either storage: a whole newest checkpoint, nothing left over.
 
-Real processes: a worker's house that dies, or its child, and another that finds what is left.
+Real processes: a worker runtime that dies, or its child, and another that finds what is left.
 The moments of the child are numbered in tests.engines.moments, those of the worker in
 tests.faults.victim; the third save is the one, for which retention lets an older one go.
 """

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from apps.checkpoints import cleaning, place, services, storage
+from apps.checkpoints import cleaning, integrity, place, services, storage
 from apps.checkpoints.models import Checkpoint, UnownedCheckpoint
 from apps.installation import storages
 from apps.installation.models import StorageBinding
@@ -58,7 +58,7 @@ def test_a_storage_that_is_away_marks_nothing_and_is_not_made_anew(root, is_moun
     unmount(root)
     if not is_mount_point_left:
         root.rmdir()
-    for call in (services.check, services.glance):
+    for call in (integrity.check, integrity.glance):
         with pytest.raises(StorageAway, match="identity file"):
             call(checkpoint)
     with pytest.raises(StorageAway):
@@ -68,7 +68,7 @@ def test_a_storage_that_is_away_marks_nothing_and_is_not_made_anew(root, is_moun
     assert checkpoint.health == "healthy"
 
     mount(root)
-    assert services.check(checkpoint) is None
+    assert integrity.check(checkpoint) is None
 
 
 def test_missing_files_are_unavailable_and_a_verification_that_passes_heals_the_row(root):
@@ -76,7 +76,7 @@ def test_missing_files_are_unavailable_and_a_verification_that_passes_heals_the_
     directory = storage.directory(checkpoint.artifacts_path)
     directory.rename(directory.with_name("hidden"))
 
-    problem = services.check(checkpoint)
+    problem = integrity.check(checkpoint)
 
     checkpoint.refresh_from_db()
     assert (checkpoint.health, problem.altered) == ("unavailable", [])
@@ -85,7 +85,7 @@ def test_missing_files_are_unavailable_and_a_verification_that_passes_heals_the_
     assert services.to_resume_from(checkpoint.operation_id) == [checkpoint]  # tried again
 
     directory.with_name("hidden").rename(directory)
-    assert services.check(checkpoint) is None
+    assert integrity.check(checkpoint) is None
     checkpoint.refresh_from_db()
     assert (checkpoint.health, checkpoint.missing_artifacts) == ("healthy", [])
 
@@ -95,13 +95,13 @@ def test_altered_files_are_corrupted_until_a_verification_passes():
     path = storage.directory(checkpoint.artifacts_path) / "model.pt"
     content = path.read_bytes()
     path.write_bytes(bytes([content[0] ^ 1]) + content[1:])
-    services.check(checkpoint)
+    integrity.check(checkpoint)
     checkpoint.refresh_from_db()
     assert (checkpoint.health, checkpoint.altered_artifacts) == ("corrupted", ["model.pt"])
     assert services.to_resume_from(checkpoint.operation_id) == []
 
     path.write_bytes(content)
-    assert services.check(checkpoint) is None
+    assert integrity.check(checkpoint) is None
     checkpoint.refresh_from_db()
     assert checkpoint.health == "healthy"
     assert services.to_resume_from(checkpoint.operation_id) == [checkpoint]
@@ -127,7 +127,7 @@ def test_a_storage_from_before_identities_is_bound_by_the_rows_that_it_holds(roo
     checkpoint = a_checkpoint()
     StorageBinding.objects.all().delete()
     (root / storage_identity.FILE).unlink()
-    assert services.check(checkpoint) is None
+    assert integrity.check(checkpoint) is None
     assert storage_identity.read(root)
 
 

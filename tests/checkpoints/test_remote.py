@@ -8,11 +8,11 @@ import pytest
 from blake3 import blake3
 from django.core.files.storage import storages
 
-from apps.checkpoints import cleaning, copies, remote, services, storage
+from apps.checkpoints import cleaning, copies, integrity, remote, services, storage
 from apps.checkpoints.models import Checkpoint
 from apps.checkpoints.objects import StorageObjects
 from apps.checkpoints.removals import REMOVALS
-from apps.checkpoints.trying import NobodyWaits, Patience, StorageFailed
+from apps.checkpoints.trying import NobodyWaits, RetryPolicy, StorageFailed
 from apps.operations import artifacts
 from apps.operations.errors import NotAllowed
 from apps.operations.lifecycle import State
@@ -161,7 +161,7 @@ def test_the_sweep_leaves_what_is_owned_and_what_may_be_at_work(store, settings,
     assert len(store.names(f"of/tests/{path}/")) == 3
 
 
-def test_an_upload_that_nobody_waits_for_ends(store, s3_proxy, monkeypatch):
+def test_an_upload_that_no_thread_waits_for_ends(store, s3_proxy, monkeypatch):
     path, _ = staged(rows.submitted())
     stop, raised = threading.Event(), []
     s3_proxy.arm("slow_down")
@@ -172,7 +172,7 @@ def test_an_upload_that_nobody_waits_for_ends(store, s3_proxy, monkeypatch):
         except NobodyWaits as error:
             raised.append(error)
 
-    monkeypatch.setattr(remote, "BESIDE", Patience(tries=1000, first_seconds=60))
+    monkeypatch.setattr(remote, "BACKGROUND", RetryPolicy(tries=1000, first_seconds=60))
     thread = threading.Thread(target=run)
     thread.start()
     wait_until(lambda: s3_proxy.num_failed >= 3)
@@ -191,10 +191,10 @@ def test_a_copy_that_went_bad_here_is_fetched_again(store):
 
 def test_a_verification_reads_the_bucket_and_not_the_copy(store):
     checkpoint = uploaded(rows.submitted())
-    assert services.check(checkpoint) is None
+    assert integrity.check(checkpoint) is None
     store.damage(checkpoint)
     store.lose(checkpoint, "state.json")
-    problem = services.check(checkpoint)
+    problem = integrity.check(checkpoint)
     assert (problem.altered, problem.missing) == (["model.pt"], ["state.json"])
     checkpoint.refresh_from_db()
     assert checkpoint.health == "corrupted"
@@ -205,13 +205,13 @@ def test_a_verification_reads_the_bucket_and_not_the_copy(store):
 def test_who_resumes_hears_at_once_what_is_not_there_any_more(store, s3_proxy, harm, found):
     checkpoint = uploaded(rows.submitted())
     s3_proxy.seen.clear()
-    assert services.glance(checkpoint) is None
+    assert integrity.glance(checkpoint) is None
     assert len(s3_proxy.seen) == 2  # the identity, and a list: it reads no checkpoint
     if harm == "lose":
         store.lose(checkpoint)
     else:
         store.client.put_object(Bucket="kept", Key=store.key(checkpoint), Body=b"short")
-    assert getattr(services.glance(checkpoint), found) == ["model.pt"]
+    assert getattr(integrity.glance(checkpoint), found) == ["model.pt"]
     checkpoint.refresh_from_db()
     assert checkpoint.health == {"missing": "unavailable", "altered": "corrupted"}[found]
 
@@ -336,7 +336,7 @@ def test_the_plain_way_tells_a_bucket_that_is_gone_from_a_file_that_is(plain, st
         plain.verify(path, digest)
 
 
-def test_whether_the_bucket_can_be_written_and_read_is_told(store, s3_proxy):
+def test_whether_the_bucket_can_be_written_and_read_is_reported(store, s3_proxy):
     expected = readiness._expected_storage()
     assert readiness._storage(expected) == ""
     assert store.names("") == ["of/tests/.trainops/trainops-storage.json"]

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError, NoCredentialsError
 
-from apps.checkpoints.trying import Patience, StorageFailed, patiently
+from apps.checkpoints.trying import RetryPolicy, StorageFailed, retried
 from trainops.checkpoint_storage import VARIABLE, Bucket, parse, read
 
 ROOT = Path(__file__).resolve().parents[2]
-QUICK = Patience(tries=3, first_seconds=0.001)
+QUICK = RetryPolicy(tries=3, first_seconds=0.001)
 
 
 def test_a_path_is_a_directory_as_ever():
@@ -45,17 +45,17 @@ def test_azures_credentials_come_from_the_environment():
     ("given", "told"),
     [
         ("s4://kept", "s4:// is not known"),
-        ("s3:kept", "no name of a bucket"),
-        ("s3://", "no name of a bucket"),
-        ("s3://kept/a/../b", "no prefix"),
-        ("s3://kept/a//b", "no prefix"),
-        ("s3://kept#part", "#part means nothing"),
-        ("s3://kept?region=eu", "'region' is no option of s3:// \\(endpoint_url, region_name"),
+        ("s3:kept", "not a bucket name"),
+        ("s3://", "not a bucket name"),
+        ("s3://kept/a/../b", "not a prefix"),
+        ("s3://kept/a//b", "not a prefix"),
+        ("s3://kept#part", "#part is not allowed"),
+        ("s3://kept?region=eu", "'region' is not an option of s3:// \\(endpoint_url, region_name"),
         ("s3://kept?region_name=", "region_name is empty"),
         ("s3://kept?region_name=a&region_name=b", "given twice"),
         ("s3://kept?endpoint_url=minio:9000", "must be http:// or https://"),
         ("azure://kept", "account_name is missing"),
-        ("s3://[kept", "is no URL"),
+        ("s3://[kept", "is not a URL"),
     ],
 )
 def test_what_cannot_be_understood_is_refused_with_what_is_allowed(given, told):
@@ -84,7 +84,7 @@ def test_credentials_in_it_are_refused_and_not_repeated(given):
 )
 def test_a_library_that_is_missing_is_named_with_its_extra(given, extra, monkeypatch):
     monkeypatch.setattr("trainops.checkpoint_storage.find_spec", lambda name: None)
-    with pytest.raises(ValueError, match=f"the extra '{extra}' brings it"):
+    with pytest.raises(ValueError, match=f"install the extra '{extra}'"):
         parse(given)
 
 
@@ -94,7 +94,7 @@ def test_nothing_starts_with_an_address_that_is_wrong():
     command = [sys.executable, "manage.py", "check"]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
     assert done.returncode != 0
-    assert "'region' is no option of s3://" in done.stderr
+    assert "'region' is not an option of s3://" in done.stderr
 
 
 def client_error(status, code):
@@ -126,13 +126,13 @@ def test_only_what_may_pass_is_tried_again(error, num_tries):
         raise error
 
     with pytest.raises(StorageFailed):
-        patiently(call, QUICK, threading.Event())
+        retried(call, QUICK, threading.Event())
     assert len(tried) == num_tries
 
 
 def test_pauses_double_and_are_drawn():
-    patience = Patience(tries=9, first_seconds=1, longest_seconds=60)
-    assert all(0.5 <= patience.pause(1) <= 1 for _ in range(100))
-    assert all(4 <= patience.pause(4) <= 8 for _ in range(100))
-    assert all(30 <= patience.pause(9) <= 60 for _ in range(100))
-    assert len({patience.pause(4) for _ in range(10)}) > 1
+    policy = RetryPolicy(tries=9, first_seconds=1, longest_seconds=60)
+    assert all(0.7 <= policy.pause(1) <= 1.3 for _ in range(100))
+    assert all(5.6 <= policy.pause(4) <= 10.4 for _ in range(100))
+    assert all(42 <= policy.pause(9) <= 78 for _ in range(100))
+    assert len({policy.pause(4) for _ in range(10)}) > 1

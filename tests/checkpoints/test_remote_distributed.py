@@ -15,10 +15,10 @@ pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
 
 @pytest.mark.parametrize("mode", ["none", "hybrid"])
 def test_servers_and_clients_hand_everything_to_each_other_through_the_bucket(
-    house, store, machine, mode
+    runtime, store, machine, mode
 ):
-    whole = run(house, submit(mode=mode, placement="in_process"))
-    going = Round(house, submit(mode=mode))
+    whole = run(runtime, submit(mode=mode, placement="in_process"))
+    going = Round(runtime, submit(mode=mode))
     going.sent(3)
     assert going.last_first()
     os.kill(going.server.pid, signal.SIGKILL)
@@ -27,5 +27,5 @@ def test_servers_and_clients_hand_everything_to_each_other_through_the_bucket(
     assert going.last_first(), "a client begins with what its server saved elsewhere"
     machine("third")
     going.operation.row.update(not_before=None)
-    require_same(run_distributed(house, going.operation), whole)
-    wait_until(lambda: not [name for name in store.names() if "op_client" in name])
+    require_same(run_distributed(runtime, going.operation), whole)
+    wait_until(lambda: not [name for name in store.names() if "op_subtask" in name])

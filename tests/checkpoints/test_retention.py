@@ -9,7 +9,7 @@ from django.db import connection, transaction
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from apps.checkpoints import cleaning, services, storage
+from apps.checkpoints import cleaning, integrity, services, storage
 from apps.checkpoints.models import Checkpoint
 from apps.checkpoints.owners import owners
 from apps.operations.lifecycle import State
@@ -89,7 +89,7 @@ class Story:
         commit(self.operation, self.step, metric, kind, self.attempt)
 
     def fail(self, metric):
-        """The failure checkpoint is of the last safe point; the next attempt goes on from there."""
+        """The failure checkpoint is of the last safe point, where the next attempt continues."""
         self.save(metric, "failure")
         self.resume(0)
 
@@ -121,7 +121,7 @@ class Story:
     def corrupt(self, which):
         if found := list(self.rows.newest_first()):
             bad = found[which % len(found)]
-            services.mark(bad.artifacts_path, altered(bad))
+            integrity.mark(bad.artifacts_path, altered(bad))
 
     def retain(self, policy):
         keep_last, keep_best = policy
@@ -165,9 +165,14 @@ class Story:
         assert list(self.rows.filter(is_best=True)) == ([best] if best else [])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "num_examples",
-    [30, pytest.param(600, marks=[pytest.mark.slow, pytest.mark.exhaustive])],
+    [
+        8,
+        pytest.param(30, marks=pytest.mark.slow),
+        pytest.param(600, marks=[pytest.mark.slow, pytest.mark.exhaustive]),
+    ],
 )
 def test_what_must_stay_stays(num_examples, django_capture_on_commit_callbacks):
     @settings(max_examples=num_examples, deadline=None, suppress_health_check=list(HealthCheck))

@@ -3,11 +3,12 @@ import time
 
 import pytest
 
-from apps.checkpoints import cleaning, services, storage
+from apps.checkpoints import cleaning, integrity, services, storage
 from apps.checkpoints.models import Checkpoint
 from apps.operations.lifecycle import State
 from apps.operations.models import Attempt
 from tests.operations import rows
+from trainops.runtime.checkpoint.manifest import CheckpointType, StagedCheckpoint
 from trainops.runtime.errors import CheckpointCorrupted
 
 pytestmark = [pytest.mark.django_db, pytest.mark.database]
@@ -18,10 +19,9 @@ def commit(operation, step, metric=None, kind="periodic", attempt=1):
     path = storage.operation_directory(operation.pk) / directory
     path.mkdir(parents=True)
     (path / "state.json").write_text("{}")
-    staged = {
-        "directory": directory, "digest": f"{step}", "artifacts": [], "state": {},
-        "step": step, "type": kind, "metric": metric,
-    }  # fmt: skip
+    staged = StagedCheckpoint(
+        directory, CheckpointType(kind), step, f"{step}", artifacts=(), state={}, metric=metric
+    )
     return services.commit(operation_id=operation.pk, attempt=attempt, staged=staged)
 
 
@@ -52,7 +52,7 @@ def test_when_the_best_goes_bad_the_next_best_takes_its_place():
     for step, metric in [(10, 0.3), (20, 0.1), (30, 0.2)]:
         last = commit(operation, step, metric)
     bad = Checkpoint.objects.get(step=20)
-    services.mark(bad.artifacts_path, altered(bad))
+    integrity.mark(bad.artifacts_path, altered(bad))
     assert best() == [30]
     services.delete(Checkpoint.objects.filter(pk=last.pk))
     assert best() == [10]
@@ -67,7 +67,7 @@ def test_retention_keeps_the_newest_the_best_and_the_pinned():
     assert kept() == [10, 20, 40, 50]
 
 
-def test_retention_prefers_the_branch_that_goes_on_to_one_that_was_left():
+def test_retention_prefers_the_branch_that_continues_to_one_that_was_left():
     operation = rows.submitted()
     for step in (100, 400, 500):
         commit(operation, step)
@@ -119,7 +119,7 @@ def test_what_the_next_attempt_may_adopt_stays_until_it_has_begun(settings):
     """Whatever the clock says, and though the next one owns the operation already."""
     operation = begun(rows.claimed(), of=1)
     operation.row.update(attempt=2)
-    left, _, _ = old_directories(operation, settings, name=storage.WILL)
+    left, _, _ = old_directories(operation, settings, name=storage.RECOVERY_RECORD)
     cleaning.sweep_unowned()
     assert left.exists()
 

@@ -6,10 +6,10 @@ import threading
 import pytest
 import torch
 
-from apps.checkpoints import cleaning, copies, remote, services, sharing, storage
+from apps.checkpoints import cleaning, copies, integrity, remote, services, sharing, storage
 from apps.checkpoints.models import Checkpoint
 from apps.checkpoints.removals import REMOVALS
-from apps.dashboard.words import size
+from apps.dashboard.formatting import size
 from apps.operations.lifecycle import State
 from tests.engines.incremental import Run, grown
 from tests.operations import rows
@@ -82,7 +82,7 @@ def test_each_file_is_counted_once_and_the_sum_is_what_the_disk_holds(saves):
     assert abs(on_disk - total - sum(path.stat().st_size for path in manifests)) < 200
 
 
-def test_deleting_frees_what_no_other_has_and_what_stays_is_counted_with_an_heir(saves):
+def test_deleting_frees_what_no_other_has_and_what_stays_is_counted_with_the_next_one(saves):
     first, second = saves.save(), saves.save()
     would = sharing.freed_bytes(Checkpoint.objects.filter(pk=first.pk))
     assert delete(first).freed_bytes == would < first.artifacts_size_bytes - SHARED
@@ -141,7 +141,7 @@ class TestInABucket:
             "equity-3x1.pt", "equity-tail.pt", "manifest.json", "model.pt", "state.json",
         }  # fmt: skip
         assert sum(name.endswith("best_model.pt") for name in store.names()) == 1
-        assert services.glance(first) is None and services.check(second) is None
+        assert integrity.glance(first) is None and integrity.check(second) is None
 
     def test_another_machine_gets_it_whole_although_its_first_owner_was_deleted(
         self, store, saves, machine
@@ -154,7 +154,7 @@ class TestInABucket:
         machine("second")
         copies.make_local(second.artifacts_path, second.manifest_digest, threading.Event())
         require_whole(second)
-        assert services.glance(second) is None and services.check(second) is None
+        assert integrity.glance(second) is None and integrity.check(second) is None
         restored = Saves(saves.operation, attempt=2).run.restore(
             verify(storage.directory(second.artifacts_path))
         )
@@ -173,21 +173,21 @@ class TestInABucket:
         assert cleaning.sweep_unowned().num_unowned == 1
         names = {name.rpartition("/")[2] for name in store.of(first)}
         assert "best_model.pt" in names and not {"model.pt", "manifest.json"} & names
-        assert services.check(second) is None
+        assert integrity.check(second) is None
         assert cleaning.sweep_unowned().num_unowned == 0
 
     def test_a_missing_shared_file_is_found_by_all_who_have_it(self, store, saves):
         first, second = saves.save(), saves.save()
         store.lose(first, "best_model.pt")
         for each in (first, second):
-            assert services.glance(each).missing == ["best_model.pt"]
-            assert services.check(each).missing == ["best_model.pt"]
+            assert integrity.glance(each).missing == ["best_model.pt"]
+            assert integrity.check(each).missing == ["best_model.pt"]
 
     def test_what_the_bucket_did_not_take_with_one_it_takes_with_the_next(self, store, saves):
         """The one before was staged, and never uploaded; the last one refers to it."""
         saves.stage()
         second = saves.commit(saves.stage())
-        assert services.check(second) is None
+        assert integrity.check(second) is None
         delete(second)
         assert store.names() == []
 
@@ -197,10 +197,10 @@ class TestInABucket:
         later.state = later.run.restore(verify(storage.directory(first.artifacts_path)))
         staged_next = later.stage()
         delete(first)
-        with pytest.raises(CheckpointCorrupted, match="it is gone"):
+        with pytest.raises(CheckpointCorrupted, match="it no longer exists"):
             later.commit(staged_next)
         later.run.store.refer_to_none()
-        assert services.check(later.save()) is None
+        assert integrity.check(later.save()) is None
 
     def test_a_delete_between_upload_and_commit_refuses_the_commit(self, store, saves):
         first = saves.save()
@@ -210,6 +210,6 @@ class TestInABucket:
         path = f"{saves.operation.pk}/{checkpoint.path.name}"
         remote.bucket().upload(path, threading.Event())
         delete(first)
-        with pytest.raises(CheckpointCorrupted, match="deleted meanwhile"):
+        with pytest.raises(CheckpointCorrupted, match="deleted in the meantime"):
             services.commit(operation_id=saves.operation.pk, attempt=2, staged=staged(checkpoint))
         assert not Checkpoint.objects.exists()

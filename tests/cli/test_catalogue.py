@@ -5,17 +5,19 @@ from apps.datasets.models import Dataset
 from apps.operations.models import Operation
 from apps.workers.models import Worker
 from trainops.cli.catalogue import allowed
-from trainops.cli.problems import ExitCode
+from trainops.client.problems import ExitCode
 
 pytestmark = pytest.mark.usefixtures("in_process")
 
 
+@pytest.mark.slow
 def test_the_recipes_are_listed(cli):
     shown = cli("recipes").stdout
     assert "digits" in shown and "tabular" in shown
     assert {"digits", "tabular"} <= {each["name"] for each in cli("recipes", "-o", "json").json}
 
 
+@pytest.mark.slow
 def test_a_recipe_is_shown_with_its_parameters_and_a_file_to_start_from(cli):
     shown = cli("recipes", "tabular").stdout
     assert "target" in shown and "required" in shown
@@ -50,7 +52,7 @@ def test_an_unknown_recipe_is_not_found_and_the_known_are_named(cli):
         ({}, "anything"),
     ],
 )
-def test_a_schema_is_told_in_words(schema, text):
+def test_a_schema_is_reported_in_words(schema, text):
     assert allowed(schema) == text
 
 
@@ -59,12 +61,9 @@ def test_after_an_upload_the_next_command_is_the_one_for_such_a_table(cli, tmp_p
     prices.write_text("Date,Open,High,Low,Close\n2024-01-01,1,2,1,2\n2024-01-02,2,3,2,3\n")
     table.write_text("size,price\n1,2\n2,3\n")
     assert (
-        "Backtest on it: python3 -m trainops run examples/backtest.yaml"
-        in cli("upload", prices).stderr
+        "To use it: python3 -m trainops run examples/backtest.yaml" in cli("upload", prices).stderr
     )
-    assert (
-        "Train on it: python3 -m trainops run examples/tabular.yaml" in cli("upload", table).stderr
-    )
+    assert "To use it: python3 -m trainops run examples/tabular.yaml" in cli("upload", table).stderr
 
 
 def test_an_uploaded_table_gives_its_id_and_what_was_found_in_it(cli, tmp_path):
@@ -80,7 +79,7 @@ def test_an_uploaded_table_gives_its_id_and_what_was_found_in_it(cli, tmp_path):
     assert cli("upload", path, "-o", "json").json["id"] == dataset.id  # the same table again
 
 
-def test_a_table_that_cannot_be_read_is_told(cli, tmp_path):
+def test_a_table_that_cannot_be_read_is_reported(cli, tmp_path):
     empty = tmp_path / "empty.csv"
     empty.write_text("")
     assert cli("upload", empty).exit_code == ExitCode.USAGE
@@ -91,7 +90,7 @@ def test_a_table_that_cannot_be_read_is_told(cli, tmp_path):
 
 
 def test_workers_are_listed_with_what_they_do(cli):
-    assert "No worker has registered" in cli("workers").stderr
+    assert "No worker is registered" in cli("workers").stderr
     Worker.objects.create(worker_id="box:1", kinds=["training"], slots=2, num_running=1)
     shown = cli("workers").stdout
     assert "box:1" in shown and "BUSY" in shown

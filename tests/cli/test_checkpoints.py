@@ -12,7 +12,7 @@ from tests.formats.originals import original
 from tests.formats.step_trainer import train
 from tests.formats.test_rl_exchange import FITTING as RL_FITTING
 from tests.operations.rows import in_state
-from trainops.cli.problems import ExitCode
+from trainops.client.problems import ExitCode
 
 
 @pytest.fixture
@@ -20,6 +20,7 @@ def operation(ana):
     return in_state(State.CANCELLED, ana)
 
 
+@pytest.mark.slow
 def test_they_are_listed_with_type_and_size(cli, operation):
     older, newer = saved(operation, step=10), saved(operation, step=20, type="periodic")
     shown = cli("checkpoints", "ls", operation.pk[-6:]).stdout
@@ -43,6 +44,7 @@ def test_verify_reads_every_byte(cli, operation):
     assert cli("checkpoints", "verify", checkpoint.pk, "-o", "json").json["health"] == "corrupted"
 
 
+@pytest.mark.slow
 def test_verify_of_an_operation_looks_at_each_of_its_checkpoints(cli, operation):
     ran = cli("checkpoints", "verify", operation.pk)
     assert ran.exit_code == ExitCode.NOT_FOUND and "has no checkpoints" in ran.stderr
@@ -57,6 +59,7 @@ def test_verify_of_an_operation_looks_at_each_of_its_checkpoints(cli, operation)
     }
 
 
+@pytest.mark.slow
 def test_the_newest_and_the_best_are_named_by_their_operation(cli, operation):
     best = saved(operation, step=10, metric=0.1)
     newest = saved(operation, step=20, type="periodic", metric=0.2)
@@ -110,6 +113,7 @@ def test_an_unknown_one_is_not_found(cli, operation, typed):
         assert cli("checkpoints", command, typed, *extra).exit_code == ExitCode.NOT_FOUND
 
 
+@pytest.mark.slow
 def test_gc_says_what_would_go_and_asks_before_it_goes(cli, operation, ana):
     kept, old = saved(operation, step=10), saved(operation, step=20, type="periodic")
     ran = cli("checkpoints", "gc", "--dry-run", "--older-than-days", 0)
@@ -118,7 +122,7 @@ def test_gc_says_what_would_go_and_asks_before_it_goes(cli, operation, ana):
     ana.save()
     Checkpoint.objects.filter(pk=kept.pk).update(pinned=True)
     shown = cli("checkpoints", "gc", "--dry-run", "--older-than-days", 0).stdout
-    assert shown.startswith("Would delete 1 checkpoints and 0 directories that no checkpoint owns")
+    assert shown.startswith("Would delete 1 checkpoints and 0 directories without a database row")
     assert cli("checkpoints", "gc", "--older-than-days", 0).exit_code == ExitCode.USAGE
     assert Checkpoint.objects.count() == 2
     ran = cli("checkpoints", "gc", "--older-than-days", 0, "--yes", "-o", "json")
@@ -140,7 +144,7 @@ def test_the_digest_that_another_tool_has_is_written_beside_its_file(cli, tmp_pa
     assert (tmp_path / "out.pt.sha256").read_text() == f"{sha256(target.read_bytes())}\n"
     ran = cli("checkpoints", "export", operation_id, "--format", "training", "-o", target)
     assert ran.exit_code == ExitCode.USAGE
-    assert f"{operation_id} becomes a file of rl, not of training" in ran.stderr
+    assert f"{operation_id} can only be exported as rl, not as training" in ran.stderr
 
 
 def sha256(content):
@@ -167,7 +171,7 @@ def test_another_tools_file_comes_in_and_goes_out(cli, tmp_path, monkeypatch):
     ran = cli("checkpoints", "export", operation_id, "-o", tmp_path / "not" / "there.ckpt")
     assert ran.exit_code == ExitCode.USAGE and "No such file" in ran.stderr
     ran = cli("checkpoints", "import", file)
-    assert ran.exit_code == ExitCode.USAGE and "OPERATION.yaml is needed" in ran.stderr
+    assert ran.exit_code == ExitCode.USAGE and "OPERATION.yaml is required" in ran.stderr
     ran = cli("checkpoints", "import", described, described)
     assert ran.exit_code == ExitCode.USAGE and "archive" in ran.stderr
     ran = cli("checkpoints", "import", file, described, "--set", "epochs=-1")

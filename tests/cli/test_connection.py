@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from tests.cli.conftest import ROOT
 from trainops.cli.app import build
-from trainops.cli.problems import ExitCode
+from trainops.client.problems import ExitCode
 
 pytestmark = pytest.mark.slow
 
@@ -60,12 +60,12 @@ def free_port():
         return probe.getsockname()[1]
 
 
-def test_where_nobody_answers_it_says_how_to_start_one(cli, free_port):
+def test_without_a_server_it_says_how_to_start_one(cli, free_port):
     ran = cli("ls", "--url", f"http://127.0.0.1:{free_port}")
     assert ran.exit_code == ExitCode.FAILED
     assert ran.stdout == ""
     first, *more = ran.stderr.splitlines()
-    assert first.startswith(f"error: Nobody answers at http://127.0.0.1:{free_port}")
+    assert first.startswith(f"error: No server at http://127.0.0.1:{free_port}")
     assert "  Start it with: python3 -m trainops up" in more
 
 
@@ -84,8 +84,8 @@ def test_a_bad_address_is_a_usage_error(cli):
     ("status", "headers", "told"),
     [
         (200, {"Content-Type": "text/html"}, "is not a trainops server (HTTP 200, text/html)"),
-        (502, {}, "in trouble (HTTP 502"),
-        (301, {"Location": "https://box/"}, "sends on to https://box/"),
+        (502, {}, "returned an error (HTTP 502"),
+        (301, {"Location": "https://box/"}, "redirects to https://box/"),
     ],
 )
 def test_whatever_else_answers_there_is_named(cli, answering, status, headers, told):
@@ -139,7 +139,7 @@ def test_the_door_of_the_product_hands_over_to_the_command_line(free_port, tmp_p
         check=False,
     )
     assert ran.returncode == ExitCode.FAILED
-    assert ran.stderr.startswith("error: Nobody answers")
+    assert ran.stderr.startswith("error: No server")
 
 
 def test_the_command_line_is_light():

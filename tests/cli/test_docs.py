@@ -8,14 +8,16 @@ from django.urls import URLPattern, URLResolver, get_resolver
 from pydantic import BaseModel
 
 from tests.cli.conftest import ROOT
+from trainops import thresholds
 from trainops.cli.app import build
 from trainops.kinds.backtest.config import BacktestConfig
 from trainops.kinds.federated.config import FederatedConfig
+from trainops.kinds.loop.settings import ModuleParameters
+from trainops.kinds.loop.trainer_settings import LightningParameters
 from trainops.kinds.rl.config import RlConfig
 from trainops.kinds.training.config import TrainingConfig
 from trainops.launch.commands import HELP
 from trainops.runtime.config import OperationConfig
-from trainops.thresholds import Thresholds
 
 README = (ROOT / "README.md").read_text()
 DOCUMENTS = [
@@ -32,24 +34,72 @@ DOCUMENTS = [
     *(ROOT / "docs").rglob("*.md"),
 ]
 SHARED_GROUPS = ("checkpoint", "restart", "limits", "resources")
+THRESHOLDS = thresholds.with_kinds().model_fields
 LAUNCHER = {"up", "test", "bench", "chaos", "install"}
 
 
-@pytest.mark.parametrize("name", Thresholds.model_fields)
-def test_the_readme_names_each_threshold_with_its_default(name):
-    default = Thresholds.model_fields[name].default
-    assert f"| `TRAINOPS_{name.upper()}` | {default} |" in README
+@pytest.mark.parametrize("name", THRESHOLDS)
+def test_a_page_names_each_threshold_with_its_default(name):
+    default = THRESHOLDS[name].default
+    page = (ROOT / "docs/thresholds.md").read_text()
+    assert f"| `TRAINOPS_{name.upper()}` | {default} |" in page
 
 
-@pytest.mark.parametrize("name", Thresholds.model_fields)
+@pytest.mark.parametrize("name", THRESHOLDS)
 def test_a_threshold_has_an_effect(name):
+    declared = ROOT / "trainops/thresholds.py"
     sources = [*(ROOT / "trainops").rglob("*.py"), *(ROOT / "apps").rglob("*.py")]
-    assert any(name in path.read_text() for path in sources if path.name != "thresholds.py")
+    assert any(name in path.read_text() for path in sources if path != declared)
 
 
-@pytest.mark.parametrize("name", ["wine.py", "wine_model.py"])
-def test_the_recipe_in_the_readme_is_the_one_that_is_tested(name):
-    assert (ROOT / "examples" / "recipes" / name).read_text() in README
+@pytest.mark.parametrize("name", ["wine.py", "wine_model.py", "spectra.py", "spectra_model.py"])
+def test_the_page_of_recipes_shows_the_one_that_is_tested(name):
+    recipe = (ROOT / "examples" / "recipes" / name).read_text()
+    assert recipe in (ROOT / "docs/recipes.md").read_text()
+
+
+def test_a_page_names_every_example():
+    page = (ROOT / "docs/examples.md").read_text()
+    for path in (ROOT / "examples").glob("*.yaml"):
+        assert f"`{path.name}`" in page
+
+
+def test_the_readme_is_short():
+    assert len(README.split()) <= 800
+
+
+@pytest.mark.parametrize("name", ["digits.py", "digits_loop.py"])
+def test_the_page_of_loops_shows_the_recipe_that_is_tested(name):
+    recipe = (ROOT / "trainops/kinds/loop/recipes" / name).read_text().rstrip()
+    assert recipe in (ROOT / "docs/loops.md").read_text()
+
+
+@pytest.mark.parametrize("name", ["digit_classifier.py", "digit_classifier_module.py"])
+def test_the_page_of_modules_shows_the_recipe_that_is_tested(name):
+    recipe = (ROOT / "trainops/kinds/loop/recipes" / name).read_text().rstrip()
+    assert recipe in (ROOT / "docs/modules.md").read_text()
+
+
+@pytest.mark.parametrize("name", ["lit_digits.py", "lit_digits_module.py"])
+def test_the_page_of_lightning_shows_the_recipe_that_is_tested(name):
+    recipe = (ROOT / "examples/recipes" / name).read_text().rstrip()
+    assert recipe in (ROOT / "docs/lightning.md").read_text()
+
+
+@pytest.mark.parametrize("name", ["letters.py", "letters_trainer.py"])
+def test_the_page_of_transformers_shows_the_recipe_that_is_tested(name):
+    recipe = (ROOT / "examples/recipes" / name).read_text().rstrip()
+    assert recipe in (ROOT / "docs/transformers.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("page", "parameters"), [("modules", ModuleParameters), ("lightning", LightningParameters)]
+)
+def test_the_page_of_a_form_has_each_setting_with_its_default(page, parameters):
+    for name, field in parameters.model_fields.items():
+        shown = "none" if field.default is None else str(field.default)
+        shown = shown.lower() if isinstance(field.default, bool) else shown
+        assert f"| `{name}` | {shown} |" in (ROOT / f"docs/{page}.md").read_text(), name
 
 
 def fields(model: type[BaseModel], path: str = "") -> Iterator[tuple[str, object]]:

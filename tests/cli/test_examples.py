@@ -4,8 +4,17 @@ from pathlib import Path
 
 import pytest
 
+from examples import directories
 from tests.cli.conftest import ROOT
+from tests.engines.contract import (
+    Case,
+    ScriptedSupervisor,
+    attempt,
+    let_savings_land,
+    require_same_end,
+)
 from trainops.cli import submission
+from trainops.datasets.registering import registered
 from trainops.kind import KINDS
 from trainops.recipes import recipes
 from trainops.runtime.checkpoint.store import CheckpointPolicy, CheckpointStore
@@ -42,6 +51,7 @@ class Nobody:
     corrupted = save_failed = restored = checkpointed
 
 
+@pytest.mark.slow
 def test_the_example_recipe_learns(tmp_path, monkeypatch):
     monkeypatch.setenv("TRAINOPS_RECIPES", "examples.recipes.wine:RECIPE")
     engine = KINDS["training"]
@@ -55,3 +65,58 @@ def test_the_example_recipe_learns(tmp_path, monkeypatch):
     )
     assert isinstance(outcome, Succeeded)
     assert outcome.result["final"]["val_accuracy"] > 0.9
+
+
+class FineTuning(Case):
+    """Its datasets are registered directories."""
+
+    def inputs(self, root):
+        ids = self.config["parameters"]["model"], self.config["parameters"]["texts"]
+        return {each: root.parent / "datasets" / f"{each}.directory.json" for each in ids}
+
+
+@pytest.mark.slow
+def test_the_example_of_fine_tuning_learns_and_continues_exactly(tmp_path, monkeypatch):
+    pytest.importorskip("transformers", reason="transformers is not installed")
+    monkeypatch.setenv("TRAINOPS_RECIPES", "examples.recipes.fine_tuning:RECIPE")
+    from examples import tiny_model
+
+    config = submission.read(ROOT / "examples/recipes/fine_tuning.yaml").body["config"]
+    for name, write in (("model", tiny_model.write), ("texts", directories.reviews)):
+        write(tmp_path / name)
+        registered(tmp_path / name, config["parameters"][name], tmp_path / "datasets")
+    case = FineTuning("loop", "fine_tuning", config, ())
+    whole = ScriptedSupervisor()
+    outcome = attempt(case, tmp_path / "whole", whole)
+    assert isinstance(outcome, Succeeded), outcome
+    assert outcome.result["final"]["val_accuracy"] > 0.95
+    first = ScriptedSupervisor(at=45)  # in the second epoch
+    attempt(case, tmp_path / "parts", first, every_steps=1)
+    let_savings_land()
+    second = ScriptedSupervisor()
+    attempt(case, tmp_path / "parts", second, resume=first.checkpoints[-1:], number=2)
+    require_same_end(whole, [first, second])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("library", "recipe", "is_good"),
+    [
+        ("lightning.pytorch", "lit_digits", lambda final: final["val_accuracy"] > 0.85),
+        ("transformers", "letters", lambda final: final["eval_loss"] < 1.0),
+    ],
+)
+def test_the_example_of_a_trainer_learns(tmp_path, monkeypatch, library, recipe, is_good):
+    pytest.importorskip(library, reason=f"{library} is not installed")
+    monkeypatch.setenv("TRAINOPS_RECIPES", f"examples.recipes.{recipe}:RECIPE")
+    engine = KINDS["loop"]
+    config = engine.parse_config(recipes("loop")[recipe].example)
+    outcome = run(
+        engine.job_factory(config),
+        seed=0,
+        store=CheckpointStore(tmp_path, identity={}),
+        policy=CheckpointPolicy(),
+        supervisor=Nobody(),
+    )
+    assert isinstance(outcome, Succeeded), outcome
+    assert is_good(outcome.result["final"]), outcome.result["final"]

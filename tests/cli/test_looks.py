@@ -17,7 +17,7 @@ from trainops.cli import looks
         (-5, "0 s"),
     ],
 )
-def test_a_duration_is_told_in_its_two_largest_units(seconds, text):
+def test_a_duration_is_reported_in_its_two_largest_units(seconds, text):
     assert looks.duration(seconds) == text
 
 
@@ -32,7 +32,7 @@ def test_a_duration_is_told_in_its_two_largest_units(seconds, text):
         (5e12, "5.0 TB"),
     ],
 )
-def test_a_size_is_told_in_decimal_units(num_bytes, text):
+def test_a_size_is_reported_in_decimal_units(num_bytes, text):
     assert looks.size(num_bytes) == text
 
 
@@ -47,15 +47,20 @@ def test_a_size_is_told_in_decimal_units(num_bytes, text):
         ("yesterday", "-"),
     ],
 )
-def test_a_moment_is_told_by_its_age(moment, text):
+def test_a_moment_is_reported_by_its_age(moment, text):
     assert looks.ago(moment, clock=lambda: 3600.0) == text
+
+
+def test_a_moment_is_written_to_the_second_in_utc():
+    assert looks.at("2026-11-23T11:46:39.823000+01:00") == "2026-11-23 10:46:39 UTC"
+    assert looks.at(None) == "-"
 
 
 @pytest.mark.parametrize(
     ("value", "text"),
     [(1, "1"), (2.0, "2"), (0.123456, "0.1235"), (1e-9, "1e-09"), ("nan", "nan"), (True, "True")],
 )
-def test_a_number_is_told_with_four_digits(value, text):
+def test_a_number_is_reported_with_four_digits(value, text):
     assert looks.number(value) == text
 
 

@@ -7,23 +7,29 @@ from pathlib import Path
 
 import pytest
 
+from tests.thinning import quick_some
+
 ROOT = Path(__file__).resolve().parents[2]
 LARGE_HEX = "kind: training\nconfig: {seed: 0x" + "f" * 100_000 + "}\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "words"),
-    [
-        (["run", "FILE"], "400000 bits"),
-        (["run", "/dev/zero"], "is larger than"),
-        (["studies", "run", "/dev/zero", "--try", "epochs=1,2"], "is larger than"),
-        (["upload", "/dev/zero"], "no regular file"),
-        (["upload", "/"], "Is a directory"),
-        (["token", "--days", "1e300"], "--days"),
-        (["ls", "--url", "http://[::1"], "is not the address of a server"),
-        (["ls", "--url", "http://a:99999"], "is not the address of a server"),
-        (["ls", "--limit", "9" * 5000], "--limit"),
-    ],
+    quick_some(
+        [
+            (["run", "FILE"], "400000 bits"),
+            (["run", "/dev/zero"], "is larger than"),
+            (["studies", "run", "/dev/zero", "--try", "epochs=1,2"], "is larger than"),
+            (["upload", "/dev/zero"], "not a regular file"),
+            (["upload", "/"], "Is a directory"),
+            (["token", "--days", "1e300"], "--days"),
+            (["ls", "--url", "http://[::1"], "is not a server address"),
+            (["ls", "--url", "http://a:99999"], "is not a server address"),
+            (["ls", "--limit", "9" * 5000], "--limit"),
+        ],
+        every=4,
+    ),
 )
 def test_one_line_says_what_is_wrong(tmp_path, arguments, words):
     file = tmp_path / "large.yaml"

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from apps.operations.models import Operation, Study
-from trainops.cli.problems import ExitCode
+from trainops.client.problems import ExitCode
 
 pytestmark = pytest.mark.usefixtures("in_process")
 
@@ -40,6 +40,7 @@ def test_random_sets_and_the_design_of_a_file(cli, wish, tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_they_are_listed_compared_and_stopped(cli, submitted):
     study = Study.objects.get()
     for rank, operation in enumerate(Operation.objects.order_by("pk")):
@@ -53,13 +54,14 @@ def test_they_are_listed_compared_and_stopped(cli, submitted):
     assert cli("studies", "ls", "--mine", "-o", "json").json[0]["id"] == study.pk
 
 
+@pytest.mark.slow
 def test_a_cancel_a_resume_and_a_deletion_reach_all(cli, submitted):
     study = Study.objects.get()
     assert "4 operations" in cli("studies", "cancel", study.pk).stdout
     assert "4 operations" in cli("studies", "resume", study.pk).stdout
     assert cli("studies", "rm", study.pk, "--yes").exit_code == ExitCode.CONFLICT
     assert "4 operations" in cli("studies", "cancel", study.pk, "--now").stdout
-    assert "is deleted" in cli("studies", "rm", study.pk, "--yes").stdout
+    assert "was deleted" in cli("studies", "rm", study.pk, "--yes").stdout
     assert cli("studies", "show", study.pk[-4:]).exit_code == ExitCode.NOT_FOUND
     assert json.loads(cli("studies", "ls", "-o", "json").stdout) == []
 
@@ -74,3 +76,21 @@ def test_what_cannot_be_tried_is_a_usage_error(cli, wish, typed):
 def test_a_wrong_value_is_explained(cli, wish):
     ran = cli("studies", "run", wish, "--try", "epochs=0")
     assert ran.exit_code == ExitCode.USAGE and "epochs: got 0" in ran.stderr
+
+
+def test_a_sampler_runs_trials_and_the_study_is_extended(cli, wish):
+    ran = cli(
+        "studies", "run", wish, "--try", "learning_rate={low: 0.001, high: 0.1, log: true}",
+        "--sampler", "tpe", "--trials", 6, "--parallel", 2, "--pruner", "asha",
+        "--max-seconds", 60, "-o", "json",
+    )  # fmt: skip
+    design = ran.json["design"]
+    assert (design["method"], design["samples"], design["parallel"]) == ("tpe", 6, 2)
+    assert design["pruner"]["method"] == "asha" and design["pruner"]["metric"] == "val_loss"
+    assert len(ran.json["operations"]) == 2 and ran.json["max_seconds"] == 60
+    study = Study.objects.get()
+    said = cli("studies", "extend", study.pk, "--trials", 4, "--seconds", 30).stdout
+    study.refresh_from_db()
+    assert "others follow" in said and (study.num_trials, study.max_seconds) == (10, 90)
+    refused = cli("studies", "run", wish, "--try", "seed=1", "--sampler", "dice")
+    assert refused.exit_code == ExitCode.USAGE and "got 'dice'" in refused.stderr

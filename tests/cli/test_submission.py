@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainops.cli import submission
-from trainops.cli.plain_yaml import MAX_BITS
-from trainops.cli.problems import ExitCode, Problem, Refused
+from trainops.client.problems import ExitCode, Problem, Refused
+from trainops.plain_yaml import MAX_BITS, dumped, parsed
 
 FILE = """\
 kind: training
@@ -103,13 +103,13 @@ def test_set_reaches_into_fields_and_lists_and_makes_what_is_missing(read):
         ("=5", "PATH=VALUE"),
         ("a..b=5", "PATH=VALUE"),
         ("config.epochs=5", "paths start inside config: epochs=5"),
-        ("layers.2=5", "'2' is no place in a list of 2"),
-        ("layers.x=5", "'x' is no place in a list of 2"),
-        ("recipe.name=5", "recipe is text and holds no fields"),
-        ("parameters.dropout.x.y=5", "parameters.dropout is a number and holds no fields"),
+        ("layers.2=5", "'2' is not an index of a list of 2"),
+        ("layers.x=5", "'x' is not an index of a list of 2"),
+        ("recipe.name=5", "recipe is text and has no fields"),
+        ("parameters.dropout.x.y=5", "parameters.dropout is a number and has no fields"),
         ("epochs=[1", "not YAML"),
-        ("epochs=.inf", "inf is not a number"),
-        (r'name="\ud800"', "half a character"),
+        ("epochs=.inf", "inf is not a usable number"),
+        (r'name="\ud800"', "a lone surrogate"),
     ],
 )
 def test_a_set_that_leads_nowhere_says_why(read, typed, told):
@@ -126,18 +126,18 @@ def test_a_set_that_leads_nowhere_says_why(read, typed, told):
         ("kind: training\nconfig: {a: [1}\n", "wish.yaml:2: not YAML"),
         ("kind: training\nepochs: 5\n", "wish.yaml:2: epochs: there is no such field"),
         ("kind: training\nepochs: 5\n", "Does it belong under config:?"),
-        ("kind: training\nconfig: 5\n", "wish.yaml:2: config: must hold fields, not a number"),
-        ("- a\n", "must hold fields such as kind and config, not a list"),
-        ("", "must hold fields such as kind and config, not nothing"),
+        ("kind: training\nconfig: 5\n", "wish.yaml:2: config: must contain fields, not a number"),
+        ("- a\n", "must contain fields such as kind and config, not a list"),
+        ("", "must contain fields such as kind and config, not nothing"),
         ("config:\n  epochs: 1\n  epochs: 2\n", "wish.yaml:3: not YAML: epochs is given twice"),
         ("config: !!python/object/apply:os.system [ls]\n", "wish.yaml:1: not YAML"),
         ("a: 1\n---\nb: 2\n", "not YAML"),
         (b"kind: \xff\n", "byte 6 is not UTF-8"),
-        ("config: &a [*a]\n", "wish.yaml:1: not YAML: aliases (*) are not read"),
-        ("kind: a\nconfig: {x: .nan}\n", "wish.yaml:2: config.x: nan is not a number"),
+        ("config: &a [*a]\n", "wish.yaml:1: not YAML: aliases (*) are not supported"),
+        ("kind: a\nconfig: {x: .nan}\n", "wish.yaml:2: config.x: nan is not a usable number"),
         ("config:\n  x: !!binary aGk=\n", "wish.yaml:2: config.x: a bytes cannot be used"),
         ("config:\n  x: !!set {a}\n", "wish.yaml:2: config.x: a set cannot be used"),
-        ("config:\n  true: 1\n", "the name True is not text"),
+        ("config:\n  true: 1\n", "the name True is not a string"),
         (f"config: {'[' * 5000}", "not YAML"),
         (f"config: {'1' * 5000}", "not YAML"),
     ],
@@ -174,6 +174,24 @@ def test_a_refusal_of_a_set_names_the_set(read):
     assert str(problem) == ("--set epoch=5: epoch: there is no such field (did you mean epochs?)")
 
 
+def test_a_section_is_added_and_one_without_fields_is_refused():
+    wish = submission.Submission({"design": {"values": None, "seed": [1]}}, "wish.yaml")
+    design = wish.section("design")
+    submission.section_of(design, "values", wish.source)["a"] = [1, 2]
+    assert wish.body == {"design": {"values": {"a": [1, 2]}, "seed": [1]}}
+    with pytest.raises(Problem, match=r"wish.yaml: seed: must contain fields, not a list"):
+        submission.section_of(design, "seed", wish.source)
+
+
+@pytest.mark.parametrize(
+    ("given", "sent"), [(None, ["b"]), (["a"], ["a", "b"]), ("a", "a")], ids=str
+)
+def test_tags_are_added_to_a_list_and_anything_else_is_left_to_the_server(given, sent):
+    wish = submission.Submission({"tags": given}, "wish.yaml")
+    wish.add_tags(["b"])
+    assert wish.body["tags"] == sent
+
+
 INTEGERS = st.integers(1 - 2**MAX_BITS, 2**MAX_BITS - 1)
 VALUES = st.recursive(
     st.none() | st.booleans() | INTEGERS | st.floats(allow_nan=False, allow_infinity=False)
@@ -183,8 +201,27 @@ VALUES = st.recursive(
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @given(VALUES)
 def test_whatever_json_can_hold_can_be_set(value):
     wish = submission.Submission({}, "wish.yaml")
     wish.assign(f"field={json.dumps(value, ensure_ascii=False)}")
     assert wish.body["config"]["field"] == value
+
+
+TEXTS = [
+    "1e-3", "no", "1:30", "010", "2024-01-31", "~", "0x1F", ".inf", "1_000", "=", "<<", "", " a",
+    "null", "*a", "a: b", "a\nb\n", "# a", "é", "\u2028", "\x00",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_texts_are_written_as_they_are_read(text):
+    for value in ({text: text}, [[text]], text):
+        assert parsed(dumped(value))[0] == value
+
+
+@pytest.mark.parametrize("value", [None, True, 0, -(2**63), 1e-7, 1e300, 0.1, [], {}, [{}]])
+def test_plain_values_are_written_as_they_are_read(value):
+    (found,) = parsed(dumped([value]))[0]
+    assert found == value and type(found) is type(value)

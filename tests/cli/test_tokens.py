@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from trainops.cli.problems import ExitCode
+from trainops.client.problems import ExitCode
 from trainops.http.models import Token
 
 
@@ -49,14 +49,14 @@ def test_login_is_remembered_for_the_next_commands(stranger, environment, tmp_pa
     assert stranger("ls").exit_code == ExitCode.OK
 
 
-def test_without_anybody_to_ask_it_says_what_to_set(stranger, monkeypatch):
+def test_without_a_terminal_it_says_what_to_set(stranger, monkeypatch):
     monkeypatch.delenv("TRAINOPS_PASSWORD")
     ran = stranger("login")
     assert ran.exit_code == ExitCode.USAGE
     assert "TRAINOPS_PASSWORD" in ran.stderr
 
 
-def test_a_revoked_token_is_told_with_the_way_to_a_new_one(cli):
+def test_a_revoked_token_is_reported_with_the_way_to_a_new_one(cli):
     Token.objects.all().delete()
     ran = cli("ls")
     assert ran.exit_code == ExitCode.FAILED

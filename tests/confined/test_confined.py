@@ -35,12 +35,14 @@ def test_it_has_every_limit_and_comes_after_pages():
     assert ask("niceness") >= 10
 
 
+@pytest.mark.slow
 def test_memory_is_counted_from_what_the_program_itself_takes():
     assert ask("take_memory", num_bytes=150 * MIB)["taken"] == 150 * MIB
     with pytest.raises(OutOfMemory, match=f"more than {200 * MIB} bytes"):
         ask("take_memory", num_bytes=201 * MIB)
 
 
+@pytest.mark.slow
 def test_a_file_is_not_longer_than_allowed(tmp_path):
     path = tmp_path / "file"
     ask("write", path=str(path), num_bytes=20 * MIB)
@@ -49,6 +51,7 @@ def test_a_file_is_not_longer_than_allowed(tmp_path):
     assert path.stat().st_size <= 20 * MIB
 
 
+@pytest.mark.slow
 def test_what_takes_too_long_is_killed(tmp_path):
     marker = tmp_path / "pid"
     with pytest.raises(OutOfTime, match="longer than 2 seconds"):
@@ -61,7 +64,7 @@ def test_what_takes_too_long_is_killed(tmp_path):
 @pytest.mark.parametrize(
     ("do", "error", "words"), [("crash", Killed, "signal 11"), ("fail", Failed, "what is wrong")]
 )
-def test_what_breaks_is_told(do, error, words):
+def test_what_breaks_is_reported(do, error, words):
     with pytest.raises(error, match=words):
         ask(do)
 

@@ -1,4 +1,4 @@
-"""The doors: what an upload may be, who may do what, and how each refusal is told."""
+"""The doors: what an upload may be, who may do what, and how each refusal is reported."""
 
 import json
 from io import BytesIO
@@ -163,7 +163,7 @@ def test_a_dataset_in_use_is_kept(client, sign_in, upload, monkeypatch):
 
 @pytest.mark.parametrize("dataset_id", ["ds_0", "ds_0000000000000000", "x" * 500, "..", "%2e%2e"])
 @pytest.mark.parametrize("end", ["", "/preview"])
-def test_ids_that_nobody_has(client, sign_in, dataset_id, end):
+def test_ids_that_do_not_exist(client, sign_in, dataset_id, end):
     sign_in("viewer")
     response = client.get(f"{URL}/{dataset_id}{end}")
     assert response.status_code == 404 and response.json()["success"] is False

@@ -161,7 +161,7 @@ WRONG = [
     ("WRONG_DTYPE", {"images": IMAGES, "labels": LABELS * 0.5}, "float64; allowed: integers or"),
     ("WRONG_DTYPE", {"images": IMAGES, "labels": LABELS.astype("S")}, "'labels' holds |S"),
     ("WRONG_DTYPE", {"images": IMAGES, "masks": MASKS * 1.0}, "allowed: bool or integers of 0"),
-    ("WRONG_DTYPE", {"images": IMAGES, "labels": np.zeros(6, "i4,i4")}, "no plain numbers"),
+    ("WRONG_DTYPE", {"images": IMAGES, "labels": np.zeros(6, "i4,i4")}, "not plain numbers"),
     ("WRONG_VALUES", {"images": IMAGES, "masks": MASKS * 255}, "[0, 255] in row 1"),
     ("WRONG_VALUES", {"images": IMAGES, "labels": LABELS.astype("u8") + 2**63}, "64 bits"),
     ("WRONG_ORDER", {"images": np.asfortranarray(IMAGES), "labels": LABELS}, "ascontiguousarray"),
@@ -169,7 +169,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("code", "arrays", "said"), WRONG, ids=lambda each: str(each)[:40])
-def test_what_is_wrong_is_told_with_the_array_and_what_is_allowed(refused, code, arrays, said):
+def test_what_is_wrong_is_reported_with_the_array_and_what_is_allowed(refused, code, arrays, said):
     assert said in refused(code, npz(**arrays)).message
 
 
@@ -257,6 +257,7 @@ def test_headers_of_any_dtype_end_as_a_refusal(read, descr):
         read(archive(files))
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_damaged_bytes_are_read_or_refused_and_nothing_else(read, data):

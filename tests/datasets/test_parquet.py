@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from apps.datasets.tables.normalise import normalise
-from apps.datasets.tables.options import Limits, Options
+from apps.datasets.tables.options import Limits, TableOptions
 from apps.datasets.tables.refusals import TableRefused
 from tests.datasets.conftest import parquet
 
@@ -145,12 +145,13 @@ def test_only_the_magic(refused, content):
 
 def test_a_cut_off_file(refused):
     content = parquet({"a": list(range(1000))})
-    assert "cut off" in refused("INVALID_PARQUET", content[:-10]).message
+    assert "truncated" in refused("INVALID_PARQUET", content[:-10]).message
 
 
 GOOD = parquet({"a": list(range(500)), "b": [f"word {n % 17}" for n in range(500)]})
 
 
+@pytest.mark.slow
 @given(
     edits=st.lists(
         st.tuples(st.integers(4, len(GOOD) - 5), st.integers(0, 255)), min_size=1, max_size=6
@@ -168,7 +169,7 @@ def test_altered_bytes_are_refused_or_read_but_never_an_accident(tmp_path, edits
     source, target = tmp_path / "source", tmp_path / "table.parquet"
     source.write_bytes(content)
     with suppress(TableRefused):  # and nothing else
-        assert normalise(source, target, Options(), Limits())["num_rows"] > 0
+        assert normalise(source, target, TableOptions(), Limits())["num_rows"] > 0
 
 
 def test_csv_and_parquet_of_one_table_are_one_dataset(read):

@@ -93,6 +93,7 @@ def _nobody_asks():
 # --- adding
 
 
+@pytest.mark.slow
 @pytest.mark.django_db
 def test_a_table_is_described_and_its_file_is_there(settings, person):
     dataset = add(name="My  table", owner=person)  # through a real process
@@ -267,7 +268,7 @@ def test_the_sweep_leaves_what_is_owned_and_takes_what_crashed_uploads_left(in_p
         (Failed("ValueError: what is wrong"), "UNREADABLE_FILE"),
     ],
 )
-def test_a_reader_that_dies_takes_nobody_with_it(settings, monkeypatch, error, code):
+def test_a_reader_that_dies_ends_no_other_process(settings, monkeypatch, error, code):
     def die(*_):
         raise error
 
@@ -325,7 +326,7 @@ def test_an_altered_or_missing_file_is_noticed_and_mended_by_another_upload(in_p
 
 @pytest.mark.django_db
 @pytest.mark.parametrize("dataset_id", ["ds_0000000000000000", "../../etc/passwd", "", "x" * 999])
-def test_ids_that_nobody_has(dataset_id):
+def test_ids_that_do_not_exist(dataset_id):
     for ask in (services.get, services.local_path):
         with pytest.raises(DatasetNotFound):
             ask(dataset_id)

@@ -25,7 +25,6 @@ from tests.rl import cases as rl_cases
 from trainops.kind import KINDS
 from trainops.learning import single_examples
 from trainops.runtime import reproducibility
-from trainops.runtime.attempt import Saving
 from trainops.runtime.checkpoint.snapshot import freeze
 from trainops.runtime.checkpoint.store import (
     Candidate,
@@ -35,9 +34,10 @@ from trainops.runtime.checkpoint.store import (
     CheckpointType,
 )
 from trainops.runtime.checkpoint.stream import Stream
+from trainops.runtime.checkpointer import Saving
 from trainops.runtime.errors import CheckpointCorrupted, InputError, SaveFailed
 from trainops.runtime.job import Evaluating, Progress, is_evaluating
-from trainops.runtime.ledger import PrivacyLedger
+from trainops.runtime.ledger import Ledger
 from trainops.runtime.loop import Directive, Failed, Outcome, Stopped, Succeeded, run
 from trainops.runtime.receipt import Receipt
 from trainops.runtime.reproducibility import set_determinism
@@ -154,7 +154,7 @@ class Case:
         """Set up the process, and return when checkpoints are taken."""
         return CheckpointPolicy(every_steps=every_steps, every_seconds=1e9)
 
-    def new_ledger(self) -> PrivacyLedger | None:
+    def new_ledger(self) -> Ledger | None:
         """Return what the attempts of one operation have in common, of kinds that spend privacy."""
         return None
 
@@ -191,7 +191,7 @@ def attempt(
     every_steps: int | None = None,
     number: int = 1,
     make_store: Callable[..., CheckpointStore] = CheckpointStore,
-    ledger: PrivacyLedger | None = None,
+    ledger: Ledger | None = None,
     **changes: Any,
 ) -> Outcome:
     """Run one attempt in a process whose random streams are anything but fresh."""
@@ -208,10 +208,11 @@ def attempt(
         ),
         policy=case.begin(config, every_steps),
         supervisor=supervisor or ScriptedSupervisor(),
+        requires_exact=config.exact == "required",
     )
 
 
-def undisturbed(case: Case, root: Path, ledger: PrivacyLedger | None = None) -> ScriptedSupervisor:
+def undisturbed(case: Case, root: Path, ledger: Ledger | None = None) -> ScriptedSupervisor:
     """Return what the supervisor of a run heard that nobody touched."""
     supervisor, ledger = ScriptedSupervisor(), ledger or case.new_ledger()
     outcome = attempt(case, root / "undisturbed", supervisor, ledger=ledger)
@@ -371,8 +372,8 @@ def require_drawn(case: Case, root: Path, rng: random.Random) -> ScriptedSupervi
 
 
 @dataclass(frozen=True)
-class Ending:
-    """What a run came to, as plain values that are equal only where it is equal to the bit.
+class RunEnd:
+    """What a run came to, as plain values that are equal only where it is equal bit for bit.
 
     `state` has the parts of its last state without the config, and "random"; `points` is its curve.
     """
@@ -390,8 +391,8 @@ def ending(
     look: Callable[[Any], object] = lambda job: None,
     state: Mapping[str, Any] | None = None,
     in_parts: bool = False,
-    ledger: PrivacyLedger | None = None,
-) -> Ending:
+    ledger: Ledger | None = None,
+) -> RunEnd:
     """Run a job without the loop around it, from the start or a state that `saved` returned.
 
     `changes` are of the config; `look` is called at the start and after every advance.
@@ -413,7 +414,7 @@ def ending(
             points[job.step] = dict(metrics)
         look(job)
     parts = {name: bits(part) for name, part in without_config(saved(job)).items()}
-    return Ending(parts, repr(job.result()), points)
+    return RunEnd(parts, repr(job.result()), points)
 
 
 def saved(job: Any) -> dict[str, Any]:
@@ -426,7 +427,7 @@ def without_config(state: Mapping[str, Any]) -> dict[str, Any]:
     return {**state, "state": plain}
 
 
-def require_same_ending(expected: Ending, found: Ending, told: object = "") -> None:
+def require_same_ending(expected: RunEnd, found: RunEnd, told: object = "") -> None:
     """Nothing differs; of a run that began later, in what it came to."""
     for name, part in expected.state.items():
         there = found.state.get(name)
@@ -446,8 +447,8 @@ def differing(one: Any, other: Any) -> Any:
 
 def require_looking_changes_nothing(
     case: Case, root: Path, rng: random.Random, look: Callable[[Any], object]
-) -> Ending:
-    """Look at every safe point, by `look` too, and go on from two of the states; return the end.
+) -> RunEnd:
+    """Look at every safe point, by `look` too, and continue from two of the states; return the end.
 
     An evaluation that is done in parts comes to the same as one that is done at once.
     """
@@ -468,7 +469,7 @@ def require_looking_changes_nothing(
 
 
 def bits(value: Any) -> Any:
-    """Return plain values that are equal only where two parts of states are equal to the bit."""
+    """Return plain values that are equal only where two parts of states are equal bit for bit."""
     if isinstance(value, Stream):
         rows = {name: value.column(name) for name in value.columns}
         return bits({"first": value.first_row, "end": len(value), "rows": rows})
@@ -566,6 +567,21 @@ def small_pictures() -> pa.Table:
 BARS = {"dataset": DATASET, "chunk_bars": 1}
 COSTLY = {"commission": {"relative": 0.001, "fixed": 0.5, "minimum": 1.0}, "spread": 0.001,
           "slippage": 0.0005}  # fmt: skip
+NESTED = [
+    {"name": "epoch", "length": 3, "body": [
+        "work", {"name": "batches", "length": 0, "workers": 0, "body": ["work", "yield"]},
+        "work", "yield",
+    ]},
+]  # fmt: skip
+LOADERS = [
+    {"name": "epoch", "length": 3, "body": [
+        {"name": "mixed", "workers": 0, "data": "drawn_streams", "body": ["work", "yield"]},
+        {"name": "read", "workers": 0, "data": "stateful", "body": [
+            "work", {"name": "within", "length": 2, "body": ["work", "yield"]},
+        ]},
+        "yield",
+    ]},
+]  # fmt: skip
 TOY = {"recipe": "toy", "batch_size": 8, "epochs": 3, "log_every_steps": 5}
 CLIENTS = {"recipe": "crowd", "rounds": 3, "clients": 4, "local_epochs": 2, "batch_size": 6,
            "checkpoint": {"every_client_epochs": 1000}}  # fmt: skip
@@ -576,6 +592,20 @@ CASES = [
         {**TOY, "epochs": 4, "gradient_accumulation": 2, "scheduler": "cosine",
          "learning_rate": 0.05, "max_grad_norm": 0.5, "early_stopping_patience": 3},
         stops=(0, 1, 2, 3, 4, 6, 8, 11),
+    ),
+    Case(  # loops in loops, one of them over a loader, and work between them
+        "loop",
+        "nested",
+        {"recipe": "program", "parameters": {"body": NESTED}, "log_every_steps": 2,
+         "monitor": "train_loss", "mode": "min"},
+        stops=(0, 1, 3, 6, 7, 9),
+    ),
+    Case(  # iterable datasets with and without a state, alone and by a schedule
+        "loop",
+        "loaders",
+        {"recipe": "program", "parameters": {"body": LOADERS}, "log_every_steps": 2,
+         "monitor": "train_loss", "mode": "min"},
+        stops=(0, 2, 5, 8, 12, 15, 20, 21, 24, 30),
     ),
     Case(
         "training",

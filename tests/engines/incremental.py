@@ -21,7 +21,7 @@ def grown():
 
 
 class Run:
-    """One attempt's safe point and store, as trainops.runtime.attempt uses them."""
+    """One attempt's safe point and store, as trainops.runtime.checkpointer uses them."""
 
     def __init__(self, root, attempt=1):
         self.safe_point = SafePoint(clock=lambda: 0.0, share=0.005)

@@ -11,20 +11,20 @@ from functools import wraps
 from pathlib import Path
 from typing import Any
 
-from trainops.process.attempt_process import _Line
-from trainops.process.protocol import Wire
-from trainops.runtime.attempt import Attempt
+from trainops.process.supervisor_client import SupervisorClient
+from trainops.process.wire import Wire
 from trainops.runtime.checkpoint import archives, store
 from trainops.runtime.checkpoint.durable import DurableFile
 from trainops.runtime.checkpoint.manifest import CheckpointType
 from trainops.runtime.checkpoint.store import CheckpointStore
+from trainops.runtime.checkpointer import Checkpointer
 
 DIES_AT = "TEST_DIES_AT"  # "staged 2": at that moment of the second save of this process
 
 
 @dataclass(frozen=True)
 class Moment:
-    """Before or after a call of `owner.name`; where `word` is given, one with that argument."""
+    """Before or after a call of `owner.name`; `word`: one with an argument of this class."""
 
     owner: Any
     name: str
@@ -41,8 +41,8 @@ def after(owner: Any, name: str, word: str = "") -> Moment:
 
 
 MOMENTS = {  # in the order of a save
-    "copy-to-begin": before(Attempt, "freeze"),
-    "copied": before(Attempt, "_save_safe_point"),
+    "copy-to-begin": before(Checkpointer, "freeze"),
+    "copied": before(Checkpointer, "_save_safe_point"),
     "directory-made": after(CheckpointStore, "_new_directory"),
     "part-begun": after(DurableFile, "_write"),
     "part-written": before(archives, "write_archive"),
@@ -53,8 +53,8 @@ MOMENTS = {  # in the order of a save
     "manifest-drafted": before(Path, "rename"),
     "manifest-named": after(Path, "rename"),
     "checkpoint-synced": after(CheckpointStore, "_write"),
-    "staged": after(Wire, "send", "staged"),
-    "committed": after(_Line, "checkpointed"),
+    "staged": after(Wire, "send", "Staged"),
+    "committed": after(SupervisorClient, "checkpointed"),
 }
 
 
@@ -63,7 +63,7 @@ def arm() -> None:
     if at := os.environ.get(DIES_AT):
         name, number = at.split()
         saves = _Saves(MOMENTS[name], int(number))
-        _wrap(Attempt, "start_saving", saves.count)
+        _wrap(Checkpointer, "start_saving", saves.count)
         _wrap(MOMENTS[name].owner, MOMENTS[name].name, saves.die_around)
 
 
@@ -85,7 +85,7 @@ class _Saves:
 
     def die_around(self, function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
         is_now = self.number == self.dies_in and (
-            not self.moment.word or self.moment.word in arguments
+            not self.moment.word or self.moment.word in map(_name, arguments)
         )
         if is_now and not self.moment.is_after:
             os.kill(os.getpid(), signal.SIGKILL)
@@ -93,6 +93,10 @@ class _Saves:
         if is_now:
             os.kill(os.getpid(), signal.SIGKILL)
         return result
+
+
+def _name(argument: Any) -> str:
+    return type(argument).__name__
 
 
 def _wrap(owner: Any, name: str, around: Callable[..., Any]) -> None:

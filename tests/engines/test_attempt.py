@@ -9,7 +9,6 @@ import torch
 from tests.engines.contract import MachineDied, ScriptedSupervisor, let_savings_land
 from tests.engines.counting import CountingJob, saved
 from tests.waiting import wait_until
-from trainops.runtime.attempt import Saving
 from trainops.runtime.checkpoint import snapshot
 from trainops.runtime.checkpoint.store import (
     Candidate,
@@ -17,6 +16,7 @@ from trainops.runtime.checkpoint.store import (
     CheckpointStore,
     CheckpointType,
 )
+from trainops.runtime.checkpointer import Saving
 from trainops.runtime.errors import LeaseLost, SaveFailed, UnfreezableState
 from trainops.runtime.loop import Directive, Failed, Stopped, Succeeded, run
 
@@ -88,7 +88,7 @@ def weights(checkpoint):
     return store.load(Candidate(checkpoint.path, checkpoint.digest))["model"].tolist()
 
 
-def test_the_loop_goes_on_while_a_checkpoint_is_written(store):
+def test_the_loop_continues_while_a_checkpoint_is_written(store):
     supervisor = Gatekeeper(store=store, opens_at=4)
     assert start(store, supervisor) == Succeeded({"count": 5})
     assert supervisor.was_open == [False] * 5 + [True]
@@ -262,6 +262,7 @@ def test_a_save_beside_the_loop_says_what_decides_the_last_bits(store):
     assert {each.environment["threads"] for each in supervisor.checkpoints} == {before + 1}
 
 
+@pytest.mark.slow
 def test_what_is_salvaged_is_not_overwritten_meanwhile(store):
     """The loop, which hung, comes to itself just now and freezes a later step."""
     job, begun = CountingJob(total_steps=99), []
@@ -329,7 +330,7 @@ def test_a_stop_during_a_salvage_saves_its_own_state_and_the_newer_place_counts(
     salvage.join()
     assert saved(supervisor) == [("shutdown", 3), ("shutdown", 5), ("periodic", 4)]
     assert [weights(each)[0] for each in supervisor.checkpoints] == [3.0, 5.0, 4.0]
-    assert attempt.saved == snapshot.Place(5)
+    assert attempt.saved == snapshot.StatePosition(5)
 
 
 def test_a_salvage_does_not_wait_for_the_commit_of_an_older_checkpoint(store):
@@ -355,7 +356,7 @@ def test_a_salvage_does_not_wait_for_the_commit_of_an_older_checkpoint(store):
     database.set()
     salvage.join()
     attempt.settle()
-    assert attempt.saved == snapshot.Place(5)
+    assert attempt.saved == snapshot.StatePosition(5)
 
 
 def test_what_is_not_finite_is_not_salvaged(store):

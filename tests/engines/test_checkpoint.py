@@ -8,6 +8,7 @@ import resource
 import signal
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 import torch
@@ -90,8 +91,17 @@ def large_state():
     return {"state": {}, **frozen, "optimizer": {"odd": odd, "step": torch.tensor(1.0)}}
 
 
-def test_what_is_large_goes_to_the_disk_without_a_copy_in_the_kernels_cache(store, monkeypatch):
-    written = []
+@pytest.fixture
+def store_on_disk():
+    """Where temporary files lie in memory, every write succeeds, however it lies."""
+    with TemporaryDirectory(dir="/var/tmp") as directory:
+        yield CheckpointStore(Path(directory) / "op_1", identity=IDENTITY)
+
+
+def test_what_is_large_goes_to_the_disk_without_a_copy_in_the_kernels_cache(
+    store_on_disk, monkeypatch
+):
+    store, written = store_on_disk, []
 
     def noted_pwrite(descriptor, content, offset):
         written.append(len(content))
@@ -154,20 +164,23 @@ def test_what_happens_to_a_file_after_it_was_verified_does_not_matter(store, mon
     """Not even when it is overwritten in place, between the digest and the first tensor."""
     model = {"state": {}, "model": STATE["model"]}
     checkpoint = store.write(CheckpointType.PERIODIC, step=1, state=model)
-    unpickle, path = archives._unpickle, checkpoint.path / "model.pt"
+    copy_verified = archives.copy_verified
 
-    def too_late(pages):
-        with path.open("r+b") as file:
-            file.write(b"\0" * path.stat().st_size)
-        os.truncate(path, 10)
-        return unpickle(pages)
+    @contextmanager
+    def too_late(directory, artifact):
+        with copy_verified(directory, artifact) as copy:
+            path = directory / artifact.name
+            with path.open("r+b") as file:
+                file.write(b"\0" * path.stat().st_size)
+            os.truncate(path, 10)
+            yield copy
 
-    monkeypatch.setattr(archives, "_unpickle", too_late)
+    monkeypatch.setattr(archives, "copy_verified", too_late)
     assert torch.equal(load(store, checkpoint)["model"]["weight"], STATE["model"]["weight"])
 
 
 def test_a_file_that_ends_while_it_is_read_is_found(store, checkpoint, monkeypatch):
-    class Ending:
+    class CutShort:
         def __init__(self, file):
             self.file = file
 
@@ -181,7 +194,7 @@ def test_a_file_that_ends_while_it_is_read_is_found(store, checkpoint, monkeypat
     @contextmanager
     def ending(path, name):
         with (path / name).open("rb") as file:
-            yield Ending(file) if name == "model.pt" else file
+            yield CutShort(file) if name == "model.pt" else file
 
     monkeypatch.setattr(manifest, "_open", ending)
     with pytest.raises(CheckpointCorrupted) as caught:

@@ -5,8 +5,10 @@ import threading
 
 import pytest
 
-from trainops.process.attempt_process import _Line
-from trainops.process.protocol import Wire, now
+from trainops.process.protocol import Salvaged, Salvaging, ToChild, ToSupervisor, now
+from trainops.process.protocol import SaveFailed as NotSaved
+from trainops.process.supervisor_client import SupervisorClient
+from trainops.process.wire import Wire
 from trainops.runtime.checkpoint.manifest import CheckpointType
 from trainops.runtime.errors import LeaseLost, SaveFailed
 
@@ -31,8 +33,8 @@ class Hanging:
 def ends():
     """Return both ends: a child's line, and the supervisor's wire."""
     one, other = socket.socketpair()
-    line = _Line(Wire(one), grant_until=now() + 3600)
-    yield line, Wire(other)
+    line = SupervisorClient(Wire(one, ToChild), grant_until=now() + 3600)
+    yield line, Wire(other, ToSupervisor)
     line._granted(now() + 3600)
     one.close()
     other.close()
@@ -41,7 +43,7 @@ def ends():
 @pytest.fixture(autouse=True)
 def _no_timer(monkeypatch):
     """The kernel's timer would end the process of the tests."""
-    monkeypatch.setattr("trainops.process.attempt_process.signal.setitimer", lambda *told: None)
+    monkeypatch.setattr("trainops.process.supervisor_client.signal.setitimer", lambda *told: None)
 
 
 def heard(wire, *, until):
@@ -59,11 +61,10 @@ def test_every_request_is_acknowledged_while_an_earlier_one_is_worked_on(ends):
     line.salvage(CheckpointType.SHUTDOWN)
     assert attempt.begun.wait(30)
     line.salvage(CheckpointType.CANCELLATION)
-    assert [each["kind"] for each in heard(wire, until=2)] == ["salvaging", "salvaging"]
+    kinds = CheckpointType.SHUTDOWN, CheckpointType.CANCELLATION
+    assert heard(wire, until=2) == [Salvaging(each) for each in kinds]
     attempt.may_end.set()
-    first, second = heard(wire, until=2)
-    assert [first["kind"], second["kind"]] == ["salvaged", "salvaged"]
-    assert [first["type"], second["type"]] == ["shutdown", "cancellation"]
+    assert heard(wire, until=2) == [Salvaged(each) for each in kinds]
     assert attempt.kinds == [CheckpointType.SHUTDOWN, CheckpointType.CANCELLATION]
 
 
@@ -74,25 +75,26 @@ def test_every_request_is_acknowledged_while_an_earlier_one_is_worked_on(ends):
         (ZeroDivisionError("in the recipe"), "ZeroDivisionError: in the recipe"),
     ],
 )
-def test_what_went_wrong_is_told_and_the_request_is_answered(ends, error, told):
+def test_what_went_wrong_is_reported_and_the_request_is_answered(ends, error, told):
     line, wire = ends
     attempt = Hanging(error)
     attempt.may_end.set()
     line.begun(attempt)
     line.salvage(CheckpointType.FAILURE)
     first, failed, last = heard(wire, until=3)
-    assert [first["kind"], failed["kind"], last["kind"]] == ["salvaging", "save_failed", "salvaged"]
-    assert told in failed["error"]
+    kind = CheckpointType.FAILURE
+    assert (first, last) == (Salvaging(kind), Salvaged(kind))
+    assert isinstance(failed, NotSaved) and told in failed.error
 
 
-def test_nothing_more_is_said_where_somebody_else_owns_the_operation(ends):
+def test_nothing_more_is_sent_where_another_attempt_owns_the_operation(ends):
     line, wire = ends
     attempt = Hanging(LeaseLost())
     attempt.may_end.set()
     line.begun(attempt)
     line.salvage(CheckpointType.FAILURE)
     (only,) = heard(wire, until=1)
-    assert only["kind"] == "salvaging"
+    assert only == Salvaging(CheckpointType.FAILURE)
     line.salvage(CheckpointType.FAILURE)
     (only,) = heard(wire, until=1)
-    assert only["kind"] == "salvaging"
+    assert only == Salvaging(CheckpointType.FAILURE)

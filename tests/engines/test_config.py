@@ -97,11 +97,13 @@ def test_the_datasets_of_a_config_are_found():
             "not in the dataset; its columns: size, price, town, notes",
         ),
         ({"drop_columns": ["notes", "colour"]}, "drop_columns", "got 'colour'; not in the dataset"),
-        ({"drop_columns": []}, "drop_columns", "must be left out, too: notes"),
+        ({"drop_columns": []}, "drop_columns", "also exclude these columns: notes"),
         ({"target": "town", "task": "regression"}, "target", "regression needs numbers"),
     ],
 )
-def test_what_the_described_columns_can_tell_is_told_before_anything_runs(parameters, field, says):
+def test_what_the_described_columns_can_tell_is_reported_before_anything_runs(
+    parameters, field, says
+):
     assert list(problems := problems_with(parameters)) == [f"parameters.{field}"]
     assert says in problems[f"parameters.{field}"]
 

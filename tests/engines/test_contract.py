@@ -8,11 +8,13 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from tests.engines.contract import (
     CASES,
     ScriptedSupervisor,
     attempt,
+    bytes_of,
     evaluations,
     require_death_changes_nothing,
     require_same_end,
@@ -27,7 +29,7 @@ from trainops.runtime.checkpoint import snapshot, stream
 from trainops.runtime.checkpoint.manifest import verify
 from trainops.runtime.loop import Directive, Stopped, Succeeded
 
-NEVER_EVALUATED = {"backtest"}  # its steps are bars
+NEVER_EVALUATED = {"loop", "backtest"}  # its steps are bars
 every_case = pytest.mark.parametrize("case", CASES, ids=str)
 FIRST = {case.kind: case for case in reversed(CASES)}.values()
 one_of_each_kind_is_quick = pytest.mark.parametrize(
@@ -61,8 +63,17 @@ def test_stopping_changes_nothing(case, tmp_path, runs):
 
 
 @one_of_each_kind_is_quick
+def test_a_final_checkpoint_that_is_resumed_ends_as_it_is(case, tmp_path, runs):
+    expected = runs(case)
+    again = ScriptedSupervisor()
+    outcome = attempt(case, tmp_path, again, resume=expected.checkpoints[-1:], number=2)
+    assert isinstance(outcome, Succeeded), outcome
+    assert bytes_of(again.checkpoints[-1]) == bytes_of(expected.checkpoints[-1])
+
+
+@one_of_each_kind_is_quick
 def test_stopping_within_evaluations_changes_nothing(case, tmp_path, monkeypatch):
-    monkeypatch.setattr("trainops.kinds.federated.workshop.EVALUATED_AT_ONCE", 3)
+    monkeypatch.setattr("trainops.kinds.federated.context.EVALUATED_AT_ONCE", 3)
     expected = undisturbed(case, tmp_path)
     if case.kind in NEVER_EVALUATED:
         assert not evaluations(expected)
@@ -85,10 +96,10 @@ LIMITS = [
     ("runtime.checkpoint.durable.DIRECT_BYTES", 1),
     ("runtime.checkpoint.durable.CHUNK_BYTES", 4096),
     ("runtime.checkpoint.manifest.CHUNK_BYTES", 100),
-    ("kinds.training.record.NEWEST_EPOCHS", 2),
+    ("kinds.training.progress.NEWEST_EPOCHS", 2),
     ("kinds.backtest.streams.BUFFERED_BARS", 3),
     ("kinds.federated.batches.MOST_NUMBERS", 1),
-    ("kinds.federated.gathering.MOST_NUMBERS", 20),
+    ("kinds.federated.metric_accumulation.MOST_NUMBERS", 20),
     ("kinds.rl.episodes.MAX_WAITING", 2),
     ("kinds.rl.episodes.RECENT", 2),
     ("kinds.rl.replay.FLUSH_ROWS", 1),
@@ -225,4 +236,7 @@ def test_a_stopped_run_says_so_and_its_receipt_names_what_came_back(tmp_path):
         parts.keys()
     )  # fmt: skip
     assert parts["data position"].note == "step 4, epoch 2 of 4"
+    is_on_gpu = torch.cuda.is_available()
+    assert parts["random: cuda"].note == ("" if is_on_gpu else "not used")
+    assert parts["random: torch cpu"].note == ""
     assert json.loads(json.dumps(receipt.to_json()))["exact"] is True

@@ -107,21 +107,24 @@ def drawing(monkeypatch):
     return use
 
 
-@pytest.mark.parametrize("name", quick_some(DRAWS, every=4))
-def test_a_generator_of_the_recipes_own_is_resumed_to_the_bit(name, drawing, tmp_path):
+@pytest.mark.slow
+@pytest.mark.parametrize("name", quick_some(DRAWS, every=6))
+def test_a_generator_of_the_recipes_own_is_resumed_bit_for_bit(name, drawing, tmp_path):
     drawing(DRAWS[name])
     expected = undisturbed(TOY, tmp_path)
     require_stop_changes_nothing(TOY, tmp_path / "stopped", expected, TOY.stops)
     require_death_changes_nothing(TOY, tmp_path / "died", expected, at=12, every_steps=5)
 
 
-@pytest.mark.parametrize("name", quick_some(DRAWS, every=4))
+@pytest.mark.slow
+@pytest.mark.parametrize("name", quick_some(DRAWS, every=6))
 def test_the_self_check_agrees(name, drawing, tmp_path):
     drawing(DRAWS[name])
     (finding,), _ = test_selfcheck.found(TOY, tmp_path)
     assert finding.verdict == "equal", finding
 
 
+@pytest.mark.slow
 def test_one_in_the_loss_is_found_too(monkeypatch, tmp_path):
     original = toy_model.build
 
@@ -253,8 +256,9 @@ def shadowed():
     return Shadowed()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [shadowed, lambda: partial(drawn, np.random.default_rng(1))])
-def test_two_of_the_same_name_are_resumed_to_the_bit(make, drawing, tmp_path):
+def test_two_of_the_same_name_are_resumed_bit_for_bit(make, drawing, tmp_path):
     drawing(make)
     expected = undisturbed(TOY, tmp_path)
     require_stop_changes_nothing(TOY, tmp_path / "stopped", expected, TOY.stops)

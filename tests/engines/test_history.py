@@ -8,12 +8,12 @@ import torch
 from tests.engines.incremental import Run
 from trainops.kind import KINDS
 from trainops.kinds.training.history import History
-from trainops.kinds.training.record import NEWEST_EPOCHS, Record
-from trainops.learning.data import Route
+from trainops.kinds.training.progress import NEWEST_EPOCHS, TrainingProgress
+from trainops.learning.data import BatchPlan
 from trainops.runtime.checkpoint.stream import Stream
 from trainops.runtime.errors import IncompatibleState
 
-ROUTE = Route(8, 4, 1)
+ROUTE = BatchPlan(8, 4, 1)
 
 
 def filled(num_epochs):
@@ -26,12 +26,12 @@ def filled(num_epochs):
 def recorded(num_epochs):
     """Return the record of a run that has finished so many epochs."""
     config = KINDS["training"].parse_config({"recipe": "toy", "epochs": num_epochs + 1})
-    record = Record(config, ROUTE)
+    progress = TrainingProgress(config, ROUTE)
     for epoch in range(num_epochs):
-        record.step_done(1, 4)
-        record.step_done(1, 4)
-        record.epoch_done({"val_loss": abs(epoch - 7.0), "train_loss": float(epoch)})
-    return record
+        progress.step_done(1, 4)
+        progress.step_done(1, 4)
+        progress.epoch_done({"val_loss": abs(epoch - 7.0), "train_loss": float(epoch)})
+    return progress
 
 
 def test_lines_have_their_epoch_and_the_newest_come_last():
@@ -42,6 +42,7 @@ def test_lines_have_their_epoch_and_the_newest_come_last():
     assert len(filled(3).newest(9)) == 3 and History().newest(9) == []
 
 
+@pytest.mark.slow
 def test_the_newest_lines_are_found_behind_many_full_segments():
     history = filled(5000)
     assert len(history.stream.sealed) > 3
@@ -62,13 +63,13 @@ def test_a_metric_that_comes_later_is_not_a_number_in_the_lines_before():
 @pytest.mark.slow
 def test_what_a_checkpoint_writes_of_it_follows_the_new_epochs(tmp_path):
     def written(num_epochs):
-        run, record = Run(tmp_path / str(num_epochs)), recorded(num_epochs)
+        run, progress = Run(tmp_path / str(num_epochs)), recorded(num_epochs)
         sizes = []
         for _ in range(3):
-            part = {"history": record.history.stream}
-            state = {"state": record.to_state(0.1), **part}
+            part = {"history": progress.history.stream}
+            state = {"state": progress.to_state(0.1), **part}
             sizes.append(run.save(state).written_bytes)
-            record.epoch_done({"val_loss": 9.0, "train_loss": 9.0})
+            progress.epoch_done({"val_loss": 9.0, "train_loss": 9.0})
         return sizes[1:]  # the first of an attempt is whole
 
     few, many = written(2 * NEWEST_EPOCHS), written(40_000)
@@ -76,13 +77,13 @@ def test_what_a_checkpoint_writes_of_it_follows_the_new_epochs(tmp_path):
 
 
 def test_what_people_read_of_it_stays_short():
-    record = recorded(3 * NEWEST_EPOCHS)
-    state = record.to_state(0.1)
+    progress = recorded(3 * NEWEST_EPOCHS)
+    state = progress.to_state(0.1)
     assert [line["epoch"] for line in state["training_history"]] == list(range(201, 301))
     assert state["best_epoch"] == 8 and state["best_val_loss"] == 0.0  # long before those
     assert state["epochs_without_improvement"] == 3 * NEWEST_EPOCHS - 8
-    again = Record(record.config, ROUTE).from_state(state, record.history, 0.1)
-    assert again.best == record.best and again.to_state(0.1) == state
+    again = TrainingProgress(progress.config, ROUTE).from_state(state, progress.history, 0.1)
+    assert again.best == progress.best and again.to_state(0.1) == state
 
 
 @pytest.mark.parametrize(
@@ -101,8 +102,8 @@ def test_what_is_no_history_is_refused(part):
 
 
 def test_a_history_of_other_epochs_is_refused():
-    record = recorded(3)
-    state = record.to_state(0.1)
+    progress = recorded(3)
+    state = progress.to_state(0.1)
     for history in (History(), filled(3), recorded(4).history, recorded(2).history):
         with pytest.raises(IncompatibleState):
-            Record(record.config, ROUTE).from_state(state, history, 0.1)
+            TrainingProgress(progress.config, ROUTE).from_state(state, history, 0.1)

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from apps.datasets.tables.normalise import normalise
-from apps.datasets.tables.options import Limits, Options
+from apps.datasets.tables.options import Limits, TableOptions
 from tests.engines.contract import DATASET
 from trainops.kind import KINDS
 from trainops.learning.ingredients import Context
@@ -29,7 +29,7 @@ def uploaded(tmp_path):
     def uploaded(**arrays):
         source, target = tmp_path / "set.npz", tmp_path / "set.parquet"
         np.savez(source, **arrays)
-        found = normalise(source, target, Options(), Limits())
+        found = normalise(source, target, TableOptions(), Limits())
         return {DATASET: target}, {DATASET: found["columns"]}
 
     return uploaded
@@ -90,7 +90,8 @@ def test_brightness_is_measured_by_channel_and_taken_away():
     assert left[:, 0].mean().abs() < 1e-3 and abs(left[:, 0].std() - 1) < 1e-3
 
 
-def test_images_are_told_apart(uploaded):
+@pytest.mark.slow
+def test_images_are_distinguished(uploaded):
     inputs, _ = uploaded(**shapes())
     config = {**recipes()["images"].example, "parameters": {"dataset": DATASET, "channels": 4}}
     result = run_through("training", {**config, "epochs": 12, "batch_size": 16}, inputs)
@@ -109,6 +110,7 @@ def test_what_is_marked_is_outlined(uploaded, is_uploaded):
     assert result["final"]["val_dice"] > (0.9 if is_uploaded else 0.7)
 
 
+@pytest.mark.slow
 def test_clients_tell_images_apart_together(uploaded):
     inputs, _ = uploaded(**shapes())
     config = {
@@ -151,15 +153,17 @@ def test_the_network_of_the_digits_is_as_it_was():
 
 
 LACKING = [
-    ("training", "images", {"masks"}, "its images have no labels, but mask"),
-    ("training", "segmentation", {"labels"}, "no masks, but label"),
+    ("training", "images", {"masks"}, "it has no labels, only mask"),
+    ("training", "segmentation", {"labels"}, "no masks, only label"),
     ("federated", "federated_images", {"masks"}, "no labels"),
     ("federated", "federated_segmentation", {"labels"}, "no masks"),
 ]
 
 
 @pytest.mark.parametrize(("kind", "recipe", "kept", "said"), LACKING, ids=str)
-def test_what_a_dataset_lacks_is_told_before_the_run_and_in_it(uploaded, kind, recipe, kept, said):
+def test_what_a_dataset_lacks_is_reported_before_the_run_and_in_it(
+    uploaded, kind, recipe, kept, said
+):
     inputs, columns = uploaded(**{k: v for k, v in shapes().items() if k in {"images", *kept}})
     engine = KINDS[kind]
     config = engine.parse_config({"recipe": recipe, "parameters": {"dataset": DATASET}})
@@ -173,10 +177,10 @@ def test_what_a_dataset_lacks_is_told_before_the_run_and_in_it(uploaded, kind, r
 def test_a_table_is_no_set_of_images(recipe, tmp_path):
     source, target = tmp_path / "t.csv", tmp_path / "t.parquet"
     source.write_text("label,mask\n1,2\n3,4\n")
-    columns = normalise(source, target, Options(), Limits())["columns"]
+    columns = normalise(source, target, TableOptions(), Limits())["columns"]
     engine = KINDS["training"]
     config = engine.parse_config({"recipe": recipe, "parameters": {"dataset": DATASET}})
-    assert "it is a table" in config.check_columns({DATASET: columns})["parameters.dataset"]
+    assert "a table; allowed" in config.check_columns({DATASET: columns})["parameters.dataset"]
     with pytest.raises(InputError, match="is a table"):
         engine.make_job(config, {DATASET: target})
 
@@ -185,7 +189,7 @@ def test_images_are_no_table(uploaded):
     _, columns = uploaded(**shapes())
     parameters = {"dataset": DATASET, "target": "label"}
     config = KINDS["training"].parse_config({"recipe": "tabular", "parameters": parameters})
-    assert "holds images" in config.check_columns(columns)["parameters.dataset"]
+    assert "contains images" in config.check_columns(columns)["parameters.dataset"]
 
 
 @pytest.mark.parametrize("labels", [np.zeros(120, int), np.arange(120)])

@@ -3,6 +3,7 @@
 from fnmatch import fnmatchcase
 
 import pytest
+import torch
 
 from tests.engines.contract import CASES
 from tests.engines.mutation import Mutations
@@ -49,6 +50,7 @@ CONSTANT = {
     "novelty*.optimizer.param_groups.*": "set by the config",
     "state.stages": "in cases without stages",
     "curriculum*": "in cases without stages",
+    "mixed.schedule": "set by the code; a state of another one is refused",
 }
 RECOMPUTED = {
     "scheduler.*._last_lr": "what the last step set, for people who ask; the next writes it anew",
@@ -59,6 +61,20 @@ RECOMPUTED = {
     "state.clients.*.*": "for people who ask; the client's next round writes them anew",
     "state.num_chosen": "a function of the round; compared where it is another's",
     "state.chosen": "a function of the round; compared where it is another's",
+    "state.place": "of loops: for people; the next step writes it anew",
+    "state.metric": "of loops: yielded at this step; the next one writes it anew",
+    "state.metrics.*": "of loops: newest points, for people; the next ones write them anew",
+    "state.is_finished": "of loops: true in final checkpoints alone",
+    "state.epoch": "of loops: counted from the loops",
+    "state.course.loops.*.length": "set where a loop is entered",
+    "state.course.loops.*.parent": "set where a loop is entered",
+    "state.course.loops.*.latest_length": "of loops: estimates how many steps are left",
+    "state.course.loops.*.total": "of loops: ends those with limits.max_duration in batches",
+    "mixed_b.*": "of datasets that are read again: the receipt says if that leads elsewhere",
+    "mixed_c.before*": "of loops around another one, as read is",
+    "read.now.position": "of loops around another one, but between passes, where it is 0",
+    "read.now.order": "drawn where a pass begins",
+    "read.is_over": "of loops that are not around another one, as mixed_c is not",
     "state.is_budget_spent": "asked anew of the ledger",
 }
 # Clients begin global streams anew, so those are needed only where a model draws from them.
@@ -66,6 +82,8 @@ DRAWING_NOTHING = {"federated-images", "federated-segmentation", "federated-user
 # Steps in the middle of an epoch, where no sum, counter or moment is zero; at an epoch's end, where
 # the metric is known; and, where there is one, after an epoch that was not the best.
 STOPS = {
+    "nested": (2, 5, 8),  # within a loader, after it, at an epoch's end
+    "loaders": (14, 20, 29),  # in both loops, and between two iterations of one
     "accumulation-cosine": (4, 9),
     "early-stopping": (7, 20),
     "warmup": (7, 10),
@@ -111,6 +129,10 @@ STOPS = {
 LONG = (
     "prioritized-grid", "recurrent-grid", "sequences-grid", "separate-grid", "ppo-cartpole",
     "segmentation-uploaded", "segmentation-phantoms", "federated-segmentation",
+    # The pieces of another case, with other data, prices or another schedule.
+    "images", "tabular-regression", "tabular-classification", "price-direction", "step-drops",
+    "warmup", "vector-same-close", "vector-rotation-same-close", "event-rotation-same-close",
+    "federated-images", "federated-budget",
 )  # fmt: skip
 
 
@@ -120,6 +142,7 @@ def marked(case):
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(torch.cuda.is_available(), reason="its lists are those of a CPU")
 @pytest.mark.parametrize("case", [marked(case) for case in CASES])
 def test_every_piece_of_state_is_needed(case, tmp_path):
     mutations = Mutations(case, tmp_path, STOPS[case.name])

@@ -1,4 +1,4 @@
-"""Every optimizer and every schedule of torch: resumed to the bit, or refused before the start."""
+"""Every optimizer and every schedule of torch: resumed bit for bit, or refused before the start."""
 
 import copy
 import math
@@ -161,14 +161,16 @@ def require_exact(root, case=TOY):
     assert report.passed, report.checks[-1].detail
 
 
-@pytest.mark.parametrize("name", quick_some(sorted(OPTIMIZERS.keys() - CANNOT), every=3))
-def test_an_optimizer_is_resumed_to_the_bit(name, using, tmp_path):
+@pytest.mark.slow
+@pytest.mark.parametrize("name", quick_some(sorted(OPTIMIZERS.keys() - CANNOT), every=7))
+def test_an_optimizer_is_resumed_bit_for_bit(name, using, tmp_path):
     using(OPTIMIZERS[name], has_embedding=name == "SparseAdam")
     require_exact(tmp_path)
 
 
-@pytest.mark.parametrize("name", OTHER_SETTINGS)
-def test_other_settings_of_an_optimizer_are_resumed_to_the_bit(name, using, tmp_path):
+@pytest.mark.slow
+@pytest.mark.parametrize("name", quick_some(OTHER_SETTINGS, every=len(OTHER_SETTINGS)))
+def test_other_settings_of_an_optimizer_are_resumed_bit_for_bit(name, using, tmp_path):
     using(OTHER_SETTINGS[name])
     require_exact(tmp_path)
 
@@ -176,14 +178,15 @@ def test_other_settings_of_an_optimizer_are_resumed_to_the_bit(name, using, tmp_
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("name", sorted(OPTIMIZERS.keys() - CANNOT - {"SparseAdam"}))
-def test_weights_of_another_type_are_resumed_to_the_bit(name, dtype, using, tmp_path):
+def test_weights_of_another_type_are_resumed_bit_for_bit(name, dtype, using, tmp_path):
     """torch casts what an optimizer keeps to its parameter's type as it takes it over."""
     using(OPTIMIZERS[name], dtype=dtype)
     require_exact(tmp_path)
 
 
-@pytest.mark.parametrize("name", quick_some(SCHEDULERS, every=5))
-def test_a_schedule_is_resumed_to_the_bit(name, using, tmp_path):
+@pytest.mark.slow
+@pytest.mark.parametrize("name", quick_some(SCHEDULERS, every=10))
+def test_a_schedule_is_resumed_bit_for_bit(name, using, tmp_path):
     using(OPTIMIZERS["SGD"], lambda optimizers, total: [SCHEDULERS[name](optimizers[0])])
     require_exact(tmp_path)
 
@@ -197,7 +200,7 @@ def test_what_wants_the_loss_again_is_refused_before_the_first_step(using, tmp_p
     assert not supervisor.progress and not supervisor.checkpoints
 
 
-def test_a_plateau_is_told_the_monitored_metric_at_the_end_of_each_epoch(using):
+def test_a_plateau_receives_the_monitored_metric_at_the_end_of_each_epoch(using):
     using(
         OPTIMIZERS["SGD"],
         lambda optimizers, total: [SCHEDULERS["ReduceLROnPlateau"](optimizers[0])],
@@ -205,8 +208,8 @@ def test_a_plateau_is_told_the_monitored_metric_at_the_end_of_each_epoch(using):
     job = make()
     rates = [value["learning_rate"] for value in run_to_end(job) if "learning_rate" in value]
     assert rates == pytest.approx([0.01, 0.001, 0.0001, 0.00001])
-    best = job.learner.schedulers[0].best
-    assert best == job.record.history.values("val_loss")[0]
+    best = job.trainer.schedulers[0].best
+    assert best == job.progress.history.values("val_loss")[0]
 
 
 def test_a_plateau_that_waits_for_the_opposite_is_refused(using):
@@ -247,7 +250,8 @@ class Slow(torch.optim.SGD):
                     kept["rows"] = each.detach().flatten(1).mean(1) if each.ndim > 1 else math.pi
 
 
-def test_an_optimizer_of_somebody_may_keep_what_it_likes(using, tmp_path):
+@pytest.mark.slow
+def test_an_optimizer_of_a_user_may_keep_what_it_likes(using, tmp_path):
     using(of_all(lambda each: Slow(each, lr=0.01, momentum=0.9)))
     require_exact(tmp_path)
 
@@ -264,7 +268,8 @@ class Growing(lr_scheduler.LambdaLR):
         super().step(epoch)
 
 
-def test_a_schedule_of_somebody_may_keep_a_list_that_grows(using, tmp_path):
+@pytest.mark.slow
+def test_a_schedule_of_a_user_may_keep_a_list_that_grows(using, tmp_path):
     using(OPTIMIZERS["SGD"], lambda optimizers, total: [Growing(optimizers[0])])
     require_exact(tmp_path)
 
@@ -307,10 +312,10 @@ def test_judging_a_state_touches_neither_weights_nor_optimizer(using):
     donor, job = make(), make()
     donor.advance()
     state, before = freeze(donor.state_dict()), freeze(job.state_dict())
-    job.learner.check({"scheduler": [], **state})
+    job.trainer.check({"scheduler": [], **state})
     after = freeze(job.state_dict())
     assert str(after) == str(before)
-    assert all(each.grad is None for each in job.learner.model.parameters())
+    assert all(each.grad is None for each in job.trainer.model.parameters())
 
 
 def make():

@@ -25,7 +25,7 @@ def test_every_example_is_a_config_that_works(recipe):
     assert callable(found.builder())
 
 
-def test_the_form_is_told_which_field_is_a_dataset():
+def test_the_form_knows_which_field_is_a_dataset():
     schema = recipes()["tabular"].json_schema()
     assert schema["properties"]["dataset"]["format"] == "dataset"
 

@@ -221,7 +221,7 @@ def test_errors_of_the_job_anywhere_are_outcomes(start):
         assert isinstance(outcome, Failed) and isinstance(outcome.error, IncompatibleState)
 
 
-def test_a_run_goes_on_without_a_checkpoint_that_cannot_be_written(start):
+def test_a_run_continues_without_a_checkpoint_that_cannot_be_written(start):
     supervisor = ScriptedSupervisor()
     assert start(supervisor=supervisor, broken_for="periodic") == Succeeded({"count": 5})
     assert [error.step for error in supervisor.failed_saves] == [2, 4]

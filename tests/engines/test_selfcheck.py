@@ -13,8 +13,9 @@ from tests.engines import toy_model
 from tests.engines.contract import CASES, Case, ScriptedSupervisor, make_dirty
 from tests.thinning import quick_some
 from trainops.kind import KINDS
-from trainops.process import selfcheck
-from trainops.process.protocol import Wire
+from trainops.process import protocol, selfcheck, state_digests
+from trainops.process.protocol import ToSecond
+from trainops.process.wire import Wire
 from trainops.runtime import reproducibility
 from trainops.runtime.checkpoint.store import CheckpointPolicy, CheckpointStore
 from trainops.runtime.checkpoint.stream import Stream
@@ -31,18 +32,19 @@ class LateTwin:
         self.make_job, self.seed = make_job, seed
         self.told, self.may_begin, self.has_ended = [], threading.Event(), False
 
-    def tell(self, kind, **fields):
-        self.told.append((kind, fields))
+    def send(self, message):
+        self.told.append(message)
 
     def answer(self, timeout_seconds):
         assert self.may_begin.wait(60)
         make_dirty()
         ours, theirs = socket.socketpair()
         with ours, theirs:
-            for kind, fields in self.told:
-                Wire(ours).send(kind, **fields)
-            selfcheck.attend(self.make_job, self.seed, Wire(theirs))
-            (answer,) = Wire(ours).read()
+            wire = Wire(ours, protocol.Checked)
+            for message in self.told:
+                wire.send(message)
+            selfcheck.attend(self.make_job, self.seed, Wire(theirs, ToSecond))
+            (answer,) = wire.read()
         return answer
 
     def has_died(self):
@@ -79,7 +81,7 @@ def found(case, root, *, between=lambda: None, advances=selfcheck.ADVANCES):
 
     mine = ledger()
     twin = LateTwin(lambda spent: engine.make_job(config, inputs, ledger(spent)), config.seed)
-    check = selfcheck.SelfCheck(twin, findings.append, mine.spent if mine else tuple, advances)
+    check = selfcheck.SelfCheck(twin, findings.append, mine.entries if mine else tuple, advances)
     run(
         lambda: check.of(engine.make_job(config, inputs, mine)),
         seed=config.seed,
@@ -95,6 +97,7 @@ def found(case, root, *, between=lambda: None, advances=selfcheck.ADVANCES):
     return findings, {path.name for path in (root / "run").iterdir()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", quick_some(CASES, every=6), ids=str)
 def test_every_case_of_the_contract_is_found_equal(case, tmp_path):
     findings, _ = found(case, tmp_path)
@@ -136,6 +139,7 @@ def test_a_plain_counter_is_found(monkeypatch, tmp_path):
     assert "random: torch" not in finding.parts
 
 
+@pytest.mark.slow
 def test_without_advances_it_is_only_loaded(monkeypatch, tmp_path):
     (finding,), _ = found(TOY, tmp_path, advances=0)
     assert (finding.verdict, finding.until_step) == ("loaded", finding.step)
@@ -195,8 +199,8 @@ DIFFERENT = [
 
 @pytest.mark.parametrize(("one", "other"), DIFFERENT)
 def test_a_digest_tells_bits_types_and_shapes_apart(one, other):
-    assert selfcheck._digest(one) == selfcheck._digest(one)
-    assert selfcheck._digest(one) != selfcheck._digest(other)
+    assert state_digests.digest(one) == state_digests.digest(one)
+    assert state_digests.digest(one) != state_digests.digest(other)
 
 
 def test_a_digest_of_a_stream_is_of_its_length_and_its_newest_rows(monkeypatch):
@@ -205,17 +209,17 @@ def test_a_digest_of_a_stream_is_of_its_length_and_its_newest_rows(monkeypatch):
         made.append({"value": torch.tensor(values, dtype=torch.float64)})
         return made
 
-    assert selfcheck._digest(stream(1, 2)) != selfcheck._digest(stream(1, 3))
-    assert selfcheck._digest(stream(1, 2)) != selfcheck._digest(stream(1, 2, 2))
-    monkeypatch.setattr(selfcheck, "STREAM_BYTES", 8)
-    assert selfcheck._digest(stream(1, 2)) == selfcheck._digest(stream(5, 2))
+    assert state_digests.digest(stream(1, 2)) != state_digests.digest(stream(1, 3))
+    assert state_digests.digest(stream(1, 2)) != state_digests.digest(stream(1, 2, 2))
+    monkeypatch.setattr(state_digests, "STREAM_BYTES", 8)
+    assert state_digests.digest(stream(1, 2)) == state_digests.digest(stream(5, 2))
 
 
 def test_a_digest_draws_nothing(tmp_path):
     engine = KINDS["training"]
     job = engine.make_job(engine.parse_config(TOY.config))
     before = reproducibility.state_dict()
-    assert selfcheck.digests(job) == selfcheck.digests(job)
-    assert selfcheck._digest(before) == selfcheck._digest(reproducibility.state_dict())
+    assert state_digests.digests(job) == state_digests.digests(job)
+    assert state_digests.digest(before) == state_digests.digest(reproducibility.state_dict())
     random.random()  # noqa: S311
-    assert selfcheck._digest(before) != selfcheck._digest(reproducibility.state_dict())
+    assert state_digests.digest(before) != state_digests.digest(reproducibility.state_dict())

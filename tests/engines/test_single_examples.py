@@ -120,7 +120,7 @@ def federated(batch_size, clients=3, **config):
 
 
 def test_a_client_whose_last_batch_has_one_example_is_refused_by_number():
-    sizes = federated(1000).workshop.sizes
+    sizes = federated(1000).context.sizes
     size = next(n for n in range(2, max(sizes)) if sizes[1] % n == 1)
     with pytest.raises(InputError) as refused:
         federated(size)
@@ -134,6 +134,6 @@ def test_a_client_whose_last_batch_has_one_example_is_refused_by_number():
 
 
 def test_a_client_without_normalisation_trains_on_any_batch():
-    sizes = federated(1000).workshop.sizes
+    sizes = federated(1000).context.sizes
     size = next(n for n in range(2, max(sizes)) if sizes[1] % n == 1)
     assert federated(size, parameters={"norm": False}).total_steps

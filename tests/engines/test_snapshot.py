@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from trainops.runtime.checkpoint.pages import PAGE_BYTES
-from trainops.runtime.checkpoint.snapshot import Place, SafePoint, all_finite, freeze
+from trainops.runtime.checkpoint.snapshot import SafePoint, StatePosition, all_finite, freeze
 from trainops.runtime.errors import UnfreezableState
 
 
@@ -94,15 +94,15 @@ def test_finiteness():
 
 def test_an_error_while_capturing_leaves_the_earlier_safe_point():
     safe_point = SafePoint(clock=lambda: 0.0, share=0.5)
-    safe_point.take(Place(3), lambda: {"a": torch.ones(1)})
+    safe_point.take(StatePosition(3), lambda: {"a": torch.ones(1)})
     with pytest.raises(ZeroDivisionError):
-        safe_point.take(Place(4), lambda: 1 / 0)
-    assert (safe_point.place, safe_point.state["a"].item()) == (Place(3), 1.0)
+        safe_point.take(StatePosition(4), lambda: 1 / 0)
+    assert (safe_point.place, safe_point.state["a"].item()) == (StatePosition(3), 1.0)
 
 
 def test_an_error_while_overwriting_leaves_none():
     safe_point = SafePoint(clock=lambda: 0.0, share=0.5)
-    safe_point.take(Place(3), lambda: {"a": torch.ones(1)})
+    safe_point.take(StatePosition(3), lambda: {"a": torch.ones(1)})
     with pytest.raises(UnfreezableState):
-        safe_point.take(Place(4), lambda: {"a": torch.zeros(1), "b": object()})
+        safe_point.take(StatePosition(4), lambda: {"a": torch.zeros(1), "b": object()})
     assert safe_point.place is None

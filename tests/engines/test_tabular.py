@@ -23,7 +23,7 @@ TEXT = [f"a comment number {i}" for i in range(60)]
 
 @pytest.fixture
 def make(tmp_path):
-    """Make a job for a table, as the house would."""
+    """Make a job for a table, as the worker would."""
 
     def make(table, target="y", *, epochs=1, batch_size=8, learning_rate=1e-3, **parameters):
         path = tmp_path / "table.parquet"
@@ -67,7 +67,7 @@ def error_of(make, *args, **kwargs):
 )
 def test_the_task_follows_from_the_target(make, values, task):
     job = make(pa.table({"x": [float(i) for i in range(N)], "y": values}))
-    assert job.learner.ingredients.description["task"] == task
+    assert job.trainer.ingredients.description["task"] == task
 
 
 def test_every_type_of_column_becomes_finite_numbers(make):
@@ -91,10 +91,10 @@ def test_every_type_of_column_becomes_finite_numbers(make):
         "large": pa.array(["st"[i % 2] for i in range(N)], pa.large_string()),
     }
     job = make(table(**columns))
-    numbers, codes = job.learner.train.inputs
+    numbers, codes = job.trainer.train.inputs
     assert bool(torch.isfinite(numbers).all()) and float(numbers.abs().max()) < 20
     assert codes.shape == (32, 3)
-    assert job.learner.ingredients.description["columns"] == [
+    assert job.trainer.ingredients.description["columns"] == [
         *[name for name in columns if name not in ("category", "dictionary", "large")],
         "category", "dictionary", "large",
     ]  # fmt: skip
@@ -109,11 +109,11 @@ def test_medians_means_and_categories_come_from_the_training_rows_alone(make):
     values[validation.numpy()] = 1e6  # would shift every figure
     names[validation.numpy()] = "unseen"
     job = make(table(x=values, name=list(names)))
-    constants = job.learner.ingredients.constants
+    constants = job.trainer.ingredients.constants
     assert constants["numbers"]["x"]["median"] == float(np.median(values[train.numpy()]))
     assert constants["numbers"]["x"]["mean"] == float(values[train.numpy()].mean())
     assert constants["categories"]["name"] == ["common"]
-    assert set(job.learner.validation.inputs[1].flatten().tolist()) == {tables.OTHER}
+    assert set(job.trainer.validation.inputs[1].flatten().tolist()) == {tables.OTHER}
 
 
 def test_missing_numbers_get_the_median_and_a_column_that_says_so():
@@ -155,7 +155,7 @@ def test_rows_without_a_target_are_left_out_and_counted(make):
     values = [None if i % 4 == 0 else float(i) for i in range(N)]
     description = make(
         pa.table({"x": [float(i) for i in range(N)], "y": values})
-    ).learner.ingredients.description
+    ).trainer.ingredients.description
     assert description["rows_without_target"] == 10 and description["rows"] == 30
     assert description["training_rows"] + description["validation_rows"] == 30
 
@@ -194,7 +194,7 @@ def test_it_learns_what_there_is_to_learn(make):
     [
         ({"target": "why"}, "target", "got 'why'; not in the dataset; its columns: y, x"),
         ({"drop_columns": ["q"]}, "drop_columns", "got 'q'; not in the dataset"),
-        ({"drop_columns": ["x"]}, "drop_columns", "no column is left"),
+        ({"drop_columns": ["x"]}, "drop_columns", "no input column is left"),
         ({"target": "word", "task": "regression"}, "task", "column 'word' holds string"),
         ({"target": "lonely"}, "target", "column 'lonely' has 1 different values"),
         ({"target": "empty"}, "target", "has a value in 0 of 40 rows"),

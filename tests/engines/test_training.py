@@ -1,6 +1,7 @@
 """What a step, an epoch and a metric are in training."""
 
 import math
+import re
 
 import pytest
 import torch
@@ -9,7 +10,7 @@ from tests.engines import toy_model
 from tests.engines.contract import CASES, Case, ScriptedSupervisor, attempt
 from tests.engines.mutation import load
 from trainops.kind import KINDS
-from trainops.learning.data import Route, order, split
+from trainops.learning.data import BatchPlan, order, split
 from trainops.runtime import reproducibility
 from trainops.runtime.checkpoint.snapshot import freeze
 from trainops.runtime.checkpoint.store import CheckpointStore, CheckpointType
@@ -17,7 +18,7 @@ from trainops.runtime.devices import choose_device
 from trainops.runtime.errors import ConfigError, IncompatibleState, InputError, NonFiniteLoss
 from trainops.runtime.loop import Failed, Succeeded
 
-TOY = {"recipe": "toy", "batch_size": 8, "epochs": 2}
+TOY = {"recipe": "toy", "batch_size": 8, "epochs": 2, "device": "cpu"}
 
 
 def make(**config):
@@ -56,7 +57,7 @@ def test_a_split_takes_everyone_once_and_leaves_none_empty():
 @pytest.mark.parametrize("batch_size", [1, 3, 8, 38, 100])
 @pytest.mark.parametrize("accumulation", [1, 2, 100])
 def test_an_epoch_trains_every_example_once(batch_size, accumulation):
-    route = Route(38, batch_size, accumulation)
+    route = BatchPlan(38, batch_size, accumulation)
     indices, seen, next_batch = torch.arange(38), [], 0
     for _ in range(route.steps_per_epoch):
         batches = route.batches(indices, next_batch)
@@ -84,10 +85,10 @@ def test_accumulated_batches_move_the_weights_as_one_large_batch_would():
 
     def trained(**config):
         job = make(optimizer="sgd", momentum=0.0, learning_rate=0.1, epochs=1, **config)
-        job.learner.model[1] = torch.nn.Identity()
-        job.learner.model[2] = torch.nn.Identity()
+        job.trainer.model[1] = torch.nn.Identity()
+        job.trainer.model[2] = torch.nn.Identity()
         run_to_end(job)
-        return job.learner.model[0].weight.detach()
+        return job.trainer.model[0].weight.detach()
 
     whole = trained(batch_size=38)
     parts = trained(batch_size=8, gradient_accumulation=5)
@@ -135,7 +136,7 @@ def test_the_best_model_is_a_copy_of_the_best_epoch():
     assert all(
         torch.equal(job.best_model[key], at_epoch[best["epoch"]][key]) for key in at_epoch[1]
     )
-    assert not torch.equal(job.best_model["0.weight"], job.learner.model[0].weight)
+    assert not torch.equal(job.best_model["0.weight"], job.trainer.model[0].weight)
 
 
 def test_the_result_is_what_a_person_asks_for():
@@ -154,7 +155,7 @@ def test_schedules_end_low_and_never_go_negative(scheduler):
     job = make(epochs=4, scheduler=scheduler, scheduler_step_epochs=1, learning_rate=0.1)
     rates = []
     while job.step < job.total_steps:
-        rates.append(job.learner.learning_rate)
+        rates.append(job.trainer.learning_rate)
         job.advance()
     assert all(rate > 0 for rate in rates)
     assert rates[-1] < 0.01 < max(rates) <= 0.1
@@ -166,18 +167,38 @@ def test_a_loss_that_explodes_never_reaches_the_weights(tmp_path):
     assert isinstance(outcome, Failed)
     assert isinstance(outcome.error, NonFiniteLoss) and outcome.error.step == 8
     assert math.isnan(outcome.error.value)
+    assert re.search(r"\(examples \d+, .*\)$", str(outcome.error))
     last = supervisor.checkpoints[-1]
     assert last.step in (6, 7)  # a failure checkpoint where time allowed one
     assert all(bool(torch.isfinite(each).all()) for each in load(last)["model"].values())
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+def test_on_a_gpu_a_loss_that_explodes_reaches_no_checkpoint(tmp_path):
+    case, supervisor = toy(device="cuda", parameters={"explode_at_batch": 8}), ScriptedSupervisor()
+    outcome = attempt(case, tmp_path, supervisor, every_steps=3)
+    assert isinstance(outcome, Failed)
+    assert isinstance(outcome.error, NonFiniteLoss) and outcome.error.step >= 8
+    last = supervisor.checkpoints[-1]
+    assert last.step in (6, 7)
+    assert all(bool(torch.isfinite(each).all()) for each in load(last)["model"].values())
+
+
+def test_examples_that_are_not_finite_are_named():
+    job = make(batch_size=8)
+    bad = int(job._epoch_order()[3])
+    job.trainer.train.inputs[0][bad] = math.inf
+    with pytest.raises(NonFiniteLoss, match=rf"in step 1 \(example {bad} not finite\)"):
+        job.advance()
+
+
 def test_a_gradient_that_explodes_never_reaches_the_weights():
     job = make(max_grad_norm=1.0)
-    before = job.learner.model[4].weight.detach().clone()
-    job.learner.model[4].weight.register_hook(lambda gradient: gradient * math.inf)
+    before = job.trainer.model[4].weight.detach().clone()
+    job.trainer.model[4].weight.register_hook(lambda gradient: gradient * math.inf)
     with pytest.raises(NonFiniteLoss, match="gradient"):
         job.advance()
-    assert torch.equal(job.learner.model[4].weight, before)
+    assert torch.equal(job.trainer.model[4].weight, before)
 
 
 def test_on_a_gpu_a_bad_loss_is_found_before_it_could_be_frozen():
@@ -197,7 +218,7 @@ def test_an_error_in_the_model_is_the_jobs(tmp_path):
     assert isinstance(outcome, Failed) and str(outcome.error) == "boom"
 
 
-def test_a_metric_that_nobody_measures_cannot_be_monitored():
+def test_a_metric_that_is_not_measured_cannot_be_monitored():
     with pytest.raises(InputError, match="toy measures train_loss, train_accuracy, val_loss"):
         make(monitor="val_dice")
 
@@ -307,7 +328,7 @@ def test_a_checkpoint_of_another_width_fails_the_operation_and_says_why(tmp_path
 @pytest.mark.slow
 def test_digits_are_learned(tmp_path):
     config = {"recipe": "digits", "epochs": 8, "batch_size": 64, "learning_rate": 4e-3,
-              "scheduler": "onecycle"}  # fmt: skip
+              "scheduler": "onecycle", "device": "cpu"}  # fmt: skip
     outcome = attempt(Case("training", "digits", config, stops=()), tmp_path)
     assert isinstance(outcome, Succeeded)
     assert outcome.result["final"]["val_accuracy"] > 0.97

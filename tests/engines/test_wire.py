@@ -1,11 +1,47 @@
-"""Messages over a socket pair: whole, in order, whatever pieces they come in."""
+"""Messages over a socket pair: intact, in order, in whatever pieces they arrive."""
 
+import fcntl
+import math
 import socket
 import threading
+from pathlib import Path
 
 import pytest
 
-from trainops.process.protocol import Hangup, Wire
+from trainops.process.protocol import (
+    Append,
+    Committed,
+    Grant,
+    NotStored,
+    ProgressUpdate,
+    Restored,
+    Staged,
+    SubtaskEnded,
+    ToChild,
+    ToSupervisor,
+)
+from trainops.process.wire import Hangup, Wire, encoded
+from trainops.runtime.checkpoint.manifest import (
+    Artifact,
+    Candidate,
+    CheckpointType,
+    StagedCheckpoint,
+)
+from trainops.runtime.ledger import Entry
+from trainops.runtime.receipt import Receipt, ReceiptItem
+from trainops.runtime.subtasks import SubtaskResult
+
+ENTRY = Entry(
+    identity="n", step=3,
+    values={"text": "user", "none": None, "whole": 4, "float": 1.0, "large": 1e16, "yes": True},
+)  # fmt: skip
+FILES = (Artifact("model.pt", 10, "ab", home="a0001-s0000000001-periodic"),)
+MESSAGES = [
+    ProgressUpdate(7, 30, "epoch 1", ((6, 1.5, {"loss": 0.25}), (7, 2.5, {"loss": -math.inf}))),
+    Restored(Receipt(7, "a0001-s0000000007-final", (ReceiptItem("model"),), is_evaluating=True)),
+    Append((ENTRY, ENTRY)),
+    Staged(StagedCheckpoint("d", CheckpointType.FINAL, 7, "ef", FILES, {"round": 1}, 0.5)),
+]
 
 
 @pytest.fixture
@@ -16,7 +52,7 @@ def ends():
     theirs.close()
 
 
-def heard(wire, count):
+def received(wire, count):
     messages = []
     while len(messages) < count:
         messages += wire.read()
@@ -24,42 +60,96 @@ def heard(wire, count):
 
 
 @pytest.mark.parametrize("size", [0, 10, 70_000, 3_000_000])
-def test_messages_are_whole_and_in_order_whatever_their_length(ends, size):
-    ours, theirs = map(Wire, ends)
-    sent = [{"kind": "one", "text": "a" * size}, {"kind": "two"}, {"kind": "three", "text": "b"}]
+def test_messages_are_intact_and_in_order_whatever_their_length(ends, size):
+    ours, theirs = (Wire(end, ToChild) for end in ends)
+    sent = [NotStored("a" * size), Committed(), NotStored("b")]
+    sender = threading.Thread(target=lambda: [ours.send(each) for each in sent])
+    sender.start()
+    assert received(theirs, 3) == sent
+    sender.join()
 
-    def speak():
-        for message in sent:
-            ours.send(**message)
 
-    speaker = threading.Thread(target=speak)
-    speaker.start()
-    assert heard(theirs, 3) == sent
-    speaker.join()
+@pytest.mark.parametrize("message", MESSAGES, ids=lambda each: type(each).__name__)
+def test_a_message_arrives_as_an_equal_object(ends, message):
+    ours, theirs = (Wire(end, ToSupervisor) for end in ends)
+    ours.send(message)
+    assert received(theirs, 1) == [message]
+
+
+def test_paths_and_nested_objects_arrive_as_what_they_were(ends):
+    ours, theirs = (Wire(end, ToChild) for end in ends)
+    sent = SubtaskEnded(SubtaskResult(1, 2, "done", Candidate(Path("/x/y"), "ab"), (ENTRY,)))
+    ours.send(sent)
+    assert received(theirs, 1) == [sent]
+
+
+def test_a_metric_that_is_not_a_number_arrives(ends):
+    ours, theirs = (Wire(end, ToSupervisor) for end in ends)
+    ours.send(ProgressUpdate(1, 2, "", ((1, 0.0, {"loss": math.nan}),)))
+    (message,) = received(theirs, 1)
+    assert math.isnan(message.points[0][2]["loss"])
+
+
+@pytest.mark.parametrize("text", ["a\0b", "file-\udcff.pt"])
+def test_text_that_no_database_stores_is_replaced(ends, text):
+    ours, theirs = (Wire(end, ToChild) for end in ends)
+    ours.send(NotStored(text))
+    (message,) = received(theirs, 1)
+    assert "\0" not in message.error and message.error.encode()
 
 
 @pytest.mark.parametrize("cut", [1, 7, 20])
 def test_a_line_may_come_in_pieces(ends, cut):
-    line = b'{"kind":"one"}\n{"kind":"two"}\n'
-    wire = Wire(ends[1])
+    line = encoded(Committed()) + encoded(Grant(3.0))
+    wire = Wire(ends[1], ToChild)
     messages = []
     for start in range(0, len(line), cut):
         ends[0].sendall(line[start : start + cut])
         messages += wire.read()
-    assert messages == [{"kind": "one"}, {"kind": "two"}]
+    assert messages == [Committed(), Grant(3.0)]
 
 
-def test_who_says_more_than_it_may_is_not_listened_to(ends):
-    wire = Wire(ends[1], max_bytes=100)
-    ends[0].sendall(b'{"kind":"one"}\n' + b"a" * 80)
-    assert list(wire.read()) == [{"kind": "one"}]
+def test_a_message_that_is_too_long_ends_the_line(ends):
+    wire = Wire(ends[1], ToChild, max_bytes=100)
+    ends[0].sendall(encoded(Committed()) + b"a" * 80)
+    assert list(wire.read()) == [Committed()]
     ends[0].sendall(b"a" * 80)
     with pytest.raises(Hangup, match="a message of more than 100 bytes"):
         list(wire.read())
 
 
-def test_the_end_of_the_line_is_told(ends):
-    wire = Wire(ends[1])
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        (b"Grant {}\n", "until"),
+        (b'Grant {"until":"soon"}\n', "until"),
+        (b"Start {}\n", "kind"),
+        (b"Staged {}\n", "got a message b'Staged'; allowed: Start, Grant"),
+        (b"__import__ {}\n", "got a message b'__import__'"),
+    ],
+)
+def test_a_line_that_is_no_message_of_the_other_side_is_refused(ends, line, problem):
+    ends[0].sendall(line)
+    with pytest.raises(ValueError, match=problem):
+        list(Wire(ends[1], ToChild).read())
+
+
+def test_a_closed_end_is_noticed(ends):
+    wire = Wire(ends[1], ToChild)
     ends[0].close()
     with pytest.raises(Hangup):
         list(wire.read())
+
+
+def test_a_descriptor_above_1023_is_waited_for():
+    """As a server or worker with many connections and files has."""
+    ours, theirs = socket.socketpair()
+    high = socket.socket(fileno=fcntl.fcntl(ours, fcntl.F_DUPFD, 1024))
+    ours.close()
+    with theirs, high:
+        wire = Wire(high, ToChild)
+        assert high.fileno() > 1023 and not wire.has_input(0.01)
+        theirs.sendall(b"x")
+        assert wire.has_input(60)
+        theirs.close()
+        assert wire.has_input(60)

@@ -31,7 +31,7 @@ NURSERY, WORKER, BEAT = (
     "trainops.celery beat",
 )
 LOST = frozenset({"WORKER_LOST", "LEASE_LOST"})
-AWAY = LOST | {"SHUTDOWN", "HOUSE_ERROR"}  # without the database what runs is saved and ended
+AWAY = LOST | {"SHUTDOWN", "PLATFORM_ERROR"}  # without the database what runs is saved and ended
 STOPPED = frozenset({"CANCELLED_BY_PERSON", "CANCEL_TIMEOUT"})
 HOUR = 3600.0
 SMALL_DISK_BYTES = 2**30
@@ -151,7 +151,7 @@ def _freeze_database(storm: "Storm", chance: Chance) -> None:
 
 
 def _lock_database(storm: "Storm", chance: Chance) -> None:
-    """Somebody else writes, and does not stop for longer than a lease."""
+    """Another process writes, and does not stop for longer than a lease."""
     connection = sqlite3.connect(
         storm.stack.data_dir / "trainops.sqlite3", timeout=1, check_same_thread=False
     )
@@ -295,18 +295,20 @@ FAULTS = [
     Fault("kill child", _kill_child, _is("PROCESS_KILLED")),
     Fault("crash child", _crash_child, _is("SEGMENTATION_FAULT")),
     Fault("freeze child", _freeze_child, _is("LEASE_LOST", "SHUTDOWN")),
-    Fault("kill nursery", _to(NURSERY, signal.SIGKILL), _is("PROCESS_KILLED", "HOUSE_ERROR")),
-    Fault("freeze nursery", _freeze(NURSERY), _is("HOUSE_ERROR", "SHUTDOWN")),
+    Fault("kill forkserver", _to(NURSERY, signal.SIGKILL), _is("PROCESS_KILLED", "PLATFORM_ERROR")),
+    Fault("freeze forkserver", _freeze(NURSERY), _is("PLATFORM_ERROR", "SHUTDOWN")),
     Fault("kill worker", _to(WORKER, signal.SIGKILL), LOST),
-    Fault("stop worker", _to(WORKER, signal.SIGTERM), _is("SHUTDOWN", "HOUSE_ERROR")),
-    Fault("interrupt worker", _to(WORKER, signal.SIGINT), _is("SHUTDOWN", "HOUSE_ERROR")),
-    Fault("quit worker", _to(WORKER, signal.SIGQUIT), LOST | {"SHUTDOWN", "HOUSE_ERROR"}),
+    Fault("stop worker", _to(WORKER, signal.SIGTERM), _is("SHUTDOWN", "PLATFORM_ERROR")),
+    Fault("interrupt worker", _to(WORKER, signal.SIGINT), _is("SHUTDOWN", "PLATFORM_ERROR")),
+    Fault("quit worker", _to(WORKER, signal.SIGQUIT), LOST | {"SHUTDOWN", "PLATFORM_ERROR"}),
     Fault(
         "stop worker twice",
         _to(WORKER, signal.SIGTERM, signal.SIGTERM),
-        LOST | {"SHUTDOWN", "HOUSE_ERROR"},
+        LOST | {"SHUTDOWN", "PLATFORM_ERROR"},
     ),
-    Fault("shut down worker by remote control", _remote_shutdown, _is("SHUTDOWN", "HOUSE_ERROR")),
+    Fault(
+        "shut down worker by remote control", _remote_shutdown, _is("SHUTDOWN", "PLATFORM_ERROR")
+    ),
     Fault("freeze worker", _freeze(WORKER), LOST | {"SHUTDOWN"}),
     Fault("sleep machine", _sleep_machine, LOST | {"SHUTDOWN"}),
     Fault("jump clock", _jump_clock),

@@ -1,4 +1,4 @@
-"""What `python3 -m trainops chaos` can be told. Standard library only: help needs no packages."""
+"""Options of `python3 -m trainops chaos`. Standard library only: help needs no packages."""
 
 import argparse
 import secrets

@@ -39,7 +39,7 @@ class Proxy:
             self._loop.call_soon_threadsafe(self._cut)
 
     def forget(self) -> None:
-        """Leave what is connected now half open for ever; new connections work."""
+        """Leave what is connected now half open without limit; new connections work."""
         self._loop.call_soon_threadsafe(lambda: self._forgotten.update(self._lines))
 
     def stop(self) -> None:

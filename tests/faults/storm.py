@@ -67,8 +67,17 @@ CLIENTS: dict[str, Any] = {
     "checkpoint": {"every_client_epochs": 20, **KEPT},
     **STUBBORN,
 }
-CONFIGS = [OFTEN, RARELY, AGENTS, CLIENTS]
-NUM_OPERATIONS = 4
+# A generator function, in the midst of its epochs.
+LOOP: dict[str, Any] = {
+    "kind": "loop",
+    "recipe": "digits_loop",
+    "parameters": {"epochs": 800, "batch_size": 128},
+    "log_every_steps": 100,
+    "checkpoint": {"every_steps": 300, "every_epochs": 1_000_000, **KEPT},
+    **STUBBORN,
+}
+CONFIGS = [OFTEN, RARELY, AGENTS, CLIENTS, LOOP]
+NUM_OPERATIONS = 5
 NUM_LASTING = 10  # so many faults may go on having effects
 LEASE_SECONDS = float(QUICK["ORPHAN_TIMEOUT_SECONDS"])
 QUIET_SECONDS = 240

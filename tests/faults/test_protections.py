@@ -7,6 +7,7 @@ import pytest
 from tests.faults.copying import ROOT, SOME_FAILED, copy_project, run_changed
 from tests.faults.protections import PROTECTIONS, Protection
 from tests.faults.taking_out import without
+from tests.thinning import quick_some
 
 
 @pytest.fixture(scope="module")
@@ -14,7 +15,9 @@ def copy(tmp_path_factory):
     return copy_project(tmp_path_factory.mktemp("bare"))
 
 
-@pytest.mark.parametrize("protection", PROTECTIONS, ids=lambda each: each.name)
+@pytest.mark.parametrize(
+    "protection", quick_some(PROTECTIONS, every=10), ids=lambda each: each.name
+)
 def test_the_table_knows_the_code(protection: Protection):
     path, *names = protection.test.split("::")
     source = (ROOT / protection.path).read_text()

@@ -6,7 +6,7 @@ from tests.faults.installations import one_machine, two_machines
 from tests.faults.storm import Storm
 
 pytestmark = [pytest.mark.faults, pytest.mark.journey, pytest.mark.slow, pytest.mark.timeout(900)]
-NUM_FAULTS = 15
+NUM_FAULTS = 10
 
 
 @pytest.mark.parametrize(("start", "seed"), [(one_machine, 1), (two_machines, 2)])

@@ -1,4 +1,4 @@
-"""A worker's house in a process of its own, that a test lets die at a numbered point of a save.
+"""A worker's runtime in a process of its own, that a test lets die at a numbered point of a save.
 
 It reads commands from its standard input, a line of JSON each, and answers each with one. The
 product has no hooks for this: what it calls at such a point is wrapped from outside.
@@ -10,7 +10,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -40,7 +40,7 @@ COMMIT = "apps.operations.attempts.ledger:Ledger.commit"
 UPLOAD = "apps.checkpoints.remote:Remote.upload"
 PUT = "apps.checkpoints.s3:S3Objects.put"
 SUPERVISOR = {  # in the order of a save; the first eight with any storage
-    "heard": Point("apps.operations.attempts.storing:Storing.heard_of"),
+    "heard": Point("apps.operations.attempts.committer:CheckpointCommitter.received"),
     "commit-to-begin": Point(COMMIT),
     "row-written": Point("apps.checkpoints.services:commit", is_after=True),
     "committed": Point("apps.operations.attempts.ledger:Ledger._let_go"),
@@ -48,7 +48,7 @@ SUPERVISOR = {  # in the order of a save; the first eight with any storage
     "directory-removed": Point("apps.checkpoints.storage:remove", is_after=True, counted=COMMIT),
     "retained": Point("apps.checkpoints.services:retain", is_after=True),
     "answered": Point(
-        "apps.operations.attempts.supervisor:Supervision._tell", True, "committed", counted=COMMIT
+        "apps.operations.attempts.supervisor:Supervision._send", True, "Committed", counted=COMMIT
     ),
 }
 SUPERVISOR_WITH_BUCKET = {
@@ -68,13 +68,13 @@ def main() -> None:
     from django.core.management import call_command
 
     call_command("migrate", verbosity=0)
-    house = _house()
+    runtime = _runtime()
     _say({"ready": True})
     for line in sys.stdin:
         request = json.loads(line)
-        answer = COMMANDS[request.pop("do")](house, **request)
+        answer = COMMANDS[request.pop("do")](runtime, **request)
         _say(answer)
-    house.nursery.close()
+    runtime.forkserver.close()
 
 
 def _say(answer: Any) -> None:
@@ -82,26 +82,30 @@ def _say(answer: Any) -> None:
     sys.stdout.flush()
 
 
-def _house() -> Any:
+def _runtime() -> Any:
     from apps.operations.attempts import work
-    from apps.operations.attempts.children import Nursery
-    from apps.operations.scheduling.holding import Holding
+    from apps.operations.attempts.children import ForkServer
+    from apps.operations.scheduling.slots import Slots
     from tests.waiting import wait_until
 
-    house = work.House()
-    house.worker_id, house.holding, house.nursery = "victim", Holding(slots=1), Nursery()
-    house.nursery.open()
-    wait_until(lambda: house.nursery.is_ready, 60)
-    return house
+    runtime = work.WorkerRuntime()
+    runtime.worker_id, runtime.slots, runtime.forkserver = (
+        "victim",
+        Slots(count=1),
+        ForkServer(),
+    )
+    runtime.forkserver.open()
+    wait_until(lambda: runtime.forkserver.is_ready, 60)
+    return runtime
 
 
-def submit(house: Any) -> str:
+def submit(runtime: Any) -> str:
     from apps.operations.requests import services
 
     return services.submit(kind="training", config=TOY, owner=None).pk
 
 
-def attempt(house: Any, *, operation_id: str, point: str = "", child_point: str = "") -> bool:
+def attempt(runtime: Any, *, operation_id: str, point: str = "", child_point: str = "") -> bool:
     """Run one attempt, in which this process, or its child, dies."""
     from apps.operations.attempts import work
     from apps.operations.models import Operation
@@ -110,10 +114,10 @@ def attempt(house: Any, *, operation_id: str, point: str = "", child_point: str 
     if point:
         _arm((SUPERVISOR | SUPERVISOR_WITH_BUCKET)[point])
     with _child_dies_at(child_point):
-        return work._work_once(house)
+        return work._work_once(runtime)
 
 
-def lose(house: Any, *, operation_id: str) -> str:
+def lose(runtime: Any, *, operation_id: str) -> str:
     """Do what a sweep does once the lease of a dead worker has run out; return the state."""
     from apps.operations.lifecycle import Reason
     from apps.operations.models import Attempt
@@ -128,10 +132,10 @@ def lose(house: Any, *, operation_id: str) -> str:
     return services.get(operation_id).state
 
 
-def look(house: Any, *, operation_id: str) -> dict[str, Any]:
+def look(runtime: Any, *, operation_id: str) -> dict[str, Any]:
     """Return what is known of an operation; every byte that its rows point to is read."""
+    from apps.checkpoints import integrity, sharing, storage
     from apps.checkpoints import services as checkpoints
-    from apps.checkpoints import sharing, storage
     from apps.checkpoints.removals import REMOVALS
     from apps.operations.requests import services
     from tests.operations.test_supervisor import curve
@@ -141,7 +145,7 @@ def look(house: Any, *, operation_id: str) -> dict[str, Any]:
     rows = checkpoints.to_resume_from(operation_id)
     return {
         "state": operation.state,
-        "problems": [str(problem) for row in rows if (problem := checkpoints.check(row))],
+        "problems": [str(problem) for row in rows if (problem := integrity.check(row))],
         "steps": [row.step for row in rows],
         "objects": [
             *sharing.files(operation.checkpoints.all()),
@@ -162,7 +166,7 @@ def look(house: Any, *, operation_id: str) -> dict[str, Any]:
     }
 
 
-def sweep(house: Any) -> list[str]:
+def sweep(runtime: Any) -> list[str]:
     """Remove what no row owns, however young; return the directories that are left here."""
     from django.conf import settings
 
@@ -182,14 +186,16 @@ COMMANDS: dict[str, Callable[..., Any]] = {
 def _child_dies_at(moment: str) -> Iterator[None]:
     """Name the moment in the environment that the child is given."""
     from tests.engines.moments import DIES_AT
-    from trainops.process.protocol import Wire
+    from trainops.process.protocol import Start
+    from trainops.process.wire import Wire
 
     send = Wire.send
 
-    def send_with_moment(wire: Wire, kind: str, **fields: Any) -> None:
-        if kind == "start" and moment:
-            fields["environment"] = fields["environment"] | {DIES_AT: f"{moment} {SAVE}"}
-        send(wire, kind, **fields)
+    def send_with_moment(wire: Wire[Any], message: Any) -> None:
+        if isinstance(message, Start) and moment:
+            environment = {**message.environment, DIES_AT: f"{moment} {SAVE}"}
+            message = replace(message, environment=environment)
+        send(wire, message)
 
     Wire.send = send_with_moment
     try:

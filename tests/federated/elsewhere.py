@@ -5,10 +5,11 @@ from pathlib import Path
 
 from tests.engines.contract import MachineDied, ScriptedSupervisor
 from trainops.kind import KINDS
+from trainops.kinds.federated.releases import FIELDS
 from trainops.runtime import reproducibility
 from trainops.runtime.checkpoint.store import Candidate, CheckpointPolicy, CheckpointStore
 from trainops.runtime.loop import Succeeded, run
-from trainops.runtime.subtasks import Part, Returned
+from trainops.runtime.subtasks import Subtask, SubtaskResult
 
 
 class Elsewhere:
@@ -39,60 +40,63 @@ class Elsewhere:
         newest = self.supervisor.checkpoints
         return Candidate(newest[-1].path, newest[-1].digest) if newest else self.restored
 
-    def send(self, parts):
+    def start(self, subtasks):
         self.age = 0.0
-        self.sent.append([(part.round, part.client, part.epochs, part.label) for part in parts])
-        self.waiting = [replace(part, given=self.given()) for part in parts]
+        self.sent.append(
+            [(each.group, each.index, each.num_steps, each.label) for each in subtasks]
+        )
+        self.waiting = [replace(each, given=self.given()) for each in subtasks]
 
-    def drop(self, number, clients):
-        self.dropped |= {(number, client) for client in clients}
+    def drop(self, group, indexes):
+        self.dropped |= {(group, index) for index in indexes}
 
-    def age_seconds(self, number):
+    def age_seconds(self, group):
         return self.age
 
-    def heard(self, seconds):
-        for part in reversed(self.waiting):
-            key = part.round, part.client
+    def results(self, seconds):
+        for subtask in reversed(self.waiting):
+            key = subtask.group, subtask.index
             if key in self.dropped:
-                self.waiting.remove(part)
-                return [Returned(*key, "dropped", spent=self._spent(part))]
-            if part.client in self.failing:
-                self.waiting.remove(part)
-                return [Returned(*key, "failed", note="its disk burned")]
-            if part.client not in self.lost:
-                self.waiting.remove(part)
-                return [self._returned(part)]
+                self.waiting.remove(subtask)
+                return [SubtaskResult(*key, "dropped", spent=self._spent(subtask))]
+            if subtask.index in self.failing:
+                self.waiting.remove(subtask)
+                return [SubtaskResult(*key, "failed", note="its disk burned")]
+            if subtask.index not in self.lost:
+                self.waiting.remove(subtask)
+                return [self._result(subtask)]
         self.age += 1000.0
         return []
 
-    def _returned(self, part: Part):
-        key = part.round, part.client
+    def _result(self, subtask: Subtask):
+        key = subtask.group, subtask.index
         if key not in self.done:
             streams = reproducibility.state_dict()
-            self.done[key] = self._train(part)
+            self.done[key] = self._train(subtask)
             reproducibility.load_state_dict(streams)
         final = self.done[key]
         found = Candidate(final.path, final.digest)
-        return Returned(*key, "done", found, self._spent(part))
+        return SubtaskResult(*key, "done", found, self._spent(subtask))
 
-    def _spent(self, part):
-        spent = self.ledger.spent() if self.ledger else ()
-        return [each for each in spent if (each.round, each.client) == (part.round, part.client)]
+    def _spent(self, subtask):
+        entries = self.ledger.entries() if self.ledger else ()
+        key = subtask.group, subtask.index
+        return [each for each in entries if FIELDS.subtask(each.values) == key]
 
-    def _train(self, part):
+    def _train(self, subtask):
         """Run the client's attempts; the first dies where it is told to."""
         saved = []
         for number in (1, 2):
-            dies = number == 1 and self.dies_at == (part.round, part.client)
+            dies = number == 1 and self.dies_at == (subtask.group, subtask.index)
             supervisor = ScriptedSupervisor(at=1 if dies else None, dies=dies)
-            root = self.root / f"op-{part.round}-{part.client}"
+            root = self.root / f"op-{subtask.group}-{subtask.index}"
             store = CheckpointStore(
                 root, identity={"attempt": number},
                 candidates=[Candidate(each.path, each.digest) for each in saved[::-1]],
             )  # fmt: skip
             try:
                 outcome = run(
-                    lambda: KINDS["federated"].make_subtask(self.config, {}, self.ledger, part),
+                    lambda: KINDS["federated"].make_subtask(self.config, {}, self.ledger, subtask),
                     seed=self.config.seed, store=store, supervisor=supervisor,
                     policy=CheckpointPolicy(every_seconds=1e9),
                 )  # fmt: skip

@@ -2,6 +2,7 @@
 
 from tests.engines.contract import Case, MachineDied, ScriptedSupervisor, attempt
 from trainops.kind import KINDS
+from trainops.kinds.federated.releases import Release
 from trainops.runtime.ledger import MemoryLedger
 
 SMALL = {
@@ -39,20 +40,27 @@ def run_through(job):
     return points
 
 
-class HouseLedger(MemoryLedger):
+def releases_of(entries):
+    return [Release.from_entry(each) for each in entries]
+
+
+class ServerLedger(MemoryLedger):
     """Outlives attempts, as rows of a database do; may see the machine die after a write."""
 
     def __init__(self, spent=(), *, secret=SECRET):
-        super().__init__(spent, secret=secret, is_durable=True)
+        super().__init__((each.to_entry() for each in spent), secret=secret, is_durable=True)
         self.dies_after = None
+
+    def spent(self):
+        return releases_of(self.entries())
 
     def releases(self):
         """Return what was spent, without what only says how."""
         return [entry for entry in self.spent() if entry.is_release]
 
-    def write(self, entries):
-        super().write(entries)
-        if self.dies_after is not None and len(self.spent()) > self.dies_after:
+    def append(self, entries):
+        super().append(entries)
+        if self.dies_after is not None and len(self.entries()) > self.dies_after:
             self.dies_after = None
             raise MachineDied
 

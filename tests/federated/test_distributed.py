@@ -4,15 +4,16 @@ import pytest
 
 from tests.engines.contract import require_same_end
 from tests.federated.elsewhere import Elsewhere, go_distributed
-from tests.federated.runs import PRIVACY, HouseLedger, case, go, make_job
+from tests.federated.runs import PRIVACY, ServerLedger, case, go, make_job
+from tests.thinning import some_of
 from trainops.kind import KINDS
 from trainops.kinds.federated.accounting import epsilon
 from trainops.kinds.federated.client import read_client
-from trainops.kinds.federated.visit import Visit
+from trainops.kinds.federated.local_training import LocalTraining
+from trainops.kinds.federated.releases import Release
 from trainops.runtime import reproducibility
 from trainops.runtime.checkpoint.store import Candidate, CheckpointStore
 from trainops.runtime.errors import ConfigError, IncompatibleState
-from trainops.runtime.ledger import Entry
 from trainops.runtime.loop import Failed, Succeeded
 
 pytestmark = pytest.mark.slow
@@ -23,13 +24,13 @@ AWAY = {"placement": "distributed"}
 @pytest.fixture
 def trained(monkeypatch):
     """The client epochs that were trained, in order: round, client, epoch."""
-    trained, train = [], Visit.train
+    trained, train = [], LocalTraining.train
 
-    def watched(visit, noise, step):
-        trained.append((visit.number, visit.client, visit.epoch))
-        return train(visit, noise, step)
+    def watched(local_training, noise, step):
+        trained.append((local_training.number, local_training.client, local_training.epoch))
+        return train(local_training, noise, step)
 
-    monkeypatch.setattr(Visit, "train", watched)
+    monkeypatch.setattr(LocalTraining, "train", watched)
     return trained
 
 
@@ -52,7 +53,7 @@ def by_step(ledger):
      ("hybrid", {"fraction": 0.2, "rounds": 6})],
 )  # fmt: skip
 def test_in_whatever_order_clients_end_the_result_is_that_of_one_process(mode, more, tmp_path):
-    case_, whole, ledger = case(mode, **more), HouseLedger(), HouseLedger()
+    case_, whole, ledger = case(mode, **more), ServerLedger(), ServerLedger()
     expected = go(case_, tmp_path / "whole", whole)
     house = elsewhere(case_, tmp_path, ledger)
     supervisor, outcome = go_distributed(case_, tmp_path / "op", house, ledger)
@@ -68,7 +69,7 @@ def test_in_whatever_order_clients_end_the_result_is_that_of_one_process(mode, m
 )
 def test_a_budget_ends_it_at_the_very_epoch(mode, epsilon, tmp_path):
     privacy = {"target_epsilon": epsilon, "noise_multiplier": 1.0, "user_noise_multiplier": 20.0}
-    case_, whole, ledger = case(mode, privacy), HouseLedger(), HouseLedger()
+    case_, whole, ledger = case(mode, privacy), ServerLedger(), ServerLedger()
     expected = go(case_, tmp_path / "whole", whole)
     supervisor, outcome = go_distributed(
         case_, tmp_path / "op", elsewhere(case_, tmp_path, ledger), ledger
@@ -83,18 +84,18 @@ def test_killed_server_and_client_end_exactly_and_train_nothing_again(mode, tmp_
     require_kill_changes_nothing(mode, tmp_path, trained, at=[10])
 
 
-@every_mode
+@pytest.mark.parametrize("mode", some_of([*PRIVACY], every=2))
 def test_killed_at_every_place_it_ends_exactly(mode, tmp_path, trained):
     require_kill_changes_nothing(mode, tmp_path, trained, at=range(0, 24, 2))
 
 
 def require_kill_changes_nothing(mode, tmp_path, trained, at):
-    case_, whole = case(mode), HouseLedger()
+    case_, whole = case(mode), ServerLedger()
     expected = go(case_, tmp_path / "whole", whole)
     order = sorted(trained)
     for step in at:
         trained.clear()
-        ledger, root = HouseLedger(), tmp_path / str(step)
+        ledger, root = ServerLedger(), tmp_path / str(step)
         house = elsewhere(case_, root, ledger, dies_at=(2, 1))
         first, _ = go_distributed(
             case_, root / "op", house, ledger, at=step, dies=True, every_steps=1
@@ -109,15 +110,15 @@ def require_kill_changes_nothing(mode, tmp_path, trained, at):
         assert sorted(trained) == sorted([*order, (2, 1, 0)]), "only what was not saved, again"
 
 
-def test_what_a_machine_of_another_kind_did_is_told_also_after_a_resume(tmp_path, monkeypatch):
-    case_, ledger = case("none"), HouseLedger()
+def test_what_a_machine_of_another_kind_did_is_reported_also_after_a_resume(tmp_path, monkeypatch):
+    case_, ledger = case("none"), ServerLedger()
     house, train = elsewhere(case_, tmp_path, ledger), Elsewhere._train
 
-    def train_there(self, part):
+    def train_there(self, subtask):
         with monkeypatch.context() as there:
-            if (part.round, part.client) == (1, 2):
+            if (subtask.group, subtask.index) == (1, 2):
                 there.setattr(reproducibility, "processor", lambda: "another one")
-            return train(self, part)
+            return train(self, subtask)
 
     monkeypatch.setattr(Elsewhere, "_train", train_there)
     first, _ = go_distributed(
@@ -136,14 +137,14 @@ def test_what_a_machine_of_another_kind_did_is_told_also_after_a_resume(tmp_path
 
 def run_without(tmp_path, mode="none", **more):
     changes = {name: more.pop(name) for name in ("lost", "failing") if name in more}
-    case_, ledger = case(mode, **AWAY, **more), HouseLedger()
+    case_, ledger = case(mode, **AWAY, **more), ServerLedger()
     house = elsewhere(case_, tmp_path, ledger, **changes)
     supervisor, outcome = go_distributed(case_, tmp_path / "op", house, ledger)
     return house, supervisor, outcome
 
 
 @every_mode
-def test_a_round_goes_on_without_who_stays_away(mode, tmp_path):
+def test_a_round_continues_without_clients_that_stay_away(mode, tmp_path):
     house, supervisor, outcome = run_without(
         tmp_path, mode, lost=[1], round_timeout=60, min_clients=1 if mode == "user" else 3
     )
@@ -156,14 +157,14 @@ def test_a_round_goes_on_without_who_stays_away(mode, tmp_path):
 
 @every_mode
 def test_who_was_dropped_is_state_and_a_resume_keeps_to_it(mode, tmp_path):
-    case_, ledger = case(mode, **AWAY, round_timeout=60), HouseLedger()
+    case_, ledger = case(mode, **AWAY, round_timeout=60), ServerLedger()
     house = elsewhere(case_, tmp_path, ledger, lost=[1])
     first, _ = go_distributed(case_, tmp_path / "op", house, ledger, at=14, dies=True,
                               every_steps=1)  # fmt: skip
     assert first.checkpoints[-1].state["dropped"] == [1]
     second, _ = go_distributed(case_, tmp_path / "op", house, ledger, number=2,
                                resume=first.checkpoints[::-1])  # fmt: skip
-    undisturbed = elsewhere(case_, tmp_path / "other", other := HouseLedger(), lost=[1])
+    undisturbed = elsewhere(case_, tmp_path / "other", other := ServerLedger(), lost=[1])
     expected, _ = go_distributed(case_, tmp_path / "other" / "op", undisturbed, other)
     require_same_end(expected, [first, second])
 
@@ -171,16 +172,16 @@ def test_who_was_dropped_is_state_and_a_resume_keeps_to_it(mode, tmp_path):
 def test_never_with_fewer_than_min_clients(tmp_path, monkeypatch):
     house, waits = None, []
     case_ = case(**AWAY, round_timeout=60, min_clients=4)
-    house = elsewhere(case_, tmp_path, ledger := HouseLedger(), lost=[1])
-    hear = house.heard
+    house = elsewhere(case_, tmp_path, ledger := ServerLedger(), lost=[1])
+    hear = house.results
 
-    def heard(seconds):
+    def results(seconds):
         waits.append(house.supervisor.progress[-1].place)
         if len(waits) > 12:
             house.lost = ()
         return hear(seconds)
 
-    house.heard = heard
+    house.results = results
     _, outcome = go_distributed(case_, tmp_path / "op", house, ledger)
     assert isinstance(outcome, Succeeded) and not house.dropped
     assert "round 1 of 3, 3 of 4 clients done; past its time, and waits for at least 4" in waits
@@ -198,10 +199,12 @@ def test_a_client_that_fails_fails_the_run_or_is_gone_without(tmp_path):
 
 def test_clients_that_the_budget_held_back_go_out_when_others_are_gone(tmp_path):
     """Client 0 has spent nearly all of it before, so at first nobody after it was sent."""
-    before = Entry(noise="a" * 32, step=1, round=1, client=0, level="sample", noise_multiplier=1.0,
-                   sample_rate=0.5, steps=30, is_own=False)  # fmt: skip
+    before = Release(
+        noise="a" * 32, step=1, round=1, client=0, level="sample", noise_multiplier=1.0,
+        sample_rate=0.5, steps=30, is_own=False,
+    )  # fmt: skip
     budget = epsilon({(1.0, 0.5): 32}, 1e-5)
-    ledger = HouseLedger([before])
+    ledger = ServerLedger([before])
     case_ = case("sample", {"target_epsilon": budget, "noise_multiplier": 1.0}, **AWAY,
                  round_timeout=60)  # fmt: skip
     house = elsewhere(case_, tmp_path, ledger, failing=[0])
@@ -211,16 +214,16 @@ def test_clients_that_the_budget_held_back_go_out_when_others_are_gone(tmp_path)
     assert outcome.result["privacy"]["epsilon"] <= budget
 
 
-def test_without_room_for_anybody_a_distributed_run_ends(tmp_path):
+def test_without_room_for_any_client_a_distributed_run_ends(tmp_path):
     """What is ahead costs nothing; what an ancestor spent meanwhile leaves room for no more."""
     privacy = {"target_epsilon": 30.0, "noise_multiplier": 1.0}
-    case_, ledger = case("sample", privacy, **AWAY), HouseLedger()
+    case_, ledger = case("sample", privacy, **AWAY), ServerLedger()
     house = elsewhere(case_, tmp_path, ledger)
     first, _ = go_distributed(case_, tmp_path / "op", house, ledger, at=2, dies=True,
                               every_steps=1)  # fmt: skip
-    much = Entry(noise="b" * 32, step=99, round=2, client=0, level="sample", noise_multiplier=1.0,
+    much = Release(noise="b" * 32, step=99, round=2, client=0, level="sample", noise_multiplier=1.0,
                  sample_rate=0.5, steps=500, is_own=False)  # fmt: skip
-    ledger.write([much])
+    ledger.append([much.to_entry()])
     _, outcome = go_distributed(case_, tmp_path / "op", house, ledger, number=2,
                                 resume=first.checkpoints[::-1])  # fmt: skip
     assert isinstance(outcome, Succeeded), outcome
@@ -242,14 +245,14 @@ def test_what_began_with_another_model_is_refused(tmp_path):
         Candidate(final.path, final.digest)
     )
     with pytest.raises(IncompatibleState, match="client 0 began with another model"):
-        read_client(state, job.server, job.record, 0)
+        read_client(state, job.server, job.progress, 0)
     with pytest.raises(IncompatibleState, match="client 0 began with another model"):
-        read_client({**state, "state": state["state"] | {"round": 1}}, job.server, job.record, 0)
+        read_client({**state, "state": state["state"] | {"round": 1}}, job.server, job.progress, 0)
 
 
 @pytest.mark.parametrize("mode", ["user", "hybrid"])
-def test_a_clients_own_checkpoint_hides_it_from_whoever_lacks_the_secret(mode, tmp_path):
-    case_, ledger = case(mode, **AWAY), HouseLedger()
+def test_a_clients_own_checkpoint_hides_it_from_readers_without_the_secret(mode, tmp_path):
+    case_, ledger = case(mode, **AWAY), ServerLedger()
     house = elsewhere(case_, tmp_path, ledger)
     go_distributed(case_, tmp_path / "op", house, ledger)
     final = house.done[1, 2]
@@ -261,12 +264,12 @@ def test_a_clients_own_checkpoint_hides_it_from_whoever_lacks_the_secret(mode, t
     plain = job.server.visited(state["client"], 2, 1)
     assert (plain["client"], plain["parameters"].shape) == (2, job.server.parameters.shape)
     with pytest.raises(IncompatibleState, match="another secret"):
-        make_job(mode, HouseLedger(secret=b"another")).server.visited(state["client"], 2, 1)
+        make_job(mode, ServerLedger(secret=b"another")).server.visited(state["client"], 2, 1)
 
 
 def test_what_a_client_spends_does_not_tell_its_size(tmp_path):
     uneven = {"partition": {"by": "dirichlet", "alpha": 0.5}}
-    case_, ledger = case("hybrid", **AWAY, **uneven), HouseLedger()
+    case_, ledger = case("hybrid", **AWAY, **uneven), ServerLedger()
     house = elsewhere(case_, tmp_path, ledger)
     _, outcome = go_distributed(case_, tmp_path / "op", house, ledger)
     assert isinstance(outcome, Succeeded), outcome
@@ -291,13 +294,14 @@ def test_labels_go_with_the_parts(tmp_path):
         ("round_timeout", {"round_timeout": 5}, "placement: distributed"),
         ("round_timeout", {**AWAY, "round_timeout": 0}, "greater than 0"),
         ("placement", {"placement": "everywhere"}, "'in_process' or 'distributed'"),
-        ("labels", {**AWAY, "labels": {"4": "a"}}, "there are the clients 0 to 3"),
-        ("labels", {**AWAY, "labels": {"one": "a"}}, "allowed are numbers from 0, and *"),
+        ("labels", {**AWAY, "labels": {"4": "a"}}, "allowed: 0 to 3"),
+        ("labels", {**AWAY, "labels": {"one": "a"}}, "allowed: numbers from 0, and *"),
         ("labels", {**AWAY, "labels": {"*": "a b"}}, "letters, digits"),
         ("labels", {**AWAY, "labels": {"*": "x" * 60 + "{client}{client}{client}{client}{client}"}},
          "at most 64"),
         ("labels", {**AWAY, "labels": {"*": "a"}, "fraction": 0.5,
-                    "privacy": {"mode": "user", "user_noise_multiplier": 1.0}}, "who takes part"),
+                    "privacy": {"mode": "user", "user_noise_multiplier": 1.0}},
+         "which clients are sampled"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_had_is_refused_by_name(field, changes, told):

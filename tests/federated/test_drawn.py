@@ -1,7 +1,7 @@
 """The contract on drawn configs: stopped, killed or looked at, a federated run ends the same.
 
 Every field of the schema is drawn. In each run of the suite every two values of two fields meet in
-some config; `test_a_search_finds_no_difference` goes on for as long as it is told.
+some config; `test_a_search_finds_no_difference` runs for the configured time.
 """
 
 import random
@@ -23,7 +23,7 @@ from tests.engines.contract import (
     small_table,
 )
 from tests.engines.drawing import Space, search
-from tests.federated.runs import HouseLedger
+from tests.federated.runs import ServerLedger
 from tests.thinning import quick_some
 from trainops.kinds.federated.config import FederatedConfig
 from trainops.runtime import reproducibility
@@ -52,6 +52,7 @@ VALUES = {
     "limits.cancel_timeout_seconds": [60.0, 5.0],
     "limits.stall_timeout_seconds": [1800.0, 30.0],
     "limits.max_duration_seconds": [None, 600.0],
+    "limits.max_duration": [None, "10m"],
     "resources.gpu_memory_gb": [None, 1.0],
     "resources.memory_gb": [None, 1.0],
     "recipe": list(PARAMETERS),
@@ -157,7 +158,7 @@ PAIRWISE = SPACE.pairwise()
 
 class FederatedCase(DrawnCase):
     def new_ledger(self):
-        return HouseLedger()
+        return ServerLedger()
 
 
 @pytest.fixture(autouse=True)
@@ -179,7 +180,7 @@ def require_contract(config, chance):
 
 
 def changed(config, other):
-    """Return what may be told otherwise: of `other`, what does not count in this config.
+    """Return what may be changed: of `other`, what does not count in this config.
 
     With privacy, the whole config names the noise.
     """
@@ -209,6 +210,7 @@ def test_every_field_is_varied():
     assert SPACE.unvaried(PAIRWISE) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("batch_size", "is_refused"), [(7, True), (8, False)])
 def test_with_batch_normalisation_batches_of_one_example_are_refused(batch_size, is_refused):
     """The clients have 23 and 22 examples."""
@@ -220,6 +222,7 @@ def test_with_batch_normalisation_batches_of_one_example_are_refused(batch_size,
     require_contract(config, chance=batch_size)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", quick_some(range(len(PAIRWISE)), every=16))
 def test_a_drawn_federated_run_ends_where_an_undisturbed_one_does(number):
     require_contract(PAIRWISE[number], chance=number)

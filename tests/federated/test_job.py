@@ -7,11 +7,11 @@ from itertools import product
 import pytest
 import torch
 
-from tests.federated.runs import HouseLedger, make_job, run_through
-from trainops.kinds.federated.drawing import Secrets, begin_streams
-from trainops.kinds.federated.layout import average_of
+from tests.federated.runs import ServerLedger, make_job, run_through
 from trainops.kinds.federated.masking import mask, unmask
 from trainops.kinds.federated.options import ServerConfig
+from trainops.kinds.federated.parameter_layout import average_of
+from trainops.kinds.federated.rng import Secrets, begin_streams
 from trainops.kinds.federated.strategies.strategy import Strategy
 from trainops.runtime import reproducibility
 from trainops.runtime.checkpoint.snapshot import freeze
@@ -89,17 +89,18 @@ def test_a_state_without_a_part_is_refused(part):
         make_job().load_state_dict(state)
 
 
+@pytest.mark.slow
 def test_a_state_that_keeps_privacy_is_not_for_a_run_that_does_not():
     private = freeze(stopped("sample").state_dict())
-    with pytest.raises(IncompatibleState, match="keeps privacy"):
+    with pytest.raises(IncompatibleState, match="uses privacy"):
         make_job().load_state_dict(private)
-    with pytest.raises(IncompatibleState, match="keeps privacy"):
+    with pytest.raises(IncompatibleState, match="uses privacy"):
         make_job("sample").load_state_dict(freeze(stopped().state_dict()))
 
 
 @pytest.mark.parametrize("keeping", ["user", "hybrid"])
-def test_clients_in_a_state_are_hidden_from_whoever_lacks_the_secret(keeping):
-    job = stopped(keeping, ledger=HouseLedger())
+def test_clients_in_a_state_are_hidden_from_readers_without_the_secret(keeping):
+    job = stopped(keeping, ledger=ServerLedger())
     state = freeze(job.state_dict())
     kept = torch.cat([
         each["vector"]["masked"].flatten() for each in state["clients"]["done"].values()
@@ -107,16 +108,16 @@ def test_clients_in_a_state_are_hidden_from_whoever_lacks_the_secret(keeping):
     assert 100 < kept.to(torch.float32).mean() < 155, "as random bytes are"
     plain = torch.cat([each.vector for each in job.server.updates.values()])
     assert not torch.equal(kept.view(torch.float32), plain)
-    other = make_job(keeping, HouseLedger(job.ledger.spent(), secret=b"another"))
+    other = make_job(keeping, ServerLedger(job.ledger.releases(), secret=b"another"))
     with pytest.raises(IncompatibleState, match="masked with another secret"):
         other.load_state_dict(state)
 
 
 def test_clients_with_something_in_common_do_not_look_so():
     """Adam counts a client's batches, and here all clients have as many."""
-    clients = [stopped("user", at, HouseLedger(), optimizer="adam") for at in (1, 3)]
+    clients = [stopped("user", at, ServerLedger(), optimizer="adam") for at in (1, 3)]
     kept = [freeze(job.state_dict())["clients"]["visit"]["optimizer"] for job in clients]
-    assert torch.equal(*(job.visit.optimizer.steps for job in clients))
+    assert torch.equal(*(job.local_training.optimizer.steps for job in clients))
     assert not torch.equal(*(each["steps"]["masked"] for each in kept))
 
 
@@ -132,7 +133,7 @@ def test_masking_is_undone_exactly_and_is_a_function_of_content_and_place():
     assert torch.equal(again["a"]["masked"], masked["a"]["masked"])
     others = mask({"a": tree["a"] + 1e-6}, secrets, 1, 2), mask(tree, secrets, 1, 3)
     assert len({each["a"]["stream"] for each in (masked, *others)}) == 3
-    with pytest.raises(IncompatibleState, match="or elsewhere"):
+    with pytest.raises(IncompatibleState, match="or in another place"):
         unmask(masked, secrets, 1, 3)
 
 
@@ -141,15 +142,15 @@ FIXED = {"parameters": {"frozen": True, "tied": True}}
 
 @pytest.mark.parametrize("keeping", ["none", "sample", "user"])
 def test_what_is_not_trained_is_the_checkpoints_and_what_is_tied_stays_so(keeping):
-    ledger = HouseLedger()
-    expected = stopped(keeping, ledger=HouseLedger(), **FIXED)
-    assert list(expected.workshop.layout.frozen) == ["0.weight", "0.bias"]
+    ledger = ServerLedger()
+    expected = stopped(keeping, ledger=ServerLedger(), **FIXED)
+    assert list(expected.context.layout.frozen) == ["0.weight", "0.bias"]
     state = freeze(stopped(keeping, ledger=ledger, **FIXED).state_dict())
     model = state["model"]
     assert torch.equal(model["3.weight"], model["1.weight"]), "not what a client has of it"
     resumed = make_job(keeping, ledger, **FIXED)
     with torch.no_grad():  # as if another torch drew other weights
-        resumed.workshop.model[0].weight.zero_()
+        resumed.context.model[0].weight.zero_()
     resumed.load_state_dict(state)
     for job in (expected, resumed):
         reproducibility.seed_all(9)
@@ -158,11 +159,11 @@ def test_what_is_not_trained_is_the_checkpoints_and_what_is_tied_stays_so(keepin
 
 
 @pytest.mark.parametrize("keeping", ["none", "sample", "user"])
-def test_buffers_that_no_model_saves_are_in_the_state_and_nobody_elses(keeping):
+def test_buffers_that_no_model_saves_are_in_the_state_and_in_no_other(keeping):
     unsaved = {"parameters": {"unsaved": True}}
-    expected = stopped(keeping, ledger=HouseLedger(), **unsaved)
+    expected = stopped(keeping, ledger=ServerLedger(), **unsaved)
     state = freeze(expected.state_dict())
-    resumed = make_job(keeping, HouseLedger(expected.ledger.spent()), **unsaved)
+    resumed = make_job(keeping, ServerLedger(expected.ledger.releases()), **unsaved)
     resumed.load_state_dict(state)
     for job in (expected, resumed):
         reproducibility.seed_all(9)
@@ -175,7 +176,7 @@ def test_buffers_that_no_model_saves_are_in_the_state_and_nobody_elses(keeping):
 @pytest.mark.parametrize("keeping", ["user", "hybrid"])
 def test_random_streams_do_not_tell_who_takes_part(keeping):
     """Streams are in checkpoints, and the seed is in the config."""
-    job = stopped(keeping, at=1, ledger=HouseLedger(), parameters={"dropout": 0.0})
+    job = stopped(keeping, at=1, ledger=ServerLedger(), parameters={"dropout": 0.0})
     kept = reproducibility.state_dict()["torch"]
 
     def could_be(secrets):
@@ -187,10 +188,10 @@ def test_random_streams_do_not_tell_who_takes_part(keeping):
 
 
 @pytest.mark.parametrize("keeping", ["sample", "user", "hybrid", "together"])
-def test_random_streams_do_not_tell_how_many_examples_somebody_has(keeping):
+def test_random_streams_do_not_tell_how_many_examples_a_person_has(keeping):
     """With dropout each example takes numbers from them, and checkpoints have their places."""
     together = {"batched_clients": True} if keeping == "together" else {}
-    job = make_job("user" if together else keeping, HouseLedger(), parameters={"dropout": 0.3},
+    job = make_job("user" if together else keeping, ServerLedger(), parameters={"dropout": 0.3},
                    partition={"by": "dirichlet", "alpha": 1.0}, **together)  # fmt: skip
     while job.step < job.total_steps:
         job.advance()
@@ -230,7 +231,7 @@ def test_the_servers_model_has_the_clients_running_statistics():
 def with_a_broken_example(strategy):
     """Return a job of which one client has an example that is absurd, and finite."""
     job = make_job(**NORMED, server=strategy, local_epochs=1)
-    job.workshop.train.inputs[0][job.workshop.parts[0][0]] = 1e25
+    job.context.train.inputs[0][job.context.parts[0][0]] = 1e25
     return job
 
 
@@ -265,42 +266,43 @@ def test_the_best_model_is_of_a_completed_round_and_no_alias():
 
 
 def test_a_round_whose_metric_is_not_finite_is_never_the_best():
-    record = make_job(mode="max").record
+    progress = make_job(mode="max").progress
     found = []
     for number, value in enumerate([math.inf, 1.0, math.nan, 2.0, math.inf, 2.0], start=1):
-        record.history.append({"round": number, "val_loss": value})
-        found.append((record.best.round, record.best.metric))
+        progress.history.append({"round": number, "val_loss": value})
+        found.append((progress.best.round, progress.best.metric))
     assert found == [(None, None), (2, 1.0), (2, 1.0), (4, 2.0), (4, 2.0), (4, 2.0)]
 
 
 @pytest.mark.parametrize("keeping", ["sample", "user", "hybrid"])
-def test_no_figure_of_the_clients_own_examples_is_told(keeping):
-    job, told = make_job(keeping, HouseLedger()), {}
+def test_no_figure_of_the_clients_own_examples_is_reported(keeping):
+    job, told = make_job(keeping, ServerLedger()), {}
     told = run_through(job)
     names = {name for metrics in told.values() for name in metrics}
     assert names == {"val_loss", "val_accuracy", "epsilon"}
     assert job.state_dict()["state"]["clients"] == {}
 
 
-def test_a_fork_goes_on_for_more_rounds():
+def test_a_fork_continues_for_more_rounds():
     job = stopped(at=24)
     state = freeze(job.state_dict())
     longer = make_job(rounds=5)
     longer.load_state_dict(state)
     assert (longer.step, longer.total_steps) == (24, 40)
     run_through(longer)
-    assert len(longer.record.history) == 5
+    assert len(longer.progress.history) == 5
 
 
-def test_how_far_each_client_moved_the_model_is_told_where_no_privacy_is_kept():
+@pytest.mark.slow
+def test_how_far_each_client_moved_the_model_is_reported_where_no_privacy_is_kept():
     job = make_job()
-    while not job.record.history:
+    while not job.progress.history:
         sent = dict(job.server.updates)
         job.advance()
     for client, update in sent.items():
         told = job.server.means[client]["update_norm"]
         assert told == pytest.approx(update.vector.norm().item(), rel=1e-6)
     for keeping in ("sample", "user", "hybrid"):
-        hidden = make_job(keeping, HouseLedger())
+        hidden = make_job(keeping, ServerLedger())
         run_through(hidden)
         assert not hidden.server.means

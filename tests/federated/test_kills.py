@@ -3,9 +3,9 @@
 import pytest
 
 from tests.engines.contract import merged_curve, require_same_end
-from tests.federated.runs import PRIVACY, HouseLedger, case, go
+from tests.federated.runs import PRIVACY, ServerLedger, case, go
 from tests.thinning import every_step
-from trainops.kinds.federated.visit import Visit
+from trainops.kinds.federated.local_training import LocalTraining
 
 STEPS = 3 * 4 * 2  # rounds, clients, epochs
 every_mode = pytest.mark.parametrize("mode", PRIVACY)
@@ -14,13 +14,13 @@ every_mode = pytest.mark.parametrize("mode", PRIVACY)
 @pytest.fixture
 def trained(monkeypatch):
     """The client epochs that were trained, in order: round, client, epoch."""
-    trained, train = [], Visit.train
+    trained, train = [], LocalTraining.train
 
-    def watched(visit, noise, step):
-        trained.append((visit.number, visit.client, visit.epoch))
-        return train(visit, noise, step)
+    def watched(local_training, noise, step):
+        trained.append((local_training.number, local_training.client, local_training.epoch))
+        return train(local_training, noise, step)
 
-    monkeypatch.setattr(Visit, "train", watched)
+    monkeypatch.setattr(LocalTraining, "train", watched)
     return trained
 
 
@@ -39,13 +39,13 @@ def test_killed_at_every_client_epoch_it_ends_exactly(mode, stride, tmp_path, tr
 
 
 def require_kill_changes_nothing(mode, tmp_path, trained, at):
-    whole, case_ = HouseLedger(), case(mode)
+    whole, case_ = ServerLedger(), case(mode)
     expected = go(case_, tmp_path / "whole", whole)
     order = list(trained)
     assert order == [(r, c, e) for r in (1, 2, 3) for c in range(4) for e in (0, 1)]
     for step in at:
         trained.clear()
-        ledger, root = HouseLedger(), tmp_path / str(step)
+        ledger, root = ServerLedger(), tmp_path / str(step)
         first = go(case_, root, ledger, at=step, dies=True, every_steps=1)
         assert len(trained) == step
         saved = first.checkpoints[::-1]
@@ -59,11 +59,11 @@ def require_kill_changes_nothing(mode, tmp_path, trained, at):
 @every_step
 @pytest.mark.parametrize("mode", ["sample", "user", "hybrid"])
 def test_killed_after_any_entry_was_written_it_is_met_again(mode, stride, tmp_path):
-    whole, case_ = HouseLedger(), case(mode)
+    whole, case_ = ServerLedger(), case(mode)
     expected = go(case_, tmp_path / "whole", whole)
     first_write = max(1, len(whole.spent()) - len(whole.releases()))  # of all rates at one go
     for count in range(first_write - 1, len(whole.spent()), stride):
-        ledger, root = HouseLedger(), tmp_path / str(count)
+        ledger, root = ServerLedger(), tmp_path / str(count)
         ledger.dies_after = count
         first = go(case_, root, ledger, dies=True, every_steps=1)
         assert len(ledger.spent()) == count + 1
@@ -75,7 +75,7 @@ def test_killed_after_any_entry_was_written_it_is_met_again(mode, stride, tmp_pa
 @pytest.mark.slow
 @every_mode
 def test_from_a_checkpoint_some_way_back_the_same_noise_costs_nothing(mode, tmp_path):
-    whole, case_ = HouseLedger(), case(mode)
+    whole, case_ = ServerLedger(), case(mode)
     expected = go(case_, tmp_path / "whole", whole, every_steps=1)
     for back in expected.checkpoints[:-1:5]:
         again = go(case_, tmp_path / f"from-{back.step}", whole, resume=[back], number=2)

@@ -8,9 +8,9 @@ from torch import nn
 from torch.optim import SGD, Adam, AdamW
 
 from tests.federated.runs import make_job
+from trainops.kinds.federated.fast.optimizer import ClientOptimizer
 from trainops.kinds.federated.files.client_optimizer import from_torch, other_settings, to_torch
-from trainops.kinds.federated.layout import Layout
-from trainops.kinds.federated.optimizer import ClientOptimizer
+from trainops.kinds.federated.parameter_layout import ParameterLayout
 from trainops.runtime.errors import IncompatibleState
 
 WAYS = [
@@ -44,7 +44,7 @@ def side_by_side(config, steps):
     """Train a network with torch's optimizer and its copy with ours; return all four."""
     model = network()
     mine = copy.deepcopy(model)
-    optimizer, layout = torchs(config, model), Layout(mine)
+    optimizer, layout = torchs(config, model), ParameterLayout(mine)
     ours = ClientOptimizer(config, layout.values[None])
     for _ in range(steps):
         inputs, targets = torch.randn(6, 4), torch.randint(0, 3, (6,))
@@ -154,7 +154,7 @@ def test_a_parameter_that_no_output_follows_from_has_a_gradient_of_zero(way):
     """As torch's have that keep their gradients (`zero_grad(set_to_none=False)`)."""
     config, model = config_of(way), Half()
     mine = copy.deepcopy(model)
-    theirs, layout = torchs(config, model), Layout(mine)
+    theirs, layout = torchs(config, model), ParameterLayout(mine)
     ours = ClientOptimizer(config, layout.values[None])
     for each in model.parameters():
         each.grad = torch.zeros_like(each)
@@ -176,7 +176,7 @@ def test_sparse_gradients_are_gathered_with_the_others():
     dense[0].sparse = False
     gathered = []
     for each in (model, dense):
-        layout = Layout(each)
+        layout = ParameterLayout(each)
         each(torch.tensor([[0, 3], [3, 4]])).sum().backward()
         gathered.append(layout.take_gradients())
     assert torch.equal(*gathered)

@@ -44,9 +44,9 @@ def test_rounds(way):
     torch.manual_seed(7)
     job = make_job(**{"optimizer": "sgd", "server": {"strategy": "fedavg"}, **CONFIG, **WAYS[way]})
     for number in range(1, 4):
-        chosen, weights = job.record.chosen, model_of(job)
+        chosen, weights = job.progress.chosen, model_of(job)
         points = {}
-        while len(job.record.history) < number:
+        while len(job.progress.history) < number:
             points = job.advance()
         expected, losses = plain_round(job, copy.deepcopy(weights), chosen, number)
         for name, value in model_of(job).items():
@@ -68,10 +68,10 @@ def network(weights):
 
 def plain_round(job, weights, chosen, number):
     """Return the server's next model, and the mean losses of the round."""
-    config, train = job.config, job.workshop.train
+    config, train = job.config, job.context.train
     updates, counts, loss_sum = [], [], 0.0
     for client in chosen:
-        part = job.workshop.parts[client]
+        part = job.context.parts[client]
         model = network(weights)
         optimizer = torchs(config, model)
         for epoch in range(config.local_epochs):
@@ -86,7 +86,7 @@ def plain_round(job, weights, chosen, number):
         name: before + rate * mean([each[name] for each in updates], counts)
         for name, before in weights.items()
     }
-    held = job.workshop.validation
+    held = job.context.validation
     judged = nn.functional.cross_entropy(network(following)(*held.inputs), held.targets)
     return following, {"train": loss_sum / sum(counts), "val": judged.item()}
 

@@ -7,7 +7,7 @@ The noise is drawn again under the name that the ledger has for it.
 import pytest
 import torch
 
-from tests.federated.runs import HouseLedger, make_job
+from tests.federated.runs import ServerLedger, make_job
 from tests.federated.test_plain_rounds import CONFIG, model_of, network, permutation, step, torchs
 
 SLACK = 2e-5  # clipping shortens by up to 1e-5 more than needed, for float32
@@ -24,7 +24,7 @@ def _double_precision():
 @pytest.mark.parametrize("most", [0.05, 0.4, 50.0], ids="clipped at {}".format)
 def test_rounds_of_private_clients(most, rate):
     torch.manual_seed(7)
-    ledger = HouseLedger()
+    ledger = ServerLedger()
     privacy = {"mode": "user", "user_noise_multiplier": 0.7, "max_update_norm": most}
     job = make_job(
         "user", ledger, **{**CONFIG, "fraction": rate, "optimizer": "sgd", "rounds": 4},
@@ -32,8 +32,8 @@ def test_rounds_of_private_clients(most, rate):
     )  # fmt: skip
     came = []
     for number in range(1, 5):
-        chosen, before, released = job.record.chosen, model_of(job), len(ledger.releases())
-        while len(job.record.history) < number:
+        chosen, before, released = job.progress.chosen, model_of(job), len(ledger.releases())
+        while len(job.progress.history) < number:
             job.advance()
         (entry,) = ledger.releases()[released:]
         updates = [update_of(job, before, client, number) for client in chosen]
@@ -49,12 +49,12 @@ def test_rounds_of_private_clients(most, rate):
 
 def update_of(job, weights, client, number):
     """Train a client alone; return how far its weights moved."""
-    model, part = network(weights), job.workshop.parts[client]
+    model, part = network(weights), job.context.parts[client]
     optimizer = torchs(job.config, model)
     for epoch in range(job.config.local_epochs):
         order = part[permutation(len(part), job.config.seed, number, client, epoch)]
         for batch in order.split(job.config.batch_size):
-            step(job.config, model, optimizer, weights, job.workshop.train, batch)
+            step(job.config, model, optimizer, weights, job.context.train, batch)
     return flat(model.state_dict()) - flat(weights)
 
 

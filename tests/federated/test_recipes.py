@@ -9,23 +9,23 @@ import torch
 from torch import nn
 
 from tests.engines.contract import DATASET, bits, small_table
-from tests.federated.runs import HouseLedger, case, make_job, run_through
+from tests.federated.runs import ServerLedger, case, make_job, run_through
 from trainops.kind import KINDS
-from trainops.kinds.federated import workshop
+from trainops.kinds.federated import context
 from trainops.kinds.federated.config import FederatedConfig
-from trainops.kinds.federated.drawing import Secrets
+from trainops.kinds.federated.context import NOT_USED
 from trainops.kinds.federated.ingredients import Federation
-from trainops.kinds.federated.layout import require_private
+from trainops.kinds.federated.parameter_layout import require_private
 from trainops.kinds.federated.partition import partition
-from trainops.kinds.federated.schedule import Schedule
-from trainops.kinds.federated.workshop import NOT_USED
+from trainops.kinds.federated.releases import Release
+from trainops.kinds.federated.rng import Secrets
+from trainops.kinds.federated.schedule import RoundSchedule
 from trainops.learning.ingredients import Ingredients
 from trainops.learning.tasks.phantoms import make_phantoms
 from trainops.learning.tasks.unet import dice
 from trainops.runtime import reproducibility
 from trainops.runtime.checkpoint.snapshot import freeze
 from trainops.runtime.errors import ConfigError, InputError
-from trainops.runtime.ledger import Entry
 
 OTHER = "ds_fedcba9876543210"
 
@@ -41,23 +41,23 @@ def table_job(root, **config):
 
 
 def sizes(job):
-    return [len(part) for part in job.workshop.parts]
+    return [len(part) for part in job.context.parts]
 
 
 @pytest.mark.parametrize("by", ["iid", "dirichlet", "shards"])
 @pytest.mark.parametrize("clients", [1, 10])
 def test_every_example_lies_with_exactly_one_client(by, clients):
     job = make_job(recipe="federated_digits", clients=clients, partition={"by": by, "alpha": 0.3})
-    whole = torch.cat(job.workshop.parts).sort().values
-    assert torch.equal(whole, torch.arange(1438)) and len(job.workshop.parts) == clients
+    whole = torch.cat(job.context.parts).sort().values
+    assert torch.equal(whole, torch.arange(1438)) and len(job.context.parts) == clients
     again = make_job(recipe="federated_digits", clients=clients, partition={"by": by, "alpha": 0.3})
-    assert all(map(torch.equal, job.workshop.parts, again.workshop.parts))
+    assert all(map(torch.equal, job.context.parts, again.context.parts))
 
 
 def test_shards_give_each_client_few_classes():
     job = make_job(recipe="federated_digits", clients=10, partition={"by": "shards"})
-    owners = job.workshop.federation.classes.owners
-    assert all(len(owners[part].unique()) <= 4 for part in job.workshop.parts)
+    owners = job.context.federation.classes.owners
+    assert all(len(owners[part].unique()) <= 4 for part in job.context.parts)
 
 
 @pytest.mark.parametrize("at_once", [False, True])
@@ -74,25 +74,25 @@ def test_own_optimizers_and_schedules_are_refused_before_anything_is_spent(
     if at_once and mode == "hybrid":
         mode = "user"
     parameters = {f"own_{each}": True for each in brings}
-    ledger = HouseLedger()
+    ledger = ServerLedger()
     with pytest.raises(InputError, match=f"its own {named}; clients train by the config's"):
         make_job(mode, ledger, parameters=parameters, batched_clients=at_once)
     assert not ledger.spent()
 
 
 @pytest.mark.parametrize("mode", ["none", "sample"])
-def test_what_was_begun_before_goes_on_once_the_recipe_is_without_them(mode, monkeypatch):
+def test_what_was_begun_before_continues_once_the_recipe_is_without_them(mode, monkeypatch):
     """The refusal of a resume says so."""
     own = {"own_optimizers": True, "own_schedulers": True}
     with monkeypatch.context() as older:
-        older.setattr(workshop, "NOT_USED", ())
-        begun = make_job(mode, HouseLedger(), parameters=own)
+        older.setattr(context, "NOT_USED", ())
+        begun = make_job(mode, ServerLedger(), parameters=own)
         begun.advance()
         state, streams = freeze(begun.state_dict()), reproducibility.state_dict()
         begun.advance()
     with pytest.raises(InputError, match="change the recipe, then resume it"):
-        make_job(mode, HouseLedger(), parameters=own)
-    resumed = make_job(mode, begun.ledger, parameters={})
+        make_job(mode, ServerLedger(), parameters=own)
+    resumed = make_job(mode, ServerLedger(begun.ledger.releases()), parameters={})
     resumed.load_state_dict(state)
     reproducibility.load_state_dict(streams)
     resumed.advance()
@@ -117,6 +117,7 @@ def test_a_smaller_alpha_is_more_uneven():
     assert unevenness(0.1) > 2 * unevenness(100.0)
 
 
+@pytest.mark.slow
 def test_an_alpha_that_leaves_a_client_without_examples_is_refused():
     with pytest.raises(InputError, match="a larger alpha, or fewer clients"):
         make_job(recipe="federated_digits", clients=60,
@@ -204,7 +205,7 @@ def test_a_column_called_file_is_a_column(tmp_path):
 def test_classes_of_a_table_can_be_partitioned(tmp_path):
     config = {"partition": {"by": "dirichlet", "alpha": 5.0, "min_examples": 1}, "clients": 3}
     job = table_job(tmp_path, parameters={"target": "town"}, monitor="val_accuracy", **config)
-    assert job.workshop.federation.classes.names == ("A", "B", "C", "D")
+    assert job.context.federation.classes.names == ("A", "B", "C", "D")
     with pytest.raises(InputError, match="have no classes; allowed: iid, file, column"):
         table_job(tmp_path, **config)
 
@@ -214,7 +215,7 @@ def test_tables_of_other_columns_are_refused_at_submission():
         "dataset": DATASET, "target": "price", "more_datasets": [OTHER]}})  # fmt: skip
     columns = [{"name": name, "type": "number"} for name in ("price", "size")]
     problems = config.check_columns({DATASET: columns, OTHER: columns[:1]})
-    assert "lacks size" in problems["parameters.more_datasets"]
+    assert "missing: size" in problems["parameters.more_datasets"]
     assert config.dataset_ids() == [DATASET, OTHER]
     by_column = config.model_copy(update={"partition": config.partition.model_copy(
         update={"by": "column", "column": "town"})})  # fmt: skip
@@ -232,9 +233,9 @@ def test_batch_normalisation_is_refused_with_privacy_and_the_fix_named(mode):
     make_job(mode, recipe="federated_digits", parameters={**parameters, "norm": "group"})
 
 
-def test_a_run_that_nobody_takes_part_in_is_refused():
+def test_a_run_that_no_client_takes_part_in_is_refused():
     with pytest.raises(InputError, match="by chance none of 4 clients takes part in any of 3 r"):
-        make_job("user", HouseLedger(), fraction=1e-6)
+        make_job("user", ServerLedger(), fraction=1e-6)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
@@ -249,19 +250,19 @@ def test_numbers_too_rough_to_clip_are_refused_with_privacy(dtype):
 @pytest.mark.parametrize(
     ("config", "field", "told"),
     [
-        ({"privacy": {"mode": "sample"}}, "privacy.noise_multiplier", "or a target_epsilon"),
-        ({"privacy": {"mode": "user"}}, "privacy.user_noise_multiplier", "or a target_epsilon"),
+        ({"privacy": {"mode": "sample"}}, "privacy.noise_multiplier", "without target_epsilon"),
+        ({"privacy": {"mode": "user"}}, "privacy.user_noise_multiplier", "without target_epsilon"),
         ({"privacy": {"mode": "user", "target_epsilon": 0.05}}, "privacy.target_epsilon",
-         "got 0.05; not even a noise multiplier of 20.*or more, or fewer rounds"),
+         "got 0.05; even a noise multiplier of 20.*or more, or fewer rounds"),
         ({"privacy": {"mode": "user", "user_noise_multiplier": 1.0},
-          "server": {"strategy": "median"}}, "server.strategy", "added to a mean"),
+          "server": {"strategy": "median"}}, "server.strategy", "requires a mean"),
         ({"privacy": {"mode": "user", "user_noise_multiplier": 1.0}, "fraction": 0.5,
-          "min_clients": 3}, "min_clients", "by chance"),
-        ({"min_clients": 11}, "min_clients", "at most the clients, 10"),
+          "min_clients": 3}, "min_clients", "independently"),
+        ({"min_clients": 11}, "min_clients", "at most the number of clients, 10"),
         ({"partition": {"by": "column"}}, "partition.column", "required"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_had_together_is_told_at_submission(config, field, told):
+def test_what_cannot_be_had_together_is_reported_at_submission(config, field, told):
     import re
 
     with pytest.raises(ConfigError) as found:
@@ -274,12 +275,12 @@ def test_the_noise_that_a_budget_asks_for_is_found_and_just_enough():
     job = make_job("sample", privacy={"noise_multiplier": None, "target_epsilon": 6.0})
     points = run_through(job)
     assert "reason" not in job.result() and len(points) == 3
-    assert 5.9 < job.releasing.purse.epsilon <= 6.0
+    assert 5.9 < job.noise_accounting.budget.epsilon <= 6.0
 
 
 def test_a_budget_for_examples_that_no_noise_keeps_is_refused():
     privacy = {"noise_multiplier": None, "target_epsilon": 0.01}
-    with pytest.raises(InputError, match=r"got 0\.01; not even"):
+    with pytest.raises(InputError, match=r"got 0\.01; even"):
         make_job("sample", privacy=privacy)
 
 
@@ -288,14 +289,14 @@ def test_a_given_noise_that_the_budget_has_no_room_for_is_refused():
     with pytest.raises(InputError) as found:
         make_job("sample", privacy=budget)
     assert "comes to" in found.value.errors["privacy.target_epsilon"]
-    spent = Entry(noise="0" * 32, step=9, round=2, client=0, level="sample",
+    spent = Release(noise="0" * 32, step=9, round=2, client=0, level="sample",
                   noise_multiplier=0.5, sample_rate=0.5, steps=9)  # fmt: skip
-    job = make_job("sample", HouseLedger([spent]), privacy=budget)
-    assert job.record.is_spent, "what has begun is not refused: it is over"
+    job = make_job("sample", ServerLedger([spent]), privacy=budget)
+    assert job.progress.is_spent, "what has begun is not refused: it is over"
 
 
 def test_a_model_without_gradients_of_single_examples_is_refused_before_anything_is_spent():
-    ledger = HouseLedger()
+    ledger = ServerLedger()
     with pytest.raises(InputError) as found:
         make_job("sample", ledger, parameters={"decides": True})
     assert "no gradients of single examples" in found.value.errors["privacy.mode"]
@@ -305,7 +306,7 @@ def test_a_model_without_gradients_of_single_examples_is_refused_before_anything
 
 def test_seven_of_a_hundred_clients_are_seven():
     config = case(fraction=0.07, clients=100).config
-    schedule = Schedule(FederatedConfig.parse(config), 100, Secrets(b"", 7))
+    schedule = RoundSchedule(FederatedConfig.parse(config), 100, Secrets(b"", 7))
     assert len(schedule.chosen(1)) == schedule.clients_per_round == 7
 
 
@@ -317,7 +318,7 @@ def test_user_level_privacy_with_few_clients_is_warned_of():
 
 
 def test_a_metric_that_is_not_measured_is_refused_as_the_monitor():
-    with pytest.raises(InputError, match="measured are val_loss, val_accuracy"):
+    with pytest.raises(InputError, match="allowed: val_loss, val_accuracy"):
         make_job("sample", monitor="train_loss")
 
 
@@ -326,7 +327,7 @@ def test_parts_smaller_than_asked_for_are_refused():
         {"recipe": "crowd", "clients": 9, "partition": {"by": "shards", "min_examples": 5}}
     )
     with pytest.raises(InputError, match="a client has 4 of 45 examples"):
-        partition(config, make_job().workshop.federation)
+        partition(config, make_job().context.federation)
 
 
 @pytest.mark.parametrize("by", ["iid", "dirichlet", "shards"])
@@ -335,7 +336,7 @@ def test_more_clients_than_there_are_examples_for_are_refused_at_once(by):
         {"recipe": "crowd", "clients": 100_000, "partition": {"by": by, "min_examples": 5}}
     )
     with pytest.raises(InputError, match="got 100000; there are 45 examples"):
-        partition(config, make_job().workshop.federation)
+        partition(config, make_job().context.federation)
 
 
 def test_phantoms_are_a_function_of_their_seed_and_have_an_organ():
@@ -361,4 +362,4 @@ def test_a_u_net_learns_to_outline_the_organ():
         server={"strategy": "fedavg"},
     )  # fmt: skip
     run_through(job)
-    assert job.record.best.metric > 0.7
+    assert job.progress.best.metric > 0.7

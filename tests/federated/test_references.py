@@ -5,6 +5,7 @@ import math
 import os
 import subprocess
 import warnings
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -13,16 +14,17 @@ import torch
 from torch import nn
 
 from tests.federated.runs import make_job, run_through
-from trainops.kinds.federated import tight
+from tests.thinning import quick_some
+from trainops.kinds.federated import prv_accountant
 from trainops.kinds.federated.account import Account
 from trainops.kinds.federated.accounting import ORDERS, divergence, epsilon
 from trainops.kinds.federated.clipping import clipped
-from trainops.kinds.federated.drawing import Secrets
 from trainops.kinds.federated.options import ServerConfig
 from trainops.kinds.federated.private import Noise, NoisyGradients
+from trainops.kinds.federated.releases import Release
+from trainops.kinds.federated.rng import Secrets
 from trainops.kinds.federated.strategies.known import make_strategy
 from trainops.learning.ingredients import Examples
-from trainops.runtime.ledger import Entry
 
 INTERPRETER = "TRAINOPS_BENCH_FLOWER"  # of an environment with flwr 1.41
 RECORDED = Path(__file__).with_name("flower.json")
@@ -60,8 +62,9 @@ def test_what_is_held_to_is_what_flower_comes_to():
         np.testing.assert_allclose(found, FLOWER["results"][name], rtol=1e-6)
 
 
-@pytest.mark.parametrize("sigma", [0.5, 1.1, 4.0])
-@pytest.mark.parametrize("rate", [0.001, 0.01, 1 / 3, 1.0])
+@pytest.mark.parametrize(
+    ("rate", "sigma"), quick_some([*product([0.001, 0.01, 1 / 3, 1.0], [0.5, 1.1, 4.0])], every=5)
+)
 def test_epsilon_is_that_of_opacus(sigma, rate):
     from opacus.accountants.analysis import rdp
 
@@ -116,26 +119,26 @@ def test_nothing_spent_and_no_noise_are_the_ends_of_the_scale():
 
 
 @pytest.mark.slow
-def test_steps_that_nobody_is_in_cost_nothing_and_those_without_noise_everything():
-    assert tight.epsilon({(1.0, 0.0): 10}, 1e-5) == 0.0
-    assert tight.epsilon({(0.0, 0.5): 1, (1.0, 0.1): 1}, 1e-5) == float("inf")
+def test_steps_without_clients_cost_nothing_and_those_without_noise_everything():
+    assert prv_accountant.epsilon({(1.0, 0.0): 10}, 1e-5) == 0.0
+    assert prv_accountant.epsilon({(0.0, 0.5): 1, (1.0, 0.1): 1}, 1e-5) == float("inf")
 
 
 @pytest.mark.parametrize("sigma", [1e-200, 0.01, 0.1, 0.3])
 def test_where_hardly_any_noise_is_added_the_figure_is_renyis(sigma):
     """A tighter one would be no number, or take minutes and all the memory."""
     spent = {(sigma, 0.1): 100}
-    assert tight.epsilon(spent, 1e-5) == epsilon(spent, 1e-5) > 100
+    assert prv_accountant.epsilon(spent, 1e-5) == epsilon(spent, 1e-5) > 100
 
 
 @pytest.mark.parametrize("delta", [0.01, 0.05, 0.9])
 def test_no_figure_is_below_nothing(delta):
-    assert tight.epsilon({(20.0, 0.1): 1}, delta) == 0.0
+    assert prv_accountant.epsilon({(20.0, 0.1): 1}, delta) == 0.0
 
 
 def test_at_a_delta_too_small_for_the_tighter_accountant_the_figure_is_renyis():
     spent = {(1.0, 0.1): 3}
-    assert tight.epsilon(spent, 1e-30) == epsilon(spent, 1e-30) > 0
+    assert prv_accountant.epsilon(spent, 1e-30) == epsilon(spent, 1e-30) > 0
 
 
 @pytest.mark.parametrize(
@@ -149,19 +152,23 @@ def test_the_tighter_accountant_is_asked_only_as_far_as_its_work_is_bounded(spen
     asked = []
 
     def epsilon_of(used, delta):
-        asked.append(tight.num_points(dict(used), delta))
+        asked.append(prv_accountant.num_points(dict(used), delta))
         return 0.5
 
-    monkeypatch.setattr(tight, "_epsilon", epsilon_of)
-    figure = tight.measured(spent, 1e-5)
+    monkeypatch.setattr(prv_accountant, "_epsilon", epsilon_of)
+    figure = prv_accountant.measured(spent, 1e-5)
     assert figure.accountant == by and bool(asked) == (by == "prv")
     assert figure.epsilon == (0.5 if asked else epsilon(spent, 1e-5))
-    assert all(points <= tight.MOST_POINTS for points in asked)
+    assert all(points <= prv_accountant.MOST_POINTS for points in asked)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "spent",
-    [{(1.0, 0.01): 1000}, {(2.0, 0.01): 5000}, {(1.0, 0.01): 300, (1.5, 0.02): 300}], ids=str,
+    quick_some(
+        [{(1.0, 0.01): 1000}, {(2.0, 0.01): 5000}, {(1.0, 0.01): 300, (1.5, 0.02): 300}], every=3
+    ),
+    ids=str,
 )  # fmt: skip
 def test_the_tighter_figure_and_the_points_of_its_grid_are_those_of_opacus(spent, monkeypatch):
     from opacus.accountants import PRVAccountant
@@ -179,13 +186,13 @@ def test_the_tighter_figure_and_the_points_of_its_grid_are_those_of_opacus(spent
     with warnings.catch_warnings(), np.errstate(divide="ignore"):
         warnings.simplefilter("ignore")
         expected = accountant.get_epsilon(1e-5)
-    assert tight.measured(spent, 1e-5) == (expected, "prv")
-    points = tight.num_points(spent, 1e-5)
+    assert prv_accountant.measured(spent, 1e-5) == (expected, "prv")
+    points = prv_accountant.num_points(spent, 1e-5)
     assert points == pytest.approx(len(spent) * sizes[0], rel=1e-3)
 
 
 def test_privacy_loss_distributions_are_tighter():
-    figure = tight.epsilon({(1.0, 0.01): 1000}, 1e-5)
+    figure = prv_accountant.epsilon({(1.0, 0.01): 1000}, 1e-5)
     assert 0.8 * epsilon({(1.0, 0.01): 1000}, 1e-5) < figure < epsilon({(1.0, 0.01): 1000}, 1e-5)
 
 
@@ -195,7 +202,7 @@ def test_ten_thousand_entries_are_asked_in_a_moment():
 
     account = Account(1e-5)
     entries = [
-        Entry(noise=f"{n:032x}", step=n, round=n // 10, client=n % 10, level="sample",
+        Release(noise=f"{n:032x}", step=n, round=n // 10, client=n % 10, level="sample",
               noise_multiplier=1.0, sample_rate=0.01, steps=10)
         for n in range(10_000)
     ]  # fmt: skip
@@ -247,7 +254,7 @@ def test_noisy_gradients_agree_with_a_naive_loop(name):
 
 
 def listened_to(model):
-    """Return the model, whose last layer's outputs somebody else changes."""
+    """Return the model, whose last layer's outputs are changed from outside."""
     model[-1].register_forward_hook(lambda _, __, outputs: 2 * outputs)
     return model
 
@@ -258,7 +265,7 @@ def tied(model):
 
 
 def test_only_chains_of_known_layers_are_summed_layer_by_layer():
-    from trainops.kinds.federated.layered import can_sum
+    from trainops.kinds.federated.fast.ghost_clipping import can_sum
     from trainops.kinds.federated.recipes.digits import FederatedDigitsParameters as Digits
     from trainops.kinds.federated.recipes.digits_model import _network
 
@@ -384,6 +391,7 @@ def test_other_secrets_and_other_seeds_draw_other_numbers():
     assert len(streams) == 6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", ["fedavg", pytest.param("fedadam", marks=pytest.mark.slow)])
 def test_clients_learn_together(strategy):
     server = {"strategy": strategy, "learning_rate": 0.05 if strategy == "fedadam" else 1.0}
@@ -391,4 +399,4 @@ def test_clients_learn_together(strategy):
                    learning_rate=0.01, batch_size=32, server=server,
                    partition={"by": "dirichlet", "alpha": 1.0})  # fmt: skip
     run_through(job)
-    assert job.record.history[-1]["val_accuracy"] > 0.8
+    assert job.progress.history[-1]["val_accuracy"] > 0.8

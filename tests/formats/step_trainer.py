@@ -15,7 +15,7 @@ BATCHES, BATCH = 38, 8
 
 
 def train(root, *, epochs=2, every=16, accumulation=1, weights="pytorch_model.bin"):
-    """Save below `root` after each epoch, and after so many batches; return the model's weights.
+    """Save below `root` after each epoch, and after N batches; return the model's weights.
 
     Epochs count from 1, and `step` is 0 where an epoch has ended.
     """

@@ -8,7 +8,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from trainops.files.description import Exported, Format, Imported, StateChecks, Weights
+from trainops.files.description import Exported, FileFormat, Imported, StateChecks, Weights
 from trainops.files.fields import Fields
 from trainops.files.known import expected
 from trainops.files.reading import read
@@ -90,7 +90,7 @@ def sums(job):
     return pd.DataFrame({"sum": job.sums.numpy()})
 
 
-TALLY = Format(
+TALLY = FileFormat(
     file=TallyFile,
     title="tallies",
     hint="a tally has tally and by",

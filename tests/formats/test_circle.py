@@ -2,14 +2,14 @@
 
 import json
 import os
-from dataclasses import replace
+from dataclasses import asdict, replace
 from importlib import import_module
 from pathlib import Path
 
 import pytest
 import torch
 
-from tests.federated.runs import HouseLedger
+from tests.federated.runs import ServerLedger
 from tests.formats.conftest import parse
 from tests.formats.originals import ALL, original
 from tests.formats.test_federated_exchange import config as federated_config
@@ -18,6 +18,7 @@ from tests.thinning import quick_some
 from trainops.files import exchange
 from trainops.files.verify import verify
 from trainops.kind import KINDS
+from trainops.kinds.federated.releases import Release
 from trainops.kinds.rl.files.exchange import read_rl
 from trainops.runtime import reproducibility
 from trainops.runtime.checkpoint.store import Candidate, CheckpointStore, CheckpointType
@@ -55,7 +56,7 @@ def imported(file, config, root):
     assert "refused" not in answer, answer
     staged = answer["staged"]
     place = Candidate(root / staged["directory"], staged["digest"])
-    return place, [Entry(**each) for each in answer["spent"]]
+    return place, [Release.from_entry(Entry(**each)) for each in answer["entries"]]
 
 
 def state_at(place):
@@ -65,7 +66,7 @@ def state_at(place):
 
 def trained(place, config, spent, root, steps):
     """Go on for some steps; return the next checkpoint, and all that was spent."""
-    ledger = HouseLedger(spent, secret=bytes.fromhex(SECRET))
+    ledger = ServerLedger(spent, secret=bytes.fromhex(SECRET))
     job = KINDS[config.kind].make_job(config, {}, ledger)
     job.load_state_dict(state_at(place))
     before = job.step
@@ -81,11 +82,12 @@ def trained(place, config, spent, root, steps):
 
 
 def exported(place, config, spent, file):
-    spent = [each.to_json() for each in spent]
+    entries = [asdict(each.to_entry()) for each in spent]
     return request("export", config, checkpoint=str(place.path), digest=place.digest,
-                   file=str(file), name="circle", which="last", spent=spent)  # fmt: skip
+                   file=str(file), name="circle", which="last", entries=entries)  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("source", quick_some(ALL, every=4), ids=str)
 def test_a_file_goes_in_is_trained_on_goes_out_and_comes_in_again(source, tmp_path):
     config = CONFIGS[kind_of(source)]()
@@ -107,7 +109,7 @@ def test_a_file_goes_in_is_trained_on_goes_out_and_comes_in_again(source, tmp_pa
 
 
 @pytest.mark.parametrize("source", ["training", "federated_completed", "rl"])
-def test_a_file_that_fails_its_own_checks_is_not_given_out(source, tmp_path, monkeypatch):
+def test_a_file_that_fails_its_own_checks_is_not_exported(source, tmp_path, monkeypatch):
     config = CONFIGS[source.partition("_")[0]]()
     place, spent = imported(original(source, tmp_path), config, tmp_path / "first")
     spoil = {
@@ -127,7 +129,8 @@ def test_a_file_that_fails_its_own_checks_is_not_given_out(source, tmp_path, mon
     assert not list(tmp_path.glob("out.pt*"))
 
 
-def test_a_ring_that_a_fork_enlarged_is_given_out_as_one_that_is_not_full(tmp_path):
+@pytest.mark.slow
+def test_a_ring_that_a_fork_enlarged_is_exported_as_one_that_is_not_full(tmp_path):
     """The other tool would learn from rows that nobody wrote, and verify refuses the file."""
     small = rl_config(replay={"capacity": 100})
     large = rl_config(replay={"capacity": 256})

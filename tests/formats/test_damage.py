@@ -67,6 +67,7 @@ def equal(one, other):
 EVERY = pytest.mark.parametrize("step", [pytest.param(1, marks=pytest.mark.slow), 19])
 
 
+@pytest.mark.slow
 @EVERY
 def test_every_flipped_byte_is_found_or_means_nothing(small, step):
     content, before = small.read_bytes(), loaded(small)
@@ -80,6 +81,7 @@ def test_every_flipped_byte_is_found_or_means_nothing(small, step):
     assert num_found > 0.5 * len(content) / step
 
 
+@pytest.mark.slow
 @EVERY
 def test_every_flipped_byte_of_a_pickle_whose_checksum_was_mended_is_survived(small, step):
     """What is read may then be something else; nothing but a FormatError is ever raised."""
@@ -189,6 +191,7 @@ def fuzz(path, sources, changes, in_pickle):
     survive(source)
 
 
+@pytest.mark.slow
 @settings(max_examples=40, **FUZZ)
 @given(source=st.sampled_from(NAMES), changes=CHANGES, in_pickle=st.booleans())
 def test_no_mutation_gets_anything_but_a_format_error_out(tmp_path, source, changes, in_pickle):

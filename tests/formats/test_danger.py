@@ -30,10 +30,10 @@ from tests.formats.originals import (
 from trainops.files import foreign
 from trainops.files.errors import (
     DamagedFile,
+    FileTooLarge,
     ForbiddenContent,
     FormatError,
     InvalidFields,
-    TooLarge,
 )
 from trainops.files.pickled import INSTRUCTIONS
 from trainops.files.reading import read
@@ -231,7 +231,7 @@ def test_a_compressed_record_is_refused_before_it_is_unpacked(tmp_path, never_lo
     content = records(path)
     packed = {name: b"\0" * 2**24 if name.endswith("/data/0") else c for name, c in content.items()}
     write_records(path, packed, compression=zipfile.ZIP_DEFLATED)
-    assert isinstance(quick(path), TooLarge)
+    assert isinstance(quick(path), FileTooLarge)
 
 
 def test_a_record_that_lies_within_another_is_refused(tmp_path, never_loaded):
@@ -317,7 +317,7 @@ def test_a_tensor_within_its_storage_is_read(tmp_path):
     ],
 )
 def test_a_tensor_that_its_storage_does_not_hold_is_refused(tmp_path, never_loaded, declared):
-    assert isinstance(quick(shaped(tmp_path, **declared)), TooLarge | DamagedFile)
+    assert isinstance(quick(shaped(tmp_path, **declared)), FileTooLarge | DamagedFile)
 
 
 def test_lists_that_double_are_refused(tmp_path, never_loaded):
@@ -330,19 +330,19 @@ def test_lists_that_double_are_refused(tmp_path, never_loaded):
 
 
 def test_a_list_within_itself_is_refused(tmp_path, never_loaded):
-    assert isinstance(quick(pickled(tmp_path, b"\x80\x02]q\x00h\x00a.")), TooLarge)
+    assert isinstance(quick(pickled(tmp_path, b"\x80\x02]q\x00h\x00a.")), FileTooLarge)
 
 
 @pytest.mark.slow
 def test_values_nested_too_deep_are_refused(tmp_path, never_loaded):
     for deep in (b")" + b"\x85" * 100_000, b"]" * 100_000 + b"a" * 99_999):
-        assert isinstance(quick(pickled(tmp_path, b"\x80\x02" + deep + b".")), TooLarge)
+        assert isinstance(quick(pickled(tmp_path, b"\x80\x02" + deep + b".")), FileTooLarge)
 
 
 def test_many_views_of_one_storage_are_refused(tmp_path, never_loaded):
     weight = torch.zeros(100_000)
     path = save({"model_state_dict": [weight[:] for _ in range(5_000)]}, tmp_path / "file.pt")
-    assert isinstance(quick(path), TooLarge)
+    assert isinstance(quick(path), FileTooLarge)
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,11 @@
 
 import math
 from dataclasses import replace
+from itertools import product
 
 import pytest
 
-from tests.federated.runs import HouseLedger, make_job, run_through
+from tests.federated.runs import ServerLedger, make_job, releases_of, run_through
 from tests.formats.originals import REAL, original, save, tree
 from tests.formats.test_federated_exchange import _other_tool, config, exported_and_read, goes_on
 from tests.thinning import quick_some
@@ -53,30 +54,33 @@ def spent_of(imported):
     return imported.state["state"]["privacy"]["epsilon"]
 
 
+@pytest.mark.slow
 def test_steps_of_the_round_in_progress_are_counted_as_opacus_counts_them(tmp_path):
     file, told = documented(tmp_path), config(rounds=10, privacy=SAMPLE)
     imported = import_federated(file, told, secret=b"ours")
     assert imported.step == 33, "client 0 goes on at epoch 3 of 5"
     assert spent_of(imported) == pytest.approx(opacus((1.0, 0.1, 360)), rel=1e-9)
-    assert not any(entry.carried for entry in imported.spent)
+    assert not any(entry.carried for entry in releases_of(imported.entries))
     item = next(
         each for each in imported.receipt.items if each.part == "privacy: round in progress"
     )
     assert item.note == "60 steps are counted for every client" and not item.exact
 
 
-def test_the_run_goes_on_from_what_the_round_has_spent(tmp_path):
+@pytest.mark.slow
+def test_the_run_continues_from_what_the_round_has_spent(tmp_path):
     file, told = documented(tmp_path), config(rounds=4, privacy=SAMPLE)
     imported = import_federated(file, told, secret=b"ours")
-    job = goes_on(imported, told, HouseLedger(imported.spent, secret=b"ours"))
+    job = goes_on(imported, told, ServerLedger(releases_of(imported.entries), secret=b"ours"))
     (own,) = {
         (each.noise_multiplier, each.sample_rate, each.steps)
         for each in job.ledger.releases() if each.client == 1
     }  # fmt: skip
     expected = opacus((1.0, 0.1, 360), *[own] * 5)  # client 1 trains all five epochs of round 4
-    assert job.releasing.purse.total()["epsilon"] == pytest.approx(expected, rel=1e-9)
+    assert job.noise_accounting.budget.total()["epsilon"] == pytest.approx(expected, rel=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("source", [MID, *(p for p in REAL if "mid_round" in str(p))], ids=str)
 def test_a_file_without_histories_is_never_cheaper_than_what_it_did(source, tmp_path):
     """Two rounds of 15 steps, then 15 more of client 1, at 1/3 with noise multiplier 1."""
@@ -105,33 +109,36 @@ def test_a_first_round_in_progress_is_not_called_free(tmp_path):
 def test_our_own_file_spends_exactly_what_our_ledger_has(at, tmp_path):
     """No more, no less: within a round and between two, and to the end."""
     reproducibility.seed_all(7)
-    job = make_job("sample", HouseLedger(), server={"strategy": "fedavg"},
+    job = make_job("sample", ServerLedger(), server={"strategy": "fedavg"},
                    partition={"by": "dirichlet", "alpha": 1.0})  # fmt: skip
     while job.step < at:
         job.advance()
     imported = import_federated(exported_and_read(job, tmp_path), job.config, secret=b"ours")
     assert imported.step == at
-    account = job.releasing.purse
+    account = job.noise_accounting.budget
     if at <= 8:  # later the histories are the worst client's, and count for each
         assert spent_of(imported) == pytest.approx(account.epsilon, rel=1e-12)
     assert spent_of(imported) >= account.epsilon * (1 - 1e-12)
-    assert not any(entry.carried for entry in imported.spent)
+    assert not any(entry.carried for entry in releases_of(imported.entries))
 
 
+@pytest.mark.slow
 def test_our_own_file_of_equal_clients_costs_at_the_end_what_the_run_costs(tmp_path):
     reproducibility.seed_all(7)
-    job = make_job("sample", HouseLedger(), server={"strategy": "fedavg"})
+    job = make_job("sample", ServerLedger(), server={"strategy": "fedavg"})
     while job.step < 13:
         job.advance()
     imported = import_federated(exported_and_read(job, tmp_path), job.config, secret=b"ours")
-    again = goes_on(imported, job.config, HouseLedger(imported.spent, secret=b"ours"))
+    again = goes_on(
+        imported, job.config, ServerLedger(releases_of(imported.entries), secret=b"ours")
+    )
     run_through(job)
-    mine, other = (each.releasing.purse.total()["epsilon"] for each in (job, again))
+    mine, other = (each.noise_accounting.budget.total()["epsilon"] for each in (job, again))
     assert other == pytest.approx(mine, rel=1e-9)
 
 
 def test_cumulative_figures_are_of_completed_rounds(tmp_path):
-    job = make_job("sample", HouseLedger())
+    job = make_job("sample", ServerLedger())
     while job.step < 8:
         job.advance()
     completed = exported_and_read(job, tmp_path).privacy
@@ -140,7 +147,7 @@ def test_cumulative_figures_are_of_completed_rounds(tmp_path):
     file = exported_and_read(job, tmp_path)
     assert file.privacy.cumulative_sample_epsilon == completed.cumulative_sample_epsilon
     assert file.privacy.sample_history == completed.sample_history
-    increase = job.releasing.purse.epsilon - completed.cumulative_sample_epsilon
+    increase = job.noise_accounting.budget.epsilon - completed.cumulative_sample_epsilon
     assert file.privacy.partial_round_epsilon == pytest.approx(increase)
 
 
@@ -177,8 +184,9 @@ def free(tmp_path):
     return client(file, epsilon=0.0, steps=0)
 
 
-@pytest.mark.parametrize("keeping", quick_some(["hybrid", "user", "sample"], every=3))
-@pytest.mark.parametrize("name", SPENDING)
+@pytest.mark.parametrize(
+    ("name", "keeping"), quick_some([*product(SPENDING, ["hybrid", "user", "sample"])], every=7)
+)
 def test_every_field_that_holds_a_loss_is_entered(name, keeping, tmp_path):
     noise = {"user_noise_multiplier": 1.0} if keeping != "sample" else {}
     noise |= {"noise_multiplier": 1.0} if keeping != "user" else {}

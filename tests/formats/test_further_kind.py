@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 from tests.formats.tally import TallyConfig
 from tests.formats.tally_files import TallyFile
 from tests.formats.test_looking import rewrite
-from trainops.files.checks import Level
+from trainops.files.checks import Severity
 from trainops.files.digests import beside
 from trainops.files.directory import newest_healthy
 from trainops.files.errors import DamagedFile, UnknownFormat
@@ -75,7 +75,7 @@ def test_its_file_is_recognised_read_and_verified(tmp_path):
     path = written(tmp_path / "tally.pt")
     assert beside(path).exists(), "its tool asks for a digest"
     report = verify(path)
-    assert report.level is Level.OK, report.checks
+    assert report.level is Severity.OK, report.checks
     details = {each.name: each.detail for each in report.checks}
     assert (details["version"], details["fields"]) == ("a tally", "3 sums")
     file = read(path)
@@ -86,7 +86,7 @@ def test_its_file_is_recognised_read_and_verified(tmp_path):
 def test_what_does_not_agree_in_its_file_fails(tmp_path):
     path = written(tmp_path / "tally.pt", by=0.25)
     found = named(path, "agreement")
-    assert found.level is Level.FAILED and "begins with 0.5, by is 0.25" in found.detail
+    assert found.level is Severity.FAILED and "begins with 0.5, by is 0.25" in found.detail
 
 
 def test_its_weights_are_written(tmp_path):
@@ -95,7 +95,7 @@ def test_its_weights_are_written(tmp_path):
     assert load_file(tmp_path / "tally.safetensors")["sums"].tolist() == SUMS
 
 
-def test_the_keys_and_names_of_its_files_are_told(tmp_path):
+def test_the_keys_and_names_of_its_files_are_reported(tmp_path):
     torch.save({"something": 1}, tmp_path / "other.pt")
     with pytest.raises(UnknownFormat, match=r"a tally has tally and by, .* a model nothing but"):
         read(tmp_path / "other.pt")
@@ -121,7 +121,7 @@ def test_its_file_becomes_a_checkpoint_and_that_the_same_file(tmp_path):
     assert named(place, "fields").detail == "a state of tallies"
     assert named(place, "agreement").detail.endswith("numbers of sums; they agree")
     assert named(place, "load").detail.startswith("loaded into a fresh job of kind tally")
-    assert verify(place).level is Level.OK
+    assert verify(place).level is Severity.OK
     again = request(
         "export",
         checkpoint=str(place),
@@ -130,7 +130,7 @@ def test_its_file_becomes_a_checkpoint_and_that_the_same_file(tmp_path):
         file=str(tmp_path / "again.pt"),
         which="last",
         agent=None,
-        spent=[],
+        entries=[],
     )
     assert again["name"] == "tally_3.pt"
     assert (tmp_path / "again.pt").read_bytes() == path.read_bytes()
@@ -148,7 +148,7 @@ def test_a_checkpoint_that_lacks_what_its_kind_has_is_no_other_kind_s(tmp_path):
     place = saved(tmp_path / "op", {"kind": "tally"}).path
     rewrite(place, "state.json", lambda state: state.pop("counted"))
     found = named(place, "agreement")
-    assert found.level is Level.FAILED and "cannot be read: KeyError('counted')" in found.detail
+    assert found.level is Severity.FAILED and "cannot be read: KeyError('counted')" in found.detail
 
 
 def test_its_table_is_written_as_csv(tmp_path):

@@ -132,7 +132,7 @@ def test_writing_over_a_file_never_leaves_a_foreign_digest(tmp_path, monkeypatch
     monkeypatch.setattr("trainops.files.digests.write", lambda path: None)
     write(replace(file, episode=7), target)
     assert verify(target).passed
-    assert "nothing to compare" in verify(target).checks[0].detail
+    assert "to compare with" in verify(target).checks[0].detail
 
 
 @pytest.mark.parametrize("moment", ["torch.save", "os.fsync", "pathlib.Path.rename"])

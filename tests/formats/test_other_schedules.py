@@ -6,6 +6,7 @@ import pytest
 
 from tests.formats.conftest import Run, parse
 from tests.formats.other_trainer import BATCHES, Trainer
+from tests.thinning import quick_some
 from trainops.files.verify import verify
 from trainops.files.writing import write
 from trainops.kinds.training.files.exchange import read_training
@@ -22,7 +23,7 @@ CASES = {
 }
 
 
-@pytest.fixture(scope="module", params=CASES)
+@pytest.fixture(scope="module", params=quick_some(CASES, every=3))
 def trained(request):
     config = CASES[request.param]
     trainer = Trainer(
@@ -35,6 +36,7 @@ def positions(trainer):
     return {name: each.schedulers[0]["last_epoch"] for name, each in trainer.files.items()}
 
 
+@pytest.mark.slow
 def test_each_file_verifies(trained, tmp_path):
     trainer, _ = trained
     for name, file in trainer.files.items():
@@ -43,7 +45,8 @@ def test_each_file_verifies(trained, tmp_path):
         assert report.passed, (name, report.checks[-1])
 
 
-def test_each_goes_on_at_its_step_with_the_rates_that_the_other_tool_would_have_used(trained):
+@pytest.mark.slow
+def test_each_continues_at_its_step_with_the_rates_that_the_other_tool_would_have_used(trained):
     """To the end of the epoch, also where the file was saved before the move at an epoch's end."""
     trainer, config = trained
     config = parse(epochs=3, **config)
@@ -51,10 +54,10 @@ def test_each_goes_on_at_its_step_with_the_rates_that_the_other_tool_would_have_
         imported = import_training(file, config)
         assert imported.step == file.global_step, (name, imported.receipt)
         job = Run(config).load(imported.state).job
-        cursor = job.record.cursor
+        cursor = job.progress.cursor
         epoch, rates, expected = cursor.epoch, [], []
         while job.step < job.total_steps and cursor.epoch == epoch:
-            rates.append(job.learner.learning_rate)
+            rates.append(job.trainer.learning_rate)
             expected.append(trainer.rates[cursor.epoch * BATCHES + cursor.next_batch])
             job.advance()
         assert rates == expected, name
@@ -91,8 +94,8 @@ def test_what_was_imported_ahead_is_exported_and_imported_ahead(tmp_path):
     assert verify(tmp_path / "ours.ckpt").passed
     again = import_training(read_training(tmp_path / "ours.ckpt"), config)
     assert again.step == run.job.step
-    rate = run.job.learner.learning_rate
-    assert Run(config).load(again.state).job.learner.learning_rate == rate
+    rate = run.job.trainer.learning_rate
+    assert Run(config).load(again.state).job.trainer.learning_rate == rate
 
 
 def test_a_schedule_of_ours_is_not_moved_where_a_validation_is_still_to_come():

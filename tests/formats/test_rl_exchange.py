@@ -6,6 +6,7 @@ import torch
 from tests.formats.originals import REAL, original, tree
 from tests.rl.cases import ADAPTIVE, CARTPOLE, GRID, PRIORITIZED, SEPARATE, of
 from tests.rl.populations import played
+from tests.thinning import quick_some
 from trainops.files.digests import beside
 from trainops.files.verify import verify
 from trainops.files.writing import write
@@ -50,22 +51,23 @@ def taken_in(path, **more):
     return import_rl(read_rl(path)[0], config(**more))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("source", SOURCES, ids=str)
-def test_a_file_goes_on_at_its_step_with_its_networks_ring_and_moments(source, tmp_path):
+def test_a_file_continues_at_its_step_with_its_networks_ring_and_moments(source, tmp_path):
     path = original(source, tmp_path)
     file, _ = read_rl(path)
     imported = taken_in(path)
     job = KINDS["rl"].make_job(config())
     job.load_state_dict({n: part for n, part in imported.state.items() if n != "random"})
-    learner, population = job.population.learner, file.population
+    trainer, population = job.population.learner, file.population
     assert job.step == population.total_steps == 240
     assert job.population.episodes.completed == file.episode
     for name, weights in population.q_network.items():
-        assert torch.equal(learner.online.state_dict()[name], weights)
+        assert torch.equal(trainer.online.state_dict()[name], weights)
     for number, moments in population.optimizer["state"].items():
-        mine = learner.optimizer.state_dict()["state"][number]
+        mine = trainer.optimizer.state_dict()["state"][number]
         assert all(torch.equal(mine[name], moments[name]) for name in moments)
-    batch = learner.replay.at(torch.arange(240))
+    batch = trainer.replay.at(torch.arange(240))
     assert torch.equal(batch.observations, population.replay.transitions["observations"])
     assert torch.equal(batch.actions, population.replay.transitions["actions"])
     while job.step < job.total_steps:
@@ -145,7 +147,7 @@ CONFIGS = {
 }
 
 
-@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize("name", quick_some(CONFIGS, every=3))
 def test_a_checkpoint_of_each_learner_is_a_file_that_their_checks_accept(name, tmp_path):
     told, kind = CONFIGS[name]
     job = played(told, 23)
@@ -174,7 +176,7 @@ SEPARATELY = {
 }
 
 
-@pytest.mark.parametrize("name", SEPARATELY)
+@pytest.mark.parametrize("name", quick_some(SEPARATELY, every=3))
 def test_one_of_separate_agents_becomes_a_file(name, tmp_path):
     job = played(SEPARATELY[name], 23)
     parsed = KINDS["rl"].parse_config({"seed": 7, **SEPARATELY[name]})
@@ -207,7 +209,7 @@ def test_the_best_evaluated_agent_is_exported_if_none_is_named():
         assert torch.equal(
             file.population.q_network["0.weight"], state["model"][f"{agent}.0.weight"]
         )
-    with pytest.raises(IncompatibleState, match="agent is 3; there are 0 to 2"):
+    with pytest.raises(IncompatibleState, match="agent is 3; allowed: 0 to 2"):
         export_rl(state, parsed, saved_at=1.0, agent=3)
     shared = KINDS["rl"].parse_config({"seed": 7, **CONFIGS["plain"][0]})
     with pytest.raises(IncompatibleState, match="all agents share one"):
@@ -216,7 +218,8 @@ def test_the_best_evaluated_agent_is_exported_if_none_is_named():
         )
 
 
-def test_an_agent_that_was_exported_goes_on_alone(tmp_path):
+@pytest.mark.slow
+def test_an_agent_that_was_exported_continues_alone(tmp_path):
     told = SEPARATELY["plain"]
     job = played(told, 23)
     parsed = KINDS["rl"].parse_config({"seed": 7, **told})
@@ -264,6 +267,7 @@ def checked(state, tmp_path, step=23):
     return verify(store.write(CheckpointType.PERIODIC, step=step, state=freeze(state)).path)
 
 
+@pytest.mark.slow
 def test_a_checkpoint_of_agents_whose_parts_disagree_is_found(tmp_path):
     state = played(CONFIGS["prioritized"][0], 23).state_dict()
     assert checked(state, tmp_path).passed

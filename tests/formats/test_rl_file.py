@@ -20,7 +20,7 @@ from trainops.kinds.rl.files.replay import (
     PrioritizedReplay,
     SequentialReplay,
 )
-from trainops.kinds.rl.files.world import World
+from trainops.kinds.rl.files.world_spec import WorldSpec
 
 DIM = 66
 LAYOUT = "affordance_layout"
@@ -121,7 +121,7 @@ def test_each_kind_of_memory_is_read_and_written_alike(content, tmp_path, replay
     assert sorted(key_tree(ours)) == sorted(key_tree(replay))
 
 
-def test_a_ring_that_has_wrapped_may_count_on_for_ever(content, tmp_path):
+def test_a_ring_that_has_wrapped_may_count_on_without_limit(content, tmp_path):
     ring = content["population_state"]["replay_buffer"]
     ring |= {"capacity": 240, "position": 10_007}
     assert read(content, tmp_path)[0].population.replay.position == 10_007
@@ -169,13 +169,13 @@ def test_a_damaged_digest_comes_before_everything_else(content, tmp_path):
     path = save(content, tmp_path / "checkpoint_ep00001.pt")
     (tmp_path / "checkpoint_ep00001.pt.sha256").write_text("0" * 64)
     with pytest.raises(DigestMismatch):
-        read_rl(path, World(substrate_type="Other"))
+        read_rl(path, WorldSpec(substrate_type="Other"))
 
 
 def test_an_older_version_comes_before_the_substrate(content, tmp_path):
     content["version"] = 2
     with pytest.raises(UnsupportedVersion, match="retrain"):
-        read(content, tmp_path, World(substrate_type="Other"))
+        read(content, tmp_path, WorldSpec(substrate_type="Other"))
 
 
 ELSEWHERE = {
@@ -188,10 +188,12 @@ ELSEWHERE = {
 
 
 @pytest.mark.parametrize("first", range(len(ELSEWHERE)))
-def test_what_does_not_fit_the_world_is_told_in_order_with_both_values(content, tmp_path, first):
+def test_what_does_not_fit_the_world_is_reported_in_order_with_both_values(
+    content, tmp_path, first
+):
     names = list(ELSEWHERE)[first:]
     with pytest.raises(InvalidFields) as caught:
-        read(content, tmp_path, World(**{name: ELSEWHERE[name] for name in names}))
+        read(content, tmp_path, WorldSpec(**{name: ELSEWHERE[name] for name in names}))
     (place, problem), *others = caught.value.errors.items()
     assert not others and place.endswith(names[0])
     assert " in the file and " in problem and problem.endswith(" here")
@@ -215,16 +217,16 @@ def test_fields_meters_and_affordances_are_compared_by_name(
     content, tmp_path, ours, place, problem
 ):
     with pytest.raises(InvalidFields) as caught:
-        read(content, tmp_path, World(**ours))
+        read(content, tmp_path, WorldSpec(**ours))
     assert list(caught.value.errors) == [place]
     assert re.search(problem, caught.value.errors[place])
 
 
 def test_the_same_names_in_another_order_are_another_world(content, tmp_path):
     ids = tuple(content["observation_field_uuids"])
-    read(content, tmp_path, World(observation_field_uuids=ids, affordances=("Bed", "Park")))
+    read(content, tmp_path, WorldSpec(observation_field_uuids=ids, affordances=("Bed", "Park")))
     with pytest.raises(InvalidFields, match="in another order here"):
-        read(content, tmp_path, World(observation_field_uuids=ids[::-1]))
+        read(content, tmp_path, WorldSpec(observation_field_uuids=ids[::-1]))
 
 
 def test_another_config_is_a_warning_that_names_the_changed_keys(content, tmp_path):
@@ -232,7 +234,7 @@ def test_another_config_is_a_warning_that_names_the_changed_keys(content, tmp_pa
     config["training"]["batch_size"] = 128
     del config["environment"]["vision_range"]
     config["new"] = {"key": 1}
-    world = World(config_hash="1" * 64, training_config=config, observation_dim=DIM)
+    world = WorldSpec(config_hash="1" * 64, training_config=config, observation_dim=DIM)
     _, changes = read(content, tmp_path, world)
     assert changes == {
         "training_config.training.batch_size": "was 64, is 128",

@@ -1,6 +1,7 @@
 """What the other tool needs of a file of agents: how they explore, and rings that it can go on."""
 
 from dataclasses import replace
+from itertools import product
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ from tests.formats.originals import key_tree, original, tree
 from tests.formats.test_rl_exchange import CONFIGS, config, taken_in
 from tests.rl.cases import GRID, NOVELTY, of
 from tests.rl.populations import played
+from tests.thinning import quick_some
 from trainops.files.verify import write_verified
 from trainops.kind import KINDS
 from trainops.kinds.rl.adapting import adapt
@@ -47,6 +49,7 @@ def ring(job):
     return replay.rows[torch.arange(replay.first, replay.count) % replay.slots]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("source", SOURCES, ids=str)
 def test_how_agents_explore_is_kept_from_a_file_to_its_export(source, tmp_path):
     given = read_rl(original(source, tmp_path))[0].population.exploration
@@ -112,7 +115,7 @@ def test_our_own_novelty_comes_back(tmp_path):
     assert torch.equal(mine.predictor.state_dict()["0.weight"], theirs["predictor"]["0.weight"])
 
 
-def test_an_incomplete_state_of_exploration_is_told_and_replaced(tmp_path):
+def test_an_incomplete_state_of_exploration_is_reported_and_replaced(tmp_path):
     content = tree("rl")
     del content["population_state"]["exploration_state"]["rnd_state"]["embed_dim"]
     path = tmp_path / "rl.pt"
@@ -139,7 +142,7 @@ def test_stages_are_counted_from_1_as_the_other_tool_counts_them(tmp_path):
 
 @pytest.mark.parametrize("name", ["plain", "prioritized"])
 @pytest.mark.parametrize("steps", [4, 23])
-def test_a_ring_comes_back_to_the_bit_with_its_priorities(name, steps, tmp_path):
+def test_a_ring_comes_back_bit_for_bit_with_its_priorities(name, steps, tmp_path):
     told = parsed(CONFIGS[name][0])
     job = played(CONFIGS[name][0], steps)
     imported = import_rl(written(job, told, tmp_path / "ours.pt"), told)
@@ -164,6 +167,7 @@ def test_priorities_of_a_file_are_errors_and_ours_their_power(tmp_path):
     torch.testing.assert_close(found, own, rtol=1e-5, atol=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["plain", "prioritized"])
 def test_a_larger_ring_after_a_fork_is_not_full(name, tmp_path):
     before = CONFIGS[name][0]
@@ -185,7 +189,8 @@ def test_a_larger_ring_after_a_fork_is_not_full(name, tmp_path):
     assert again.step == 28 and torch.equal(ring(forked)[:-2], ring(again)[:-2])
 
 
-def test_a_ring_that_was_left_behind_is_given_out_empty(tmp_path):
+@pytest.mark.slow
+def test_a_ring_that_was_left_behind_is_exported_empty(tmp_path):
     imported = taken_in(original("rl", tmp_path), agents=7)
     told = config(agents=7)
     replay = written(gone_on(imported, told, 0), told, tmp_path / "ours.pt").population.replay
@@ -194,8 +199,9 @@ def test_a_ring_that_was_left_behind_is_given_out_empty(tmp_path):
     assert (replay.size, replay.position) == (21, 21)
 
 
-@pytest.mark.parametrize("name", ["recurrent", "sequences"])
-@pytest.mark.parametrize("steps", [3, 23, 58])
+@pytest.mark.parametrize(
+    ("name", "steps"), quick_some([*product(["recurrent", "sequences"], [3, 23, 58])], every=4)
+)
 def test_episodes_of_recurrent_agents_come_back_with_those_that_are_open(name, steps, tmp_path):
     told = parsed(CONFIGS[name][0])
     job = played(CONFIGS[name][0], steps)
@@ -213,6 +219,7 @@ def test_episodes_of_recurrent_agents_come_back_with_those_that_are_open(name, s
         other.advance()
 
 
+@pytest.mark.slow
 def test_episodes_without_what_they_led_to_lose_the_step_that_was_cut(tmp_path):
     """As the other tool writes them: by whom is not said, nor what a last step led to."""
     told = parsed(of(GRID, "recurrent_dqn", 1, 60))

@@ -26,11 +26,11 @@ from trainops.runtime.checkpoint.manifest import Candidate
 HERE, JOB = "tests.formats.test_rl_traps", "tests.rl.test_job"
 TRAPS = {
     "`episode` means N finished in one file and N is next in another": [
-        f"{JOB}:test_completed_and_next_episode_are_told_apart_from_open_ones",
+        f"{JOB}:test_completed_and_next_episode_are_distinguished_from_open_ones",
         f"{JOB}:test_an_extended_run_loses_no_episode",
     ],
     "a stop in mid-episode logs the cut episode as a full one and feeds the curriculum": [
-        f"{JOB}:test_an_episode_that_a_stop_cuts_is_neither_logged_nor_told_to_the_curriculum",
+        f"{JOB}:test_an_episode_that_a_stop_cuts_is_neither_logged_nor_reported_to_the_curriculum",
         f"{JOB}:test_open_episodes_are_flushed_where_that_is_wished",
     ],
     "the status is completed even after an exception": [f"{JOB}:test_a_run_that_fails_says_so"],

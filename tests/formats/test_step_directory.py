@@ -14,10 +14,11 @@ from tests.formats.originals import save, tree
 from tests.formats.step_trainer import train
 from tests.formats.test_exchange import same
 from tests.formats.test_originals import loaded
+from tests.thinning import quick_some
 from trainops.files import packed
-from trainops.files.checks import Level
+from trainops.files.checks import Severity
 from trainops.files.directory import newest_healthy
-from trainops.files.errors import DamagedFile, FormatError, TooLarge, UnknownFormat
+from trainops.files.errors import DamagedFile, FileTooLarge, FormatError, UnknownFormat
 from trainops.files.show import show
 from trainops.files.verify import verify
 from trainops.files.weights import export_weights
@@ -29,7 +30,7 @@ pytestmark = pytest.mark.usefixtures("foreign")
 BOTH = ["pytorch_model.bin", "model.safetensors"]
 
 
-@pytest.fixture(scope="module", params=BOTH)
+@pytest.fixture(scope="module", params=quick_some(BOTH, every=2))
 def trained(request, tmp_path_factory):
     root = tmp_path_factory.mktemp("trained")
     return root, train(root, weights=request.param)
@@ -53,8 +54,8 @@ def failed(path):
 
 def warned(path):
     report = verify(path)
-    assert report.level is Level.WARNING, report.checks
-    return "; ".join(each.detail for each in report.checks if each.level is Level.WARNING)
+    assert report.level is Severity.WARNING, report.checks
+    return "; ".join(each.detail for each in report.checks if each.level is Severity.WARNING)
 
 
 def test_each_directory_verifies(trained):
@@ -62,7 +63,7 @@ def test_each_directory_verifies(trained):
     assert len(saved) == 6
     for name in saved:
         report = verify(root / name)
-        assert report.level is Level.OK, report.checks
+        assert report.level is Severity.OK, report.checks
         assert [check.name for check in report.checks] == [
             "files", "content", "fields", "finite numbers", "agreement",
         ]  # fmt: skip
@@ -78,7 +79,7 @@ def test_each_directory_verifies(trained):
         ("last_checkpoint", 2 * 38, (2, 0)),
     ],
 )
-def test_each_goes_on_at_its_batch(trained, name, step, place):
+def test_each_continues_at_its_batch(trained, name, step, place):
     root, saved = trained
     config = parse(epochs=3, scheduler="none")
     imported = import_training(read_training(root / name), config)
@@ -94,7 +95,7 @@ def test_accumulated_batches_are_steps(tmp_path):
     train(tmp_path, accumulation=4, epochs=2)
     config = parse(epochs=3, scheduler="none", gradient_accumulation=4)
     for name, step in (("last_checkpoint", 20), ("recovery_checkpoint", 18)):
-        assert verify(tmp_path / name).level is Level.OK
+        assert verify(tmp_path / name).level is Severity.OK
         assert import_training(read_training(tmp_path / name), config).step == step
 
 
@@ -298,7 +299,7 @@ def test_files_of_torch_are_no_packed_directories(tmp_path):
         (".hidden", {}, DamagedFile),
         ("a\\b", {}, DamagedFile),
         ("x" * 200, {}, DamagedFile),
-        ("large", {"compression": zipfile.ZIP_DEFLATED}, TooLarge),
+        ("large", {"compression": zipfile.ZIP_DEFLATED}, FileTooLarge),
     ],
 )
 def test_names_that_lead_elsewhere_and_compressed_ones_are_refused(tmp_path, name, options, error):
@@ -319,8 +320,8 @@ def test_a_file_twice_is_refused(tmp_path):
         packed.unpack(tmp_path / "packed.zip", tmp_path / "out")
 
 
-def test_a_directory_of_nothing_known_is_told(tmp_path):
-    with pytest.raises(DamagedFile, match=r"it has none of checkpoint_epNNNNN.pt, epoch_"):
+def test_a_directory_of_nothing_known_is_reported(tmp_path):
+    with pytest.raises(DamagedFile, match=r"it contains none of checkpoint_epNNNNN.pt, epoch_"):
         newest_healthy(tmp_path)
     with pytest.raises(UnknownFormat):
         read_training(save({"x": 1}, tmp_path / "file.pt"))

@@ -44,7 +44,7 @@ def test_they_are_shown_by_file(two):
     assert "equity-0x1" in output and "equity-tail" in output
 
 
-def test_what_differs_is_told_by_column(two):
+def test_what_differs_is_reported_by_column(two):
     result = told("diff", two[0].path, two[1].path)
     assert result.exit_code == 1
     assert "equity.equity" in result.output and "(200,)" in result.output

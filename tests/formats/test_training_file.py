@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from tests.formats.originals import save, tree
-from trainops.files.checks import Level
+from trainops.files.checks import Severity
 from trainops.files.errors import InvalidFields
 from trainops.files.verify import verify
 from trainops.kinds.training.files.exchange import read_training
@@ -255,7 +255,7 @@ def test_a_wrong_field_is_named_with_what_was_found_and_what_is_allowed(
     assert words in errors[where]
 
 
-def test_all_that_is_wrong_is_told_at_once(content, tmp_path):
+def test_all_that_is_wrong_is_reported_at_once(content, tmp_path):
     content["epoch"], content["global_step"], content["config"] = -1, "x", 3
     assert set(refused(content, tmp_path)) == {"epoch", "global_step", "config"}
 
@@ -301,11 +301,11 @@ def test_positions_that_disagree_are_found(content, tmp_path, place, value, wher
 )
 def test_odd_values_are_warnings(content, tmp_path, place, value, words):
     path = save(content, tmp_path / "before.ckpt")
-    known = {each.detail for each in verify(path).checks if each.level is Level.WARNING}
+    known = {each.detail for each in verify(path).checks if each.level is Severity.WARNING}
     set_at(content, place, value)
     report = verify(save(content, tmp_path / "file.ckpt"))
-    assert report.level is Level.WARNING
-    (found,) = (each.detail for each in report.checks if each.level is Level.WARNING)
+    assert report.level is Severity.WARNING
+    (found,) = (each.detail for each in report.checks if each.level is Severity.WARNING)
     assert words in found and words not in "".join(known)
     assert "not compared: the shapes of a model" in found
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import torch
 
 from tests.engines.contract import (
     Case,
@@ -18,6 +19,10 @@ from tests.engines.contract import (
 )
 from tests.further_kind.installing import ENTRY_POINTS, SOURCE, install
 from trainops import recipes
+from trainops.files.checks import Severity
+from trainops.files.exchange import answer
+from trainops.files.reading import read
+from trainops.files.verify import verify
 from trainops.kind import KINDS
 from trainops.runtime.checkpoint.store import CheckpointStore
 from trainops.runtime.loop import run
@@ -77,6 +82,7 @@ def test_its_entry_point_is_the_only_thing_that_names_it():
     assert [*KINDS][-1] == "evaluation"
 
 
+@pytest.mark.slow
 def test_stopped_anywhere_it_ends_as_undisturbed(case, tmp_path):
     expected = undisturbed(case, tmp_path)
     for at in case.stops:
@@ -84,12 +90,38 @@ def test_stopped_anywhere_it_ends_as_undisturbed(case, tmp_path):
     require_stop_changes_nothing(case, tmp_path / "all", expected, case.stops)
 
 
+@pytest.mark.slow
 def test_killed_and_saved_it_ends_as_undisturbed(case, tmp_path):
     expected = undisturbed(case, tmp_path)
     require_death_changes_nothing(case, tmp_path / "death", expected, at=6, every_steps=4)
     require_saving_changes_nothing(case, tmp_path / "saving", expected)
 
 
+@pytest.mark.slow
+def test_its_scores_are_written_verified_and_read_again(case, tmp_path):
+    supervisor = undisturbed(case, tmp_path)
+    checkpoint = supervisor.checkpoints[-1]
+    config = KINDS["evaluation"].parse_config(case.config).model_dump(mode="json")
+    file = tmp_path / "scores.pt"
+    told = answer(
+        {
+            "direction": "export", "kind": "evaluation", "config": config, "entries": [],
+            "checkpoint": str(checkpoint.path), "digest": checkpoint.digest,
+            "file": str(file), "name": "Scored", "which": "last", "agent": None,
+        }
+    )  # fmt: skip
+    assert told.get("name") == f"scores_of_{TRAINED}.pt", told
+    scores = read(file)
+    means = supervisor.progress[-1].metrics
+    assert scores.scores == means and scores.examples > 0
+    report = verify(file)
+    assert report.level is Severity.OK, report.checks
+    rewritten = torch.load(file, weights_only=True)  # noqa: TID251 - as another program does it
+    torch.save(rewritten | {"examples": 0}, file)
+    assert "of 0 examples" in str(verify(file).checks)
+
+
+@pytest.mark.slow
 def test_its_scores_are_those_of_the_training(case, tmp_path):
     supervisor = undisturbed(case, tmp_path)
     last = supervisor.progress[-1]

@@ -1,13 +1,16 @@
 """A further kind in a whole installation: submitted, stopped, resumed, shown, tried in a study."""
 
+import json
 import os
+import subprocess
 from contextlib import closing
 
 import httpx
 import pytest
+import torch
 
 from tests.further_kind.installing import install
-from tests.journey.stack import running
+from tests.journey.stack import PROGRAM, running
 
 PASSWORD = "a long pass phrase"
 pytestmark = [pytest.mark.journey, pytest.mark.slow]
@@ -77,6 +80,29 @@ def test_its_checkpoint_is_verified(stack, trained):
     checkpoint = stack.get("checkpoints", operation_id=operation_id)[0]
     found = stack.post(f"checkpoints/{operation_id}/{checkpoint['checkpoint_id']}/verify")
     assert found["level"] == "ok", found
+
+
+def test_its_scores_are_exported_by_api_and_command_line(stack, trained, tmp_path):
+    operation_id = stack.submit(kind="evaluation", **config(trained, batch_size=64))
+    result = stack.wait(operation_id, "COMPLETED")["result"]
+    file = tmp_path / "scores.pt"
+    told = exported(stack, operation_id, file)
+    assert told["format"] == "evaluation"
+    scores = torch.load(file, weights_only=True)  # noqa: TID251 - as another program reads it
+    assert (scores["operation"], scores["examples"]) == (trained, result.pop("examples"))
+    assert scores["scores"] == result
+    response = stack.client.get(f"operations/{operation_id}/export")
+    assert response.content == file.read_bytes()
+    assert f"scores_of_{trained}.pt" in response.headers["Content-Disposition"]
+
+
+def exported(stack, operation_id, file):
+    """Export by the command line; return what it prints."""
+    token = stack.client.headers["Authorization"].removeprefix("Bearer ")
+    told = os.environ | {"TRAINOPS_URL": stack.url, "TRAINOPS_TOKEN": token}
+    command = [*PROGRAM, "checkpoints", "export", operation_id, "-o", str(file), "--output", "json"]
+    ran = subprocess.run(command, env=told, capture_output=True, text=True, check=True)
+    return json.loads(ran.stdout)
 
 
 def signed_in(stack):

@@ -1,4 +1,4 @@
-"""What one hostile client does to a server, from an address of its own, until it is told to end."""
+"""What one hostile client does to a server, from an address of its own, until it is stopped."""
 
 import base64
 import json

@@ -26,15 +26,18 @@ for role in ("viewer", "operator"):
     person = User.objects.create_user(role)
     person.groups.add(Group.objects.get(name=role))
     tokens[role] = Token.objects.create(person)[1]
+other = User.objects.create_user("other")
+other.groups.add(Group.objects.get(name="operator"))
 client = Client()
-client.force_login(person)
+client.force_login(other)
 print(json.dumps([tokens, client.cookies["sessionid"].value]))
 """
 
 
 @contextmanager
 def inhabited(data_dir):
-    """An installation with a viewer, an operator and a model that can be exported."""
+    """An installation with a viewer and an operator, whose tokens the attacker has, another person
+    and a model that can be exported."""
     with running(data_dir, **RECIPES) as stack:
         env = os.environ | {
             "TRAINOPS_DATA_DIR": str(stack.data_dir),

@@ -163,8 +163,8 @@ def test_a_body_that_trickles_ends_the_request(monkeypatch):
         ([length(65 * KIB)], "/", b"NotSignedIn"),
         ([length(65 * KIB)], "/upload", b"NotSignedIn"),
         ([("transfer-encoding", "chunked")], "/upload", b"NotSignedIn"),
-        ([length(257 * KIB), KNOWN], "/", b"TooLarge"),
-        ([length(1025 * KIB), KNOWN], "/upload", b"TooLarge"),
+        ([length(257 * KIB), KNOWN], "/", b"BodyTooLarge"),
+        ([length(1025 * KIB), KNOWN], "/upload", b"BodyTooLarge"),
         ([("transfer-encoding", "chunked"), KNOWN], "/upload", b"LengthRequired"),
         ([length(950_000), KNOWN], "/upload", b"NoSpace"),
     ],
@@ -177,7 +177,7 @@ def test_what_is_announced_too_large_is_refused_unread(headers, path, what):
 def test_more_than_may_be_sent_is_refused_while_it_arrives(more, num_read):
     chunks = [b"x" * 65_000] * 9
     connection = answer(echo, *chunks, headers=[("transfer-encoding", "chunked"), *more])
-    assert connection.body == b"TooLarge"
+    assert connection.body == b"BodyTooLarge"
     assert len(chunks) - len(connection.chunks) == num_read + 1
 
 
@@ -262,7 +262,7 @@ def test_one_address_leaves_threads_and_requests_to_the_others():
 
     status, answers = asyncio.run(ask())
     assert status == 200
-    assert answers == [b"", b"", b"", b"Busy", b"Busy"]
+    assert answers == [b"", b"", b"", b"TooManyRequests", b"TooManyRequests"]
 
 
 class Slow:
@@ -313,7 +313,7 @@ def test_one_person_at_many_addresses_leaves_threads_to_the_others():
     assert application.most == 2
 
 
-def test_who_waits_for_a_thread_of_a_person_takes_none_of_the_address():
+def test_what_waits_for_a_thread_of_a_person_takes_none_of_the_address():
     application = Slow()
 
     async def ask():
@@ -334,7 +334,7 @@ def test_who_waits_for_a_thread_of_a_person_takes_none_of_the_address():
     assert asyncio.run(ask()) == 200
 
 
-def test_one_person_has_so_many_requests_in_progress_from_all_addresses():
+def test_one_person_has_n_requests_in_progress_from_all_addresses():
     application = Slow()
 
     async def ask():
@@ -348,7 +348,7 @@ def test_one_person_has_so_many_requests_in_progress_from_all_addresses():
         application.release.set()
         return sorted([(await each).body for each in hostile])
 
-    assert asyncio.run(ask()) == [b"", b"", b"", b"Busy", b"Busy"]
+    assert asyncio.run(ask()) == [b"", b"", b"", b"TooManyRequests", b"TooManyRequests"]
 
 
 def test_large_bodies_and_uploads_count_for_the_person_from_the_first_on():
@@ -363,8 +363,14 @@ def test_large_bodies_and_uploads_count_for_the_person_from_the_first_on():
         ]
         return sorted([(await each).body for each in hostile], key=len)
 
-    assert asyncio.run(ask("/", Share(large_bodies=1)))[:2] == [b"Busy", b"Busy"]
-    assert asyncio.run(ask("/upload", Share(requests=1)))[:2] == [b"Busy", b"Busy"]
+    assert asyncio.run(ask("/", Share(large_bodies=1)))[:2] == [
+        b"TooManyRequests",
+        b"TooManyRequests",
+    ]
+    assert asyncio.run(ask("/upload", Share(requests=1)))[:2] == [
+        b"TooManyRequests",
+        b"TooManyRequests",
+    ]
 
 
 def test_only_what_was_proved_lately_is_remembered():

@@ -73,7 +73,7 @@ def test_the_highest_of_several_groups_counts(make_user):
     assert has_role(user, Role.VIEWER) and not has_role(user, Role.ADMIN)
 
 
-def test_superusers_are_admins_and_the_inactive_are_nobody(make_user):
+def test_superusers_are_admins_and_inactive_users_have_no_role(make_user):
     assert role_of(make_user(is_superuser=True)) is Role.ADMIN
     assert role_of(make_user(Role.ADMIN, name="gone", is_active=False)) is None
     assert role_of(AnonymousUser()) is None
@@ -104,7 +104,9 @@ def test_viewers_read_and_operators_write(make_user, role, reads, writes):
 def test_a_refusal_says_which_role_is_needed(make_user):
     permission = RolePermission()
     allowed(permission, "post", make_user(Role.VIEWER))
-    assert permission.message == "This needs the role operator; your account has the role viewer."
+    assert (
+        permission.message == "This requires the role operator; your account has the role viewer."
+    )
     allowed(permission, "get", make_user(name="new"))
     assert "no role yet" in permission.message
 
@@ -137,7 +139,7 @@ def test_without_anything_one_stays_outside(client):
 @pytest.mark.parametrize(
     "header", ["Bearer", "Bearer x y", "Bearer nonsense", "Bearer \xff\xfe", "Token nope"]
 )
-def test_a_bad_token_is_told_so(client, header):
+def test_a_bad_token_is_reported(client, header):
     response = client.get("/api/v1/me", headers={"authorization": header})
     assert response.status_code == 401
     assert response.json()["error"]["code"] == "AUTHENTICATION_FAILED"
@@ -256,7 +258,7 @@ def test_an_admin_makes_worker_tokens_and_they_make_none(client, make_user):
     assert refused.status_code == 403
 
 
-def test_tokens_are_listed_for_somebody_only(client):
+def test_tokens_are_listed_for_their_user_only(client):
     assert client.get("/api/v1/tokens").status_code == 401
 
 

@@ -5,7 +5,7 @@ import logging
 import pytest
 from django.contrib.auth.models import Group, User
 
-from trainops.http import guessing
+from trainops.http import login_throttle
 from trainops.text import LineFormatter
 
 pytestmark = pytest.mark.django_db
@@ -32,7 +32,7 @@ def sign_in(client, password=PASSWORD, name="ana"):
 
 
 def test_a_sign_in_is_logged_with_name_and_address(client, ana, lines, monkeypatch):
-    monkeypatch.setattr(guessing, "MAX_FAILURES", 1)
+    monkeypatch.setattr(login_throttle, "MAX_FAILURES", 1)
     sign_in(client)
     client.post("/logout/")
     sign_in(client, "secret guess")

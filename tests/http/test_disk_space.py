@@ -41,7 +41,7 @@ def test_a_checkpoint_of_a_remote_worker_may_take_the_reserve(free):
 @pytest.mark.parametrize(
     ("path", "kind"), [("/api/v1/datasets", "application/json"), ("/datasets/upload", "text/plain")]
 )
-def test_a_full_disk_is_told(path, kind):
+def test_a_full_disk_is_reported(path, kind):
     told = {}
     application = Admission().refusal({"PATH_INFO": path}, NoSpace("There is no room."))
     body = b"".join(

@@ -60,7 +60,7 @@ def test_a_wrong_config_names_every_field(client):
     assert error["message"] == "lr: -1 is not positive (and 1 more: epochs)"
 
 
-def test_a_throttled_client_is_told_how_long_to_wait(client):
+def test_a_throttled_client_learns_how_long_to_wait(client):
     response = client.get("/api/v1/fail/throttled")
     assert response["Retry-After"] == "7"
     assert response.json()["error"]["details"] == {"retry_after_seconds": 7}
@@ -81,7 +81,7 @@ def test_a_database_that_is_away_is_said_once_and_passes(client, caplog, path):
     else:
         assert b"The database does not answer" in response.content
     (record,) = [each for each in caplog.records if each.levelname == "ERROR"]
-    told = f"The database did not answer {path}: server closed the connection"
+    told = f"The database did not respond to {path}: server closed the connection"
     assert (record.getMessage(), record.exc_info) == (told, None)
 
 

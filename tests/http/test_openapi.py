@@ -1,9 +1,14 @@
 """The schema says what the server does."""
 
+from pathlib import Path
+
 import pytest
+from django.core.management import call_command
 from drf_spectacular.generators import SchemaGenerator
 from drf_spectacular.validation import validate_schema
 
+ROOT = Path(__file__).resolve().parents[2]
+DOCUMENT = ROOT / "docs" / "openapi.yaml"
 METHODS = {"get", "post", "put", "patch", "delete"}
 
 
@@ -26,6 +31,7 @@ def resolve(schema, node):
     return node
 
 
+@pytest.mark.slow
 def test_every_answer_is_described_in_the_envelope(schema):
     for name, operation in operations(schema):
         for status, response in operation["responses"].items():
@@ -56,6 +62,21 @@ def test_tokens_are_a_security_scheme(schema):
     assert schema["components"]["securitySchemes"]["token"]["scheme"] == "bearer"
 
 
+def test_every_operation_has_a_summary_and_none_that_of_a_base_class(schema):
+    missing = [name for name, operation in operations(schema) if not operation.get("summary")]
+    assert not missing
+    assert "Refuses fields" not in str(schema)
+
+
+@pytest.mark.slow
+def test_the_document_of_the_repository_is_the_generated_one(tmp_path):
+    generated = tmp_path / "openapi.yaml"
+    call_command("spectacular", "--validate", "--fail-on-warn", "--file", generated)
+    renew = f"manage.py spectacular --file {DOCUMENT.relative_to(ROOT)}"
+    assert DOCUMENT.read_text() == generated.read_text(), f"renew it: {renew}"
+
+
+@pytest.mark.slow
 @pytest.mark.django_db
 def test_the_schema_is_served_to_those_who_are_signed_in(client, person):
     assert client.get("/api/schema/").json()["error"]["code"] == "NOT_AUTHENTICATED"

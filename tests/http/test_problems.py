@@ -1,4 +1,4 @@
-"""Bodies that are wrong in very many places: little is told, and little is taken for it."""
+"""Bodies that are wrong in very many places: few are reported, and little time is spent."""
 
 import json
 import tracemalloc

@@ -10,12 +10,12 @@ from rest_framework.permissions import AllowAny
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from trainops.errors import Refusal
+from trainops.errors import DomainError
 from trainops.runtime.errors import ConfigError
 
 ERRORS = {
-    "refusal": lambda: Refusal("NOPE", "No.", {"why": "because"}, status=409),
-    "later": lambda: Refusal("LATER", "Not now.", status=503, retry_after_seconds=9),
+    "refusal": lambda: DomainError("NOPE", "No.", {"why": "because"}, status=409),
+    "later": lambda: DomainError("LATER", "Not now.", status=503, retry_after_seconds=9),
     "config": lambda: ConfigError({"lr": "-1 is not positive", "epochs": "0 is below 1"}),
     "django": lambda: DjangoValidationError({"name": ["too long"]}),
     "missing": lambda: Http404("gone"),

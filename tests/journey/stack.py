@@ -3,24 +3,31 @@
 import json
 import logging
 import os
+import shutil
 import signal
 import socket
 import sqlite3
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import httpx
 import psutil
 
+from tests.environment import DATA_DIR
 from tests.waiting import wait_until
+from trainops.runtime.throughput import SYSTEM
 
 logging.getLogger("httpx").setLevel(logging.WARNING)  # a line for every look is no help
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = (sys.executable, "-m", "trainops")
+MANAGE = (sys.executable, "manage.py")
+DATABASE, DATABASE_URL = "trainops.sqlite3", "TRAINOPS_DATABASE_URL"
 QUICK = {  # the protocol's timings, shortened in proportion
     "HEALTH_CHECK_INTERVAL_SECONDS": "0.5",
     "HEALTH_CHECK_TIMEOUT_SECONDS": "2",
@@ -44,7 +51,12 @@ class Stack:
 
     def sign_in(self) -> None:
         told = self.data_dir / "cli.json"
-        wait_until(lambda: told.exists() and self._answers(), 90)
+
+        def has_come_up() -> bool:
+            assert self.process.poll() is None, "it has ended"
+            return told.exists() and self._answers()
+
+        wait_until(has_come_up, 90)
         token = json.loads(told.read_text())["token"]
         self.client.headers["Authorization"] = f"Bearer {token}"
 
@@ -121,9 +133,10 @@ class Stack:
             if self._can_be_written():
                 return
             process.resume()
+            wait_until(self._can_be_written)  # it ends its transaction, which takes CPU time
 
     def _can_be_written(self) -> bool:
-        path = self.data_dir / "trainops.sqlite3"
+        path = self.data_dir / DATABASE
         if not path.exists():
             return True  # PostgreSQL ends the transaction of who is frozen
         database = sqlite3.connect(path, timeout=2, isolation_level=None)
@@ -142,11 +155,12 @@ class Stack:
         return {file["name"]: file["blake3"] for file in files}
 
     def curve(self, operation_id: str) -> list[tuple[str, int, float]]:
+        """Return the points that a resume reproduces, without those measured by the clock."""
         series = self.get(f"operations/{operation_id}/metrics", max_points=100_000)["series"]
         return sorted(
             (each["name"], step, value)
             for each in series
-            if each["retired_by"] is None
+            if each["retired_by"] is None and not each["name"].startswith(SYSTEM)
             for step, value in zip(each["steps"], each["values"], strict=True)
         )
 
@@ -174,6 +188,22 @@ def _family(process: "subprocess.Popen[bytes]") -> list[psutil.Process]:
         return []  # the test ended it
 
 
+@cache
+def _migrated() -> Path:
+    """Return the file of an empty database with all migrations: 77 take longer than a start."""
+    directory = Path(tempfile.mkdtemp(prefix="migrated-", dir=DATA_DIR))
+    env = _environment({"TRAINOPS_DATA_DIR": str(directory), DATABASE_URL: ""})
+    subprocess.run([*MANAGE, "migrate", "--verbosity", "0"], cwd=ROOT, env=env, check=True)
+    (directory / DATABASE).chmod(0o600)
+    return directory / DATABASE
+
+
+def _environment(own: dict[str, str]) -> dict[str, str]:
+    env = os.environ | {f"TRAINOPS_{name}": value for name, value in QUICK.items()} | own
+    env.pop("DJANGO_SETTINGS_MODULE", None)
+    return env
+
+
 @contextmanager
 def running(
     data_dir: Path,
@@ -183,7 +213,16 @@ def running(
     cwd: Path = ROOT,
     **environment: str,
 ) -> Iterator[Stack]:
-    """Yield a stack that has come up; on the way out it is stopped, and nothing is left of it."""
+    """Yield a stack that has come up; on the way out it is stopped, and nothing is left of it.
+
+    A new one on SQLite begins with a copy of a migrated database. The installed program, and
+    stacks on PostgreSQL, migrate by themselves.
+    """
+    database = data_dir / DATABASE
+    is_elsewhere = "--postgres" in options or _environment(environment).get(DATABASE_URL)
+    if program == PROGRAM and not is_elsewhere and not database.exists():
+        data_dir.mkdir(mode=0o700, exist_ok=True)
+        shutil.copy(_migrated(), database)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -215,13 +254,13 @@ def _up(
     cwd: Path = ROOT,
 ) -> "Iterator[subprocess.Popen[bytes]]":
     """One `up`, stopped in order after the block; nothing of it is left."""
-    env = os.environ | {f"TRAINOPS_{name}": value for name, value in QUICK.items()} | environment
-    env.pop("DJANGO_SETTINGS_MODULE", None)
     command = [*program, "up", "--no-install"]
     command += ["--data-dir", str(data_dir), *arguments]
     path = data_dir.parent / log_name
     with path.open("wb") as log:
-        process = subprocess.Popen(command, cwd=cwd, env=env, stdout=log, stderr=log)
+        process = subprocess.Popen(
+            command, cwd=cwd, env=_environment(environment), stdout=log, stderr=log
+        )
     try:
         yield process
     except BaseException:

@@ -75,7 +75,7 @@ def test_a_worker_that_is_killed_loses_nothing_but_time(stack, undisturbed):
     operation_id = stack.submit(**CONFIG)
     stack.wait_step(operation_id, 60)
     child = psutil.Process(stack.child_pid(operation_id))
-    worker = child.parents()[1]  # child, nursery, worker
+    worker = child.parents()[1]  # child, forkserver, worker
     worker.send_signal(signal.SIGKILL)
     wait_until(lambda: has_ended(child), 5)
 
@@ -86,7 +86,7 @@ def test_a_worker_that_is_killed_loses_nothing_but_time(stack, undisturbed):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
-def test_a_worker_told_to_stop_saves_and_another_goes_on(stack, undisturbed, number):
+def test_a_worker_asked_to_stop_saves_and_another_continues(stack, undisturbed, number):
     operation_id = stack.submit(**CONFIG)
     stack.wait_step(operation_id, 60)
     worker = psutil.Process(stack.child_pid(operation_id)).parents()[1]

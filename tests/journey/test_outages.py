@@ -10,6 +10,7 @@ from tests.faults.faults import NURSERY, WORKER, fill
 from tests.faults.inside import sitecustomize as inside
 from tests.faults.installations import two_machines
 from tests.journey.stack import QUICK
+from tests.thinning import some_of
 from tests.waiting import has_ended, wait_until
 
 pytestmark = [pytest.mark.faults, pytest.mark.journey, pytest.mark.slow]
@@ -105,7 +106,7 @@ def frozen(*processes):
 
 
 def elapsed(seconds):
-    """Return a condition that is true after so many seconds: an outage has a length."""
+    """Return a condition that is true after N seconds: an outage has a length."""
     import time
 
     until = time.monotonic() + seconds
@@ -118,7 +119,7 @@ def postgres(stack):
     return [first, *first.children()]
 
 
-@pytest.mark.parametrize("how", ["kill", "freeze"])
+@pytest.mark.parametrize("how", some_of(["kill", "freeze"], every=2))
 def test_without_a_broker_operations_are_submitted_run_and_cancelled(
     stack, undisturbed, tmp_path, how
 ):
@@ -186,7 +187,7 @@ def test_a_full_disk_costs_a_checkpoint_only(stack, undisturbed, tmp_path, insta
     assert (done["attempt"], operation.num_steps) == (1, NUM_STEPS)
 
 
-@pytest.mark.parametrize("hours", [-1, 1])
+@pytest.mark.parametrize("hours", some_of([-1, 1], every=2))
 def test_a_clock_that_jumps_changes_nothing(stack, undisturbed, tmp_path, installation, hours):
     operation = Traced(stack, tmp_path)
     (installation.hooks / "clock").write_text(str(hours * 3600.0))
@@ -245,10 +246,10 @@ def replace(stack, worker):
     wait_until(lambda: {each.pid for each in stack.processes(WORKER)} - before, 60)
 
 
-def test_a_worker_told_to_stop_while_the_broker_is_frozen_is_gone_in_time(
+def test_a_worker_asked_to_stop_while_the_broker_is_frozen_is_gone_in_time(
     stack, undisturbed, tmp_path
 ):
-    """Celery waits for its broker for ever; the watchdog does not."""
+    """Celery waits for its broker without limit; the watchdog does not."""
     operation = Traced(stack, tmp_path)
     worker = operation.worker
     with frozen(*stack.processes("redis-server")):
@@ -258,7 +259,7 @@ def test_a_worker_told_to_stop_while_the_broker_is_frozen_is_gone_in_time(
     assert operation.num_steps == NUM_STEPS  # it was saved, and handed back
 
 
-def test_a_worker_told_to_stop_while_the_database_is_away_is_gone_in_time(
+def test_a_worker_asked_to_stop_while_the_database_is_away_is_gone_in_time(
     stack, undisturbed, tmp_path
 ):
     operation = Traced(stack, tmp_path)

@@ -1,4 +1,4 @@
-"""`up` is told to stop, in each way; what ran goes on at the next start."""
+"""`up` is asked to stop, in each way; what ran continues at the next start."""
 
 import signal
 import time
@@ -29,14 +29,14 @@ def undisturbed(tmp_path_factory):
 @pytest.mark.parametrize(
     ("signals", "code"),
     [
-        ([signal.SIGTERM], 0),
+        pytest.param([signal.SIGTERM], 0, marks=pytest.mark.exhaustive),
         ([signal.SIGINT], 0),
-        ([signal.SIGUSR1, signal.SIGUSR1], 0),
+        pytest.param([signal.SIGUSR1, signal.SIGUSR1], 0, marks=pytest.mark.exhaustive),
         ([signal.SIGTERM, signal.SIGTERM], 1),
     ],
     ids=["terminate", "interrupt", "a batch system, twice", "terminate twice"],
 )
-def test_what_ran_goes_on_at_the_next_start(tmp_path, undisturbed, signals, code):
+def test_what_ran_continues_at_the_next_start(tmp_path, undisturbed, signals, code):
     with running(tmp_path / "var") as stack:
         operation_id = stack.submit(**CONFIG)
         stack.wait_step(operation_id, 60)

@@ -117,7 +117,7 @@ def test_a_fresh_database_neither_starts_on_nor_sweeps_another_installations_sto
     ] == [path for path in before if path.name != "trainops-storage.json"]
 
 
-def test_a_worker_that_was_killed_goes_on_long_before_its_lease_runs_out(tmp_path):
+def test_a_worker_that_was_killed_continues_long_before_its_lease_runs_out(tmp_path):
     """One worker, which `up` starts again under the same name."""
     lease = {"TRAINOPS_ORPHAN_TIMEOUT_SECONDS": "120", "TRAINOPS_CHILD_DEADLINE_SECONDS": "100"}
     with running(tmp_path / "var", **RECIPES, **lease) as stack:

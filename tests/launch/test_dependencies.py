@@ -3,6 +3,7 @@
 import ast
 import re
 import tomllib
+from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import packages_distributions
 from pathlib import Path
@@ -37,11 +38,17 @@ def mentioned() -> set[str]:
     return found
 
 
+@cache
+def distributions() -> Mapping[str, list[str]]:
+    """Return the distributions of each installed module: reads the file list of every package."""
+    return packages_distributions()
+
+
 @pytest.mark.parametrize("dependency", dependencies())
 def test_it_is_used(dependency):
     modules = {
         module
-        for module, names in packages_distributions().items()
+        for module, names in distributions().items()
         if dependency in {name_of(each) for each in names}
     }
     assert modules, f"{dependency} is not installed"

@@ -65,6 +65,7 @@ def installed_for(requirements: list[str]) -> set[str]:
     return found
 
 
+@pytest.mark.slow
 def test_everything_that_the_project_installs_is_pinned_to_the_installed_version():
     pins = constraints()
     wanted = installed_for(environment.requirements(ROOT, ["test"]))

@@ -12,6 +12,7 @@ from django.db.migrations.recorder import MigrationRecorder
 
 from apps.installation.models import StorageBinding
 from trainops.http.models import Token
+from trainops.kind import KINDS
 from trainops.launch.prepare import prepare
 from trainops.launch.refusal import CannotStart
 
@@ -30,7 +31,7 @@ def remembered(data_dir) -> Any:
     return json.loads((data_dir / "cli.json").read_text())
 
 
-def test_the_first_start_makes_an_admin_whose_password_is_told_once():
+def test_the_first_start_makes_an_admin_whose_password_is_shown_once():
     first = prepare()
     assert first.admin == "admin"
     assert User.objects.get(username="admin").check_password(first.password)
@@ -68,7 +69,7 @@ def test_a_person_called_admin_is_not_made_a_superuser():
     assert not User.objects.get(username="admin").is_superuser
 
 
-def test_a_given_password_is_used_and_not_told(monkeypatch):
+def test_a_given_password_is_used_and_not_shown(monkeypatch):
     monkeypatch.setenv("TRAINOPS_ADMIN_PASSWORD", "from a secret file")
     assert prepare().password == ""
     assert User.objects.get(username="admin").check_password("from a secret file")
@@ -101,11 +102,13 @@ def test_a_database_of_a_newer_version_is_refused_before_it_is_touched():
     assert not User.objects.exists()
 
 
-def test_the_demo_is_an_operation_of_the_admin():
+def test_the_demo_is_one_operation_of_each_kind_and_submitted_once():
     from apps.operations.models import Operation
 
-    done = prepare(demo=True)
-    operation = Operation.objects.get(pk=done.demo)
-    assert operation.owner is not None
-    assert operation.owner.username == "admin"
-    assert operation.kind == "training"
+    first = prepare(demo=True)
+    made = Operation.objects.all()
+    assert {each.kind for each in made} == {name for name, each in KINDS.items() if each.demo}
+    assert {each.owner.username for each in made} == {"admin"}
+    assert all([tag.name for tag in each.tags.all()] == ["demo"] for each in made)
+    assert prepare(demo=True).demo == first.demo == made.order_by("created_at")[0].pk
+    assert made.count() == len(KINDS)

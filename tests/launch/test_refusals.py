@@ -43,7 +43,7 @@ def unused_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def test_an_old_python_can_read_the_door_and_is_told_which_one_to_take(monkeypatch):
+def test_an_old_python_can_read_the_launcher_and_names_a_supported_one(monkeypatch):
     ast.parse(Path(door.__file__).read_text(), feature_version=(3, 6))
     monkeypatch.setattr(door.shutil, "which", lambda name: name == "python3.12")
     assert door.complaint((3, 9, 2), "posix") == (
@@ -101,10 +101,10 @@ def test_an_address_that_is_not_ours(tmp_path):
     assert line.startswith("Cannot listen on 192.0.2.7 port 8000")
 
 
-def test_workers_alone_must_be_told_where_database_and_broker_are(tmp_path):
+def test_workers_alone_need_the_addresses_of_database_and_broker(tmp_path):
     arguments = ("--only-workers", "--data-dir", str(tmp_path))
     line = refusal(*arguments, TRAINOPS_DATABASE_URL="", TRAINOPS_BROKER_URL="redis://elsewhere")
-    assert "set TRAINOPS_DATABASE_URL to what its first machine uses" in line
+    assert "set TRAINOPS_DATABASE_URL to the values of its first machine" in line
 
 
 @pytest.mark.slow
@@ -133,7 +133,7 @@ def test_a_version_file_is_written_whole_and_accepted_again(tmp_path):
     data_directory.write_version(tmp_path, "0.1.0")
     data_directory.require_not_newer(tmp_path)
     (tmp_path / "version.json").write_text("{")
-    with pytest.raises(CannotStart, match="cannot be read as a version file"):
+    with pytest.raises(CannotStart, match="is not a readable version file"):
         data_directory.require_not_newer(tmp_path)
 
 
@@ -141,7 +141,7 @@ def test_a_second_start_on_the_same_directory_names_the_first(tmp_path):
     with data_directory.owned(tmp_path, "http://127.0.0.1:8123"):
         line = refusal("--data-dir", str(tmp_path), "--port", str(unused_port()))
     assert line == (
-        f"trainops is already running on {tmp_path} (process {os.getpid()}) "
+        f"trainops is already running with the data directory {tmp_path} (process {os.getpid()}) "
         "at http://127.0.0.1:8123.\n"
     )
     with data_directory.owned(tmp_path, "http://127.0.0.1:8124"):  # free again
@@ -151,7 +151,7 @@ def test_a_second_start_on_the_same_directory_names_the_first(tmp_path):
 def test_a_directory_that_cannot_be_written(tmp_path):
     (tmp_path / "file").touch()
     line = refusal("--data-dir", str(tmp_path / "file"))
-    assert "cannot be written" in line
+    assert "is not writable" in line
     assert "--data-dir" in line
 
 
@@ -159,7 +159,7 @@ def test_a_full_disk(tmp_path):
     with pytest.raises(CannotStart) as full:
         checks.require_space(tmp_path, 3 * 1024**3, "to install", free=lambda _: 250 * 1024**2)
     assert str(full.value) == (
-        f"The disk is full: 250 MiB free at {tmp_path}, 3.0 GiB needed to install."
+        f"The disk is full: 250 MiB free at {tmp_path}, 3.0 GiB required to install."
     )
     checks.require_space(tmp_path / "not" / "there" / "yet", 1, "to run")
 

@@ -20,7 +20,7 @@ SOURCES = ["any", "wheels"]
 
 
 @pytest.mark.parametrize("source", SOURCES)
-def test_a_redis_speaks_with_kombu_and_is_gone_after(source, tmp_path):
+def test_a_redis_serves_kombu_and_is_gone_after(source, tmp_path):
     with servers.redis_server(tmp_path / "a b", source) as url, kombu.Connection(url) as connection:
         channel = connection.default_channel
         assert channel.client.ping()
@@ -140,7 +140,7 @@ def test_given_urls_replace_the_embedded_stores(tmp_path, monkeypatch):
     monkeypatch.setenv("TRAINOPS_DATABASE_URL", "postgresql://there/mine")
     built = stack.build(parse(["--data-dir", str(tmp_path)]))
     assert [program.name for program in built.programs] == ["web", "worker1", "beat"]
-    with pytest.raises(CannotStart, match="exclude each other"):
+    with pytest.raises(CannotStart, match="mutually exclusive"):
         stack.build(parse(["--data-dir", str(tmp_path), "--postgres"]))
 
 

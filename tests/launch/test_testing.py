@@ -1,9 +1,12 @@
 """The one test command, with commands that cost nothing in place of the tools."""
 
+import os
 import sys
+from pathlib import Path
 
 import pytest
 
+from trainops import paths
 from trainops.launch import environment, servers, testing
 from trainops.launch.refusal import CannotStart
 from trainops.launch.testing import Step
@@ -28,6 +31,41 @@ def test_each_check_is_named_and_timed_and_its_failure_seen(capfd):
     said = capfd.readouterr().out
     assert "── fine\nhello\n── fine: passed in 0." in said
     assert "── broken: FAILED (exit code 3) in 0." in said
+
+
+def test_a_step_may_cache_bytecode_and_has_its_own_variables(monkeypatch):
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    code = "import os, sys; raise SystemExit(sys.dont_write_bytecode or os.environ['OWN'] != 'x')"
+    assert testing._run(Step("fine", python(code), {"OWN": "x"}))
+
+
+def test_tests_write_into_memory_where_it_has_room(steps, monkeypatch, tmp_path):
+    found = []
+    monkeypatch.setattr(testing, "_run", lambda _: found.append(os.environ["TMPDIR"]) or True)
+    monkeypatch.delenv("TMPDIR", raising=False)
+    monkeypatch.setattr(testing, "MEMORY", tmp_path)
+    monkeypatch.setattr(testing, "MEMORY_BYTES", 0)
+    assert testing.test(["--smoke"]) == 0
+    assert {Path(each).parent for each in found} == {tmp_path}
+    assert not list(tmp_path.iterdir()) and "TMPDIR" not in os.environ
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("MEMORY", Path("/nowhere")), ("MEMORY_BYTES", 2**63)],
+    ids=["no such file system", "too small"],
+)
+def test_tests_write_to_the_disk_where_memory_has_no_room(monkeypatch, name, value):
+    monkeypatch.delenv("TMPDIR", raising=False)
+    monkeypatch.setattr(testing, name, value)
+    with testing._files_in_memory():
+        assert "TMPDIR" not in os.environ
+
+
+def test_a_given_directory_for_temporary_files_is_kept(monkeypatch, tmp_path):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    with testing._files_in_memory():
+        assert os.environ["TMPDIR"] == str(tmp_path)
 
 
 def test_every_check_runs_even_when_one_fails(steps, monkeypatch, capsys):
@@ -65,6 +103,19 @@ def test_the_quick_set_has_one_database(steps, monkeypatch):
     assert not steps[-1].may_be_empty
 
 
+def test_whole_installations_are_not_sorted_by_their_number_of_tests(steps, monkeypatch):
+    monkeypatch.setenv("TRAINOPS_TEST_DATABASE_URL", "postgresql://there/mine")
+    assert testing.test([]) == 0
+    assert ["--no-loadscope-reorder" in step.command for step in steps[-2:]] == [False, True]
+
+
+def test_the_smoke_set_is_ruff_and_a_few_files(steps):
+    assert testing.test(["--smoke"]) == 0
+    assert [step.name for step in steps] == ["ruff check", "pytest"]
+    assert all((paths.ROOT / each).is_file() for each in testing.SMOKE)
+    assert set(testing.SMOKE) <= set(steps[-1].command)
+
+
 def test_what_is_exhaustive_runs_only_on_request(steps, monkeypatch):
     monkeypatch.setenv("TRAINOPS_TEST_DATABASE_URL", "postgresql://there/mine")
     assert testing.test([]) == testing.test(["--all"]) == 0
@@ -74,7 +125,8 @@ def test_what_is_exhaustive_runs_only_on_request(steps, monkeypatch):
         for some in (steps[:half], steps[half:])
     )
     assert len(usual) == 3
-    assert all(marks.endswith(" and not exhaustive") for marks in usual)
+    assert all(" and not exhaustive" in marks for marks in usual)
+    assert usual[1].endswith(f" and not ({testing.ON_POSTGRES})")
     assert everything == ["database", f"not ({testing.HEAVY})", f"({testing.HEAVY})"]
 
 
@@ -92,7 +144,8 @@ def test_a_missing_database_is_said_here_and_a_failure_in_ci(steps, monkeypatch,
     monkeypatch.setattr(servers, "postgres_server", none)
     monkeypatch.delenv("CI", raising=False)
     assert testing.test([]) == 0
-    assert "left out: No PostgreSQL was found" in capsys.readouterr().out
+    assert "skipped: No PostgreSQL was found" in capsys.readouterr().out
+    assert not any(testing.ON_POSTGRES in part for step in steps for part in step.command)
     monkeypatch.setenv("CI", "true")
     with pytest.raises(CannotStart):
         testing.test([])

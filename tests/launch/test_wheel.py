@@ -2,11 +2,14 @@
 
 import json
 import subprocess
+import sys
 from importlib.metadata import distribution
 
 import pytest
 
+from tests.thinning import some_of
 from tests.wheels import ROOT, environment_with, plain_environment, run, wheel_of, wheel_of_clone
+from trainops.scaffold.writing import EXTRAS, FORMS
 
 pytestmark = pytest.mark.slow
 LOOK = """
@@ -27,6 +30,7 @@ call_command("makemigrations", check=True, dry_run=True, verbosity=0)
 call_command("migrate", verbosity=0)
 from trainops.recipes import recipes
 from trainops.kind import KINDS
+from trainops.documentation import pages
 print(json.dumps({
     "clone": paths.CLONE,
     "package": str(paths.PACKAGE),
@@ -40,6 +44,7 @@ print(json.dumps({
     "kinds": sorted(KINDS),
     "points": sorted(each.name for each in entry_points(group="trainops.kinds")),
     "recipes": sorted(recipes("training")),
+    "pages": sorted(pages.paths()) if pages.markdown("tutorial.md") else [],
     "tables": len(connection.introspection.table_names()),
 }))
 """
@@ -72,8 +77,9 @@ def test_the_wheel_holds_all_that_a_server_needs(installed, elsewhere):
         for each in (ROOT / top).rglob("*")
         if each.is_file()
     )
-    assert found["kinds"] == found["points"] == ["backtest", "federated", "rl", "training"]
+    assert found["kinds"] == found["points"] == ["backtest", "federated", "loop", "rl", "training"]
     assert {"digits", "iris"} <= set(found["recipes"])  # iris: of the package beside it
+    assert {"index.md", "tutorial.md", "architecture.md"} <= set(found["pages"])
     assert found["tables"] > 30
     data = elsewhere["cwd"] / "data" / "trainops"
     assert (data / "trainops.sqlite3").exists()
@@ -102,6 +108,22 @@ def test_the_library_runs_a_job_without_a_server(installed, elsewhere):
     again = run(installed / "python", script, "saved", "1", **elsewhere)
     assert again.startswith("starts at step 45 (exact)\n")
     assert again.splitlines()[-1] == first.splitlines()[-1]
+
+
+@pytest.mark.parametrize("form", some_of(sorted({*FORMS} - EXTRAS), every=3))
+def test_a_new_package_is_installed_and_checked_without_a_server(installed, elsewhere, form):
+    run(installed / "trainops", "recipes", "new", "mine", "--form", form, **elsewhere)
+    package = wheel_of(elsewhere["cwd"] / "mine", elsewhere["cwd"])
+    site = elsewhere["cwd"] / "site"
+    run(
+        sys.executable, "-m", "pip", "install", "--no-deps", "--no-index", "--target", site, package
+    )
+    environment = {**elsewhere["env"], "PYTHONPATH": str(site)}
+    checked = run(
+        installed / "trainops", "recipes", "check", "mine", "--max-steps", "6", "--no-cost",
+        cwd=elsewhere["cwd"], env=environment,
+    )  # fmt: skip
+    assert "Exact: every run" in checked
 
 
 def test_this_environment_can_build_it():

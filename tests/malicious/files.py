@@ -135,9 +135,11 @@ class Generator:
         content = self.good(path).read_bytes()
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             names = archive.namelist()
-        with zipfile.ZipFile(path, "w", compression=zipfile.ZIP_DEFLATED) as archive:
-            for name in names:
-                archive.writestr(name, bytes(self.draw.choice([10, 10**6, 3 * 10**7])))
+        sizes = {name: self.draw.choice([10, 10**6]) for name in names}
+        sizes[self.draw.choice(names)] = self.draw.choice([10, 10**6, 3 * 10**7])
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+            for name, size in sizes.items():
+                archive.writestr(name, bytes(size))
         return path
 
     def truncated(self, path):

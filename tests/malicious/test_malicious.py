@@ -8,6 +8,7 @@ from trainops.confined.limits import Limits
 
 LIMITS = Limits(memory_bytes=2**30, seconds=240, file_bytes=2**30)
 MAX_BYTES, MAX_SECONDS, BATCH = 700 * 2**20, 60, 100
+pytestmark = pytest.mark.slow
 
 
 def require_harmless(seeds, tmp_path):
@@ -42,7 +43,6 @@ def test_a_hundred_files_of_all_kinds_are_read_or_refused(tmp_path):
     require_refused_before_loading(found)
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("batch", range(9))

@@ -1,4 +1,4 @@
-"""Attempts of the scripted recipe, run by a house in this process."""
+"""Attempts of the scripted recipe, run by a runtime in this process."""
 
 import os
 import signal
@@ -13,7 +13,7 @@ from apps.operations.requests import services
 from tests.waiting import wait_until
 
 PARAMETERS = {
-    "at", "step_seconds", "build_seconds", "validation_seconds", "validation_at", "trace",
+    "at", "step_seconds", "build_seconds", "validation_seconds", "validation_at", "trace", "once",
 }  # fmt: skip
 
 
@@ -25,29 +25,29 @@ def submit(what="nothing", *, epochs=2, **given):
     return services.submit(kind="training", config=config | given, owner=owner)
 
 
-def run(house, operation):
+def run(runtime, operation):
     """Run one attempt here and now; return the operation as it is afterwards."""
-    work._work_once(house)
+    work._work_once(runtime)
     return services.get(operation.pk)
 
 
 class Running:
-    """One attempt in a thread, and what the house's threads would do to it."""
+    """One attempt in a thread, and what the runtime's threads would do to it."""
 
-    def __init__(self, house, operation):
-        self.house, self.operation = house, operation
+    def __init__(self, runtime, operation):
+        self.runtime, self.operation = runtime, operation
         self.thread = threading.Thread(target=self._run)
         self.thread.start()
 
     def _run(self):
         try:
-            work._work_once(self.house)
+            work._work_once(self.runtime)
         finally:
             connection.close()
 
     @property
     def held(self):
-        return self.house.holding.all()[0]
+        return self.runtime.slots.all()[0]
 
     @property
     def pid(self):
@@ -58,8 +58,8 @@ class Running:
         return self
 
     def until_started(self):
-        """Wait until its process has been told what to do."""
-        wait_until(self.house.holding.all)
+        """Wait until its process has received its start message."""
+        wait_until(self.runtime.slots.all)
         wait_until(lambda: Attempt.objects.filter(operation=self.operation, pid__gt=0).exists())
         return self
 
@@ -69,10 +69,10 @@ class Running:
         return services.get(self.operation.pk)
 
 
-def killed_after_its_first_checkpoint(house, *, every_steps, **given):
+def killed_after_its_first_checkpoint(runtime, *, every_steps, **given):
     """Run an attempt that hangs a step later until its checkpoint is committed, then kill it."""
     hanging = submit("hang", at=every_steps + 1, checkpoint={"every_steps": every_steps}, **given)
-    running = Running(house, hanging)
+    running = Running(runtime, hanging)
     wait_until(Checkpoint.objects.filter(operation=running.operation).exists)
     os.kill(running.pid, signal.SIGKILL)
     return running.ended()

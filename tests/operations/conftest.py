@@ -1,26 +1,28 @@
-"""A worker's house inside the test's process: real children, forked from a real nursery."""
+"""A worker's runtime inside the test's process: real children, forked from a real forkserver."""
 
 import pytest
 
 from apps.operations.attempts import work
-from apps.operations.attempts.children import Nursery
-from apps.operations.scheduling.holding import Holding
+from apps.operations.attempts.children import ForkServer
+from apps.operations.scheduling.slots import Slots
 from tests.waiting import wait_until
 
 
 @pytest.fixture(scope="session")
-def nursery():
-    nursery = Nursery()
-    nursery.open()
-    wait_until(lambda: nursery.is_ready, 60)
-    yield nursery
-    nursery.close()
+def forkserver():
+    forkserver = ForkServer()
+    forkserver.open()
+    wait_until(lambda: forkserver.is_ready, 60)
+    yield forkserver
+    left = list(forkserver.temporary_files.directory.iterdir())
+    forkserver.close()
+    assert left == [], "a test did not close its child"
 
 
 @pytest.fixture
-def house(nursery):
-    house = work.House()
-    house.worker_id = "worker-1"
-    house.holding = Holding(slots=1)
-    house.nursery = nursery
-    return house
+def runtime(forkserver):
+    runtime = work.WorkerRuntime()
+    runtime.worker_id = "worker-1"
+    runtime.slots = Slots(count=1)
+    runtime.forkserver = forkserver
+    return runtime

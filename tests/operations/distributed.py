@@ -1,14 +1,17 @@
-"""A distributed operation in one house of this process: its server in a thread, clients here."""
+"""A distributed operation in one runtime of this process: its server in a thread, clients here."""
 
 from dataclasses import dataclass
 
 from apps.checkpoints.models import Checkpoint
+from apps.ledger.services import create
 from apps.operations.attempts import work
-from apps.operations.models import ClientPart, MetricPoint, Operation, PrivacyAccount, PrivacyEntry
+from apps.operations.models import MetricPoint, Operation, Subtask
 from apps.operations.requests import services
-from apps.operations.scheduling.holding import Holding
+from apps.operations.scheduling.slots import Slots
 from tests.operations.attempts import Running
+from tests.operations.releases import rows_of
 from tests.waiting import wait_until
+from trainops.runtime.throughput import SYSTEM
 
 PRIVACY = {
     "none": {},
@@ -26,7 +29,7 @@ def submit(owner=None, *, mode="none", **config):
     """Submit one whose noise is that of any other of these."""
     config = CONFIG | {"privacy": {"mode": mode, **PRIVACY[mode]}} | config
     operation = services.submit(kind="federated", config=config, owner=owner)
-    PrivacyAccount.objects.create(pk=operation.pk, secret="5e" * 32)
+    create(operation.pk, "5e" * 32)
     return operation
 
 
@@ -37,24 +40,24 @@ SERVER, FIRST = 99, 100  # priorities; clients that are made have their server's
 class Round:
     """The server runs in a thread; the test decides when which client does."""
 
-    house: work.House
+    runtime: work.WorkerRuntime
     operation: Operation
 
     def __post_init__(self):
-        self.house.holding = Holding(slots=4)
+        self.runtime.slots = Slots(count=4)
         before = services.get(self.operation.pk).attempt
         self.operation.row.update(priority=SERVER)  # else its thread takes a client that waits
-        Operation.objects.filter(part__server=self.operation).update(priority=0)
-        self.server = Running(self.house, self.operation)
+        Operation.objects.filter(subtask__parent=self.operation).update(priority=0)
+        self.server = Running(self.runtime, self.operation)
         wait_until(lambda: services.get(self.operation.pk).attempt > before)
 
-    def parts(self):
-        return ClientPart.objects.filter(server=self.operation).order_by("round", "client")
+    def subtasks(self):
+        return Subtask.objects.filter(parent=self.operation).order_by("group", "index")
 
     def sent(self, count):
         """Wait until so many clients are out."""
-        wait_until(lambda: self.parts().count() == count)
-        return [each.operation for each in self.parts().select_related("operation")]
+        wait_until(lambda: self.subtasks().count() == count)
+        return [each.operation for each in self.subtasks().select_related("operation")]
 
     def has_ended(self):
         return not self.server.thread.is_alive()
@@ -62,27 +65,27 @@ class Round:
     def last_first(self):
         """Have what waits done in the order of the clients turned round."""
         waiting = Operation.objects.waiting().exclude(pk=self.operation.pk)
-        for priority, each in enumerate(waiting.order_by("part__client")):
+        for priority, each in enumerate(waiting.order_by("subtask__index")):
             each.row.update(priority=priority)
-        return bool(work._work_once(self.house))
+        return bool(work._work_once(self.runtime))
 
     def to_its_end(self, seconds=60):
         wait_until(lambda: not self.last_first() and self.has_ended(), seconds)
         return services.get(self.operation.pk)
 
 
-def run_distributed(house, operation):
-    return Round(house, operation).to_its_end()
+def run_distributed(runtime, operation):
+    return Round(runtime, operation).to_its_end()
 
 
 def ledger(operation):
     names = ("step", "noise", "round", "client", "level", "sample_rate", "steps")
-    rows = PrivacyEntry.objects.filter(operation_id=operation.pk)
-    return sorted(rows.values_list(*names))
+    return sorted(rows_of(operation.pk, names))
 
 
 def curve(operation):
     points = MetricPoint.objects.filter(operation_id=operation.pk)
+    points = points.exclude(name__startswith=SYSTEM)
     return sorted(points.values_list("name", "step", "value"))
 
 

@@ -4,13 +4,13 @@ from pathlib import Path
 from typing import Any
 
 from apps.checkpoints import place, storage
-from apps.operations.ids import PART, new_id
+from apps.operations.ids import SUBTASK, new_id
 from apps.operations.lifecycle import State
-from apps.operations.models import ClientPart, MetricPoint, Operation
+from apps.operations.models import MetricPoint, Operation, Subtask
 from apps.operations.placement import Offer
 from apps.operations.requests import services
 from apps.operations.scheduling import claims
-from apps.operations.subtasks.clients import RANDOM_BYTES
+from apps.operations.subtasks.services import RANDOM_BYTES
 from trainops.clock import seconds_from_now
 
 CONFIG = {"recipe": "digits", "epochs": 2}
@@ -47,15 +47,15 @@ def in_state(state: State, owner: Any = None) -> Operation:
     return services.get(operation.pk)
 
 
-def part_of(server: Operation, state: State, client: int = 0) -> Operation:
-    """A client's part of a distributed operation, named as the house names them."""
-    made = in_state(state, server.owner)
+def subtask_of(parent: Operation, state: State, index: int = 0) -> Operation:
+    """A subtask of an operation, named as the platform names them."""
+    made = in_state(state, parent.owner)
     Operation.objects.filter(pk=made.pk).delete()
-    made.pk = new_id(PART, RANDOM_BYTES)
+    made.pk = new_id(SUBTASK, RANDOM_BYTES)
     made.save(force_insert=True)
-    ClientPart.objects.create(
-        operation=made, server=server, round=1, client=client, epochs=2, begins_with="x",
-        name=f"client {client}", given_id="none",
+    Subtask.objects.create(
+        operation=made, parent=parent, group=1, index=index, spec={}, num_steps=2, begins_with="x",
+        identity="x", name=f"client {index}", given_id="none",
     )  # fmt: skip
     return made
 

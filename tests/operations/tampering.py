@@ -2,9 +2,9 @@
 
 from django.db import connection
 
-from apps.operations import guards
+from apps.ledger import guards
 
-ACCOUNTS = "operations_privacyaccount"
+ACCOUNTS = "ledger_ledgeraccount"
 
 
 def tampered(*statements):

@@ -1,55 +1,50 @@
-"""Which sets of values a study tries, and how a series is cut into folds. By hand."""
+"""Designs of studies, and how a series is cut into folds. By hand."""
 
 from datetime import date, timedelta
+from fractions import Fraction
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from apps.operations.studies.designs import Design, TooMany, WalkForward, folds, put
 from trainops.runtime.errors import ConfigError
 
 
-def sets(**design):
-    return Design.parse(design).sets()
-
-
-def test_a_grid_is_every_combination_once():
-    values = {"parameters.fast": [5, 10], "cash": [1.0, 2.0, 1.0]}
-    assert sets(values=values) == [
-        {"parameters.fast": fast, "cash": cash} for fast in (5, 10) for cash in (1.0, 2.0)
-    ]
-
-
-def test_random_sets_follow_from_the_seed_and_keep_to_their_ranges():
-    values = {
-        "a": {"low": 1.0, "high": 3.0, "whole": True},
-        "b": {"low": 1e-4, "high": 1e-1, "log": True},
-        "c": ["x", "y"],
-    }
-    drawn = sets(values=values, method="random", samples=200, seed=3)
-    assert drawn == sets(values=values, method="random", samples=200, seed=3)
-    assert drawn != sets(values=values, method="random", samples=200, seed=4)
-    assert {each["a"] for each in drawn} == {1, 2, 3} and {each["c"] for each in drawn} == {
-        "x",
-        "y",
-    }
-    assert all(isinstance(each["a"], int) and 1e-4 <= each["b"] <= 1e-1 for each in drawn)
-    smaller = sum(each["b"] < 1e-3 for each in drawn)  # a third of the factors
-    assert 40 < smaller < 95
-
-
 @pytest.mark.parametrize(
     ("design", "problem"),
     [
-        ({"values": {}}, "at least one path"),
-        ({"values": {"a": []}}, "a: no value"),
-        ({"values": {"a": {"low": 1.0, "high": 2.0}}}, "a range is for random"),
+        ({"values": {}}, "at least one path with values"),
+        ({"values": {"a": []}}, "a: got no values"),
+        ({"values": {"a": {"low": 1.0, "high": 2.0}}}, "got a range; allowed with grid: values"),
         ({"values": {"a": {"low": 2.0, "high": 2.0}}, "method": "random"}, "must be below high"),
         ({"values": {"a": {"low": 0.0, "high": 2.0, "log": True}}, "method": "random"}, "above 0"),
         ({"values": {"a": [1]}, "walk_forward": {"folds": 0}}, "folds"),
         ({"values": {"a": [1]}, "more": 1}, "no such field"),
+        ({"values": {"a": [1]}, "method": "dice"}, "method"),
+        ({"values": {"a": [1]}, "method": "tpe", "walk_forward": {}}, "allowed: grid, random, qmc"),
+        ({"values": {"a": [1]}, "parallel": 2, "walk_forward": {}}, "walk_forward allows no"),
+        (
+            {"values": {"a": [1]}, "conditions": {"b": {"path": "a", "values": [1]}}},
+            "got 'b'; allowed: a",
+        ),
+        (
+            {"values": {"a": [1]}, "conditions": {"a": {"path": "a", "values": [1]}}},
+            "got 'a'; allowed: none",
+        ),
+        (
+            {"values": {"a": {"low": 0.1, "high": 0.9, "whole": True}}, "method": "random"},
+            "no integer",
+        ),
+        (
+            {
+                "values": {"a": [1]},
+                "pruner": {"method": "median"},
+                "further_objectives": [{"metric": "trades", "mode": "max"}],
+            },
+            "one objective only",
+        ),
     ],
 )
 def test_what_is_no_design_is_refused(design, problem):
@@ -59,7 +54,7 @@ def test_what_is_no_design_is_refused(design, problem):
 
 def test_too_many_are_refused_before_they_are_made():
     with pytest.raises(TooMany, match="1000000 operations; at most 500"):
-        sets(values={name: list(range(100)) for name in "abc"})
+        _ = Design.parse({"values": {name: list(range(100)) for name in "abc"}}).num_trials
 
 
 def test_values_are_put_at_their_paths_and_the_config_stays_as_it_was():
@@ -87,12 +82,15 @@ def test_folds_by_hand():
     assert [each.start.day for each in anchored] == [1, 1]
 
 
+@settings(deadline=None)
+@example(8, 0.16, 42, False)  # a period of one day that begins at a half
 @given(st.integers(1, 50), st.floats(0.1, 0.95), st.integers(0, 5000), st.booleans())
 def test_tried_spans_follow_one_another_to_the_last_day(num_folds, in_sample, num_days, anchored):
     plan = WalkForward(folds=num_folds, in_sample=in_sample, anchored=anchored)
     first = date(2000, 1, 1)
     last = first + timedelta(days=num_days)
-    ratio = in_sample / (1 - in_sample)
+    share = Fraction(str(in_sample))
+    ratio = share / (1 - share)
     if (num_days + 1) / (num_folds + ratio) * min(1, ratio) < 1:
         with pytest.raises(ValueError, match="shorter than a day"):
             folds(plan, first, last)

@@ -21,7 +21,7 @@ from tests.backtest.test_model import waves
 from tests.operations.attempts import run
 from tests.operations.test_supervisor import curve
 from trainops.files import packed
-from trainops.files.checks import Level
+from trainops.files.checks import Severity
 from trainops.files.verify import verify
 
 pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
@@ -104,9 +104,9 @@ def compiled(tmp_path_factory):
 
 @pytest.mark.usefixtures("compiled")
 @pytest.mark.parametrize("kind", CASES)
-def test_it_goes_on_to_the_identical_result(house, db, settings, tmp_path, kind):
+def test_it_continues_to_the_identical_result(runtime, db, settings, tmp_path, kind):
     api = signed_in("otto", "operator")
-    whole = run(house, services.submit(kind=kind, config=config_of(kind, api), owner=api.user))
+    whole = run(runtime, services.submit(kind=kind, config=config_of(kind, api), owner=api.user))
     assert whole.state == "COMPLETED", whole.error
     chosen = middle(whole)
     expected, step, later = finals(whole), chosen.step, curve(whole)
@@ -127,7 +127,7 @@ def test_it_goes_on_to_the_identical_result(house, db, settings, tmp_path, kind)
     assert operation.step == step and Operation.objects.count() == 1
     event = operation.events.get(what="IMPORTED")
     assert event.note == f"carried, {operation.unit} {step}"
-    done = run(house, operation)
+    done = run(runtime, operation)
 
     assert done.state == "COMPLETED", done.error
     assert finals(done) == expected
@@ -141,9 +141,9 @@ def refused(answer, status=400):
 
 
 @pytest.fixture
-def source(house, db, tmp_path):
+def source(runtime, db, tmp_path):
     api = signed_in("otto", "operator")
-    whole = run(house, services.submit(kind="training", config=CASES["training"], owner=api.user))
+    whole = run(runtime, services.submit(kind="training", config=CASES["training"], owner=api.user))
     return api, carried(middle(whole), tmp_path / "carried")
 
 
@@ -177,19 +177,21 @@ def test_one_of_another_kind_is_refused(source, tmp_path):
     assert "it is of kind 'rl', the operation of 'training'" in error["message"]
 
 
-def test_a_private_one_is_refused_since_its_ledger_is_elsewhere(house, db, tmp_path):
+def test_a_private_one_is_refused_since_its_ledger_is_elsewhere(runtime, db, tmp_path):
     api = signed_in("otto", "operator")
-    whole = run(house, services.submit(kind="federated", config=CASES["federated"], owner=api.user))
+    whole = run(
+        runtime, services.submit(kind="federated", config=CASES["federated"], owner=api.user)
+    )
     directory = carried(middle(whole), tmp_path / "carried")
     told = json.loads((directory / "manifest.json").read_text())
     told["config"]["privacy"] |= {"mode": "sample", "noise_multiplier": 1.0}
     (directory / "manifest.json").write_text(json.dumps(told))
     error = refused(take_in(api, directory, tmp_path))
-    assert "rows of the other installation" in error["message"]
+    assert "database of the other installation" in error["message"]
 
 
 def test_a_path_is_verified_with_its_own_config(source):
     _, directory = source
     report = verify(directory)
-    assert report.level is Level.OK, report.checks
+    assert report.level is Severity.OK, report.checks
     assert "loaded into a fresh job of kind training" in report.checks[-1].detail

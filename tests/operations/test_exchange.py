@@ -11,22 +11,22 @@ from django.core.files.uploadedfile import SimpleUploadedFile
 from apps.checkpoints import storage
 from apps.checkpoints.models import Checkpoint
 from apps.operations.attempts import work
-from apps.operations.attempts.children import Nursery
+from apps.operations.attempts.children import ForkServer
 from apps.operations.models import Attempt, Operation
-from apps.operations.privacy import append, spent_by
 from apps.operations.requests import services
-from apps.operations.scheduling.holding import Holding
+from apps.operations.scheduling.slots import Slots
 from tests.api.conftest import signed_in
 from tests.formats.originals import original, save, tree
 from tests.formats.step_trainer import train
 from tests.formats.test_rl_exchange import FITTING as RL_FITTING
 from tests.operations.attempts import run
+from tests.operations.releases import append, spent_by
 from tests.waiting import wait_until
 from trainops.files import packed
 from trainops.files.verify import verify
 from trainops.kinds.federated.account import Account
 from trainops.kinds.federated.files.exchange import read_federated
-from trainops.runtime.ledger import Entry
+from trainops.kinds.federated.releases import Release
 
 pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
 FITTING = {
@@ -49,20 +49,20 @@ def _foreign():
 
 
 @pytest.fixture(scope="module")
-def nursery(_foreign):
-    nursery = Nursery()
-    nursery.open()
-    wait_until(lambda: nursery.is_ready, 60)
-    yield nursery
-    nursery.close()
+def forkserver(_foreign):
+    forkserver = ForkServer()
+    forkserver.open()
+    wait_until(lambda: forkserver.is_ready, 60)
+    yield forkserver
+    forkserver.close()
 
 
 @pytest.fixture
-def house(nursery):
-    house = work.House()
-    house.worker_id, house.nursery = "worker-1", nursery
-    house.holding = Holding(slots=1)
-    return house
+def runtime(forkserver):
+    runtime = work.WorkerRuntime()
+    runtime.worker_id, runtime.forkserver = "worker-1", forkserver
+    runtime.slots = Slots(count=1)
+    return runtime
 
 
 @pytest.fixture(autouse=True)
@@ -113,7 +113,7 @@ def final(operation):
     return {each["name"]: each["blake3"] for each in rows}
 
 
-def test_the_other_tools_file_is_imported_and_trained_to_the_end(house, operator, tmp_path):
+def test_the_other_tools_file_is_imported_and_trained_to_the_end(runtime, operator, tmp_path):
     answer = take_in(operator, original("training", tmp_path))
     assert answer.status_code == 202, answer.content
     operation = services.get(answer.json()["data"]["id"])
@@ -122,7 +122,7 @@ def test_the_other_tools_file_is_imported_and_trained_to_the_end(house, operator
     event = operation.events.get(what="IMPORTED")
     assert event.actor == "otto" and event.note.startswith("training.pt, step 25; ")
     assert "3 loaders" in event.note
-    done = run(house, operation)
+    done = run(runtime, operation)
     assert (done.state, done.step) == ("COMPLETED", 76)
     attempt = Attempt.objects.get()
     assert (attempt.number, attempt.from_step) == (1, 25)
@@ -130,14 +130,15 @@ def test_the_other_tools_file_is_imported_and_trained_to_the_end(house, operator
     assert not list((tmp_path / "var" / "uploads").iterdir())
 
 
-def test_what_goes_out_and_comes_back_ends_with_the_same_bits(house, operator, tmp_path):
-    straight = run(house, services.submit(kind="training", config=FITTING, owner=operator.user))
+@pytest.mark.usefixtures("own_process")
+def test_what_goes_out_and_comes_back_ends_with_the_same_bits(runtime, operator, tmp_path):
+    straight = run(runtime, services.submit(kind="training", config=FITTING, owner=operator.user))
     middle = Checkpoint.objects.get(operation=straight, step=38)  # an epoch's end
     path = give_out(operator, straight, tmp_path / "file.ckpt", checkpoint_id=middle.pk)
     assert verify(path).passed
     detour = services.get(take_in(operator, path).json()["data"]["id"])
     assert detour.step == 38
-    run(house, detour)
+    run(runtime, detour)
     one, other = final(straight), final(detour)
     assert one["model.pt"] == other["model.pt"] and one["optimizer.pt"] == other["optimizer.pt"]
 
@@ -148,7 +149,7 @@ def sent(directory, target):
     return target
 
 
-def test_a_directory_of_another_tool_is_imported_and_goes_on(house, operator, tmp_path):
+def test_a_directory_of_another_tool_is_imported_and_continues(runtime, operator, tmp_path):
     train(tmp_path / "theirs", epochs=1)
     path = sent(tmp_path / "theirs" / "recovery_checkpoint", tmp_path / "recovery_checkpoint")
     answer = take_in(operator, path, scheduler="none")
@@ -156,18 +157,18 @@ def test_a_directory_of_another_tool_is_imported_and_goes_on(house, operator, tm
     operation = services.get(answer.json()["data"]["id"])
     assert operation.step == 32
     assert operation.events.get(what="IMPORTED").note.startswith("recovery_checkpoint, step 32; ")
-    assert run(house, operation).step == 76
+    assert run(runtime, operation).step == 76
     assert not list((tmp_path / "var" / "uploads").iterdir())
 
 
-def test_a_model_alone_is_imported_as_a_warm_start(house, operator, tmp_path):
+def test_a_model_alone_is_imported_as_a_warm_start(runtime, operator, tmp_path):
     path = save(tree("training")["model_state_dict"], tmp_path / "model.pt")
     answer = take_in(operator, path)
     assert answer.status_code == 202, answer.content
     operation = services.get(answer.json()["data"]["id"])
     assert operation.step == 0
     assert "the file holds weights only" in operation.events.get(what="IMPORTED").note
-    assert run(house, operation).step == 76
+    assert run(runtime, operation).step == 76
 
 
 def test_a_directory_with_a_missing_file_is_refused_and_nothing_is_left(operator, tmp_path):
@@ -212,7 +213,7 @@ def test_what_would_execute_is_refused_and_named(operator, tmp_path):
     assert not proof.exists()
 
 
-def test_a_wrong_config_is_told_before_the_file_is_read(operator, tmp_path):
+def test_a_wrong_config_is_reported_before_the_file_is_read(operator, tmp_path):
     path = original("training", tmp_path)
     error = refused(take_in(operator, path, epochs=-1), "INVALID_CONFIG")
     assert "epochs" in error["details"]["fields"]
@@ -225,8 +226,8 @@ def test_who_may_only_look_may_not_import(tmp_path):
     assert not Operation.objects.exists()
 
 
-def test_an_altered_checkpoint_is_not_given_out(house, operator, tmp_path):
-    operation = run(house, services.submit(kind="training", config=FITTING, owner=operator.user))
+def test_an_altered_checkpoint_is_not_exported(runtime, operator, tmp_path):
+    operation = run(runtime, services.submit(kind="training", config=FITTING, owner=operator.user))
     directory = storage.directory(Checkpoint.objects.get(type="final").artifacts_path)
     content = bytearray((directory / "model.pt").read_bytes())
     content[len(content) // 2] ^= 1
@@ -236,7 +237,7 @@ def test_an_altered_checkpoint_is_not_given_out(house, operator, tmp_path):
     assert answer.json()["error"]["code"] == "CHECKPOINT_CORRUPTED"
 
 
-def test_a_file_of_agents_is_taken_in_goes_on_and_is_given_out(operator, house, tmp_path):
+def test_a_file_of_agents_is_imported_continues_and_is_exported(operator, runtime, tmp_path):
     path = original("rl", tmp_path)
     wanted = {"kind": "rl", "config": {**RL_FITTING, "environment_steps": 260}}
     answer = take_in(operator, path, wanted)
@@ -245,7 +246,7 @@ def test_a_file_of_agents_is_taken_in_goes_on_and_is_given_out(operator, house, 
     assert operation.step == 240 and operation.kind == "rl"
     imported = operation.events.get(what="IMPORTED").note
     assert "step 240" in imported and "epsilon: 0.99 in the file" in imported
-    run(house, operation)
+    run(runtime, operation)
     operation.refresh_from_db()
     assert operation.state == "COMPLETED" and operation.step == 260
     answer = operator.get(f"operations/{operation.pk}/export")
@@ -296,7 +297,7 @@ FEDERATED = {
 }  # fmt: skip
 
 
-def test_a_federated_file_is_imported_goes_on_and_is_given_out_again(house, operator, tmp_path):
+def test_a_federated_file_is_imported_continues_and_is_exported_again(runtime, operator, tmp_path):
     wanted = {"kind": "federated", "config": FEDERATED}
     answer = take_in(operator, original("federated_mid_round", tmp_path), wanted)
     assert answer.status_code == 202, answer.content
@@ -308,7 +309,7 @@ def test_a_federated_file_is_imported_goes_on_and_is_given_out_again(house, oper
     assert under_way.carried > 9 and "privacy: round in progress: epsilon 9.1" in note
     middle = give_out(operator, operation, tmp_path / "again.pt")
     assert read_federated(middle).round.total == 3
-    done = run(house, operation)
+    done = run(runtime, operation)
     assert (done.state, done.step) == ("COMPLETED", 30), done.error
     assert done.result["privacy"]["epsilon"] > carried.carried + under_way.carried
     files = {which: give_out(operator, done, tmp_path / f"{which}.pt", which=which)
@@ -317,7 +318,7 @@ def test_a_federated_file_is_imported_goes_on_and_is_given_out_again(house, oper
         assert verify(path).passed
     assert read_federated(files["last"]).round.status == "completed"
     assert read_federated(files["best"]).round.current == done.result["best"]["round"]
-    left = Entry(noise="f" * 32, step=28, round=3, client=1, level="sample",
+    left = Release(noise="f" * 32, step=28, round=3, client=1, level="sample",
                  noise_multiplier=1.0, sample_rate=0.5, steps=400)  # fmt: skip
     append(operation.pk, 1, [left])  # on a way that was left
     spent = spent_by(operation.pk)
@@ -329,8 +330,8 @@ def test_a_federated_file_is_imported_goes_on_and_is_given_out_again(house, oper
         assert figure == account.epsilon > done.result["privacy"]["epsilon"]
 
 
-def test_of_one_without_a_result_the_newest_is_given_out_and_it_says_which(house, operator):
-    done = run(house, services.submit(kind="training", config=FITTING, owner=operator.user))
+def test_of_one_without_a_result_the_newest_is_exported_and_it_says_which(runtime, operator):
+    done = run(runtime, services.submit(kind="training", config=FITTING, owner=operator.user))
     Checkpoint.objects.filter(type="final").update(type="cancellation")
     newest, *_, oldest = done.checkpoints.newest_first()
     done.checkpoints.update(is_best=False)

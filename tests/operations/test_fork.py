@@ -1,16 +1,16 @@
-"""A new operation that goes on from a checkpoint of another, with some things different."""
+"""A new operation that continues from a checkpoint of another, with some things different."""
 
 import pytest
 
+from apps.checkpoints import integrity, storage
 from apps.checkpoints import services as checkpoints
-from apps.checkpoints import storage
 from apps.checkpoints.models import Checkpoint
 from apps.operations.models import Attempt, Operation
-from apps.operations.requests import forking, services
+from apps.operations.requests import deletion, forking
 from tests.api.conftest import signed_in
 from tests.operations.attempts import killed_after_its_first_checkpoint, run, submit
 from tests.operations.test_supervisor import curve, weights
-from trainops.errors import Refusal
+from trainops.errors import DomainError
 from trainops.runtime.errors import ConfigError
 
 pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
@@ -23,9 +23,9 @@ def _storage_of_its_own(settings, tmp_path):
 
 
 @pytest.fixture
-def source(house):
+def source(runtime):
     """One that was killed after its checkpoint of step 10."""
-    return killed_after_its_first_checkpoint(house, every_steps=10, epochs=10)
+    return killed_after_its_first_checkpoint(runtime, every_steps=10, epochs=10)
 
 
 def learning_rates(operation):
@@ -39,17 +39,17 @@ def learning_rates(operation):
     return {group["lr"] for group in groups} | {row.state["learning_rate"]}
 
 
-def test_a_fork_goes_on_to_the_identical_result_and_outlives_the_other(house, person):
-    whole = run(house, submit(epochs=20, owner=person))
-    half = run(house, submit(epochs=10, owner=person, **STEPS))
+def test_a_fork_continues_to_the_identical_result_and_outlives_the_other(runtime, person):
+    whole = run(runtime, submit(epochs=20, owner=person))
+    half = run(runtime, submit(epochs=10, owner=person, **STEPS))
     fork = forking.fork(operation_id=half.pk, owner=person, config={"epochs": 20})
     assert (fork.forked_from_id, fork.step) == (half.pk, half.step)
     assert fork.name == f"{half.name} (fork)"
     note = fork.events.get(what="FORKED").note
     assert note == f"from {half.pk}, step {half.step}"
-    services.delete(operation_id=half.pk, actor=person)
+    deletion.delete(operation_id=half.pk, actor=person)
 
-    ended = run(house, fork)
+    ended = run(runtime, fork)
 
     assert ended.state == "COMPLETED" and ended.forked_from is None
     assert Attempt.objects.get(operation=fork).from_step == half.step
@@ -58,20 +58,20 @@ def test_a_fork_goes_on_to_the_identical_result_and_outlives_the_other(house, pe
     assert curve(ended) == later
 
 
-def test_a_chosen_checkpoint_is_forked_and_the_other_stays_as_it_is(house, person, source):
+def test_a_chosen_checkpoint_is_forked_and_the_other_stays_as_it_is(runtime, person, source):
     before = Operation.objects.values().get(pk=source.pk)
     chosen = source.checkpoints.get()
     fork = forking.fork(operation_id=source.pk, owner=person, checkpoint_id=chosen.pk, name="b")
     assert (fork.name, fork.step, fork.config) == ("b", 10, source.config)
     assert Operation.objects.values().get(pk=source.pk) == before
     own = fork.checkpoints.get()
-    assert checkpoints.check(own) is None
+    assert integrity.check(own) is None
     assert {each["name"]: each["blake3"] for each in own.manifest} == {
         each["name"]: each["blake3"] for each in chosen.manifest
     }
 
 
-def test_a_lower_learning_rate_is_what_the_optimizer_goes_on_with(person, source):
+def test_a_lower_learning_rate_is_what_the_optimizer_continues_with(person, source):
     assert learning_rates(source) == {source.config["learning_rate"]}
     fork = forking.fork(operation_id=source.pk, owner=person, config={"learning_rate": 1e-5})
     assert learning_rates(fork) == {1e-5}
@@ -97,10 +97,10 @@ def test_what_would_change_the_state_is_refused_and_nothing_is_left(
     assert Operation.objects.count() == Checkpoint.objects.count() == 1
 
 
-def test_a_schedule_rests_on_its_learning_rate_and_its_end(house, person):
-    source = run(house, submit(epochs=2, owner=person, scheduler="cosine"))
+def test_a_schedule_rests_on_its_learning_rate_and_its_end(runtime, person):
+    source = run(runtime, submit(epochs=2, owner=person, scheduler="cosine"))
     for config in ({"learning_rate": 0.5}, {"epochs": 9}):
-        with pytest.raises(ConfigError, match="the schedule cosine rests on"):
+        with pytest.raises(ConfigError, match="the cosine schedule was built for"):
             forking.fork(operation_id=source.pk, owner=person, config=config)
 
 
@@ -109,7 +109,7 @@ def test_altered_bytes_are_never_forked(person, source):
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
     path.write_bytes(content)
-    with pytest.raises(Refusal) as refused:
+    with pytest.raises(DomainError) as refused:
         forking.fork(operation_id=source.pk, owner=person)
     assert refused.value.code == "CHECKPOINT_CORRUPTED"
     assert Operation.objects.count() == 1

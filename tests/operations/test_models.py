@@ -10,14 +10,14 @@ from apps.checkpoints import storage
 from apps.checkpoints.models import Checkpoint
 from apps.datasets import services as datasets
 from apps.operations.models import ModelUse
-from apps.operations.requests import forking, services
+from apps.operations.requests import deletion, forking, services
 from tests.api.conftest import signed_in
 from tests.backtest import market
 from tests.backtest.market import walk
 from tests.backtest.test_model import FEATURES, waves
 from tests.operations.attempts import run
 from tests.operations.rows import submitted
-from trainops.errors import Refusal
+from trainops.errors import DomainError
 from trainops.runtime.errors import ConfigError
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("in_process")]
@@ -70,43 +70,43 @@ def require_whole_tables(ended):
 
 
 @pytest.mark.slow
-def test_what_was_trained_is_backtested_and_kept_as_long_as_it_is_needed(house, person, compiled):
+def test_what_was_trained_is_backtested_and_kept_as_long_as_it_is_needed(runtime, person, compiled):
     prices = uploaded(700, person)
-    trained = run(house, training(prices, person))
+    trained = run(runtime, training(prices, person))
     assert trained.state == "COMPLETED", trained.error
     waiting = backtest(prices, trained.pk, person)
-    for forbidden in (services.delete, services.delete_checkpoints):
-        with pytest.raises(Refusal) as refused:
+    for forbidden in (deletion.delete, deletion.delete_checkpoints):
+        with pytest.raises(DomainError) as refused:
             forbidden(operation_id=trained.pk, actor=person)
         assert refused.value.code == "MODEL_IN_USE" and waiting.pk in refused.value.message
 
-    ended = run(house, waiting)
+    ended = run(runtime, waiting)
 
     assert ended.state == "COMPLETED", ended.error
     assert ended.result["trades"] > 0
     require_whole_tables(ended)
     newer = uploaded(900, person)
     extended = run(
-        house, forking.fork(operation_id=ended.pk, owner=person, config={"dataset": newer})
+        runtime, forking.fork(operation_id=ended.pk, owner=person, config={"dataset": newer})
     )
     assert extended.state == "COMPLETED" and extended.step == 900
-    straight = run(house, backtest(newer, trained.pk, person))
+    straight = run(runtime, backtest(newer, trained.pk, person))
     assert straight.result == extended.result
-    services.delete(operation_id=trained.pk, actor=person)
+    deletion.delete(operation_id=trained.pk, actor=person)
     assert not ModelUse.objects.exists()
-    with pytest.raises(ConfigError, match="there is no operation"):
+    with pytest.raises(ConfigError, match="does not exist"):
         backtest(prices, trained.pk, person)
 
 
 @pytest.mark.slow
-def test_a_model_whose_bytes_were_changed_is_not_traded(house, person):
+def test_a_model_whose_bytes_were_changed_is_not_traded(runtime, person):
     prices = uploaded(600, person)
-    trained = run(house, training(prices, person))
+    trained = run(runtime, training(prices, person))
     final = Checkpoint.objects.get(operation=trained)
     waiting = backtest(prices, trained.pk, person)
     manifest = storage.directory(final.artifacts_path) / "manifest.json"
     manifest.write_bytes(manifest.read_bytes() + b"\n")  # reads the same, and is another
-    ended = run(house, waiting)
+    ended = run(runtime, waiting)
     assert ended.state != "COMPLETED" and ended.reason == "CHECKPOINT_CORRUPTED"
     assert "a model it uses" in ended.events.order_by("id").last().note
 
@@ -115,9 +115,9 @@ def test_a_model_must_be_there_complete_and_of_the_right_recipe(person):
     prices = uploaded(100, person)
     unfinished, digits = training(prices, person), submitted(person)
     for operation_id, problem in {
-        "op_training_20260101_000000_ffffff": "there is no operation",
+        "op_training_20260101_000000_ffffff": "does not exist",
         unfinished.pk: "is PENDING; it must be COMPLETED",
-        digits.pk: "trained the recipe 'digits'; needed: 'price_direction'",
+        digits.pk: "trained with the recipe 'digits'; allowed: 'price_direction'",
     }.items():
         with pytest.raises(ConfigError) as refused:
             backtest(prices, operation_id, person)

@@ -1,12 +1,16 @@
 """One owner's checkpoints above their quota: periodic saving pauses, nothing is lost."""
 
+import random
+from dataclasses import replace
+from itertools import product
+
 import pytest
 from django.contrib.auth import get_user_model
 from django.core.cache import cache
 
 from apps.checkpoints import services, storage
 from apps.checkpoints.models import Checkpoint
-from apps.dashboard.words import size
+from apps.dashboard.formatting import size
 from apps.operations.attempts import quota
 from apps.operations.attempts.quota import QuotaExceeded
 from apps.operations.lifecycle import State
@@ -14,6 +18,8 @@ from apps.operations.models import Operation
 from apps.operations.requests import services as services_of_operations
 from tests.operations import rows
 from tests.operations.attempts import Running, run, submit
+from tests.thinning import quick_some
+from trainops.runtime.checkpoint.manifest import Artifact, CheckpointType, StagedCheckpoint
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.database]
 
@@ -35,14 +41,10 @@ def limited(settings):
 def staged(step, num_bytes=100, kind="periodic", **more):
     directory = f"a0001-s{step:010d}-{kind}"
     files = {"model.pt": num_bytes} | more
-    return {
-        "directory": directory, "digest": f"{step}", "state": {}, "step": step, "type": kind,
-        "metric": None,
-        "artifacts": [
-            {"name": name.replace("_pt", ".pt"), "size_bytes": size, "blake3": "", "home": ""}
-            for name, size in files.items()
-        ],
-    }  # fmt: skip
+    artifacts = (Artifact(name.replace("_pt", ".pt"), size, "") for name, size in files.items())
+    return StagedCheckpoint(
+        directory, CheckpointType(kind), step, f"{step}", tuple(artifacts), state={}
+    )
 
 
 def commit(operation, each):
@@ -92,9 +94,41 @@ def test_what_checkpoints_share_counts_once(ana, limited):
     operation = rows.claimed(ana)
     limited(250)
     first = commit(operation, staged(10, best_pt=100))
-    again = staged(20, num_bytes=20, best_pt=100)
-    again["artifacts"][1]["home"] = first.artifacts_path.partition("/")[2]
+    again = at_home(staged(20, num_bytes=20, best_pt=100), first)
     assert commit(operation, again).counted_size_bytes == 20
+
+
+def at_home(each, first):
+    """Return it with its `best.pt` as the file of an earlier checkpoint."""
+    model, best = each.artifacts
+    home = first.artifacts_path.partition("/")[2]
+    return replace(each, artifacts=(model, replace(best, home=home)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("seed", "better"), quick_some([*product(range(4), ["min", "max"])], every=5)
+)
+def test_what_is_counted_is_what_remains_after_commit_and_retention(ana, better, seed):
+    """With drawn metrics, sizes, pins and shared files, compared with the rows that remain."""
+    draw = random.Random(seed)  # noqa: S311 - draws cases
+    kept = {"keep_last": draw.randint(1, 3), "keep_best": draw.randint(0, 2)}
+    operation = rows.claimed(ana, checkpoint=kept, mode=better)
+    for step in range(1, 25):
+        each = staged(step, num_bytes=draw.randint(1, 50), best_pt=draw.randint(1, 50))
+        each = replace(each, metric=draw.choice([None, 1.0, 2.0, draw.random()]))
+        first = Checkpoint.objects.order_by("?").first()
+        if first is not None and draw.random() < 0.6:
+            size = first.manifest[1]["size_bytes"]
+            home = first.manifest[1]["home"] or first.artifacts_path.partition("/")[2]
+            best = Artifact("best.pt", size, "", home=home)
+            each = replace(each, artifacts=(each.artifacts[0], best))
+        expected = quota.bytes_with(operation, each)
+        row = services.commit(operation_id=operation.pk, attempt=1, staged=each)
+        services.retain(operation.pk, **operation.retention)
+        assert services.total_bytes(Checkpoint.objects.all()) == expected
+        if draw.random() < 0.2:
+            Checkpoint.objects.filter(pk=row.pk).update(pinned=True)
 
 
 def test_without_a_quota_nothing_is_refused(ana, settings):
@@ -115,12 +149,12 @@ def test_every_page_says_whose_quota_is_nearly_used_up(ana, limited, admin_clien
 
 
 @pytest.mark.slow
-def test_a_run_above_its_quota_saves_only_where_it_stops_and_goes_on_from_there(
-    house, ana, limited
+def test_a_run_above_its_quota_saves_only_where_it_stops_and_continues_from_there(
+    runtime, ana, limited
 ):
     limited(1)
     running = Running(
-        house, submit(owner=ana, step_seconds=0.02, epochs=30, checkpoint={"every_steps": 2})
+        runtime, submit(owner=ana, step_seconds=0.02, epochs=30, checkpoint={"every_steps": 2})
     ).until_step(9)
     running.held.stop = Operation.Stop.CANCEL
     operation = running.ended()
@@ -132,6 +166,6 @@ def test_a_run_above_its_quota_saves_only_where_it_stops_and_goes_on_from_there(
     left = [path.name for path in storage.operation_directory(operation.pk).iterdir()]
     assert left == [saved.artifacts_path.partition("/")[2]]
     services_of_operations.resume(operation_id=operation.pk, actor=ana)
-    finished = run(house, operation)
+    finished = run(runtime, operation)
     assert finished.state == State.COMPLETED
     assert finished.attempts.get(number=2).from_step == saved.step

@@ -12,7 +12,7 @@ from apps.operations.attempts import recovery, work
 from apps.operations.errors import NotAllowed
 from apps.operations.lifecycle import State
 from apps.operations.models import Attempt, Operation
-from apps.operations.requests import services
+from apps.operations.requests import deletion, services
 from tests.api.saved import damage, saved
 from tests.operations import rows
 from tests.operations.attempts import Running, run, submit
@@ -82,7 +82,7 @@ def test_nothing_is_recovered_of_an_operation_that_may_run(operator):
 def test_what_was_deleted_on_purpose_is_not_offered(operator):
     operation = cancelled(operator)
     checkpoint = saved(operation)
-    services.delete_checkpoints(operation_id=operation.pk, actor=operator)
+    deletion.delete_checkpoints(operation_id=operation.pk, actor=operator)
     assert storage.directory(checkpoint.artifacts_path).exists()  # no commit comes in this test
     assert recovery.unrecorded(operation) == []
 
@@ -119,12 +119,12 @@ GIVEN = {
 class TestAnAttempt:
     """What an attempt that begins does by itself."""
 
-    def stopped(self, house, at_least=40):
+    def stopped(self, runtime, at_least=40):
         """Run until some checkpoints have come and gone, then stop it like a worker that ends."""
-        running = Running(house, submit(**GIVEN)).until_step(at_least)
-        house.holding.close(gone_in_seconds=10)
+        running = Running(runtime, submit(**GIVEN)).until_step(at_least)
+        runtime.slots.close(gone_in_seconds=10)
         operation = running.ended()
-        house.holding.gone_at = None
+        runtime.slots.gone_at = None
         assert operation.state == "RESUMING"
         return operation
 
@@ -139,44 +139,44 @@ class TestAnAttempt:
         newest.save(force_insert=True)
         operation.row.update(**fields)
 
-    def undisturbed(self, house):
-        return run(house, submit(**GIVEN)).result
+    def undisturbed(self, runtime):
+        return run(runtime, submit(**GIVEN)).result
 
-    def test_a_restored_database_goes_on_from_the_newest_in_the_storage(self, house):
-        expected = self.undisturbed(house)
-        operation = self.stopped(house)
+    def test_a_restored_database_continues_from_the_newest_in_the_storage(self, runtime):
+        expected = self.undisturbed(runtime)
+        operation = self.stopped(runtime)
         step = operation.step
         self.backup(operation)
 
-        done = run(house, operation)
+        done = run(runtime, operation)
 
         assert (done.state, done.result) == ("COMPLETED", expected)
         events = {each.what: each.note for each in operation.events.all()}
         assert f"step {step}" in events["CHECKPOINT_RECOVERED"]
         assert Attempt.objects.get(operation=operation, number=2).from_step == step
 
-    def test_a_database_from_before_the_first_attempt_goes_on_as_well(self, house):
-        operation = self.stopped(house)
+    def test_a_database_from_before_the_first_attempt_continues_as_well(self, runtime):
+        operation = self.stopped(runtime)
         step = operation.step
         Checkpoint.objects.all().delete()
         Attempt.objects.all().delete()
         operation.row.update(attempt=0, state=State.PENDING)
 
-        done = run(house, operation)
+        done = run(runtime, operation)
 
         assert done.state == "COMPLETED"
         assert Attempt.objects.get(operation=operation).from_step == step
 
-    def test_what_was_staged_and_not_committed_is_computed_again(self, house):
+    def test_what_was_staged_and_not_committed_is_computed_again(self, runtime):
         """Its metric points were lost with it, and a curve has no holes."""
-        operation = self.stopped(house)
+        operation = self.stopped(runtime)
         saved_at = Checkpoint.objects.get(operation=operation)
         newer = storage.directory(saved_at.artifacts_path)
         staged = newer.with_name(f"a0001-s{saved_at.step + 4:010d}-periodic")
         staged.mkdir()
         for file in newer.iterdir():
             os.link(file, staged / file.name)
-        run(house, operation)
+        run(runtime, operation)
         events = {each.what for each in operation.events.all()}
         assert "CHECKPOINT_RECOVERED" not in events
         assert Attempt.objects.get(operation=operation, number=2).from_step == saved_at.step
@@ -186,8 +186,8 @@ class TestAnAttempt:
 @pytest.mark.faults
 @pytest.mark.django_db(transaction=True)
 class TestAStorageThatIsAway:
-    def test_nothing_is_claimed_until_it_is_back(self, house, settings, person):
-        running = Running(house, submit(epochs=20, step_seconds=0.01)).until_step(10)
+    def test_nothing_is_claimed_until_it_is_back(self, runtime, settings, person):
+        running = Running(runtime, submit(epochs=20, step_seconds=0.01)).until_step(10)
         operation = running.operation
         running.held.stop = Operation.Stop.CANCEL
         running.ended()
@@ -196,40 +196,40 @@ class TestAStorageThatIsAway:
         root.rename(root.with_name("elsewhere"))
         root.mkdir()
 
-        house.look_at_storage()
-        assert "identity file" in house.storage_problem
-        assert work._work_once(house) is False
+        runtime.look_at_storage()
+        assert "identity file" in runtime.storage_problem
+        assert work._work_once(runtime) is False
         assert services.get(operation.pk).state == "RESUMING"
         assert not Checkpoint.objects.exclude(health="healthy").exists()
         assert not any(root.iterdir())
 
         root.rmdir()
         root.with_name("elsewhere").rename(root)
-        house.look_at_storage()
-        assert run(house, operation).state == "COMPLETED"
+        runtime.look_at_storage()
+        assert run(runtime, operation).state == "COMPLETED"
 
     def test_what_is_claimed_just_then_is_handed_back_with_nothing_marked(
-        self, house, settings, person
+        self, runtime, settings, person
     ):
-        running = Running(house, submit(epochs=20, step_seconds=0.01)).until_step(10)
+        running = Running(runtime, submit(epochs=20, step_seconds=0.01)).until_step(10)
         operation = running.operation
         running.held.stop = Operation.Stop.CANCEL
         running.ended()
         services.resume(operation_id=operation.pk, actor=person)
-        house.look_at_storage()
+        runtime.look_at_storage()
         root = settings.CHECKPOINT_ROOT
         root.rename(root.with_name("elsewhere"))
         root.mkdir()
 
-        operation = run(house, operation)
+        operation = run(runtime, operation)
 
         assert (operation.state, operation.reason) == ("RESUMING", "STORAGE_ERROR")
         assert not Checkpoint.objects.exclude(health="healthy").exists()
 
-    def test_what_runs_goes_on_and_saves_once_it_is_back(self, house, settings):
+    def test_what_runs_continues_and_saves_once_it_is_back(self, runtime, settings):
         given = {"epochs": 40, "step_seconds": 0.02, "checkpoint": {"every_steps": 10}}
-        expected = run(house, submit(**given)).result
-        running = Running(house, submit(**given)).until_step(15)
+        expected = run(runtime, submit(**given)).result
+        running = Running(runtime, submit(**given)).until_step(15)
         root = settings.CHECKPOINT_ROOT
         root.rename(root.with_name("elsewhere"))
         root.mkdir()

@@ -23,12 +23,12 @@ def test_the_pause_has_a_longest():
     assert decide(Reason.WORKER_LOST, 9).delay_seconds <= 300 * 1.2
 
 
-def test_it_gives_up_after_so_many_crashes_without_progress():
+def test_it_gives_up_after_n_crashes_without_progress():
     assert isinstance(decide(Reason.PROCESS_KILLED, 2), Restart)
     assert isinstance(decide(Reason.PROCESS_KILLED, 3), GiveUp)
 
 
-def test_the_house_has_more_patience_with_itself():
+def test_the_platform_has_more_patience_with_itself():
     assert isinstance(decide(Reason.WORKER_LOST, 9), Restart)
     assert isinstance(decide(Reason.WORKER_LOST, 10), GiveUp)
 

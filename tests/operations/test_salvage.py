@@ -15,9 +15,10 @@ from apps.operations.attempts import salvage
 from apps.operations.models import MetricPoint, Operation
 from apps.operations.requests import services
 from tests.operations.attempts import Running, run, submit
-from tests.operations.test_supervisor import beginning, curve, weights
+from tests.operations.test_supervisor import curve, start_message, weights
 from tests.waiting import wait_until
-from trainops.process.protocol import Hangup, now
+from trainops.process.protocol import Staged, now
+from trainops.process.wire import Hangup
 
 pytestmark = [
     pytest.mark.faults,
@@ -34,7 +35,7 @@ def cancel(running):
 
 
 def close(running, seconds=2.0):
-    """What the house does to all it holds when its worker is told to stop."""
+    """Set the deadline that a worker sets for each of its attempts when it shuts down."""
     running.held.must_be_gone_at = now() + seconds
 
 
@@ -48,13 +49,13 @@ def in_its_validation(running, epoch=1):
                and at.startswith(place))  # fmt: skip
 
 
-def require_same_end(house, person, operation, epochs=2):
+def require_same_end(runtime, person, operation, epochs=2):
     """Resume, where that is a person's to do, and compare with a run that nobody touched."""
     if operation.state != "RESUMING":
         services.resume(operation_id=operation.pk, actor=person)
     operation.row.update(not_before=None)
-    resumed = run(house, operation)
-    whole = run(house, submit(epochs=epochs))
+    resumed = run(runtime, operation)
+    whole = run(runtime, submit(epochs=epochs))
     assert resumed.state == whole.state == "COMPLETED"
     assert weights(resumed) == weights(whole)
     assert curve(resumed) == curve(whole)
@@ -67,9 +68,9 @@ def require_same_end(house, person, operation, epochs=2):
     [(cancel, "CANCELLED", "cancellation"), (close, "RESUMING", "shutdown")],
 )
 def test_a_stop_within_a_long_validation_is_taken_between_its_batches(
-    house, person, stop, state, kind
+    runtime, person, stop, state, kind
 ):
-    running = Running(house, submit(limits={"cancel_timeout_seconds": 1.4}, **LONG))
+    running = Running(runtime, submit(limits={"cancel_timeout_seconds": 1.4}, **LONG))
     in_its_validation(running)
     stop(running)
     operation = running.ended()
@@ -78,12 +79,12 @@ def test_a_stop_within_a_long_validation_is_taken_between_its_batches(
     saved = Checkpoint.objects.get()
     assert (saved.type, saved.step) == (kind, operation.step) == (kind, 4)
     assert note(operation).endswith(f"; saved: {saved}")
-    require_same_end(house, person, operation)
+    require_same_end(runtime, person, operation)
 
 
-def test_a_validation_that_takes_longer_than_a_stall_is_none(house):
+def test_a_validation_that_takes_longer_than_a_stall_is_none(runtime):
     limits = {"stall_timeout_seconds": 1.3}
-    operation = run(house, submit(epochs=1, limits=limits, **LONG))
+    operation = run(runtime, submit(epochs=1, limits=limits, **LONG))
     assert (operation.state, operation.attempt) == ("COMPLETED", 1)
 
 
@@ -97,10 +98,13 @@ def test_a_validation_that_takes_longer_than_a_stall_is_none(house):
     ids=["cancel", "shutdown", "stall"],
 )
 def test_a_validation_that_hangs_is_killed_and_what_was_in_memory_is_saved(
-    house, person, stop, limits, state, reason, kind
+    runtime, person, tmp_path, stop, limits, state, reason, kind
 ):
-    hangs = submit("hang", validation_at=6, step_seconds=0.5, limits=limits, checkpoint=SELDOM)
-    running = Running(house, hangs)
+    hangs = submit(
+        "hang", once=str(tmp_path / "hung"), validation_at=6, step_seconds=0.5, limits=limits,
+        checkpoint=SELDOM,
+    )  # fmt: skip
+    running = Running(runtime, hangs)
     in_its_validation(running, epoch=2)
     if stop is not None:
         stop(running)
@@ -110,30 +114,31 @@ def test_a_validation_that_hangs_is_killed_and_what_was_in_memory_is_saved(
     assert saved.type == kind
     assert 0 < saved.step <= 8  # how fresh it is, the time that freezing took decides
     assert f"; saved: {saved}" in note(operation)
-    if saved.step > 4:  # else it hangs again: so old a copy is one of a machine under great load
-        require_same_end(house, person, operation)
+    require_same_end(runtime, person, operation)
 
 
-def test_a_step_that_hangs_loses_nothing_but_itself(house, person):
-    limits = {"cancel_timeout_seconds": 0.5}
-    hangs = submit("hang", at=6, step_seconds=0.25, limits=limits, checkpoint=SELDOM)
-    running = Running(house, hangs).until_step(5)
+def test_a_step_that_hangs_loses_nothing_but_itself(runtime, person, tmp_path):
+    hangs = submit(
+        "hang", once=str(tmp_path / "hung"), at=6, step_seconds=0.25, checkpoint=SELDOM,
+        limits={"cancel_timeout_seconds": 0.5},
+    )  # fmt: skip
+    running = Running(runtime, hangs).until_step(5)
     cancel(running)
     operation = running.ended()
     assert operation.reason == "CANCEL_TIMEOUT"
     assert 0 < Checkpoint.objects.get().step <= 5
-    require_same_end(house, person, operation)
+    require_same_end(runtime, person, operation)
 
 
 def test_who_does_not_answer_is_killed_all_the_same_and_the_note_says_what_is_left(
-    house, monkeypatch
+    runtime, monkeypatch
 ):
     """The interpreter's lock is held: no thread of the child can hear or save anything."""
     monkeypatch.setattr(salvage, "ANSWER_SECONDS", 1.0)
     limits = {"cancel_timeout_seconds": 0.5}
     checkpoint = {"every_steps": 4}
     running = Running(
-        house, submit("hold_gil", at=6, step_seconds=0.3, limits=limits, checkpoint=checkpoint)
+        runtime, submit("hold_gil", at=6, step_seconds=0.6, limits=limits, checkpoint=checkpoint)
     )
     running.until_step(5)
     began = time.monotonic()
@@ -148,10 +153,10 @@ def test_who_does_not_answer_is_killed_all_the_same_and_the_note_says_what_is_le
     assert said.endswith(f"; nothing newer was saved: the {kept} is the last one")
 
 
-def test_a_salvage_that_fails_is_said_to_have_failed(house, settings):
+def test_a_salvage_that_fails_is_said_to_have_failed(runtime, settings):
     limits = {"cancel_timeout_seconds": 0.5}
     running = Running(
-        house, submit("hang", at=4, step_seconds=0.25, limits=limits, checkpoint=SELDOM)
+        runtime, submit("hang", at=4, step_seconds=0.25, limits=limits, checkpoint=SELDOM)
     )
     running.until_step(3)
     root = settings.CHECKPOINT_ROOT
@@ -164,9 +169,9 @@ def test_a_salvage_that_fails_is_said_to_have_failed(house, settings):
     assert not Checkpoint.objects.exists()
 
 
-def test_points_of_a_validation_that_is_repeated_are_not_counted_twice(house, person):
+def test_points_of_a_validation_that_is_repeated_are_not_counted_twice(runtime, person):
     """A copy from before it may be saved when the run had come further, and measured it already."""
-    running = Running(house, submit(**LONG))
+    running = Running(runtime, submit(**LONG))
     in_its_validation(running)
     cancel(running)
     operation = running.ended()
@@ -179,38 +184,39 @@ def test_points_of_a_validation_that_is_repeated_are_not_counted_twice(house, pe
     for step in (3, 4, 5):
         MetricPoint.objects.create(**measured, step=step, value=-1.0)
     services.resume(operation_id=operation.pk, actor=person)
-    run(house, operation)
+    run(runtime, operation)
     standing = MetricPoint.objects.filter(operation=operation, name="val_loss", retired_by=None)
     assert list(standing.filter(attempt=1).values_list("step", flat=True)) == [3]
     assert sorted(standing.filter(attempt=2).values_list("step", flat=True)) == [4, 8]
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
-def test_a_signal_to_every_process_of_a_batch_job_saves(house, person, number):
-    """A batch system may send it to the children and to the nursery, too."""
-    running = Running(house, submit(epochs=3, step_seconds=0.1, checkpoint=SELDOM)).until_step(3)
+def test_a_signal_to_every_process_of_a_batch_job_saves(runtime, person, number):
+    """A batch system may send it to the children and to the forkserver, too."""
+    running = Running(runtime, submit(epochs=3, step_seconds=0.1, checkpoint=SELDOM)).until_step(3)
     child = psutil.Process(running.pid)
-    nursery = child.parent()
-    nursery.send_signal(number)
+    forkserver = child.parent()
+    forkserver.send_signal(number)
     child.send_signal(number)
     operation = running.ended()
-    assert nursery.is_running()
+    assert forkserver.is_running()
     assert (operation.state, operation.reason) == ("RESUMING", "SHUTDOWN")
     saved = Checkpoint.objects.get()
     assert (saved.type, saved.step) == ("shutdown", operation.step)
     assert note(operation) == f"stopped because its process got a signal to stop; saved: {saved}"
-    require_same_end(house, person, operation, epochs=3)
+    require_same_end(runtime, person, operation, epochs=3)
 
 
-def test_a_child_whose_lease_nobody_renews_saves_before_its_time_is_over(nursery):
+def test_a_child_whose_lease_is_not_renewed_saves_before_its_time_is_over(forkserver):
     """Its main thread hangs; its supervisor is away, and the next owner adopts what is staged."""
     hangs = submit("hang", at=6, step_seconds=0.25, checkpoint=SELDOM)
-    child = nursery.start("test:1")
-    child.wire.send("start", **beginning(hangs, 8))
+    child = forkserver.start("test:1")
+    child.wire.send(start_message(hangs, 8))
     staged = []
     with suppress(Hangup):
         while True:
-            staged += [each["checkpoint"] for each in child.wire.read() if each["kind"] == "staged"]
+            read = child.wire.read()
+            staged += [each.checkpoint for each in read if isinstance(each, Staged)]
     assert child.wait(10)
     child.close()
-    assert [(each["type"], 0 < each["step"] <= 5) for each in staged] == [("shutdown", True)]
+    assert [(each.type, 0 < each.step <= 5) for each in staged] == [("shutdown", True)]

@@ -2,10 +2,14 @@
 
 import pytest
 
-from apps.operations.attempts.ending import Cancelled, Interrupted
+from apps.operations.attempts.outcomes import Cancelled, Interrupted
 from apps.operations.attempts.salvage import ANSWER_SECONDS, WRITE_SECONDS, Salvage
 from apps.operations.lifecycle import Reason
+from trainops.process import protocol
+from trainops.process.protocol import Salvaged, Salvaging
+from trainops.runtime.checkpoint.manifest import CheckpointType
 
+CANCELLATION = CheckpointType.CANCELLATION
 OVERDUE = Cancelled(Reason.CANCEL_TIMEOUT, "no safe point within 5 s; killed")
 
 
@@ -28,33 +32,29 @@ def sent():
 
 @pytest.fixture
 def salvage(clock, sent):
-    return Salvage(tell=lambda kind, **fields: sent.append((kind, fields)), clock=clock)
-
-
-def answer(kind, of="cancellation"):
-    return {"kind": kind, "type": of}
+    return Salvage(send=sent.append, clock=clock)
 
 
 def test_a_request_is_sent_once_and_the_end_comes_after_its_answer(salvage, sent):
     assert salvage.before(OVERDUE, is_possible=True) is None
     assert salvage.before(OVERDUE, is_possible=True) is None
-    assert sent == [("salvage", {"type": "cancellation"})]
-    salvage.hear(answer("salvaging"))
+    assert sent == [protocol.Salvage(CANCELLATION)]
+    salvage.receive(Salvaging(CANCELLATION))
     assert salvage.before(OVERDUE, is_possible=True) is None
-    salvage.hear(answer("salvaged"))
+    salvage.receive(Salvaged(CANCELLATION))
     assert salvage.before(OVERDUE, is_possible=True) == OVERDUE
 
 
 def test_a_late_answer_to_another_request_neither_ends_the_wait_nor_acknowledges(salvage, clock):
     """The child saved at half of a shutdown's time; then the cancel was overdue."""
-    salvage.hear(answer("salvaging", "shutdown"))
+    salvage.receive(Salvaging(CheckpointType.SHUTDOWN))
     assert salvage.before(OVERDUE, is_possible=True) is None
-    salvage.hear(answer("salvaged", "shutdown"))
+    salvage.receive(Salvaged(CheckpointType.SHUTDOWN))
     assert salvage.before(OVERDUE, is_possible=True) is None
-    salvage.hear(answer("salvaging"))
+    salvage.receive(Salvaging(CANCELLATION))
     clock.seconds += ANSWER_SECONDS + 1
     assert salvage.before(OVERDUE, is_possible=True) is None
-    salvage.hear(answer("salvaged"))
+    salvage.receive(Salvaged(CANCELLATION))
     assert salvage.before(OVERDUE, is_possible=True) == OVERDUE
 
 
@@ -62,7 +62,7 @@ def test_a_child_that_is_silent_or_never_done_is_waited_for_only_so_long(salvage
     assert salvage.before(OVERDUE, is_possible=True) is None
     clock.seconds += ANSWER_SECONDS
     assert "it did not respond" in salvage.before(OVERDUE, is_possible=True).note
-    salvage.hear(answer("salvaging"))
+    salvage.receive(Salvaging(CANCELLATION))
     assert salvage.before(OVERDUE, is_possible=True) is None
     clock.seconds += WRITE_SECONDS
     assert salvage.before(OVERDUE, is_possible=True) == OVERDUE

@@ -9,28 +9,28 @@ from django.contrib.auth.models import User
 
 from apps.checkpoints import storage
 from apps.checkpoints.models import Checkpoint
-from apps.operations.attempts import ending
+from apps.operations.attempts import outcomes
 from apps.operations.models import Attempt, Event, LogChunk, MetricPoint
 from apps.operations.requests import services
 from tests.operations import distributed
 from tests.operations.attempts import Running, run, submit
 from tests.waiting import wait_until
 
-pytestmark = [pytest.mark.faults, pytest.mark.django_db(transaction=True), pytest.mark.database]
-EVERY = {"every_steps": 6}
+pytestmark = [pytest.mark.faults, pytest.mark.django_db(transaction=True)]
+EVERY = {"every_steps": 6, "keep_last": 1000}  # the second process may load it late
 
 
-def checked(house, person, what="nothing", **given):
+def checked(runtime, person, what="nothing", **given):
     """Run until the self-check has said something, then cancel; return what it said."""
     given = {"step_seconds": 0.02, "epochs": 400, "checkpoint": EVERY} | given
-    running = Running(house, submit(what, owner=person, **given))
+    running = Running(runtime, submit(what, owner=person, **given))
     found = said(running.operation)
     stop(running, person, services.cancel)
     return running.ended(), found
 
 
 def stop(running, person, how):
-    """Ask for it, and do what the house's thread does when it has read the wish."""
+    """Ask for it, and do what the worker's thread does when it has read the wish."""
     operation = how(operation_id=running.operation.pk, actor=person)
     running.held.stop = operation.stop_requested
 
@@ -41,8 +41,8 @@ def said(operation):
     return events.get()
 
 
-def test_equal_steps_are_said_and_nothing_else_is_written(house, person):
-    operation, event = checked(house, person)
+def test_equal_steps_are_said_and_nothing_else_is_written(runtime, person):
+    operation, event = checked(runtime, person)
     assert (event.what, event.attempt) == ("SELF_CHECKED", 1), event.note
     assert "the first checkpoint (step 6) was loaded by a second process" in event.note
     assert event.note.endswith("steps were equal")
@@ -57,12 +57,15 @@ def test_equal_steps_are_said_and_nothing_else_is_written(house, person):
     assert len(steps) == len(set(steps))
 
 
-def test_a_counter_that_no_checkpoint_has_is_told_and_the_next_resume_is_not_exact(house, person):
-    operation, event = checked(house, person, "counter")
+@pytest.mark.slow
+def test_a_counter_that_no_checkpoint_has_is_reported_and_the_next_resume_is_not_exact(
+    runtime, person
+):
+    operation, event = checked(runtime, person, "counter")
     assert event.what == "SELF_CHECK_DIFFERS"
     assert "model" in event.note and "optimizer" in event.note and "scheduler" not in event.note
     services.resume(operation_id=operation.pk, actor=person)
-    running = Running(house, operation)
+    running = Running(runtime, operation)
     restored = Event.objects.filter(operation=operation, what="RESTORED")
     wait_until(restored.exists)
     assert restored.get().note.endswith("not exactly")
@@ -74,8 +77,9 @@ def test_a_counter_that_no_checkpoint_has_is_told_and_the_next_resume_is_not_exa
     assert not item["exact"] and "model" in item["note"]
 
 
-def test_a_checkpoint_that_cannot_be_loaded_is_told_after_the_first(house, person, client):
-    operation, event = checked(house, person, "grow")
+@pytest.mark.slow
+def test_a_checkpoint_that_cannot_be_loaded_is_reported_after_the_first(runtime, person, client):
+    operation, event = checked(runtime, person, "grow")
     assert event.what == "SELF_CHECK_FAILED"
     assert "cannot be loaded: IncompatibleState: model has grown" in event.note
     client.force_login(User.objects.create_superuser("root"))
@@ -87,16 +91,18 @@ def test_a_checkpoint_that_cannot_be_loaded_is_told_after_the_first(house, perso
     ]
 
 
-def test_it_can_be_switched_off(house, person):
+@pytest.mark.slow
+def test_it_can_be_switched_off(runtime, person):
     operation = run(
-        house, submit(step_seconds=0.02, epochs=8, checkpoint=EVERY | {"self_check": False})
+        runtime, submit(step_seconds=0.02, epochs=8, checkpoint=EVERY | {"self_check": False})
     )
     assert operation.state == "COMPLETED"
     assert not Event.objects.filter(what__startswith="SELF_CHECK").exists()
 
 
-def test_a_second_process_that_dies_changes_nothing(house, person):
-    running = Running(house, submit(step_seconds=0.02, epochs=400, checkpoint=EVERY))
+@pytest.mark.slow
+def test_a_second_process_that_dies_changes_nothing(runtime, person):
+    running = Running(runtime, submit(step_seconds=0.02, epochs=400, checkpoint=EVERY))
     running.until_step(1)
     (second,) = psutil.Process(running.pid).children()
     assert os.getpgid(second.pid) == running.pid
@@ -107,9 +113,10 @@ def test_a_second_process_that_dies_changes_nothing(house, person):
     assert running.ended().state == "CANCELLED"
 
 
-def test_a_second_process_that_dies_before_the_first_checkpoint_is_noticed_at_once(house, person):
-    seldom = {"every_steps": 4000}
-    running = Running(house, submit(step_seconds=0.02, epochs=400, checkpoint=seldom))
+@pytest.mark.slow
+def test_a_second_process_that_dies_before_the_first_checkpoint_is_noticed_at_once(runtime, person):
+    seldom = {"every_steps": 4000}  # the first one is after ten epochs: in eight seconds
+    running = Running(runtime, submit(step_seconds=0.2, epochs=400, checkpoint=seldom))
     running.until_step(1)
     (second,) = psutil.Process(running.pid).children()
     second.kill()
@@ -120,12 +127,13 @@ def test_a_second_process_that_dies_before_the_first_checkpoint_is_noticed_at_on
     assert running.ended().state == "CANCELLED"
 
 
+@pytest.mark.slow
 def test_memory_that_ran_out_in_the_second_process_does_not_explain_a_later_kill(
-    house, person, monkeypatch
+    runtime, person, monkeypatch
 ):
     num_kills = [0]
-    monkeypatch.setattr(ending, "_num_oom_kills", lambda: num_kills[0])
-    running = Running(house, submit(step_seconds=0.02, epochs=400, checkpoint=EVERY))
+    monkeypatch.setattr(outcomes, "_num_oom_kills", lambda: num_kills[0])
+    running = Running(runtime, submit(step_seconds=0.02, epochs=400, checkpoint=EVERY))
     running.until_step(1)
     (second,) = psutil.Process(running.pid).children()
     num_kills[0] += 1  # of the machine
@@ -135,8 +143,9 @@ def test_memory_that_ran_out_in_the_second_process_does_not_explain_a_later_kill
     assert running.ended().reason == "PROCESS_KILLED"
 
 
-def test_nothing_is_left_of_it_when_the_attempt_is_killed(house, person):
-    running = Running(house, submit(step_seconds=0.02, epochs=400))
+@pytest.mark.slow
+def test_nothing_is_left_of_it_when_the_attempt_is_killed(runtime, person):
+    running = Running(runtime, submit(step_seconds=0.02, epochs=400))
     running.until_step(1)
     (second,) = psutil.Process(running.pid).children()
     stop(running, person, services.kill)
@@ -144,8 +153,9 @@ def test_nothing_is_left_of_it_when_the_attempt_is_killed(house, person):
     wait_until(lambda: not psutil.pid_exists(second.pid))
 
 
-def test_what_it_prints_is_not_in_the_log(house, person):
-    _, event = checked(house, person, "print", at=7)
+@pytest.mark.slow
+def test_what_it_prints_is_not_in_the_log(runtime, person):
+    _, event = checked(runtime, person, "print", at=7)
     assert event.what == "SELF_CHECKED"
     log = "".join(LogChunk.objects.values_list("text", flat=True))
     assert log.count("a line from the job") == 1
@@ -153,8 +163,8 @@ def test_what_it_prints_is_not_in_the_log(house, person):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["none", "hybrid"])
-def test_a_distributed_run_has_its_first_checkpoint_loaded_without_its_clients(house, mode):
-    going = distributed.Round(house, distributed.submit(mode=mode))
+def test_a_distributed_run_has_its_first_checkpoint_loaded_without_its_clients(runtime, mode):
+    going = distributed.Round(runtime, distributed.submit(mode=mode))
     clients = going.sent(3)
     event = said(going.operation)
     assert event.what == "SELF_CHECKED", event.note

@@ -27,7 +27,7 @@ pytestmark = [
     pytest.mark.django_db(transaction=True),
     pytest.mark.database,
 ]
-PROMPT_SECONDS = 2.0  # of the house itself, beside what the operation is busy with
+PROMPT_SECONDS = 2.0  # of the worker itself, beside what the operation is busy with
 
 
 def note(operation):
@@ -35,7 +35,7 @@ def note(operation):
 
 
 def stop(running, how):
-    """What the house's thread does when it has read the wish."""
+    """What the worker's thread does when it has read the wish."""
     running.held.stop = how
 
 
@@ -43,14 +43,14 @@ def test_what_waits_is_cancelled_at_once(person):
     operation = submit()
     services.cancel(operation_id=operation.pk, actor=person)
     operation = services.get(operation.pk)
-    assert (operation.state, note(operation)) == ("CANCELLED", "it was waiting")
+    assert (operation.state, note(operation)) == ("CANCELLED", "not running")
 
 
 @pytest.mark.parametrize("how", [services.cancel, services.kill])
 def test_what_pauses_before_a_restart_is_stopped_at_once_and_keeps_its_checkpoint(
-    house, person, how
+    runtime, person, how
 ):
-    operation = killed_after_its_first_checkpoint(house, every_steps=5)
+    operation = killed_after_its_first_checkpoint(runtime, every_steps=5)
     assert (operation.state, operation.not_before is None) == ("RESUMING", False)
     how(operation_id=operation.pk, actor=person)
     assert services.get(operation.pk).state == "CANCELLED"
@@ -58,8 +58,8 @@ def test_what_pauses_before_a_restart_is_stopped_at_once_and_keeps_its_checkpoin
     assert resumed.checkpoint.step == 5
 
 
-def test_a_cancel_while_it_starts_is_obeyed_before_the_first_step(house):
-    running = Running(house, submit(build_seconds=0.7, epochs=1000, step_seconds=0.01))
+def test_a_cancel_while_it_starts_is_obeyed_before_the_first_step(runtime):
+    running = Running(runtime, submit(build_seconds=0.7, epochs=1000, step_seconds=0.01))
     stop(running.until_started(), Operation.Stop.CANCEL)
     operation = running.ended()
     assert (operation.state, operation.step) == ("CANCELLED", 0)
@@ -68,29 +68,29 @@ def test_a_cancel_while_it_starts_is_obeyed_before_the_first_step(house):
     assert str(saved) in note(operation)
 
 
-def test_a_kill_while_it_starts_does_not_wait_for_it(house):
-    running = Running(house, submit(build_seconds=60))
+def test_a_kill_while_it_starts_does_not_wait_for_it(runtime):
+    running = Running(runtime, submit(build_seconds=60))
     began = time.monotonic()
     stop(running.until_started(), Operation.Stop.KILL)
     operation = running.ended()
     assert (operation.state, operation.reason) == ("CANCELLED", "KILLED_BY_PERSON")
     assert "nothing was saved" in note(operation)
-    assert time.monotonic() - began < 20  # the nursery's first child may take its time
+    assert time.monotonic() - began < 20  # the forkserver's first child may take its time
 
 
-def test_a_cancel_of_a_start_that_hangs_is_bounded(house):
+def test_a_cancel_of_a_start_that_hangs_is_bounded(runtime):
     limits = {"cancel_timeout_seconds": 0.5}
-    running = Running(house, submit(build_seconds=60, limits=limits))
+    running = Running(runtime, submit(build_seconds=60, limits=limits))
     stop(running.until_started(), Operation.Stop.CANCEL)
     operation = running.ended()
     assert (operation.state, operation.reason) == ("CANCELLED", "CANCEL_TIMEOUT")
     assert "nothing was saved" in note(operation)
 
 
-def test_a_cancel_in_validation_waits_for_its_end_and_loses_nothing(house):
+def test_a_cancel_in_validation_waits_for_its_end_and_loses_nothing(runtime):
     checkpoint = {"every_steps": 1000}
     running = Running(
-        house, submit(epochs=100, validation_seconds=0.4, step_seconds=0.1, checkpoint=checkpoint)
+        runtime, submit(epochs=100, validation_seconds=0.4, step_seconds=0.1, checkpoint=checkpoint)
     )
     running.until_step(3)  # of 4 in an epoch: what comes next is the validation
     stop(running, Operation.Stop.CANCEL)
@@ -100,11 +100,11 @@ def test_a_cancel_in_validation_waits_for_its_end_and_loses_nothing(house):
     assert (saved.type, saved.step) == ("cancellation", operation.step)
 
 
-def test_a_cancel_while_it_saves_leaves_one_whole_newest_checkpoint(house, person):
-    """The commit waits for somebody else's lock on the row; the cancel comes meanwhile."""
-    whole = run(house, submit(epochs=30))
+def test_a_cancel_while_it_saves_leaves_one_whole_newest_checkpoint(runtime, person):
+    """The commit waits for the row lock of another connection; the cancel comes meanwhile."""
+    whole = run(runtime, submit(epochs=30))
     operation = submit(epochs=30, step_seconds=0.02, checkpoint={"every_steps": 10})
-    running = Running(house, operation).until_step(5)
+    running = Running(runtime, operation).until_step(5)
     with transaction.atomic():
         Operation.objects.select_for_update().filter(pk=operation.pk).update(name="locked")
         directory = wait_until(
@@ -119,7 +119,7 @@ def test_a_cancel_while_it_saves_leaves_one_whole_newest_checkpoint(house, perso
     assert (newest.type, newest.step) == ("cancellation", operation.step)
 
     services.resume(operation_id=operation.pk, actor=person)
-    done = run(house, operation)
+    done = run(runtime, operation)
     assert done.result == whole.result
 
 
@@ -130,7 +130,7 @@ def test_a_cancel_of_what_a_dead_worker_ran_is_carried_out_by_the_sweep(person):
     assert sweeps.recover_lost(actor="beat") == 1
     operation = services.get(operation.pk)
     assert (operation.state, operation.reason) == ("CANCELLED", "CANCELLED_BY_PERSON")
-    assert "asked to stop" in note(operation)
+    assert "a stop was requested" in note(operation)
 
 
 def test_a_kill_of_what_a_dead_worker_ran_stays_a_kill(person):
@@ -159,7 +159,7 @@ def test_what_no_worker_claims_any_more_is_stopped_at_once(person, stop, reason,
 
     assert (stopped.state, stopped.reason) == ("CANCELLED", reason)
     assert stopped.attempts.get().outcome == "lost"
-    assert note(stopped).endswith("no worker claims it any more; nothing was saved")
+    assert note(stopped).endswith("no worker holds its lease any more; nothing was saved")
 
 
 def test_a_renewal_that_comes_before_the_cancel_wins(person, monkeypatch):
@@ -176,8 +176,8 @@ def test_a_renewal_that_comes_before_the_cancel_wins(person, monkeypatch):
     assert (asked.state, asked.stop_requested) == ("RUNNING", "cancel")
 
 
-def test_a_kill_after_a_cancel_does_not_wait_any_longer(house, person):
-    running = Running(house, submit("hang", at=3)).until_step(2)
+def test_a_kill_after_a_cancel_does_not_wait_any_longer(runtime, person):
+    running = Running(runtime, submit("hang", at=3)).until_step(2)
     services.cancel(operation_id=running.operation.pk, actor=person)
     stop(running, Operation.Stop.CANCEL)
     services.kill(operation_id=running.operation.pk, actor=person)
@@ -212,12 +212,12 @@ def drain(held):
 )
 @pytest.mark.parametrize("is_full", [True, False])
 def test_a_stop_says_what_was_saved_of_it_and_what_was_not(
-    house, settings, stop, limits, state, reason, is_full
+    runtime, settings, stop, limits, state, reason, is_full
 ):
     """The disk is full: the periodic checkpoint before it is not what this stop saved."""
     checkpoint = {"every_steps": 10}
     running = Running(
-        house, submit(epochs=200, step_seconds=0.02, checkpoint=checkpoint, limits=limits)
+        runtime, submit(epochs=200, step_seconds=0.02, checkpoint=checkpoint, limits=limits)
     )
     wait_until(Checkpoint.objects.exists)
     root = settings.CHECKPOINT_ROOT
@@ -240,10 +240,10 @@ def test_a_stop_says_what_was_saved_of_it_and_what_was_not(
         assert newest.type in ("cancellation", "shutdown")
 
 
-def test_an_attempt_whose_lease_ran_out_says_that_nothing_newer_was_saved(house, settings):
+def test_an_attempt_whose_lease_ran_out_says_that_nothing_newer_was_saved(runtime, settings):
     checkpoint = {"every_steps": 10}
     running = Running(
-        house, submit("hang", at=13, step_seconds=0.02, checkpoint=checkpoint, epochs=9)
+        runtime, submit("hang", at=13, step_seconds=0.02, checkpoint=checkpoint, epochs=9)
     )
     wait_until(Checkpoint.objects.exists)
     running.until_step(12)

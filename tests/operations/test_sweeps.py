@@ -65,7 +65,7 @@ def test_finished_operations_are_never_touched():
 
 def test_leases_are_judged_only_after_a_lease_of_seeing_the_database():
     moment = 1000.0
-    watch = sweeps.Watch(clock=lambda: moment)
+    watch = sweeps.DatabaseContact(clock=lambda: moment)
     assert not watch.may_judge()
     watch.saw_the_database()
     for _ in range(6):
@@ -89,7 +89,7 @@ def test_a_lost_message_is_sent_again_at_growing_intervals(sent):
     assert sent == [(operation.pk, "training", "")] * 2
 
 
-def test_nobody_is_told_of_what_only_others_take(sent, settings):
+def test_no_message_is_sent_for_what_only_others_take(sent, settings):
     """The messages of a label that no worker has would pile up at the broker."""
     operation = rows.submitted(queue="a100")
     operation.row.update(queued_at=seconds_from_now(-6))

@@ -24,7 +24,7 @@ def test_sign_in_leads_to_where_one_wanted(client, zoe):
     assert client.get("/workers/").status_code == 200
 
 
-def test_nobody_is_led_elsewhere(client, zoe):
+def test_an_anonymous_visitor_is_led_to_the_login(client, zoe):
     assert sign_in(client, "correct horse", "https://evil.example/").url == "/"
 
 
@@ -34,7 +34,7 @@ def test_a_wrong_password_says_so_and_keeps_the_name(client, zoe):
 
 
 def test_guessing_is_slowed_down(client, zoe, monkeypatch):
-    monkeypatch.setattr("trainops.http.guessing.MAX_FAILURES", 2)
+    monkeypatch.setattr("trainops.http.login_throttle.MAX_FAILURES", 2)
     sign_in(client, "wrong")
     sign_in(client, "wrong")
     assert "Too many wrong passwords" in sign_in(client, "correct horse").content.decode()

@@ -6,11 +6,11 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from apps.checkpoints import services, storage
+from apps.checkpoints import integrity, storage
 from apps.checkpoints.models import Checkpoint
 from apps.operations.models import Operation
 from tests.api.saved import damage, saved
-from tests.operations.rows import part_of
+from tests.operations.rows import subtask_of
 from tests.pages import making
 
 MINUTE = timedelta(minutes=1)
@@ -44,9 +44,19 @@ class TestAsking:
 
     def test_a_kill_says_what_is_lost(self, fetch, ana):
         operation = making.operation(ana, "RUNNING")
-        assert "all its work is lost" in asked(fetch, "kill", operation)
+        assert "all work is lost" in asked(fetch, "kill", operation)
         saved(operation, step=15)
         assert "5 steps since epoch 1" in asked(fetch, "kill", operation)
+
+    def test_a_resume_that_must_be_exact_may_be_accepted_as_it_is(self, fetch, ana):
+        operation = making.operation(ana, "FAILED")
+        saved(operation, step=15)
+        assert 'name="accept_inexact"' not in asked(fetch, "resume", operation)
+        Operation.objects.update(config=operation.config | {"exact": "required"})
+        assert 'name="accept_inexact"' in asked(fetch, "resume", operation)
+        do(fetch, "resume", operation, accept_inexact="1")
+        operation.refresh_from_db()
+        assert (operation.state, operation.accepts_inexact) == ("RESUMING", True)
 
     def test_a_deletion_says_what_it_frees(self, fetch, ana):
         operation = making.operation(ana, "FAILED")
@@ -56,10 +66,12 @@ class TestAsking:
 
     def test_a_deletion_says_which_clients_go_with_it(self, fetch, ana):
         server = making.operation(ana, "FAILED")
-        parts = [part_of(server, "CANCELLED", client) for client in (0, 1)]
+        parts = [subtask_of(server, "CANCELLED", client) for client in (0, 1)]
         size = sum(saved(each).artifacts_size_bytes for each in (server, *parts))
         text = asked(fetch, "delete", server)
-        assert f"Frees {size / 1000:.3g} kB: its 2 clients, 3 checkpoints" in text
+        assert (
+            f"Frees {size / 1000:.3g} kB. Permanently deletes its 2 subtasks, 3 checkpoints" in text
+        )
         do(fetch, "delete", server)
         assert not Operation.objects.exists()
 
@@ -68,7 +80,7 @@ class TestAsking:
         older = saved(operation, step=5, epoch=0)
         saved(operation, step=15)
         text = asked(fetch, "resume", operation, checkpoint=older.pk)
-        assert "continues at epoch 1; 5 steps after it run again" in text
+        assert "continues from epoch 1, repeating 5 steps" in text
         assert text.count('data-testid="choose-checkpoint"') == 2
         assert f'value="{older.pk}" checked' in text
 
@@ -91,22 +103,22 @@ class TestAsking:
         text = asked(fetch, "cancel", running, lost, *waiting, paused)
         assert "1 saves a checkpoint at the next safe point" in text
         assert "1 keeps its last checkpoint and can be resumed" in text
-        assert "3 have no checkpoint and have to be submitted again." in text
+        assert "3 have no checkpoint and must be submitted again." in text
 
     def test_many_killed_at_once_say_how_many_lose_everything(self, fetch, ana):
         kept, lost = (making.operation(ana, "RUNNING") for _ in range(2))
         saved(kept)
         text = asked(fetch, "kill", kept, lost)
-        assert "1 has no checkpoint: all work of 1 is lost." in text
+        assert "1 has no checkpoint and loses all work." in text
 
     def test_a_resume_names_newer_checkpoints_that_are_damaged(self, fetch, ana):
         operation = making.operation(ana, "FAILED")
         saved(operation, step=5, epoch=1)
         bad = saved(operation, step=15, epoch=2)
         damage(bad)
-        services.check(bad)
+        integrity.check(bad)
         text = asked(fetch, "resume", operation)
-        assert "It continues at epoch 1" in text
+        assert "It continues from epoch 1" in text
         assert "The newer checkpoint at epoch 2 is corrupted: altered: model.pt." in text
 
     def test_a_resume_names_checkpoints_that_the_database_does_not_know(self, fetch, ana):
@@ -137,14 +149,14 @@ class TestActing:
 
     def test_a_running_one_is_asked_to_stop(self, fetch, ana):
         operation = making.operation(ana, "RUNNING")
-        assert "next safe point" in do(fetch, "cancel", operation).json()["message"]
+        assert "saving a checkpoint first" in do(fetch, "cancel", operation).json()["message"]
         assert Operation.objects.get(pk=operation.pk).stop_requested == "cancel"
 
     def test_a_second_cancel_is_refused_with_the_reason(self, fetch, ana):
         operation = making.operation(ana, "RUNNING")
         do(fetch, "cancel", operation)
         response = do(fetch, "cancel", operation)
-        assert response.status_code == 409 and "already asked" in response.json()["message"]
+        assert response.status_code == 409 and "already requested" in response.json()["message"]
 
     def test_a_resume_says_from_where(self, fetch, ana):
         operation = making.operation(ana, "CANCELLED")
@@ -165,9 +177,9 @@ class TestActing:
         answer = do(fetch, "delete", operation, next=operation.get_absolute_url()).json()
         assert answer == {"go": "/"}
         assert not Operation.objects.filter(pk=operation.pk).exists()
-        assert "is deleted" in fetch.get("/").content.decode()
+        assert "Deleted “" in fetch.get("/").content.decode()
 
-    def test_what_can_be_done_is_done_and_the_rest_is_told(self, fetch, ana, ben):
+    def test_what_can_be_done_is_done_and_the_rest_is_reported(self, fetch, ana, ben):
         mine, theirs = making.operation(ana), making.operation(ben, name="bens")
         answer = do(fetch, "cancel", mine, theirs).json()
         assert answer["level"] == "warning" and "bens" in answer["details"][0]
@@ -179,7 +191,7 @@ class TestActing:
         assert response.status_code == 302 and response.url == operation.get_absolute_url()
 
     @pytest.mark.parametrize("to", ["https://evil.example/", "//evil.example", "javascript:x"])
-    def test_nobody_is_sent_elsewhere(self, page, ana, to):
+    def test_an_anonymous_visitor_is_sent_to_the_login(self, page, ana, to):
         assert do(page, "cancel", making.operation(ana), next=to).url == "/"
 
     def test_get_does_nothing(self, page, ana):
@@ -253,3 +265,46 @@ class TestCheckpoints:
     def test_a_gone_one_is_said_so(self, fetch, db):
         assert fetch.post("/checkpoints/nothing/pin").status_code == 404
         assert fetch.get("/checkpoints/nothing/confirm-delete").status_code == 404
+
+
+class TestEverythingThatMatches:
+    def ask(self, client, action, **query):
+        response = client.get(f"/operations/confirm/{action}", {"matching": "1", **query})
+        return response.context["confirmation"]
+
+    def test_the_preview_counts_what_is_skipped_and_why(self, fetch, ana, ben):
+        for number in range(12):
+            making.operation(ana, "RUNNING" if number else "FAILED", name=f"n{number}")
+        making.operation(ben, "FAILED")
+        making.operation(ana, "FAILED", name="other", tags=["x"])
+        found = self.ask(fetch, "archive", q="-tag:x")
+        assert found.title == "Archive 1 of 13 operations?"
+        assert found.skipped == [
+            ("11 operations", "it is running: cancel it first"),
+            ("1 operation", "it belongs to ben"),
+        ]
+
+    def test_more_than_the_limit_is_said(self, fetch, ana, monkeypatch):
+        monkeypatch.setattr("apps.operations.requests.bulk.MAX_OPERATIONS", 2)
+        for _ in range(3):
+            making.operation(ana, "FAILED")
+        found = self.ask(fetch, "acknowledge", tab="attention")
+        assert len(found.ids) == 2
+        assert "Only the first 2 of 3 that match are affected." in found.text
+
+    def test_a_query_with_an_error_matches_nothing(self, fetch, ana):
+        making.operation(ana, "FAILED")
+        assert self.ask(fetch, "delete", q="stat:failed").ids == []
+
+
+@pytest.mark.parametrize(
+    ("action", "said", "field"),
+    [("archive", "Archived", "archived_at"), ("acknowledge", "Acknowledged", "acknowledged_at")],
+)
+def test_marks_are_set_on_several_at_once(fetch, ana, ben, action, said, field):
+    mine = [making.operation(ana, "FAILED", name=f"n{number}") for number in range(2)]
+    theirs = making.operation(ben, "FAILED", name="theirs")
+    answer = do(fetch, action, *mine, theirs).json()
+    assert answer["message"] == f"{said} 2 operations." and "theirs" in answer["details"][0]
+    marked = Operation.objects.exclude(**{field: None})
+    assert set(marked) == set(mine)

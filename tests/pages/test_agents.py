@@ -10,6 +10,7 @@ from tests.pages import making
 from tests.pages.test_new import posted
 from tests.rl.cases import ADAPTIVE, SEPARATE
 from tests.rl.populations import GRID, job_of, of
+from tests.thinning import quick_some
 from trainops.kind import KINDS
 from trainops.kinds.rl.web import agents
 from trainops.recipes import recipes
@@ -56,6 +57,7 @@ def test_a_result_has_its_recordings_when_checkpoints_are_gone(page, ana, learne
     assert '"recording"' not in text, "they are fetched when they are looked at"
 
 
+@pytest.mark.slow
 def test_agents_with_networks_of_their_own_have_a_line_each(page, ana):
     job = job_of(of(GRID, "dqn", 3, 30, **ADAPTIVE, **SEPARATE))
     while job.step < job.total_steps:
@@ -102,7 +104,7 @@ def test_stages_are_level_between_moves():
     assert agents.stage_lines({"stages": [], "stage_changes": [], "episodes_completed": 3}) is None
 
 
-@pytest.mark.parametrize("name", recipes("rl"))
+@pytest.mark.parametrize("name", quick_some(recipes("rl"), every=3))
 def test_the_form_of_a_world_as_it_is_shown_is_its_example(page, settings, name):
     response = posted(page, name)
     assert response.status_code == 302, response.context["form"].errors
@@ -111,7 +113,7 @@ def test_the_form_of_a_world_as_it_is_shown_is_its_example(page, settings, name)
     assert settled.config == example.model_dump(mode="json")
 
 
-def test_what_is_wrong_inside_a_list_is_told_at_its_field(page):
+def test_what_is_wrong_inside_a_list_is_reported_at_its_field(page):
     changes = {"config.parameters.affordances": '[{"name": "Exit", "position": [9]}]'}
     response = posted(page, "grid_corridor", **changes)
     (field,) = [f for f in response.context["form"].fields if f.path == "parameters.affordances"]

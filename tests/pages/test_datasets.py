@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
 
+from apps.datasets.directories import child, registration
 from apps.datasets.models import Dataset
 
 pytestmark = pytest.mark.usefixtures("in_process")
@@ -23,28 +24,18 @@ def test_an_upload_shows_its_table(page):
     dataset = Dataset.objects.get()
     assert response.url == f"/datasets/{dataset.pk}/"
     text = page.get(response.url).content.decode()
-    assert "flats is stored: 3 rows, 2 columns." in text
+    assert "Stored “flats”: 3 rows, 2 columns." in text
     assert "&lt;b&gt;x&lt;/b&gt;" in text and "<b>x</b>" not in text
     assert text.count('data-testid="column"') == 2
     assert "flats" in page.get("/datasets/").content.decode()
 
 
-def test_a_script_gets_what_it_needs_to_choose_it(fetch):
-    answer = upload(fetch, name="flats").json()
-    assert answer == {"id": Dataset.objects.get().pk, "label": "flats (3 rows)"}
-
-
 @pytest.mark.parametrize("content", [b"", b"a,b\n", b"a,a\n1,2\n", b"PK\x03\x04zip"])
-def test_a_bad_file_is_told_beside_the_field(page, content):
+def test_a_bad_file_is_reported_beside_the_field(page, content):
     response = upload(page, content, name="kept")
     text = response.content.decode()
     assert response.status_code >= 400 and 'data-testid="field-error"' in text
     assert 'value="kept"' in text and not Dataset.objects.exists()
-
-
-def test_a_bad_file_is_told_to_a_script(fetch):
-    response = upload(fetch, b"a,a\n1,2\n")
-    assert response.status_code == 400 and response.json()["level"] == "error"
 
 
 def test_no_file_at_all(page, db):
@@ -90,8 +81,68 @@ def test_images_are_shown_with_what_is_known_of_them(page):
     assert f"recipe=segmentation&dataset={Dataset.objects.get().pk}" in text
 
 
-def test_images_without_masks_are_offered_to_be_told_apart(page):
+def test_images_without_masks_are_offered_for_classification(page):
     file = BytesIO()
     np.savez(file, images=np.zeros((2, 8, 8, 3), np.uint8), labels=np.arange(2))
     text = page.get(upload(page, file.getvalue()).url).content.decode()
     assert "recipe=images&amp;" in text or "recipe=images&dataset" in text
+
+
+@pytest.fixture
+def pets(settings, tmp_path, monkeypatch):
+    monkeypatch.setattr(registration, "call", lambda module, request, _: child.answer(request))
+    settings.DATASET_ROOTS = (tmp_path,)
+    for label in ("<b>cat", "dog"):
+        (tmp_path / "pets" / label).mkdir(parents=True)
+        (tmp_path / "pets" / label / "1.png").write_bytes(b"...")
+    return tmp_path / "pets"
+
+
+def test_a_registered_directory_shows_its_classes_and_first_files(page, pets):
+    found, _ = registration.add_or_find(str(pets))
+    text = page.get(f"/datasets/{found.pk}/").content.decode()
+    assert "Images in class folders · 2 files · 6" in text and str(pets) in text
+    assert text.count('data-testid="count"') == 2
+    assert "&lt;b&gt;cat/1.png" in text and "<b>cat" not in text
+    assert f'href="/datasets/{found.pk}/"' in page.get("/datasets/").content.decode()
+    link = f"/operations/new?recipe=image_folders&dataset={found.pk}"
+    assert link in text.replace("&amp;", "&")
+    form = page.get(link).content.decode()
+    assert f'<option value="{found.pk}" selected>pets (2 files)' in form
+
+
+def test_a_directory_is_verified_by_a_sample_or_whole(page, pets):
+    found, _ = registration.add_or_find(str(pets))
+    path = f"/datasets/{found.pk}/verify"
+    shown = " ".join(page.post(path, {"sample": "1", "seed": "7"}).content.decode().split())
+    assert "No difference was found." in shown and 'value="7"' in shown
+    assert "Read 1 of 2 files (3 B of 6 B). Drawn with the seed 7." in shown
+    (pets / "<b>cat" / "1.png").write_bytes(b"!!!")
+    shown = " ".join(page.post(path).content.decode().split())
+    assert "&lt;b&gt;cat/1.png has another content" in shown and "<b>cat" not in shown
+    assert "Read 2 of 2 files (6 B of 6 B). Names" in shown
+
+
+def test_a_wrong_sample_is_shown_beside_its_field(page, pets):
+    found, _ = registration.add_or_find(str(pets))
+    response = page.post(f"/datasets/{found.pk}/verify", {"fraction": "7"})
+    text = response.content.decode()
+    assert response.status_code == 400 and 'value="7"' in text
+    assert (
+        "got 7.0; allowed: above 0 and at most 1" in text and 'data-testid="verified"' not in text
+    )
+
+
+def test_viewers_verify_nothing(as_, vera, pets):
+    found, _ = registration.add_or_find(str(pets))
+    assert "verify-form" not in as_(vera).get(f"/datasets/{found.pk}/").content.decode()
+    assert as_(vera).post(f"/datasets/{found.pk}/verify").status_code == 403
+
+
+def test_a_directory_is_no_choice_for_a_table_and_the_other_way_round(page):
+    upload(page, name="flats")
+    table = Dataset.objects.get()
+    form = page.get("/operations/new?recipe=large_table").content.decode()
+    assert f'value="{table.pk}"' not in form and "register one with datasets add" in form
+    form = page.get("/operations/new?recipe=tabular").content.decode()
+    assert f'value="{table.pk}"' in form

@@ -9,18 +9,19 @@ from django.utils import timezone
 from apps.checkpoints.models import Checkpoint
 from apps.datasets import services as datasets
 from apps.operations import exports
-from apps.operations.models import ClientPart, Operation
-from apps.operations.privacy import append
+from apps.operations.models import Operation, Subtask
 from tests.api.saved import saved
-from tests.federated.runs import HouseLedger, make_job
+from tests.federated.runs import ServerLedger, make_job
+from tests.operations.releases import append
 from tests.operations.tampering import tampered
 from tests.pages import making
+from tests.thinning import quick_some
 from trainops.kind import KINDS
-from trainops.kinds.federated import tight
+from trainops.kinds.federated import prv_accountant
 from trainops.kinds.federated.account import Account
+from trainops.kinds.federated.releases import Release
 from trainops.kinds.federated.web import client_grid, federation
 from trainops.runtime import lossless
-from trainops.runtime.ledger import Entry
 
 
 def shown(owner, job, ledger, *, state="RUNNING", ahead=0, **fields):
@@ -57,14 +58,14 @@ def page_of(page, operation):
 
 def test_rounds_clients_and_partition_are_drawn(page, ana):
     job = job_at(11)
-    text = page_of(page, shown(ana, job, HouseLedger()))
+    text = page_of(page, shown(ana, job, ServerLedger()))
     assert "1 of 3 completed" in text and "Clients of round 2" in text
     assert text.count("cell-done") == 1 + 3 + 1  # rounds, epochs, legend
     assert text.count('title="Epoch 2: running"') == 1
     for client in range(4):
-        assert f'aria-label="Client {client}: {len(job.workshop.parts[client])} examples"' in text
+        assert f'aria-label="Client {client}: {len(job.context.parts[client])} examples"' in text
     assert "train_accuracy" in text and 'data-testid="privacy"' not in text
-    sizes = [len(part) for part in job.workshop.parts]
+    sizes = [len(part) for part in job.context.parts]
     for size in sizes:
         assert f'<td class="num">{100 * size / sum(sizes):.1f} %</td>' in text
     assert "update_norm" in text and all(each["update_norm"] for each in job.server.means.values())
@@ -73,32 +74,32 @@ def test_rounds_clients_and_partition_are_drawn(page, ana):
 @pytest.mark.parametrize("more", [{}, {"batched_clients": True}, {"placement": "distributed"}])
 def test_what_clients_contributed_is_there_when_it_is_over(page, ana, more):
     job = job_at(99, **more)
-    text = page_of(page, shown(ana, job, HouseLedger(), state="COMPLETED"))
+    text = page_of(page, shown(ana, job, ServerLedger(), state="COMPLETED"))
     assert text.count('data-testid="client"') == 4 and ">Clients</h2>" in text
     assert text.count('title="Epoch 2: done"') == 4 and "update_norm" in text
 
 
 def test_of_private_clients_nothing_is_there_when_it_is_over(page, ana):
-    ledger = HouseLedger()
+    ledger = ServerLedger()
     text = page_of(page, shown(ana, job_at(99, "sample", ledger), ledger, state="COMPLETED"))
     assert 'data-testid="client"' not in text
 
 
 def test_clients_of_other_machines_are_said_to_be(page, ana):
     job = job_at(11)
-    assert 'data-testid="differs"' not in page_of(page, shown(ana, job, HouseLedger()))
-    job.record.differs |= {"threads", "processor"}
-    text = page_of(page, shown(ana, job, HouseLedger()))
+    assert 'data-testid="differs"' not in page_of(page, shown(ana, job, ServerLedger()))
+    job.progress.differs |= {"threads", "processor"}
+    text = page_of(page, shown(ana, job, ServerLedger()))
     assert "not as their server's (processor, threads): the result is not bit for bit" in text
 
 
 def test_clients_of_a_column_have_their_values_names(page, ana):
     by_label = {"partition": {"by": "column", "column": "label"}, "rounds": 1}
     job = job_at(1, recipe="federated_digits", parameters={"hidden": 2}, **by_label)
-    text = page_of(page, shown(ana, job, HouseLedger()))
-    names = job.workshop.federation.classes.names
+    text = page_of(page, shown(ana, job, ServerLedger()))
+    names = job.context.federation.classes.names
     for client, name in enumerate(names):
-        size = len(job.workshop.parts[client])
+        size = len(job.context.parts[client])
         assert f'aria-label="Client {client}, {name}: {size} examples"' in text
     assert text.count('class="client-name"') == 2 * len(names)  # in the grid, too
 
@@ -113,7 +114,7 @@ def test_clients_that_are_files_have_their_tables_names(ana, in_process):
 
 def test_the_grid_follows_the_run_beyond_its_checkpoint(ana):
     job = job_at(9)
-    operation = shown(ana, job, HouseLedger(), ahead=2)
+    operation = shown(ana, job, ServerLedger(), ahead=2)
     newest = Checkpoint.objects.get(operation=operation)
     grid = client_grid.grid(operation, newest.state, newest.step)
     assert [row["epochs"] for row in grid["rows"]] == [
@@ -124,19 +125,19 @@ def test_the_grid_follows_the_run_beyond_its_checkpoint(ana):
 @pytest.mark.parametrize(("ahead", "epochs"), [(0, ["done", "running"]), (4, ["done", "done"])])
 def test_clients_at_once_move_together(ana, ahead, epochs):
     job = job_at(12, batched_clients=True)
-    operation = shown(ana, job, HouseLedger(), ahead=ahead)
+    operation = shown(ana, job, ServerLedger(), ahead=ahead)
     newest = Checkpoint.objects.get(operation=operation)
     grid = client_grid.grid(operation, newest.state, newest.step)
     assert [row["epochs"] for row in grid["rows"]] == 4 * [epochs]
 
 
 @pytest.mark.parametrize("keeping", ["sample", "user", "hybrid"])
-def test_epsilon_is_the_ledgers_and_single_clients_are_not_told(page, ana, keeping):
-    ledger = HouseLedger()
+def test_epsilon_is_the_ledgers_and_single_clients_are_not_reported(page, ana, keeping):
+    ledger = ServerLedger()
     job = job_at(13, keeping, ledger)
     operation = shown(ana, job, ledger)
     text = page_of(page, operation)
-    total = job.releasing.purse.total()["epsilon"]
+    total = job.noise_accounting.budget.total()["epsilon"]
     assert federation.privacy(operation, {}, 0)["spent"] == total
     assert f"ε {total:.2f}" in text and "No budget was set." in text
     assert (
@@ -147,26 +148,36 @@ def test_epsilon_is_the_ledgers_and_single_clients_are_not_told(page, ana, keepi
     assert ('data-testid="partition"' in text) is not hides
 
 
+def test_the_card_says_that_given_weights_are_not_in_the_ledger(page, ana):
+    ledger = ServerLedger()
+    operation = shown(ana, job_at(3, "sample", ledger), ledger)
+    assert "counts in addition" not in page_of(page, operation)
+    operation.record("WARM_STARTED", actor="ana", note="")
+    assert "counts in addition" in page_of(page, operation)
+
+
+@pytest.mark.slow
 def test_the_round_in_which_the_budget_ends_is_foretold(ana):
-    ledger = HouseLedger()
+    ledger = ServerLedger()
     config = {"privacy": {"target_epsilon": 20.0}, "rounds": 40}
     job = job_at(16, "sample", ledger, **config)
     foretold = federation.privacy(shown(ana, job, ledger), state_of(job), job.step)["ends"]
     while job.step < job.total_steps:
         job.advance()
     assert job.result()["reason"] == "PRIVACY_BUDGET"
-    assert not foretold["is_enough"] and foretold["round"] == len(job.record.history)
+    assert not foretold["is_enough"] and foretold["round"] == len(job.progress.history)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("target", "is_enough"), [(11.0, False), (60.0, True)])
 def test_a_forecast_goes_by_how_often_clients_take_part(ana, target, is_enough):
-    ledger = HouseLedger()
+    ledger = ServerLedger()
     config = {"privacy": {"target_epsilon": target}, "rounds": 40, "clients": 8, "fraction": 0.25}
     job = job_at(41, "sample", ledger, **config)
     foretold = federation.privacy(shown(ana, job, ledger), state_of(job), job.step)["ends"]
     while job.step < job.total_steps:
         job.advance()
-    ended = len(job.record.history)
+    ended = len(job.progress.history)
     assert (ended == 40) is foretold["is_enough"] is is_enough
     assert is_enough or abs(foretold["round"] - ended) <= 4
 
@@ -174,23 +185,24 @@ def test_a_forecast_goes_by_how_often_clients_take_part(ana, target, is_enough):
 @pytest.mark.slow
 @pytest.mark.parametrize("target", [45.0, 80.0])
 def test_a_hybrid_forecast_counts_each_client_in_each_round(ana, target):
-    ledger = HouseLedger()
+    ledger = ServerLedger()
     privacy = {"target_epsilon": target, "noise_multiplier": 3.0, "user_noise_multiplier": 1.0}
     uneven = {"partition": {"by": "dirichlet", "alpha": 0.5}, "clients": 8, "fraction": 0.8}
     job = job_at(30, "hybrid", ledger, privacy=privacy, rounds=200, **uneven)
     told = federation.privacy(shown(ana, job, ledger), state_of(job), job.step)
     assert told["num_entries"] == len(ledger.releases()) and told["worst_client"] is None
-    assert told["sample"] == pytest.approx(job.releasing.purse.total()["sample_epsilon"])
+    assert told["sample"] == pytest.approx(job.noise_accounting.budget.total()["sample_epsilon"])
     while job.step < job.total_steps:
         job.advance()
     assert job.result()["reason"] == "PRIVACY_BUDGET"
-    assert told["ends"]["round"] == len(job.record.history)
+    assert told["ends"]["round"] == len(job.progress.history)
 
 
+@pytest.mark.slow
 def test_the_tighter_accountants_figures_are_those_of_the_run(page, ana):
-    ledger = HouseLedger()
+    ledger = ServerLedger()
     job = job_at(9, "sample", ledger, privacy={"accountant": "prv", "target_epsilon": 30.0})
-    epsilon = job.releasing.purse.total()["epsilon"]
+    epsilon = job.noise_accounting.budget.total()["epsilon"]
     operation = shown(ana, job, ledger)
     told = federation.privacy(operation, state_of(job), job.step)
     assert told["spent"] == told["sample"] == epsilon and told["ends"] is None
@@ -201,24 +213,25 @@ def test_the_tighter_accountants_figures_are_those_of_the_run(page, ana):
 
 
 def test_of_a_ledger_that_was_changed_the_page_tells_that_and_no_figure(page, ana):
-    ledger = HouseLedger()
+    ledger = ServerLedger()
     operation = shown(ana, job_at(9, "sample", ledger), ledger)
-    tampered("UPDATE {entries} SET sample_rate = 0.0001 WHERE number = 3")
+    tampered("UPDATE {entries} SET step = 9 WHERE number = 3")
     text = page_of(page, operation)
-    assert "was modified: entry 3 (release" in text and "ε" not in text
+    assert "was modified: entry 3 (identity" in text and "ε" not in text
 
 
 def test_the_page_says_where_the_tighter_accountant_gave_no_figure(page, ana, monkeypatch):
-    monkeypatch.setattr(tight, "MOST_POINTS", 10)
-    ledger = HouseLedger()
+    monkeypatch.setattr(prv_accountant, "MOST_POINTS", 10)
+    ledger = ServerLedger()
     job = job_at(9, "sample", ledger, privacy={"accountant": "prv"})
     assert "By Rényi divergences (the PRV accountant gives no" in page_of(
         page, shown(ana, job, ledger)
     )
 
 
-def test_what_the_tighter_account_does_not_know_of_yet_is_told(page, ana):
-    ledger = HouseLedger()
+@pytest.mark.slow
+def test_what_the_tighter_account_does_not_know_of_yet_is_reported(page, ana):
+    ledger = ServerLedger()
     job = job_at(9, "sample", ledger, privacy={"accountant": "prv"})
     operation = shown(ana, job, ledger, state="FAILED")
     while job.step < 12:
@@ -232,10 +245,10 @@ def test_what_the_tighter_account_does_not_know_of_yet_is_told(page, ana):
 
 
 @pytest.mark.parametrize(("keeping", "is_told"), [("sample", True), ("hybrid", False)])
-def test_whose_privacy_is_spent_most_is_told_unless_clients_are_private(
+def test_whose_privacy_is_spent_most_is_reported_unless_clients_are_private(
     page, ana, keeping, is_told
 ):
-    ledger = HouseLedger()
+    ledger = ServerLedger()
     text = page_of(page, shown(ana, job_at(9, keeping, ledger), ledger))
     assert ("The worst client, " in text) == is_told
 
@@ -243,7 +256,7 @@ def test_whose_privacy_is_spent_most_is_told_unless_clients_are_private(
 def spent(number, round_number, **changes):
     plain = {"client": number % 4, "level": "sample", "noise_multiplier": 1.0, "sample_rate": 0.05,
              "steps": 20}  # fmt: skip
-    return Entry(noise=f"{number:032x}", step=number % 1000, round=round_number,
+    return Release(noise=f"{number:032x}", step=number % 1000, round=round_number,
                  **plain | changes)  # fmt: skip
 
 
@@ -254,7 +267,7 @@ def rounds(first, last, way=0):
 
 
 def foretold(owner, entries, target=10.0):
-    ledger = HouseLedger(entries)
+    ledger = ServerLedger(entries)
     job = job_at(0, "sample", privacy={"target_epsilon": target}, rounds=100)
     operation = shown(owner, job, ledger)
     return federation.privacy(operation, state_of(job), 0)["ends"]
@@ -282,10 +295,13 @@ def test_after_a_resume_with_other_noise_the_forecast_is_of_the_new_way(ana):
     assert foretold(ana, again) is not None
 
 
-@pytest.mark.parametrize("value", [math.inf, math.nan], ids=str)
+@pytest.mark.slow
+@pytest.mark.parametrize("value", quick_some([math.inf, math.nan], every=2), ids=str)
 def test_figures_that_are_no_numbers_are_shown_as_they_are(page, ana, value):
-    job = job_at(11, "sample", HouseLedger(), privacy={"accountant": "prv", "target_epsilon": 99.0})
-    operation = shown(ana, job, HouseLedger())
+    job = job_at(
+        11, "sample", ServerLedger(), privacy={"accountant": "prv", "target_epsilon": 99.0}
+    )
+    operation = shown(ana, job, ServerLedger())
     checkpoint = Checkpoint.objects.get(operation=operation)
     state = checkpoint.state
     figure = lossless.encode(value)
@@ -300,7 +316,7 @@ def test_figures_that_are_no_numbers_are_shown_as_they_are(page, ana, value):
 def test_a_long_ledger_is_not_read_at_every_look(page, ana, monkeypatch):
     times = iter([0.0, 4.0, 100.0, 100.01])
     monkeypatch.setattr(federation, "perf_counter", lambda: next(times))
-    ledger = HouseLedger(rounds(1, 2))
+    ledger = ServerLedger(rounds(1, 2))
     operation = shown(ana, job_at(0, "sample"), ledger)
     assert "8 releases in the ledger" in page_of(page, operation)
     append(operation.pk, 1, rounds(3, 3))
@@ -310,18 +326,18 @@ def test_a_long_ledger_is_not_read_at_every_look(page, ana, monkeypatch):
 
 
 def test_a_budget_that_lasts_is_said_to(page, ana):
-    ledger = HouseLedger()
+    ledger = ServerLedger()
     job = job_at(9, "sample", ledger, privacy={"target_epsilon": 200.0})
     assert "the budget lasts for all 3 rounds" in page_of(page, shown(ana, job, ledger))
 
 
 def test_a_spent_budget_is_why_it_ended(page, ana):
-    ledger = HouseLedger()
+    ledger = ServerLedger()
     job = job_at(99, "sample", ledger, privacy={"target_epsilon": 9.0}, rounds=30)
     operation = shown(ana, job, ledger, state="COMPLETED", reason="PRIVACY_BUDGET",
                       result=dict(job.result()))  # fmt: skip
     text = page_of(page, operation)
-    assert "would have exceeded its privacy budget of epsilon 9" in text
+    assert "would have exceeded the privacy budget of epsilon 9" in text
     assert "The budget is spent" in text
 
 
@@ -344,12 +360,13 @@ def test_a_long_run_shows_its_newest_rounds(ana):
 def sent_out(server, job, *rows):
     """The clients of the round as rows of their own, in the order of the round: (state, fields)."""
     made = []
-    for client, (state, more) in zip(job.record.chosen, rows, strict=False):
+    for client, (state, more) in zip(job.progress.chosen, rows, strict=False):
         config = {"kind": "federated", "config": server.config, "step": 0}
         each = making.operation(server.owner, state, **(config | more))
-        ClientPart.objects.create(
-            operation=each, server=server, round=job.record.number, client=client, epochs=2,
-            begins_with="x", name=job.record.name_of(client), given_id="none",
+        Subtask.objects.create(
+            operation=each, parent=server, group=job.progress.number, index=client, num_steps=2,
+            spec={"epochs": 2}, begins_with="x", identity="x", given_id="none",
+            name=job.progress.name_of(client),
         )  # fmt: skip
         made.append(each)
     return made
@@ -370,7 +387,7 @@ def test_clients_elsewhere_are_drawn_as_their_own_rows_say(ana):
         ("FAILED", {"step": 1, "error": {"message": "it broke"}}),
         ("CANCELLED", {"step": 1, "reason": "DROPPED"}), ("RESUMING", {"step": 1}),
     ]  # fmt: skip
-    server = shown(ana, job, HouseLedger())
+    server = shown(ana, job, ServerLedger())
     sent_out(server, job, *rows)
     found = grid_of(server)["rows"]
     assert [(row["is"], *row["epochs"]) for row in found] == [
@@ -384,41 +401,42 @@ def test_clients_elsewhere_are_drawn_as_their_own_rows_say(ana):
         ("not sent", "pending", "pending"),
     ]
     assert [row["where"] for row in found[3:6]] == [
-        "No worker is running: start one, and it takes this.", "it broke",
-        "the round went on without it",
+        "No worker is running. Start one to run this operation.", "it broke",
+        "the round proceeded without it",
     ]  # fmt: skip
 
 
 def test_what_the_server_has_taken_over_is_done_though_its_rows_are_gone(ana):
     job = job_at(11, placement="distributed")  # client 0, and one epoch of the next
-    server = shown(ana, job, HouseLedger(), state="COMPLETED")
+    server = shown(ana, job, ServerLedger(), state="COMPLETED")
     drawn = [(row["is"], row["num_done"]) for row in grid_of(server)["rows"]]
     assert drawn == [("done", 2), ("stopped", 1), ("not sent", 0), ("not sent", 0)]
 
 
 def test_rows_of_another_round_say_nothing_of_this_one(ana):
     job = job_at(8, placement="distributed")
-    server = shown(ana, job, HouseLedger())
+    server = shown(ana, job, ServerLedger())
     sent_out(server, job, *4 * [("COMPLETED", {"step": 2})])
-    ClientPart.objects.update(round=1)
+    Subtask.objects.update(group=1)
     assert {row["is"] for row in grid_of(server)["rows"]} == {"not sent"}
 
 
 def test_where_it_is_secret_who_takes_part_places_find_their_rows(ana):
     job = job_at(0, "user", placement="distributed", fraction=0.5, clients=12)
-    assert 1 < len(job.record.chosen) < 12
-    server = shown(ana, job, HouseLedger())
+    assert 1 < len(job.progress.chosen) < 12
+    server = shown(ana, job, ServerLedger())
     first, second = sent_out(server, job, ("COMPLETED", {"step": 2}), RUNNING_1)
     one, two, *_ = grid_of(server)["rows"]
     assert (one["operation_id"], one["is"]) == (first.pk, "done")
     assert (two["operation_id"], two["is"]) == (second.pk, "running")
-    assert one["number"] == f"1 of {len(job.record.chosen)}"
+    assert one["number"] == f"1 of {len(job.progress.chosen)}"
 
 
+@pytest.mark.slow
 def test_the_grid_asks_as_much_for_many_clients_as_for_few(ana, django_assert_num_queries):
     for clients in (3, 20):
         job = job_at(0, placement="distributed", clients=clients)
-        server = shown(ana, job, HouseLedger())
+        server = shown(ana, job, ServerLedger())
         sent_out(server, job, RUNNING_1, *(clients - 1) * [("PENDING", {})])
         newest = Checkpoint.objects.get(operation=server)
         with django_assert_num_queries(3):  # clients, workers, what those run
@@ -427,7 +445,7 @@ def test_the_grid_asks_as_much_for_many_clients_as_for_few(ana, django_assert_nu
 
 def test_of_very_many_clients_at_once_the_first_are_drawn(ana):
     job = make_job(clients=100, local_epochs=4, batched_clients=True, parameters={"examples": 600})
-    operation = shown(ana, job, HouseLedger())
+    operation = shown(ana, job, ServerLedger())
     for epoch in range(4):
         grid = client_grid.grid(operation, {**state_of(job), "client_epoch": epoch}, 0)
         assert [row["number"] for row in grid["rows"]] == list(range(40))
@@ -439,24 +457,24 @@ def test_of_very_many_clients_at_once_the_first_are_drawn(ana):
 def test_of_very_many_clients_those_are_drawn_who_are_next(ana, more, step, first, last):
     job = make_job(clients=100, local_epochs=1, parameters={"examples": 600}, **more)
     told = {**state_of(job), "clients_done": step}
-    operation = shown(ana, job, HouseLedger())
+    operation = shown(ana, job, ServerLedger())
     grid = client_grid.grid(operation, told, 0)
     assert [row["number"] for row in grid["rows"]] == list(range(first, last + 1))
     done = sum(row["num_done"] for row in grid["rows"])
     assert done == max(0, step - first) and grid["num_more"] == 60
 
 
-def test_very_many_epochs_are_told_and_not_drawn(page, ana):
+def test_very_many_epochs_are_reported_and_not_drawn(page, ana):
     job = job_at(0, local_epochs=500)
-    operation = shown(ana, job, HouseLedger(), ahead=123)
+    operation = shown(ana, job, ServerLedger(), ahead=123)
     told = page_of(page, operation).partition('data-testid="clients"')[2]
     assert "123 of 500" in told and 'title="Epoch' not in told
 
 
 def test_where_clients_train_what_they_wait_for_and_who_was_dropped(page, ana):
     job = job_at(9, placement="distributed", round_timeout=60)
-    job.record.client_dropped()
-    server = shown(ana, job, HouseLedger())
+    job.progress.client_dropped()
+    server = shown(ana, job, ServerLedger())
     rows = sent_out(
         server, job, ("CANCELLED", {"reason": "DROPPED"}), ("RUNNING", {"step": 1, "attempt": 1}),
         ("PENDING", {"queue": "hospital-c"}),
@@ -466,7 +484,7 @@ def test_where_clients_train_what_they_wait_for_and_who_was_dropped(page, ana):
     told = text.partition('data-testid="clients"')[2].partition("</table>")[0]
     assert "1 of 2" in told and "hospital-b" in told
     assert "No worker is running" in told
-    assert told.count("the round went on without it") == told.count("Dropped") == 1
+    assert told.count("the round proceeded without it") == told.count("Dropped") == 1
     assert all(f"/operations/{each.pk}/" in told for each in rows)
     shown_rows = [line for line in page.get("/operations/").content.decode().split("<tr") if
                   any(each.pk in line for each in rows)]  # fmt: skip
@@ -476,27 +494,27 @@ def test_where_clients_train_what_they_wait_for_and_who_was_dropped(page, ana):
 @pytest.fixture
 def part(ana):
     """A client's part of a server, as a row of its own."""
-    server = shown(ana, job_at(9, placement="distributed"), HouseLedger())
+    server = shown(ana, job_at(9, placement="distributed"), ServerLedger())
     part = making.operation(ana, "RUNNING", kind="federated", config=server.config)
     part.pk = "op_client_20260101_000000_0123abcd"
     part.save(force_insert=True)
-    ClientPart.objects.create(
-        operation=part, server=server, round=2, client=3, epochs=2, begins_with="x",
-        name="client 3", given_id="none",
+    Subtask.objects.create(
+        operation=part, parent=server, group=2, index=3, spec={"epochs": 2}, num_steps=2,
+        begins_with="x", identity="x", name="client 3", given_id="none",
     )  # fmt: skip
     return part
 
 
 def test_a_clients_own_page_leads_to_the_whole(page, part):
-    text, server = page_of(page, part), part.part.server
-    assert "What client 3 does in round 2 of" in text and f"/operations/{server.pk}/" in text
+    text, server = page_of(page, part), part.subtask.parent
+    assert "Subtask client 3 in round 2 of" in text and f"/operations/{server.pk}/" in text
     assert 'data-testid="federation"' not in text
     assert page.get(f"/operations/{part.pk}/export/last.pt").status_code == 404
 
 
 def test_a_clients_own_page_offers_nothing_that_only_the_whole_can(page, part):
     saved(part)
-    server = part.part.server
+    server = part.subtask.parent
     for each in (part, server):
         each.row.update(state="CANCELLED", lease_expires_at=None, reason="CANCELLED_BY_PERSON")
     of_part, of_whole = page_of(page, part), page_of(page, server)
@@ -504,14 +522,14 @@ def test_a_clients_own_page_offers_nothing_that_only_the_whole_can(page, part):
                     "resume-from", "delete-checkpoint"):  # fmt: skip
         assert f'data-testid="{offered}"' in of_whole, offered
         assert f'data-testid="{offered}"' not in of_part, offered
-    assert "It goes on when the whole does." in of_part
-    assert "not measured yet" not in of_part and "A client draws no curves" in of_part
+    assert "It resumes with its parent operation." in of_part
+    assert "not measured yet" not in of_part and "Subtasks have no charts" in of_part
 
 
 def test_both_files_are_of_the_checkpoint_that_the_page_shows(page, ana, monkeypatch):
-    operation, exported = shown(ana, job_at(17), HouseLedger()), []
+    operation, exported = shown(ana, job_at(17), ServerLedger()), []
     names = [f"{operation.pk}-1", f"{operation.pk}-2"]
-    kept = [{"name": "best_model.pt", "size_bytes": 1}]
+    kept = [{"name": "best_model.pt", "size_bytes": 1, "blake3": "0" * 64}]
     Checkpoint.objects.filter(pk=names[0]).update(manifest=kept)
     links = [line.split('"')[0] for line in page_of(page, operation).split('href="')
              if "/export/" in line.split('"')[0]]  # fmt: skip
@@ -521,7 +539,7 @@ def test_both_files_are_of_the_checkpoint_that_the_page_shows(page, ana, monkeyp
 
     def export(checkpoint, **_):
         exported.append(checkpoint.pk)
-        return exports.Exported(io.BytesIO(), "last.pt")
+        return exports.ExportedFile(io.BytesIO(), "last.pt")
 
     monkeypatch.setattr(exports, "export", export)
     for link in [*links, f"/operations/{operation.pk}/export/last.pt"]:

@@ -1,6 +1,7 @@
 """The list: one query for the rows, all of its state in the address, nothing that moves."""
 
 import json
+from itertools import product
 from urllib.parse import urlencode
 
 import pytest
@@ -8,7 +9,10 @@ from django.core.cache import cache
 
 from apps.dashboard import rows
 from apps.operations.models import Operation
+from apps.operations.requests.editing import edit
+from tests.api.saved import saved
 from tests.pages import making
+from tests.thinning import quick_some
 from trainops.http.roles import role_of
 
 STATES = ["PENDING", "RUNNING", "RESUMING", "COMPLETED", "FAILED", "CANCELLED"]
@@ -34,10 +38,10 @@ def test_the_rows_cost_one_query_however_many_there_are_and_two_more_if_any_wait
         making.operation(ana, STATES[number % 6], tags=["one", "two"])
     page.get("/")  # counts are remembered for a moment
     assert role_of(ana) == "operator"  # so is the role, for a request
-    with django_assert_num_queries(3):  # rows; workers, what they run
+    with django_assert_num_queries(4):  # rows; workers, what they run; tags
         found = rows.select(Operation.objects.all())
         assert len(rows.lines(found, ana)) == 12
-    with django_assert_max_num_queries(6):  # session, person, role
+    with django_assert_max_num_queries(8):  # session, person, role, views
         assert len(shown(page.get("/"))) == 12
 
 
@@ -49,7 +53,7 @@ def test_an_empty_list_says_what_to_do_next(page, as_, vera):
 
 def test_filters_stand_in_the_address_and_have_counts(page, ana, ben):
     making.operation(ana, "RUNNING", name="runs")
-    making.operation(ben, "FAILED", name="broke")
+    saved(making.operation(ben, "FAILED", name="broke"))
     making.operation(ana, "COMPLETED", name="done", tags=["night"])
     assert set(shown(page.get("/"))) == {"runs", "broke", "done"}
     assert shown(page.get("/?tab=active")) == ["runs"]
@@ -59,8 +63,51 @@ def test_filters_stand_in_the_address_and_have_counts(page, ana, ben):
     assert shown(page.get("/?owner=ben")) == ["broke"]
     assert shown(page.get("/?q=tag:night")) == ["done"]
     assert shown(page.get("/?q=RUN")) == ["runs"]
-    by_tab = {tab["name"]: tab["count"] for tab in page.get("/").context["tabs"]}
+    by_tab = {tab.name: tab.count for tab in page.get("/").context["tabs"]}
     assert by_tab == {"": 3, "active": 1, "attention": 1, "resumable": 1, "done": 1}
+
+
+def test_an_operation_without_a_checkpoint_is_not_listed_as_resumable(page, ana):
+    making.operation(ana, "FAILED", name="broke early")
+    found = page.get("/?tab=resumable")
+    assert shown(found) == []
+    assert {tab.name: tab.count for tab in found.context["tabs"]}["resumable"] == 0
+
+
+TABS = {
+    "": {}, "active": {"status": "PENDING,RESUMING,RUNNING"}, "done": {"status": "COMPLETED"},
+    "attention": {"needs_attention": "true"}, "resumable": {"resumable": "true"},
+}  # fmt: skip
+WORDS = {  # of the search field -> parameters of the API
+    "": {},
+    "one": {"search": "one"},
+    "A failed": {"search": "A failed"},
+    "tag:night tag:long": {"tag": "night,long"},
+    "worker:worker-1 one": {"worker": "worker-1", "search": "one"},
+    "worker:work": {"worker": "work"},
+    "recipe:digits": {"recipe": "digits"},
+    "reason:job_error": {"reason": "JOB_ERROR"},
+    "state:failed -tag:night epochs>=5": {"q": "state:failed -tag:night epochs>=5"},
+}
+
+
+OWNERS = ["", "me", "ben", "unknown"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("words", "owner"), quick_some([*product(WORDS, OWNERS)], every=5))
+def test_page_and_api_list_the_same_operations(page, ana, ben, owner, words):
+    for number, state in enumerate(STATES * 2):
+        tags = ["night", "long"][: number % 3]
+        made = making.operation([ana, ben][number % 2], state, tags=tags)
+        if number > 4:
+            saved(made)
+    for tab, criteria in TABS.items():
+        found = page.get("/?" + urlencode({"tab": tab, "owner": owner, "q": words}))
+        asked = criteria | WORDS[words] | ({"owner": owner} if owner else {})
+        listed = page.get("/api/v1/operations?" + urlencode(asked)).json()["data"]
+        assert [line.id for line in found.context["lines"]] == [row["id"] for row in listed]
+        assert found.context["total"] == len(listed)
 
 
 @pytest.mark.parametrize(
@@ -75,7 +122,7 @@ def test_a_bad_self_check_needs_attention_in_every_state(page, ana, state, verdi
     found = page.get("/?tab=attention")
     assert set(shown(found)) == {"broke", "checked"}
     assert why in found.content.decode()
-    assert {tab["name"]: tab["count"] for tab in found.context["tabs"]}["attention"] == 2
+    assert {tab.name: tab.count for tab in found.context["tabs"]}["attention"] == 2
     answer = page.get("/api/v1/operations?needs_attention=true").json()["data"]
     assert {row["name"] for row in answer} == {"broke", "checked"}
     assert all(row["needs_attention"] for row in answer)
@@ -87,7 +134,7 @@ def test_a_failed_operation_with_a_bad_self_check_is_counted_once(page, ana):
     making.operation(ana, "FAILED", self_check="differs")
     found = page.get("/?tab=attention")
     assert len(shown(found)) == 1
-    assert {tab["name"]: tab["count"] for tab in found.context["tabs"]}["attention"] == 1
+    assert {tab.name: tab.count for tab in found.context["tabs"]}["attention"] == 1
 
 
 @pytest.mark.parametrize(
@@ -98,6 +145,59 @@ def test_a_failed_operation_with_a_bad_self_check_is_counted_once(page, ana):
 def test_a_broken_address_still_shows_a_list(page, ana, query):
     making.operation(ana)
     assert page.get(f"/?{query}").status_code == 200
+
+
+def test_a_query_with_an_error_names_it_and_lists_nothing(page, ana):
+    making.operation(ana)
+    response = page.get("/?q=stat:failed")
+    assert shown(response) == [] and response.context["total"] == 0
+    text = response.content.decode()
+    assert "stat:failed&#x27; (character 1)" in text and "allowed: state:" in text
+
+
+@pytest.mark.database
+def test_the_list_is_sorted_by_a_metric_a_config_field_or_a_column(page, ana, monkeypatch):
+    monkeypatch.setattr("apps.dashboard.views.listing.PAGE_SIZE", 2)
+    for name, loss in (("b", 0.5), ("a", 12.0), ("c", None)):
+        metrics = {} if loss is None else {"val_loss": loss}
+        making.operation(ana, "COMPLETED", name=name, metrics=metrics)
+    first = page.get("/?sort=-val_loss")
+    assert shown(first) == ["a", "b"]
+    assert (first.context["page"].before, first.context["page"].last) == (0, 2)
+    second = page.get(f"/?sort=-val_loss&cursor={first.context['page'].older}")
+    assert shown(second) == ["c"] and "3\N{EN DASH}3 of 3" in second.content.decode()
+    assert shown(page.get(f"/?sort=-val_loss&cursor={second.context['page'].newer}")) == ["a", "b"]
+    assert shown(page.get("/?sort=val_loss")) == ["b", "a"]
+    assert shown(page.get("/?sort=name")) == ["a", "b"]
+    assert shown(page.get("/?sort=epochs")) == ["c", "a"]  # equal values: newest first
+    assert 'aria-sort="descending"' in page.get("/?sort=-name").content.decode()
+    assert shown(page.get("/?sort=%3Bdrop")) == ["c", "a"]
+
+
+def test_additional_columns_show_metrics_and_config_fields(page, ana):
+    making.operation(ana, "COMPLETED", metrics={"val_loss": 0.123456}, tags=["night"])
+    response = page.get("/?columns=val_loss,epochs,attempt,unknown,-x")
+    (line,) = response.context["lines"]
+    names = ("val_loss", "epochs", "attempt", "unknown")
+    assert response.context["filters"].columns == names
+    for text in ("0.1235", "night", *names):
+        assert text in line.html
+    live = page.get(f"/operations/live?columns=val_loss&rows={line.id}:other").json()
+    assert "0.1235" in live["rows"][line.id]["html"]
+
+
+def test_the_summary_says_that_it_counts_a_view_and_the_foot_where_it_is(page, ana, monkeypatch):
+    monkeypatch.setattr("apps.dashboard.views.listing.PAGE_SIZE", 2)
+    for number in range(3):
+        making.operation(ana, "FAILED", name=f"n{number}")
+    first = page.get("/")
+    assert (
+        "in this view" not in first.context["summary"]
+        and "1\N{EN DASH}2 of 3" in first.content.decode()
+    )
+    second = page.get(f"/?cursor={first.context['page'].older}")
+    assert "3\N{EN DASH}3 of 3" in second.content.decode()
+    assert page.get("/?q=n1").context["summary"].endswith("1 to review in this view")
 
 
 @pytest.mark.database
@@ -180,7 +280,7 @@ class TestWhoSeesWhat:
         response = client.get("/operations/live", headers={"X-Requested-With": "fetch"})
         assert response.status_code == 401
 
-    def test_who_has_no_role_is_told_so(self, as_, db):
+    def test_a_user_without_a_role_sees_a_message(self, as_, db):
         response = as_(making.person("nobody", None)).get("/")
         assert response.status_code == 403
         assert "no role yet" in response.content.decode()
@@ -188,8 +288,17 @@ class TestWhoSeesWhat:
     def test_viewers_read_and_are_offered_nothing_else(self, as_, vera, ana):
         making.operation(ana, "RUNNING")
         text = as_(vera).get("/").content.decode()
-        assert "data-action" not in text and "Submit again" not in text
+        assert "data-action" not in text and "Run again" not in text
 
     def test_operators_are_offered_only_what_is_theirs(self, as_, ben, ana):
         making.operation(ana, "RUNNING")
         assert "data-action" not in as_(ben).get("/").content.decode()
+
+
+def test_an_acknowledged_failure_is_not_counted_as_one_to_review(page, ana):
+    made = making.operation(ana, "FAILED")
+    assert "1 to review" in page.get("/").context["summary"]
+    edit(operation_id=made.pk, actor=ana, changes={"acknowledged": True})
+    cache.clear()
+    assert "to review" not in page.get("/").context["summary"]
+    assert shown(page.get("/?tab=attention")) == []

@@ -5,7 +5,7 @@ import io
 import numpy as np
 import pytest
 
-from apps.dashboard import fields
+from apps.dashboard import branches, fields
 from apps.dashboard.fields import Field, fields_of
 from apps.dashboard.form import Form
 from apps.datasets import services as datasets
@@ -13,6 +13,7 @@ from apps.operations.models import Operation
 from apps.operations.requests import forking
 from tests.api.saved import saved
 from tests.pages import making
+from tests.thinning import quick_some
 from trainops.kind import KINDS
 from trainops.recipes import recipes
 
@@ -48,6 +49,7 @@ def table(ana):
     return datasets.add_table(io.BytesIO(CSV), filename="flats.csv", name="flats", owner=ana)
 
 
+@pytest.mark.slow
 def test_the_form_as_it_is_shown_is_the_recipes_example(page, settings):
     response = posted(page)
     operation = Operation.objects.get()
@@ -72,20 +74,23 @@ def test_its_own_fields_are_kept(page):
 
 @pytest.mark.parametrize(
     ("name", "typed", "said"),
-    [
-        ("config.epochs", "many", "got &#x27;many&#x27;"),
-        ("config.epochs", "0", "greater than or equal to 1"),
-        ("config.epochs", "2.5", "got 2.5"),
-        ("config.learning_rate", "nan", "finite number"),
-        ("config.optimizer", "magic", "got &#x27;magic&#x27;"),
-        ("config.parameters.dropout", "1.5", "less than 1"),
-        ("config.checkpoint.every_seconds", "-1", "greater than 0"),
-        ("name", "x" * 200, "at most 120"),
-        ("tags", ",".join(f"t{n}" for n in range(30)), "at most 20 tags"),
-        ("priority", "high", "whole number"),
-    ],
+    quick_some(
+        [
+            ("config.epochs", "many", "got &#x27;many&#x27;"),
+            ("config.epochs", "0", "greater than or equal to 1"),
+            ("config.epochs", "2.5", "got 2.5"),
+            ("config.learning_rate", "nan", "finite number"),
+            ("config.optimizer", "magic", "got &#x27;magic&#x27;"),
+            ("config.parameters.dropout", "1.5", "less than 1"),
+            ("config.checkpoint.every_seconds", "-1", "greater than 0"),
+            ("name", "x" * 200, "at most 120"),
+            ("tags", ",".join(f"t{n}" for n in range(30)), "at most 20 tags"),
+            ("priority", "high", "whole number"),
+        ],
+        every=4,
+    ),
 )
-def test_a_wrong_value_is_told_beside_its_field_and_stays(page, name, typed, said):
+def test_a_wrong_value_is_reported_beside_its_field_and_stays(page, name, typed, said):
     response = posted(page, **{"config.batch_size": "77", name: typed})
     text = response.content.decode()
     assert response.status_code == 422 and not Operation.objects.exists()
@@ -131,6 +136,7 @@ def test_a_backtest_is_asked_for_its_prices_and_their_columns(page, bars):
     assert operation.config["checkpoint"]["every_bars"] == 10_000
 
 
+@pytest.mark.slow
 def test_a_table_without_prices_is_refused_beside_its_field(page, bars, table):
     unnamed = posted(page, "macd", **{"config.dataset": bars.pk}).content.decode()
     assert "no column for close was found; its columns: when, open" in unnamed
@@ -142,7 +148,7 @@ def test_a_table_without_prices_is_refused_beside_its_field(page, bars, table):
     assert not Operation.objects.exists()
 
 
-def test_a_column_that_is_not_there_is_told(page, table):
+def test_a_column_that_is_not_there_is_reported(page, table):
     dataset = {"config.parameters.dataset": table.pk, "config.parameters.target": "prize"}
     text = posted(page, "tabular", **dataset).content.decode()
     assert "its columns: size, rooms, price" in text
@@ -170,10 +176,58 @@ def test_a_completed_training_offers_its_model_to_a_backtest(page, ana, bars):
     assert [model.pk for model in form.models] == [trained.pk]
 
 
-def test_another_recipe_starts_from_its_own_example(page):
-    data = {"recipe": "digits", "shown": "tabular", "config.epochs": "99"}
-    text = page.post("/operations/new/fields", data).content.decode()
-    assert 'value="99"' not in text and "config.parameters.channels" in text
+def change(page, before, after, **typed):
+    """Choose another recipe after some fields were edited."""
+    data = entered(page.get(f"/operations/new?recipe={before}"))
+    data |= {f"config.{path}": text for path, text in typed.items()}
+    return page.post("/operations/new/fields", data | {"shown": before, "recipe": after})
+
+
+def texts(response):
+    return {field.path: field.text for field in response.context["form"].fields}
+
+
+def test_edits_survive_a_change_of_recipe(page):
+    response = change(page, "tabular", "digits", epochs="99")
+    shown = texts(response)
+    assert (shown["epochs"], shown["learning_rate"]) == ("99", "0.002"), "the rest is the example"
+    assert response.context["carried"].kept == ["Epochs"]
+    assert "Kept: Epochs." in response.content.decode()
+
+
+def test_edits_that_do_not_fit_another_recipe_are_said(page):
+    typed = {"parameters.channels": "7", "epochs": "many", "seed": "3"}
+    response = change(page, "digits", "grid_world", **typed)
+    carried = response.context["carried"]
+    assert carried.kept == ["Seed"] and texts(response)["seed"] == "3"
+    assert "Not kept: Channels" in response.content.decode()
+    assert carried.dropped["Epochs"].endswith("has no such field")
+    invalid = change(page, "tabular", "digits", epochs="many").context["carried"]
+    assert "got 'many'" in invalid.dropped["Epochs"]
+
+
+def test_values_to_try_survive_a_change_of_recipe(page):
+    tries = {"try.0.path": "epochs", "try.0.values": "5, 10"}
+    data = {"shown": "tabular", "recipe": "digits"} | tries
+    form = page.post("/operations/new/fields", data).context["form"]
+    assert form.is_trying and (form.tries[0].path, form.tries[0].text) == ("epochs", "5, 10")
+
+
+def test_recent_recipes_are_first_and_the_latest_is_chosen(page, ana):
+    making.operation(ana, "COMPLETED").row.update(recipe="images")
+    making.operation(making.person("eve", "operator")).row.update(recipe="tabular")
+    response = page.get("/operations/new")
+    groups = response.context["groups"]
+    assert (groups[0][0], [each.name for each, _ in groups[0][1]]) == ("Recent", ["images"])
+    assert response.context["form"].recipe.name == "images"
+    offered = [each.name for _, found in groups for each, _ in found]
+    assert sorted(offered) == sorted(recipes()), "each once"
+
+
+def test_the_list_of_recipes_is_folded_once_one_is_chosen(page):
+    assert 'id="picker" open' in page.get("/operations/new").content.decode()
+    chosen = page.get("/operations/new?recipe=digits").content.decode()
+    assert 'id="picker"' in chosen and 'id="picker" open' not in chosen
 
 
 def test_a_clone_has_the_config_and_the_tags_of_its_source(page, ana):
@@ -263,10 +317,19 @@ class TestFields:
         assert Field(path="x", kind="integer", label="X", nullable=True).value([]) is None
         assert Field(path="x", kind="switch", label="X").value([]) is False
 
+    @pytest.mark.slow
     def test_every_recipe_makes_a_form(self, db):
         for recipe in recipes().values():
             form = Form(recipe, recipe.example)
             assert form.basic and form.advanced
+
+
+def entered(shown):
+    """Return the values that a form shows, as a browser sends them."""
+    form = {field.path: field.text for field in shown.context["form"].fields}
+    return {
+        f"config.{path}": str(value) for path, value in form.items() if value not in (False, "")
+    }
 
 
 def test_a_fork_is_asked_for_in_the_form_of_its_source(page, ana, monkeypatch):
@@ -276,20 +339,96 @@ def test_a_fork_is_asked_for_in_the_form_of_its_source(page, ana, monkeypatch):
     assert 'data-testid="fork"' in page.get(f"/operations/{source.pk}/").content.decode()
     shown = page.get(f"/operations/new?fork={source.pk}")
     text = shown.content.decode()
-    assert "goes on from" in text and "the first" in text and "learning_rate" in text
+    assert "continues from" in text and "the first" in text and "learning_rate" in text
     assert 'data-testid="recipe-' not in text, "a fork keeps its recipe"
 
     wanted = {}
     monkeypatch.setattr(forking, "fork", lambda **given: wanted.update(given) or source)
-    form = {field.path: field.text for field in shown.context["form"].fields}
-    data = {
-        f"config.{path}": str(value) for path, value in form.items() if value not in (False, "")
-    }
-    data |= {"fork": source.pk, "recipe": source.recipe, "config.epochs": "9", "name": "second"}
-    response = page.post("/operations/new", data)
+    data = entered(shown) | {"fork": source.pk, "recipe": source.recipe, "name": "second"}
+    response = page.post("/operations/new", data | {"config.epochs": "9"})
     assert response.status_code == 302
     assert (wanted["operation_id"], wanted["name"]) == (source.pk, "second")
     assert wanted["config"]["epochs"] == 9
+
+
+def test_a_longer_training_begins_with_twice_the_epochs(page, ana):
+    source = making.operation(ana, "COMPLETED", name="the first")
+    saved(source)
+    header = page.get(f"/operations/{source.pk}/").content.decode()
+    assert 'data-testid="extend"' in header and 'data-testid="warm-start"' in header
+    shown = page.get(f"/operations/new?extend={source.pk}")
+    text = {field.path: field.text for field in shown.context["form"].fields}["epochs"]
+    assert int(text) == 2 * source.config["epochs"]
+    answer = " ".join(shown.content.decode().partition('data-testid="refusal"')[2].split())
+    assert "got 10; the cosine schedule was built for 5" in answer.partition("</div> </div>")[0]
+    assert f"/operations/new?warm_start={source.pk}" in answer
+
+
+def test_the_schedules_answer_to_a_longer_training_is_shown_first(page, ana):
+    source = making.operation(ana, "COMPLETED")
+    saved(source)
+    constant = source.config | {"scheduler": "none"}
+    source.row.update(config=constant, config_given=constant)
+    text = page.get(f"/operations/new?extend={source.pk}").content.decode()
+    answer = text.partition('data-testid="preview"')[2].partition("<form")[0]
+    assert "the weights of a training submitted with 10 epochs" in answer
+
+
+def test_a_fork_shows_only_the_fields_that_may_differ(page, ana):
+    source = making.operation(ana, "CANCELLED")
+    saved(source)
+    shown = texts(page.get(f"/operations/new?fork={source.pk}"))
+    assert {"epochs", "learning_rate", "checkpoint.every_epochs"} <= set(shown)
+    assert not {"batch_size", "seed", "parameters.channels"} & set(shown)
+    data = {"fork": source.pk, "recipe": "digits", "shown": "digits"}
+    again = page.post("/operations/new/fields", data)
+    assert set(texts(again)) == set(shown) and 'data-testid="tries"' not in again.content.decode()
+
+
+def test_what_a_run_was_given_is_shown_at_once_when_it_runs_again(page, ana):
+    source = making.operation(ana, "COMPLETED")
+    source.row.update(config_given=source.config_given | {"momentum": 0.5})
+    form = page.get(f"/operations/new?from={source.pk}").context["form"]
+    assert "momentum" in {field.path for field in form.basic}
+
+
+def test_a_preview_says_what_differs_and_submits_nothing(page, ana):
+    source = making.operation(ana, "CANCELLED", name="the first")
+    saved(source)
+    constant = source.config | {"scheduler": "none"}
+    source.row.update(config=constant, config_given=constant)
+    data = entered(page.get(f"/operations/new?fork={source.pk}"))
+    data |= {"fork": source.pk, "recipe": source.recipe, "preview": "1", "config.epochs": "50"}
+    response = page.post("/operations/new", data)
+    text = response.content.decode()
+    assert not response.context["form"].errors
+    assert response.status_code == 200 and Operation.objects.count() == 1
+    assert "<td><code>epochs</code></td>" in text and "<td>50</td>" in text
+    assert "the weights of a training submitted with 50 epochs" in text
+    assert 'name="config.epochs"' in text and f'name="fork" value="{source.pk}"' in text
+
+
+def test_a_fork_may_set_a_field_back_to_its_default(page, ana):
+    source = making.operation(ana, "CANCELLED", name="the first")
+    saved(source)
+    other = source.config | {"scheduler": "none", "epochs": 5}
+    source.row.update(config=other, config_given=other)
+    data = entered(page.get(f"/operations/new?fork={source.pk}"))
+    data |= {"fork": source.pk, "recipe": source.recipe, "preview": "1", "config.epochs": "10"}
+    text = page.post("/operations/new", data).content.decode()
+    assert "<td>5</td>" in " ".join(text.split()) and "<td>10</td>" in " ".join(text.split())
+
+
+def test_a_warm_start_may_change_any_field(page, ana, monkeypatch):
+    source = making.operation(ana, "CANCELLED", name="the first")
+    saved(source)
+    shown = page.get(f"/operations/new?warm_start={source.pk}").content.decode()
+    assert "starts at step 0 with the weights of" in shown
+    wanted = {}
+    monkeypatch.setattr(branches, "warm_start", lambda **given: wanted.update(given) or source)
+    response = posted(page, warm_start=source.pk, **{"config.batch_size": "7"})
+    assert response.status_code == 302
+    assert (wanted["operation_id"], wanted["config"]["batch_size"]) == (source.pk, 7)
 
 
 def test_what_a_fork_may_not_change_is_said_at_its_field(page, ana):
@@ -317,6 +456,7 @@ def test_a_dataset_that_is_not_required_may_be_left_out(page):
     assert Operation.objects.get().config["parameters"]["dataset"] is None
 
 
+@pytest.mark.slow
 def test_images_are_chosen_as_tables_are(page, scans, table):
     shown = page.get(f"/operations/new?recipe=segmentation&dataset={scans.pk}").content.decode()
     assert f'<option value="{scans.pk}" selected>' in shown
@@ -324,7 +464,7 @@ def test_images_are_chosen_as_tables_are(page, scans, table):
     assert Operation.objects.get().config["parameters"]["dataset"] == scans.pk
     again = {"once": "another one"}
     unlabelled = posted(page, "images", **{"config.parameters.dataset": scans.pk}, **again)
-    assert "its images have no labels, but mask" in unlabelled.content.decode()
+    assert "it has no labels, only mask" in unlabelled.content.decode()
     wrong = posted(page, "images", **{"config.parameters.dataset": table.pk}, **again)
-    assert "it is a table; allowed: images" in wrong.content.decode()
+    assert "a table; allowed: images" in wrong.content.decode()
     assert Operation.objects.count() == 1

@@ -22,9 +22,9 @@ def text_of(page, operation):
     return response.content.decode()
 
 
-def standing_of(page, operation):
+def explanation_of(page, operation):
     text = text_of(page, operation)
-    return text.partition('data-testid="standing">')[2].partition("</p>")[0]
+    return text.partition('data-testid="explanation">')[2].partition("</p>")[0]
 
 
 def worker(**fields):
@@ -41,6 +41,13 @@ def test_every_state_shows_its_page(page, ana, state):
     text = text_of(page, operation)
     assert f'data-state="{state}"' in text and "night" in text
     assert 'data-testid="submit-again"' in text
+
+
+def test_the_number_of_processes_is_shown_if_there_are_several(page, ana):
+    operation = making.operation(ana, "RUNNING")
+    assert "processes</span>" not in text_of(page, operation)
+    operation.row.update(processes=2)
+    assert '<span data-testid="processes">2 processes</span>' in text_of(page, operation)
 
 
 def test_an_unknown_operation_is_a_404_with_a_way_back(page):
@@ -60,7 +67,7 @@ class TestActions:
         saved(failed)
         assert 'data-action="resume"' in text_of(page, failed)
 
-    def test_nobody_is_offered_what_is_not_theirs(self, as_, ana, ben, vera):
+    def test_only_permitted_actions_are_offered(self, as_, ana, ben, vera):
         operation = making.operation(ana, "FAILED")
         saved(operation)
         for person in (ben, vera):
@@ -68,72 +75,89 @@ class TestActions:
             assert "data-action" not in text and 'data-testid="pin"' not in text
 
 
-class TestStanding:
+class TestExplanation:
     """Why it is where it is: no state goes unexplained."""
 
-    def test_nobody_works(self, page, ana):
-        assert "No worker is running" in standing_of(page, making.operation(ana))
+    def test_no_worker_runs(self, page, ana):
+        assert "No worker is running" in explanation_of(page, making.operation(ana))
 
-    def test_nobody_serves_it(self, page, ana):
+    def test_no_worker_serves_it(self, page, ana):
         worker(kinds=["backtest"])
-        said = standing_of(page, making.operation(ana))
-        assert "No worker serves the kind training; served: backtest" in said
+        said = explanation_of(page, making.operation(ana))
+        assert "No worker serves the kind training; served kinds: backtest" in said
 
-    def test_nobody_has_what_it_needs(self, page, ana):
+    def test_no_worker_has_what_it_needs(self, page, ana):
         worker(labels=["t4"])
-        said = standing_of(page, making.operation(ana, queue="a100"))
-        assert "No worker has the label a100; there are: t4" in said and "/workers/" in said
+        said = explanation_of(page, making.operation(ana, queue="a100"))
+        assert "No worker has the label a100; available labels: t4" in said and "/workers/" in said
         assert "standing-orange" in text_of(page, making.operation(ana, device="cuda"))
 
     def test_all_are_busy_and_others_come_first(self, page, ana):
         worker(num_running=1)
         making.operation(ana)
-        said = standing_of(page, making.operation(ana))
-        assert "the only slot is busy" in said and "one stands before it" in said
+        said = explanation_of(page, making.operation(ana))
+        assert "the only slot is busy" in said and "1 operation is ahead of it" in said
 
     def test_a_free_worker_takes_it(self, page, ana):
         worker()
-        assert "takes it in a moment" in standing_of(page, making.operation(ana))
+        assert "claims it shortly" in explanation_of(page, making.operation(ana))
 
     def test_a_pause_before_a_restart(self, page, ana):
         later = timezone.now() + timedelta(seconds=30)
         operation = making.operation(ana, "RESUMING", not_before=later)
-        said = standing_of(page, operation)
+        said = explanation_of(page, operation)
         assert f"{later:%H:%M:%S}" in said and "from the start" in said
         operation.row.update(reason="WORKER_LOST")
-        assert "because its worker went silent" in standing_of(page, operation)
+        assert "Reason: the worker stopped responding" in explanation_of(page, operation)
 
     def test_a_silent_worker(self, page, ana):
         past = timezone.now() - timedelta(seconds=5)
         operation = making.operation(ana, "RUNNING", lease_expires_at=past)
-        said = standing_of(page, operation)
+        said = explanation_of(page, operation)
         assert "was last seen" in said and "No worker is running: start one" in said
         worker()
-        assert "The next sweep puts it back into the queue" in standing_of(page, operation)
+        assert "The next sweep returns the operation to the queue" in explanation_of(
+            page, operation
+        )
 
     def test_a_cancel_under_way(self, page, ana):
         asked = {"stop_requested": "cancel", "stop_requested_by": "ben"}
         operation = making.operation(ana, "RUNNING", stop_requested_at=timezone.now(), **asked)
-        said = standing_of(page, operation)
-        assert "ben asked to cancel it" in said and "1 min" in said
+        said = explanation_of(page, operation)
+        assert "ben requested a cancel" in said and "1 min" in said
 
     def test_no_step_for_long(self, page, ana):
         then = timezone.now() - timedelta(minutes=10)
         operation = making.operation(ana, "RUNNING", progressed_at=then)
-        said = standing_of(page, operation)
+        said = explanation_of(page, operation)
         assert "No step for" in said and "30 min" in said
 
     def test_failed_and_nothing_saved(self, page, ana):
-        said = standing_of(page, making.operation(ana, "FAILED"))
-        assert "its code raised an error" in said and "submit it again" in said
+        said = explanation_of(page, making.operation(ana, "FAILED"))
+        assert "the recipe raised an exception" in said and "submit it again" in said
+
+    def test_an_error_of_the_recipe_comes_again_after_a_resume(self, page, ana):
+        operation = making.operation(ana, "FAILED")
+        assert "Fix the recipe and restart the workers, then submit" in explanation_of(
+            page, operation
+        )
+        saved(operation)
+        assert "fails again at the same one" in explanation_of(page, operation)
+        resume = text_of(page, operation).rpartition('data-action="resume"')[0]
+        assert "btn-primary" not in resume[resume.rindex("<a ") :]
+
+    def test_a_resume_from_step_0_starts_from_the_beginning(self, page, ana):
+        operation = making.operation(ana, "CANCELLED", reason="CANCELLED_BY_PERSON")
+        saved(operation, step=0, epoch=0)
+        assert "starts from the beginning" in explanation_of(page, operation)
 
     def test_cancelled_and_saved(self, page, ana):
         operation = making.operation(
             ana, "CANCELLED", reason="CANCELLED_BY_PERSON", stop_requested_by="ana"
         )
         saved(operation)
-        said = standing_of(page, operation)
-        assert "ana cancelled it" in said and "A resume continues at epoch 1" in said
+        said = explanation_of(page, operation)
+        assert "Cancelled by ana" in said and "Resuming continues from epoch 1" in said
 
 
 def test_the_mark_of_a_crash_goes_away_after_a_resume(page, ana):
@@ -151,7 +175,7 @@ def test_the_receipt_says_from_where_by_whom_and_how_exactly(page, ana):
     making.attempt(operation, 2, receipt=receipt)
     text = text_of(page, operation)
     assert "not exact" in text and "was 2, is 4" in text and "a0001-s10" in text
-    assert "asked for by zoe" in text
+    assert "requested by zoe" in text
 
 
 def test_what_comes_from_outside_is_escaped(page, ana):
@@ -168,6 +192,36 @@ def test_what_comes_from_outside_is_escaped(page, ana):
     assert EVIL not in text and text.count("&lt;script&gt;") >= 10
 
 
+def test_the_page_says_from_where_it_was_resumed_and_what_was_lost(page, ana):
+    operation = making.operation(ana, "RUNNING", attempt=2)
+    assert 'data-testid="resumed"' not in text_of(page, operation)
+    making.attempt(operation, 1, to_step=33)
+    operation.record("RESUMING", actor="ada")
+    receipt = {"step": 30, "checkpoint": "a0001-s0000000030-periodic", "exact": True, "items": []}
+    newest = making.attempt(operation, 2, from_step=30, receipt=receipt)
+    text = text_of(page, operation)
+    strip = text.partition('data-testid="resumed">')[2].partition("</p>")[0]
+    assert f"Resumed from {operation.unit} 30" in strip and "by ada" in strip
+    assert ">exact<" in strip and f"3 {operation.unit}s run again" in strip
+    newest.__class__.objects.update(receipt=receipt | {"exact": False}, to_step=30)
+    strip = text_of(page, operation).partition('data-testid="resumed">')[2].partition("</p>")[0]
+    assert "not exact" in strip and "nothing lost" in strip
+
+
+def test_a_traceback_begins_at_the_first_frame_of_the_recipe(page, ana):
+    library = '  File "/env/lib/python3.11/site-packages/torch/nn.py", line 5, in call\n    x\n'
+    loop = '  File "/srv/trainops/runtime/loop.py", line 90, in run\n    advance()\n'
+    own = '  File "/home/ana/recipes/mine.py", line 7, in loss\n    return a / 0\n'
+    trace = f"Traceback (most recent call last):\n{loop}{own}{library}ValueError: no\n"
+    error = {"code": "JOB_ERROR", "message": "ValueError: no", "traceback": trace}
+    text = text_of(page, making.operation(ana, "FAILED", error=error))
+    shown = text.partition('data-keep="own-trace" open')[2].partition("</pre>")[0]
+    assert "mine.py" in shown and "torch/nn.py" in shown and "loop.py" not in shown
+    assert "loop.py" in text.partition("Whole traceback")[2]
+    error["traceback"] = f"Traceback (most recent call last):\n{loop}ValueError: no\n"
+    assert "own-trace" not in text_of(page, making.operation(ana, "FAILED", error=error))
+
+
 class TestLive:
     def ask(self, page, operation, **query):
         return page.get(f"/operations/{operation.pk}/live", query).json()
@@ -181,17 +235,21 @@ class TestLive:
         making.curve(operation)
         making.log(operation, "one\n")
         first = self.ask(page, operation)
-        assert len(first["points"]["series"]) == 4 and first["log"][0]["text"] == "one\n"
-        known = {"points": first["points"]["last"], "log": first["log"][-1]["id"]}
+        assert len(first["points"]["series"]) == 4 and first["log"] > 0
+        known = {"points": first["points"]["last"]}
         quiet = self.ask(page, operation, have=self.have(first), **known)
-        assert quiet["parts"] == {} and quiet["log"] == [] and quiet["points"]["series"] == []
+        assert (
+            quiet["parts"] == {}
+            and quiet["log"] == first["log"]
+            and quiet["points"]["series"] == []
+        )
         operation.row.update(step=21)
         making.curve(operation, first=21, last=21)
         making.log(operation, "two\n")
         news = self.ask(page, operation, have=self.have(first), **known)
         assert "progress" in news["parts"] and "files" not in news["parts"]
         assert news["points"]["series"][0]["steps"] == [21]
-        assert [chunk["text"] for chunk in news["log"]] == ["two\n"]
+        assert news["log"] > first["log"]
 
     def test_it_costs_few_queries(self, page, ana, django_assert_max_num_queries):
         operation = making.operation(ana, "RUNNING")
@@ -206,25 +264,18 @@ class TestLive:
         assert self.ask(page, making.operation(ana, "COMPLETED"))["settled"] is True
         assert self.ask(page, making.operation(ana, "RUNNING"))["settled"] is False
 
-    def test_where_attempts_started_tells_what_was_taken_back(self, page, ana):
+    def test_the_points_that_stand_are_reported_by_attempt(self, page, ana):
         operation = making.operation(ana, "RUNNING", attempt=2)
-        making.attempt(operation, 1)
-        making.attempt(operation, 2, from_step=10)
-        assert self.ask(page, operation)["starts"] == [[1, 0], [2, 10]]
-
-    def test_long_logs_come_as_their_end(self, page, ana):
-        operation = making.operation(ana, "RUNNING")
-        for number in range(30):
-            making.log(operation, f"{number:02d}" + "x" * 9998)
-        log = self.ask(page, operation)["log"]
-        assert sum(len(chunk["text"]) for chunk in log) == 64_000
-        assert log[-1]["text"].startswith("29")
+        making.attempt(operation, 1, receipt={"checkpoint": None})
+        receipt = {"checkpoint": "a0001-s0000000010-periodic"}
+        making.attempt(operation, 2, from_step=10, receipt=receipt)
+        assert self.ask(page, operation)["standing"] == {"1": 10, "2": None}
 
     @pytest.mark.parametrize("number", ["x", "-1", "1e3", "9" * 40, "²"])
     def test_nonsense_counts_as_the_beginning(self, page, ana, number):
         operation = making.operation(ana, "RUNNING")
         making.curve(operation)
-        answer = self.ask(page, operation, points=number, log=number, have=":,:x,y")
+        answer = self.ask(page, operation, points=number, have=":,:x,y")
         assert answer["points"]["series"]
 
 
@@ -257,7 +308,7 @@ class TestFiles:
         path = f"/operations/{operation.pk}/files/{checkpoint.pk}/model.pt"
         response = page.get(path)
         assert response.status_code == 409
-        assert "not what was saved" in response.content.decode()
+        assert "from what was saved" in response.content.decode()
 
     def test_a_file_with_one_flipped_byte_is_refused_as_the_api_refuses_it(self, page, ana):
         operation = making.operation(ana, "CANCELLED")
@@ -293,12 +344,40 @@ class TestFiles:
         assert b"a\n" not in b"".join(second.streaming_content)
 
 
+def test_a_window_of_points_is_for_charts_that_are_zoomed(page, ana):
+    operation = making.operation(ana, "RUNNING")
+    making.curve(operation)
+    path = f"/operations/{operation.pk}/points"
+    found = page.get(path, {"name": "train_loss,val_loss", "after_step": 8, "to_step": 10}).json()
+    assert [(each["name"], each["steps"]) for each in found["series"]] == [
+        ("train_loss", [9, 10]),
+        ("val_loss", [10]),
+    ]
+    assert not found["is_thinned"]
+    refused = page.get(path, {"to_step": "-1"})
+    assert (refused.status_code, list(refused.json()["errors"])) == (400, ["to_step"])
+
+
 def test_stats_ignore_what_was_taken_back(page, ana):
     operation = making.operation(ana, "RUNNING", attempt=2)
     making.curve(operation)
     rows.retire(operation, by=2, after_step=10)
     text = text_of(page, operation)
     assert "0.25" in text and "at step 10" in text
+
+
+def test_stats_show_only_what_is_measured(page, ana):
+    operation = making.operation(ana, "RUNNING", kind="backtest", place="", metrics={})
+    config = {name: value for name, value in operation.config.items() if name != "monitor"}
+    operation.row.update(config=config)
+    text = text_of(page, operation)
+    stats = text.partition('data-testid="stats"')[2].partition("chart-tools")[0]
+    assert "Newest" not in stats and "Best" not in stats and "Time spent" in stats
+    place = text.partition('data-testid="place"')[2].partition("</strong>")[0]
+    assert "starting" in place and "not started" not in place
+    operation.row.update(metrics={"equity": 8418.4})
+    stats = text_of(page, operation).partition('data-testid="stats"')[2]
+    assert "Newest equity" in stats and "8,418" in stats
 
 
 def test_checkpoints_are_marked_on_the_line(page, ana):

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from apps.dashboard.words import number, share
+from apps.dashboard.formatting import number, share
 from tests.backtest.market import bars_of, run, walk
 from tests.pages import making
 from trainops.kinds.backtest.web import report
@@ -106,7 +106,7 @@ def test_months_are_coloured_by_how_much_they_returned():
     result = {
         "years": [{"period": "2012", "return": -0.06}],
         "months": [{"period": "2012-03", "return": 0.01}, {"period": "2012-04", "return": -0.03},
-                   {"period": "2012-05", "return": None}],
+                   {"period": "2012-05", "return": None}, {"period": "2012-06", "return": 0.0}],
     }  # fmt: skip
     (line,) = report.years(result)
     assert [cell["heat"] for cell in line["months"]] == [

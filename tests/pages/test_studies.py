@@ -1,5 +1,6 @@
 """Studies on their pages: made by the form, compared, stopped."""
 
+import html
 import io
 
 import pytest
@@ -8,6 +9,7 @@ from apps.dashboard import trying
 from apps.dashboard.fields import Field
 from apps.datasets import services as datasets
 from apps.operations.models import Operation, Study
+from apps.operations.studies import comparison
 from apps.operations.studies import services as studies
 from tests.pages import making
 from trainops.runtime.errors import ConfigError
@@ -71,11 +73,11 @@ def test_random_sets_and_folds_come_from_the_form(page, prices):
     assert all(isinstance(each, int) and 2 <= each <= 9 for each in tried)
 
 
-def test_what_cannot_be_tried_is_told_and_stays_as_typed(page, prices):
+def test_what_cannot_be_tried_is_reported_and_stays_as_typed(page, prices):
     for row, problem in (
-        (("parameters.fast", "2..9"), "a range is for random"),
+        (("parameters.fast", "2..9"), "got a range; allowed with grid: values"),
         (("parameters.fast", "quick"), "parameters.fast"),
-        (("parameters.fast", "9..2:1"), "e.g. 5..20:5"),
+        (("parameters.fast", "9..2:1"), "such as 5..20:5"),
     ):
         answer = posted(page, prices, row)
         text = answer.content.decode()
@@ -118,8 +120,8 @@ def test_the_page_compares_the_best_first_and_maps_two_of_the_values(page, ana, 
     text = found.content.decode()
     assert "strength-6" in text and "strength-0" in text and "data-refresh" not in text
     other = page.get(study.get_absolute_url() + "?x=cash&y=parameters.slow").context["heat"]
-    assert other["columns"] == [1000.0, 10000.0]
-    values = [[cell["value"] for cell in cells] for _, cells in other["rows"]]
+    assert other.columns == [1000.0, 10000.0]
+    values = [[cell.value for cell in cells] for _, cells in other.rows]
     assert values == [[7, 7], [27, 27]], "the best over the values of fast"
 
 
@@ -132,11 +134,28 @@ def test_a_study_that_runs_is_fetched_again_and_one_of_folds_shows_what_was_chos
     completed(study)
     assert studies.advance(study.pk) == 2
     completed(study)
-    chosen = page.get(study.get_absolute_url()).context["chosen"]
+    shown = page.get(study.get_absolute_url())
+    chosen = shown.context["chosen"]
     assert [fold["values"] for fold in chosen] == [{"parameters.fast": 3}] * 2
     assert chosen[0]["in_sample"] == chosen[0]["out_of_sample"] is not None
+    mean = sum(fold["out_of_sample"] for fold in chosen) / 2
+    assert shown.context["out_of_sample"] == mean
+    assert 'data-testid="folds-mean"' in shown.content.decode()
 
 
+def test_a_best_value_is_named_by_the_metric_that_is_monitored():
+    study = Study(kind="training", metric="best.value", config={})
+    assert comparison.metric_name(study) == "val_loss"
+    study.config = {"monitor": "val_accuracy"}
+    assert comparison.metric_name(study) == "val_accuracy"
+    assert comparison.metric_name(Study(kind="backtest", metric="sharpe", config={})) == "sharpe"
+
+
+def test_a_mean_leaves_out_what_is_not_known():
+    assert comparison.mean([1.0, None, 2.0]) == 1.5 and comparison.mean([None]) is None
+
+
+@pytest.mark.slow
 def test_its_buttons_do_what_they_say_to_those_who_may(page, as_, vera, ana, prices):
     viewer = as_(vera)
     study = made(ana, prices, name="mine")
@@ -163,3 +182,41 @@ def test_studies_are_listed_and_an_operation_names_its_own(page, ana, prices):
     assert study.get_absolute_url() in page.get(operation.get_absolute_url()).content.decode()
     alone = making.operation(ana)
     assert "part of" not in page.get(alone.get_absolute_url()).content.decode()
+
+
+def test_a_search_comes_from_the_form_and_is_continued_on_its_page(page, prices):
+    typed = {"method": "tpe", "samples": "6", "parallel": "2", "pruner": "", "max_seconds": "90"}
+    answer = posted(
+        page, prices, ("parameters.fast", "2..9"), **{f"try.{n}": v for n, v in typed.items()}
+    )
+    study = Study.objects.get()
+    assert study.design["method"] == "tpe" and study.max_seconds == 90
+    assert study.operations.count() == 2 and study.num_trials == 6
+    assert "study-extend" in page.get(answer.url).content.decode()
+    page.post(f"/studies/{study.pk}/extend", {"trials": "4"})
+    study.refresh_from_db()
+    assert study.num_trials == 10
+    for typed in ("many", "0", "900"):
+        found = page.post(f"/studies/{study.pk}/extend", {"trials": typed}, follow=True)
+        assert f"got {typed!r}; allowed: 1 to 500" in html.unescape(found.content.decode())
+
+
+def test_a_pruner_and_a_front_are_shown(page, ana, prices):
+    design = GRID | {"further_objectives": [{"metric": "trades", "mode": "min"}]}
+    study = made(ana, prices, design)
+    completed(study)
+    found = page.get(study.get_absolute_url())
+    assert 'data-testid="front"' in found.content.decode()
+    assert {line["value"] for line in found.context["front"]} == {27}
+    study.operations.update(state="CANCELLED", reason="PRUNED")
+    assert "pruned</span>" in page.get(study.get_absolute_url()).content.decode()
+
+
+def test_one_extreme_value_leaves_the_heat_map_readable(page, ana, prices):
+    study = made(ana, prices)
+    completed(study)
+    worst = study.operations.first()
+    worst.row.update(result={"sharpe": -1e9})
+    found = page.get(study.get_absolute_url()).context["heat"]
+    strengths = {cell.strength for _, cells in found.rows for cell in cells}
+    assert len(strengths) > 2

@@ -15,10 +15,11 @@ class ScriptedParameters(Strict):
     trace: str = Field("", description="A file that gets a line, the process, at every step")
     at: int = Field(0, ge=0, description="The training step of this process that misbehaves")
     validation_at: int = Field(0, ge=0, description="The same, of its validation batches")
+    once: str = Field("", description="A file: with it, the first process only misbehaves")
     what: Literal[
         "nothing", "raise", "nan", "segfault", "kill", "exit", "memory", "hang", "hold_gil",
-        "ignore_and_fork", "print", "odd_words",
-        "counter", "grow",
+        "ignore_and_fork", "print", "flood", "odd_words",
+        "counter", "grow", "fill", "fill_and_kill",
     ] = "nothing"  # fmt: skip
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from tests.memory import peak_bytes
 from tests.recipes.scripted import ScriptedParameters
 from trainops.learning.ingredients import Context, Examples, Ingredients
 
@@ -40,7 +41,7 @@ class Scripted(nn.Module):
             self.num_validated += 1
             time.sleep(self.parameters_given.validation_seconds)
             if self.num_validated == self.parameters_given.validation_at:
-                return misbehave(self.parameters_given.what, outputs)
+                return self.misbehave(outputs)
             return outputs
         self.num_steps += 1
         if self.parameters_given.what == "counter":  # which no checkpoint has
@@ -52,11 +53,19 @@ class Scripted(nn.Module):
                 trace.write(f"{os.getpid()}\n")
         time.sleep(self.parameters_given.step_seconds)
         if self.num_steps == self.parameters_given.at:
-            return misbehave(self.parameters_given.what, outputs)
+            return self.misbehave(outputs)
         return outputs
 
+    def misbehave(self, outputs: torch.Tensor) -> torch.Tensor:
+        if self.parameters_given.once:
+            try:
+                Path(self.parameters_given.once).touch(exist_ok=False)
+            except FileExistsError:
+                return outputs
+        return misbehave(self.parameters_given.what, outputs)
 
-def misbehave(what: str, outputs: torch.Tensor) -> torch.Tensor:  # noqa: C901 - a list
+
+def misbehave(what: str, outputs: torch.Tensor) -> torch.Tensor:  # noqa: C901, PLR0912 - a list
     match what:
         case "raise":
             raise ValueError("the data of this step is broken")
@@ -72,6 +81,8 @@ def misbehave(what: str, outputs: torch.Tensor) -> torch.Tensor:  # noqa: C901 -
             os._exit(3)
         case "memory":
             raise MemoryError
+        case "fill" | "fill_and_kill":
+            fill(is_killed=what == "fill_and_kill")
         case "hang":
             time.sleep(3600)
         case "hold_gil":
@@ -85,4 +96,23 @@ def misbehave(what: str, outputs: torch.Tensor) -> torch.Tensor:  # noqa: C901 -
         case "print":
             print("a line from the job", flush=True)  # noqa: T201
             sys.stderr.write("a warning from the job\n")
+        case "flood":
+            flood()
     return outputs
+
+
+def flood() -> None:
+    """Print 100 MB in lines of 1000 characters."""
+    lines = ("x" * 999 + "\n") * 1000
+    for _ in range(100):
+        sys.stdout.write(lines)
+
+
+def fill(*, is_killed: bool) -> None:
+    """Use 400 MB for long enough to be noticed."""
+    filled = torch.ones(100_000_000)
+    print("peak bytes:", peak_bytes(), flush=True)  # noqa: T201
+    time.sleep(0.6)
+    if is_killed:
+        os.kill(os.getpid(), signal.SIGKILL)
+    raise MemoryError(f"{len(filled)} numbers were too many")

@@ -49,7 +49,7 @@ ADVERSARIAL = {"curriculum": {"rule": "adversarial", "stages": STAGES, "window":
 
 
 def of(world, algorithm, agents, steps, **more):
-    """Return a config of so many steps of all agents; settings within a section are added."""
+    """Return a config of N steps of all agents; settings within a section are added."""
     config = {**SMALL, **world, "algorithm": algorithm, "agents": agents}
     config["environment_steps"] = steps * agents
     for name, value in more.items():

@@ -13,7 +13,7 @@ def job_of(config, seed=7):
 
 
 def played(config, steps):
-    """Return a job after so many steps."""
+    """Return a job after N steps."""
     job = job_of(config)
     for _ in range(steps):
         job.advance()

@@ -103,7 +103,7 @@ def test_death_ends_an_episode_and_time_cuts_it():
     assert outcome.truncated.item() and not outcome.terminated.item()
 
 
-def test_how_fast_meters_deplete_can_be_told_for_each_agent():
+def test_how_fast_meters_deplete_can_be_set_for_each_agent():
     environment = one(2, size=[2], meters=[{"name": "energy", "depletion": 0.25}])
     environment.depletion[1] = 2.0
     act(environment, "wait")
@@ -157,10 +157,10 @@ def test_a_thousand_copies_do_what_single_ones_do():
 
 @pytest.mark.parametrize(
     ("parameters", "field", "problem"),
-    [({"size": [0]}, "size", "lengths of 1 on"),
+    [({"size": [0]}, "size", "lengths of at least 1"),
      ({"size": [2], "affordances": [{"name": "A"}] * 2}, "affordances", "each name once"),
      ({"size": [2], "start": [2]}, "start", "a cell of"),
-     ({"affordances": [{"name": "A", "costs": {"joy": 1.0}}]}, "affordances.0", "there are none"),
+     ({"affordances": [{"name": "A", "costs": {"joy": 1.0}}]}, "affordances.0", "allowed: none"),
      ({"affordances": [{"name": "A", "hours": [0, 25]}]}, "affordances.0.hours", "0 to day_steps"),
      ({"reward": {"meters": {"joy": 1.0}}}, "reward.meters", "the meter 'joy'")],
 )  # fmt: skip

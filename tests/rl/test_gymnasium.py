@@ -1,4 +1,4 @@
-"""Environments of Gymnasium: their state to the bit, or the beginning of an episode."""
+"""Environments of Gymnasium: their state bit for bit, or the beginning of an episode."""
 
 import gymnasium
 import numpy as np
@@ -45,7 +45,7 @@ def same(one, other):
     "name",
     ["CartPole-v1", "MountainCar-v0", "Acrobot-v1", "FrozenLake-v1", "Taxi-v4", "CliffWalking-v1"],
 )
-def test_classic_control_and_toy_text_go_on_to_the_bit(name, count):
+def test_classic_control_and_toy_text_continue_bit_for_bit(name, count):
     one = made(name, count, max_steps=15)
     assert not one.inexact()
     go(one, 20)

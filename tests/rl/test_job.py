@@ -36,7 +36,7 @@ def changed(state, path, value):
 # Episodes are counted, never guessed.
 
 
-def test_completed_and_next_episode_are_told_apart_from_open_ones():
+def test_completed_and_next_episode_are_distinguished_from_open_ones():
     job = played(DQN, 5)
     plain = job.state_dict()["state"]
     assert plain["episodes_completed"] == plain["next_episode"] == 0
@@ -47,6 +47,7 @@ def test_completed_and_next_episode_are_told_apart_from_open_ones():
     assert plain["episodes_completed"] == plain["next_episode"] == len(episodes_of(job)[0])
 
 
+@pytest.mark.slow
 def test_an_extended_run_loses_no_episode():
     whole, short = played(DQN, 60), played({**DQN, "environment_steps": 62}, 31)
     assert short.step == short.total_steps
@@ -61,7 +62,8 @@ def test_an_extended_run_loses_no_episode():
     assert episodes_of(longer) == episodes_of(whole)
 
 
-def test_an_episode_that_a_stop_cuts_is_neither_logged_nor_told_to_the_curriculum():
+@pytest.mark.slow
+def test_an_episode_that_a_stop_cuts_is_neither_logged_nor_reported_to_the_curriculum():
     config = of(GRID, "dqn", 2, 40, **ADAPTIVE)
     for steps in range(1, 12):
         job = played(config, steps)
@@ -71,14 +73,14 @@ def test_an_episode_that_a_stop_cuts_is_neither_logged_nor_told_to_the_curriculu
         assert told <= other.population.episodes.completed
 
 
-def test_a_run_ends_after_so_many_episodes():
+def test_a_run_ends_after_n_episodes():
     job = job_of({**DQN, "episodes": 3})
     while job.step < job.total_steps:
         job.advance()
     assert 3 <= job.population.episodes.completed <= 4 and job.step < 60
 
 
-def test_a_checkpoint_is_due_after_so_many_episodes():
+def test_a_checkpoint_is_due_after_n_episodes():
     job = job_of({**DQN, "checkpoint": {"every_episodes": 2}})
     policy = CheckpointPolicy(every_seconds=1e9)
     policy.follow(job.milestones)
@@ -92,6 +94,7 @@ def test_a_checkpoint_is_due_after_so_many_episodes():
     assert [each // 2 for each in due] == list(range(1, len(due) + 1)) and len(due) > 2
 
 
+@pytest.mark.slow
 def test_epsilon_is_never_stepped_twice():
     config = of(CARTPOLE, "dqn", 1, 60, exploration={"schedule": "exponential", "decay": 0.5})
     whole, expected = job_of(config), []
@@ -116,6 +119,7 @@ def test_open_recurrent_episodes_are_saved_open_with_their_memory():
     assert other.population.episodes.lengths.tolist() == [4, 4, 4]
 
 
+@pytest.mark.slow
 def test_open_episodes_are_flushed_where_that_is_wished():
     config = of(GRID, "recurrent_dqn", 3, 40, open_episodes="flushed")
     job = played(config, 4)
@@ -294,6 +298,7 @@ def test_a_run_that_fails_says_so(tmp_path):
 # Evaluations.
 
 
+@pytest.mark.slow
 def test_evaluations_change_nothing_in_training():
     often = of(GRID, "recurrent_dqn", 2, 30, evaluation={"every_steps": 2})
     never = of(GRID, "recurrent_dqn", 2, 30, evaluation={"every_steps": 10_000})

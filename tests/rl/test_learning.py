@@ -106,7 +106,7 @@ def worth(job, discount):
     return gained
 
 
-def test_an_evaluation_repeats_to_the_bit():
+def test_an_evaluation_repeats_bit_for_bit():
     job = job_of({"recipe": "grid_town", **QUICK})
     played = [
         evaluate(

@@ -1,4 +1,6 @@
-"""Every algorithm in either world: stopped and killed in the midst of episodes, then compared."""
+"""Every algorithm in either world: stopped and killed in the middle of episodes, then compared."""
+
+from itertools import product
 
 import pytest
 
@@ -29,10 +31,9 @@ LEARNERS = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("world", [GRID, CARTPOLE], ids=["grid", "cartpole"])
-@pytest.mark.parametrize("learner", LEARNERS)
 @pytest.mark.parametrize(
-    ("agents", "curriculum"), some_of([(1, ADAPTIVE), (1, {}), (8, ADAPTIVE), (8, {})], every=3)
+    ("agents", "curriculum", "world", "learner"),
+    some_of([*product([1, 8], [ADAPTIVE, {}], [GRID, CARTPOLE], LEARNERS)], every=5),
 )
 def test_stopped_and_killed_twice_it_ends_the_same(world, learner, agents, curriculum, tmp_path):
     """The final state has weights, ring, stages, and each episode's line; so has the curve."""

@@ -183,7 +183,7 @@ def require_priorities(learner, numbers, errors):
         assert float(kept[slot]) == pytest.approx(expected, rel=2**-8)  # bfloat16
 
 
-def test_a_target_is_replaced_after_every_so_many_updates():
+def test_a_target_is_replaced_after_every_n_updates():
     config = of(CARTPOLE, "dqn", 2, 40, dqn={"target_every": 3})
     learner = played(config, 30).population.learner
     replaced = []
@@ -200,7 +200,7 @@ def test_a_target_is_replaced_after_every_so_many_updates():
 
 
 @pytest.mark.parametrize(("epsilon", "share"), [(0.0, 0.0), (0.3, 0.3), (1.0, 1.0)])
-def test_agents_explore_as_often_as_they_are_told(epsilon, share):
+def test_agents_explore_as_often_as_they_are_configured(epsilon, share):
     """What is drawn is any action that can be done, the best one among them."""
     learner = learner_of(GRID)
     count, actions = 6000, len(learner.space.actions)

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from trainops.kinds.rl.config import RlConfig
-from trainops.kinds.rl.environment import Outcome, Space
+from trainops.kinds.rl.environment import Space, StepResult
 from trainops.kinds.rl.learners.recurrent import RecurrentLearner, mixed
 from trainops.kinds.rl.replay import Replay
 
@@ -17,7 +17,7 @@ def filled(replay, steps, *, ends=(), agents=2):
     for step in range(steps):
         numbers = torch.full((agents, 1), float(step))
         ended = torch.tensor([(step, agent) in ends for agent in range(agents)])
-        outcome = Outcome(numbers + 1, numbers[:, 0], ended, torch.zeros(agents) > 0)
+        outcome = StepResult(numbers + 1, numbers[:, 0], ended, torch.zeros(agents) > 0)
         actions = torch.zeros(agents, dtype=torch.int64)
         replay.add(numbers, actions, outcome, None, None, None)
     return replay

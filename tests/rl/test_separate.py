@@ -48,6 +48,7 @@ def test_an_agent_never_draws_a_row_of_another(name):
     assert all(torch.isfinite(each).all() for each in tensors_in(learner.state_dict()["model"]))
 
 
+@pytest.mark.slow
 def test_what_others_do_changes_nothing_of_an_agents_network():
     """Its rows, its draws and its updates follow from its own steps alone."""
     quiet, disturbed = (played(LEARNERS["dqn"], 12) for _ in range(2))

@@ -23,6 +23,7 @@ def stopped(tmp_path, *, seconds=20.0, agents=1, directive=Directive.PREEMPT):
     return case, supervisor
 
 
+@pytest.mark.slow
 def test_the_episode_ends_before_what_a_shutdown_saves(tmp_path):
     case, first = stopped(tmp_path)
     step = first.checkpoints[-1].step
@@ -37,6 +38,6 @@ def test_the_episode_ends_before_what_a_shutdown_saves(tmp_path):
     [{"seconds": 0.0}, {"agents": 8}, {"directive": Directive.CANCEL}],
     ids=["no time", "several agents", "a person's cancel"],
 )
-def test_else_it_is_saved_in_the_midst(given, tmp_path):
+def test_else_it_is_saved_in_the_middle(given, tmp_path):
     _, supervisor = stopped(tmp_path, **given)
     assert supervisor.checkpoints[-1].step == AT

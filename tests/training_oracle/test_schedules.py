@@ -1,9 +1,11 @@
 """Learning rates by formula: at every step, counted from 0, of a whole training."""
 
 import math
+from itertools import product
 
 import pytest
 
+from tests.thinning import quick_some
 from tests.training_oracle.comparing import make_job, parse, rate_of
 
 RATE = 0.2
@@ -42,9 +44,10 @@ def test_cosine_goes_down_to_nothing_over_all_steps(accumulation):
     assert found[0] == RATE and abs(found[-1]) < 1e-15
 
 
-@pytest.mark.parametrize("accumulation", [1, 4])
-@pytest.mark.parametrize("drop_epochs", [1, 2, 3, 9])
-def test_step_drops_after_every_so_many_epochs(accumulation, drop_epochs):
+@pytest.mark.parametrize(
+    ("accumulation", "drop_epochs"), quick_some([*product([1, 4], [1, 2, 3, 9])], every=3)
+)
+def test_step_drops_after_every_n_epochs(accumulation, drop_epochs):
     per_epoch = PER_EPOCH[accumulation]
     found = rates(
         scheduler="step", scheduler_step_epochs=drop_epochs, scheduler_factor=0.3,
@@ -55,8 +58,9 @@ def test_step_drops_after_every_so_many_epochs(accumulation, drop_epochs):
     )
 
 
-@pytest.mark.parametrize("warmup", [0.0, 0.1, 0.5, 0.99])
-@pytest.mark.parametrize("accumulation", [1, 4])
+@pytest.mark.parametrize(
+    ("accumulation", "warmup"), quick_some([*product([1, 4], [0.0, 0.1, 0.5, 0.99])], every=3)
+)
 def test_warmup_cosine_rises_in_a_line_and_falls_to_nothing(warmup, accumulation):
     total = 5 * PER_EPOCH[accumulation]
     rising = math.ceil(warmup * total)
@@ -71,8 +75,9 @@ def test_warmup_cosine_rises_in_a_line_and_falls_to_nothing(warmup, accumulation
         assert abs(found[-1]) < 1e-15 and max(found) == close(RATE)
 
 
-@pytest.mark.parametrize("warmup", [0.0, 0.1, 0.5, 0.9])
-@pytest.mark.parametrize("accumulation", [1, 4])
+@pytest.mark.parametrize(
+    ("accumulation", "warmup"), quick_some([*product([1, 4], [0.0, 0.1, 0.5, 0.9])], every=3)
+)
 def test_onecycle_rises_to_the_rate_and_falls_to_a_ten_thousandth_of_its_start(
     warmup, accumulation
 ):
@@ -113,8 +118,11 @@ def test_onecycle_moves_the_momentum_against_the_rate(optimizer):
     assert found[turn:] == sorted(found[turn:])
 
 
-@pytest.mark.parametrize("scheduler", ["none", "cosine", "step", "onecycle", "warmup_cosine"])
-def test_a_resume_goes_on_with_the_rates(scheduler):
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "scheduler", quick_some(["none", "cosine", "step", "onecycle", "warmup_cosine"], every=3)
+)
+def test_a_resume_continues_with_the_rates(scheduler):
     """From the state after any step: the rates of a training that was not interrupted."""
     config = parse({**CONFIG, "epochs": 2, "scheduler": scheduler, "scheduler_step_epochs": 1})
     whole = rates(epochs=2, scheduler=scheduler, scheduler_step_epochs=1)

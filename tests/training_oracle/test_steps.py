@@ -50,7 +50,7 @@ def inputs_of(table, root):
 
 @pytest.mark.parametrize(
     ("optimizer", "scheduler", "clip", "accumulation", "decay"),
-    quick_some(list(product(OPTIMIZERS, SCHEDULES, [None, 0.05], [1, 4], [0.0, 0.1])), every=7),
+    quick_some(list(product(OPTIMIZERS, SCHEDULES, [None, 0.05], [1, 4], [0.0, 0.1])), every=11),
 )
 def test_every_optimizer_and_schedule(optimizer, scheduler, clip, accumulation, decay):
     """23 examples: five whole batches and a shorter one; of 4 batches in a step, then 2."""
@@ -64,19 +64,23 @@ def test_every_optimizer_and_schedule(optimizer, scheduler, clip, accumulation, 
     assert sizes == ([4, 4, 4, 4, 4, 3] if accumulation == 1 else [16, 7])
 
 
-@pytest.mark.parametrize("loss", ["entropy", "squared", "smooth", "mixed"])
-@pytest.mark.parametrize("validation", [0, 1, 9])
+@pytest.mark.parametrize(
+    ("loss", "validation"),
+    quick_some([*product(["entropy", "squared", "smooth", "mixed"], [0, 1, 9])], every=2),
+)
 def test_every_loss_with_and_without_validation(loss, validation):
     parameters = {"loss": loss, "validation": validation, "loss_factor": 2.5}
     monitor = "val_worst" if validation else "train_worst"
     require_equal({**BASE, "parameters": parameters, "monitor": monitor, "log_every_steps": 4})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", quick_some(OF_CONTRACT, every=5), ids=str)
 def test_every_case_of_the_contract(case, tmp_path):
     require_equal({"seed": 7, **case.config}, inputs_of(case.table, tmp_path))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("config", "table"),
     [
@@ -102,7 +106,7 @@ def test_every_two_values_of_two_fields(number, tmp_path):
         require_equal(config, inputs_of(table, tmp_path))
 
 
-WITHOUT_EFFECT = {"device", "threads", "deterministic", "checkpoint", "restart", "limits",
+WITHOUT_EFFECT = {"device", "threads", "deterministic", "exact", "checkpoint", "restart", "limits",
                   "resources"}  # fmt: skip
 METRICS = {True: ["val_loss", "val_worst", "train_loss", "train_worst"],
            False: ["train_loss", "train_worst"]}  # fmt: skip
@@ -147,6 +151,7 @@ DRAWN = settings(
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @settings(DRAWN, max_examples=25)
 @given(config=configs())
 def test_drawn_configs(config):
@@ -194,6 +199,7 @@ def use(monkeypatch, **ingredients):
     monkeypatch.setattr(toy_model, "build", lambda *told: replace(build(*told), **ingredients))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stops", [(), (2, 5, 9)], ids=["whole", "stopped"])
 def test_the_last_checkpoint_of_a_run_holds_the_plain_loops_weights(stops, tmp_path):
     """Through the loop, its seeds, saving and restoring; the toy draws from every stream."""
@@ -228,7 +234,7 @@ def test_accumulated_batches_are_one_batch_but_for_rounding():
     model.load_state_dict(job.state_dict()["model"])
     job.advance()
     assert job.step == job.total_steps == 1
-    examples = job.learner.train
+    examples = job.trainer.train
     order = permutation(config.seed, 0, 23)
     outputs = model(*(each[order] for each in examples.inputs))
     torch.nn.functional.cross_entropy(outputs, examples.targets[order]).backward()

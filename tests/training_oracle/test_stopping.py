@@ -40,7 +40,7 @@ BY_HAND = [
     ([INF, 1, 0, 0], "max", 2, 4, 2),
     ([5, -INF, 4, 6], "min", 2, 4, 3),
 ]
-RESUMED = quick_some(BY_HAND, every=8)
+RESUMED = quick_some(BY_HAND, every=12)
 PER_EPOCH = 3  # steps: batches of 2 of 6 examples
 
 
@@ -86,9 +86,10 @@ def _ran_out(case):
     return patience is not None and epochs == len(scores) and epochs - (best or 0) >= patience
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("scores", "mode", "patience", "epochs", "best"), RESUMED)
 def test_a_resume_counts_on(scores, mode, patience, epochs, best, tmp_path):
-    """Stopped after every step in turn, each time into a new attempt that goes on from there."""
+    """Stopped after every step in turn, each time into a new attempt that continues from there."""
     operation = Case("training", "here", config_of(scores, mode, patience), stops=())
     saved, at, directives = [], 0, [Directive.CANCEL, Directive.PREEMPT]
     while True:
@@ -103,7 +104,7 @@ def test_a_resume_counts_on(scores, mode, patience, epochs, best, tmp_path):
     assert (outcome.result["epochs"], outcome.result["best"]["epoch"]) == (epochs, best)
 
 
-def test_a_fork_with_more_patience_goes_on_from_where_it_was_stopped():
+def test_a_fork_with_more_patience_continues_from_where_it_was_stopped():
     """Patience counts all epochs without improvement, also those before the fork."""
     scores = [5, 6, 7, 8, 9, 1]
     first = make_job(parse(config_of(scores, "min", 1)), {})
@@ -121,6 +122,7 @@ def test_a_fork_with_more_patience_goes_on_from_where_it_was_stopped():
 VALUES = st.one_of(st.integers(-3, 3).map(float), st.sampled_from([NAN, INF, -INF]))
 
 
+@pytest.mark.slow
 @settings(
     deadline=None, database=None, max_examples=40,
     suppress_health_check=[HealthCheck.function_scoped_fixture],

@@ -86,7 +86,7 @@ def worker(live_server):
 
 @pytest.fixture
 def is_closing(monkeypatch):
-    """Say that the server was told to stop; the memory that says so is this test's own."""
+    """Say that the server was asked to stop; the memory that says so is this test's own."""
     monkeypatch.setattr(closing, "_said", bytearray(1))
     closing.announce()
 

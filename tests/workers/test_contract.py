@@ -2,7 +2,7 @@
 
 import pytest
 
-from apps.operations import privacy
+from apps.checkpoints import place
 from apps.operations.attempts.ledger import Ledger
 from apps.operations.lifecycle import State
 from apps.operations.models import Attempt, Event, Operation
@@ -11,9 +11,15 @@ from apps.operations.scheduling import claims
 from apps.workers import hosts, registry
 from apps.workers.models import Worker
 from tests.operations import rows
+from tests.operations.releases import spent_by, verify
 from tests.operations.rows import claim, claimed
+from tests.operations.test_privacy import CONFIG as PRIVATE
+from tests.thinning import quick_some
 from tests.workers.conftest import give_up
 from trainops.http.models import Token
+from trainops.kinds.federated.releases import Release
+from trainops.process.protocol import ProgressUpdate
+from trainops.runtime.ledger import Entry
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.database]
 
@@ -85,7 +91,7 @@ def test_the_operations_name_alone_is_enough_to_be_taken_back(worker):
 
 
 @DOORS
-def test_a_superseded_attempt_is_told_to_stop_and_its_late_writes_are_refused(worker, door):
+def test_a_superseded_attempt_is_asked_to_stop_and_its_late_writes_are_refused(worker, door):
     worker.register()
     ghost = mine(worker)
     current = superseded_by_another(ghost)
@@ -93,7 +99,7 @@ def test_a_superseded_attempt_is_told_to_stop_and_its_late_writes_are_refused(wo
     assert answer["stop_operations"] == [ghost.pk]
     assert answer["orders"] == [held(ghost) | {"directive": "stop", "reason": "SUPERSEDED"}]
     ledger = Ledger(ghost)
-    ledger.progress({"step": 3, "total_steps": 9, "place": "", "points": [[3, 0.0, {"loss": 1.0}]]})
+    ledger.progress(ProgressUpdate(3, 9, "", ((3, 0.0, {"loss": 1.0}),)))
     staged = {"directory": "a0001-s3-periodic", "step": 3, "digest": "", "files": []}
     for late in (ledger.flush, lambda: ledger.commit(staged)):
         with pytest.raises(claims.Fenced):
@@ -115,7 +121,7 @@ def superseded_by_another(operation):
 
 
 @DOORS
-def test_an_operation_that_nobody_knows_is_logged_and_stopped(worker, door, caplog):
+def test_an_operation_that_does_not_exist_is_logged_and_stopped(worker, door, caplog):
     worker.register()
     unknown = {"operation_id": "op_training_x", "attempt": 1}
     answer = worker.tell(door, running=[unknown])
@@ -123,12 +129,12 @@ def test_an_operation_that_nobody_knows_is_logged_and_stopped(worker, door, capl
     assert answer["orders"][0]["reason"] == "UNKNOWN_OPERATION"
     answer = worker.tell(door, completed=[unknown | {"outcome": "completed"}])
     assert verdicts(answer) == [(False, "UNKNOWN_OPERATION")]
-    assert "gpu-box has op_training_x, which nobody knows" in caplog.text
+    assert "worker gpu-box reports unknown operation op_training_x" in caplog.text
 
 
 @DOORS
 @pytest.mark.parametrize("given_up_as", ["", "never", "on_worker_loss"])
-def test_what_it_completed_while_nobody_heard_it_is_completed(worker, door, given_up_as):
+def test_what_it_completed_while_the_server_was_away_is_completed(worker, door, given_up_as):
     worker.register()
     operation = mine(worker)
     if given_up_as:
@@ -269,6 +275,7 @@ def test_a_server_that_goes_away_sends_workers_away_and_lets_them_leave(worker, 
     worker.data("DELETE", "gpu-box")
 
 
+@pytest.mark.slow
 def test_what_crashes_over_http_is_held_against_no_host_that_it_names(worker, person):
     registry.register(worker_id="sound", host="sound", kinds=["training"])
     registry.register(worker_id="other", host="other", kinds=["training"])
@@ -307,22 +314,92 @@ def test_a_superseded_attempt_cannot_commit_what_it_has_sent(worker, person):
     assert services.get(operation.pk).state == State.RUNNING
 
 
+def flat(noise):
+    return {"noise": noise, "step": 1, "round": 1, "client": 0, "level": "sample",
+            "noise_multiplier": 1.0, "sample_rate": 0.1, "steps": 5}  # fmt: skip
+
+
+def entry(noise):
+    values = {**flat(noise), "carried": 0}
+    return {"identity": values.pop("noise"), "step": values.pop("step"), "values": values}
+
+
+@pytest.fixture
+def private(worker):
+    """The addresses of a claimed operation that has a ledger."""
+    place.require()
+    services.submit(kind="federated", config=PRIVATE, owner=None)
+    worker.register(kinds=["federated"])
+    return claimed_by(worker)
+
+
+def claimed_by(worker):
+    found = worker.data("POST", "gpu-box/claim", {"kinds": ["federated"]})["claimed"]
+    return found, f"gpu-box/attempts/{found['operation_id']}/{found['attempt']}"
+
+
 @pytest.mark.parametrize(
     ("name", "value", "allowed"),
     [("steps", 5.0, "an integer"), ("steps", True, "an integer"), ("client", 1.0, "null, or an"),
      ("level", "all", "one of sample, user"), ("noise", "0" * 33, "at most 32 characters")],
 )  # fmt: skip
-def test_what_the_ledger_could_not_give_back_as_it_came_is_refused(worker, name, value, allowed):
-    worker.register(kinds=["training"])
-    operation = rows.submitted()
-    claimed = worker.data("POST", "gpu-box/claim", {"kinds": ["training"]})["claimed"]
-    spending = f"gpu-box/attempts/{claimed['operation_id']}/{claimed['attempt']}/spending"
-    entry = {"noise": "01", "step": 1, "round": 1, "client": 0, "level": "sample",
-             "noise_multiplier": 1.0, "sample_rate": 0.1, "steps": 5}  # fmt: skip
-    entries = [entry, entry | {"noise": "02", name: value}]
-    _, error = worker.refused(400, "VALIDATION_ERROR", "POST", spending, {"entries": entries})
+@pytest.mark.parametrize("shape", quick_some(["ledger", "spending"], every=2))
+def test_what_the_ledger_could_not_give_back_as_it_came_is_refused(
+    worker, private, name, value, allowed, shape
+):
+    claimed, attempt = private
+    one, other = (flat("01"), flat("02")) if shape == "spending" else (entry("01"), entry("02"))
+    if shape == "spending":
+        other[name] = value
+    elif name == "noise":
+        other["identity"] = value
+    else:
+        other["values"][name] = value
+    path = f"{attempt}/{shape}"
+    _, error = worker.refused(400, "VALIDATION_ERROR", "POST", path, {"entries": [one, other]})
     told = str(error)
     assert f"got {value!r}"[:30].replace("'", "") in told.replace("'", "") and allowed in told
-    assert privacy.spent_by(operation.pk) == []
-    worker.data("POST", spending, {"entries": [entry]})
-    privacy.verify(operation.pk)
+    assert spent_by(claimed["operation_id"]) == []
+    worker.data("POST", path, {"entries": [one]})
+    verify(claimed["operation_id"])
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [({"values": [1]}, "allowed: an object"), ({"noise": "01"}, "got an entry with"),
+     ({"values": {"round": 1}}, "missing: client"), ({"identity": None}, "got None"),
+     ({"step": "1"}, "an integer from 0"), ({"values": {"more": 1, **entry("1")["values"]}},
+                                            "unknown: more")],
+)  # fmt: skip
+def test_an_entry_of_another_form_is_refused(worker, private, change, problem):
+    claimed, attempt = private
+    body = {"entries": [entry("01") | change]}
+    _, error = worker.refused(400, "VALIDATION_ERROR", "POST", f"{attempt}/ledger", body)
+    assert problem in str(error)
+    assert spent_by(claimed["operation_id"]) == []
+
+
+def test_an_older_worker_reads_and_appends_the_same_entries_in_its_shape(worker, private):
+    claimed, attempt = private
+    assert (claimed["ledger"]["entries"], claimed["privacy"]["spent"]) == ([], [])
+    worker.data("POST", f"{attempt}/spending", {"entries": [flat("01")]})
+    worker.data("POST", f"{attempt}/ledger", {"entries": [entry("01"), entry("02")]})
+    assert [each.noise for each in spent_by(claimed["operation_id"])] == ["01", "02"]
+    worker.data("POST", f"{attempt}/end", {"outcome": "cancelled"})
+    services.Operation.objects.update(state="PENDING")
+    again, _ = claimed_by(worker)
+    assert again["privacy"]["secret"] == again["ledger"]["secret"]
+    assert [Release(**each) for each in again["privacy"]["spent"]] == [
+        Release.from_entry(Entry(**each)) for each in again["ledger"]["entries"]
+    ]
+    assert len(again["ledger"]["entries"]) == 2
+
+
+def test_an_operation_without_a_ledger_refuses_entries(worker):
+    worker.register(kinds=["training"])
+    rows.submitted()
+    claimed = worker.data("POST", "gpu-box/claim", {"kinds": ["training"]})["claimed"]
+    assert (claimed["ledger"], claimed["privacy"]) == (None, None)
+    attempt = f"gpu-box/attempts/{claimed['operation_id']}/{claimed['attempt']}"
+    for path, one in (("ledger", entry("01")), ("spending", flat("01"))):
+        worker.refused(409, "NO_LEDGER", "POST", f"{attempt}/{path}", {"entries": [one]})

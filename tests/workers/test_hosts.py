@@ -16,7 +16,7 @@ from tests.operations.rows import submitted
 pytestmark = [pytest.mark.django_db, pytest.mark.database]
 
 
-def house(*names, **more):
+def runtime(*names, **more):
     """Register one worker on each host."""
     for name in names:
         registry.register(worker_id=f"w-{name}", host=name, kinds=["training"], **more)
@@ -47,7 +47,7 @@ def drained():
 
 
 def test_it_is_drained_and_says_why():
-    house("broken", "sound")
+    runtime("broken", "sound")
     operations = crashes("broken", 2) + crashes("broken", 1, reason=Reason.OUT_OF_MEMORY)
     assert hosts.drain_faulty(actor="w-sound") == ["broken"]
     worker = registry.get("w-broken")
@@ -64,7 +64,7 @@ def test_it_is_drained_and_says_why():
 
 
 def test_every_worker_of_the_host_is_drained():
-    house("broken", "sound")
+    runtime("broken", "sound")
     registry.register(worker_id="second", host="broken", kinds=["training"])
     crashes("broken")
     hosts.drain_faulty(actor="w")
@@ -73,20 +73,20 @@ def test_every_worker_of_the_host_is_drained():
 
 @pytest.mark.parametrize("reason", [Reason.JOB_ERROR, Reason.NON_FINITE_LOSS, Reason.SHUTDOWN])
 def test_errors_of_the_jobs_own_code_say_nothing_of_the_host(reason):
-    house("broken", "sound")
+    runtime("broken", "sound")
     crashes("broken", reason=reason)
     assert hosts.drain_faulty(actor="w") == []
 
 
 def test_too_few_or_too_long_ago_is_chance():
-    house("broken", "sound")
+    runtime("broken", "sound")
     crashes("broken", 2)
     crashes("broken", 3, seconds_ago=601)
     assert hosts.drain_faulty(actor="w") == []
 
 
 def test_one_operation_that_crashes_again_and_again_is_one():
-    house("broken", "sound")
+    runtime("broken", "sound")
     operation = submitted()
     for number in range(1, 6):
         crash("broken", operation, number=number)
@@ -94,21 +94,21 @@ def test_one_operation_that_crashes_again_and_again_is_one():
 
 
 def test_operations_that_crash_elsewhere_too_are_their_own_fault():
-    house("one", "two", "three")
+    runtime("one", "two", "three")
     for operation in crashes("one"):
         crash("two", operation, number=2)
     assert hosts.drain_faulty(actor="w") == []
 
 
 def test_a_host_on_which_more_is_completed_than_crashes_is_sound():
-    house("busy", "sound")
+    runtime("busy", "sound")
     crashes("busy")
     crashes("busy", 3, reason=Reason.NONE)
     assert hosts.drain_faulty(actor="w") == []
 
 
 def test_the_last_host_is_never_drained():
-    house("only")
+    runtime("only")
     crashes("only")
     assert hosts.drain_faulty(actor="w") == []
 
@@ -123,23 +123,23 @@ def test_the_last_host_is_never_drained():
     ],
 )
 def test_a_host_that_cannot_do_its_work_does_not_count(other):
-    house("broken", "other", capabilities={"gpu": True})
+    runtime("broken", "other", capabilities={"gpu": True})
     crashes("broken")
     Worker.objects.filter(pk="w-other").update(**other)
     assert hosts.drain_faulty(actor="w") == []
-    house("third", capabilities={"gpu": True})
+    runtime("third", capabilities={"gpu": True})
     assert hosts.drain_faulty(actor="w") == ["broken"]
 
 
 def test_where_every_host_looks_broken_the_cause_is_common():
-    house("one", "two")
+    runtime("one", "two")
     crashes("one")
     crashes("two")
     assert hosts.drain_faulty(actor="w") == []
 
 
 def test_a_worker_that_was_let_work_again_or_started_anew_is_trusted():
-    house("broken", "sound")
+    runtime("broken", "sound")
     crashes("broken", seconds_ago=5)
     Worker.objects.update(trusted_since=timezone.now() - timedelta(seconds=60))
     hosts.drain_faulty(actor="w")
@@ -152,7 +152,7 @@ def test_a_worker_that_was_let_work_again_or_started_anew_is_trusted():
 
 @pytest.mark.django_db(transaction=True)
 def test_many_looks_at_once_drain_it_once():
-    house("broken", "sound")
+    runtime("broken", "sound")
     crashes("broken")
     gate, found = threading.Barrier(4), []
 
@@ -172,7 +172,7 @@ def test_many_looks_at_once_drain_it_once():
 
 @pytest.mark.parametrize("asks", [False, True])
 def test_a_worker_over_http_takes_no_host_s_place(asks):
-    house("broken")
+    runtime("broken")
     registry.register(worker_id="gpu-box", worker_type="custom", host="spare", kinds=["training"])
     crashes("broken")
     if asks:

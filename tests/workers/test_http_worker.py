@@ -12,12 +12,14 @@ import pytest
 
 from apps.checkpoints.models import Checkpoint
 from apps.datasets import services as datasets
+from apps.datasets.directories import child, registration
+from apps.ledger.services import account_of
 from apps.operations import verification
 from apps.operations.models import MetricPoint, Operation
-from apps.operations.privacy import PrivacyAccount
 from apps.operations.requests import services
 from apps.operations.scheduling import sweeps
 from examples.http_worker import Attempt
+from tests.directories import making
 from tests.engines.contract import CASES, Case, bytes_of, undisturbed
 from tests.journey.stack import ROOT
 from tests.operations.rows import forget_lease
@@ -29,6 +31,7 @@ from trainops.runtime.ledger import MemoryLedger
 pytestmark = [
     pytest.mark.django_db(transaction=True),
     pytest.mark.database,
+    pytest.mark.postgres,
     pytest.mark.slow,
     pytest.mark.faults,
 ]
@@ -105,11 +108,18 @@ def ledger_of(operation):
     """Return a ledger that gives an undisturbed run the noise of this operation."""
     if "privacy" not in operation.config:
         return None
-    secret = bytes.fromhex(PrivacyAccount.of(operation.pk).secret)
+    secret = bytes.fromhex(account_of(operation.pk).secret)
     return MemoryLedger(secret=secret, is_durable=True)
 
 
-@pytest.mark.parametrize("case", [*FIRST, *PRIVATE], ids=str)
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(case, marks=pytest.mark.exhaustive) if case.kind == "backtest" else case
+        for case in [*FIRST, *PRIVATE]  # that of the backtest takes a minute: it compiles
+    ],
+    ids=str,
+)
 def test_every_kind_ends_bit_for_bit_where_an_undisturbed_run_ends(
     worker, person, case, tmp_path, in_process
 ):
@@ -218,3 +228,17 @@ def test_an_error_in_the_job_fails_the_operation_with_its_traceback(worker, pers
         failed = until(operation, "FAILED", "COMPLETED")
     assert (failed.state, failed.reason) == ("FAILED", "JOB_ERROR")
     assert "Traceback" in failed.error["traceback"]
+
+
+def test_a_registered_directory_is_read_where_it_is(
+    worker, person, settings, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(registration, "call", lambda module, request, _: child.answer(request))
+    settings.DATASET_ROOTS = (tmp_path,)
+    making.image_folders(tmp_path / "photos")
+    dataset, _ = registration.add_or_find(str(tmp_path / "photos"))
+    parameters = {"directory": dataset.pk, "epochs": 2, "side": 8, "channels": 2}
+    operation = submit("loop", {"recipe": "image_folders", "parameters": parameters}, person)
+    with http_worker(worker, "loop"):
+        ended = until(operation, "COMPLETED", "FAILED")
+    assert ended.state == "COMPLETED", ended.error

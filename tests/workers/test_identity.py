@@ -1,4 +1,4 @@
-"""A worker token speaks for one worker, and nothing over HTTP for a worker of this installation."""
+"""A worker token acts for one worker, and nothing over HTTP for a worker of this installation."""
 
 import threading
 from datetime import timedelta
@@ -52,6 +52,7 @@ def every_call(operation):
     yield "GET", f"{attempt}/files/x/model.pt", None
     yield "POST", f"{attempt}/damaged", {"checkpoint_id": "x"}
     yield "GET", f"{attempt}/inputs/x", None
+    yield "POST", f"{attempt}/ledger", {"entries": [{}]}
     yield "POST", f"{attempt}/spending", {"entries": [{}]}
     yield "POST", f"{attempt}/end", {"outcome": "completed", "result": {"forged": True}}
 
@@ -66,6 +67,7 @@ def refused_everywhere(worker, worker_id, operation):
     assert services.get(operation.pk).state == State.RUNNING
 
 
+@pytest.mark.slow
 def test_a_token_speaks_only_for_the_worker_that_it_registered(worker, other, person):
     worker.register(kinds=["training"])
     other.register(kinds=["training"])
@@ -75,7 +77,7 @@ def test_a_token_speaks_only_for_the_worker_that_it_registered(worker, other, pe
     assert services.get(operation.pk).state == State.COMPLETED
 
 
-def test_a_token_that_has_not_registered_speaks_for_no_worker(worker, other, person):
+def test_a_token_that_has_not_registered_acts_for_no_worker(worker, other, person):
     worker.register(kinds=["training"])
     operation = claimed(person, "gpu-box", host=registry.remote_host("gpu-box"))
     refused_everywhere(other, "gpu-box", operation)
@@ -83,9 +85,7 @@ def test_a_token_that_has_not_registered_speaks_for_no_worker(worker, other, per
 
 @pytest.mark.parametrize("is_there", [True, False], ids=["registered", "has left"])
 @pytest.mark.parametrize("scope", [TokenScope.WORKER, TokenScope.USER])
-def test_http_speaks_for_no_worker_of_this_installation(
-    live_server, worker, person, scope, is_there
-):
+def test_http_acts_for_no_worker_of_this_installation(live_server, worker, person, scope, is_there):
     if is_there:
         registry.register(worker_id=LOCAL, kinds=["training"])
     operation = claimed(person, LOCAL)

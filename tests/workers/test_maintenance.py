@@ -6,18 +6,15 @@ import pytest
 from django.utils import timezone
 
 from apps.installation.models import PeriodicJob
+from apps.operations import outbox
 from apps.operations.scheduling import sweeps
-from apps.operations.scheduling.portions import Portions
-from apps.operations.studies import services as studies
-from apps.operations.subtasks import clients
 from apps.workers import hosts, maintenance, neighbours
 from trainops.clock import seconds_from_now
 
 PARTS = [
     (neighbours, "recover_ended"),
     (sweeps, "sweep"),
-    (studies, "advance_all"),
-    (clients, "settle_all"),
+    (outbox, "deliver"),
     (hosts, "drain_faulty"),
 ]
 
@@ -41,14 +38,6 @@ def test_a_part_that_breaks_keeps_no_other_from_its_turn(monkeypatch, broken):
     assert called == [name for _, name in PARTS]
 
 
-def test_portions_go_on_after_the_last_one_and_begin_again():
-    portions, keys = Portions(size=2), ["d", "a", "c", "b", "e"]
-    taken = [portions.next(keys) for _ in range(3)]
-    assert taken == [["a", "b"], ["c", "d"], ["e", "a"]]
-    assert portions.next([]) == []
-    assert portions.next(["x"]) == portions.next(["x"]) == ["x"]
-
-
 @pytest.fixture
 def cleaned(monkeypatch):
     """Return the actors of the clean-ups that were made; real rows say when they are due."""
@@ -64,7 +53,7 @@ def last_run(hours_ago):
 @pytest.mark.django_db
 @pytest.mark.database
 class TestCleanUp:
-    def test_it_is_due_by_a_row_whoever_asks_and_whenever_that_process_began(
+    def test_it_is_due_by_a_row_whichever_process_asks_and_whenever_that_process_began(
         self, cleaned, settings
     ):
         """A scheduler that counts from its own start would never clean up if it lives shortly."""

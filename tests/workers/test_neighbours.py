@@ -89,7 +89,7 @@ def test_of_another_machine_or_container_nothing_is_known(process, name):
     assert Worker.objects.exists()
 
 
-def test_a_process_id_that_was_given_out_again_is_not_taken_for_the_same():
+def test_a_process_id_that_was_reused_is_not_taken_for_the_same():
     mine = process_identity.identity()
     assert not process_identity.has_ended(mine)
     assert process_identity.has_ended(mine | {"started": mine["started"] - 1})
@@ -105,7 +105,7 @@ def test_a_renewal_or_another_attempt_that_comes_first_wins(process, monkeypatch
 
 
 def test_registering_under_the_same_name_keeps_what_the_new_process_says(process):
-    """The row of the predecessor must not stand for ever: pid, slots and labels were its own."""
+    """The row of the predecessor must not stay: pid, slots and labels were its own."""
     running(process)
     ended(process)
     neighbours.recover_ended(actor="worker-1")

@@ -1,4 +1,4 @@
-"""What workers tell the house: idempotent, and never believed further than the fence."""
+"""What workers tell the worker: idempotent, and never believed further than the fence."""
 
 import threading
 from datetime import timedelta
@@ -13,8 +13,8 @@ from apps.operations.requests import services
 from apps.operations.scheduling import claims
 from apps.workers import registry, reports
 from apps.workers.models import Worker
-from apps.workers.registry import Standing, WorkerNotFound
-from apps.workers.reports import Order
+from apps.workers.registry import HeartbeatResponse, WorkerNotFound
+from apps.workers.reports import AttemptOrder
 from tests.operations.rows import claim, claimed, forget_lease
 from tests.workers.conftest import give_up
 
@@ -53,7 +53,7 @@ def test_the_status_follows_the_heartbeat():
     assert registry.get("w").status == "AVAILABLE"
     assert aged("w", 31) == "TEMPORARILY_UNAVAILABLE"
     assert aged("w", 601) == "GONE"
-    assert registry.heartbeat(worker_id="w", num_running=1) == Standing(is_draining=False)
+    assert registry.heartbeat(worker_id="w", num_running=1) == HeartbeatResponse(is_draining=False)
     assert registry.get("w").status == "BUSY"
 
 
@@ -68,7 +68,7 @@ def test_draining_outlasts_a_new_registration():
     registry.register(worker_id="w")
     registry.drain(worker_id="w")
     registry.register(worker_id="w")
-    assert registry.heartbeat(worker_id="w") == Standing(is_draining=True)
+    assert registry.heartbeat(worker_id="w") == HeartbeatResponse(is_draining=True)
     assert registry.get("w").status == "DRAINING"
     assert registry.undrain(worker_id="w").status == "AVAILABLE"
 
@@ -79,17 +79,17 @@ def test_deregistering_forgets_it():
     assert not Worker.objects.exists()
 
 
-def test_what_it_owns_goes_on_with_a_new_lease():
+def test_what_it_owns_continues_with_a_new_lease():
     operation = claimed(worker_id="w")
     forget_lease(operation)
     assert reports.sync(worker_id="w", running=[(operation.pk, 1)]) == [
-        Order(operation.pk, 1, "proceed")
+        AttemptOrder(operation.pk, 1, "proceed")
     ]
     assert not Operation.objects.silent().exists()
 
 
 @pytest.mark.parametrize("policy", ["never", "on_worker_loss"])
-def test_what_was_given_up_too_early_goes_on(policy):
+def test_what_was_given_up_too_early_continues(policy):
     operation = give_up(claimed(worker_id="w"), policy)
     assert operation.state == (State.FAILED if policy == "never" else State.RESUMING)
     (order,) = reports.sync(worker_id="w", running=[(operation.pk, 1)])
@@ -105,7 +105,7 @@ def test_what_was_given_up_too_early_goes_on(policy):
     claims.finish(operation, State.COMPLETED, outcome=Attempt.Outcome.COMPLETED)  # it owns it
 
 
-def test_a_superseded_attempt_is_told_to_stop():
+def test_a_superseded_attempt_is_asked_to_stop():
     operation = give_up(claimed(worker_id="w"), "on_worker_loss")
     operation.row.update(not_before=None)
     assert claim("other") is not None

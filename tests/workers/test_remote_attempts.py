@@ -10,15 +10,15 @@ from django.apps import apps as django_apps
 
 from apps.checkpoints import storage
 from apps.checkpoints.models import Checkpoint
-from apps.operations.attempts import remote_attempts, remote_files
-from apps.operations.models import MetricPoint, Operation
+from apps.operations.attempts import remote_attempts, remote_claims, remote_files
+from apps.operations.models import LogChunk, MetricPoint, Operation
 from apps.operations.requests import services
 from apps.workers.models import Worker
 from examples import http_worker
 from tests.operations import rows
 from tests.waiting import wait_until
 from trainops.clock import seconds_from_now
-from trainops.errors import Refusal
+from trainops.errors import DomainError
 from trainops.kind import KINDS
 from trainops.runtime.checkpoint.manifest import Artifact, CheckpointType, verify
 from trainops.runtime.checkpoint.manifest import Checkpoint as Saved
@@ -71,7 +71,7 @@ def test_an_upload_that_comes_after_the_commit_changes_nothing(worker, operation
 
     owned = remote_attempts.owned(worker_id=worker.worker_id, operation_id=operation.pk, attempt=1)
     upload = Upload(late, send_again_and_commit)
-    with pytest.raises(Refusal):
+    with pytest.raises(DomainError):
         remote_files.receive(owned, directory, "model.pt", upload, size_bytes=len(WEIGHTS))
     checkpoint = Checkpoint.objects.get(operation=operation)
     path = storage.directory(checkpoint.artifacts_path)
@@ -92,6 +92,7 @@ def test_a_broken_upload_leaves_what_was_sent_before(worker, operation):
     commit(worker, attempt, directory, state, weights)
 
 
+@pytest.mark.slow
 def test_a_refused_commit_can_be_mended(worker, operation):
     attempt = worker.claim()
     directory = worker.open(attempt, 3)
@@ -102,6 +103,20 @@ def test_a_refused_commit_can_be_mended(worker, operation):
     commit(worker, attempt, directory, worker.send(attempt, directory, "state.json", STATE))
 
 
+@pytest.mark.parametrize("names", [["model.pt"], ["state.json", "model.pt", "model.pt"]])
+def test_a_commit_names_the_state_and_each_file_once(worker, operation, names):
+    attempt = worker.claim()
+    directory = worker.open(attempt, 3)
+    contents = {"state.json": STATE, "model.pt": WEIGHTS}
+    sent = {name: worker.send(attempt, directory, name, contents[name]) for name in contents}
+    path = f"{attempt}/checkpoints/{directory}/commit"
+    body = {"files": [sent[name] for name in names]}
+    _, error = worker.refused(400, "INVALID_FILES", "POST", path, body)
+    assert f"got {len(names)}" in error["message"]
+    commit(worker, attempt, directory, *sent.values())
+
+
+@pytest.mark.slow
 def test_an_unchanged_file_outlives_the_checkpoint_that_brought_it(worker, operation):
     attempt = worker.claim()
     first = worker.open(attempt, 1)
@@ -114,6 +129,7 @@ def test_an_unchanged_file_outlives_the_checkpoint_that_brought_it(worker, opera
     verify(storage.directory(checkpoint.artifacts_path), checkpoint.manifest_digest)
 
 
+@pytest.mark.slow
 def test_a_file_that_is_nowhere_any_more_is_sent(worker, operation):
     attempt = worker.claim()
     first = worker.open(attempt, 1)
@@ -151,6 +167,7 @@ def calls_about(worker, attempt, checkpoint_id):
         yield method, f"{attempt}/{path}", body
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_killed", [False, True])
 def test_every_call_renews_the_lease_of_an_attempt_that_is_not_to_be_killed(
     worker, operation, person, is_killed
@@ -197,17 +214,46 @@ def test_points_that_are_measured_again_are_retired(worker, operation):
     assert sorted(current.values_list("step", flat=True)) == [1, 2]
 
 
+def log_of(operation):
+    return "".join(LogChunk.objects.filter(operation=operation).values_list("text", flat=True))
+
+
+def test_points_of_many_reports_have_a_line_every_ten_seconds(worker, operation):
+    attempt = worker.claim()
+    for second in range(0, 60, 2):
+        points = [
+            {"step": second * 10 + n, "at": f"2026-01-02T03:04:{second}.{n}Z", "metrics": values}
+            for n, values in enumerate([{"loss": 1.0}, {"loss": 1.0}, {"system/x": 1.0}])
+        ]
+        body = {"step": second, "total_steps": 600, "points": points}
+        worker.data("POST", f"{attempt}/progress", body)
+    lines = log_of(operation).splitlines()
+    assert [line[17:19] for line in lines] == ["00", "10", "20", "30", "40", "50"]
+
+
+def test_a_line_of_a_later_request_does_not_break_a_printed_line(worker, operation):
+    attempt = worker.claim()
+    body = {"step": 1, "total_steps": 9}
+    point = {"step": 1, "at": "2026-01-02T03:04:05Z", "metrics": {"loss": 1.0}}
+    worker.data("POST", f"{attempt}/progress", body | {"log": "abc"})
+    worker.data("POST", f"{attempt}/progress", body | {"log": "def\nnext", "points": [point]})
+    saved(worker, attempt, 1)
+    printed, of_point, following, of_checkpoint = log_of(operation).splitlines()
+    assert (printed, following) == ("abcdef", "next")
+    assert of_point.endswith("loss 1") and "checkpoint at step 1" in of_checkpoint
+
+
 def test_an_operation_whose_dataset_was_deleted_does_not_stay_claimed(
     worker, operation, monkeypatch
 ):
     def gone(_):
-        raise Refusal("DATASET_NOT_FOUND", "There is no dataset 'ds_1'.", {}, status=404)
+        raise DomainError("DATASET_NOT_FOUND", "There is no dataset 'ds_1'.", {}, status=404)
 
-    monkeypatch.setattr(remote_attempts, "_inputs", gone)
+    monkeypatch.setattr(remote_claims, "_inputs", gone)
     operation.row.update(config=operation.config | {"restart": {"policy": "never"}})
     assert worker.data("POST", "gpu-box/claim", {"kinds": ["training"]})["claimed"] is None
     ended = services.get(operation.pk)
-    assert (ended.state, ended.reason) == ("FAILED", "HOUSE_ERROR")
+    assert (ended.state, ended.reason) == ("FAILED", "PLATFORM_ERROR")
     assert "There is no dataset" in ended.error["message"]
 
 
@@ -220,12 +266,12 @@ def test_a_storage_that_is_away_says_nothing_of_a_damaged_checkpoint(
     def away(_):
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr(remote_attempts.checkpoints, "check", away)
+    monkeypatch.setattr(remote_attempts.integrity, "check", away)
     body = {"checkpoint_id": checkpoint_id}
     worker.refused(503, "STORAGE_UNAVAILABLE", "POST", f"{attempt}/damaged", body)
 
 
-def test_a_storage_that_is_away_is_told_where_a_dataset_is_read(worker, operation, monkeypatch):
+def test_a_storage_that_is_away_is_reported_where_a_dataset_is_read(worker, operation, monkeypatch):
     def away(_):
         raise StorageAway("the storage of the datasets is not there")
 
@@ -258,6 +304,7 @@ def example(worker, operation):
     server.client.close()
 
 
+@pytest.mark.slow
 def test_the_example_keeps_its_lease_before_its_first_step(example, operation):
     operation.row.update(lease_expires_at=seconds_from_now(5))
     before, renewed_at = lease_of(operation), example.renewed_at
@@ -273,6 +320,7 @@ def test_the_example_gives_up_an_attempt_that_never_begins(example, operation):
     assert example.renewed_at == renewed_at
 
 
+@pytest.mark.slow
 def test_the_example_sends_what_the_server_has_nowhere_any_more(example, operation, tmp_path):
     def save(step, home):
         path = tmp_path / f"a0001-s{step:010d}-periodic"

@@ -9,12 +9,12 @@ from apps.operations.models import Attempt, Event, Operation
 from apps.operations.requests import services
 from tests.operations import rows
 from tests.waiting import wait_until
-from trainops.errors import Refusal
+from trainops.errors import DomainError
 from trainops.kind import KINDS
 from trainops.runtime import reproducibility
 from trainops.runtime.checkpoint.store import CheckpointStore, CheckpointType
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.database, pytest.mark.faults]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.faults]
 BEGIN = remote_checks.begin
 
 
@@ -58,6 +58,7 @@ def said(operation):
     return events.get()
 
 
+@pytest.mark.slow
 def test_a_first_checkpoint_that_a_fresh_job_takes_is_said_to_be_loaded(
     worker, operation, tmp_path
 ):
@@ -74,6 +75,7 @@ def test_a_first_checkpoint_that_a_fresh_job_takes_is_said_to_be_loaded(
     assert services.get(operation.pk).self_check == ""  # nothing that an earlier result says
 
 
+@pytest.mark.slow
 def test_one_that_no_job_can_load_needs_attention_after_the_first(worker, operation):
     attempt = worker.claim()
     for step in (1, 2):
@@ -90,7 +92,7 @@ def test_where_the_server_cannot_look_nothing_is_said_of_the_checkpoint(
     worker, operation, monkeypatch
 ):
     def busy(*_, **__):
-        raise Refusal("BUSY", "too many at once", {})
+        raise DomainError("BUSY", "too many at once", {})
 
     monkeypatch.setattr(exchange, "load_checks", busy)
     commit(worker, worker.claim(), 1, state=b'{"step": 1}')

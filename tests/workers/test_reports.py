@@ -1,4 +1,4 @@
-"""Reports that race with claims, sweeps and each other: one wins, and all are told the truth."""
+"""Reports that race with claims, sweeps and each other: one wins, and all get the truth."""
 
 import threading
 
@@ -44,6 +44,7 @@ def waiting_for_anyone(worker_id="w"):
     return operation
 
 
+@pytest.mark.slow
 def test_either_its_worker_gets_it_back_or_another_claims_it(db):
     for _ in range(ROUNDS):
         operation = waiting_for_anyone()
@@ -63,13 +64,14 @@ def test_either_its_worker_gets_it_back_or_another_claims_it(db):
         claims.finish(row, State.COMPLETED, outcome=Attempt.Outcome.COMPLETED)
 
 
-def test_an_end_is_taken_down_once_though_others_claim_and_it_is_told_twice(db):
+@pytest.mark.slow
+def test_an_end_is_taken_down_once_though_others_claim_and_it_is_reported_twice(db):
     for _ in range(ROUNDS):
         operation = waiting_for_anyone()
         report = [Ended(operation.pk, 1, "completed", {"worth": 1})]
         first, second, taken = at_once(
-            lambda report=report: reports.conclude(worker_id="w", ended=report),
-            lambda report=report: reports.conclude(worker_id="w", ended=report),
+            lambda report=report: reports.finalize(worker_id="w", ended=report),
+            lambda report=report: reports.finalize(worker_id="w", ended=report),
             lambda: claim("other"),
         )
         row = services.get(operation.pk)
@@ -83,6 +85,7 @@ def test_an_end_is_taken_down_once_though_others_claim_and_it_is_told_twice(db):
         assert Event.objects.filter(operation=operation, what="COMPLETED").count() == 1
 
 
+@pytest.mark.slow
 def test_a_sweep_that_comes_at_the_same_moment_takes_nothing_from_what_is_reported(db):
     for _ in range(ROUNDS):
         operation = claimed(worker_id="w")
@@ -99,7 +102,7 @@ def test_a_sweep_that_comes_at_the_same_moment_takes_nothing_from_what_is_report
 def crashed(operation, reason=Reason.SEGMENTATION_FAULT):
     error = {"code": reason, "message": f"died of {reason}", "traceback": "here"}
     ended = Ended(operation.pk, operation.attempt, "failed", error=error)
-    (verdict,) = reports.conclude(worker_id=operation.worker_id, ended=[ended])
+    (verdict,) = reports.finalize(worker_id=operation.worker_id, ended=[ended])
     assert verdict.accepted
     return services.get(operation.pk)
 
@@ -119,7 +122,7 @@ def test_what_crashes_on_two_hosts_is_its_own_fault_and_says_where_and_how(db):
     assert (operation.state, operation.reason) == (State.FAILED, Reason.SEGMENTATION_FAULT)
     note = operation.events.first().note
     assert note == (
-        "it crashed on 2 hosts, so the fault is its own: "
+        "it crashed on 2 hosts, so the operation is at fault: "
         "attempt 1 on host: SEGMENTATION_FAULT (died of SEGMENTATION_FAULT); "
         "attempt 2 on host: PROCESS_KILLED (died of PROCESS_KILLED); "
         "attempt 3 on second: SEGMENTATION_FAULT (died of SEGMENTATION_FAULT)"
@@ -135,7 +138,7 @@ def test_a_crash_before_the_last_progress_does_not_count(db):
     assert crashed(operation).state == State.RESUMING
 
 
-def test_what_the_house_did_on_two_hosts_is_not_the_operations_fault(db):
-    operation = crashed(claimed(), Reason.HOUSE_ERROR)
+def test_what_the_platform_did_on_two_hosts_is_not_the_operations_fault(db):
+    operation = crashed(claimed(), Reason.PLATFORM_ERROR)
     operation = crashed(again(operation, "second"), Reason.SHUTDOWN)
     assert crashed(again(operation, "third"), Reason.STALLED).state == State.RESUMING

@@ -62,7 +62,7 @@ def test_messages_lead_each_operation_to_a_worker_that_has_its_label(tmp_path):
             wait_until(lambda: queue.llen("trainops.training.big") == 1)
             waiting = stack.get(f"operations/{operation_id}")["waiting_for"]
             assert waiting["code"] == "NO_WORKER_WITH_LABEL"
-            assert "the label big; there are: a100" in waiting["message"]
+            assert "the label big; available labels: a100" in waiting["message"]
 
             with another_worker(stack, **broker, TRAINOPS_WORKER_QUEUES="big"):
                 ended = stack.wait(operation_id, "COMPLETED")

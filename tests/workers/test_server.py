@@ -95,7 +95,7 @@ def test_alone_it_says_goodbye_before_its_port_is_closed(tmp_path):
         assert 1.5 < time.monotonic() - began < 6
 
 
-def test_told_twice_it_closes_at_once_and_finishes_what_it_answers(tmp_path):
+def test_a_second_stop_request_closes_it_at_once_and_finishes_what_it_answers(tmp_path):
     with web_server(tmp_path) as (process, client, port):
         asking = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
         asking.putrequest("POST", "/api/v1/tokens")
@@ -144,7 +144,8 @@ def requests_of_every_kind():
     for path, methods in SchemaGenerator().get_schema(public=True)["paths"].items():
         for method in methods.keys() & {"get", "post", "put", "delete"}:
             address = path.removeprefix("/api/v1/")
-            address = address.replace("{worker_id}", "gpu-box").replace("{attempt}", "1")
+            address = address.replace("{worker_id}", "gpu-box")
+            address = re.sub(r"{(attempt|delivery_id|rule_id|view_id)}", "1", address)
             yield method.upper(), re.sub(r"{\w+}", "x", address)
 
 
@@ -169,7 +170,7 @@ def test_while_the_database_is_away_every_address_says_so_and_afterwards_all_is_
         assert register(stack.client).status_code == 200
         wait_until(lambda: stack.get("workers")[0]["status"] != "GONE")
         log = (stack.data_dir / "log" / "web.log").read_text()
-        assert "The database did not answer /api/v1/operations" in log
+        assert "The database did not respond to /api/v1/operations" in log
         assert "Traceback" not in log
 
         def told():

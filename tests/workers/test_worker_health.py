@@ -7,7 +7,7 @@ import tempfile
 
 import pytest
 
-from apps.workers.house import Keeper
+from apps.workers.runtime import WorkerProcess
 from tests.journey.stack import ROOT
 from trainops import worker_health
 
@@ -65,8 +65,8 @@ def test_a_file_that_is_cut_off_is_not_believed(tmp_path):
 
 @pytest.mark.django_db
 def test_a_worker_writes_it_even_while_the_database_is_away(monkeypatch):
-    keeper = Keeper()
-    keeper.house.worker_id = "w"
+    keeper = WorkerProcess()
+    keeper.runtime.worker_id = "w"
     monkeypatch.setattr("apps.operations.scheduling.claims.renew", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         keeper._keep_leases()

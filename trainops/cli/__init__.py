@@ -1,9 +1,11 @@
 """The command line. It speaks HTTP with a server and knows nothing else of it."""
 
 import io
+import os
 import sys
+from importlib import import_module
 
-from trainops.cli.app import build
+from trainops.cli.app import COMPLETION, build
 from trainops.paths import COMMAND
 
 
@@ -14,4 +16,9 @@ def main(arguments: list[str] | None = None) -> None:
             stream.reconfigure(
                 errors="replace"
             )  # a terminal that lacks a letter is no reason to fail
-    build()(args=arguments, prog_name=COMMAND)
+    given = sys.argv[1:] if arguments is None else arguments
+    if COMPLETION in os.environ:
+        # Typer registers its shells only with options of its own.
+        import_module("typer.completion").completion_init()
+    app = build(given[0] if given else None)
+    app(args=given, prog_name=COMMAND, complete_var=COMPLETION)

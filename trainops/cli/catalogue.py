@@ -1,77 +1,100 @@
 """Commands on what there is to work with: recipes, datasets, workers."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 import typer
 import yaml
 
-from trainops.cli import local_files, looks
-from trainops.cli.problems import ExitCode, Problem
+from trainops import operation_yaml
+from trainops.cli import datasets, looks
+from trainops.cli.groups import group_with_default
 from trainops.cli.session import Session, command
+from trainops.client.problems import ExitCode, Problem
+from trainops.client.responses import JsonSchema, Recipe, Worker
 from trainops.paths import COMMAND
 
-PANEL = "What there is"
-PRICES = {"open", "high", "low", "close"}  # columns of a price series
+if TYPE_CHECKING:
+    from trainops.client.api import RowPage
+
+PANEL = "Catalogue"
+Bound: TypeAlias = Literal["minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum"]
+WorkerId = Annotated[str, typer.Argument(metavar="WORKER", help="Complete id of a worker.")]
+BOUNDS: tuple[tuple[Bound, str], ...] = (
+    ("minimum", "≥"),
+    ("exclusiveMinimum", ">"),
+    ("maximum", "≤"),
+    ("exclusiveMaximum", "<"),
+)
 
 
 def register(app: typer.Typer) -> None:
     """Add these commands, in the order of the help."""
-    for name, function in (("recipes", recipes), ("upload", upload), ("workers", workers)):
-        command(app, name, panel=PANEL)(function)
+    command(app, "upload", panel=PANEL)(upload)
+    group = typer.Typer(
+        cls=group_with_default("ls"),
+        help="List workers (default), drain one.\n\nExample: trainops workers drain WORKER",
+    )
+    for name, function in (("ls", workers), ("drain", drain), ("undrain", undrain)):
+        command(group, name)(function)
+    app.add_typer(group, name="workers", rich_help_panel=PANEL)
 
 
 def recipes(
     session: Session,
-    name: Annotated[str | None, typer.Argument(show_default=False, help="One of them.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(show_default=False, help="Name of a recipe.")
+    ] = None,
     example: Annotated[
-        bool, typer.Option("--example", help="Only a file to start from: > my.yaml")
+        bool, typer.Option("--example", help="Print only an example file: > my.yaml")
     ] = False,
 ) -> None:
-    """List the recipes, or show one: its parameters and a file to start from."""
-    found = session.api.get("recipes")
+    """List the recipes, or show the parameters and an example file of one.
+
+    Example: trainops recipes digits --example > digits.yaml
+    """
+    found: list[Recipe] = session.api.get("recipes")
     if name is None:
         _list_recipes(session, found)
         return
     recipe = next((each for each in found if each["name"] == name), None)
     if recipe is None:
         names = ", ".join(each["name"] for each in found)
-        raise Problem(f"There is no recipe {name!r}; there are: {names}.", ExitCode.NOT_FOUND)
-    if session.out.is_json:
-        session.out.json(recipe)
+        raise Problem(f"There is no recipe {name!r}; allowed: {names}.", ExitCode.NOT_FOUND)
+    if session.out.is_data:
+        session.out.data(recipe)
     elif example:
         session.out.text(example_file(recipe), end="")
     else:
         _show_recipe(session, recipe)
 
 
-def example_file(recipe: dict[str, Any]) -> str:
+def example_file(recipe: Recipe) -> str:
     """Return YAML that `run` takes."""
-    body = {"kind": recipe["kind"], "name": recipe["label"], "config": recipe["example"]}
-    return yaml.safe_dump(body, sort_keys=False, allow_unicode=True)
+    return operation_yaml.written(recipe["kind"], recipe["label"], recipe["example"])
 
 
-def _list_recipes(session: Session, found: list[dict[str, Any]]) -> None:
-    if session.out.is_json:
-        session.out.json(found)
+def _list_recipes(session: Session, found: list[Recipe]) -> None:
+    if session.out.is_data:
+        session.out.data(found)
         return
     session.out.table(
-        ["RECIPE", "KIND", "WHAT IT IS"],
+        ["RECIPE", "KIND", "DESCRIPTION"],
         (
             [looks.cell(each["name"]), looks.cell(each["kind"]), looks.words(each["description"])]
             for each in found
         ),
-        elastic="WHAT IT IS",
+        elastic="DESCRIPTION",
     )
 
 
-def _show_recipe(session: Session, recipe: dict[str, Any]) -> None:
+def _show_recipe(session: Session, recipe: Recipe) -> None:
     out = session.out
     out.text(f"{recipe['name']}: {recipe['description']}\n")
     schema = recipe["json_schema"]
     required = schema.get("required", [])
     out.table(
-        ["PARAMETER", "TYPE", "DEFAULT", "WHAT IT IS"],
+        ["PARAMETER", "TYPE", "DEFAULT", "DESCRIPTION"],
         (
             [
                 looks.cell(name),
@@ -81,15 +104,15 @@ def _show_recipe(session: Session, recipe: dict[str, Any]) -> None:
             ]
             for name, field in schema.get("properties", {}).items()
         ),
-        elastic="WHAT IT IS",
+        elastic="DESCRIPTION",
     )
-    out.text("\nA file to start from:\n")
+    out.text("\nExample file:\n")
     out.text(example_file(recipe), end="")
     out.note(f"\nSave and submit it: {COMMAND} recipes {recipe['name']} --example > my.yaml")
     out.note(f"                    {COMMAND} run my.yaml --follow")
 
 
-def allowed(field: dict[str, Any]) -> str:
+def allowed(field: JsonSchema) -> str:
     """Return what a field of a JSON Schema takes, e.g. "integer, 1 to 256" or "sgd | adam"."""
     if "enum" in field:
         return " | ".join(map(str, field["enum"]))
@@ -98,20 +121,11 @@ def allowed(field: dict[str, Any]) -> str:
     if field.get("type") == "array":
         return f"list of {allowed(field.get('items', {}))}"
     text = str(field.get("format") or field.get("type") or "anything")
-    bounds = [
-        f"{sign} {field[key]:g}"
-        for key, sign in (
-            ("minimum", "≥"),
-            ("exclusiveMinimum", ">"),
-            ("maximum", "≤"),
-            ("exclusiveMaximum", "<"),
-        )
-        if key in field
-    ]
+    bounds = [f"{sign} {field[key]:g}" for key, sign in BOUNDS if key in field]
     return " ".join([text, *bounds]).replace("null", "nothing")
 
 
-def _default(field: dict[str, Any]) -> str:
+def _default(field: JsonSchema) -> str:
     value = field.get("default")
     if value is None:
         return looks.DASH
@@ -121,47 +135,28 @@ def _default(field: dict[str, Any]) -> str:
 def upload(
     session: Session,
     file: Annotated[Path, typer.Argument(metavar="FILE", show_default=False)],
-    name: Annotated[str, typer.Option(help="For people; else the file's.")] = "",
+    name: Annotated[str, typer.Option(help="Display name; by default the file's name.")] = "",
 ) -> None:
-    """Upload a table (CSV, Parquet) or images (NPZ) and print the dataset's id."""
-    try:
-        with local_files.opened(file) as content:
-            fields = {"name": name} if name else {}
-            dataset = session.api.upload("datasets", content, file.name, fields)
-    except OSError as error:
-        raise Problem(f"{file}: {error.strerror}", ExitCode.USAGE) from error
-    if session.out.is_json:
-        session.out.json(dataset)
-        return
-    session.out.text(dataset["id"])
-    session.out.note(
-        f"{dataset['name']}: {dataset['num_rows']} rows, {dataset['num_columns']} columns"
-    )
-    for column in dataset["columns"][:20]:
-        missing = f", {column['missing']} missing" if column["missing"] else ""
-        about = f" ({column['note']})" if "shape" in column else ""
-        session.out.note(f"  {column['name']}: {column['type']}{about}{missing}")
-    names = {column["name"].lower() for column in dataset["columns"]}
-    if dataset["format"] == "npz":
-        recipe = "segmentation" if "mask" in names else "images"
-        settings = f"examples/{recipe}.yaml --set parameters.dataset={dataset['id']}"
-        what = "Train"
-    elif names >= PRICES:
-        what, settings = "Backtest", f"examples/backtest.yaml --set dataset={dataset['id']}"
-    else:
-        settings = f"examples/tabular.yaml --set parameters.dataset={dataset['id']}"
-        what, settings = "Train", f"{settings} --set parameters.target=COLUMN"
-    session.out.note(f"{what} on it: {COMMAND} run {settings}")
+    """Upload a table (CSV, Parquet) or images (NPZ), and print the dataset's id.
+
+    An upload that was interrupted continues.
+
+    Example: trainops upload prices.csv --name 'Prices of 2026'
+    """
+    datasets.add_file(session, file, name)
 
 
 def workers(session: Session) -> None:
-    """List the workers and what they are doing."""
-    page = session.api.rows("workers")
-    if session.out.is_json:
-        session.out.json(page.rows)
+    """List the workers and their operations.
+
+    Example: trainops workers
+    """
+    page: RowPage[Worker] = session.api.rows("workers")
+    if session.out.is_data:
+        session.out.data(page.rows)
         return
     if not page.rows:
-        session.out.note("No worker has registered; operations wait until one does.")
+        session.out.note("No worker is registered; operations wait until one registers.")
         return
     session.out.table(
         ["WORKER", "STATUS", "SLOTS", "RUNNING", "KINDS", "LABELS", "HEARTBEAT"],
@@ -178,3 +173,27 @@ def workers(session: Session) -> None:
             for row in page.rows
         ),
     )
+
+
+def drain(session: Session, worker: WorkerId) -> None:
+    """Accept no more operations on a worker; running ones continue.
+
+    Example: trainops workers drain WORKER
+    """
+    _ask(session, worker, "drain")
+
+
+def undrain(session: Session, worker: WorkerId) -> None:
+    """Accept operations on a worker again.
+
+    Example: trainops workers undrain WORKER
+    """
+    _ask(session, worker, "undrain")
+
+
+def _ask(session: Session, worker: str, verb: str) -> None:
+    answer: Worker = session.api.post(f"workers/{worker}/{verb}")
+    if session.out.is_data:
+        session.out.data(answer)
+    else:
+        session.out.text(f"{looks.plain(worker)}: {looks.plain(answer['status'])}")

@@ -5,17 +5,21 @@ import tempfile
 from enum import StrEnum
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from trainops.cli import local_files, looks, submission
 from trainops.cli.following import say_commands, watch_to_the_end
 from trainops.cli.operations import Follow
-from trainops.cli.problems import ExitCode, Problem, Refused
-from trainops.cli.references import checkpoint_named
 from trainops.cli.session import Session
 from trainops.cli.submitting import write_submitted
+from trainops.client.problems import ExitCode, Problem, Refused
+from trainops.client.references import checkpoint_named
+
+if TYPE_CHECKING:
+    from trainops.client.responses import Event, Operation
 
 MAX_DIGEST_BYTES = 8192
 OnDisk = Annotated[Path, typer.Argument(metavar="PATH", show_default=False)]
@@ -34,38 +38,44 @@ def export(
         str,
         typer.Argument(
             metavar="ID",
-            help="An operation or a checkpoint; also ID:latest, ID:best.",
+            help="Operation or checkpoint id; also ID:latest, ID:best.",
             show_default=False,
         ),
     ],
-    target: Annotated[
-        Path, typer.Option("--file", "-o", metavar="FILE.ckpt", help="Where to write.")
-    ],
+    target: Annotated[Path, typer.Option("--file", "-o", metavar="FILE.ckpt", help="Output file.")],
     file_format: Annotated[
         str | None,
         typer.Option(
             "--format",
             metavar="KIND",
-            help="Format of the file; default, and all that is possible: that of the operation's "
-            "kind.",
+            help="File format; only the format of the operation's kind is available (default).",
         ),
     ] = None,
     which: Annotated[
         Which | None,
         typer.Option(
-            "--which", help="Newest or best checkpoint; default: the final one, else the newest."
+            "--which", help="Latest or best checkpoint; by default the final one, else the latest."
         ),
     ] = None,
     agent: Annotated[
         int | None,
-        typer.Option("--agent", min=0, help="Of agents with separate networks; else the best one."),
+        typer.Option(
+            "--agent",
+            min=0,
+            help="Number of the agent (separate networks only); by default the best one.",
+        ),
     ] = None,
 ) -> None:
-    """Export a checkpoint as a file of another tool; by default the final one, else the newest."""
+    """Export a checkpoint as a file of another tool; by default the final one, else the latest.
+
+    Example: trainops checkpoints export 3f9b3c:best -o best.ckpt
+    """
     found, chosen = checkpoint_named(session.api, reference)
     kind = found.split("_")[1]
     if file_format not in (None, kind):
-        raise Problem(f"{found} becomes a file of {kind}, not of {file_format}", ExitCode.USAGE)
+        raise Problem(
+            f"{found} can only be exported as {kind}, not as {file_format}", ExitCode.USAGE
+        )
     try:
         headers = session.api.download(
             f"operations/{found}/export",
@@ -80,9 +90,14 @@ def export(
         raise Problem(f"{target}: {error.strerror or error}", ExitCode.USAGE) from error
     size = target.stat().st_size
     checkpoint_id, _, described = headers["X-Checkpoint"].partition("; ")
-    if session.out.is_json:
-        told = {"file": str(target), "format": kind, "bytes": size, "checkpoint_id": checkpoint_id}
-        session.out.json(told)
+    if session.out.is_data:
+        payload = {
+            "file": str(target),
+            "format": kind,
+            "bytes": size,
+            "checkpoint_id": checkpoint_id,
+        }
+        session.out.data(payload)
     else:
         session.out.text(f"{target}: {kind}, {looks.size(size)}, the {looks.plain(described)}")
 
@@ -108,22 +123,25 @@ def take_in(
         Path | None,
         typer.Argument(
             metavar="[OPERATION.yaml]",
-            help="Optional for a trainops checkpoint directory, which holds its config.",
+            help="Operation file; optional for a trainops checkpoint directory, which "
+            "contains its config.",
             show_default=False,
         ),
     ] = None,
     assignments: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="PATH=VALUE", help="Change a field of config; repeatable."),
+        typer.Option("--set", metavar="PATH=VALUE", help="Override a config field; repeatable."),
     ] = None,
     follow_it: Follow = False,
 ) -> None:
-    """Submit the operation that a YAML file describes; it goes on from a file or a directory.
+    """Submit the operation of a YAML file, starting from a checkpoint file or directory.
 
     Those are other tools' files and directories, and checkpoints of other installations. Of a
     directory of checkpoints, the newest healthy one is taken; a checkpoint that is a directory is
     sent as one file. A .sha256 beside a file is compared first; a file that it was not written for
     is refused.
+
+    Example: trainops checkpoints import last.pt operation.yaml --follow
     """
     if file.is_dir():
         with tempfile.TemporaryDirectory() as scratch:
@@ -149,14 +167,16 @@ def _submit(
     try:
         with local_files.opened(sent) as content:
             fields = {"operation": json.dumps(wanted.body), **digest_of(sent)}
-            operation = session.api.upload("operations/import", content, file.name, fields)
+            operation: Operation = session.api.upload(
+                "operations/import", content, file.name, fields
+            )
     except OSError as error:
         raise Problem(f"{file}: {error.strerror or error}", ExitCode.USAGE) from error
     except Refused as refused:
         raise wanted.explain(refused) from refused
-    if not (session.out.is_json and follow_it):
+    if not (session.out.is_data and follow_it):
         write_submitted(session, operation)
-    events = session.api.get(f"operations/{operation['id']}/events")
+    events: list[Event] = session.api.get(f"operations/{operation['id']}/events")
     for each in events:
         if each["what"] == "IMPORTED":
             session.out.note(f"Imported {looks.plain(each['note'])}")
@@ -171,23 +191,29 @@ def _wanted(file: Path, described: Path | None) -> submission.Submission:
         return submission.read(described)
     if file.is_dir() and (held := files_here().held(file)):
         return submission.Submission(held, str(file))
-    raise Problem(f"{file} has no config: OPERATION.yaml is needed", ExitCode.USAGE)
+    raise Problem(f"{file} has no config: OPERATION.yaml is required", ExitCode.USAGE)
 
 
 def weights(
     session: Session,
     path: OnDisk,
     target: Annotated[
-        Path, typer.Option("--file", "-o", metavar="FILE.safetensors", help="Where to write.")
+        Path, typer.Option("--file", "-o", metavar="FILE.safetensors", help="Output file.")
     ],
     which: Annotated[
-        Which | None, typer.Option(help="Else the best where there is one.", show_default=False)
+        Which | None,
+        typer.Option(
+            help="Model to write; by default the best, else the last.", show_default=False
+        ),
     ] = None,
 ) -> None:
-    """Write one model of a checkpoint as safetensors, which other programs read."""
+    """Write one model of a checkpoint as safetensors.
+
+    Example: trainops checkpoints weights last.pt -o model.safetensors --which last
+    """
     files_here().weights(session, path, target, which and which.value)
 
 
-def files_here() -> Any:
+def files_here() -> ModuleType:
     """Return the commands' halves that read files: they need torch, which takes seconds."""
     return import_module("trainops.cli.files")

@@ -4,15 +4,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Literal
-
-from rich.text import Text
+from typing import Literal, TypedDict
 
 from trainops.cli import looks
-from trainops.cli.problems import ExitCode, Problem
 from trainops.cli.session import Session
+from trainops.cli.tables import Text
+from trainops.client.problems import ExitCode, Problem
 from trainops.files import packed
-from trainops.files.checks import Check, Level
+from trainops.files.checks import Check, Severity
 from trainops.files.differences import differences
 from trainops.files.directory import is_checkpoint, newest_healthy
 from trainops.files.errors import FormatError
@@ -20,21 +19,31 @@ from trainops.files.own import submission_of
 from trainops.files.show import show as lines_of
 from trainops.files.verify import verify as checks_of
 from trainops.files.weights import export_weights
+from trainops.plain import JsonObject
 
 RESULTS = {
-    Level.OK: Text("ok", style="green"),
-    Level.WARNING: Text("warning", style="yellow"),
-    Level.FAILED: Text("failed", style="red"),
+    Severity.OK: Text("ok", style="green"),
+    Severity.WARNING: Text("warning", style="yellow"),
+    Severity.FAILED: Text("failed", style="red"),
 }
+
+
+class CheckRow(TypedDict):
+    """A check as JSON."""
+
+    name: str
+    level: Severity
+    passed: bool
+    detail: str
 
 
 def verify(session: Session, path: Path, *, strict: bool) -> None:
     """Show a table of checks. Raises Problem if one failed; if strict, also for a warning."""
     with _told_as_problem(path):
         report = checks_of(path)
-    if session.out.is_json:
+    if session.out.is_data:
         checks = [_row(check) for check in report.checks]
-        session.out.json(
+        session.out.data(
             {
                 "path": str(path),
                 "passed": report.passed,
@@ -53,11 +62,11 @@ def verify(session: Session, path: Path, *, strict: bool) -> None:
         )
     if not report.passed:
         raise Problem(f"{path} must not be used.")
-    if strict and report.level is not Level.OK:
-        raise Problem(f"{path} has warnings, which are failures with --strict.")
+    if strict and report.level is not Severity.OK:
+        raise Problem(f"{path} has warnings; --strict treats them as failures.")
 
 
-def _row(check: Check) -> dict[str, Any]:
+def _row(check: Check) -> CheckRow:
     return {
         "name": check.name,
         "level": check.level,
@@ -84,7 +93,7 @@ def sendable(session: Session, directory: Path, scratch: Path) -> tuple[Path, Pa
     return path, scratch / "packed.zip"
 
 
-def held(path: Path) -> dict[str, Any]:
+def held(path: Path) -> JsonObject:
     """Return kind and config of the operation whose checkpoint this is; nothing where it has none.
 
     Raises Problem.
@@ -97,14 +106,14 @@ def show(session: Session, path: Path) -> None:
     """Show the tree of keys."""
     with _told_as_problem(path):
         lines = lines_of(path)
-    if session.out.is_json:
-        session.out.json([asdict(line) for line in lines])
+    if session.out.is_data:
+        session.out.data([asdict(line) for line in lines])
         return
     session.out.table(
         ["KEY", "TYPE", "SHAPE", "BYTES"],
         (
             [
-                Text("  " * line.depth) + looks.cell(line.key),
+                Text("  " * line.depth + looks.cell(line.key).plain),
                 looks.cell(line.type),
                 looks.cell(line.shape),
                 looks.cell(f"{line.num_bytes:,}" if line.num_bytes else ""),
@@ -118,11 +127,11 @@ def diff(session: Session, one: Path, other: Path) -> None:
     """Show what differs. Raises Problem if anything does."""
     with _told_as_problem(one, other):
         found = differences(one, other)
-    if session.out.is_json:
-        session.out.json([asdict(each) for each in found])
+    if session.out.is_data:
+        session.out.data([asdict(each) for each in found])
     elif found:
         session.out.table(
-            ["KEY", "DIFFERENT", "AT MOST BY"],
+            ["KEY", "DIFFERENT", "MAX DIFFERENCE"],
             (
                 [
                     looks.cell(each.place),
@@ -133,7 +142,7 @@ def diff(session: Session, one: Path, other: Path) -> None:
             ),
         )
     else:
-        session.out.note("They are the same.")
+        session.out.note("The checkpoints are identical.")
     if found:
         raise Problem(f"{one} and {other} differ in {len(found)} places.")
 
@@ -145,9 +154,9 @@ def weights(
     with _told_as_problem(path):
         written = export_weights(path, target, which)
     size = target.stat().st_size
-    if session.out.is_json:
+    if session.out.is_data:
         names = list(written.tensors)
-        session.out.json(
+        session.out.data(
             {"file": str(target), "what": written.what, "bytes": size, "tensors": names}
         )
     else:
@@ -164,6 +173,6 @@ def _told_as_problem(*paths: Path) -> Iterator[None]:
     except FormatError as error:
         raise Problem(f"{names}: {error}") from error
     except FileNotFoundError as error:
-        raise Problem(f"{error.filename}: there is no such file.", ExitCode.NOT_FOUND) from error
+        raise Problem(f"{error.filename}: no such file.", ExitCode.NOT_FOUND) from error
     except OSError as error:
         raise Problem(f"{names}: {error.strerror or error}") from error

@@ -2,31 +2,25 @@
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
-from typing import Any, Protocol
+from typing import Protocol, TypeVar
 
 import typer
-from rich.console import Group, RenderableType
-from rich.live import Live
-from rich.progress_bar import ProgressBar
-from rich.spinner import Spinner
-from rich.table import Table
-from rich.text import Text
 
 from trainops.cli import looks
-from trainops.cli.api import Api
-from trainops.cli.problems import ExitCode, Problem, Unreachable
 from trainops.cli.session import Session
+from trainops.client.api import Api
+from trainops.client.problems import ExitCode, Problem, Unreachable
+from trainops.client.responses import Operation
 from trainops.paths import COMMAND
 
 POLL_SECONDS = 1.0
 PATIENCE_SECONDS = 60.0  # a server that is being restarted comes back within this
-BAR_WIDTH = 32
 LINE_SECONDS = 10.0  # without a terminal: at most one line of progress in so long
 
 WAITING = frozenset({"PENDING", "RESUMING"})
-Operation = dict[str, Any]
+Response = TypeVar("Response")
 
 
 def follow(session: Session, operation_id: str) -> Operation:
@@ -34,16 +28,29 @@ def follow(session: Session, operation_id: str) -> Operation:
 
     Ctrl-C stops only the following, says so, and exits with 130.
     """
-    view: View = Bar(session) if session.out.stderr.is_terminal else Lines(session)
-    operation: Operation = {}
+    view: View = _bar(session) if session.out.is_interactive else LineOutput(session)
     try:
         with view.shown():
-            for operation in states(session.api, operation_id, lost=view.lost):
-                view.update(operation)
+            operation = _update(view, states(session.api, operation_id, lost=view.lost))
     except KeyboardInterrupt:
         _say_how_to_go_on(session, operation_id)
         raise typer.Exit(ExitCode.INTERRUPTED) from None
     _say_how_it_ended(session, operation)
+    return operation
+
+
+def _bar(session: Session) -> "View":
+    from trainops.cli.bar import Bar  # noqa: PLC0415 - its library takes 0.1 s to import
+
+    return Bar(session)
+
+
+def _update(view: "View", operations: Iterator[Operation]) -> Operation:
+    """Show each state; return the last."""
+    operation = next(operations)
+    view.update(operation)
+    for operation in operations:
+        view.update(operation)
     return operation
 
 
@@ -53,7 +60,7 @@ def states(api: Api, operation_id: str, *, lost: Callable[[str], None]) -> Itera
     Raises:
         Unreachable: the server has been away for a minute.
     """
-    ask = partial(api.get, f"operations/{operation_id}")
+    ask: Callable[[], Operation] = partial(api.get, f"operations/{operation_id}")
     operation = ask()  # who is not there at the start is not waited for
     while True:
         yield operation
@@ -64,13 +71,13 @@ def states(api: Api, operation_id: str, *, lost: Callable[[str], None]) -> Itera
 
 
 def patiently(
-    ask: Callable[[], Operation],
+    ask: Callable[[], Response],
     *,
     lost: Callable[[str], None],
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
-) -> Operation:
-    """Return the answer; while nobody answers, say so and ask again, for a minute."""
+) -> Response:
+    """Return the response; without one, say so and retry, for a minute."""
     give_up_at = clock() + PATIENCE_SECONDS
     while True:
         try:
@@ -85,8 +92,8 @@ def patiently(
 def watch_to_the_end(session: Session, operation_id: str) -> None:
     """Follow; then exit with 0 if it COMPLETED, else with 1: a script must not go on after that."""
     operation = follow(session, operation_id)
-    if session.out.is_json:
-        session.out.json(operation)
+    if session.out.is_data:
+        session.out.data(operation)
     is_done = operation["status"] == "COMPLETED"
     raise typer.Exit(ExitCode.OK if is_done else ExitCode.FAILED)
 
@@ -99,12 +106,12 @@ def say_commands(session: Session, operation_id: str) -> None:
 
 
 class View(Protocol):
-    def shown(self) -> Any: ...
+    def shown(self) -> AbstractContextManager[None]: ...
     def update(self, operation: Operation) -> None: ...
     def lost(self, problem: str) -> None: ...
 
 
-class Lines:
+class LineOutput:
     """For logs and pipes: a line when the state changes, and now and then one of progress."""
 
     def __init__(self, session: Session, clock: Callable[[], float] = time.monotonic) -> None:
@@ -119,6 +126,8 @@ class Lines:
         yield
 
     def update(self, operation: Operation) -> None:
+        if operation["status"] in looks.FINISHED:
+            return  # how it ended is said after that
         line = _sentence(operation)
         changed = operation["status"] != self._state
         if line != self._line and (changed or self._clock() >= self._next_at):
@@ -130,50 +139,13 @@ class Lines:
         self._note(f"{problem} Trying again.")
 
 
-class Bar:
-    """For a terminal: a bar that moves, with the newest metrics below it."""
-
-    def __init__(self, session: Session) -> None:
-        self._live = Live(console=session.out.stderr, auto_refresh=True, refresh_per_second=8)
-        self._spinner = Spinner("dots")
-
-    @contextmanager
-    def shown(self) -> Iterator[None]:
-        with self._live:
-            yield
-
-    def update(self, operation: Operation) -> None:
-        self._live.update(self._drawn(operation), refresh=True)
-
-    def lost(self, problem: str) -> None:
-        self._live.update(
-            Text(f"{looks.plain(problem)} Trying again.", style="yellow"), refresh=True
-        )
-
-    def _drawn(self, operation: Operation) -> RenderableType:
-        row = Table.grid(padding=(0, 1))
-        is_over = operation["status"] in looks.FINISHED
-        first, *more = _pieces(operation)
-        if operation["status"] in WAITING:
-            first += f" for {looks.duration(looks.age(operation.get('queued_at')))}"
-        row.add_row(
-            Text(" ") if is_over else self._spinner,
-            looks.state(operation["status"]),
-            ProgressBar(total=100, completed=operation.get("percent") or 0, width=BAR_WIDTH),
-            Text(first, no_wrap=True, overflow="ellipsis"),
-        )
-        more.append(looks.metrics(operation.get("metrics"), at_most=6))
-        below = " · ".join(filter(None, more))
-        return Group(row, Text(f"  {below}", no_wrap=True, overflow="ellipsis")) if below else row
-
-
 def _sentence(operation: Operation) -> str:
     metrics = looks.metrics(operation.get("metrics"))
-    where = " · ".join(filter(None, _pieces(operation)))
+    where = " · ".join(filter(None, pieces_of(operation)))
     return "  ".join(filter(None, (operation["status"], where, metrics)))
 
 
-def _pieces(operation: Operation) -> list[str]:
+def pieces_of(operation: Operation) -> list[str]:
     """Return where it is, then how fast it goes and what was asked of it; or what it waits for."""
     state = operation["status"]
     if state in WAITING:
@@ -186,7 +158,7 @@ def _pieces(operation: Operation) -> list[str]:
         if rate := operation.get("steps_per_second"):
             pieces.append(f"{looks.number(rate)} {looks.plain(operation.get('unit') or 'step')}s/s")
         if stop := operation.get("stop_requested"):
-            by = looks.plain(operation.get("stop_requested_by") or "somebody")
+            by = looks.plain(operation.get("stop_requested_by") or "a deleted user")
             pieces.append(f"{stop} requested by {by}")
     return pieces
 
@@ -199,12 +171,14 @@ def _waiting(operation: Operation) -> str:
 
 def _obstacle(operation: Operation) -> str:
     """Return why no worker takes it; nothing where one is about to."""
-    wait = operation.get("waiting_for") or {}
-    return "" if wait.get("code") in (None, "SOON", "PAUSED") else looks.plain(wait["message"])
+    wait = operation.get("waiting_for")
+    if not wait or wait.get("code") in (None, "SOON", "PAUSED"):
+        return ""
+    return looks.plain(wait["message"])
 
 
 def _say_how_to_go_on(session: Session, operation_id: str) -> None:
-    session.out.note("\nStopped following; the operation goes on.")
+    session.out.note("\nStopped following; the operation continues.")
     say_commands(session, operation_id)
 
 

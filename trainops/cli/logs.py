@@ -1,21 +1,36 @@
 """The command that prints what an operation's processes wrote."""
 
+import re
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from enum import StrEnum
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from trainops.cli import looks
 from trainops.cli.following import POLL_SECONDS, patiently, say_commands
 from trainops.cli.operations import PANEL, Id
-from trainops.cli.problems import ExitCode
-from trainops.cli.references import operation_id
 from trainops.cli.session import Session, command
+from trainops.client.problems import ExitCode
+from trainops.client.references import operation_id
+from trainops.client.responses import LogChunk, LogLines, LogPage, Operation
 
-Chunk = dict[str, Any]
+AGO = re.compile(r"([1-9][0-9]{0,8})([smhd])")
+UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+MAX_HITS = 10_000
+
+
+class LogLevel(StrEnum):
+    """The levels of lines, the lowest first."""
+
+    DEBUG = "DEBUG"
+    INFO = "INFO"
+    WARNING = "WARNING"
+    ERROR = "ERROR"
 
 
 def register(app: typer.Typer) -> None:
@@ -27,29 +42,96 @@ def logs(
     session: Session,
     reference: Id,
     follow_it: Annotated[
-        bool, typer.Option("--follow", "-f", help="Until it is finished.")
+        bool, typer.Option("--follow", "-f", help="Follow the log until the operation ends.")
     ] = False,
-    attempt: Annotated[int | None, typer.Option(min=1, help="Only this one's.")] = None,
+    attempt: Annotated[
+        int | None, typer.Option(min=1, help="Only the output of this attempt.")
+    ] = None,
+    grep: Annotated[str, typer.Option(help="Only lines with this text, in any case.")] = "",
+    level: Annotated[
+        LogLevel | None,
+        typer.Option(help="Only lines of at least this level.", case_sensitive=False),
+    ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option(help="Only output of the last, for example, 90s, 30m or 2h; or an ISO time."),
+    ] = None,
+    context: Annotated[
+        int, typer.Option("--context", "-C", min=0, max=20, help="Lines around each match.")
+    ] = 0,
 ) -> None:
-    """Print what an operation's processes wrote."""
+    """Print the log of an operation, or the lines that match.
+
+    Example: trainops logs 3f9b3c --level warning --since 30m
+    """
     found = operation_id(session.api, reference)
+    if grep or level or since:
+        if follow_it:
+            raise typer.BadParameter("got --follow with a search; allowed: one of them")
+        _search(session, found, grep, level, since, context, attempt)
+        return
     try:
-        if session.out.is_json:
-            session.out.json(list(_chunks(session, found, attempt, follow_it)))
+        if session.out.is_data:
+            session.out.data(list(_chunks(session, found, attempt, follow_it)))
             return
         for chunk in _chunks(session, found, attempt, follow_it):
             _print(chunk["text"])
     except KeyboardInterrupt:
-        session.out.note("\nStopped following; the operation goes on.")
+        session.out.note("\nStopped following; the operation continues.")
         say_commands(session, found)
         raise typer.Exit(ExitCode.INTERRUPTED) from None
 
 
-def _chunks(session: Session, found: str, attempt: int | None, follow_it: bool) -> Iterator[Chunk]:
+def _search(
+    session: Session,
+    found: str,
+    grep: str,
+    level: LogLevel | None,
+    since: str | None,
+    context: int,
+    attempt: int | None,
+) -> None:
+    """Print the lines that match, and on stderr how many there are if some are left out."""
+    lines: LogLines = session.api.get(
+        f"operations/{found}/logs/lines",
+        search=grep or None,
+        level=level.value if level else None,
+        since=None if since is None else _moment(since),
+        around=context,
+        limit=MAX_HITS,
+        attempt=attempt,
+    )
+    if session.out.is_data:
+        session.out.data(lines["lines"])
+        return
+    group = 0
+    for line in lines["lines"]:
+        if context and line["group"] != group:
+            _print("--\n")
+        group = line["group"]
+        _print(f"{line['text']}\n")
+    if lines["has_before"]:
+        session.out.note(f"{lines['count']:,} lines match; the last {MAX_HITS:,} are shown.")
+
+
+def _moment(text: str) -> str:
+    """Return an ISO time, or one so long ago as the text says."""
+    if (found := AGO.fullmatch(text)) is not None:
+        ago = int(found[1]) * UNITS[found[2]]
+        return datetime.fromtimestamp(max(0.0, time.time() - ago), UTC).isoformat()
+    if (given := looks.moment(text)) is None:
+        allowed = "90s, 30m, 2h, 1d or an ISO time"
+        raise typer.BadParameter(f"--since: got {text!r}; allowed: {allowed}")
+    return given.isoformat()
+
+
+def _chunks(
+    session: Session, found: str, attempt: int | None, follow_it: bool
+) -> Iterator[LogChunk]:
     """Yield the pieces of the log, oldest first; all that were written before the end."""
     ask = partial(session.api.get, f"operations/{found}/logs", attempt=attempt)
     is_over = not follow_it
-    portion = ask(after=0)
+    portion: LogPage = ask(after=0)
     while True:
         yield from portion["chunks"]
         if not portion["has_more"]:
@@ -58,12 +140,12 @@ def _chunks(session: Session, found: str, attempt: int | None, follow_it: bool) 
             time.sleep(POLL_SECONDS)
             # The state is read before the rest of the log: what it wrote last is not missed.
             is_over = _is_finished(session, found)
-        following_on = partial(ask, after=portion["last_id"])
+        following_on: Callable[[], LogPage] = partial(ask, after=portion["last_id"])
         portion = patiently(following_on, lost=session.out.note)
 
 
 def _is_finished(session: Session, found: str) -> bool:
-    ask = partial(session.api.get, f"operations/{found}")
+    ask: Callable[[], Operation] = partial(session.api.get, f"operations/{found}")
     return patiently(ask, lost=session.out.note)["status"] in looks.FINISHED
 
 

@@ -2,11 +2,11 @@
 
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from typing import Any
 
-from rich.text import Text
+from trainops.cli.tables import Text
+from trainops.client.responses import Operation
 
 DASH = "-"
 STATE_STYLES = {
@@ -30,20 +30,20 @@ _ESCAPES = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)?|[@
 FINISHED = frozenset({"COMPLETED", "FAILED", "CANCELLED"})
 
 
-def plain(value: Any) -> str:
+def plain(value: object) -> str:
     """Return text without escape sequences and control characters; lines and tabs stay."""
     text = _ESCAPES.sub("", str(value).replace("\r\n", "\n").replace("\r", "\n"))
     return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
-def cell(value: Any) -> Text:
+def cell(value: object) -> Text:
     """Return a table's cell: one line, cut where it must be, no markup read into it."""
-    return Text(words(value).plain, no_wrap=True, overflow="ellipsis")
-
-
-def words(value: Any) -> Text:
-    """Return a table's cell that may take several lines."""
     return Text(DASH if value in (None, "") else " ".join(plain(value).split()))
+
+
+def words(value: object) -> Text:
+    """Return a table's cell that may take several lines."""
+    return Text(cell(value).plain, wraps=True)
 
 
 def state(value: str) -> Text:
@@ -83,6 +83,12 @@ def moment(value: str | None) -> datetime | None:
     return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
+def at(value: str | None) -> str:
+    """Return a moment to the second, in UTC, e.g. "2026-11-23 10:46:39 UTC"."""
+    found = moment(value)
+    return DASH if found is None else f"{found.astimezone(UTC):%Y-%m-%d %H:%M:%S UTC}"
+
+
 def age(value: str | None, *, clock: Callable[[], float] = time.time) -> int | None:
     """Return how many whole seconds ago the moment was; 0 where clocks differ."""
     then = moment(value)
@@ -97,7 +103,7 @@ def ago(value: str | None, *, clock: Callable[[], float] = time.time) -> str:
     return f"{' '.join(duration(seconds).split()[:2])} ago" if seconds else "now"
 
 
-def number(value: Any) -> str:
+def number(value: object) -> str:
     """Return a metric as people read it: four significant digits, integers whole."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return plain(value)
@@ -106,7 +112,7 @@ def number(value: Any) -> str:
     return f"{value:.4g}"
 
 
-def metrics(values: dict[str, Any] | None, *, at_most: int = 4) -> str:
+def metrics(values: Mapping[str, object] | None, *, at_most: int = 4) -> str:
     """Return the newest values that people look at first: losses, then accuracies, then others."""
     names = sorted(values or {}, key=lambda name: (_rank(name), name))
     shown = [f"{plain(name)} {number((values or {})[name])}" for name in names if name != "epoch"]
@@ -118,7 +124,7 @@ def _rank(name: str) -> int:
     return order.index(name) if name in order else len(order)
 
 
-def progress(operation: dict[str, Any]) -> str:
+def progress(operation: Operation) -> str:
     """Return e.g. "45 % · epoch 3 of 20"."""
     percent, place = operation.get("percent"), operation.get("place")
     if operation.get("status") == "PENDING" or percent is None:

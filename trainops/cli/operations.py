@@ -1,24 +1,22 @@
 """Commands on operations: list, look at, follow, stop, go on, delete."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from trainops.cli import following, looks
-from trainops.cli.api import Rows
+from trainops.cli import following, looks, previews
 from trainops.cli.following import say_commands, watch_to_the_end
-from trainops.cli.problems import ExitCode, Problem, Refused
-from trainops.cli.references import operation_id
 from trainops.cli.session import Session, command
-from trainops.cli.submission import Submission
+from trainops.client.api import RowPage
+from trainops.client.problems import ExitCode, Problem
+from trainops.client.references import operation_id
+from trainops.client.responses import Event, Message, Operation
 from trainops.paths import CLONE, COMMAND
 
 PANEL = "Operations"
 MAX_LIMIT = 500
-Id = Annotated[
-    str, typer.Argument(metavar="ID", help="Whole, or a beginning or end that fits one.")
-]
-Follow = Annotated[bool, typer.Option("--follow", "-f", help="Watch it until it is finished.")]
+Id = Annotated[str, typer.Argument(metavar="ID", help="Complete id, or a unique prefix or suffix.")]
+Follow = Annotated[bool, typer.Option("--follow", "-f", help="Follow the operation until it ends.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -30,7 +28,6 @@ def register(app: typer.Typer) -> None:
         ("events", events),
         ("cancel", cancel),
         ("resume", resume),
-        ("fork", fork),
         ("rm", rm),
     ):
         command(app, name, panel=PANEL)(function)
@@ -38,37 +35,61 @@ def register(app: typer.Typer) -> None:
 
 def ls(
     session: Session,
-    state: Annotated[str | None, typer.Option(help="RUNNING, FAILED, …")] = None,
-    kind: Annotated[str | None, typer.Option(help="training, backtest, rl …")] = None,
-    tag: Annotated[str | None, typer.Option(help="Only with this tag.")] = None,
-    mine: Annotated[bool, typer.Option("--mine", help="Only your own.")] = False,
-    resumable: Annotated[bool, typer.Option("--resumable", help="Only those to resume.")] = False,
+    query: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="QUERY…",
+            help="Query in quotes, such as 'val_loss<0.1 tag:night older:7d' (docs/lists.md).",
+        ),
+    ] = None,
+    state: Annotated[str | None, typer.Option(help="State: RUNNING, FAILED, …")] = None,
+    kind: Annotated[str | None, typer.Option(help="Kind, as `recipes` lists it.")] = None,
+    recipe: Annotated[str | None, typer.Option(help="Name of the recipe.")] = None,
+    reason: Annotated[str | None, typer.Option(help="Reason: WORKER_LOST, STALLED, …")] = None,
+    tag: Annotated[str | None, typer.Option(help="Only operations with this tag.")] = None,
+    mine: Annotated[bool, typer.Option("--mine", help="Only your own operations.")] = False,
+    resumable: Annotated[
+        bool, typer.Option("--resumable", help="Only resumable operations.")
+    ] = False,
     attention: Annotated[
         bool,
-        typer.Option("--attention", help="Only failed ones and those with a bad self-check."),
+        typer.Option(
+            "--attention", help="Only operations that failed or have a failed self-check."
+        ),
     ] = False,
-    search: Annotated[str | None, typer.Option(help="In names and ids.")] = None,
-    limit: Annotated[int, typer.Option(min=1, max=MAX_LIMIT, help="The newest so many.")] = 20,
+    search: Annotated[str | None, typer.Option(help="Search in names and ids.")] = None,
+    sort: Annotated[
+        str | None,
+        typer.Option(help="Metric, config field or column; descending: --sort=-NAME."),
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, max=MAX_LIMIT, help="Show at most N.")] = 20,
 ) -> None:
-    """List operations, the newest first."""
-    page = session.api.rows(
+    """List operations, latest first.
+
+    Example: trainops ls 'val_loss<0.1 older:7d' --sort=-val_accuracy
+    """
+    page: RowPage[Operation] = session.api.rows(
         "operations",
+        q=" ".join(query or []) or None,
         state=state.upper() if state else None,
         kind=kind,
+        recipe=recipe,
+        reason=reason.upper() if reason else None,
         tag=tag,
         owner="me" if mine else None,
         resumable="true" if resumable else None,
         needs_attention="true" if attention else None,
         search=search,
+        ordering=sort,
         limit=limit,
     )
-    if session.out.is_json:
-        session.out.json(page.rows)
+    if session.out.is_data:
+        session.out.data(page.rows)
     else:
         _list(session, page, limit)
 
 
-def _list(session: Session, page: Rows, limit: int) -> None:
+def _list(session: Session, page: RowPage[Operation], limit: int) -> None:
     if not page.rows:
         first = "run examples/digits.yaml --follow" if CLONE else "recipes"
         session.out.note(f"No operations. Submit one: {COMMAND} {first}")
@@ -96,21 +117,26 @@ def _list(session: Session, page: Rows, limit: int) -> None:
 
 
 def show(session: Session, reference: Id) -> None:
-    """Show one operation: how far it is, how it ended, what can be done."""
-    operation = session.api.get(f"operations/{operation_id(session.api, reference)}")
-    if session.out.is_json:
-        session.out.json(operation)
+    """Show an operation: progress, outcome and allowed actions.
+
+    Example: trainops show 3f9b3c
+    """
+    operation: Operation = session.api.get(f"operations/{operation_id(session.api, reference)}")
+    if session.out.is_data:
+        session.out.data(operation)
         return
     error = operation.get("error") or {}
+    blocked = operation.get("waiting_for")
+    eta = operation.get("eta_seconds")
     session.out.pairs(
         (
             ("id", operation["operation_id"]),
             ("name", operation["name"]),
             ("state", looks.state(operation["status"])),
             ("progress", looks.progress(operation)),
-            ("left", operation.get("eta_seconds") and looks.duration(operation["eta_seconds"])),
+            ("left", eta and looks.duration(eta)),
             ("metrics", looks.metrics(operation.get("metrics"), at_most=10)),
-            ("waits for", (operation.get("waiting_for") or {}).get("message")),
+            ("waits for", blocked and blocked.get("message")),
             ("reason", operation.get("reason")),
             ("error", error.get("message")),
             ("stop", operation.get("stop_requested")),
@@ -119,9 +145,9 @@ def show(session: Session, reference: Id) -> None:
             ("label", operation.get("queue")),
             ("attempt", operation.get("attempt")),
             ("worker", operation.get("worker_id")),
-            ("created", operation.get("created_at")),
-            ("started", operation.get("started_at")),
-            ("finished", operation.get("finished_at")),
+            ("created", operation.get("created_at") and looks.at(operation.get("created_at"))),
+            ("started", operation.get("started_at") and looks.at(operation.get("started_at"))),
+            ("finished", operation.get("finished_at") and looks.at(operation.get("finished_at"))),
             ("config hash", operation.get("config_hash")),
             ("can", ", ".join(operation.get("allowed_actions") or [])),
             ("page", session.server.page(operation["operation_id"])),
@@ -130,26 +156,35 @@ def show(session: Session, reference: Id) -> None:
 
 
 def watch(session: Session, reference: Id) -> None:
-    """Follow an operation with a progress bar and its newest metrics."""
+    """Follow an operation with a progress bar and its latest metrics.
+
+    Example: trainops watch 3f9b3c
+    """
     watch_to_the_end(session, operation_id(session.api, reference))
 
 
 def events(
     session: Session,
     reference: Id,
-    limit: Annotated[int, typer.Option(min=1, max=MAX_LIMIT, help="The newest so many.")] = 50,
+    limit: Annotated[int, typer.Option(min=1, max=MAX_LIMIT, help="Show at most N.")] = 50,
 ) -> None:
-    """List what happened to an operation: when, by whom, why."""
+    """List the events of an operation: time, user and reason.
+
+    Example: trainops events 3f9b3c --limit 10
+    """
     found = operation_id(session.api, reference)
-    page = session.api.rows(f"operations/{found}/events", limit=limit)
-    if session.out.is_json:
-        session.out.json(page.rows)
+    page: RowPage[Event] = session.api.rows(f"operations/{found}/events", limit=limit)
+    if session.out.is_data:
+        session.out.data(page.rows)
         return
     session.out.table(
         ["AT", "WHAT", "BY", "ATTEMPT", "WHY"],
         (
             [
-                *(looks.cell(row[name]) for name in ("at", "what", "actor", "attempt")),
+                looks.cell(looks.at(row["at"])),
+                looks.cell(row["what"]),
+                looks.cell(row["actor"]),
+                looks.cell(row["attempt"]),
                 looks.words(row["note"]),
             ]
             for row in page.rows
@@ -163,26 +198,32 @@ def cancel(
     session: Session,
     reference: Id,
     now: Annotated[
-        bool, typer.Option("--now", help="Kill it; the work since the last checkpoint is lost.")
+        bool, typer.Option("--now", help="Kill it; work since the last checkpoint is lost.")
     ] = False,
-    wait: Annotated[bool, typer.Option("--wait", help="Until it has stopped.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until it has stopped.")] = False,
 ) -> None:
-    """Ask an operation to save a checkpoint at its next safe point and stop."""
+    """Cancel an operation: save a checkpoint at the next safe point, then stop.
+
+    Example: trainops cancel 3f9b3c --wait
+    """
     found = operation_id(session.api, reference)
-    operation = session.api.post(f"operations/{found}/{'kill' if now else 'cancel'}")
+    verb = "kill" if now else "cancel"
+    operation: Operation = session.api.post(f"operations/{found}/{verb}")
     if wait:
         operation = _wait(session, found)
-    if session.out.is_json:
-        session.out.json(operation)
+    if session.out.is_data:
+        session.out.data(operation)
     elif operation["status"] in looks.FINISHED:
         session.out.text(f"{operation['state']} at {looks.progress(operation)}")
         session.out.note(f"  resume  {COMMAND} resume {found} --follow")
     else:
-        session.out.text("It is told to stop." if now else "It saves a checkpoint and stops.")
+        session.out.text(
+            "Killing the operation." if now else "Cancelling: saving a checkpoint first."
+        )
         session.out.note(f"  follow  {COMMAND} watch {found}")
 
 
-def _wait(session: Session, found: str) -> dict[str, Any]:
+def _wait(session: Session, found: str) -> Operation:
     *_, operation = following.states(session.api, found, lost=session.out.note)
     return operation
 
@@ -191,80 +232,68 @@ def resume(
     session: Session,
     reference: Id,
     checkpoint: Annotated[
-        str | None, typer.Option(help="Its id, latest or best; else the newest healthy.")
+        str | None,
+        typer.Option(help="Checkpoint id, latest or best; by default the latest healthy one."),
     ] = None,
+    accept_inexact: Annotated[
+        bool,
+        typer.Option(
+            "--accept-inexact", help="Resume even if that is not exact and the config requires it."
+        ),
+    ] = False,
+    is_preview: previews.IsPreview = False,
     follow_it: Follow = False,
 ) -> None:
-    """Continue an operation from its newest healthy checkpoint."""
+    """Resume an operation from its latest healthy checkpoint.
+
+    Example: trainops resume 3f9b3c --checkpoint best --follow
+    """
     found = operation_id(session.api, reference)
-    body = {"checkpoint_id": checkpoint} if checkpoint else {}
-    resumption = session.api.post(f"operations/{found}/resume", body)
-    if not (session.out.is_json and follow_it):
+    body: dict[str, str | bool] = {"checkpoint_id": checkpoint} if checkpoint else {}
+    if is_preview:
+        previews.show(session, found, "resume", body)
+        return
+    if accept_inexact:
+        body["accept_inexact"] = True
+    resumption: Message = session.api.post(f"operations/{found}/resume", body)
+    if not (session.out.is_data and follow_it):
         _resumed(session, found, resumption)
     if follow_it:
         watch_to_the_end(session, found)
 
 
-def _resumed(session: Session, found: str, resumption: dict[str, Any]) -> None:
-    if session.out.is_json:
-        session.out.json(resumption)
+def _resumed(session: Session, found: str, resumption: Message) -> None:
+    if session.out.is_data:
+        session.out.data(resumption)
         return
     session.out.text(looks.plain(resumption["message"]))
     say_commands(session, found)
 
 
-def fork(
-    session: Session,
-    reference: Id,
-    checkpoint: Annotated[
-        str | None, typer.Option(help="Its id, latest or best; else the newest healthy.")
-    ] = None,
-    name: Annotated[str, typer.Option(help="Of the new operation.")] = "",
-    assignments: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="PATH=VALUE", help="What differs in config; repeatable."),
-    ] = None,
-    follow_it: Follow = False,
-) -> None:
-    """Submit a new operation that goes on from a checkpoint of another."""
-    found = operation_id(session.api, reference)
-    wanted = Submission({"checkpoint_id": checkpoint or "", "name": name}, "fork")
-    for typed in assignments or ():
-        wanted.assign(typed)
-    try:
-        forked = session.api.post(f"operations/{found}/fork", wanted.body)
-    except Refused as refused:
-        raise wanted.explain(refused) from refused
-    if session.out.is_json and not follow_it:
-        session.out.json(forked)
-    elif not session.out.is_json:
-        session.out.text(f"{forked['id']}, from {found} at {forked['unit']} {forked['step']}")
-        say_commands(session, forked["operation_id"])
-    if follow_it:
-        watch_to_the_end(session, forked["operation_id"])
-
-
 def rm(
     session: Session,
     reference: Id,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation.")] = False,
 ) -> None:
-    """Delete an operation with its checkpoints, metrics and logs."""
+    """Delete an operation with its checkpoints, metrics and logs.
+
+    Example: trainops rm 3f9b3c --yes
+    """
     found = operation_id(session.api, reference)
-    operation = session.api.get(f"operations/{found}")
-    confirm(session, f"Delete {looks.plain(operation['name'])!r} ({found}) with all it saved?", yes)
-    answer = session.api.delete(f"operations/{found}")
-    if session.out.is_json:
-        session.out.json(answer)
+    operation: Operation = session.api.get(f"operations/{found}")
+    confirm(session, f"Delete {looks.plain(operation['name'])!r} ({found}) with all its data?", yes)
+    answer: Message = session.api.delete(f"operations/{found}")
+    if session.out.is_data:
+        session.out.data(answer)
     else:
         session.out.text(looks.plain(answer["message"]))
 
 
 def confirm(session: Session, question: str, yes: bool) -> None:
-    """Ask, unless --yes was given. Raises Problem where nobody is there to answer."""
+    """Ask, unless --yes was given. Raises Problem without a terminal."""
     if yes:
         return
-    if not session.out.stderr.is_terminal:
-        raise Problem("Nobody is there to ask; give --yes.", ExitCode.USAGE)
+    if not session.out.is_interactive:
+        raise Problem("Not interactive: pass --yes.", ExitCode.USAGE)
     if not typer.confirm(question, err=True):
-        raise Problem("Nothing was deleted.")
+        raise Problem("Nothing was changed.")

@@ -1,44 +1,91 @@
 """Where a command writes: what was asked for to stdout, everything said about it to stderr."""
 
 import json
+import os
+import shutil
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
-from typing import Any
+from typing import TextIO
 
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
-
+from trainops.cli import tables
 from trainops.cli.looks import cell, plain
-from trainops.cli.problems import Problem
+from trainops.cli.tables import Text, styled
+from trainops.client.problems import Problem
 
 NARROW_WIDTH = 130
-PIPED_WIDTH = 240  # no terminal, no edge: rows stay whole for grep and awk
 
 
-class Format(StrEnum):
+ID_FIELDS = (
+    "checkpoint_id", "operation_id", "worker_id", "rule_id", "delivery_id", "id", "name",
+)  # fmt: skip
+
+
+class OutputFormat(StrEnum):
     TABLE = "table"
     JSON = "json"
+    YAML = "yaml"
+    CSV = "csv"
 
 
 class Out:
-    def __init__(self, form: Format = Format.TABLE) -> None:
-        self.form = form
-        self.stdout = _console(is_error=False)
-        self.stderr = _console(is_error=True)
+    """fields: paths such as "config.epochs", the only ones shown of data; ids_only: the ids."""
+
+    def __init__(
+        self,
+        form: OutputFormat = OutputFormat.TABLE,
+        *,
+        fields: Sequence[str] = (),
+        ids_only: bool = False,
+    ) -> None:
+        self.form, self._fields, self._ids_only = form, fields, ids_only
 
     @property
-    def is_json(self) -> bool:
-        return self.form is Format.JSON
+    def is_data(self) -> bool:
+        """Whether the API's data are wanted, not a text about them."""
+        return self.form is not OutputFormat.TABLE or bool(self._fields) or self._ids_only
 
-    def json(self, data: Any) -> None:
+    @property
+    def is_interactive(self) -> bool:
+        """Whether a person reads what is written to stderr, and may be asked."""
+        return sys.stderr.isatty()
+
+    def data(self, data: object) -> None:
         """Write the API's data, undecorated."""
-        sys.stdout.write(json.dumps(data, indent=2, ensure_ascii=False) + "\n")
+        if self._ids_only:
+            sys.stdout.writelines(f"{plain(each)}\n" for each in map(_id_of, _rows(data)) if each)
+            return
+        if self._fields and isinstance(data, list | dict):
+            chosen = [{path: _at(row, path) for path in self._fields} for row in _rows(data)]
+            data = chosen if isinstance(data, list) else chosen[0]
+        match self.form:
+            case OutputFormat.JSON:
+                sys.stdout.write(json.dumps(data, indent=2, ensure_ascii=False) + "\n")
+            case OutputFormat.YAML:
+                from trainops.plain_yaml import dumped  # noqa: PLC0415 - seldom needed
 
-    def text(self, text: str | Text, *, end: str = "\n") -> None:
+                sys.stdout.write(dumped(data))
+            case OutputFormat.CSV:
+                self.csv(_rows(data))
+            case OutputFormat.TABLE:
+                rows = (
+                    [cell(_text(row.get(name))) for name in self._fields] for row in _rows(data)
+                )
+                self.table([each.upper() for each in self._fields], rows)
+
+    def csv(self, rows: Sequence[Mapping[str, object]]) -> None:
+        """Write rows with a line of names."""
+        from csv import writer as csv_writer  # noqa: PLC0415 - seldom needed
+
+        names = list(dict.fromkeys(name for row in rows for name in row))
+        if names:
+            writer = csv_writer(sys.stdout, lineterminator="\n")
+            writer.writerow(names)
+            writer.writerows([_text(row.get(name)) for name in names] for row in rows)
+
+    def text(self, text: str, *, end: str = "\n") -> None:
         """Write to stdout as it is; long lines are the terminal's to fold."""
-        self.stdout.print(text, end=end, soft_wrap=True, highlight=False, markup=False)
+        sys.stdout.write(text + end)
 
     def table(
         self,
@@ -50,39 +97,78 @@ class Out:
     ) -> None:
         """Write a line for each row; on a narrow terminal only the columns in `narrow`, if given.
 
-        Where even they are too wide, the column `elastic` gives way.
+        Where even they are too wide, the column `elastic` gives way. Without a terminal there is
+        no edge: rows stay whole for grep and awk.
         """
-        is_narrow = bool(narrow) and self.stdout.width < NARROW_WIDTH
+        edge = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+        is_narrow = bool(narrow) and edge is not None and edge < NARROW_WIDTH
         shown = [index for index, name in enumerate(columns) if not is_narrow or name in narrow]
-        table = Table(box=None, pad_edge=False, header_style="bold", show_edge=False)
-        for index in shown:
-            table.add_column(columns[index], no_wrap=columns[index] != elastic)
-        for row in rows:
-            table.add_row(*(row[index] for index in shown))
-        self.stdout.print(table)
+        header = [columns[index] for index in shown]
+        chosen = ([row[index] for index in shown] for row in rows)
+        self._write(header, chosen, edge, elastic)
 
-    def pairs(self, pairs: Iterable[tuple[str, Any]]) -> None:
+    def pairs(self, pairs: Iterable[tuple[str, object]]) -> None:
         """Write names and values below each other, leaving out what has no value."""
-        grid = Table.grid(padding=(0, 2))
-        for name, value in pairs:
-            if value:
-                shown = value if isinstance(value, Text) else cell(value)
-                grid.add_row(Text(name, style="bright_black"), shown)
-        self.stdout.print(grid)
+        rows = [
+            (Text(name, "bright_black"), value if isinstance(value, Text) else cell(value))
+            for name, value in pairs
+            if value
+        ]
+        if rows:
+            self._write(("", ""), rows, None, "")
 
     def note(self, text: str, *, style: str = "") -> None:
         """Say something beside the answer."""
-        self.stderr.print(Text(plain(text), style=style), soft_wrap=True)
+        line = styled(plain(text), style, is_colored=_is_colored(sys.stderr))
+        sys.stderr.write(line + "\n")
 
     def problem(self, problem: Problem) -> None:
-        self.stderr.print(
-            Text.assemble(("error: ", "bold red"), plain(problem)), soft_wrap=True, highlight=False
-        )
+        first = styled("error:", "bold red", is_colored=_is_colored(sys.stderr))
+        sys.stderr.write(f"{first} {plain(problem)}\n")
         for hint in problem.hints:
             self.note(f"  {hint}")
 
+    def _write(
+        self,
+        header: Sequence[str],
+        rows: Iterable[Sequence[Text | str]],
+        edge: int | None,
+        elastic: str,
+    ) -> None:
+        is_colored = _is_colored(sys.stdout)
+        for line in tables.lines(
+            header, rows, columns=edge, elastic=elastic, is_colored=is_colored
+        ):
+            sys.stdout.write(line + "\n")
 
-def _console(*, is_error: bool) -> Console:
-    stream = sys.stderr if is_error else sys.stdout
-    width = None if stream.isatty() else PIPED_WIDTH
-    return Console(stderr=is_error, width=width, highlight=False, markup=False, emoji=False)
+
+def _rows(data: object) -> list[Mapping[str, object]]:
+    rows = data if isinstance(data, list) else [data]
+    return [row if isinstance(row, Mapping) else {"value": row} for row in rows]
+
+
+def _id_of(row: Mapping[str, object]) -> object:
+    return next((row[name] for name in ID_FIELDS if row.get(name) not in (None, "")), None)
+
+
+def _at(row: object, path: str) -> object:
+    """Return the value at a path of names and indices separated by dots; None where none is."""
+    for name in path.split("."):
+        if isinstance(row, Mapping):
+            row = row.get(name)
+        elif isinstance(row, list) and name.isdecimal() and int(name) < len(row):
+            row = row[int(name)]
+        else:
+            return None
+    return row
+
+
+def _text(value: object) -> str:
+    """Return a value as the text of a cell: texts as they are, nothing for none, else JSON."""
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _is_colored(stream: TextIO) -> bool:
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"

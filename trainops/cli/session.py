@@ -4,38 +4,63 @@ import inspect
 from collections.abc import Callable
 from contextlib import ExitStack
 from functools import cached_property, wraps
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from trainops.cli import server
-from trainops.cli.api import Api
-from trainops.cli.out import Format, Out
-from trainops.cli.problems import ExitCode, Problem
-from trainops.cli.server import Server
+from trainops.cli.out import Out, OutputFormat
+from trainops.cli.type_names import Command
+from trainops.client import server
+from trainops.client.api import Api
+from trainops.client.problems import ExitCode, Problem
+from trainops.client.server import ServerAddress
 
 Url = Annotated[
-    str | None, typer.Option("--url", help="The server; else TRAINOPS_URL, else what `up` wrote.")
+    str | None,
+    typer.Option(
+        "--url", help="Server URL; by default TRAINOPS_URL, else the server started by `up`."
+    ),
 ]
 Token = Annotated[
     str | None,
-    typer.Option("--token", help="Else TRAINOPS_TOKEN, else what `up` or `login` wrote."),
+    typer.Option(
+        "--token",
+        help="API token; by default TRAINOPS_TOKEN, else the token saved by `up` or `login`.",
+    ),
 ]
-OUTPUT_HELP = "json: the API's data, undecorated, to stdout."
-Output = Annotated[Format, typer.Option("--output", "-o", help=OUTPUT_HELP)]
-LongOutput = Annotated[Format, typer.Option("--output", help=OUTPUT_HELP)]
+SERVER_ONLY = "This needs the package trainops; here is only trainops-client."
+OUTPUT_HELP = "Output format; all but table print the API's data to stdout."
+Output = Annotated[OutputFormat, typer.Option("--output", "-o", help=OUTPUT_HELP)]
+LongOutput = Annotated[OutputFormat, typer.Option("--output", help=OUTPUT_HELP)]
+
+Fields = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME,NAME", help="Only these fields of the data, such as name,config.epochs."
+    ),
+]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only ids, one in a line.")]
 
 
 class Session:
     """One command's run."""
 
-    def __init__(self, *, url: str | None, token: str | None, output: Format) -> None:
-        self.out = Out(output)
+    def __init__(
+        self,
+        *,
+        url: str | None,
+        token: str | None,
+        output: OutputFormat,
+        fields: str = "",
+        quiet: bool = False,
+    ) -> None:
+        chosen = [each.strip() for each in fields.split(",") if each.strip()]
+        self.out = Out(output, fields=chosen, ids_only=quiet)
         self._wanted = {"url": url, "token": token}
         self._exits = ExitStack()
 
     @cached_property
-    def server(self) -> Server:
+    def server(self) -> ServerAddress:
         return server.find(**self._wanted)
 
     @cached_property
@@ -57,20 +82,33 @@ def command(
 
     def register(function: Callable[..., None]) -> Callable[..., None]:
         @wraps(function)
-        def invoke(*, url: Url, token: Token, output: Output, **arguments: Any) -> None:
-            session = Session(url=url, token=token, output=output)
+        def invoke(
+            *,
+            url: Url,
+            token: Token,
+            output: Output,
+            fields: Fields,
+            quiet: Quiet,
+            **arguments: object,
+        ) -> None:
+            session = Session(url=url, token=token, output=output, fields=fields, quiet=quiet)
             try:
                 function(session, **arguments)
             except Problem as problem:
                 session.out.problem(problem)
                 raise typer.Exit(problem.exit_code) from None
+            except ModuleNotFoundError as error:
+                if not str(error.name).startswith("trainops"):
+                    raise
+                session.out.problem(Problem(SERVER_ONLY))
+                raise typer.Exit(ExitCode.USAGE) from None
             except KeyboardInterrupt:
                 raise typer.Exit(ExitCode.INTERRUPTED) from None
             finally:
                 session.close()
 
         invoke.__signature__ = _signature(function)  # type: ignore[attr-defined]
-        app.command(name, rich_help_panel=panel)(invoke)
+        app.command(name, cls=Command, rich_help_panel=panel)(invoke)
         return function
 
     return register
@@ -83,7 +121,13 @@ def _signature(function: Callable[..., None]) -> inspect.Signature:
     """
     _, *own = inspect.signature(function, eval_str=True).parameters.values()
     output = LongOutput if any(map(_claims_o, own)) else Output
-    shared = [("url", Url, None), ("token", Token, None), ("output", output, Format.TABLE)]
+    shared = [
+        ("url", Url, None),
+        ("token", Token, None),
+        ("output", output, OutputFormat.TABLE),
+        ("fields", Fields, ""),
+        ("quiet", Quiet, False),
+    ]
     return inspect.Signature(
         [
             *(each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in own),

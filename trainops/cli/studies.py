@@ -1,34 +1,43 @@
-"""Commands on studies: submit, list, compare, stop, go on, delete."""
+"""Commands on studies: submit, list, compare, extend, stop, resume, delete."""
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
-from uuid import uuid4
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from trainops.cli import looks, submission
 from trainops.cli.operations import confirm
-from trainops.cli.plain_yaml import UNREADABLE, parsed, reason
-from trainops.cli.problems import ExitCode, Problem, Refused
-from trainops.cli.references import study_id
 from trainops.cli.session import Session, command
 from trainops.cli.submission import Submission
+from trainops.cli.type_names import Group
+from trainops.client.problems import ExitCode, Problem, Refused
+from trainops.client.references import study_id
+from trainops.client.responses import Fold, Message, Study, StudyRow, Trial
 from trainops.paths import COMMAND
+from trainops.plain import Json, JsonObject
+from trainops.plain_yaml import UNREADABLE, parsed, reason
 
-Id = Annotated[
-    str, typer.Argument(metavar="ID", help="Whole, or a beginning or end that fits one.")
-]
+if TYPE_CHECKING:
+    from trainops.client.api import RowPage
+
+Id = Annotated[str, typer.Argument(metavar="ID", help="Complete id, or a unique prefix or suffix.")]
 OF_STUDIES = ("design", "metric", "mode")  # in a file, beside what an operation's has
 MAX_VALUES = 6  # of a study's lines on a terminal
 
 
 def register(app: typer.Typer) -> None:
     """Add the group `studies`."""
-    group = typer.Typer(no_args_is_help=True, help="Many operations that differ in some values.")
+    group = typer.Typer(
+        cls=Group,
+        no_args_is_help=True,
+        help="Run many operations with different parameter values.\n\nExample: trainops studies ls",
+    )
     for name, function in (
         ("run", run),
         ("ls", ls),
         ("show", show),
+        ("extend", extend),
         ("cancel", cancel),
         ("resume", resume),
         ("rm", rm),
@@ -45,63 +54,88 @@ def run(
         typer.Option(
             "--try",
             metavar="PATH=VALUES",
-            help="Values of a field of config: 5,10,20; for --random also {low: 5, high: 20}.",
+            help="Values of a config field: 5,10,20; not for grid also {low: 5, high: 20}.",
         ),
     ] = None,
     assignments: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="PATH=VALUE", help="Change a field of config; repeatable."),
+        typer.Option("--set", metavar="PATH=VALUE", help="Override a config field; repeatable."),
     ] = None,
     random: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="N sets at random, not all of them.")
+        int | None, typer.Option(min=1, metavar="N", help="Run N random trials.")
     ] = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="Of --random.")] = None,
+    sampler: Annotated[
+        str | None, typer.Option(help="Sampler: grid (default), random, qmc, tpe or cmaes.")
+    ] = None,
+    trials: Annotated[
+        int | None, typer.Option(min=1, help="Number of trials (not for grid). Default: 20.")
+    ] = None,
+    parallel: Annotated[
+        int | None,
+        typer.Option(min=1, help="Active trials at a time. Default: 4 for tpe and cmaes."),
+    ] = None,
+    pruner: Annotated[str | None, typer.Option(help="median, asha or hyperband.")] = None,
+    max_seconds: Annotated[
+        float | None, typer.Option(help="Compute time after which no trial is submitted.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Seed of the sampler.")] = None,
     folds: Annotated[
-        int | None, typer.Option(min=1, help="Walk forward through a backtest's series.")
+        int | None,
+        typer.Option(min=1, help="Folds of a walk-forward analysis (dated data only)."),
     ] = None,
-    metric: Annotated[str | None, typer.Option(help="What they are judged by.")] = None,
-    mode: Annotated[str | None, typer.Option(help="min or max.")] = None,
-    name: Annotated[str | None, typer.Option(help="For people.")] = None,
+    metric: Annotated[
+        str | None, typer.Option(help="Objective, as a dotted path in the result.")
+    ] = None,
+    mode: Annotated[
+        str | None, typer.Option(help="Whether to minimise (min) or maximise (max) the objective.")
+    ] = None,
+    name: Annotated[str | None, typer.Option(help="Display name.")] = None,
 ) -> None:
-    """Submit an operation for each set of values."""
+    """Submit operations with different values, suggested by a sampler.
+
+    Example: trainops studies run digits.yaml --try learning_rate=0.001,0.01 --set epochs=20
+    """
     wanted = submission.read(file, also=OF_STUDIES)
     for assignment in assignments or []:
         wanted.assign(assignment)
-    design = wanted.body.setdefault("design", {})
+    design = wanted.section("design")
     for typed in tries or []:
         path, values = _tried(typed)
-        design.setdefault("values", {})[path] = values
-    if random is not None:
-        design |= {"method": "random", "samples": random}
-    if seed is not None:
-        design["seed"] = seed
+        submission.section_of(design, "values", wanted.source)[path] = values
+    if pruner is not None:
+        submission.section_of(design, "pruner", wanted.source)["method"] = pruner
+    options = {
+        "method": sampler or (random and "random"), "samples": trials or random, "seed": seed,
+        "parallel": parallel, "max_seconds": max_seconds,
+    }  # fmt: skip
+    design |= {field: value for field, value in options.items() if value is not None}
     if folds is not None:
-        design["walk_forward"] = {**(design.get("walk_forward") or {}), "folds": folds}
+        submission.section_of(design, "walk_forward", wanted.source)["folds"] = folds
     given = {"metric": metric, "mode": mode, "name": name}
     wanted.body |= {field: value for field, value in given.items() if value is not None}
     _submitted(session, _submit(session, wanted))
 
 
-def _submit(session: Session, wanted: Submission) -> dict[str, Any]:
+def _submit(session: Session, wanted: Submission) -> Study:
     try:
-        study = session.api.post("studies", wanted.body, headers={"Idempotency-Key": str(uuid4())})
+        study: Study = session.api.submit("studies", wanted.body)
     except Refused as refused:
         raise wanted.explain(refused) from refused
-    return dict(study)
+    return study
 
 
-def _submitted(session: Session, study: dict[str, Any]) -> None:
-    if session.out.is_json:
-        session.out.json(study)
+def _submitted(session: Session, study: Study) -> None:
+    if session.out.is_data:
+        session.out.data(study)
         return
     session.out.text(study["id"])
-    left = f"; {len(study['left_out'])} sets are left out" if study["left_out"] else ""
+    left = f"; skipped invalid combinations: {len(study['left_out'])}" if study["left_out"] else ""
     session.out.note(f"Submitted {len(study['operations'])} operations{left}.")
     session.out.note(f"  compare  {COMMAND} studies show {study['id']}")
     session.out.note(f"  cancel   {COMMAND} studies cancel {study['id']}")
 
 
-def _tried(typed: str) -> tuple[str, Any]:
+def _tried(typed: str) -> tuple[str, list[Json] | JsonObject]:
     """Return the path and the values of one --try. Raises Problem."""
     path, equals, text = typed.partition("=")
     text = text.strip()
@@ -109,21 +143,24 @@ def _tried(typed: str) -> tuple[str, Any]:
         values = parsed(text if text.startswith(("[", "{")) else f"[{text}]")[0]
     except UNREADABLE as error:
         raise Problem(f"--try {typed}: {reason(error)}", ExitCode.USAGE) from error
-    if not equals or not path.strip() or not values:
-        hint = "write it as PATH=VALUES, for example parameters.fast=5,10,20"
+    if not equals or not path.strip() or not values or not isinstance(values, list | dict):
+        hint = "allowed: PATH=VALUES, for example parameters.fast=5,10,20"
         raise Problem(f"--try {typed}: {hint}", ExitCode.USAGE)
     return path.strip(), values
 
 
 def ls(
     session: Session,
-    mine: Annotated[bool, typer.Option("--mine", help="Only your own.")] = False,
-    limit: Annotated[int, typer.Option(min=1, max=500, help="The newest so many.")] = 20,
+    mine: Annotated[bool, typer.Option("--mine", help="Only your own studies.")] = False,
+    limit: Annotated[int, typer.Option(min=1, max=500, help="Show at most N.")] = 20,
 ) -> None:
-    """List studies, the newest first."""
-    page = session.api.rows("studies", owner="me" if mine else None, limit=limit)
-    if session.out.is_json:
-        session.out.json(page.rows)
+    """List studies, latest first.
+
+    Example: trainops studies ls --mine
+    """
+    page: RowPage[StudyRow] = session.api.rows("studies", owner="me" if mine else None, limit=limit)
+    if session.out.is_data:
+        session.out.data(page.rows)
         return
     if not page.rows:
         session.out.note("No studies.")
@@ -150,10 +187,13 @@ def ls(
 
 
 def show(session: Session, reference: Id) -> None:
-    """Show a study with its operations beside each other, the best first."""
-    study = session.api.get(f"studies/{study_id(session.api, reference)}")
-    if session.out.is_json:
-        session.out.json(study)
+    """Show a study with its operations, the best first.
+
+    Example: trainops studies show 3f9b3c
+    """
+    study: Study = session.api.get(f"studies/{study_id(session.api, reference)}")
+    if session.out.is_data:
+        session.out.data(study)
         return
     best = study.get("best")
     session.out.pairs(
@@ -164,6 +204,7 @@ def show(session: Session, reference: Id) -> None:
             ("progress", f"{study['percent']:.0f} %"),
             ("judged by", f"{study['metric']}, {study['mode']}"),
             ("best", best and f"{looks.number(best['value'])}  {_values(best['values'])}"),
+            ("front", ", ".join(study.get("front", [])) or None),
             ("left out", len(study["left_out"]) or None),
         )
     )
@@ -186,13 +227,29 @@ def show(session: Session, reference: Id) -> None:
     )
 
 
-def _say_fold(session: Session, fold: dict[str, Any]) -> None:
+def extend(
+    session: Session,
+    reference: Id,
+    trials: Annotated[int, typer.Option(min=1, help="Number of further trials.")] = 10,
+    seconds: Annotated[
+        float, typer.Option(min=0, help="Further compute time, if the study limits it.")
+    ] = 0,
+) -> None:
+    """Continue a study with more trials.
+
+    Example: trainops studies extend 3f9b3c --trials 10
+    """
+    body: JsonObject = {"trials": trials, "seconds": seconds}
+    _say(session, session.api.post(f"studies/{study_id(session.api, reference)}/extend", body))
+
+
+def _say_fold(session: Session, fold: Fold) -> None:
     if fold["values"] is None:
-        chosen = "not chosen yet"
+        chosen = "not selected yet"
     else:
         before, after = (
-            "—" if fold[span] is None else looks.number(fold[span])
-            for span in ("in_sample", "out_of_sample")
+            "—" if value is None else looks.number(value)
+            for value in (fold["in_sample"], fold["out_of_sample"])
         )
         chosen = f"{_values(fold['values'])}: {before} before, {after} after"
     session.out.text(f"fold {fold['number']}, {fold['split']} to {fold['end']}: {chosen}")
@@ -202,27 +259,39 @@ def cancel(
     session: Session,
     reference: Id,
     now: Annotated[
-        bool, typer.Option("--now", help="Kill them; work since the last checkpoints is lost.")
+        bool,
+        typer.Option(
+            "--now", help="Kill the operations; work since their last checkpoints is lost."
+        ),
     ] = False,
 ) -> None:
-    """Cancel all operations of a study that have not ended; no more are submitted."""
+    """Cancel all active operations of a study; no more are submitted.
+
+    Example: trainops studies cancel 3f9b3c --now
+    """
     found = study_id(session.api, reference)
     _say(session, session.api.post(f"studies/{found}/{'kill' if now else 'cancel'}"))
 
 
 def resume(session: Session, reference: Id) -> None:
-    """Go on with those that failed or were cancelled."""
+    """Resume the failed and cancelled operations of a study.
+
+    Example: trainops studies resume 3f9b3c
+    """
     _say(session, session.api.post(f"studies/{study_id(session.api, reference)}/resume"))
 
 
 def rm(
     session: Session,
     reference: Id,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation.")] = False,
 ) -> None:
-    """Delete a study with all of its operations."""
+    """Delete a study with all its operations.
+
+    Example: trainops studies rm 3f9b3c --yes
+    """
     found = study_id(session.api, reference)
-    study = session.api.get(f"studies/{found}")
+    study: Study = session.api.get(f"studies/{found}")
     number = len(study["operations"])
     confirm(
         session, f"Delete {looks.plain(study['name'])!r} ({found}) with {number} operations?", yes
@@ -230,21 +299,25 @@ def rm(
     _say(session, session.api.delete(f"studies/{found}"))
 
 
-def _say(session: Session, answer: dict[str, Any]) -> None:
-    if session.out.is_json:
-        session.out.json(answer)
+def _say(session: Session, answer: Message) -> None:
+    if session.out.is_data:
+        session.out.data(answer)
     else:
         session.out.text(looks.plain(answer["message"]))
 
 
-def _counts(row: dict[str, Any]) -> str:
+def _counts(row: StudyRow) -> str:
     return ", ".join(f"{number} {state.lower()}" for state, number in row["counts"].items()) or "0"
 
 
-def _values(values: dict[str, Any]) -> str:
+def _values(values: Mapping[str, object]) -> str:
     shown = [f"{path.rpartition('.')[2]} {value}" for path, value in values.items()]
     return ", ".join(shown[:MAX_VALUES])
 
 
-def _fold(line: dict[str, Any]) -> str | None:
-    return f"{line['fold']} {'tried' if line['is_test'] else 'choice'}" if line["fold"] else None
+def _fold(line: Trial) -> str | None:
+    return (
+        f"{line['fold']} {'out-of-sample' if line['is_test'] else 'in-sample'}"
+        if line["fold"]
+        else None
+    )

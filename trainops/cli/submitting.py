@@ -1,49 +1,63 @@
-"""The command that submits an operation."""
+"""The commands that submit an operation, and that print the file to submit it again."""
 
-import time
 from pathlib import Path
-from typing import Annotated, Any
-from uuid import uuid4
+from typing import Annotated
 
 import typer
 
-from trainops.cli import submission
+from trainops import operation_yaml
+from trainops.cli import looks, submission
 from trainops.cli.following import say_commands, watch_to_the_end
-from trainops.cli.operations import PANEL, Follow
-from trainops.cli.problems import Refused, Unreachable
+from trainops.cli.operations import PANEL, Follow, Id
+from trainops.cli.previews import IsPreview
 from trainops.cli.session import Session, command
+from trainops.client.problems import Refused
+from trainops.client.references import operation_id
+from trainops.client.responses import Estimate, Operation
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command `run`."""
-    command(app, "run", panel=PANEL)(run)
+    """Add these commands."""
+    for name, function in (("run", run), ("config", config)):
+        command(app, name, panel=PANEL)(function)
 
 
 def run(
     session: Session,
-    file: Annotated[Path, typer.Argument(metavar="FILE.yaml", show_default=False)],
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE.yaml", help="File, or - for stdin.", show_default=False)
+    ],
     assignments: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="PATH=VALUE", help="Change a field of config; repeatable."),
+        typer.Option("--set", metavar="PATH=VALUE", help="Override a config field; repeatable."),
     ] = None,
-    name: Annotated[str | None, typer.Option(help="For people.")] = None,
-    tags: Annotated[list[str] | None, typer.Option("--tag", help="Added to the file's.")] = None,
-    kind: Annotated[str | None, typer.Option(help="Instead of the file's.")] = None,
+    name: Annotated[str | None, typer.Option(help="Display name.")] = None,
+    tags: Annotated[
+        list[str] | None, typer.Option("--tag", help="Tag to add to those of the file; repeatable.")
+    ] = None,
+    kind: Annotated[str | None, typer.Option(help="Kind; overrides the kind of the file.")] = None,
     queue: Annotated[
-        str | None, typer.Option(metavar="LABEL", help="Only on workers that have this label.")
+        str | None, typer.Option(metavar="LABEL", help="Required worker label.")
     ] = None,
+    is_preview: IsPreview = False,
     follow_it: Follow = False,
 ) -> None:
-    """Submit the operation that a YAML file describes."""
+    """Submit the operation of a YAML file.
+
+    Example: trainops run digits.yaml --set epochs=5 --follow
+    """
     wanted = submission.read(file)
     for assignment in assignments or []:
         wanted.assign(assignment)
     given = {"name": name, "kind": kind, "queue": queue}
     wanted.body |= {field: value for field, value in given.items() if value is not None}
     if tags:
-        wanted.body["tags"] = [*(wanted.body.get("tags") or []), *tags]
+        wanted.add_tags(tags)
+    if is_preview:
+        _preview(session, wanted)
+        return
     operation = _submit(session, wanted)
-    if not (session.out.is_json and follow_it):  # then its data follow when it is finished
+    if not (session.out.is_data and follow_it):  # then its data follow when it is finished
         write_submitted(session, operation)
     session.out.note(f"Submitted {operation['name']!r}.")
     say_commands(session, operation["operation_id"])
@@ -51,22 +65,52 @@ def run(
         watch_to_the_end(session, operation["operation_id"])
 
 
-def _submit(session: Session, wanted: submission.Submission) -> dict[str, Any]:
-    """Submit once, also where the answer to the first try got lost on its way."""
-    key = {"Idempotency-Key": str(uuid4())}
+def config(session: Session, reference: Id) -> None:
+    """Print the config of an operation as a file for `run`; with -o json: with all defaults.
+
+    Example: trainops config 3f9b3c > again.yaml
+    """
+    operation: Operation = session.api.get(f"operations/{operation_id(session.api, reference)}")
+    if session.out.is_data:
+        session.out.data(operation["config"])
+        return
+    described = {name: operation.get(name) for name in ("tags", "priority", "queue")}
+    text = operation_yaml.written(
+        operation["kind"], operation["name"], operation["config_given"], **described
+    )
+    session.out.text(text, end="")
+
+
+def _preview(session: Session, wanted: submission.Submission) -> None:
+    """Write where the operation could run, and its time and size by earlier ones."""
     try:
-        operation = session.api.post("operations", wanted.body, headers=key)
+        found: Estimate = session.api.post("operations/estimate", wanted.body)
     except Refused as refused:
         raise wanted.explain(refused) from refused
-    except Unreachable:
-        time.sleep(1)
-        operation = session.api.post("operations", wanted.body, headers=key)
-    return dict(operation)
+    if session.out.is_data:
+        session.out.data(found)
+        return
+    session.out.text(looks.plain(found["status"]["message"]))
+    session.out.text(f"Workers that can run it: {', '.join(found['worker_ids']) or 'none'}")
+    if number := found["num_earlier"]:
+        session.out.text(
+            f"About {looks.duration(found['seconds'])}, checkpoints of "
+            f"{looks.size(found['checkpoint_bytes'])} (median of earlier operations: {number})"
+        )
 
 
-def write_submitted(session: Session, operation: dict[str, Any]) -> None:
-    """Write the id, which is what a script goes on with, or the data."""
-    if session.out.is_json:
-        session.out.json(operation)
+def _submit(session: Session, wanted: submission.Submission) -> Operation:
+    """Submit once, also if the response to the first try is lost."""
+    try:
+        operation: Operation = session.api.submit("operations", wanted.body)
+    except Refused as refused:
+        raise wanted.explain(refused) from refused
+    return operation
+
+
+def write_submitted(session: Session, operation: Operation) -> None:
+    """Write the id, for use in scripts, or the data."""
+    if session.out.is_data:
+        session.out.data(operation)
     else:
         session.out.text(operation["operation_id"])

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from typing import IO, Any
 
@@ -54,12 +54,15 @@ class Killed(Failed):
     """It died of a signal, as a parser does that a file has broken."""
 
 
-def call(module: str, request: Mapping[str, Any], limits: Limits) -> dict[str, Any]:
+def call(
+    module: str, request: Mapping[str, object], limits: Limits, *, kept: Iterable[str] = ()
+) -> Any:
     """Return what `answer(request)` of this module returns in a confined process.
 
-    Raises Failed.
+    JSON carries both; callers name the type of the answer. `kept` are further variables that the
+    process gets of the environment: secrets only for a module that parses nothing. Raises Failed.
     """
-    told = json.dumps({"limits": asdict(limits), "request": request, "parent": os.getpid()})
+    payload = json.dumps({"limits": asdict(limits), "request": request, "parent": os.getpid()})
     with tempfile.TemporaryFile() as answer, tempfile.TemporaryFile() as log:
         process = subprocess.Popen(  # noqa: S603 - a module of ours, by its name
             [sys.executable, "-m", "trainops.confined", module],
@@ -67,11 +70,11 @@ def call(module: str, request: Mapping[str, Any], limits: Limits) -> dict[str, A
             stdout=answer,
             stderr=log,
             cwd=ROOT,
-            env=SET | {name: os.environ[name] for name in KEPT if name in os.environ},
+            env=SET | {name: os.environ[name] for name in (*KEPT, *kept) if name in os.environ},
             start_new_session=True,
         )
         try:
-            process.communicate(told.encode(), timeout=limits.seconds)
+            process.communicate(payload.encode(), timeout=limits.seconds)
         except subprocess.TimeoutExpired:
             raise OutOfTime(f"It takes longer than {limits.seconds} seconds.") from None
         finally:
@@ -79,10 +82,9 @@ def call(module: str, request: Mapping[str, Any], limits: Limits) -> dict[str, A
         if process.returncode:
             raise _failed(process.returncode, _end_of(log), limits)
         if answer.seek(0, os.SEEK_END) > MAX_ANSWER_BYTES:
-            raise Failed(f"Its answer has more than {MAX_ANSWER_BYTES} bytes.")
+            raise Failed(f"The response has more than {MAX_ANSWER_BYTES} bytes.")
         answer.seek(0)
-        answered: dict[str, Any] = json.load(answer)
-        return answered
+        return json.load(answer)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
@@ -98,7 +100,7 @@ def _failed(code: int, log: str, limits: Limits) -> Failed:
     if code == -signal.SIGXCPU:
         return OutOfTime(f"It takes longer than {limits.seconds} seconds.", log)
     if code < 0:
-        return Killed(f"It died of signal {-code}.", log)
+        return Killed(f"The process was killed by signal {-code}.", log)
     return Failed(log.strip().rpartition("\n")[2][:300], log)
 
 

@@ -8,7 +8,7 @@ from typing import BinaryIO
 
 import torch
 
-from trainops.files.errors import DamagedFile, TooLarge
+from trainops.files.errors import DamagedFile, FileTooLarge
 from trainops.files.layout import Record, read_layout
 
 BEGINNING = b"PK\x03\x04"
@@ -41,7 +41,7 @@ def read_archive(file: BinaryIO) -> Archive:
     """Return the pickle and the sizes of the rest, every record's checksum compared.
 
     The pickle comes from the reader that torch.load uses; that this reader finds the same records
-    as the layout is checked. Raises DamagedFile and TooLarge; OSError where the disk does not
+    as the layout is checked. Raises DamagedFile and FileTooLarge; OSError where the disk does not
     answer. The file stands anywhere afterwards.
     """
     total_bytes = file.seek(0, 2)
@@ -55,7 +55,7 @@ def read_archive(file: BinaryIO) -> Archive:
         for name, record in records.items():
             _compare_checksum(file, name, record)
     if records[PICKLE].num_bytes > MAX_PICKLE_BYTES:
-        raise TooLarge(
+        raise FileTooLarge(
             f"the pickle has {records[PICKLE].num_bytes} bytes; at most {MAX_PICKLE_BYTES} are read"
         )
     return Archive(

@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 from pathlib import PurePath, PurePosixPath, PureWindowsPath
-from typing import Any, NoReturn
+from typing import NoReturn, TypeGuard
 
-from trainops.files.errors import DamagedFile, ForbiddenContent, TooLarge
+from trainops.files.errors import DamagedFile, FileTooLarge, ForbiddenContent
 from trainops.files.outline import (
     EXPANSION,
     SLACK,
@@ -101,7 +101,7 @@ class Calls:
             raise ForbiddenContent(path if path.isprintable() and len(path) < 200 else repr(path))
         return Name(name)
 
-    def storage(self, reference: Any) -> StorageOutline:
+    def storage(self, reference: object) -> StorageOutline:
         """Return the storage that a tensor refers to, which must be in the archive, whole."""
         match reference:
             case ("storage", Name(path), str(key), str(), int(numel)) if path in STORAGES:
@@ -118,7 +118,7 @@ class Calls:
             )
         return StorageOutline(dtype, item_bytes, numel)
 
-    def call(self, function: Any, arguments: Any) -> Any:
+    def call(self, function: object, arguments: object) -> object:
         """Return the outline of what the function would return."""
         name = function.path if isinstance(function, Name) else "something that is no function"
         make = self._make_numpy if name.startswith("numpy.") else self._make_plain
@@ -126,7 +126,7 @@ class Calls:
             _refuse(name)
         return made
 
-    def _make_plain(self, name: str, arguments: Any) -> Any:
+    def _make_plain(self, name: str, arguments: object) -> object:
         match name, arguments:
             case "collections.OrderedDict", ():
                 return Ordered()
@@ -159,7 +159,7 @@ class Calls:
                 return path_text(name, *parts)
         return None
 
-    def _make_numpy(self, name: str, arguments: Any) -> Any:
+    def _make_numpy(self, name: str, arguments: object) -> object:
         match name.removeprefix(NUMPY_2), arguments:
             case "numpy.dtype", (str(code), False | 0, True | 1):
                 if code not in NUMPY_TYPES:
@@ -171,7 +171,7 @@ class Calls:
                 return ScalarOutline(dtype, item_bytes) if len(content) == item_bytes else None
         return None
 
-    def build(self, made: Any, state: Any) -> None:
+    def build(self, made: object, state: object) -> None:
         """Take over a state into what was made."""
         match made, state:
             case Ordered(), {"_metadata": attributes, **others} if not others:
@@ -191,10 +191,14 @@ class Calls:
         _refuse("a state")
 
     def _tensor(
-        self, storage: StorageOutline, offset: int, shape: tuple[Any, ...], stride: tuple[Any, ...]
+        self,
+        storage: StorageOutline,
+        offset: int,
+        shape: tuple[object, ...],
+        stride: tuple[object, ...],
     ) -> TensorOutline:
         """Return a view of the storage that lies within it and is no larger than it."""
-        if not (_is_shape(shape) and _is_shape(stride) and len(shape) == len(stride)):
+        if not _is_shape(shape) or not _is_shape(stride) or len(shape) != len(stride):
             _refuse("a tensor's shape")
         numel = elements(shape)
         last = offset + sum((size - 1) * step for size, step in zip(shape, stride, strict=True))
@@ -203,7 +207,7 @@ class Calls:
             or (numel and last >= storage.numel)
             or numel > storage.numel
         ):
-            raise TooLarge(
+            raise FileTooLarge(
                 f"a tensor of shape {shape} does not fit its storage of {storage.numel} values"
             )
         self._account(numel * storage.item_bytes)
@@ -212,7 +216,7 @@ class Calls:
     def _account(self, num_bytes: int) -> None:
         self._bytes_left -= num_bytes
         if self._bytes_left < 0:
-            raise TooLarge("the file's tensors unfold to many times its size")
+            raise FileTooLarge("the file's tensors unfold to many times its size")
 
 
 def path_text(name: str, *parts: str) -> str:
@@ -225,11 +229,11 @@ def is_enum(path: str) -> bool:
     return is_class or path == SIGNALS
 
 
-def _is_empty(hooks: Any) -> bool:
+def _is_empty(hooks: object) -> bool:
     return isinstance(hooks, Ordered) and not hooks.entries
 
 
-def _is_shape(sizes: tuple[Any, ...]) -> bool:
+def _is_shape(sizes: tuple[object, ...]) -> TypeGuard[tuple[int, ...]]:
     return len(sizes) <= 64 and all(type(size) is int and 0 <= size < 2**63 for size in sizes)
 
 

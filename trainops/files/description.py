@@ -24,7 +24,7 @@ class Weights:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Format:
+class FileFormat:
     """How the files of one tool are read and written.
 
     `file` is the class of what is read; functions take one of it unless they take a tree, which is
@@ -32,7 +32,7 @@ class Format:
     a person which. `title` completes "a file of".
     """
 
-    file: type[Any]
+    file: type[object]
     title: str
     hint: str = ""
     marks: tuple[frozenset[str], ...] = ()
@@ -42,9 +42,9 @@ class Format:
     named: re.Pattern[str] | None = None  # in a directory of several; its groups are numbers
     named_like: str = ""  # how a person would describe these names
 
-    check_version: Callable[[Mapping[str, Any]], str]  # of an outline; raises UnsupportedVersion
-    parse: Callable[[Mapping[str, Any]], Any]  # raises InvalidFields
-    to_tree: Callable[[Any], dict[str, Any]]
+    check_version: Callable[[Mapping[str, object]], str]  # of an outline; raises UnsupportedVersion
+    parse: Callable[[Mapping[str, object]], object]  # raises InvalidFields
+    to_tree: Callable[[Any], StateDict]
     describe: Callable[[Any], str]
     notices: Callable[[Any], Sequence[str]] = lambda file: ()  # what is odd in its fields
     disagreements: Callable[[Any], Mapping[str, str]]
@@ -63,25 +63,25 @@ class DirectoryFormat:
     named_like: str  # how a person would describe the names of such directories
     is_one: Callable[[Path], bool]
     steps: Callable[[Path], Sequence[Step]]  # of its verification
-    read: Callable[[Path], Any]  # a file of one of the kind's Formats; raises FormatErrors
+    read: Callable[[Path], object]  # a file of one of the kind's Formats; raises FormatErrors
     newest: Callable[[Path], list[Path]]  # of a directory of several: the furthest first
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trial:
+class FitCheck:
     """Steps of a job that show whether a state fits it.
 
     `before` is given a fresh job and returns what it tells; it may advance the job. `after` is
-    given the job that has loaded the state, the state and what was told, returns what is odd, and
+    given the job that has loaded the state, the state and the settings, returns what is odd, and
     raises InvalidFields. Then the job makes a step. `compared` says all that.
     """
 
-    before: Callable[[Any], Any]
+    before: Callable[[Any], object]
     after: Callable[[Any, StateDict, Any], list[str]]
     compared: str
 
 
-def _unchanged(parts: Mapping[str, Any]) -> Mapping[str, Any]:
+def _unchanged(parts: StateDict) -> Mapping[str, object]:
     return parts
 
 
@@ -97,10 +97,10 @@ class StateChecks:
     mark: str
     title: str = "an operation"
     check_fields: Callable[[Fields, Fields], None] = lambda parts, state: None
-    numbers: Callable[[Mapping[str, Any]], Mapping[str, Any]] = _unchanged
+    numbers: Callable[[StateDict], Mapping[str, object]] = _unchanged
     disagreements: Callable[[int, StateDict], Mapping[str, str]]
     compared: str
-    trial: Trial | None = None
+    trial: FitCheck | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,26 +110,26 @@ class Imported:
     step: int
     state: StateDict
     receipt: Receipt
-    spent: Sequence[Entry] = ()
+    entries: Sequence[Entry] = ()  # of the ledger
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class ExportSubject:
     """What an export is of, besides state and config.
 
-    `name` is the operation's, `saved_at` in ISO 8601; `spent` is all that the ledger holds.
+    `name` is the operation's, `saved_at` in ISO 8601; `entries` are all of the ledger.
     """
 
     name: str
     saved_at: str
     which: str = "last"
     agent: int | None = None
-    spent: Sequence[Entry] = ()
+    entries: Sequence[Entry] = ()  # of the ledger
 
 
 @dataclass(frozen=True, slots=True)
 class Exported:
     """`name` is what the other tool would call the file; empty: as it was asked for."""
 
-    file: Any
+    file: object
     name: str = ""

@@ -14,11 +14,11 @@ from trainops.files.fields import is_number, plain_number, shown
 from trainops.files.finite import leaves
 from trainops.files.foreign import load, opened, outline_in
 
-MISSING: Any = object()
+MISSING: object = object()
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class FileDifference:
     """`largest` is the largest absolute difference of two numbers, None where that is no number."""
 
     place: str
@@ -26,7 +26,7 @@ class Difference:
     largest: float | None = None
 
 
-def differences(one: Path, other: Path) -> list[Difference]:
+def differences(one: Path, other: Path) -> list[FileDifference]:
     """Return what differs between two checkpoints, of whatever formats. Raises FormatErrors."""
     before, after = _leaves_of(one), _leaves_of(other)
     places = [*before, *(place for place in after if place not in before)]
@@ -37,29 +37,29 @@ def differences(one: Path, other: Path) -> list[Difference]:
     return [each for each in found if each]
 
 
-def _leaves_of(path: Path) -> dict[str, Any]:
+def _leaves_of(path: Path) -> dict[str, object]:
     if own.is_own(path):
         return dict(leaves(own.in_columns(own.load_parts(path))))
     with opened(path) as content:
         return dict(leaves(load(content, outline_in(content))))
 
 
-def _difference(place: str, before: Any, after: Any) -> Difference | None:
+def _difference(place: str, before: object, after: object) -> FileDifference | None:
     if before is MISSING or after is MISSING:
         which, value = ("second", after) if before is MISSING else ("first", before)
-        return Difference(place, f"only in the {which}: {shown(value)}")
+        return FileDifference(place, f"only in the {which}: {shown(value)}")
     if isinstance(before, np.ndarray) and isinstance(after, np.ndarray):
         before, after = _as_tensor(before), _as_tensor(after)
     if isinstance(before, Tensor) and isinstance(after, Tensor):
         return _tensor_difference(place, before, after)
     if type(before) is type(after) and not isinstance(before, Tensor | np.ndarray):
         return _plain_difference(place, plain_number(before), plain_number(after))
-    return Difference(place, f"{shown(before)} and {shown(after)}")
+    return FileDifference(place, f"{shown(before)} and {shown(after)}")
 
 
-def _tensor_difference(place: str, before: Tensor, after: Tensor) -> Difference | None:
+def _tensor_difference(place: str, before: Tensor, after: Tensor) -> FileDifference | None:
     if (before.shape, before.dtype) != (after.shape, after.dtype):
-        return Difference(place, f"{shown(before)} and {shown(after)}")
+        return FileDifference(place, f"{shown(before)} and {shown(after)}")
     differs = before != after
     if before.is_floating_point():
         differs &= ~(before.isnan() & after.isnan())
@@ -67,15 +67,16 @@ def _tensor_difference(place: str, before: Tensor, after: Tensor) -> Difference 
     if not num:
         return None
     largest = (before.double() - after.double()).abs()[differs].max()
-    return Difference(place, f"{num} of {before.numel()} values", _finite(largest.item()))
+    return FileDifference(place, f"{num} of {before.numel()} values", _finite(largest.item()))
 
 
-def _plain_difference(place: str, before: Any, after: Any) -> Difference | None:
+def _plain_difference(place: str, before: object, after: object) -> FileDifference | None:
     if before == after or (before != before and after != after):
         return None
-    are_numbers = is_number(before) and is_number(after)
-    largest = _finite(abs(before - after)) if are_numbers else None
-    return Difference(place, f"{shown(before)} and {shown(after)}", largest)
+    largest = None
+    if is_number(before) and is_number(after):
+        largest = _finite(abs(before - after))
+    return FileDifference(place, f"{shown(before)} and {shown(after)}", largest)
 
 
 def _finite(difference: float) -> float | None:

@@ -25,7 +25,7 @@ def compare(path: Path, content: BinaryIO) -> str:
     That there is none is no mistake: only one of the formats writes it.
     """
     if not beside(path).exists():
-        return f"there is no {beside(path).name}; nothing to compare with"
+        return f"there is no {beside(path).name} to compare with"
     with opened(beside(path)) as file:
         text = file.read(MAX_BYTES).decode("ascii", "replace")
     written = LINE.fullmatch(text)

@@ -1,11 +1,10 @@
-"""A directory of checkpoints, of another tool or of an operation: which of them to go on from."""
+"""A directory of checkpoints, of another tool or of an operation: which to continue from."""
 
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-from trainops.files.description import Format
+from trainops.files.description import FileFormat
 from trainops.files.errors import DamagedFile
 from trainops.files.known import directory_format_of, directory_formats, formats
 from trainops.files.verify import verify
@@ -32,8 +31,8 @@ def newest_healthy(directory: Path) -> tuple[Path, list[str]]:
             return path, skipped
         wrong = next(check for check in report.checks if not check.passed)
         skipped.append(f"{path.name}: {wrong.name}: {wrong.detail}")
-    told = "; ".join(skipped) or f"it has none of {_expected()}"
-    raise DamagedFile(f"{directory} has no healthy checkpoint: {told}")
+    reasons = "; ".join(skipped) or f"it contains none of {_expected()}"
+    raise DamagedFile(f"{directory} has no healthy checkpoint: {reasons}")
 
 
 def _furthest_first(directory: Path) -> list[Path]:
@@ -46,7 +45,7 @@ def _furthest_first(directory: Path) -> list[Path]:
     return next(filter(None, (each.newest(directory) for each in directory_formats())), [])
 
 
-def _named_formats() -> list[Format]:
+def _named_formats() -> list[FileFormat]:
     """Return the formats whose files have names that say how far they are, by these names."""
     return sorted((each for each in formats() if each.named), key=lambda each: each.named_like)
 
@@ -59,7 +58,7 @@ def _expected() -> str:
 
 
 def _named(
-    paths: list[Path], pattern: re.Pattern[str], is_right: Callable[[Path], Any]
+    paths: list[Path], pattern: re.Pattern[str], is_right: Callable[[Path], object]
 ) -> list[Path]:
     """Return the paths of this form, by the numbers in their names, the highest first."""
     found = [

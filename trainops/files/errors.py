@@ -16,13 +16,13 @@ class ForbiddenContent(FormatError):
 
     def __init__(self, needed: str) -> None:
         super().__init__(
-            f"the file needs {needed}, which is not read; allowed are tensors, NumPy arrays of "
+            f"the file needs {needed}, which is not supported; allowed: tensors, NumPy arrays of "
             "numbers, dicts, lists, tuples, strings and numbers"
         )
         self.needed = needed
 
 
-class TooLarge(FormatError):
+class FileTooLarge(FormatError):
     """The file declares far more than it holds."""
 
 

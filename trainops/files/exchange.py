@@ -10,33 +10,45 @@ import shutil
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, cast
 
 from trainops.files import packed
 from trainops.files.checks import taken
-from trainops.files.description import Exported, Imported, Wanted
+from trainops.files.description import Exported, ExportSubject, Imported
 from trainops.files.errors import FaultyExport, FormatError
 from trainops.files.kind_files import Export, files_of
 from trainops.files.loading import Surroundings
 from trainops.files.own import OwnReading, outlines
+from trainops.files.requests import (
+    Answer,
+    CheckRequest,
+    ExportRequest,
+    ForkRequest,
+    ImportRequest,
+    Request,
+    TabulateRequest,
+    WarmStartRequest,
+)
 from trainops.files.tables import write_csv
 from trainops.files.verify import write_verified
 from trainops.kind import KINDS
 from trainops.lazy import load
 from trainops.process.forking import fork
+from trainops.process.warm_start import warm_start
 from trainops.runtime import reproducibility
-from trainops.runtime.attempt import RANDOM
+from trainops.runtime.checkpoint import staged_json
 from trainops.runtime.checkpoint.manifest import (
     MANIFEST,
     STATE,
     Candidate,
+    Checkpoint,
     CheckpointType,
     staged,
     verify,
 )
 from trainops.runtime.checkpoint.store import CheckpointStore
+from trainops.runtime.checkpointer import RANDOM
 from trainops.runtime.config import OperationConfig
 from trainops.runtime.errors import (
     CheckpointCorrupted,
@@ -45,17 +57,16 @@ from trainops.runtime.errors import (
     InputError,
     SaveFailed,
 )
-from trainops.runtime.job import StateDict
+from trainops.runtime.job import StateDict, closed_after
 from trainops.runtime.ledger import Entry, MemoryLedger
 from trainops.runtime.receipt import Receipt, ReceiptItem, compare_environments
-
-Answer = dict[str, Any]
+from trainops.runtime.subtasks import is_of_subtask
 
 for each in KINDS.values():  # now: the process's limit of memory is for what files take, not code
     files_of(each).import_all()
 
 
-def answer(request: Mapping[str, Any]) -> Answer:
+def answer(request: Request) -> Answer:
     try:
         return DIRECTIONS[request["direction"]](request)
     except FaultyExport as error:
@@ -64,7 +75,7 @@ def answer(request: Mapping[str, Any]) -> Answer:
     except FormatError as error:
         return _refused("UNUSABLE_FILE", str(error))
     except IncompatibleState as error:
-        what = "checkpoint" if request["direction"] == "fork" else "file"
+        what = "checkpoint" if request["direction"] in ("fork", "warm_start") else "file"
         return _refused(
             f"INCOMPATIBLE_{what.upper()}", f"The {what} does not fit the config: {error}."
         )
@@ -80,8 +91,8 @@ def answer(request: Mapping[str, Any]) -> Answer:
         return _refused("STORAGE_ERROR", str(error))
 
 
-def take_in(request: Mapping[str, Any]) -> Answer:
-    """Write the file as a checkpoint below `directory`, which nobody has committed yet."""
+def take_in(request: ImportRequest) -> Answer:
+    """Write the file as a checkpoint below `directory`, not yet committed."""
     config = _config(request)
     reproducibility.set_determinism(config.deterministic, config.threads)
     inputs = {name: Path(path) for name, path in request["inputs"].items()}
@@ -92,35 +103,25 @@ def take_in(request: Mapping[str, Any]) -> Answer:
     store = CheckpointStore(Path(request["directory"]), identity=request["identity"])
     checkpoint = store.write(CheckpointType.PERIODIC, step=imported.step, state=imported.state)
     return {
-        "staged": staged(checkpoint),
+        "staged": staged_json.to_json(staged(checkpoint)),
         "receipt": imported.receipt.to_json(),
-        "spent": [entry.to_json() for entry in imported.spent],
+        "entries": [entry.to_json() for entry in imported.entries],
     }
 
 
 def _take_over(
-    request: Mapping[str, Any], path: Path, config: OperationConfig, inputs: Mapping[str, Path]
+    request: ImportRequest, path: Path, config: OperationConfig, inputs: Mapping[str, Path]
 ) -> Answer:
     """Write a checkpoint of another installation's operation as one below `directory`.
 
     It is a fork whose source is not here: what a fork may not change must be as it was. Raises
     IncompatibleState and what fork raises.
     """
-    source, kind = verify(path), request["kind"]
+    source = verify(path)
     deque(outlines(path), maxlen=0)  # nothing of it is loaded before
-    told = source.identity
-    if told.get("kind") != kind:
-        raise IncompatibleState(f"it is of kind {told.get('kind')!r}, the operation of {kind!r}")
-    if "part" in told:
-        raise IncompatibleState("it is one client's part; import its server's checkpoint")
-    if "config" not in told:
-        raise IncompatibleState("it holds no config: an older version wrote it")
-    here = request["identity"]["inputs"]
-    for name, digest in told.get("inputs", {}).items():
-        if here.get(name, digest) != digest:
-            raise IncompatibleState(f"{name} has another content here: {here[name]}, not {digest}")
-    engine = KINDS[kind]
-    before = engine.parse_config(told["config"])
+    _require_same(source, request["kind"], request["identity"]["inputs"])
+    engine = KINDS[request["kind"]]
+    before = engine.parse_config(source.identity["config"])
     config.require_forkable(before)
     checkpoint = fork(
         engine,
@@ -136,8 +137,29 @@ def _take_over(
         *map(ReceiptItem, parts),
         *compare_environments(source.environment, checkpoint.environment),
     )
-    receipt = Receipt(checkpoint.step, str(told.get("operation_id", path.name)), items)
-    return {"staged": staged(checkpoint), "receipt": receipt.to_json(), "spent": []}
+    receipt = Receipt(checkpoint.step, str(source.identity.get("operation_id", path.name)), items)
+    return {
+        "staged": staged_json.to_json(staged(checkpoint)),
+        "receipt": receipt.to_json(),
+        "entries": [],
+    }
+
+
+def _require_same(source: Checkpoint, kind: str, inputs: Mapping[str, str]) -> None:
+    """Raise IncompatibleState for a checkpoint of another kind, or of data with other digests."""
+    identity = source.identity
+    if identity.get("kind") != kind:
+        raise IncompatibleState(
+            f"it is of kind {identity.get('kind')!r}, the operation of {kind!r}"
+        )
+    if is_of_subtask(identity):
+        raise IncompatibleState("it belongs to a subtask; import its parent's checkpoint")
+    if "config" not in identity:
+        raise IncompatibleState("it contains no config (written by an older version)")
+    for name, digest in identity.get("inputs", {}).items():
+        here = inputs.get(name, digest)
+        if here != digest:
+            raise IncompatibleState(f"{name} has a different content here: {here}, not {digest}")
 
 
 @contextmanager
@@ -154,7 +176,7 @@ def _unpacked(file: Path) -> Iterator[Path]:
         shutil.rmtree(directory, ignore_errors=True)
 
 
-def give_out(request: Mapping[str, Any]) -> Answer:
+def give_out(request: ExportRequest) -> Answer:
     """Write a checkpoint as a file of the other tool at `file`."""
     path = Path(request["checkpoint"])
     store = CheckpointStore(path.parent, identity={})
@@ -164,30 +186,30 @@ def give_out(request: Mapping[str, Any]) -> Answer:
 
 
 def _imported(
-    request: Mapping[str, Any], file: Path, config: OperationConfig, inputs: Mapping[str, Path]
+    request: ImportRequest, file: Path, config: OperationConfig, inputs: Mapping[str, Path]
 ) -> Imported:
     secret = bytes.fromhex(request.get("secret", ""))
     take = load(files_of(KINDS[request["kind"]]).take_in)
     return cast(Imported, take(file, config, inputs, secret))
 
 
-def _written(request: Mapping[str, Any], state: StateDict, created_at: str) -> str:
+def _written(request: ExportRequest, state: StateDict, created_at: str) -> str:
     """Write the file and verify it; return what the other tool would call it."""
     target = Path(request["file"])
     export = cast(Export, files_of(KINDS[request["kind"]]).export)
-    wanted = Wanted(
+    wanted = ExportSubject(
         name=request["name"],
         saved_at=created_at,
         which=request["which"],
         agent=request.get("agent"),
-        spent=[Entry(**each) for each in request["spent"]],
+        entries=[Entry(**each) for each in request["entries"]],
     )
     exported: Exported = load(export.write)(state, _config(request), wanted)
     write_verified(exported.file, target)
     return exported.name or target.name
 
 
-def fork_off(request: Mapping[str, Any]) -> Answer:
+def fork_off(request: ForkRequest) -> Answer:
     """Write a checkpoint of one operation as the first one of another, below `directory`."""
     engine = KINDS[request["kind"]]
     checkpoint = fork(
@@ -199,10 +221,23 @@ def fork_off(request: Mapping[str, Any]) -> Answer:
         store=CheckpointStore(Path(request["directory"]), identity=request["identity"]),
         ledger=MemoryLedger(secret=bytes.fromhex(request.get("secret", ""))),
     )
-    return {"staged": staged(checkpoint)}
+    return {"staged": staged_json.to_json(staged(checkpoint))}
 
 
-def check(request: Mapping[str, Any]) -> Answer:
+def start_warm(request: WarmStartRequest) -> Answer:
+    """Write the weights of a checkpoint as the first one of another operation."""
+    checkpoint, receipt = warm_start(
+        KINDS[request["kind"]],
+        source=Candidate(Path(request["checkpoint"]), request["digest"]),
+        config=_config(request),
+        inputs={name: Path(path) for name, path in request["inputs"].items()},
+        store=CheckpointStore(Path(request["directory"]), identity=request["identity"]),
+        ledger=MemoryLedger(secret=bytes.fromhex(request.get("secret", ""))),
+    )
+    return {"staged": staged_json.to_json(staged(checkpoint)), "receipt": receipt.to_json()}
+
+
+def check(request: CheckRequest) -> Answer:
     """Load a checkpoint into a fresh job of its config, and say what was found."""
     secret = request.get("secret")
     around = Surroundings(
@@ -212,34 +247,35 @@ def check(request: Mapping[str, Any]) -> Answer:
         secret=None if secret is None else bytes.fromhex(secret),
     )
     checks = taken(OwnReading(Path(request["checkpoint"]), around).steps)
-    return {"checks": [asdict(each) for each in checks]}
+    return {"checks": [each.to_json() for each in checks]}
 
 
-def tabulate(request: Mapping[str, Any]) -> Answer:
+def tabulate(request: TabulateRequest) -> Answer:
     """Write a table of an operation's final checkpoint as CSV at `file`."""
     kind, path = KINDS[request["kind"]], Path(request["checkpoint"])
     inputs = {name: Path(each) for name, each in request["inputs"].items()}
-    job = kind.make_job(_config(request), inputs)
     state = CheckpointStore(path.parent, identity={}).load(Candidate(path, request["digest"]))
-    job.load_state_dict({part: each for part, each in state.items() if part != RANDOM})
-    table = load(files_of(kind).tables[request["table"]])(job)
-    write_csv(table, Path(request["file"]))
+    with closed_after(kind.make_job(_config(request), inputs)) as job:
+        job.load_state_dict({part: each for part, each in state.items() if part != RANDOM})
+        table = load(files_of(kind).tables[request["table"]])(job)
+        write_csv(table, Path(request["file"]))
     return {"size_bytes": Path(request["file"]).stat().st_size}
 
 
-DIRECTIONS: Mapping[str, Callable[[Mapping[str, Any]], Answer]] = {
+DIRECTIONS: Mapping[str, Callable[[Any], Answer]] = {  # each takes its own request
     "import": take_in,
     "export": give_out,
     "fork": fork_off,
+    "warm_start": start_warm,
     "tabulate": tabulate,
     "check": check,
 }
 
 
-def _config(request: Mapping[str, Any]) -> OperationConfig:
+def _config(request: Request) -> OperationConfig:
     config = KINDS[request["kind"]].parse_config(request["config"])
     return config.model_copy(update={"device": "cpu"}) if hasattr(config, "device") else config
 
 
-def _refused(code: str, message: str, **details: Any) -> Answer:
+def _refused(code: str, message: str, **details: object) -> Answer:
     return {"refused": {"code": code, "message": message, "details": details}}

@@ -12,7 +12,7 @@ from trainops.files.fields import joined
 FLOATS = "f"
 
 
-def not_finite(tree: Any, place: str = "") -> dict[str, str]:
+def not_finite(tree: object, place: str = "") -> dict[str, str]:
     """Return the place of each tensor or array that holds NaN or infinities, and how many."""
     found = {}
     for where, leaf in leaves(tree, place):
@@ -21,7 +21,7 @@ def not_finite(tree: Any, place: str = "") -> dict[str, str]:
     return found
 
 
-def leaves(tree: Any, place: str = "") -> Iterator[tuple[str, Any]]:
+def leaves(tree: object, place: str = "") -> Iterator[tuple[str, object]]:
     """Yield every value that is no container, with its place."""
     if isinstance(tree, Mapping):
         for name, each in tree.items():
@@ -33,7 +33,7 @@ def leaves(tree: Any, place: str = "") -> Iterator[tuple[str, Any]]:
         yield place, tree
 
 
-def _num_not_finite(leaf: Any) -> int:
+def _num_not_finite(leaf: object) -> int:
     if isinstance(leaf, Tensor) and leaf.is_floating_point():
         return leaf.numel() - int(torch.isfinite(leaf).sum())
     if isinstance(leaf, np.ndarray) and leaf.dtype.kind == FLOATS:

@@ -55,7 +55,7 @@ def opened(path: Path) -> Iterator[BinaryIO]:
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(descriptor, "rb") as file:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise DamagedFile(f"{path.name} is no regular file")
+            raise DamagedFile(f"{path.name} is not a regular file")
         yield file
 
 
@@ -108,6 +108,6 @@ def _outlined(tensor: Tensor) -> TensorOutline:
     return TensorOutline(dtype, tuple(tensor.shape), tensor.nbytes)
 
 
-def _value_of(value: Any) -> Any:
+def _value_of(value: object) -> object:
     """Stand in for an enumeration that is not to be imported."""
     return value

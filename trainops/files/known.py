@@ -2,17 +2,20 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import TypeVar, cast
 
-from trainops.files.description import DirectoryFormat, Format, StateChecks
+from trainops.files.description import DirectoryFormat, FileFormat, StateChecks
 from trainops.files.errors import UnknownFormat
 from trainops.files.kind_files import files_of
 from trainops.files.outline import Outline, TensorOutline, entries_of
 from trainops.kind import KINDS, Kind
 from trainops.lazy import load
+from trainops.runtime.subtasks import is_of_subtask
+
+File = TypeVar("File")
 
 
-def formats() -> list[Format]:
+def formats() -> list[FileFormat]:
     """Return the formats of files, in the order of the kinds."""
     return [load(each) for kind in KINDS.values() for each in files_of(kind).formats]
 
@@ -26,12 +29,12 @@ def directory_format_of(path: Path) -> DirectoryFormat | None:
     return next((each for each in directory_formats() if each.is_one(path)), None)
 
 
-def format_of(file: Any) -> Format:
+def format_of(file: object) -> FileFormat:
     """Return the format that a file is written in."""
     return next(each for each in formats() if isinstance(file, each.file))
 
 
-def expected(file: Any, wanted: type[Any]) -> Any:
+def expected(file: object, wanted: type[File]) -> File:
     """Return the file, which must be of this class. Raises UnknownFormat."""
     if not isinstance(file, wanted):
         asked = next(each for each in formats() if each.file is wanted)
@@ -39,7 +42,7 @@ def expected(file: Any, wanted: type[Any]) -> Any:
     return file
 
 
-def recognise(outline: Outline) -> Format:
+def recognise(outline: Outline) -> FileFormat:
     """Return the format of a file. Raises UnknownFormat, which names the keys found."""
     entries = entries_of(outline.root)
     if entries is None:
@@ -57,7 +60,7 @@ def recognise(outline: Outline) -> Format:
     raise UnknownFormat(f"the keys at the top are {keys}; {', '.join(hints)}")
 
 
-def _told_first(known: Format) -> tuple[bool, int]:
+def _told_first(known: FileFormat) -> tuple[bool, int]:
     return known.is_of_tensors, len(known.title)  # shortest first, what has no keys last
 
 
@@ -67,14 +70,14 @@ def checks_of(kind: Kind) -> StateChecks | None:
     return cast(StateChecks, load(path)) if path else None
 
 
-def checks_for(identity: Mapping[str, Any], state: Mapping[str, Any]) -> StateChecks | None:
+def checks_for(identity: Mapping[str, object], state: Mapping[str, object]) -> StateChecks | None:
     """Return what is checked of a checkpoint, by its identity and its JSON state.
 
     Where no known kind is named (older checkpoints name none), the state tells it; so it does of a
-    part of an operation, whose state is not of the kind that is named.
+    subtask, whose state is not of the kind that is named.
     """
     name = str(identity.get("kind", ""))
-    if name in KINDS and "part" not in identity:
+    if name in KINDS and not is_of_subtask(identity):
         return checks_of(KINDS[name])
     known = map(checks_of, KINDS.values())
     return next((each for each in known if each is not None and each.mark in state), None)

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import BinaryIO
 
-from trainops.files.errors import DamagedFile, TooLarge
+from trainops.files.errors import DamagedFile, FileTooLarge
 
 END = struct.Struct("<4s4H2IH")
 END_64 = struct.Struct("<4sQ2H2I4Q")
@@ -48,11 +48,11 @@ class _Entry:
 
 
 def read_layout(file: BinaryIO, total_bytes: int) -> list[Record]:
-    """Return the records in the order of the file. Raises DamagedFile and TooLarge."""
+    """Return the records in the order of the file. Raises DamagedFile and FileTooLarge."""
     try:
         num, directory_at, directory_bytes = _read_end(file, total_bytes)
         if directory_bytes > MAX_DIRECTORY_BYTES:
-            raise TooLarge(f"the archive's directory has {directory_bytes} bytes")
+            raise FileTooLarge(f"the archive's directory has {directory_bytes} bytes")
         directory = _read(file, directory_at, directory_bytes)
         records, at = [], 0
         for entry in _entries(directory, num):
@@ -124,14 +124,14 @@ def _entries(directory: bytes, num: int) -> Iterator[_Entry]:
         if signature != b"PK\x01\x02" or at > len(directory):
             raise DamagedFile("the archive's directory is damaged")
         if method != STORED:
-            raise TooLarge(
+            raise FileTooLarge(
                 f"the record {_shown(path)} is compressed; torch.save stores records as is"
             )
         if flags & ~(SIZES_FOLLOW | UTF8) or comment_bytes or disk:
             raise DamagedFile(f"the record {_shown(path)} has the flags {flags:#x}, or a comment")
         num_bytes, stored_bytes, header_at = _long(extra, num_bytes, stored_bytes, header_at)
         if num_bytes != stored_bytes:
-            raise TooLarge(f"the record {_shown(path)} is declared larger than it is stored")
+            raise FileTooLarge(f"the record {_shown(path)} is declared larger than it is stored")
         yield _Entry(path, flags, header_at, num_bytes, crc)
     if at != len(directory):
         raise DamagedFile("something stands behind the archive's directory")
@@ -147,8 +147,8 @@ def _long(extra: bytes, *numbers: int) -> tuple[int, ...]:
     kind, num_bytes = FIELD.unpack_from(extra)
     if kind != ZIP64 or num_bytes != 8 * sum(long) or len(extra) != FIELD.size + num_bytes:
         raise DamagedFile("the archive's directory has a wrong ZIP64 field")
-    told = iter(struct.unpack_from(f"<{sum(long)}Q", extra, FIELD.size))
-    return tuple(next(told) if is_long else n for n, is_long in zip(numbers, long, strict=True))
+    values = iter(struct.unpack_from(f"<{sum(long)}Q", extra, FIELD.size))
+    return tuple(next(values) if is_long else n for n, is_long in zip(numbers, long, strict=True))
 
 
 def _locate(file: BinaryIO, entry: _Entry, at: int) -> tuple[Record, int]:
@@ -163,24 +163,24 @@ def _locate(file: BinaryIO, entry: _Entry, at: int) -> tuple[Record, int]:
     if signature != b"PK\x03\x04" or (path, flags, method) != (entry.path, entry.flags, STORED):
         raise DamagedFile("a record of the archive differs from its entry in the directory")
     at += path_bytes + extra_bytes
-    told, known = (crc, stored_bytes, num_bytes), (entry.crc, entry.num_bytes, entry.num_bytes)
-    if not flags & SIZES_FOLLOW and not _agree(told, known):
+    given, known = (crc, stored_bytes, num_bytes), (entry.crc, entry.num_bytes, entry.num_bytes)
+    if not flags & SIZES_FOLLOW and not _agree(given, known):
         raise DamagedFile("a record of the archive differs from its entry in the directory")
     record = Record(entry.path.decode(), at, entry.num_bytes, entry.crc)
     at += entry.num_bytes
     return record, at + (_descriptor_bytes(file, at, known) if flags & SIZES_FOLLOW else 0)
 
 
-def _agree(told: tuple[int, ...], known: tuple[int, ...]) -> bool:
-    return all(one in (other, IN_ZIP64) for one, other in zip(told, known, strict=True))
+def _agree(given: tuple[int, ...], known: tuple[int, ...]) -> bool:
+    return all(one in (other, IN_ZIP64) for one, other in zip(given, known, strict=True))
 
 
 def _descriptor_bytes(file: BinaryIO, at: int, known: tuple[int, ...]) -> int:
     """Return how long the descriptor is that repeats checksum and sizes after the content."""
     content = _read(file, at, DESCRIPTOR_64.size)
     for form in (DESCRIPTOR, DESCRIPTOR_64):
-        signature, *told = form.unpack_from(content)
-        if signature == b"PK\x07\x08" and tuple(told) == known:
+        signature, *given = form.unpack_from(content)
+        if signature == b"PK\x07\x08" and tuple(given) == known:
             return form.size
     raise DamagedFile("a record of the archive differs from its entry in the directory")
 

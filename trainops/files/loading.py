@@ -5,22 +5,22 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 
-from trainops.files.checks import Found
+from trainops.files.checks import CheckResult
 from trainops.files.errors import InvalidFields
 from trainops.files.known import checks_of
 from trainops.kind import KINDS, Kind
 from trainops.runtime import reproducibility
-from trainops.runtime.attempt import RANDOM
 from trainops.runtime.checkpoint.manifest import Checkpoint
 from trainops.runtime.checkpoint.snapshot import freeze
+from trainops.runtime.checkpointer import RANDOM
 from trainops.runtime.config import OperationConfig
 from trainops.runtime.errors import ConfigError, IncompatibleState, InputError
-from trainops.runtime.job import StateDict
+from trainops.runtime.job import ResumableJob, StateDict, closed_after
 from trainops.runtime.ledger import MemoryLedger
+from trainops.runtime.subtasks import is_of_subtask
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,29 +33,29 @@ class Surroundings:
     """
 
     kind: str = ""
-    config: Mapping[str, Any] | None = None
+    config: Mapping[str, object] | None = None
     inputs: Mapping[str, Path] | None = None
     secret: bytes | None = None
 
 
-def check_loading(checkpoint: Checkpoint, state: StateDict, around: Surroundings) -> Found:
+def check_loading(checkpoint: Checkpoint, state: StateDict, around: Surroundings) -> CheckResult:
     """Load the parts into a fresh job, and compare what it then stands at.
 
     Random streams of this process stand afterwards where they stood before. What cannot be had
     here, as data, is a warning that names it. Raises InvalidFields where a resume would fail.
     """
     kind = around.kind or str(checkpoint.identity.get("kind", ""))
-    told = (around.config, checkpoint.identity.get("config"), state["state"].get("config"))
-    raw = next((each for each in told if each is not None), None)
+    configs = (around.config, checkpoint.identity.get("config"), state["state"].get("config"))
+    raw = next((each for each in configs if each is not None), None)
     if kind not in KINDS or not isinstance(raw, Mapping):
-        return _not_tried("the checkpoint names no config of its own (an older version wrote it)")
-    if "part" in checkpoint.identity:
-        return _not_tried("it is one client's part; its server's checkpoint is what is resumed")
+        return _not_tried("the checkpoint contains no config (written by an older version)")
+    if is_of_subtask(checkpoint.identity):
+        return _not_tried("it belongs to a subtask; resume its parent's checkpoint")
     engine = KINDS[kind]
     try:
         config = engine.parse_config(raw)
     except ConfigError as error:
-        return _not_tried(f"its config is not accepted here: {error}")
+        return _not_tried(f"its config is not valid here: {error}")
     if problem := _missing(engine, config, around):
         return _not_tried(problem)
     with _streams_kept(config):
@@ -68,15 +68,23 @@ def _loaded(
     checkpoint: Checkpoint,
     state: StateDict,
     around: Surroundings,
-) -> Found:
+) -> CheckResult:
     ledger = MemoryLedger(secret=around.secret or b"") if "ledger" in engine.ports else None
     try:
         job = engine.make_job(config, around.inputs or {}, ledger)
     except (InputError, OSError, RuntimeError) as error:
-        return _not_tried(f"a job of its config cannot be made here: {error}")
+        return _not_tried(f"a job cannot be created from its config here: {error}")
+    with closed_after(job):
+        return _taken(engine, job, checkpoint, state)
+
+
+def _taken(
+    engine: Kind, job: ResumableJob, checkpoint: Checkpoint, state: StateDict
+) -> CheckResult:
+    """Have the job load the state, and advance where its kind compares what comes of that."""
     checks = checks_of(engine)
     trial = checks.trial if checks else None
-    told = trial.before(job) if trial else None
+    before = trial.before(job) if trial else None
     parts = dict(freeze(state))
     streams = parts.pop(RANDOM, {})
     with _told_as_incompatible("a resume would fail"):
@@ -84,9 +92,9 @@ def _loaded(
         if job.step != checkpoint.step:
             raise IncompatibleState(f"the job is at step {job.step}, not {checkpoint.step}")
         reproducibility.load_state_dict(streams)
-    warnings = trial.after(job, state, told) if trial else []
+    warnings = trial.after(job, state, before) if trial else []
     compared = f"loaded into a fresh job of kind {checkpoint.identity.get('kind', '')}".rstrip()
-    detail = f"{compared}: it stands at {job.unit} {job.step}, {job.place}"
+    detail = f"{compared}: at {job.unit} {job.step}, {job.place}"
     if trial is not None:
         with _told_as_incompatible("the first step after a resume would fail"):
             if job.step < job.total_steps:
@@ -94,7 +102,7 @@ def _loaded(
         detail += f"; {trial.compared}"
     else:
         detail += "; compared: what the job checks of each part; no step was made"
-    return Found(detail, warnings)
+    return CheckResult(detail, warnings)
 
 
 def _missing(engine: Kind, config: OperationConfig, around: Surroundings) -> str:
@@ -103,12 +111,12 @@ def _missing(engine: Kind, config: OperationConfig, around: Surroundings) -> str
     if absent := [name for name in names if name not in (around.inputs or {})]:
         return f"its config needs {', '.join(absent)}, which are not here; verify it by its id"
     if around.secret is None and engine.uses_ledger(config.model_dump(mode="json")):
-        return "the updates of its clients are masked by a secret of its installation"
+        return "the updates of its clients are masked with a secret of its installation"
     return ""
 
 
-def _not_tried(why: str) -> Found:
-    return Found("the rest of the checks stand", [f"not loaded into a job: {why}"])
+def _not_tried(why: str) -> CheckResult:
+    return CheckResult("the other checks remain valid", [f"not loaded into a job: {why}"])
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from trainops.files.fields import Fields, is_integer, is_number, joined, shown
 MAX_FACTOR = 2  # a learning rate further above its base is a mistake
 
 
-def read_optimizer(fields: Fields) -> Mapping[str, Any]:
+def read_optimizer(fields: Fields) -> Mapping[str, object]:
     """Return {"state": {number: {name: tensor}}, "param_groups": [{"lr", "params", ...}]}."""
     numbers: set[int] = set()
     groups = fields.each("param_groups")
@@ -24,7 +24,7 @@ def read_optimizer(fields: Fields) -> Mapping[str, Any]:
     return {"state": fields.plain("state", {}), "param_groups": fields.plain("param_groups", [])}
 
 
-def read_scheduler(fields: Fields) -> Mapping[str, Any]:
+def read_scheduler(fields: Fields) -> Mapping[str, object]:
     """Return the state dict of one schedule."""
     fields.integer("last_epoch", at_least=-1, default=None)
     return {name: fields.plain(name) for name in fields.names()}
@@ -35,7 +35,7 @@ def steps_taken(optimizer: Mapping[str, Any]) -> set[int]:
     return {int(moments["step"]) for moments in optimizer["state"].values() if "step" in moments}
 
 
-def counts_steps(scheduler: Mapping[str, Any]) -> bool:
+def counts_steps(scheduler: Mapping[str, object]) -> bool:
     """Whether its last_epoch is a number of steps: a chain has none, a plateau counts epochs."""
     return "last_epoch" in scheduler and "num_bad_epochs" not in scheduler
 
@@ -52,7 +52,7 @@ def learning_rates(optimizer: Mapping[str, Any], place: str) -> dict[str, str]:
     return found
 
 
-def _check_moments(fields: Fields, number: Any, moments: Any, known: set[int]) -> None:
+def _check_moments(fields: Fields, number: object, moments: object, known: set[int]) -> None:
     place = joined("state", number)
     if not is_integer(number) or number not in known:
         fields.wrong(place, "is of a parameter that no group has")
@@ -67,12 +67,12 @@ def _check_moments(fields: Fields, number: Any, moments: Any, known: set[int]) -
             fields.wrong(f"{place}.step", f"is {step}; must be one number of at least 0")
 
 
-def _is_rate(value: Any) -> bool:
+def _is_rate(value: object) -> bool:
     """Whether this is a learning rate in a tensor."""
     return isinstance(value, Tensor) and value.numel() == 1 and bool(value >= 0)
 
 
-def _is_count(value: Any) -> bool:
+def _is_count(value: object) -> bool:
     if isinstance(value, Tensor):
         if value.numel() != 1:
             return False

@@ -64,33 +64,33 @@ class ScalarOutline:
 
 @dataclass(frozen=True, slots=True)
 class Ordered:
-    """An OrderedDict; `attributes` are what torch hangs on it, and nobody here looks at."""
+    """An OrderedDict; `attributes` are set by torch and not used here."""
 
-    entries: dict[Any, Any] = field(default_factory=dict)
-    attributes: list[Any] = field(default_factory=list)
+    entries: dict[object, object] = field(default_factory=dict)
+    attributes: list[object] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
 class Outline:
     """`enums` are the enumerations and classes of paths whose members the file holds by value."""
 
-    root: Any
+    root: object
     enums: frozenset[str] = frozenset()
 
-    def keys(self) -> list[Any]:
+    def keys(self) -> list[object]:
         """Return the keys at the top, if there are any."""
         entries = entries_of(self.root)
         return [] if entries is None else list(entries)
 
 
-def entries_of(node: Any) -> Mapping[Any, Any] | None:
+def entries_of(node: object) -> Mapping[Any, object] | None:
     """Return what a dict of any kind holds."""
     if isinstance(node, Ordered):
         return node.entries
     return node if isinstance(node, dict) else None
 
 
-def children(node: Any) -> Iterator[Any]:
+def children(node: object) -> Iterator[object]:
     """Yield what a container holds; nothing where the node is none."""
     if isinstance(node, list | tuple):
         yield from node
@@ -100,7 +100,7 @@ def children(node: Any) -> Iterator[Any]:
         yield from node.attributes
 
 
-def num_bytes(node: Any) -> int:
+def num_bytes(node: object) -> int:
     """Return the bytes of the numbers in a tensor or an array; 0 for everything else."""
     if isinstance(node, TensorOutline | ArrayOutline | ScalarOutline):
         return node.num_bytes

@@ -1,18 +1,19 @@
 """trainops' own checkpoints: directories with a manifest, looked at as other tools' files are."""
 
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from trainops.files.checks import Found, Step
+from trainops.files.checks import CheckResult, Step
 from trainops.files.errors import DamagedFile, InvalidFields
 from trainops.files.fields import Fields
 from trainops.files.finite import leaves, not_finite
 from trainops.files.foreign import outline_in
 from trainops.files.known import checks_for
 from trainops.files.loading import Surroundings, check_loading
+from trainops.plain import JsonObject
 from trainops.runtime.checkpoint.manifest import (
     MANIFEST,
     STATE,
@@ -38,16 +39,16 @@ def is_own(path: Path) -> bool:
     return path.is_dir()
 
 
-def submission_of(path: Path) -> dict[str, Any]:
+def submission_of(path: Path) -> JsonObject:
     """Return kind and config of the operation whose checkpoint this directory is.
 
     Empty where it is none of ours, or of a version that kept no config.
     """
     try:
-        told = read_manifest(path).identity
+        identity = read_manifest(path).identity
     except CheckpointCorrupted:
         return {}
-    return {name: told[name] for name in ("kind", "config")} if "config" in told else {}
+    return {name: identity[name] for name in ("kind", "config")} if "config" in identity else {}
 
 
 class OwnReading:
@@ -97,18 +98,15 @@ class OwnReading:
         return f"a state of {self._checks.title if self._checks else 'an operation'}"
 
     def check_numbers(self) -> str:
-        numbers: Mapping[str, Any] = {
-            name: part for name, part in self.state.items() if name != "state"
-        }
-        if self._checks is not None:
-            numbers = self._checks.numbers(numbers)
+        parts = {name: part for name, part in self.state.items() if name != "state"}
+        numbers = parts if self._checks is None else self._checks.numbers(parts)
         if wrong := not_finite(numbers):
             raise InvalidFields(wrong)
         return "no NaN and no infinity in any tensor outside of streams"
 
     def check_agreement(self) -> str:
         if self._checks is None:
-            return "of this kind nothing is compared without a job; see load"
+            return "this kind is only compared with a job; see load"
         try:
             wrong = self._checks.disagreements(self.checkpoint.step, self.state)
         except UNREADABLE as error:
@@ -117,7 +115,7 @@ class OwnReading:
             raise InvalidFields(wrong)
         return f"compared with the manifest's step: {self._checks.compared}; they agree"
 
-    def check_loading(self) -> Found:
+    def check_loading(self) -> CheckResult:
         return check_loading(self.checkpoint, self.state, self.around)
 
 
@@ -130,7 +128,7 @@ def load_parts(path: Path) -> StateDict:
     with _told_as_damage():
         store = CheckpointStore(path.parent, identity={})
         parts = store.load(Candidate(path, read_manifest(path).digest))
-        deque(leaves(parts), maxlen=0)  # whoever walks through them must get to their end
+        deque(leaves(parts), maxlen=0)  # the walk must reach their end
         return parts
 
 
@@ -141,14 +139,14 @@ def in_columns(parts: StateDict) -> StateDict:
     }
 
 
-def _columns(stream: Stream) -> dict[str, Any]:
+def _columns(stream: Stream) -> dict[str, object]:
     return {
         "first_row": stream.first_row,
         **{name: stream.column(name) for name in stream.columns},
     }
 
 
-def outlines(path: Path) -> Iterator[tuple[str, Any]]:
+def outlines(path: Path) -> Iterator[tuple[str, object]]:
     """Yield each part's name and outline, every byte verified. Raises FormatErrors, OSErrors."""
     with _told_as_damage():
         checkpoint = with_state(read_manifest(path))

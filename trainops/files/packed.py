@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Iterable
 from pathlib import Path
 
-from trainops.files.errors import DamagedFile, TooLarge
+from trainops.files.errors import DamagedFile, FileTooLarge
 from trainops.files.known import directory_formats
 from trainops.runtime.checkpoint.manifest import MANIFEST
 
@@ -68,6 +68,8 @@ def _check(infos: list[zipfile.ZipInfo], total_bytes: int) -> None:
     if wrong := sorted(name for name in names if not NAME.fullmatch(name)):
         raise DamagedFile(f"the packed directory has the file {wrong[0][:100]!r}; it must be flat")
     if any(info.compress_type != zipfile.ZIP_STORED for info in infos):
-        raise TooLarge("the packed directory is compressed; its files must be stored as they are")
+        raise FileTooLarge(
+            "the packed directory is compressed; its files must be stored as they are"
+        )
     if sum(info.file_size for info in infos) > total_bytes:
-        raise TooLarge("the files of the packed directory are declared larger than it is")
+        raise FileTooLarge("the files of the packed directory are declared larger than it is")

@@ -7,10 +7,10 @@ those that make no sense where they stand, are refused.
 import struct
 from collections.abc import Callable
 from pickle import decode_long
-from typing import Any
+from typing import Any, TypeGuard
 
 from trainops.files.calls import Calls
-from trainops.files.errors import DamagedFile, FormatError, TooLarge
+from trainops.files.errors import DamagedFile, FileTooLarge, FormatError
 from trainops.files.outline import (
     EXPANSION,
     MAX_DEPTH,
@@ -49,11 +49,11 @@ class _Machine:
         self.content = content
         self.calls = calls
         self.at = 0
-        self.stack: list[Any] = []
-        self.marked: list[list[Any]] = []
-        self.memo: dict[int, Any] = {}
+        self.stack: list[object] = []
+        self.marked: list[list[object]] = []
+        self.memo: dict[int, object] = {}
 
-    def run(self) -> Any:
+    def run(self) -> object:
         if self.take(2) != PROTOCOL:
             raise DamagedFile("the pickle is not of protocol 2, which torch.save writes")
         while (opcode := self.take(1)[0]) != STOP:
@@ -71,7 +71,7 @@ class _Machine:
         self.at += count
         return chunk
 
-    def push(self, value: Any) -> None:
+    def push(self, value: object) -> None:
         self.stack.append(value)
 
     def number(self, form: str) -> Any:
@@ -83,7 +83,7 @@ class _Machine:
         self.at = end + 1
         return text
 
-    def pop_marked(self) -> list[Any]:
+    def pop_marked(self) -> list[object]:
         items, self.stack = self.stack, self.marked.pop()
         return items
 
@@ -116,27 +116,31 @@ class _Machine:
         items = [self.stack.pop() for _ in range(size)]
         self.push((*reversed(items),))
 
-    def append(self, items: list[Any]) -> None:
+    def append(self, items: list[object]) -> None:
         target = self.stack[-1]
         if type(target) is not list:
             raise DamagedFile("something is appended to what is no list")
         target.extend(items)
 
-    def set_items(self, items: list[Any]) -> None:
+    def set_items(self, items: list[object]) -> None:
         entries = entries_of(self.stack[-1])
         if not isinstance(entries, dict) or len(items) % 2:
             raise DamagedFile("something is set in what is no dict")
         for key, value in zip(items[::2], items[1::2], strict=True):
-            if type(key) is not str and not (type(key) in NUMBERS and abs(key) <= MAX_KEY):
+            if type(key) is not str and not (_is_number(key) and abs(key) <= MAX_KEY):
                 raise DamagedFile("a dict has a key that is neither a string nor a number")
             entries[key] = value
 
 
-def _push(value: Any) -> Callable[[_Machine], None]:
+def _is_number(value: object) -> TypeGuard[float]:
+    return type(value) in NUMBERS
+
+
+def _push(value: object) -> Callable[[_Machine], None]:
     return lambda machine: machine.push(value)
 
 
-def _push_new(make: Callable[[], Any]) -> Callable[[_Machine], None]:
+def _push_new(make: Callable[[], object]) -> Callable[[_Machine], None]:
     return lambda machine: machine.push(make())
 
 
@@ -192,24 +196,24 @@ INSTRUCTIONS: dict[int, Callable[[_Machine], None]] = {
 }
 
 
-def _check_values(root: Any, num_left: int) -> None:
+def _check_values(root: object, num_left: int) -> None:
     """Refuse what is nested too deep, refers to itself, or was never finished."""
     level = [root]
     for _ in range(MAX_DEPTH):
-        below: list[Any] = []
+        below: list[object] = []
         for node in level:
             _check_value(node)
             below.extend(children(node))
             if len(below) > num_left:
-                raise TooLarge("the file's values unfold to many times its size")
+                raise FileTooLarge("the file's values unfold to many times its size")
         num_left -= len(below)
         level = below
         if not level:
             return
-    raise TooLarge(f"the file's values are nested more than {MAX_DEPTH} deep")
+    raise FileTooLarge(f"the file's values are nested more than {MAX_DEPTH} deep")
 
 
-def _check_value(node: Any) -> None:
+def _check_value(node: object) -> None:
     if isinstance(node, Name | StorageOutline | DtypeOutline):
         raise DamagedFile("a function or a type stands where a value should")
     if isinstance(node, ArrayOutline) and node.shape is None:

@@ -1,20 +1,22 @@
 """Reading a file of another tool: six steps, each of which can say no."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from trainops.files import digests, foreign
-from trainops.files.checks import Found, Step
+from trainops.files.checks import CheckResult, Step
 from trainops.files.errors import ForbiddenContent, InvalidFields
 from trainops.files.finite import not_finite
 from trainops.files.known import recognise
 from trainops.files.outline import Outline, entries_of
 
 if TYPE_CHECKING:
-    from trainops.files.description import Format
+    from collections.abc import Mapping
+
+    from trainops.files.description import FileFormat
 
 
-class Reading:
+class FileReading:
     """One open file on its way in. The steps are to be taken in their order.
 
     Each returns a sentence about what it found, and raises FormatErrors, or OSError where the disk
@@ -24,10 +26,10 @@ class Reading:
     def __init__(self, path: Path, content: BinaryIO) -> None:
         self.path = path
         self.outline: Outline
-        self.format: Format
-        self.file: Any  # of the format's class
+        self.format: FileFormat
+        self.file: object  # of the format's class
         self._content = content
-        self._tree: Any = None
+        self._tree: Mapping[str, object] = {}
 
     @property
     def steps(self) -> tuple[Step, ...]:
@@ -53,26 +55,26 @@ class Reading:
             raise ForbiddenContent(", ".join(sorted(self.outline.enums)))
         return self.format.check_version(entries_of(self.outline.root) or {})
 
-    def read_fields(self) -> Found:
+    def read_fields(self) -> CheckResult:
         self._tree = foreign.load(self._content, self.outline)
         self.file = self.format.parse(self._tree)
-        return Found(self.format.describe(self.file), self.format.notices(self.file))
+        return CheckResult(self.format.describe(self.file), self.format.notices(self.file))
 
     def check_numbers(self) -> str:
         if wrong := not_finite(self._tree):
             raise InvalidFields(wrong)
         return "no NaN and no infinity in any tensor"
 
-    def check_agreement(self) -> Found:
+    def check_agreement(self) -> CheckResult:
         if wrong := self.format.disagreements(self.file):
             raise InvalidFields(wrong)
-        return Found(self.format.compared, self.format.warnings(self.file))
+        return CheckResult(self.format.compared, self.format.warnings(self.file))
 
 
-def read(path: Path) -> Any:
+def read(path: Path) -> object:
     """Return the file, whichever of the formats it is. Raises FormatErrors and OSErrors."""
     with foreign.opened(path) as content:
-        reading = Reading(path, content)
+        reading = FileReading(path, content)
         for _, take in reading.steps:
             take()
     return reading.file

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from safetensors.torch import load_file
@@ -33,7 +33,7 @@ def export_weights(
     write_safetensors(found.tensors, target, {"format": "pt", "source": found.what})
     if not _is_read_back(found.tensors, target):
         target.unlink()
-        raise FaultyExport(f"{target.name} is not read back as it was written")
+        raise FaultyExport(f"{target.name} differs when read back")
     return found
 
 
@@ -58,7 +58,7 @@ def _own_weights(path: Path, which: str | None) -> Weights:
     return Weights("last model", state["model"])
 
 
-def _foreign_weights(file: Any, which: str | None) -> Weights:
+def _foreign_weights(file: object, which: str | None) -> Weights:
     if which == "best":
         raise UnknownFormat("a file of this format holds one model, the last; export that")
     return format_of(file).weights(file)

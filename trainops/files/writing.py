@@ -21,7 +21,7 @@ from trainops.files.known import format_of
 from trainops.runtime.checkpoint.durable import DurableFile, sync_directory
 
 
-def write(file: Any, path: Path) -> None:
+def write(file: object, path: Path) -> None:
     """Write the file for its tool, its .sha256 beside it where that tool asks for one.
 
     Raises OSError; an earlier file of this name is then still there, whole.
@@ -72,7 +72,7 @@ def _sync(path: Path) -> None:
         os.fsync(file.fileno())
 
 
-def without_views(tree: Any) -> Any:
+def without_views(tree: object) -> Any:
     """Return the tree with whole tensors on the CPU: a view drags its whole storage along."""
     if isinstance(tree, Tensor):
         return _own(tree.detach().cpu())
@@ -93,7 +93,7 @@ def _own(tensor: Tensor) -> Tensor:
     return tensor.clone(memory_format=torch.contiguous_format)
 
 
-def _num_bytes(tree: Any) -> int:
+def _num_bytes(tree: object) -> int:
     """Return about how many bytes the tree takes when saved."""
     found = (each.nbytes for _, each in leaves(tree) if isinstance(each, Tensor | np.ndarray))
     return sum(found) + 1

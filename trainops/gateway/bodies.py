@@ -1,7 +1,7 @@
 """The body of a request: collected before it gets a thread, or streamed into one.
 
-Both end with `TooSlow` where the client sends less than a minimum rate, and with `TooLarge` where
-it sends more than was allowed.
+Both end with `TooSlow` where the client sends less than a minimum rate, and with `BodyTooLarge`
+where it sends more than was allowed.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ class TooSlow(OSError):
     """The client sends its body at less than the minimum rate."""
 
 
-class TooLarge(OSError):
+class BodyTooLarge(OSError):
     """The body is larger than the sender may send to this address."""
 
     def __init__(self, allowed_bytes: int) -> None:
@@ -32,10 +32,12 @@ class TooLarge(OSError):
 
 
 class NotSignedIn(OSError):
-    """The body is larger than somebody without a valid token or session may send."""
+    """The body is larger than a request without a valid token or session may have."""
 
     def __init__(self, allowed_bytes: int) -> None:
-        super().__init__(f"Without a valid token or session a body may have {allowed_bytes} bytes.")
+        super().__init__(
+            f"Without a valid token or session, a body is limited to {allowed_bytes} bytes."
+        )
         self.allowed_bytes = allowed_bytes
 
 
@@ -51,7 +53,7 @@ class Disconnected(OSError):
     """The client closed the connection before its body was complete."""
 
 
-class Source:
+class BodyChunks:
     """The chunks of one body, each awaited within the deadlines."""
 
     def __init__(self, receive: Receive, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -83,11 +85,11 @@ class Source:
         return max(0.0, min(PAUSE_SECONDS, self._began_at + granted - self._clock()))
 
 
-async def collect(source: Source, allowed_bytes: int, into: IO[bytes]) -> None:
-    """Read the source to its end. Raises TooLarge as soon as more than `allowed_bytes` came."""
+async def collect(source: BodyChunks, allowed_bytes: int, into: IO[bytes]) -> None:
+    """Read the source to its end. Raises BodyTooLarge as soon as more than `allowed_bytes` came."""
     while chunk := await source.chunk():
         if source.num_bytes > allowed_bytes:
-            raise TooLarge(allowed_bytes)
+            raise BodyTooLarge(allowed_bytes)
         into.write(chunk)
 
 
@@ -96,10 +98,10 @@ def new_buffer() -> IO[bytes]:
     return tempfile.SpooledTemporaryFile(max_size=IN_MEMORY_BYTES)
 
 
-class Stream(io.RawIOBase):
+class BodyStream(io.RawIOBase):
     """A body that a thread reads while the event loop receives it."""
 
-    def __init__(self, source: Source, allowed_bytes: int) -> None:
+    def __init__(self, source: BodyChunks, allowed_bytes: int) -> None:
         self._source, self._rest, self._allowed_bytes = source, b"", allowed_bytes
         self._loop = asyncio.get_running_loop()
         self.error: OSError | None = None
@@ -118,7 +120,7 @@ class Stream(io.RawIOBase):
         try:
             chunk = asyncio.run_coroutine_threadsafe(self._source.chunk(), self._loop).result()
             if self._source.num_bytes > self._allowed_bytes:
-                raise TooLarge(self._allowed_bytes)
+                raise BodyTooLarge(self._allowed_bytes)
             return chunk
         except OSError as error:
             self.error = error

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 
 
-class Busy(Exception):
+class TooManyRequests(Exception):
     """The address or the person has as many requests in progress as one may have."""
 
 
@@ -32,9 +32,9 @@ class Client:
 
     @contextmanager
     def counted(self, what: str) -> Iterator[None]:
-        """Count one more in progress. Raises Busy."""
+        """Count one more in progress. Raises TooManyRequests."""
         if self._counts[what] >= getattr(self._share, what):
-            raise Busy(what)
+            raise TooManyRequests(what)
         self._counts[what] += 1
         try:
             yield
@@ -55,7 +55,10 @@ class Clients:
 
     @asynccontextmanager
     async def visit(self, key: str) -> AsyncIterator[Client]:
-        """Count a request of this key from its headers to its response's end. Raises Busy."""
+        """Count a request of this key from its headers to the end of its response.
+
+        Raises TooManyRequests.
+        """
         client = self._clients.setdefault(key, Client(self._share))
         try:
             with client.counted("requests"):

@@ -18,18 +18,26 @@ from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from trainops.gateway import bodies
-from trainops.gateway.clients import Busy, Client, Clients, Proof, Proofs, Share, network_of
+from trainops.gateway.clients import (
+    Client,
+    Clients,
+    Proof,
+    Proofs,
+    Share,
+    TooManyRequests,
+    network_of,
+)
 from trainops.gateway.environ import Environ, environ_of, with_body
-from trainops.gateway.responses import Application, Response
+from trainops.gateway.responses import Application, GatewayResponse
 
 T = TypeVar("T")
 Send = Callable[[Mapping[str, Any]], Awaitable[None]]
 logger = logging.getLogger(__name__)
 
 REFUSED = (
-    Busy,
+    TooManyRequests,
     bodies.TooSlow,
-    bodies.TooLarge,
+    bodies.BodyTooLarge,
     bodies.NotSignedIn,
     bodies.LengthRequired,
     bodies.NoSpace,
@@ -39,7 +47,7 @@ NUM_THREADS, NUM_STREAMS = 12, 16
 PROVED = "trainops.proved"  # where the application leaves a Proof in the environment
 
 
-class Rules(Protocol):
+class GatewayRules(Protocol):
     """What the application says about its addresses, its senders and its error responses."""
 
     @property
@@ -63,7 +71,7 @@ class Rules(Protocol):
         """Return how large a body may be that is streamed; None where none is."""
 
     def has_space(self, environ: Environ, num_bytes: int) -> bool:
-        """Whether the disk has room for an upload of so many bytes."""
+        """Whether the disk has room for an upload of N bytes."""
 
     def refusal(self, environ: Environ, error: Exception) -> Application:
         """Return an application that answers with this error."""
@@ -73,12 +81,12 @@ class Rules(Protocol):
 class Exchange:
     """One request, and the way to its client.
 
-    `people` and `address` are what it counts for. A thread is waited for as the person first: who
-    waits for another thread of one's own then takes none of what an address may have.
+    `people` and `address` are what it counts for. A thread is waited for as the person first:
+    a request that waits for its person's other requests then takes none of its address's share.
     """
 
     environ: Environ
-    source: bodies.Source
+    source: bodies.BodyChunks
     send: Send
     held: AsyncExitStack
     address: Client
@@ -90,7 +98,7 @@ class Exchange:
 
     @contextmanager
     def counted(self, what: str) -> Iterator[None]:
-        """Count one more in progress. Raises Busy."""
+        """Count one more in progress. Raises TooManyRequests."""
         with ExitStack() as counted:
             for client in self.clients:
                 counted.enter_context(client.counted(what))
@@ -98,7 +106,9 @@ class Exchange:
 
 
 class Gateway:
-    def __init__(self, application: Application, rules: Rules, share: Share | None = None) -> None:
+    def __init__(
+        self, application: Application, rules: GatewayRules, share: Share | None = None
+    ) -> None:
         self._application, self._rules = application, rules
         self._addresses, self._people = Clients(share or Share()), Clients(share or Share())
         self._proofs = Proofs()
@@ -111,19 +121,19 @@ class Gateway:
             async with AsyncExitStack() as held:
                 network = network_of(self._rules.address(environ))
                 address = await held.enter_async_context(self._addresses.visit(network))
-                exchange = Exchange(environ, bodies.Source(receive), send, held, address, {})
+                exchange = Exchange(environ, bodies.BodyChunks(receive), send, held, address, {})
                 for person in self._proofs.people(self._rules.credentials(environ)):
                     await self._count(exchange, person)
                 await self._serve(exchange, has_body=has_body(scope))
         except bodies.Disconnected:
             return
         except REFUSED as error:
-            response = Response(self._rules.refusal(environ, error), environ)
+            response = GatewayResponse(self._rules.refusal(environ, error), environ)
             await send(response.start())
             await send(response.message(response.block()))
 
     async def _count(self, exchange: Exchange, person: str) -> None:
-        """Let the request count for this person from now to its end. Raises Busy."""
+        """Let the request count for this person from now to its end. Raises TooManyRequests."""
         if person not in exchange.people:
             visit = self._people.visit(person)
             exchange.people[person] = await exchange.held.enter_async_context(visit)
@@ -148,7 +158,7 @@ class Gateway:
         upload_bytes = rules.upload_bytes(environ)
         allowed = upload_bytes or rules.body_bytes
         if length is not None and int(length) > allowed:
-            raise bodies.TooLarge(allowed)
+            raise bodies.BodyTooLarge(allowed)
         if proof := await self._in_thread(exchange, rules.prove, environ):
             self._proofs.remember(proof)
             await self._count(exchange, proof.person)
@@ -167,17 +177,17 @@ class Gateway:
 
     async def _stream(self, exchange: Exchange, length: str | None, allowed: int) -> None:
         if length is None:
-            raise bodies.LengthRequired("An upload needs a Content-Length.")
+            raise bodies.LengthRequired("An upload requires a Content-Length.")
         if not self._rules.has_space(exchange.environ, int(length)):
-            raise bodies.NoSpace("There is not enough room on the server's disk for this upload.")
+            raise bodies.NoSpace("There is not enough disk space on the server for this upload.")
         async with AsyncExitStack() as streams:
             for client in exchange.clients:
                 await streams.enter_async_context(client.streams)
-            stream = bodies.Stream(exchange.source, allowed)
+            stream = bodies.BodyStream(exchange.source, allowed)
             await self._respond(exchange, io.BufferedReader(stream), int(length), stream)
 
     async def _respond(
-        self, exchange: Exchange, body: Any, num_bytes: int, stream: bodies.Stream | None = None
+        self, exchange: Exchange, body: Any, num_bytes: int, stream: bodies.BodyStream | None = None
     ) -> None:
         environ = with_body(exchange.environ, body, num_bytes)
         make = partial(first_block, self._application, environ)
@@ -196,7 +206,7 @@ class Gateway:
         if not response.is_complete:
             await self._send_rest(exchange, response)
 
-    async def _send_rest(self, exchange: Exchange, response: Response) -> None:
+    async def _send_rest(self, exchange: Exchange, response: GatewayResponse) -> None:
         """Send block by block, until the end or until the client has gone or does not read."""
         gone = asyncio.ensure_future(exchange.source.disconnected())
         try:
@@ -223,6 +233,6 @@ def has_body(scope: Mapping[str, Any]) -> bool:
     return b"content-length" in names or b"transfer-encoding" in names
 
 
-def first_block(application: Application, environ: Environ) -> tuple[Response, bytes]:
-    response = Response(application, environ)
+def first_block(application: Application, environ: Environ) -> tuple[GatewayResponse, bytes]:
+    response = GatewayResponse(application, environ)
     return response, response.block()

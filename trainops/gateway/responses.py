@@ -8,7 +8,7 @@ Application = Callable[..., Iterable[bytes]]
 BLOCK_BYTES = 64 * 1024
 
 
-class Response:
+class GatewayResponse:
     """What the application answers to one request; used by one thread at a time."""
 
     def __init__(self, application: Application, environ: dict[str, Any]) -> None:

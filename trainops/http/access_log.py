@@ -7,7 +7,6 @@ import logging
 from collections.abc import Callable
 from contextvars import ContextVar
 from http import HTTPStatus
-from typing import Any
 
 from django.contrib.auth.models import Group, User
 from django.contrib.auth.signals import user_logged_out
@@ -23,7 +22,7 @@ logger = logging.getLogger("trainops.access")
 _request: ContextVar[HttpRequest | None] = ContextVar("request", default=None)
 
 
-def note(event: str, **about: Any) -> None:
+def note(event: str, **about: object) -> None:
     """Log an event with the caller and the address of the request in progress."""
     request = _request.get()
     caller = getattr(request, "user", None)
@@ -57,7 +56,7 @@ class AccessLogMiddleware:
         return response
 
 
-def _note_first_use(token: Any) -> None:
+def _note_first_use(token: object) -> None:
     if not isinstance(token, Token) or token.first_used_at is not None:
         return
     if Token.objects.filter(pk=token.pk, first_used_at=None).update(first_used_at=DatabaseNow()):
@@ -79,13 +78,13 @@ def connect() -> None:
     m2m_changed.connect(_roles_changed, sender=User.groups.through, dispatch_uid="access_log.roles")
 
 
-def _signed_out(sender: Any, request: Any, user: User | None, **_: Any) -> None:
+def _signed_out(sender: object, request: object, user: User | None, **_: object) -> None:
     if user is not None:
         note("sign-out", user=user.get_username())
 
 
 def _roles_changed(
-    sender: Any, instance: Any, action: str, pk_set: set[Any] | None, **_: Any
+    sender: object, instance: User | Group, action: str, pk_set: set[int] | None, **_: object
 ) -> None:
     change = {"post_add": "given", "post_remove": "taken", "pre_clear": "taken"}.get(action)
     if change is None or (pk_set is not None and not pk_set):

@@ -1,12 +1,11 @@
 """Which address a request comes from: for limits, throttles and logs."""
 
 from collections.abc import Mapping
-from typing import Any
 
 from django.conf import settings
 
 
-def client_address(environ: Mapping[str, Any]) -> str:
+def client_address(environ: Mapping[str, object]) -> str:
     """Return the address of the client, or of the proxy's client where there is one.
 
     Only the last entry of X-Forwarded-For is the proxy's own; a client can send the others.

@@ -4,8 +4,6 @@ Beat's schedule is code (trainops/celery.py) that is written into its tables at 
 for it would promise what the next start takes back.
 """
 
-from typing import Any
-
 from django.apps import apps
 from django.contrib import admin
 from django.contrib.auth.admin import GroupAdmin as DjangoGroupAdmin
@@ -17,7 +15,7 @@ from unfold.admin import ModelAdmin
 from unfold.enums import ActionVariant
 from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationForm
 
-from trainops.backoffice import FilteredByTime, LooksOnlyAdmin, button, id_in
+from trainops.admin_base import FilteredByTime, ReadOnlyAdmin, button, id_in
 from trainops.http import tokens
 from trainops.http.models import Token
 from trainops.http.roles import Role, has_role
@@ -49,7 +47,7 @@ class GroupAdmin(DjangoGroupAdmin, ModelAdmin):
 
 
 @admin.register(Token)
-class TokenAdmin(LooksOnlyAdmin):
+class TokenAdmin(ReadOnlyAdmin):
     """Tokens are made by their owners; an admin sees who has which, and revokes."""
 
     list_display = ("public_id", "name", "user", "scope", "worker_id", "created", "expiry")
@@ -60,7 +58,7 @@ class TokenAdmin(LooksOnlyAdmin):
     fields = ("public_id", "name", "user", "scope", "worker_id", "created", "expiry")
     actions_detail = ("revoke",)
 
-    def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+    def has_view_permission(self, request: HttpRequest, obj: object = None) -> bool:
         return has_role(request.user, Role.ADMIN)
 
     @button(
@@ -68,16 +66,16 @@ class TokenAdmin(LooksOnlyAdmin):
         may="revoke",
         icon="key_off",
         question="Revoke this token?",
-        consequence="Whatever uses it is refused from its next request on.",
+        consequence="Requests with this token are refused from now on.",
         submit="Revoke the token",
         variant=ActionVariant.DANGER,
     )
-    def revoke(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponseBase:
+    def revoke(self, request: HttpRequest, form: object, object_id: str) -> HttpResponseBase:
         def revoked() -> str:
             tokens.revoke(Token.objects.filter(pk=id_in(object_id)))
-            return "The token is revoked."
+            return "Token revoked."
 
         return self.carried_out(request, self.address_of_list(), revoked)
 
-    def has_revoke_permission(self, request: HttpRequest, object_id: Any = None) -> bool:
+    def has_revoke_permission(self, request: HttpRequest, object_id: object = None) -> bool:
         return has_role(request.user, Role.ADMIN)

@@ -32,11 +32,12 @@ FORM_BYTES = 1024**2  # what the other fields and the multipart frame may add to
 RETRY_SECONDS = 2
 COPIES = 4  # of an upload at most: as it came, as it is read, as a table, as it is stored
 FORM_UPLOADS = re.compile(r"/(api/v1/datasets|api/v1/operations/import|datasets/upload)")
+PARTS = re.compile(r"/api/v1/datasets/uploads/[^/]+")
 FILE_UPLOADS = re.compile(r"/api/v1/workers/[^/]+/attempts/[^/]+/\d+/checkpoints/[^/]+/files/[^/]+")
 
 
 class Admission:
-    """The rules of this installation: see `trainops.gateway.gateway.Rules`."""
+    """The rules of this installation: see `trainops.gateway.gateway.GatewayRules`."""
 
     anonymous_bytes = ANONYMOUS_BYTES
 
@@ -62,6 +63,8 @@ class Admission:
         path = environ["PATH_INFO"]
         if FORM_UPLOADS.fullmatch(path):
             return settings.THRESHOLDS.max_upload_bytes + FORM_BYTES
+        if PARTS.fullmatch(path):
+            return settings.THRESHOLDS.max_upload_bytes
         return sys.maxsize if FILE_UPLOADS.fullmatch(path) else None
 
     def has_space(self, environ: Environ, num_bytes: int) -> bool:
@@ -104,7 +107,7 @@ def _by_token(environ: Environ) -> Proof | None:
 
 def _explained(error: Exception) -> tuple[int, str, str, dict[str, int]]:
     match error:
-        case bodies.TooLarge():
+        case bodies.BodyTooLarge():
             return 413, "BODY_TOO_LARGE", str(error), {"allowed": error.allowed_bytes}
         case bodies.NotSignedIn():
             return 401, "NOT_AUTHENTICATED", str(error), {"allowed": error.allowed_bytes}
@@ -116,7 +119,9 @@ def _explained(error: Exception) -> tuple[int, str, str, dict[str, int]]:
         case bodies.NoSpace():
             return 507, "DISK_FULL", str(error), {}
         case _:
-            message = "Too many requests of your address or account are in progress; try again."
+            message = (
+                "Too many requests of your address or account are in progress. Try again later."
+            )
             return 503, "TOO_MANY_REQUESTS", message, {"retry_after_seconds": RETRY_SECONDS}
 
 

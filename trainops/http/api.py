@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping
 from datetime import timedelta
-from typing import Any
 
 from django.contrib.auth import authenticate
 from django.contrib.auth.models import AbstractBaseUser
+from django.db.models import QuerySet
 from django.utils import timezone
 from drf_spectacular.utils import extend_schema
 from rest_framework.authentication import BasicAuthentication, SessionAuthentication
@@ -16,8 +16,9 @@ from rest_framework.response import Response
 from rest_framework.throttling import ScopedRateThrottle
 from rest_framework.views import APIView
 
-from trainops.errors import Refusal
+from trainops.errors import DomainError
 from trainops.http import tokens
+from trainops.http.asking import person
 from trainops.http.authentication import TokenAuthentication
 from trainops.http.models import Token, TokenScope
 from trainops.http.permissions import is_worker_token
@@ -26,6 +27,7 @@ from trainops.http.serializers import (
     MeSerializer,
     MessageSerializer,
     NewTokenSerializer,
+    TokenRequest,
     TokenRequestSerializer,
     TokenSerializer,
 )
@@ -57,6 +59,7 @@ class TokensView(APIView):
         responses={201: NewTokenSerializer},
     )
     def post(self, request: Request) -> Response:
+        """Create a token; the response shows its secret only once."""
         if not request.user.is_authenticated and not _brings_password(request.data):
             raise NotAuthenticated(SIGN_IN)
         serializer = TokenRequestSerializer(data=request.data)
@@ -64,7 +67,9 @@ class TokensView(APIView):
         wanted = serializer.validated_data
         user = _who(request, wanted)
         if wanted["scope"] == TokenScope.WORKER and not has_role(user, Role.ADMIN):
-            raise Refusal("PERMISSION_DENIED", "Only an admin makes worker tokens.", status=403)
+            raise DomainError(
+                "PERMISSION_DENIED", "Only admins can create worker tokens.", status=403
+            )
         token, secret = tokens.create(
             user, name=wanted["name"], scope=wanted["scope"], lifetime=_lifetime(wanted)
         )
@@ -74,6 +79,7 @@ class TokensView(APIView):
 
     @extend_schema(operation_id="tokens_list", responses=TokenSerializer(many=True))
     def get(self, request: Request) -> Response:
+        """List the caller's tokens, without their secrets."""
         rows = _own(request)
         return Response(TokenSerializer(rows, many=True, context={"request": request}).data)
 
@@ -83,13 +89,13 @@ class TokenView(APIView):
 
     @extend_schema(operation_id="tokens_revoke", responses={200: MessageSerializer})
     def delete(self, request: Request, token_id: str) -> Response:
-        """Revoke one of the caller's tokens, or `current`: the one of this request."""
+        """Revoke one of the caller's tokens, or `current`: the token of this request."""
         if token_id == "current" and isinstance(request.auth, Token):  # noqa: S105 - a word
             token_id = request.auth.public_id
         if not tokens.revoke(_own(request).filter(public_id=token_id)):
             message = f"You have no token {token_id[:40]!r}."
-            raise Refusal("TOKEN_NOT_FOUND", message, {"token_id": token_id[:40]}, status=404)
-        return Response({"message": f"Token {token_id} is revoked."})
+            raise DomainError("TOKEN_NOT_FOUND", message, {"token_id": token_id[:40]}, status=404)
+        return Response({"message": f"Token {token_id} was revoked."})
 
 
 class MeView(APIView):
@@ -97,7 +103,8 @@ class MeView(APIView):
 
     @extend_schema(operation_id="me", responses=MeSerializer)
     def get(self, request: Request) -> Response:
-        user: Any = request.user
+        """Return the name and the role of the caller."""
+        user = person(request)
         role = role_of(user)
         return Response(
             {
@@ -110,11 +117,11 @@ class MeView(APIView):
         )
 
 
-def _brings_password(data: Any) -> bool:
+def _brings_password(data: object) -> bool:
     return isinstance(data, Mapping) and bool(data.keys() & {"username", "password"})
 
 
-def _who(request: Request, wanted: dict[str, Any]) -> AbstractBaseUser:
+def _who(request: Request, wanted: TokenRequest) -> AbstractBaseUser:
     if "username" in wanted:
         user = authenticate(
             request._request, username=wanted["username"], password=wanted["password"]
@@ -125,17 +132,17 @@ def _who(request: Request, wanted: dict[str, Any]) -> AbstractBaseUser:
     if not isinstance(request.user, AbstractBaseUser):
         raise NotAuthenticated(SIGN_IN)
     if is_worker_token(request):
-        raise Refusal("PERMISSION_DENIED", "A worker token makes no tokens.", status=403)
+        raise DomainError("PERMISSION_DENIED", "A worker token cannot create tokens.", status=403)
     return request.user
 
 
-def _own(request: Request) -> Any:
+def _own(request: Request) -> QuerySet[Token]:
     if not request.user.is_authenticated:
         raise NotAuthenticated
-    own = Token.objects.filter(user=request.user)
+    own: QuerySet[Token] = Token.objects.filter(user=request.user)
     return own.filter(pk=request.auth.pk) if is_worker_token(request) else own
 
 
-def _lifetime(wanted: dict[str, Any]) -> timedelta | None:
+def _lifetime(wanted: TokenRequest) -> timedelta | None:
     expires_at = wanted["expires_at"]
     return None if expires_at is None else expires_at - timezone.now()

@@ -18,10 +18,11 @@ class NothingSerializer(StrictSerializer):
 
 def query_of(
     request: Request, query: type[Serializer[Any]] = NothingSerializer, *, is_paged: bool = False
-) -> dict[str, Any]:
+) -> Any:
     """Return the validated parameters of the address; a repeated one counts as a list.
 
-    Those that the paginator reads (and validates) are left to it where the list is paged.
+    Those that the paginator reads (and validates) are left to it where the list is paged. DRF does
+    not type validated data: callers name the type.
     """
     left = PAGING if is_paged else ()
     given = {
@@ -29,16 +30,16 @@ def query_of(
     }
     serializer = query(data=given)
     serializer.is_valid(raise_exception=True)
-    return cast(dict[str, Any], serializer.validated_data)
+    return serializer.validated_data
 
 
-def body_of(request: Request, body: type[Serializer[Any]] = NothingSerializer) -> dict[str, Any]:
-    """Return the validated body."""
+def body_of(request: Request, body: type[Serializer[Any]] = NothingSerializer) -> Any:
+    """Return the validated body, a dict; DRF does not type it, so callers name its type."""
     serializer = body(data=request.data)
     serializer.is_valid(raise_exception=True)
-    return cast(dict[str, Any], serializer.validated_data)
+    return serializer.validated_data
 
 
 def person(request: Request) -> User:
-    """Return who asks. Permission classes have seen to it that somebody does."""
+    """Return the user of the request; permission classes require one."""
     return cast(User, request.user)

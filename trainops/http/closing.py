@@ -6,17 +6,17 @@ processes that were forked from it answer the requests.
 
 import mmap
 
-from trainops.errors import Refusal
+from trainops.errors import DomainError
 
 RETRY_AFTER_SECONDS = 10
 _said = mmap.mmap(-1, 1)
 
 
-class Closing(Refusal):
+class Closing(DomainError):
     def __init__(self) -> None:
         super().__init__(
             "SHUTTING_DOWN",
-            "The server is shutting down. Go on with your work, and ask again later.",
+            "The server is shutting down. Continue to work, and retry later.",
             {"retry_after_seconds": RETRY_AFTER_SECONDS},
             status=503,
             retry_after_seconds=RETRY_AFTER_SECONDS,
@@ -32,6 +32,6 @@ def is_announced() -> bool:
 
 
 def require_open() -> None:
-    """Raises Closing from the moment that the server was told to stop."""
+    """Raises Closing after the server was asked to stop."""
     if is_announced():
         raise Closing

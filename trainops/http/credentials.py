@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from hashlib import blake2b
-from typing import Any
 
 from django.conf import settings
 from django.contrib.auth import SESSION_KEY
@@ -15,12 +14,12 @@ from trainops.gateway.gateway import PROVED
 from trainops.http.models import Token, TokenScope
 
 
-def of_header(environ: Mapping[str, Any]) -> str:
+def of_header(environ: Mapping[str, object]) -> str:
     """Return a digest of the token of the Authorization header; "" where there is none."""
     return _digest("token", str(environ.get("HTTP_AUTHORIZATION", "")).strip().rpartition(" ")[2])
 
 
-def of_session(environ: Mapping[str, Any]) -> str:
+def of_session(environ: Mapping[str, object]) -> str:
     """Return a digest of the session's key; "" where there is none."""
     cookies = parse_cookie(str(environ.get("HTTP_COOKIE", "")))
     return _digest("session", cookies.get(settings.SESSION_COOKIE_NAME, ""))
@@ -31,14 +30,14 @@ def _digest(kind: str, secret: str) -> str:
     return blake2b(text, digest_size=16).hexdigest() if secret else ""
 
 
-def of_token(environ: Mapping[str, Any], token: Token) -> Proof:
+def of_token(environ: Mapping[str, object], token: Token) -> Proof:
     """A worker's token counts by itself: an admin's may have any number of workers."""
     is_worker = token.scope == TokenScope.WORKER
     person = f"worker {token.public_id}" if is_worker else f"user {token.user_id}"
     return Proof(of_header(environ), person)
 
 
-def of_user(environ: Mapping[str, Any], user_id: object) -> Proof:
+def of_user(environ: Mapping[str, object], user_id: object) -> Proof:
     return Proof(of_session(environ), f"user {user_id}")
 
 
@@ -58,7 +57,7 @@ class ProofMiddleware:
         return response
 
 
-def _signed_in(request: HttpRequest) -> Any:
+def _signed_in(request: HttpRequest) -> object:
     """Return the id of the user of the session that the request showed, if a view asked for it.
 
     A sign-in gives another session: what the request showed proves nothing.

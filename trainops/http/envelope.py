@@ -31,7 +31,7 @@ OPTIONS = orjson.OPT_NON_STR_KEYS | orjson.OPT_UTC_Z
 class Page:
     """One page of a list. `total_count` is None where counting would cost a scan."""
 
-    rows: Any
+    rows: object
     total_count: int | None = None
     next: str | None = None
     previous: str | None = None
@@ -43,10 +43,10 @@ class Failure:
 
     code: str
     message: str
-    details: Mapping[str, Any]
+    details: Mapping[str, object]
 
 
-def enveloped(payload: Any) -> dict[str, Any]:
+def enveloped(payload: object) -> dict[str, object]:
     match payload:
         case Failure(code, message, details):
             error = {"code": code, "message": message, "details": dict(details)}
@@ -65,7 +65,7 @@ def enveloped(payload: Any) -> dict[str, Any]:
             return {"success": True, "data": payload}
 
 
-def encode(payload: Any) -> bytes:
+def encode(payload: object) -> bytes:
     """`payload` in its envelope, as JSON. Never fails on a value that a person sent."""
     body = _finite(enveloped(payload))
     try:
@@ -91,7 +91,7 @@ class EnvelopeRenderer(BaseRenderer):
 
     def render(
         self,
-        data: Any,
+        data: object,
         accepted_media_type: str | None = None,
         renderer_context: Mapping[str, Any] | None = None,
     ) -> bytes:
@@ -101,7 +101,7 @@ class EnvelopeRenderer(BaseRenderer):
         return encode(data)
 
 
-def _finite(value: Any) -> Any:
+def _finite(value: object) -> object:
     """`value` with non-finite floats spelled out; containers are copied only on the way to one."""
     if isinstance(value, float):
         return value if math.isfinite(value) else _spelled(value)
@@ -118,7 +118,7 @@ def _spelled(value: float) -> str:
     return "Infinity" if value > 0 else "-Infinity"
 
 
-def _default(value: Any) -> Any:
+def _default(value: object) -> object:
     if isinstance(value, Promise | Decimal | PurePath):
         return str(value)
     if isinstance(value, set | frozenset):
@@ -127,4 +127,4 @@ def _default(value: Any) -> Any:
         return value.isoformat()
     if hasattr(value, "__iter__"):  # querysets, generators
         return [_finite(item) for item in value]
-    raise TypeError(f"{type(value).__name__} is not JSON-safe")
+    raise TypeError(f"{type(value).__name__} is not JSON-serializable")

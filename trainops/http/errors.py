@@ -11,7 +11,7 @@ from django.http.multipartparser import MultiPartParserError
 from rest_framework import exceptions as drf
 from rest_framework.views import set_rollback
 
-from trainops.errors import MAX_PROBLEMS, Refusal
+from trainops.errors import MAX_PROBLEMS, DomainError
 from trainops.http.envelope import Failure, answer
 from trainops.runtime.errors import ConfigError
 
@@ -30,7 +30,7 @@ CODES = {
 }
 
 
-def exception_handler(error: Exception, context: Mapping[str, Any]) -> HttpResponse | None:
+def exception_handler(error: Exception, context: Mapping[str, object]) -> HttpResponse | None:
     """The answer to `error`, or None: then it is a bug, for the middleware to log and answer."""
     found = failure_of(error, context)
     if found is None:
@@ -40,9 +40,9 @@ def exception_handler(error: Exception, context: Mapping[str, Any]) -> HttpRespo
     return answer(failure, status, _headers(error))
 
 
-def failure_of(error: Exception, context: Mapping[str, Any]) -> tuple[Failure, int] | None:
+def failure_of(error: Exception, context: Mapping[str, object]) -> tuple[Failure, int] | None:
     match error:
-        case Refusal():
+        case DomainError():
             return Failure(error.code, error.message, error.details), error.status
         case ConfigError():
             return _fields("INVALID_CONFIG", error.errors.items(), error.num_more), 400
@@ -59,7 +59,7 @@ def failure_of(error: Exception, context: Mapping[str, Any]) -> tuple[Failure, i
 def _plain_django(error: Exception) -> tuple[Failure, int] | None:
     match error:
         case Http404():
-            return Failure("NOT_FOUND", "There is nothing at this address.", {}), 404
+            return Failure("NOT_FOUND", "Not found.", {}), 404
         case django.PermissionDenied():
             return Failure("PERMISSION_DENIED", str(error) or "This is not allowed.", {}), 403
         case django.RequestDataTooBig():
@@ -97,18 +97,18 @@ def _framework(error: drf.APIException, context: Mapping[str, Any]) -> Failure:
 def _fields(code: str, problems: Iterable[tuple[str, str]], num_more: int = 0) -> Failure:
     """A failure that names the first problem in its message, and the first 20 in its details."""
     all_problems = iter(problems)
-    told = dict(islice(all_problems, MAX_PROBLEMS))
+    payload = dict(islice(all_problems, MAX_PROBLEMS))
     num_more += sum(1 for _ in all_problems)
-    (field, problem), *others = told.items() or [("", "The input is not valid.")]
+    (field, problem), *others = payload.items() or [("", "The input is not valid.")]
     message = f"{field}: {problem}" if field else problem
     if others:
         names = ", ".join(name for name, _ in others)
         message += f" (and {len(others) + num_more} more: {names}{', …' if num_more else ''})"
-    details = {"fields": told} | ({"num_more": num_more} if num_more else {})
+    details = {"fields": payload} | ({"num_more": num_more} if num_more else {})
     return Failure(code, message, details)
 
 
-def flatten(detail: Any, path: str = "") -> Iterator[tuple[str, str]]:
+def flatten(detail: object, path: str = "") -> Iterator[tuple[str, str]]:
     """Nested errors of serializers as (dotted field path, problem), one line a field."""
     if isinstance(detail, Mapping):
         for name, inner in detail.items():
@@ -126,7 +126,7 @@ def flatten(detail: Any, path: str = "") -> Iterator[tuple[str, str]]:
         yield path, str(detail)
 
 
-def _messages(error: django.ValidationError) -> Any:
+def _messages(error: django.ValidationError) -> object:
     return error.message_dict if hasattr(error, "error_dict") else error.messages
 
 

@@ -18,7 +18,7 @@ from trainops.http.middleware import database_away, internal_error, is_api
 
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponseBase:
     if is_api(request):
-        message = "The request could not be understood: check its host, headers and body."
+        message = "Bad request: check its host, headers and body."
         return answer(Failure("BAD_REQUEST", message, {}), 400)
     if isinstance(exception, BadRequest):  # says what is wrong to whom sent it
         context = {"exception": exception}
@@ -35,7 +35,7 @@ def permission_denied(request: HttpRequest, exception: Exception) -> HttpRespons
 
 def not_found(request: HttpRequest, exception: Exception) -> HttpResponseBase:
     if is_api(request):
-        message = f"There is nothing at {request.path}. The API is described at /api/schema/."
+        message = f"There is no endpoint {request.path}. See /api/schema/ for the API."
         return answer(Failure("NOT_FOUND", message, {"path": request.path}), 404)
     return defaults.page_not_found(request, exception)
 

@@ -8,7 +8,6 @@ import logging
 import secrets
 from collections.abc import Callable, Iterable, Iterator
 from http import HTTPStatus
-from typing import Any
 from urllib.parse import unquote_plus
 
 from django.conf import settings
@@ -19,10 +18,11 @@ from django.http import HttpRequest, HttpResponse, UnreadablePostError
 from django.http.response import HttpResponseBase
 from django.template.loader import render_to_string
 
-from trainops.errors import Refusal
+from trainops.errors import DomainError
 from trainops.http.envelope import Failure, answer
 from trainops.http.errors import CODES
-from trainops.patience import at_most
+from trainops.statement_timeout import at_most
+from trainops.version import VERSION
 
 logger = logging.getLogger(__name__)
 PREFIX = "/api/"
@@ -30,7 +30,7 @@ DATABASE_RETRY_SECONDS = 5
 CHARSETS = ("utf-8", "utf8", "us-ascii", "ascii")
 KEPT_HEADERS = ("Allow", "Retry-After", "WWW-Authenticate")
 # Django would take such a body for an empty one, and do what was not asked.
-NO_LENGTH = "A body needs a Content-Length here; one sent in chunks is not read."
+NO_LENGTH = "A request body requires a Content-Length; chunked bodies are not supported."
 
 
 def is_api(request: HttpRequest) -> bool:
@@ -48,6 +48,8 @@ class ApiEnvelopeMiddleware:
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
         if is_api(request):
             response = self._answer(request)
+            if "HTTP_AUTHORIZATION" in request.META:  # of a client, which says if it differs
+                response["Trainops-Version"] = VERSION
         else:
             require_readable(request)
             response = self.get_response(request)
@@ -75,14 +77,14 @@ class ApiEnvelopeMiddleware:
         if isinstance(error, UnreadablePostError):  # its client sends too slowly, or has gone
             return answer(Failure("BODY_NOT_READABLE", str(error), {}), 408)
         if not is_api(request):
-            return _refused_page(error) if isinstance(error, Refusal) else None
+            return _refused_page(error) if isinstance(error, DomainError) else None
         reference = secrets.token_hex(4)
         logger.error("Bug %s at %s", reference, request.path, exc_info=error)
         got_request_exception.send(sender=self.__class__, request=request)
         return internal_error(reference, error)
 
 
-def _refused_page(refusal: Refusal) -> HttpResponse:
+def _refused_page(refusal: DomainError) -> HttpResponse:
     """Return the page for a refusal that a view did not answer itself."""
     page = render_to_string("refused.html", {"refusal": refusal})
     response = HttpResponse(page, status=refusal.status)
@@ -95,16 +97,17 @@ def internal_error(reference: str, error: Exception | None = None) -> HttpRespon
     details = {"reference": reference}
     if settings.DEBUG and error is not None:
         details["exception"] = repr(error)
-    message = f"Something broke in the server. The log has the details under {reference}."
+    message = f"Internal server error. The log has the details under {reference}."
     return answer(Failure("INTERNAL_ERROR", message, details), 500)
 
 
 def database_away(request: HttpRequest, error: BaseException) -> HttpResponse:
     """Say that it passes: the cause is outside, and one line in the log is enough."""
-    logger.error("The database did not answer %s: %s", request.path, " ".join(str(error).split()))
+    logger.error(
+        "The database did not respond to %s: %s", request.path, " ".join(str(error).split())
+    )
     if is_api(request):
-        message = "The database did not answer. Try again in a moment; look first whether a change "
-        message += "that you asked for was made."
+        message = "The database did not respond. Check whether your change was made, then retry."
         response = answer(Failure("SERVICE_UNAVAILABLE", message, {"part": "database"}), 503)
     else:
         response = HttpResponse(render_to_string("503.html"), status=503)
@@ -114,7 +117,7 @@ def database_away(request: HttpRequest, error: BaseException) -> HttpResponse:
 
 
 def _keep_quiet(response: HttpResponseBase) -> None:
-    """It passes, and whoever found it out has said so: Django need not log it once more."""
+    """It passes, and was logged where it was found: Django need not log it once more."""
     response._has_been_logged = True  # type: ignore[attr-defined]
 
 
@@ -130,7 +133,7 @@ class FormMiddleware:
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
         return self.get_response(request)
 
-    def process_view(self, request: HttpRequest, *_: Any) -> None:
+    def process_view(self, request: HttpRequest, *_: object) -> None:
         if request.method == "POST" and not is_api(request):
             require_usable(("form", text) for pair in request.POST.lists() for text in _flat(pair))
 
@@ -190,11 +193,11 @@ def _replaced(request: HttpRequest, response: HttpResponseBase) -> HttpResponse:
 def _explain(request: HttpRequest, status: HTTPStatus) -> str:
     match status:
         case HTTPStatus.NOT_FOUND:
-            return f"There is nothing at {request.path}. The API is described at /api/schema/."
+            return f"There is no endpoint {request.path}. See /api/schema/ for the API."
         case HTTPStatus.FORBIDDEN:
-            return "The request was refused (a browser's form must carry its CSRF token)."
+            return "The request was refused: the CSRF token is missing or invalid."
         case HTTPStatus.BAD_REQUEST:
-            return "The request could not be understood: check its host, headers and body."
+            return "Bad request: check its host, headers and body."
         case _:
             return status.description or status.phrase
 

@@ -27,7 +27,7 @@ class Token(AbstractAuthToken):  # type: ignore[misc] # knox is not typed
 
     worker_id = models.CharField(
         max_length=120, blank=True, default="", editable=False,
-        help_text="The only worker that a token of the scope `worker` speaks for.",
+        help_text="Worker that a token of the scope `worker` authenticates.",
     )  # fmt: skip
 
     first_used_at = models.DateTimeField(null=True, blank=True, editable=False)
@@ -52,7 +52,9 @@ class Token(AbstractAuthToken):  # type: ignore[misc] # knox is not typed
 class SignInFailures(models.Model):
     """How many passwords were wrong lately, for a name from an address, or from an address."""
 
-    key = models.CharField(primary_key=True, max_length=32, help_text="A digest of these.")
+    key = models.CharField(
+        primary_key=True, max_length=32, help_text="Digest of the username and the address."
+    )
     num_failures = models.PositiveIntegerField(default=0)
     expires_at = models.DateTimeField(db_index=True)
 

@@ -38,8 +38,8 @@ class Cursor:
 
     ordering: str
     backwards: bool
-    value: Any
-    id: Any
+    value: Any  # of the field in `ordering`: text, number or time
+    id: object
 
     def encode(self) -> str:
         parts = [self.ordering, self.backwards, self.value, self.id]
@@ -55,7 +55,7 @@ class Cursor:
                 return cls(ordering, backwards, value, row_id)
         except (ValueError, TypeError):
             pass
-        raise ValidationError({CURSOR: f"{text[:60]!r} is not a cursor; follow a list's links"})
+        raise ValidationError({CURSOR: f"{text[:60]!r} is not a cursor; use the links of the list"})
 
 
 class NewestFirst(BasePagination):
@@ -91,10 +91,10 @@ class NewestFirst(BasePagination):
             self.total_count = queryset.count()
         return self.rows
 
-    def get_paginated_response(self, data: Any) -> Response:
+    def get_paginated_response(self, data: object) -> Response:
         return Response(Page(data, self.total_count, self._next(), self._previous()))
 
-    def _fetch(self, queryset: QuerySet[Any]) -> list[Any]:
+    def _fetch(self, queryset: QuerySet[Any]) -> list[object]:
         """One page and one row more, which tells whether there is another page."""
         field, descending = self.ordering.lstrip("-"), self.ordering.startswith("-")
         if self.cursor:
@@ -109,7 +109,9 @@ class NewestFirst(BasePagination):
         value = _value_of(queryset, field, cursor.value)
         row_id = _value_of(queryset, "pk", cursor.id)
         if value is None or row_id is None:
-            raise ValidationError({CURSOR: "is not one of this list; follow the list's links"})
+            raise ValidationError(
+                {CURSOR: "is not a cursor of this list; use the links of the list"}
+            )
         side = "lt" if descending else "gt"
         beyond = Q(**{f"{field}__{side}": value}) | Q(**{field: value, f"pk__{side}": row_id})
         return Q(**{f"{field}__{side}e": value}) & beyond  # the first half is what an index serves
@@ -123,7 +125,7 @@ class NewestFirst(BasePagination):
             return None
         return self._link(self.rows[:1], True)
 
-    def _link(self, edge: Sequence[Any], backwards: bool) -> str | None:
+    def _link(self, edge: Sequence[object], backwards: bool) -> str | None:
         if not edge:
             return remove_query_param(self.url, CURSOR)
         field = self.ordering.lstrip("-")
@@ -135,7 +137,7 @@ class NewestFirst(BasePagination):
         given = request.query_params.get(ORDERING, self.default_ordering)
         if given not in allowed:
             raise ValidationError(
-                {ORDERING: f"{given[:60]!r} is not possible; allowed: {', '.join(allowed)}"}
+                {ORDERING: f"{given[:60]!r} is not allowed; allowed: {', '.join(allowed)}"}
             )
         return given
 
@@ -159,20 +161,20 @@ class NewestFirst(BasePagination):
     def _wants_count(self, request: Request) -> bool:
         given = request.query_params.get(COUNT, "false")
         if given not in ("true", "false"):
-            raise ValidationError({COUNT: f"{given[:60]!r} is not possible; allowed: true, false"})
+            raise ValidationError({COUNT: f"{given[:60]!r} is not allowed; allowed: true, false"})
         return given == "true"
 
-    def get_paginated_response_schema(self, schema: dict[str, Any]) -> dict[str, Any]:
+    def get_paginated_response_schema(self, schema: Any) -> Any:
         return page_schema(schema)
 
-    def get_schema_operation_parameters(self, view: "APIView") -> list[dict[str, Any]]:
+    def get_schema_operation_parameters(self, view: "APIView") -> list[dict[str, object]]:
         limit = {"type": "integer", "minimum": 1, "maximum": self.max_page_size}
         orderings = {"type": "string", "enum": _orderings(view, self.default_ordering)}
         return [
-            _parameter(CURSOR, {"type": "string"}, "From the links of the page before."),
-            _parameter(LIMIT, limit | {"default": self.page_size}, "Rows on a page."),
-            _parameter(ORDERING, orderings, "Descending with a minus."),
-            _parameter(COUNT, {"type": "boolean"}, "Also count all rows (costs a scan)."),
+            _parameter(CURSOR, {"type": "string"}, "Cursor from the links of the previous page."),
+            _parameter(LIMIT, limit | {"default": self.page_size}, "Number of rows per page."),
+            _parameter(ORDERING, orderings, "Order; descending with a minus sign."),
+            _parameter(COUNT, {"type": "boolean"}, "Also count all rows (requires a scan)."),
         ]
 
 
@@ -187,11 +189,11 @@ def _orderings(view: "APIView | None", default: str) -> list[str]:
     return [f"{sign}{field}" for field in dict.fromkeys(fields) for sign in ("-", "")]
 
 
-def _parameter(name: str, schema: Mapping[str, Any], description: str) -> dict[str, Any]:
+def _parameter(name: str, schema: Mapping[str, object], description: str) -> dict[str, object]:
     return {"name": name, "in": "query", "description": description, "schema": dict(schema)}
 
 
-def _value_of(queryset: QuerySet[Any], name: str, given: Any) -> Any:
+def _value_of(queryset: QuerySet[Any], name: str, given: object) -> object:
     """Return what a cursor gives as a value of this field; None where the database takes it not."""
     options = queryset.model._meta
     field = options.pk if name == "pk" else options.get_field(name)
@@ -205,9 +207,9 @@ def _value_of(queryset: QuerySet[Any], name: str, given: Any) -> Any:
     return None if isinstance(value, str) and "\x00" in value else value
 
 
-def _get(row: Any, field: str) -> Any:
+def _get(row: object, field: str) -> object:
     return row[field] if isinstance(row, Mapping) else getattr(row, field)
 
 
-def _id(row: Any) -> Any:
+def _id(row: Any) -> object:
     return row["id"] if isinstance(row, Mapping) else row.pk

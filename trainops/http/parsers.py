@@ -11,7 +11,7 @@ from django.conf import settings
 from rest_framework.exceptions import ParseError
 from rest_framework.parsers import BaseParser
 
-from trainops.errors import Refusal
+from trainops.errors import DomainError
 
 MAX_DEPTH = 50
 MAX_ITEMS = 20_000  # a small body of empty lists takes fifty times its size as Python's values
@@ -25,7 +25,7 @@ class NotUsable(ValueError):
     """JSON that is not read; the message goes on after "The body"."""
 
 
-def read_json(text: bytes | str, max_items: int = MAX_ITEMS) -> Any:
+def read_json(text: bytes | str, max_items: int = MAX_ITEMS) -> object:
     """Return the plain values of a JSON text from outside. Raises NotUsable.
 
     Refused: bytes that are not UTF-8 JSON, nesting deeper than 50 levels, numbers too large for a
@@ -52,15 +52,15 @@ class JSONParser(BaseParser):
 
     def parse(
         self,
-        stream: IO[Any],
+        stream: IO[bytes],
         media_type: str | None = None,
-        parser_context: Mapping[str, Any] | None = None,
+        parser_context: Mapping[str, object] | None = None,
     ) -> Any:
         allowed = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
         body = stream.read(allowed + 1)
         if len(body) > allowed:
             problem = f"The body is larger than {allowed} bytes."
-            raise Refusal("BODY_TOO_LARGE", problem, {"allowed": allowed}, status=413)
+            raise DomainError("BODY_TOO_LARGE", problem, {"allowed": allowed}, status=413)
         try:
             return read_json(body, self.max_items)
         except NotUsable as problem:
@@ -79,7 +79,7 @@ def _has_more_items(body: bytes, max_items: int) -> bool:
     return next(islice(found, max_items, None), None) is not None
 
 
-def _problems(value: Any) -> Iterator[str]:
+def _problems(value: object) -> Iterator[str]:
     """What cannot be used in `value`; walks with a stack, since depth is what may be wrong."""
     waiting = [(value, 1)]
     while waiting:

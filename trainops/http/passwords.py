@@ -1,12 +1,11 @@
 """Passwords: few hashes at once, and what a new password ends."""
 
 import threading
-from typing import Any
 
 from django.contrib.auth.hashers import PBKDF2PasswordHasher
 from django.contrib.auth.models import User
 
-from trainops.errors import Refusal
+from trainops.errors import DomainError
 from trainops.http.access_log import note
 from trainops.http.models import Token
 
@@ -14,7 +13,7 @@ MAX_HASHES, WAIT_SECONDS, RETRY_SECONDS = 2, 1.0, 2
 _slots = threading.BoundedSemaphore(MAX_HASHES)
 
 
-class TooManyPasswords(Refusal):
+class TooManyPasswords(DomainError):
     """More passwords are being checked at once than this process has slots for."""
 
     def __init__(self) -> None:
@@ -31,7 +30,7 @@ class TooManyPasswords(Refusal):
 class LimitedHasher(PBKDF2PasswordHasher):
     """Django's default, at most two at once in a process: each takes a core for half a second."""
 
-    def encode(self, password: Any, salt: str, iterations: int | None = None) -> str:
+    def encode(self, password: str, salt: str, iterations: int | None = None) -> str:
         if not _slots.acquire(timeout=WAIT_SECONDS):
             raise TooManyPasswords
         try:

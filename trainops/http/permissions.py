@@ -58,7 +58,7 @@ class IsAdmin(RolePermission):
 class IsWorker(BasePermission):
     """A token of the scope `worker`, which is an admin's, or an admin who stands in for one."""
 
-    message = "Worker endpoints need a token of the scope 'worker' (or an admin)."
+    message = "Worker endpoints require a token of the scope 'worker' (or an admin)."
 
     def has_permission(self, request: Request, view: "APIView") -> bool:
         # Only admins make worker tokens: such a token counts no longer than its owner is one.
@@ -82,4 +82,4 @@ def _explain(role: Role | None, needed: Role) -> str:
             "Your account has no role yet. "
             f"Ask an admin to add you to one of the groups: {', '.join(Role)}."
         )
-    return f"This needs the role {needed.value}; your account has the role {role.value}."
+    return f"This requires the role {needed.value}; your account has the role {role.value}."

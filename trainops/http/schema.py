@@ -1,19 +1,75 @@
 """Makes the OpenAPI document say what is true: every answer is in the envelope."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import NotRequired, TypedDict
+
+from drf_spectacular.plumbing import get_lib_doc_excludes
+
+from trainops.http.serializers import StrictSerializer
 
 FAILURE = "Failure"
 JSON = "application/json"
 METHODS = ("get", "post", "put", "patch", "delete")
 MEANINGS = {
-    "400": "The input is wrong; `details.fields` says where and what is allowed.",
-    "401": "Nobody is signed in, or the token is not valid.",
-    "403": "The role does not suffice.",
-    "404": "There is no such thing.",
+    "400": "Invalid input; `details.fields` has the wrong fields and the allowed values.",
+    "401": "Not authenticated, or the token is invalid.",
+    "403": "Permission denied.",
+    "404": "Not found.",
     "default": "Any other failure.",
 }
-FAILURE_SCHEMA: dict[str, Any] = {
+Schema = TypedDict(
+    "Schema",
+    {
+        "$ref": str,
+        "type": str,
+        "format": str,
+        "description": str,
+        "enum": list[object],
+        "nullable": bool,
+        "required": list[str],
+        "properties": "dict[str, Schema]",
+        "additionalProperties": bool,
+    },
+    total=False,
+)
+
+
+class MediaType(TypedDict, total=False):
+    """The content of a response in one format."""
+
+    schema: Schema
+
+
+class Response(TypedDict, total=False):
+    """One response of an operation."""
+
+    description: str
+    content: dict[str, MediaType]
+
+
+class Operation(TypedDict):
+    """One method of a path."""
+
+    responses: dict[str, Response]
+    parameters: NotRequired[list[dict[str, object]]]
+    summary: NotRequired[str]
+    description: NotRequired[str]
+
+
+class Components(TypedDict, total=False):
+    """Named parts that others refer to."""
+
+    schemas: dict[str, Schema]
+
+
+class Document(TypedDict):
+    """An OpenAPI document, as far as it is changed here."""
+
+    paths: dict[str, dict[str, Operation]]
+    components: NotRequired[Components]
+
+
+FAILURE_SCHEMA: Schema = {
     "type": "object",
     "required": ["success", "error"],
     "properties": {
@@ -27,7 +83,7 @@ FAILURE_SCHEMA: dict[str, Any] = {
                 "details": {
                     "type": "object",
                     "additionalProperties": True,
-                    "description": "`fields` maps a field's path to what is wrong with it.",
+                    "description": "`fields` maps the path of a field to its problem.",
                 },
             },
         },
@@ -35,9 +91,15 @@ FAILURE_SCHEMA: dict[str, Any] = {
 }
 
 
-def page_schema(rows: dict[str, Any]) -> dict[str, Any]:
+def classes_without_description() -> list[type]:
+    """Base classes whose docstrings describe no endpoint and no serializer that inherits them."""
+    of_libraries: list[type] = get_lib_doc_excludes()  # type: ignore[no-untyped-call]
+    return [*of_libraries, StrictSerializer]
+
+
+def page_schema(rows: Schema) -> Schema:
     """The envelope of a list, paginated or not."""
-    link = {"type": "string", "format": "uri", "nullable": True}
+    link: Schema = {"type": "string", "format": "uri", "nullable": True}
     return {
         "type": "object",
         "required": ["success", "data", "total_count", "next", "previous"],
@@ -47,7 +109,7 @@ def page_schema(rows: dict[str, Any]) -> dict[str, Any]:
             "total_count": {
                 "type": "integer",
                 "nullable": True,
-                "description": "Null where counting would cost a scan; ask with count=true.",
+                "description": "Null if counting requires a scan; request it with count=true.",
             },
             "next": link,
             "previous": link,
@@ -55,12 +117,15 @@ def page_schema(rows: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def describe_envelope(result: dict[str, Any], **_: Any) -> dict[str, Any]:
+def describe_envelope(result: Document, **_: object) -> Document:
     """A drf-spectacular postprocessing hook; name it last in POSTPROCESSING_HOOKS."""
     schemas = result.setdefault("components", {}).setdefault("schemas", {})
     schemas[FAILURE] = FAILURE_SCHEMA
     for path, operation in _operations(result):
+        _summarize(operation)
         responses = operation["responses"]
+        if any(each["name"] == "If-None-Match" for each in operation.get("parameters", ())):
+            responses["304"] = {"description": "Not modified."}
         for status, response in responses.items():
             _envelop(status, response, schemas)
         for status in _failures(path):
@@ -68,14 +133,23 @@ def describe_envelope(result: dict[str, Any], **_: Any) -> dict[str, Any]:
     return result
 
 
-def _operations(result: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+def _operations(result: Document) -> Iterator[tuple[str, Operation]]:
     for path, methods in result["paths"].items():
         for method in METHODS:
             if method in methods and path.startswith("/api/v1/"):
                 yield path, methods[method]
 
 
-def _envelop(status: str, response: dict[str, Any], schemas: dict[str, Any]) -> None:
+def _summarize(operation: Operation) -> None:
+    """Move the first paragraph of the description into the summary, which lists show."""
+    first, _, others = operation.pop("description", "").partition("\n\n")
+    if first:
+        operation["summary"] = " ".join(first.split())
+    if others:
+        operation["description"] = others
+
+
+def _envelop(status: str, response: Response, schemas: dict[str, Schema]) -> None:
     if status.startswith(("4", "5")):
         response["content"] = _failure("")["content"]
         return
@@ -86,13 +160,12 @@ def _envelop(status: str, response: dict[str, Any], schemas: dict[str, Any]) -> 
         _properties(body["schema"], schemas)["success"] = {"type": "boolean", "enum": [True]}
 
 
-def _properties(schema: dict[str, Any], schemas: dict[str, Any]) -> dict[str, Any]:
+def _properties(schema: Schema, schemas: dict[str, Schema]) -> dict[str, Schema]:
     name = schema.get("$ref", "").rpartition("/")[2]
-    found: dict[str, Any] = (schemas.get(name, {}) if name else schema).get("properties", {})
-    return found
+    return (schemas.get(name, Schema()) if name else schema).get("properties", {})
 
 
-def _success(schema: dict[str, Any]) -> dict[str, Any]:
+def _success(schema: Schema) -> Schema:
     if schema.get("type") == "array":
         return page_schema(schema)
     return {
@@ -106,7 +179,7 @@ def _failures(path: str) -> list[str]:
     return [status for status in MEANINGS if status != "404" or "{" in path]
 
 
-def _failure(description: str) -> dict[str, Any]:
+def _failure(description: str) -> Response:
     return {
         "description": description,
         "content": {JSON: {"schema": {"$ref": f"#/components/schemas/{FAILURE}"}}},

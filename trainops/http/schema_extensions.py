@@ -1,7 +1,5 @@
 """Tells drf-spectacular about our authentication; imported once, when the app is ready."""
 
-from typing import Any
-
 from drf_spectacular.extensions import OpenApiAuthenticationExtension
 
 
@@ -9,9 +7,9 @@ class TokenScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-ca
     target_class = "trainops.http.authentication.TokenAuthentication"
     name = "token"
 
-    def get_security_definition(self, auto_schema: Any) -> dict[str, Any]:
+    def get_security_definition(self, auto_schema: object) -> dict[str, str]:
         return {
             "type": "http",
             "scheme": "bearer",
-            "description": "Made by POST /api/v1/tokens.",
+            "description": "Created by POST /api/v1/tokens.",
         }

@@ -1,7 +1,8 @@
 """What goes in and out of the token endpoints, and the strictness that all bodies share."""
 
 from collections.abc import Mapping
-from typing import Any
+from datetime import datetime
+from typing import Any, NotRequired, TypedDict
 
 from django.utils import timezone
 from rest_framework import serializers
@@ -14,7 +15,7 @@ from trainops.text import name_problem
 class StrictSerializer(serializers.Serializer[Any]):
     """Refuses fields that it does not know, and names those it does: a typo is never ignored."""
 
-    def to_internal_value(self, data: Any) -> Any:
+    def to_internal_value(self, data: object) -> object:
         if isinstance(data, Mapping):
             known = [name for name, field in self.fields.items() if not field.read_only]
             if unknown := [str(name) for name in data if name not in known]:
@@ -27,6 +28,16 @@ class StrictSerializer(serializers.Serializer[Any]):
         return super().to_internal_value(data)
 
 
+class TokenRequest(TypedDict):
+    """What `TokenRequestSerializer` validated."""
+
+    username: NotRequired[str]
+    password: NotRequired[str]
+    name: str
+    scope: str
+    expires_at: datetime | None
+
+
 class TokenRequestSerializer(StrictSerializer):
     """Who is not signed in adds `username` and `password`."""
 
@@ -35,7 +46,7 @@ class TokenRequestSerializer(StrictSerializer):
         max_length=1000, required=False, trim_whitespace=False, style={"input_type": "password"}
     )
     name = serializers.CharField(
-        max_length=100, required=False, default="", allow_blank=True, help_text="For people."
+        max_length=100, required=False, default="", allow_blank=True, help_text="Display name."
     )
     scope = serializers.ChoiceField(
         choices=TokenScope.choices,
@@ -45,7 +56,10 @@ class TokenRequestSerializer(StrictSerializer):
         },
     )
     expires_at = serializers.DateTimeField(
-        required=False, allow_null=True, default=None, help_text="Without it: until revoked."
+        required=False,
+        allow_null=True,
+        default=None,
+        help_text="Expiry time; by default the token never expires.",
     )
 
     def validate_name(self, value: str) -> str:
@@ -53,16 +67,16 @@ class TokenRequestSerializer(StrictSerializer):
             raise serializers.ValidationError(problem)
         return value
 
-    def validate_expires_at(self, value: Any) -> Any:
+    def validate_expires_at(self, value: datetime | None) -> datetime | None:
         if value is not None and value <= timezone.now():
             raise serializers.ValidationError(f"{value.isoformat()} is in the past")
         return value
 
-    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+    def validate(self, attrs: dict[str, object]) -> dict[str, object]:
         if ("username" in attrs) != ("password" in attrs):
             missing = "password" if "username" in attrs else "username"
             raise serializers.ValidationError(
-                {missing: "username and password are given together or not at all"}
+                {missing: "username and password must be given together"}
             )
         return attrs
 
@@ -71,7 +85,9 @@ class TokenSerializer(serializers.ModelSerializer[Token]):
     token_id = serializers.CharField(source="public_id", read_only=True)
     created_at = serializers.DateTimeField(source="created", read_only=True)
     expires_at = serializers.DateTimeField(source="expiry", read_only=True, allow_null=True)
-    is_current = serializers.SerializerMethodField(help_text="The token of this very request.")
+    is_current = serializers.SerializerMethodField(
+        help_text="Whether this token authenticates the request."
+    )
 
     class Meta:
         model = Token
@@ -84,7 +100,7 @@ class TokenSerializer(serializers.ModelSerializer[Token]):
 
 
 class NewTokenSerializer(TokenSerializer):
-    token = serializers.CharField(read_only=True, help_text="Shown this once.")
+    token = serializers.CharField(read_only=True, help_text="Token; shown only once.")
 
     class Meta(TokenSerializer.Meta):
         fields = ["token", *TokenSerializer.Meta.fields]
@@ -105,5 +121,5 @@ class MeSerializer(serializers.Serializer[Any]):
     )
     is_superuser = serializers.BooleanField(read_only=True)
     token_id = serializers.CharField(
-        read_only=True, allow_null=True, help_text="Null for a browser's session."
+        read_only=True, allow_null=True, help_text="Id of the token; null for a browser session."
     )

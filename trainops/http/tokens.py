@@ -1,9 +1,9 @@
 """API tokens are created and revoked here, by whatever endpoint or page."""
 
 from datetime import timedelta
-from typing import Any
 
-from django.db.models import Q
+from django.contrib.auth.models import AbstractBaseUser
+from django.db.models import Q, QuerySet
 
 from trainops import person_limits
 from trainops.clock import DatabaseNow
@@ -11,7 +11,9 @@ from trainops.http.access_log import note
 from trainops.http.models import Token
 
 
-def create(user: Any, *, name: str, scope: str, lifetime: timedelta | None) -> tuple[Token, str]:
+def create(
+    user: AbstractBaseUser, *, name: str, scope: str, lifetime: timedelta | None
+) -> tuple[Token, str]:
     """Return a new token, and its secret, which is stored nowhere. Raises LimitReached."""
     valid = Token.objects.filter(Q(expiry=None) | Q(expiry__gt=DatabaseNow()), user=user)
     person_limits.require("tokens", "max_tokens_per_person", current=valid.count(), more=1)
@@ -20,7 +22,7 @@ def create(user: Any, *, name: str, scope: str, lifetime: timedelta | None) -> t
     return token, secret
 
 
-def revoke(tokens: Any) -> int:
+def revoke(tokens: QuerySet[Token]) -> int:
     """Revoke the tokens of a query; return how many there were."""
     found = list(tokens.select_related("user"))
     num_revoked, _ = tokens.filter(pk__in=[each.pk for each in found]).delete()

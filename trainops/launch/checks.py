@@ -29,7 +29,7 @@ def require_space(
     """Raise CannotStart unless the disk of `path` has `needed` bytes left."""
     if (left := free(path)) < needed:
         raise CannotStart(
-            f"The disk is full: {_size(left)} free at {path}, {_size(needed)} needed {purpose}."
+            f"The disk is full: {_size(left)} free at {path}, {_size(needed)} required {purpose}."
         )
 
 
@@ -41,7 +41,7 @@ def require_writable(directory: Path) -> None:
             pass
     except OSError as error:
         raise CannotStart(
-            f"The data directory {directory} cannot be written: {error.strerror}. "
+            f"The data directory {directory} is not writable: {error.strerror}. "
             "Choose another with --data-dir."
         ) from error
 
@@ -72,8 +72,8 @@ def require_stores_elsewhere() -> None:
     needed = ("TRAINOPS_DATABASE_URL", "TRAINOPS_BROKER_URL")
     if missing := [name for name in needed if not os.environ.get(name)]:
         raise CannotStart(
-            f"--only-workers joins an installation; set {' and '.join(missing)} to what its "
-            "first machine uses."
+            f"--only-workers joins an installation; set {' and '.join(missing)} to the "
+            "values of its first machine."
         )
 
 
@@ -92,14 +92,14 @@ def _resolve(host: str, port: int) -> tuple[int, int, int, str, tuple[object, ..
     try:
         return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
     except OSError as error:
-        raise CannotStart(f"--host {host} is no address of this machine.") from error
+        raise CannotStart(f"--host {host} is not an address of this machine.") from error
 
 
 def _port_message(host: str, port: int, error: OSError) -> str:
     if error.errno == errno.EADDRINUSE:
         return f"Port {port} is in use by another program. Choose another with --port."
     if error.errno in (errno.EACCES, errno.EPERM):
-        return f"Port {port} may not be used by this user. Choose one above 1023 with --port."
+        return f"This user is not allowed to use port {port}. Choose one above 1023 with --port."
     return f"Cannot listen on {host} port {port}: {os.strerror(error.errno or 0)}."
 
 

@@ -1,6 +1,7 @@
-"""Which command is whose. `up`, `test` and `bench` are ours; the rest speaks with a server."""
+"""Which command is whose. `up`, `test` and `bench` are ours; the others call a server."""
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -15,30 +16,42 @@ from trainops.paths import COMMAND
 HELP = f"""\
 trainops: long machine-learning operations that can be stopped at any moment.
 
-Usage: {COMMAND} COMMAND [OPTIONS]          (COMMAND --help says more)
+Usage: {COMMAND} COMMAND [OPTIONS]          (details: COMMAND --help)
 
-Here
-  up               install what is missing, start everything, print the address
-  test             the same set-up, then every check and test of the project
-  bench            measure the speed, print tables, write JSON
-  chaos            a storm of faults over an installation of its own, and what is true after it
-  install          only the set-up
+Local commands
+  up               install missing packages, start all services, print the address
+  test             set up, then run all checks and tests of the project
+  bench            run the benchmarks, print tables, write JSON
+  chaos            run a fault-injection test on a separate installation
+  install          only set up
 
 With a running server
-  run              submit the operation that a YAML file describes
-  ls, show         operations, and one of them
-  watch            follow its progress
-  logs, events     what its processes wrote; what happened to it
-  cancel           save at the next safe point, then stop
-  resume           go on from the newest healthy checkpoint
-  fork             a new operation that goes on from a checkpoint of another
-  rm               delete an operation with all that it saved
-  studies          many operations that differ in some values: submit, compare, stop
-  checkpoints      list, look into, verify, compare, pin and delete them
-  recipes          what can be run, and a file to start from
-  upload           a table (CSV, Parquet) or images (NPZ)
-  workers          who does the work
-  login, token     sign in; make a token for a program
+  run              submit the operation of a YAML file
+  ls, show         list operations, show one operation
+  watch            follow the progress of an operation
+  logs, events     show the log, list the events of an operation
+  wait             wait until an operation is finished; exit code by its state
+  metrics          print the metrics of an operation by step, or as CSV
+  open             open the page of an operation in the browser
+  completion       print the completion script of bash, zsh or fish
+  config           print the config of an operation as a file for run
+  compare          compare operations: config, code, data, environment, metrics
+  export-points    write the metrics of an operation for TensorBoard, MLflow or W&B
+  cancel           save a checkpoint at the next safe point, then stop
+  edit             rename, tag, annotate, archive or acknowledge an operation
+  bulk             do one action to all operations that match a query
+  resume           resume from the latest healthy checkpoint
+  fork, extend     start a new operation from a checkpoint of another
+  warm-start       start a new operation with the weights of another
+  rm               delete an operation with all its data
+  studies          submit, compare and cancel parameter studies
+  checkpoints      list, inspect, verify, compare, pin and delete checkpoints
+  recipes          list recipes, show their parameters and example files; write or check one
+  upload           upload a table (CSV, Parquet) or images (NPZ)
+  datasets         list datasets, register and verify directories
+  notifications    manage notification rules, list and retry deliveries
+  workers          list the workers
+  login, token     sign in; create an API token
 """
 
 
@@ -48,7 +61,9 @@ def install(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="python3 -m trainops install", description="Install the packages into .venv."
     )
-    parser.add_argument("extras", nargs="*", help="groups of pyproject.toml to add, such as test")
+    parser.add_argument(
+        "extras", nargs="*", help="extras of pyproject.toml to install, such as test"
+    )
     environment.ensure(paths.ROOT / "var" / "log", extras=parser.parse_args(arguments).extras)
     return 0
 
@@ -59,6 +74,8 @@ OURS = {"up": up, "test": test, "bench": bench, "chaos": chaos, "install": insta
 def main(arguments: Sequence[str]) -> int:
     """Run one command and return its exit code; what is in the way is one line, and 2."""
     command, rest = (arguments[0], arguments[1:]) if arguments else ("--help", [])
+    if "_TRAINOPS_COMPLETE" in os.environ:  # a shell completes a command line
+        return _command_line(arguments)
     if command in ("-h", "--help", "help"):
         print(HELP, end="")
         return 0
@@ -78,6 +95,6 @@ def _command_line(arguments: Sequence[str]) -> int:
     if environment.python().exists() and not environment.is_active():
         environment.enter(arguments)
     if not environment.is_usable():
-        raise CannotStart(f"The environment is not there yet. Make it with: {COMMAND} up")
+        raise CannotStart(f"The environment does not exist yet. Create it with: {COMMAND} up")
     import_module("trainops.cli").main(list(arguments))
     return 0

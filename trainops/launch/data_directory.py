@@ -25,7 +25,7 @@ def require_not_newer(directory: Path) -> None:
         written = json.loads(path.read_text())
         found, program = int(written["format"]), str(written["trainops"])
     except (ValueError, KeyError, TypeError) as error:
-        raise CannotStart(f"{path} cannot be read as a version file: {error}") from error
+        raise CannotStart(f"{path} is not a readable version file: {error}") from error
     if found > FORMAT:
         raise CannotStart(
             f"The data directory {directory} was written by trainops {program} (format {found}); "
@@ -66,4 +66,4 @@ def _taken(directory: Path) -> str:
         where = f" (process {other['pid']}) at {other['url']}"
     except (OSError, ValueError, KeyError):
         where = ""  # it is just starting or stopping
-    return f"trainops is already running on {directory}{where}."
+    return f"trainops is already running with the data directory {directory}{where}."

@@ -78,7 +78,7 @@ def socket_directory(directory: Path) -> Path:
     short = Path(tempfile.gettempdir()) / f"trainops-{os.getuid()}-{name}"
     short.mkdir(mode=0o700, exist_ok=True)
     if short.stat().st_uid != os.getuid():
-        raise CannotStart(f"{short} belongs to somebody else; use a shorter --data-dir.")
+        raise CannotStart(f"{short} belongs to another user; use a shorter --data-dir.")
     return short
 
 
@@ -111,7 +111,7 @@ def postgres_initialise(
     made = _run_as(user, command)
     if made.returncode:
         lines = (made.stderr or made.stdout).strip().splitlines() or ["initdb failed"]
-        raise CannotStart(f"PostgreSQL's directory {directory} could not be made: {lines[-1]}")
+        raise CannotStart(f"PostgreSQL's directory {directory} could not be created: {lines[-1]}")
 
 
 def postgres_command(binaries: Path, directory: Path, *, durable: bool = True) -> list[str]:
@@ -144,7 +144,7 @@ def binaries_for(user: str | None, binaries: Path) -> Path:
     name = hashlib.sha256(os.fsencode(binaries)).hexdigest()[:12]
     copy = Path(tempfile.gettempdir()) / f"trainops-postgres-{name}"
     if copy.exists() and copy.stat().st_uid != os.getuid():
-        raise CannotStart(f"{copy} belongs to somebody else; remove it.")
+        raise CannotStart(f"{copy} belongs to another user; remove it.")
     if not copy.exists():
         with tempfile.TemporaryDirectory(prefix="trainops-") as draft:
             shutil.copytree(binaries.parent, Path(draft) / "copy", symlinks=True)

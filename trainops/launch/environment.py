@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn, TypedDict
 
 from trainops.launch.checks import require_space
 from trainops.launch.refusal import CannotStart
@@ -38,7 +38,7 @@ def is_active(venv: Path = VENV) -> bool:
 
 
 def is_usable() -> bool:
-    """Whether the packages are here, whoever installed them (an image, a person's own venv)."""
+    """Whether the packages are here, however installed (an image, a person's own venv)."""
     return importlib.util.find_spec("django") is not None
 
 
@@ -51,14 +51,25 @@ def require_clone(command: str) -> None:
     """Raise CannotStart where trainops was installed by pip: tests and benchmarks are not in it."""
     if CLONE is None:
         raise CannotStart(
-            f"`trainops {command}` needs a clone of the repository; this trainops is installed in "
+            f"`trainops {command}` needs a clone of the repository; trainops is installed in "
             f"{ROOT}. In a clone, run: python3 -m trainops {command}"
         )
 
 
-def project(root: Path) -> dict[str, Any]:
+ProjectTable = TypedDict(
+    "ProjectTable",
+    {
+        "version": str,
+        "requires-python": str,
+        "dependencies": list[str],
+        "optional-dependencies": dict[str, list[str]],
+    },
+)  # of pyproject.toml, as far as it is read here
+
+
+def project(root: Path) -> ProjectTable:
     """The [project] table of pyproject.toml."""
-    table: dict[str, Any] = tomllib.loads((root / "pyproject.toml").read_text())["project"]
+    table: ProjectTable = tomllib.loads((root / "pyproject.toml").read_text())["project"]
     return table
 
 
@@ -107,7 +118,7 @@ def ensure(
     require_space(root, INSTALL_BYTES, "to install the packages")
     log_dir.mkdir(parents=True, exist_ok=True)
     with _one_installer(venv):
-        if is_current(root, venv, extras):  # somebody else did it while this one waited
+        if is_current(root, venv, extras):  # another process did it while this one waited
             return
         _make(venv, log_dir / "install.log")
         wanted = sorted({*extras, *_installed_extras(venv)})
@@ -144,13 +155,13 @@ def _one_installer(venv: Path) -> Iterator[None]:
 def _make(venv: Path, log: Path) -> None:
     if python(venv).exists():
         return
-    print(f"Making the environment {venv}", flush=True)
+    print(f"Creating the environment {venv}", flush=True)
     with log.open("wb") as output:
         made = subprocess.run(
             [sys.executable, "-m", "venv", str(venv)], stdout=output, stderr=output, check=False
         )
     if made.returncode:
-        raise CannotStart(_failure("The environment could not be made", log))
+        raise CannotStart(_failure("The environment could not be created", log))
 
 
 def _install(root: Path, venv: Path, extras: Sequence[str], log: Path) -> None:
@@ -207,5 +218,8 @@ def _remedy(output: str) -> str:
     if "No space left" in output:
         return "The disk is full: free some space and run the same command again."
     if re.search(r"Temporary failure|ConnectionError|timed out|Max retries|NewConnection", output):
-        return "The package index could not be reached: check the network, then run it again."
-    return "Mend what the last line names, then run the same command again."
+        return (
+            "The package index could not be reached: check the network, then run the "
+            "same command again."
+        )
+    return "Fix the problem in the last line, then run the same command again."

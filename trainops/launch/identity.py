@@ -1,4 +1,4 @@
-"""Starting a process as somebody with fewer rights."""
+"""Starting a process as a user with fewer rights."""
 
 import os
 import pwd
@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import TypedDict
 
 
-class Identity(TypedDict):
+class ProcessUser(TypedDict):
     """Whom a process is started as: what subprocess takes; all None to stay who we are."""
 
     user: int | None
@@ -14,7 +14,7 @@ class Identity(TypedDict):
     extra_groups: list[int] | None
 
 
-def identity(user: str | None) -> Identity:
+def identity(user: str | None) -> ProcessUser:
     if user is None:
         return {"user": None, "group": None, "extra_groups": None}
     account = pwd.getpwnam(user)

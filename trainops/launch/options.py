@@ -1,4 +1,4 @@
-"""What `up` can be told on its command line."""
+"""The options of `up`."""
 
 import argparse
 import socket
@@ -12,19 +12,19 @@ EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 - recognised here, never a default
 LOCAL_NAMES = ("localhost", "127.0.0.1", "[::1]")
 
 DESCRIPTION = """\
-Start trainops on this machine. In a clone, everything it needs is installed below .venv the first
-time. Everything it writes is below one data directory. Ctrl-C stops it; running operations are
-saved first and go on at the next start.
+Start trainops on this machine. In a clone, the first start installs all packages into .venv. All
+data is stored in one data directory. Ctrl-C stops trainops; running operations are saved first and
+resume at the next start.
 """
 EPILOG = """\
 TRAINOPS_DATABASE_URL and TRAINOPS_BROKER_URL replace the embedded database and the embedded Redis.
-A further machine joins with both of them set to those of the first, and --only-workers with a
---data-dir that the machines share.
+To add a machine, set both to the values of the first machine and use --only-workers with a shared
+--data-dir.
 """
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class LaunchOptions:
     host: str
     port: int
     data_dir: Path
@@ -59,10 +59,10 @@ class Options:
         return here / socket.gethostname() if self.only_workers else here
 
 
-def parse(arguments: Sequence[str]) -> Options:
+def parse(arguments: Sequence[str]) -> LaunchOptions:
     """Exits with 2 and the usage on a bad argument, with 0 after --help."""
-    found = _parser().parse_args(arguments)
-    return Options(
+    found = parser().parse_args(arguments)
+    return LaunchOptions(
         host=found.host,
         port=found.port,
         data_dir=found.data_dir.expanduser().resolve(),
@@ -75,7 +75,7 @@ def parse(arguments: Sequence[str]) -> Options:
     )
 
 
-def _parser() -> argparse.ArgumentParser:
+def parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=f"{paths.COMMAND} up",
         description=DESCRIPTION,
@@ -86,18 +86,24 @@ def _parser() -> argparse.ArgumentParser:
     add("--host", default="127.0.0.1", help="address to listen on; 0.0.0.0 for the network")
     add("--port", type=_port, default=8000, help="port to listen on (default: 8000)")
     default = paths.data_dir()
-    add("--data-dir", type=Path, default=default, help=f"where everything is kept ({default})")
-    add("--workers", type=_count, default=1, metavar="N", help="worker processes (default: 1)")
-    add("--only-workers", action="store_true", help="on a further machine: workers, nothing else")
-    add("--demo", action="store_true", help="also submit an example operation")
-    add("--postgres", action="store_true", help="an embedded PostgreSQL in place of SQLite")
+    add("--data-dir", type=Path, default=default, help=f"data directory (default: {default})")
+    add(
+        "--workers",
+        type=_count,
+        default=1,
+        metavar="N",
+        help="number of worker processes (default: 1)",
+    )
+    add("--only-workers", action="store_true", help="start only workers (on additional machines)")
+    add("--demo", action="store_true", help="also submit a small operation of each kind, once")
+    add("--postgres", action="store_true", help="use an embedded PostgreSQL instead of SQLite")
     add(
         "--take-over-storage",
         action="store_true",
-        help="take over checkpoint and dataset storages of another installation, which cannot "
-        "use them afterwards",
+        help="take over the checkpoint and dataset storages of another installation, "
+        "which can no longer use them",
     )
-    add("--no-install", action="store_true", help="use the packages that are there")
+    add("--no-install", action="store_true", help="use the installed packages")
     return parser
 
 

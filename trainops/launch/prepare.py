@@ -2,7 +2,7 @@
 
     python -m trainops.launch.prepare [--check | --url URL --demo --take-over-storage] [--json]
 
-Migrates, makes the roles and the first admin, writes the command line's token, submits the example.
+Migrates, makes the roles and the first admin, writes the command line's token, submits the demos.
 A process of its own, because `up` stays small and single-threaded and never imports Django.
 """
 
@@ -12,8 +12,9 @@ import os
 import secrets
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from importlib import import_module
+from io import BytesIO
 from itertools import count
 from typing import TYPE_CHECKING
 
@@ -23,25 +24,18 @@ from django.db import DatabaseError, connection
 from django.db.migrations.executor import MigrationExecutor
 from pydantic import ValidationError
 
-from trainops.cli import server as command_line
+from trainops import statement_timeout
+from trainops.client import server as command_line
+from trainops.launch.prepared import Prepared
 from trainops.launch.refusal import CannotStart
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
 
-DEMO_RECIPE = "digits"
+    from trainops.kind import Demo
+
+DEMO_TAG = "demo"
 OUR_APPS = ("apps.", "trainops.")
-
-
-@dataclass(slots=True)
-class Prepared:
-    """What was done, for the box that `up` prints. The password is known only now."""
-
-    migrated: int = 0
-    admin: str = ""
-    password: str = ""
-    demo: str = ""
-    warnings: list[str] = field(default_factory=list)
 
 
 def prepare(*, url: str = "", demo: bool = False, take_over_storage: bool = False) -> Prepared:
@@ -59,7 +53,7 @@ def prepare(*, url: str = "", demo: bool = False, take_over_storage: bool = Fals
     if url:
         _write_token(admin, url)
     if demo:
-        done.demo = _submit_example(admin)
+        done.demo = _submit_demos(admin)
     return done
 
 
@@ -89,7 +83,7 @@ def require_current() -> None:
     if missing := _num_missing():
         raise CannotStart(
             f"The database is older than this trainops ({missing} migrations are missing). "
-            "Start this version on the first machine, then here."
+            "Start this version on the first machine first."
         )
 
 
@@ -97,7 +91,8 @@ def _migrate() -> int:
     """Apply what is missing; returns how many migrations that was."""
     missing = _num_missing()
     if missing:
-        call_command("migrate", interactive=False, verbosity=0)
+        with statement_timeout.unlimited():
+            call_command("migrate", interactive=False, verbosity=0)
     return missing
 
 
@@ -152,38 +147,70 @@ def _write_token(admin: "User", url: str) -> None:
     else:
         _, token = Token.objects.create(user=admin, expiry=None, name="command line, made by up")
     if (found.url, found.token) != (url, token):
-        command_line.remember(command_line.Server(url, token))
+        command_line.remember(command_line.ServerAddress(url, token))
 
 
-def _remembered() -> command_line.Server:
+def _remembered() -> command_line.ServerAddress:
     try:
         found = json.loads(command_line.cli_file().read_text())
-        return command_line.Server(str(found["url"]), str(found["token"]))
+        return command_line.ServerAddress(str(found["url"]), str(found["token"]))
     except (OSError, ValueError, KeyError, TypeError):
-        return command_line.Server("")
+        return command_line.ServerAddress("")
 
 
-def _submit_example(admin: "User") -> str:
-    """Submit the example of a built-in recipe; returns the operation's id."""
-    from trainops.recipes import recipes  # noqa: PLC0415 - only for --demo
+def _submit_demos(admin: "User") -> str:
+    """Submit a small operation of each kind, once; returns the id of the first."""
+    from trainops.kind import KINDS  # noqa: PLC0415 - only for --demo
+    from trainops.lazy import load  # noqa: PLC0415
 
+    operations = import_module("apps.operations.models").Operation.objects
+    keys = {f"demo-{kind.name}": kind for kind in KINDS.values() if kind.demo}
+    made = operations.filter(owner=admin, idempotency_key__in=keys)
+    if first := made.order_by("created_at").first():
+        return str(first.pk)
     services = import_module("apps.operations.requests.services")
-    recipe = recipes()[DEMO_RECIPE]
-    operation = services.submit(
-        kind=recipe.kind, name="demo: " + recipe.label, config=recipe.example, owner=admin
+    ids = []
+    for key, kind in keys.items():
+        demo: Demo = load(kind.demo)
+        operation = services.submit(
+            kind=kind.name,
+            name=demo.name,
+            config=_with_data(demo, admin),
+            owner=admin,
+            tags=[DEMO_TAG],
+            idempotency_key=key,
+        )
+        ids.append(str(operation.pk))
+    return ids[0]
+
+
+def _with_data(demo: "Demo", owner: "User") -> dict[str, object]:
+    """Return the config of a demo, its table uploaded."""
+    if demo.table is None:
+        return dict(demo.config)
+    dataset = import_module("apps.datasets.services").add_table(
+        BytesIO(demo.table().encode()), filename=f"{DEMO_TAG}.csv", name=demo.name, owner=owner
     )
-    return str(operation.pk)
+    return {**demo.config, "dataset": dataset.pk}
 
 
 def _arguments(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m trainops.launch.prepare")
-    parser.add_argument("--check", action="store_true", help="change nothing; is it up to date?")
-    parser.add_argument("--url", default="", help="write the command line's token for this URL")
-    parser.add_argument("--demo", action="store_true", help="submit an example operation")
     parser.add_argument(
-        "--take-over-storage", action="store_true", help="use another installation's storages"
+        "--check",
+        action="store_true",
+        help="check whether the database is up to date, and change nothing",
     )
-    parser.add_argument("--json", action="store_true", help="answer in JSON on standard output")
+    parser.add_argument("--url", default="", help="write the command-line token for this URL")
+    parser.add_argument(
+        "--demo", action="store_true", help="submit a small operation of each kind, once"
+    )
+    parser.add_argument(
+        "--take-over-storage",
+        action="store_true",
+        help="take over the storages of another installation",
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON to standard output")
     return parser.parse_args(arguments)
 
 
@@ -202,7 +229,7 @@ def main(arguments: Sequence[str]) -> int:
     except ValidationError as error:  # of the settings
         return _refuse("; ".join(e["msg"].removeprefix("Value error, ") for e in error.errors()))
     except DatabaseError as error:
-        return _refuse(f"The database cannot be used: {str(error).strip().splitlines()[0]}")
+        return _refuse(f"The database is not usable: {str(error).strip().splitlines()[0]}")
     except CannotStart as error:
         return _refuse(str(error))
     if options.json:
@@ -212,7 +239,7 @@ def main(arguments: Sequence[str]) -> int:
         for warning in done.warnings:
             print(f"Warning: {warning}")
         if done.password:
-            print(f"Its password, shown this once: {done.password}")
+            print(f"Password, shown only once: {done.password}")
     return 0
 
 

@@ -34,20 +34,20 @@ class Program:
     stop_signal: signal.Signals = signal.SIGTERM
     stop_seconds: float = 10.0  # from the signal until it is killed
     notice_signal: signal.Signals | None = None  # what it gets when the first of all is stopped
-    stop_note: str = "stopping"  # what a person is told meanwhile
+    stop_note: str = "stopping"  # printed meanwhile
     orphan_signal: signal.Signals = signal.SIGTERM  # what it gets when the supervisor is killed
     is_ready: Callable[[], bool] | None = None  # quick, and never raises
     notable: re.Pattern[str] = NOTABLE  # lines of its output that a person should see
 
 
 @dataclass(slots=True)
-class Running:
+class RunningProgram:
     """A program with its present process, if it has one."""
 
     program: Program
     log: Path
     guard: int  # the pipe that tells the guard which groups to end after us
-    delay: float = 0.0
+    num_failures: int = 0  # in a row
     alive_seconds: float = 0.0
     restart_at: float | None = None
     _process: "subprocess.Popen[bytes] | None" = None
@@ -83,8 +83,8 @@ class Running:
     def is_due(self) -> bool:
         return self.restart_at is not None and time.monotonic() >= self.restart_at
 
-    def plan_restart(self, delay: float) -> None:
-        self.delay = delay
+    def plan_restart(self, delay: float, num_failures: int) -> None:
+        self.num_failures = num_failures
         self.restart_at = time.monotonic() + delay
 
     def is_alive(self) -> bool:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from trainops.launch import embedded
 from trainops.launch.identity import unprivileged_user
-from trainops.launch.options import EVERYWHERE, LOCAL_NAMES, Options
+from trainops.launch.options import EVERYWHERE, LOCAL_NAMES, LaunchOptions
 from trainops.launch.program import NOTABLE, Program
 from trainops.launch.refusal import CannotStart
 from trainops.paths import ROOT
@@ -38,7 +38,7 @@ class Stack:
     env: dict[str, str]
 
 
-def build(options: Options) -> Stack:
+def build(options: LaunchOptions) -> Stack:
     """Find every binary and make every directory; raises CannotStart where one is missing."""
     env = _environment(options)
     if options.only_workers:
@@ -51,7 +51,7 @@ def build(options: Options) -> Stack:
     return Stack([*stores, _web(options, env), *_workers(options, env), _beat(env)], env)
 
 
-def _environment(options: Options) -> dict[str, str]:
+def _environment(options: LaunchOptions) -> dict[str, str]:
     env = {
         **os.environ,
         "TRAINOPS_DATA_DIR": str(options.data_dir),
@@ -85,7 +85,7 @@ def _addresses(hostname: str) -> list[str]:
     return [f"[{address}]" if ":" in address else address for address in found]
 
 
-def _redis(options: Options, env: dict[str, str]) -> Program:
+def _redis(options: LaunchOptions, env: dict[str, str]) -> Program:
     path = embedded.socket_directory(options.data_dir) / "redis.sock"
     env["TRAINOPS_BROKER_URL"] = embedded.redis_url(path)
     return Program(
@@ -102,9 +102,9 @@ def _redis(options: Options, env: dict[str, str]) -> Program:
     )
 
 
-def _postgres(options: Options, env: dict[str, str]) -> Program:
+def _postgres(options: LaunchOptions, env: dict[str, str]) -> Program:
     if os.environ.get("TRAINOPS_DATABASE_URL"):
-        raise CannotStart("--postgres and TRAINOPS_DATABASE_URL exclude each other.")
+        raise CannotStart("--postgres and TRAINOPS_DATABASE_URL are mutually exclusive.")
     user = unprivileged_user()
     directory = options.data_dir / "postgres"
     if user:
@@ -134,11 +134,11 @@ def _let_pass(data_dir: Path, user: str) -> None:
     if not embedded.is_reachable(data_dir, user):
         raise CannotStart(
             f"PostgreSQL does not run as root, and the user {user} cannot reach "
-            f"{data_dir}: choose a --data-dir outside closed directories."
+            f"{data_dir}: choose a --data-dir that this user can access."
         )
 
 
-def _web(options: Options, env: dict[str, str]) -> Program:
+def _web(options: LaunchOptions, env: dict[str, str]) -> Program:
     command = [sys.executable, "-m", "trainops.web"]
     return Program(
         "web",
@@ -164,7 +164,7 @@ def _web_answers(host: str, port: int) -> bool:
         connection.close()
 
 
-def _workers(options: Options, env: dict[str, str]) -> list[Program]:
+def _workers(options: LaunchOptions, env: dict[str, str]) -> list[Program]:
     return [_worker(number, env) for number in range(1, options.workers + 1)]
 
 

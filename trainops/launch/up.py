@@ -6,13 +6,13 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from trainops import paths
 from trainops.launch import checks, data_directory, environment, options, stack
-from trainops.launch.options import Options
+from trainops.launch.options import LaunchOptions
+from trainops.launch.prepared import Prepared
+from trainops.launch.program_runner import ProgramRunner
 from trainops.launch.refusal import CannotStart
-from trainops.launch.supervise import Supervisor
 from trainops.paths import CLONE, COMMAND
 
 PREPARE = (sys.executable, "-m", "trainops.launch.prepare", "--json")
@@ -27,17 +27,20 @@ def up(arguments: Sequence[str]) -> int:
     if environment.python().exists() and not environment.is_active():
         environment.enter(["up", *arguments])
     if not environment.is_usable():
-        raise CannotStart("The packages are not installed; run it once without --no-install.")
+        raise CannotStart("The packages are not installed; run once without --no-install.")
     os.umask(checks.umask())
     if chosen.only_workers:
         return _join(chosen)
     with data_directory.owned(chosen.data_dir, chosen.url):
         if checks.close_to_others(chosen.data_dir):
-            say(None, f"{chosen.data_dir} was open to other users of this machine; now it is not.")
+            say(
+                None,
+                f"{chosen.data_dir} was accessible to other users; it is private now.",
+            )
         return _run(chosen)
 
 
-def _check(chosen: Options) -> None:
+def _check(chosen: LaunchOptions) -> None:
     """Say what is in the way now, not after minutes of installing."""
     checks.require_writable(chosen.data_dir)
     data_directory.require_not_newer(chosen.data_dir)
@@ -49,24 +52,24 @@ def _check(chosen: Options) -> None:
         checks.require_space(chosen.data_dir, checks.RUN_BYTES, "to run")
 
 
-def _run(chosen: Options) -> int:
+def _run(chosen: LaunchOptions) -> int:
     _require_thresholds()
     built = stack.build(chosen)
-    prepared: dict[str, Any] = {}
+    prepared: list[Prepared] = []  # one, when the stores are ready
     say(None, "Starting …")
-    supervisor = Supervisor(
+    supervisor = ProgramRunner(
         built.programs,
         chosen.log_dir,
         say,
         after={
-            stack.STORES: lambda: prepared.update(_prepare(chosen, built.env)),
-            stack.SCHEDULING: lambda: print(welcome(chosen, prepared), flush=True),
+            stack.STORES: lambda: prepared.append(_prepare(chosen, built.env)),
+            stack.SCHEDULING: lambda: print(welcome(chosen, prepared[-1]), flush=True),
         },
     )
     return _until_stopped(supervisor)
 
 
-def _join(chosen: Options) -> int:
+def _join(chosen: LaunchOptions) -> int:
     """Run workers beside an installation whose web, beat, database and broker are elsewhere."""
     _require_thresholds()
     built = stack.build(chosen)
@@ -75,13 +78,13 @@ def _join(chosen: Options) -> int:
         stack.STORES: lambda: _require_current(built.env),
         stack.WORKING: lambda: say(None, joined),
     }
-    return _until_stopped(Supervisor(built.programs, chosen.log_dir, say, after=after))
+    return _until_stopped(ProgramRunner(built.programs, chosen.log_dir, say, after=after))
 
 
-def _until_stopped(supervisor: Supervisor) -> int:
+def _until_stopped(supervisor: ProgramRunner) -> int:
     code = supervisor.run()
-    how = "Killed; nothing was saved." if code else "Stopped."
-    say(None, f"{how} Operations that were running go on at the next start, or elsewhere.")
+    how = "Killed without saving." if code else "Stopped."
+    say(None, f"{how} Running operations resume at the next start or on another worker.")
     return code
 
 
@@ -97,15 +100,19 @@ def _require_current(env: Mapping[str, str]) -> None:
 def _require_thresholds() -> None:
     # It needs pydantic, which is here only now.
     from trainops import serving, thresholds  # noqa: PLC0415
+    from trainops.runtime import implementation  # noqa: PLC0415
+    from trainops.sinks import known as sinks  # noqa: PLC0415
 
     try:
         thresholds.read()
         serving.read()
+        implementation.read()
+        sinks.read()
     except ValueError as problem:
         raise CannotStart(str(problem)) from None
 
 
-def _prepare(chosen: Options, env: Mapping[str, str]) -> dict[str, Any]:
+def _prepare(chosen: LaunchOptions, env: Mapping[str, str]) -> Prepared:
     """Migrate and so on, in a process of its own."""
     command = [*PREPARE, "--url", chosen.url]
     command += ["--demo"] if chosen.demo else []
@@ -125,12 +132,12 @@ def _prepare(chosen: Options, env: Mapping[str, str]) -> dict[str, Any]:
         where = "" if done.returncode == 2 else f" (more in {chosen.log_dir / 'prepare.log'})"
         raise CannotStart(last + where)
     data_directory.write_version(chosen.data_dir, _program_version())
-    answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    if answer["migrated"]:
-        say(None, f"Database brought up to date ({answer['migrated']} migrations).")
-    for warning in answer["warnings"]:
+    prepared = Prepared(**json.loads(done.stdout.splitlines()[-1]))
+    if prepared.migrated:
+        say(None, f"Database migrated ({prepared.migrated} migrations).")
+    for warning in prepared.warnings:
         say(None, f"Warning: {warning}")
-    return answer
+    return prepared
 
 
 def _program_version() -> str:
@@ -148,22 +155,22 @@ def say(program: str | None, text: str) -> None:
 
 def _exposure() -> str:
     if os.environ.get("TRAINOPS_BEHIND_HTTPS_PROXY") == "1":
-        return "over plain HTTP, for the proxy alone: no other machine may reach this port"
-    return "over plain HTTP: passwords can be read on the way (docs/security.md)"
+        return "over plain HTTP, only for the proxy: block this port for other machines"
+    return "over plain HTTP: passwords are sent unencrypted (docs/security.md)"
 
 
-def welcome(chosen: Options, prepared: Mapping[str, Any]) -> str:
+def welcome(chosen: LaunchOptions, prepared: Prepared) -> str:
     """The box that says where it is, who may come in, and what to try first."""
-    rows = [("Open", chosen.url), ("Sign in as", prepared["admin"])]
-    if prepared["password"]:
-        rows.append(("Password", f"{prepared['password']}   (shown this once)"))
+    rows = [("Open", chosen.url), ("Sign in as", prepared.admin)]
+    if prepared.password:
+        rows.append(("Password", f"{prepared.password}   (shown only once)"))
     rows += [("Data", str(chosen.data_dir)), ("Logs", str(chosen.log_dir)), ("Stop", "Ctrl-C")]
     if chosen.is_exposed:
         rows.append(("Exposed", _exposure()))
-    if prepared["demo"]:
-        rows.append(("Demo", f"{chosen.url}/operations/{prepared['demo']}/"))
+    if prepared.demo:
+        rows.append(("Demo", f"{chosen.url}/operations/{prepared.demo}/"))
     lines = [f"{label:<11}{value}" for label, value in rows]
-    lines += ["", "First things to try, in another terminal:"]
+    lines += ["", "First commands, in another terminal:"]
     lines += [f"  {command}" for command in _first_commands(chosen, prepared)]
     width = max(map(len, lines))
     framed = [f"│ {line:<{width}} │" for line in lines]
@@ -172,12 +179,13 @@ def welcome(chosen: Options, prepared: Mapping[str, Any]) -> str:
     return "\n".join(["", top, *framed, f"╰{'─' * (width + 2)}╯", ""])
 
 
-def _first_commands(chosen: Options, prepared: Mapping[str, Any]) -> list[str]:
+def _first_commands(chosen: LaunchOptions, prepared: Prepared) -> list[str]:
     first = []
     if chosen.data_dir != paths.default_data_dir().resolve():
         first.append(f"export TRAINOPS_DATA_DIR={chosen.data_dir}")
-    if prepared["demo"]:
-        demo = prepared["demo"]
+    if prepared.demo:
+        demo = prepared.demo
         return [*first, f"{COMMAND} logs -f {demo}", f"{COMMAND} cancel {demo}",
-                f"{COMMAND} resume {demo}"]  # fmt: skip
+                f"{COMMAND} resume {demo}",
+                f"{COMMAND} bulk delete tag:demo    (removes what --demo submitted)"]  # fmt: skip
     return [*first, f"{COMMAND} recipes", f"{COMMAND} ls", f"{COMMAND} --help"]

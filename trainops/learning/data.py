@@ -27,7 +27,7 @@ def split(num_examples: int, validation_fraction: float, seed: int) -> tuple[Ten
 
 
 @dataclass(frozen=True, slots=True)
-class Route:
+class BatchPlan:
     """How an epoch is cut into batches, and the batches into steps; the last of each is shorter."""
 
     num_examples: int

@@ -24,6 +24,8 @@ The other builds the model and the examples:
 an entry point of the group "trainops.recipes". Random numbers may be drawn while building: the
 streams are seeded before and part of every checkpoint, and so are generators that the ingredients
 lead to. Shuffling, saving, resuming and metrics are not the recipe's business.
+
+Data that do not fit into memory are handed over as `DatasetIngredients`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -35,11 +37,14 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
+from torch.utils.data import Dataset
 
+from trainops.datasets.directory import Directory
 from trainops.runtime.errors import InputError
 
 Loss: TypeAlias = Callable[[Any, Tensor], Tensor]  # (outputs, targets) -> mean over the batch
 Measure: TypeAlias = Callable[[Any, Tensor], Tensor]  # (outputs, targets) -> one value an example
+MAX_NAMED = 10  # examples in a message
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +61,19 @@ class Examples:
         """Return the inputs and targets of the examples at these indices, wherever these lie."""
         return tuple(_at(each, indices) for each in self.inputs), _at(self.targets, indices)
 
+    def describe(self, indices: Tensor) -> str:
+        """Name the examples at these indices, or those of them that are not finite themselves."""
+        tensors = (*self.inputs, self.targets)
+        bad = [
+            index
+            for index in indices.tolist()
+            if not all(bool(torch.isfinite(each[index]).all()) for each in tensors)
+        ]
+        named = bad or indices.tolist()
+        more = len(named) - MAX_NAMED
+        numbers = ", ".join(map(str, named[:MAX_NAMED])) + (f" and {more} more" if more > 0 else "")
+        return f"example{'s' * (len(named) > 1)} {numbers}" + (" not finite" if bad else "")
+
     def to(self, device: torch.device) -> "Examples":
         return Examples(tuple(each.to(device) for each in self.inputs), self.targets.to(device))
 
@@ -70,14 +88,23 @@ class Context:
 
     seed: int
     inputs: Mapping[str, Path] = field(default_factory=dict)
-    constants: Mapping[str, Any] = field(default_factory=dict)
+    constants: Any = field(default_factory=dict)  # a dict, typed by the recipe that measured it
 
     def table(self, dataset_id: str) -> Path:
         """Return the Parquet file of an uploaded dataset. Raises InputError."""
         if dataset_id not in self.inputs:
             given = ", ".join(self.inputs) or "none"
-            raise InputError({"parameters.dataset": f"{dataset_id} was not given; given: {given}"})
+            raise InputError(
+                {"parameters.dataset": f"{dataset_id} was not given; available: {given}"}
+            )
         return self.inputs[dataset_id]
+
+    def directory(self, dataset_id: str) -> Directory:
+        """Return a registered directory, verified: names, sizes and a sample of the digests.
+
+        Raises InputError, which names the first files that differ.
+        """
+        return Directory.open(self.table(dataset_id), self.seed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +131,35 @@ class Ingredients:
     loss_factor: float = 1.0
     optimizers: Callable[[nn.Module], Sequence[Optimizer]] | None = None
     schedulers: Callable[[Sequence[Optimizer], int], Sequence[LRScheduler]] | None = None
-    constants: Mapping[str, Any] = field(default_factory=dict)
+    constants: Mapping[str, object] = field(default_factory=dict)
+    description: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatasetIngredients:
+    """Ingredients over map-style datasets, trained by `ingredients_loop` (docs/recipes.md).
+
+    train, validation: datasets whose batches are (inputs..., targets): the arguments of the model,
+        and what the loss compares its outputs with.
+    collate_fn: makes such a batch from a list of examples; by default that of torch.
+    train_options: further options of the loader of `train` (docs/loaders.md), such as `sampler`.
+    optimizer, schedulers: instead of those of the parameters; schedules move at every step, but for
+        ReduceLROnPlateau, which goes by the metric of the parameters' schedule.
+    constants: plain values measured on the data; a resume that measures others is refused.
+    loss, measures, loss_factor, description: as of Ingredients.
+    """
+
+    model: nn.Module
+    train: Dataset[Any]
+    validation: Dataset[Any] | None
+    loss: Loss
+    measures: Mapping[str, Measure] = field(default_factory=dict)
+    loss_factor: float = 1.0
+    collate_fn: Callable[[list[Any]], Any] | None = None
+    train_options: Mapping[str, Any] = field(default_factory=dict)
+    optimizer: Callable[[nn.Module], Optimizer] | None = None
+    schedulers: Callable[[Optimizer, int], Sequence[LRScheduler]] | None = None
+    constants: Mapping[str, object] = field(default_factory=dict)
     description: Mapping[str, Any] = field(default_factory=dict)
 
 

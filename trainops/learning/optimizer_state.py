@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-State = Mapping[int, Mapping[str, Any]]  # what is kept of each parameter, by its number
+State = Mapping[int, Mapping[str, object]]  # what is kept of each parameter, by its number
 
 
 def needs_closure(optimizer: Optimizer) -> bool:

@@ -10,7 +10,7 @@ from trainops.learning.optimizer_state import template
 from trainops.runtime.errors import IncompatibleState
 
 
-def require_same_shape(own: Any, given: Any, place: str) -> None:
+def require_same_shape(own: object, given: object, place: str) -> None:
     """Raise IncompatibleState, which names the place, unless keys, lengths and shapes are equal.
 
     Plain values may differ: they are what a state is for.
@@ -29,7 +29,7 @@ def require_same_shape(own: Any, given: Any, place: str) -> None:
             require_same_shape(each, given[number], f"{place}[{number}]")
 
 
-def require_same_schedulers(own: Sequence[Any], given: Any) -> None:
+def require_same_schedulers(own: Sequence[Any], given: object) -> None:
     """Raise IncompatibleState unless each schedule can take over the state of its number.
 
     A list of a schedule may have grown since it was new.
@@ -46,7 +46,7 @@ def require_same_schedulers(own: Sequence[Any], given: Any) -> None:
             require_same_shape(each, kept[: len(each)] if has_grown else kept, f"{place}.{key}")
 
 
-def require_same_optimizers(own: Sequence[Optimizer], given: Any) -> None:
+def require_same_optimizers(own: Sequence[Optimizer], given: object) -> None:
     """Raise IncompatibleState unless each optimizer can take over the state of its number."""
     if not isinstance(given, list) or len(own) != len(given):
         raise IncompatibleState(f"this job has {len(own)} optimizers, the state another number")
@@ -58,7 +58,7 @@ def require_same_optimizers(own: Sequence[Optimizer], given: Any) -> None:
         _require_moments(mine, theirs["state"], place)
 
 
-def _require_moments(optimizer: Optimizer, given: Any, place: str) -> None:
+def _require_moments(optimizer: Optimizer, given: object, place: str) -> None:
     """Each parameter's saved values are those that the optimizer itself would keep.
 
     A parameter that never had a gradient may have none. Values that the optimizer does not keep
@@ -79,7 +79,7 @@ def _require_moments(optimizer: Optimizer, given: Any, place: str) -> None:
             _require_moment(mine, moments[name], f"{place}.{index}.{name}")
 
 
-def _require_moment(own: Any, given: Any, place: str) -> None:
+def _require_moment(own: object, given: object, place: str) -> None:
     """A single number may be of any type: torch changed that of steps more than once."""
     if not isinstance(own, Tensor):
         return
@@ -88,7 +88,7 @@ def _require_moment(own: Any, given: Any, place: str) -> None:
     _require_tensor(own, given, place)
 
 
-def _require_tensor(own: Tensor, given: Any, place: str) -> None:
+def _require_tensor(own: Tensor, given: object, place: str) -> None:
     if not isinstance(given, Tensor):
         raise IncompatibleState(f"{place} is no tensor")
     if (own.shape, own.dtype) != (given.shape, given.dtype):
@@ -99,5 +99,5 @@ def _shape(tensor: Tensor) -> str:
     return f"{tensor.dtype} {tuple(tensor.shape)}"
 
 
-def _keys(value: Any) -> str:
+def _keys(value: object) -> str:
     return ", ".join(map(str, value)) if isinstance(value, dict) else type(value).__name__

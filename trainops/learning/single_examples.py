@@ -1,8 +1,8 @@
 """Refuse a batch of one example before the start where the model cannot train on it.
 
 Batch normalisation in training divides by the deviation over the batch. Over one value a channel
-torch refuses that, which would otherwise happen at the last batch of an epoch: in the midst of a
-run, and, in federated training, on some clients only.
+torch refuses that, which would otherwise happen at the last batch of an epoch: in the middle of a
+run, and, with several clients, on some of them only.
 """
 
 import copy

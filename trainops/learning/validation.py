@@ -4,19 +4,19 @@ from typing import Protocol
 
 from torch import Tensor
 
-from trainops.learning.averages import Averages
+from trainops.learning.mean_metrics import MeanMetrics
 
 
 class Validated(Protocol):
     """A model with examples to judge it by."""
 
-    def new_averages(self) -> Averages:
+    def new_mean_metrics(self) -> MeanMetrics:
         """Return means of the loss and each measure, over no examples yet."""
 
     def validation_batches(self) -> tuple[Tensor, ...]:
         """Return the indices of the validation examples by batches; () where there are none."""
 
-    def validate(self, indices: Tensor, averages: Averages) -> None:
+    def validate(self, indices: Tensor, averages: MeanMetrics) -> None:
         """Add the loss and measures of these validation examples. Draws no random numbers."""
 
 
@@ -24,7 +24,7 @@ class Validation:
     """The means so far over the batches that are done. It is never saved: a resume begins anew."""
 
     def __init__(self, model: Validated) -> None:
-        self.averages = model.new_averages()
+        self.averages = model.new_mean_metrics()
         self.num_done = 0
         self._model, self._batches = model, model.validation_batches()
 

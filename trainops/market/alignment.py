@@ -26,7 +26,7 @@ def rows_by_symbol(column: pa.ChunkedArray, wanted: Sequence[str]) -> dict[str, 
     known = names.dictionary.to_pylist()
     if absent := [name for name in wanted if name not in known]:
         raise InputError(
-            {"symbols": f"got {', '.join(absent)}; there are {', '.join(sorted(known)[:50])}"}
+            {"symbols": f"got {', '.join(absent)}; allowed: {', '.join(sorted(known)[:50])}"}
         )
     return {name: np.flatnonzero(codes == known.index(name)) for name in wanted or sorted(known)}
 
@@ -37,7 +37,10 @@ def require_rising(name: str, times: Times, rows: RowNumbers) -> None:
     steps = np.diff(own, prepend=own[0] - 1)
     if steps.min() > 0:
         return
-    for is_wrong, problem in ((steps == 0, "times repeat"), (steps < 0, "times go back")):
+    for is_wrong, problem in (
+        (steps == 0, "times repeat"),
+        (steps < 0, "times are not ascending"),
+    ):
         flags = np.zeros(len(times), dtype=bool)
         flags[rows] = is_wrong
         refuse(flags, f"{problem} ({name})")
@@ -49,6 +52,6 @@ def aligned(times: Times, rows: Mapping[str, RowNumbers]) -> tuple[Times, dict[s
         return times[next(iter(rows.values()))], dict(rows)
     common = reduce(np.intersect1d, [times[each] for each in rows.values()])
     if not len(common):
-        raise InputError({"dataset": f"no time that all of {', '.join(rows)} have"})
+        raise InputError({"dataset": f"no common time of {', '.join(rows)}"})
     at = {name: each[np.searchsorted(times[each], common)] for name, each in rows.items()}
     return common, at

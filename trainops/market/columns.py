@@ -31,13 +31,15 @@ ColumnName = Annotated[str, WithJsonSchema({"type": "string", "format": "column"
 class PriceColumns(Strict):
     """The columns of a price series, where they are not called by one of the usual names."""
 
-    time: ColumnName | None = Field(None, description="When a bar began, or its day")
+    time: ColumnName | None = Field(None, description="Start time or day of a bar.")
     open: ColumnName | None = None
     high: ColumnName | None = None
     low: ColumnName | None = None
     close: ColumnName | None = None
     volume: ColumnName | None = None
-    symbol: ColumnName | None = Field(None, description="In a table of several symbols")
+    symbol: ColumnName | None = Field(
+        None, description="Symbol of a bar, in a table of several symbols."
+    )
 
 
 def find_columns(

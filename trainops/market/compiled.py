@@ -18,13 +18,13 @@ Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 HERE = Path(__file__).parent
 PACKAGE = HERE.parent
-CALLED_INTO = ("kinds/backtest/core", "market/indicators")
+CALLED_INTO = ("kinds/*/core", "market/indicators")
 
 
 def _sources_digest() -> str:
     digest = sha256()
     for folder in CALLED_INTO:
-        for path in sorted((PACKAGE / folder).glob("*.py")):
+        for path in sorted(PACKAGE.glob(f"{folder}/*.py")):
             digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
 
@@ -62,11 +62,11 @@ if CACHE is not None:
     numba_config.CACHE_DIR = str(CACHE)  # type: ignore[attr-defined] # set where it is read
 
 
-def settled(function: Callable[Arguments, Result], *examples: Any) -> Callable[..., Result]:
+def settled(function: Callable[Arguments, Result], *examples: object) -> Callable[..., Result]:
     """Return the machine code of a compiled function for arguments like these.
 
     Most of what a call costs is numba's search for the types of its arguments: ten times the call
-    where they are tables of records. Whoever calls the code itself must keep to the types.
+    where they are tables of records. Callers of the code itself must keep to the types.
     """
     dispatcher: Any = function
     signature = tuple(map(numba.typeof, examples))

@@ -5,7 +5,7 @@ and kept with it.
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
 
@@ -27,7 +27,16 @@ def features_of(bars: Bars, symbol: int, parameters: FeatureParameters) -> dict[
     return dict(_features(one, parameters))
 
 
-def measured(columns: Mapping[str, Floats]) -> dict[str, Any]:
+class Scale(TypedDict):
+    """What is measured of the features of training bars, as plain values: one entry a feature."""
+
+    names: list[str]
+    mean: list[float]
+    deviation: list[float]
+    centres: list[list[float]]
+
+
+def measured(columns: Mapping[str, Floats]) -> Scale:
     """Return what `prepared` needs, as plain values, from the features of training bars."""
     matrix = np.stack(list(columns.values()), axis=1)
     deviation = matrix.std(axis=0)
@@ -39,7 +48,7 @@ def measured(columns: Mapping[str, Floats]) -> dict[str, Any]:
     }
 
 
-def prepared(columns: Mapping[str, Floats], scale: Mapping[str, Any], fuzzy: str) -> Floats:
+def prepared(columns: Mapping[str, Floats], scale: Scale, fuzzy: str) -> Floats:
     """Return what a network is given: (bars, inputs), NaN where a feature is."""
     if list(columns) != scale["names"]:
         raise ValueError(f"features {list(columns)} where {scale['names']} were measured")

@@ -50,7 +50,7 @@ class Pipeline:
         return nn.Sequential(*layers, nn.Linear(width, len(self.constants["classes"]) or 1))
 
     def scores(self, prices: Prices, symbol: int, network: nn.Module) -> Floats:
-        """Return how much each bar speaks for rising prices; NaN where too few bars lie before.
+        """Return how much each bar indicates rising prices; NaN where too few bars lie before.
 
         Of a classifier the probability of up less that of down; of a regression the expected
         return, in standard deviations of those that it learned from.

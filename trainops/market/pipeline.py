@@ -14,34 +14,34 @@ class FeatureParameters(Strict):
     """The features of a bar. Each is made of this bar and those before it, never of later ones."""
 
     returns: Periods = Field(
-        default_factory=lambda: [1, 5, 20], description="Change of the close over so many bars"
+        default_factory=lambda: [1, 5, 20], description="Relative change of the close over N bars."
     )
     averages: Periods = Field(
         default_factory=lambda: [10, 50],
-        description="Distance of the close from its simple average",
+        description="Distance of the close from its simple moving average.",
     )
-    rsi: Periods = Field(default_factory=lambda: [14], description="Relative strength index")
+    rsi: Periods = Field(default_factory=lambda: [14], description="Relative strength index (RSI).")
     bollinger: Periods = Field(
-        default_factory=lambda: [20], description="Place between the Bollinger bands"
+        default_factory=lambda: [20], description="Position between the Bollinger bands."
     )
     donchian: Periods = Field(
-        default_factory=lambda: [20], description="Place in the Donchian channel"
+        default_factory=lambda: [20], description="Position in the Donchian channel."
     )
     atr: Periods = Field(
-        default_factory=lambda: [14], description="Average true range, relative to the close"
+        default_factory=lambda: [14], description="Average true range (ATR), relative to the close."
     )
-    macd: bool = Field(True, description="MACD's line and histogram, relative to the close")
+    macd: bool = Field(True, description="MACD line and histogram, relative to the close.")
     fuzzy: Literal["off", "beside", "instead"] = Field(
         "off",
-        description="How far each feature is low, middle and high (memberships that add up to 1), "
-        "beside its value or instead of it",
+        description="Fuzzy memberships (low, middle, high; they sum to 1) of each feature, in "
+        "addition to its value or instead of it.",
     )
 
     @field_validator("bollinger", "donchian", "rsi")
     @classmethod
     def _at_least_two(cls, periods: list[int]) -> list[int]:
         if any(period < 2 for period in periods):
-            raise ValueError("each period is at least 2")
+            raise ValueError("each period must be at least 2")
         return periods
 
     @property

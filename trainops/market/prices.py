@@ -1,10 +1,9 @@
-"""Reading a price series, and finding what is wrong with it before a backtest begins."""
+"""Reading a price series, and finding what is wrong with it before it is used."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -127,7 +126,7 @@ def _numbers(name: str, column: pa.ChunkedArray, *, may_be_missing: bool = False
     return values
 
 
-def _kind(kind: Any) -> str:
+def _kind(kind: object) -> str:
     if pa.types.is_integer(kind):
         return "integer"
     if pa.types.is_floating(kind) or pa.types.is_decimal(kind):

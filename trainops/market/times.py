@@ -42,7 +42,7 @@ def _from_epoch(values: NDArray[Any]) -> Times:
     for limit, factor, divisor in EPOCHS:
         if largest < limit:
             return values.astype(np.int64) * factor // divisor
-    raise InputError({"dataset": f"{largest} is no time"})
+    raise InputError({"dataset": f"{largest} is not a time"})
 
 
 def _from_text(name: str, values: list[str]) -> Times:

@@ -3,9 +3,10 @@
 Importing torch and its first optimizer takes 3 to 5 seconds; a fork takes 20 ms. Forking is safe
 here because this process has one thread, has never touched CUDA and opens no database.
 
-It speaks with its worker over the socket on descriptor 0: a request carries two descriptors (the
-child's end of the wire, and where its output goes) and is answered with the child's pid; when a
-child has ended and nothing is left of its process group, its wait status follows.
+Its worker is at the other end of the socket on descriptor 0: a request names the directory of the
+child's temporary files, carries two descriptors (the child's end of the wire, and where its output
+goes) and is answered with the child's pid; when a child has ended and nothing is left of its
+process group, its wait status follows.
 """
 
 import array
@@ -18,6 +19,7 @@ import selectors
 import signal
 import socket
 import sys
+import tempfile
 import traceback
 from pathlib import Path
 
@@ -42,13 +44,13 @@ def main() -> None:
         importlib.import_module(name)
     threads = list(Path("/proc/self/task").iterdir())
     if len(threads) > 1:  # one of them could hold a lock that its forked copy waits for in vain
-        raise SystemExit(f"the nursery must not fork with {len(threads)} threads")
+        raise SystemExit(f"the forkserver must not fork with {len(threads)} threads")
     gc.collect()
     gc.freeze()  # no later collection writes to the pages that are shared with every child
-    _Nursery(socket.socket(fileno=0)).serve()
+    _ForkServer(socket.socket(fileno=0)).serve()
 
 
-class _Nursery:
+class _ForkServer:
     def __init__(self, line: socket.socket) -> None:
         self.line = line
         self.children: set[int] = set()
@@ -84,27 +86,30 @@ class _Nursery:
         for _, _, payload in ancillary:
             descriptors.frombytes(payload[: len(payload) - len(payload) % size])
         wire, output = descriptors
+        asked = json.loads(request)
         pid = os.fork()
         if pid == 0:
-            self._become_a_child(wire, output)
+            self._become_a_child(wire, output, asked["directory"])
         self.children.add(pid)
         os.close(wire)
         os.close(output)
-        self._say({"key": json.loads(request)["key"], "pid": pid})
+        self._say({"key": asked["key"], "pid": pid})
         return True
 
-    def _become_a_child(self, wire: int, output: int) -> None:
+    def _become_a_child(self, wire: int, output: int, directory: str | None) -> None:
         """Never returns."""
         code = 70  # EX_SOFTWARE, unless the child says otherwise
         try:
-            nursery_pid = os.getppid()
+            forkserver_pid = os.getppid()
             os.setsid()  # a session and a process group of its own: all of it can be killed at once
-            die_with(nursery_pid)
+            die_with(forkserver_pid)
             signal.set_wakeup_fd(-1)
             self.selector.close()
             os.close(self.bell)
             self.line.close()
             _redirect(output)
+            if directory is not None:
+                _use(directory)
             with contextlib.suppress(OSError):  # the kernel's choice when memory runs out
                 Path("/proc/self/oom_score_adj").write_text("500")
             # Looked up here, since this module stays free of torch until it is warm.
@@ -152,6 +157,12 @@ def _redirect(output: int) -> None:
     os.dup2(output, 2)
     os.close(nothing)
     os.close(output)
+
+
+def _use(directory: str) -> None:
+    """Have the child, and what it forks or starts, create temporary files in the directory."""
+    os.environ["TMPDIR"] = directory
+    tempfile.tempdir = directory  # instead of the one that was found before the fork
 
 
 if __name__ == "__main__":

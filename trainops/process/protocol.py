@@ -1,83 +1,275 @@
-"""The messages between a supervisor and its child: one JSON object a line, over a socket pair.
+"""The messages between the processes of an attempt, as frozen dataclasses.
 
-supervisor → child: start, grant, stop, salvage, committed, refused, not_stored, written, out,
-                    returned
-child → supervisor: restored, corrupted, progress, spending, staged, save_failed, salvaging,
-                    salvaged, delegate, drop, self_check, ended
+The supervisor (in the worker process) and the child (which computes) exchange `ToChild` and
+`ToSupervisor`; the child and its second process, which checks its first checkpoint, exchange
+`ToSecond` and `Checked`.
 
-The order on the wire is the order of things: whatever was sent before `staged` is durable before
-the checkpoint is. What is spent of anybody's privacy is durable before it is released.
+Messages are in order: whatever was sent before `Staged` is durable before that checkpoint is.
+Ledger entries are durable before what they describe is released.
 """
 
-import json
-import socket
 import time
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
 
-MAX_MESSAGE_BYTES = 64 * 1024**2  # a child that says more in one line is not to be believed
+from trainops.runtime.checkpoint.manifest import Candidate, CheckpointType, StagedCheckpoint
+from trainops.runtime.ledger import Entry
+from trainops.runtime.receipt import Receipt
+from trainops.runtime.subtasks import Subtask, SubtaskResult
 
-Message = dict[str, Any]
+Directive = Literal["CANCEL", "PREEMPT"]
 
 
 def now() -> float:
-    """Seconds on the clock of deadlines: it goes on while the machine sleeps."""
+    """Seconds on the clock of deadlines (CLOCK_BOOTTIME), which runs while the machine sleeps."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
-class Hangup(Exception):
-    """The other side has closed its end, or died."""
+# Supervisor to child.
 
 
-class Wire:
-    """One end of the line. One thread sends and one receives at a time.
+@dataclass(frozen=True, slots=True)
+class LedgerState:
+    """The ledger of an operation. secret: the key of its random numbers, hexadecimal."""
 
-    `max_bytes` is the longest message that it takes; a child takes any of its supervisor, which may
-    tell of a long ledger.
+    secret: str = field(repr=False)
+    entries: tuple[Entry, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """The first message: what to run, and what to start from."""
+
+    kind: str
+    config: Mapping[str, Any]  # as in the operation's row; parsed by the kind
+    inputs: Mapping[str, Path]
+    directory: Path  # where checkpoints are written
+    storage_id: str  # expected next to `directory`; empty: not checked
+    identity: Mapping[str, Any]  # written into every manifest
+    candidates: tuple[Candidate, ...]  # to resume from, the newest first
+    reserve_bytes: int
+    grant_until: float  # deadline on the clock of `now`
+    environment: Mapping[str, str] = field(default_factory=dict)
+    ledger: LedgerState | None = None
+    subtask: Subtask | None = None  # if the operation is one
+    requires_exact: bool = False  # fail where the resume would not be exact
+    num_ranks: int = 1  # processes that compute it
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """The lease was renewed: the child may run until this deadline."""
+
+    until: float
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Save a checkpoint at the next safe point, and end."""
+
+    directive: Directive
+
+
+@dataclass(frozen=True, slots=True)
+class Salvage:
+    """Save the copy of the newest safe point that is in memory."""
+
+    type: CheckpointType
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """The oldest staged checkpoint without an answer is committed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """It is not: this attempt no longer owns the operation."""
+
+
+@dataclass(frozen=True, slots=True)
+class NotStored:
+    """It could not be stored; the run continues."""
+
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """The entries of the last `Append` are durable."""
+
+
+@dataclass(frozen=True, slots=True)
+class SubtasksStarted:
+    """The subtasks of the last `StartSubtasks` exist; age_seconds: for how long."""
+
+    group: int
+    age_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class SubtaskEnded:
+    result: SubtaskResult
+
+
+ToChild = (
+    Start | Grant | Stop | Salvage | Committed | Refused | NotStored | Appended
+    | SubtasksStarted | SubtaskEnded
+)  # fmt: skip
+
+
+# Child to supervisor.
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """The job is ready, restored as the receipt says."""
+
+    receipt: Receipt
+
+
+@dataclass(frozen=True, slots=True)
+class Corrupted:
+    """A candidate cannot be used; the next one is tried."""
+
+    directory: str
+    missing: tuple[str, ...]
+    altered: tuple[str, ...]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ProgressUpdate:
+    """Progress. points: metrics since the last report, as (step, Unix time, value by name)."""
+
+    step: int
+    total_steps: int | None
+    place: str
+    points: tuple[tuple[int, float, Mapping[str, float]], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """Ledger entries that must be durable before the child continues."""
+
+    entries: tuple[Entry, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """A checkpoint is on disk and waits for its commit."""
+
+    checkpoint: StagedCheckpoint
+
+
+@dataclass(frozen=True, slots=True)
+class SaveFailed:
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class Salvaging:
+    """`Salvage` was received."""
+
+    type: CheckpointType
+
+
+@dataclass(frozen=True, slots=True)
+class Salvaged:
+    """`Salvage` is done, whether a checkpoint was saved or not."""
+
+    type: CheckpointType
+
+
+@dataclass(frozen=True, slots=True)
+class StartSubtasks:
+    """Run these subtasks of one group, which start from the checkpoint in `directory`."""
+
+    directory: str
+    subtasks: tuple[Subtask, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DropSubtasks:
+    """End those of these subtasks that are not done."""
+
+    group: int
+    indexes: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """The result of the self-check of the first checkpoint.
+
+    verdict: "equal"; "differs", in these parts; "loaded", where no steps were compared;
+    "not_loaded", for this reason; "inexact", where these parts are not restored bit for bit, so
+    that nothing was compared; "not_made", for this reason; "pending".
     """
 
-    def __init__(self, end: socket.socket, max_bytes: float = MAX_MESSAGE_BYTES) -> None:
-        self._end, self._max_bytes = end, max_bytes
-        self._received: list[bytes] = []  # pieces of a line that has not ended
-        self._num_received = 0
+    checkpoint: str  # empty: there was none yet
+    step: int
+    until_step: int
+    verdict: str
+    parts: tuple[str, ...] = ()
+    reason: str = ""
 
-    def fileno(self) -> int:
-        return self._end.fileno()
 
-    def send(self, kind: str, **fields: Any) -> None:
-        """Send one message; blocks while the other side's buffer is full.
+@dataclass(frozen=True, slots=True)
+class Succeeded:
+    result: Mapping[str, Any]  # encoded by `lossless`
 
-        Raises:
-            Hangup: nobody is there to hear it.
-        """
-        line = json.dumps({"kind": kind, **fields}, separators=(",", ":")).encode() + b"\n"
-        try:
-            self._end.sendall(line)
-        except OSError as error:
-            raise Hangup from error
 
-    def read(self) -> Iterator[Message]:
-        """Yield the messages that one read from the socket completed.
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """is_signalled: because the process received a signal."""
 
-        Raises:
-            Hangup: at the end of the line.
-        """
-        try:
-            some = self._end.recv(1 << 16)
-        except OSError as error:
-            raise Hangup from error
-        if not some:
-            raise Hangup
-        *lines, rest = some.split(b"\n")
-        if lines:
-            lines[0] = b"".join([*self._received, lines[0]])
-            self._received, self._num_received = [], 0
-        self._received.append(rest)
-        self._num_received += len(rest)
-        if self._num_received > self._max_bytes:
-            raise Hangup(f"a message of more than {self._max_bytes} bytes")
-        for line in lines:
-            yield json.loads(line)
+    directive: Directive
+    is_signalled: bool
 
-    def close(self) -> None:
-        self._end.close()
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    code: str  # a reason code
+    message: str
+    traceback: str
+
+
+Ended = Succeeded | Stopped | Failed
+ToSupervisor = (
+    Restored | Corrupted | ProgressUpdate | Append | Staged | SaveFailed | Salvaging | Salvaged
+    | StartSubtasks | DropSubtasks | Finding | Ended
+)  # fmt: skip
+
+
+# Child to its second process, and back.
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """Read this checkpoint into memory."""
+
+    checkpoint: Candidate
+
+
+@dataclass(frozen=True, slots=True)
+class Advance:
+    """Load it, and advance to a step. is_compared: and send the digests of the state there."""
+
+    until: int
+    entries: tuple[Entry, ...]  # of the ledger, so far
+    is_compared: bool
+
+
+ToSecond = Read | Advance
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """The second process's result: digests of its state by part, or a verdict of `Finding`."""
+
+    verdict: str = ""
+    digests: Mapping[str, str] | None = None
+    parts: tuple[str, ...] = ()
+    reason: str = ""

@@ -8,20 +8,17 @@ once.
 
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
-from blake3 import blake3
 
-from trainops.process.protocol import Message, Wire
+from trainops.process.protocol import Advance, Checked, Finding, Read, ToSecond
+from trainops.process.state_digests import digests
 from trainops.process.twin import DIED, Twin, TwinFailed
-from trainops.runtime import reproducibility
-from trainops.runtime.attempt import RANDOM
+from trainops.process.wire import Wire
 from trainops.runtime.checkpoint.manifest import Candidate, Checkpoint, CheckpointType
 from trainops.runtime.checkpoint.store import CheckpointPolicy, CheckpointStore
-from trainops.runtime.checkpoint.stream import Stream
 from trainops.runtime.errors import (
     CheckpointCorrupted,
     Machinery,
@@ -30,36 +27,16 @@ from trainops.runtime.errors import (
 from trainops.runtime.job import Progress, ResumableJob, StateDict
 from trainops.runtime.ledger import Entry
 from trainops.runtime.loop import Directive, Failed, run
+from trainops.runtime.ranks import Ranks
 from trainops.runtime.receipt import Receipt
 
 ADVANCES = 3  # of the run, after its checkpoint is committed
 TIMEOUT_SECONDS = 600.0
-STREAM_BYTES = 2**22  # of a stream's newest rows; those before the checkpoint have digests
 EQUAL, DIFFERS, LOADED, NOT_LOADED, INEXACT, NOT_MADE = (
     "equal", "differs", "loaded", "not_loaded", "inexact", "not_made",
 )  # fmt: skip
 Job = TypeVar("Job", bound=ResumableJob)
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """The result of a self-check.
-
-    verdict: "equal"; "differs", in these parts; "loaded", where no steps were to be compared;
-    "not_loaded", for this reason; "inexact", where these parts say themselves that they are not put
-    back to the bit, so that nothing was compared;
-    "not_made", for this reason.
-    """
-
-    checkpoint: str  # empty: there was none yet
-    step: int
-    until_step: int
-    verdict: str
-    parts: tuple[str, ...] = ()
-    reason: str = ""
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self) | {"parts": list(self.parts)}
+M = TypeVar("M")
 
 
 class SelfCheck:
@@ -72,10 +49,10 @@ class SelfCheck:
         self,
         twin: Twin,
         tell: Callable[[Finding], None],
-        spent: Callable[[], Iterable[Entry]],
+        entries: Callable[[], Iterable[Entry]],
         advances: int = ADVANCES,
     ) -> None:
-        self._twin, self._tell, self._spent = twin, tell, spent
+        self._twin, self._tell, self._entries = twin, tell, entries
         self._job: ResumableJob | None = None
         self._checkpoint: Checkpoint | None = None
         self._step = 0  # that the run had reached when it was last looked at
@@ -99,7 +76,7 @@ class SelfCheck:
             self._is_over = True
             self._give_up(checkpoint, checkpoint.step, error)
         else:  # it is read at once: a run that saves often lets it go soon
-            self._twin.tell("read", path=str(checkpoint.path), digest=checkpoint.digest)
+            self._twin.send(Read(Candidate(checkpoint.path, checkpoint.digest)))
             if not self._advances:
                 self._begin(checkpoint, checkpoint.step)
         self._checkpoint = checkpoint
@@ -124,11 +101,11 @@ class SelfCheck:
         self._is_over = True
         try:
             own = digests(self._job) if self._job is not None and self._advances else {}
-            spent = [entry.to_json() for entry in self._spent()]
+            entries = tuple(self._entries())
         except Exception as error:  # noqa: BLE001 - whatever it is, the run does not end by it
             self._give_up(checkpoint, step, error)
             return
-        self._twin.tell("go", until=step, spent=spent, is_compared=bool(self._advances))
+        self._twin.send(Advance(step, entries, is_compared=bool(self._advances)))
         threading.Thread(
             target=self._compare, args=[checkpoint, step, own], name="self-check", daemon=True
         ).start()
@@ -139,12 +116,11 @@ class SelfCheck:
         except TwinFailed as error:
             self._give_up(checkpoint, step, error)
             return
-        if "digests" not in answer:
-            parts = tuple(answer.get("parts", ()))
-            self._say(checkpoint, step, answer["verdict"], parts, answer.get("reason", ""))
+        if answer.digests is None:
+            self._say(checkpoint, step, answer.verdict, answer.parts, answer.reason)
             return
-        theirs = answer["digests"]
-        parts = tuple(part for part in (own | theirs) if own.get(part) != theirs.get(part))
+        theirs = answer.digests
+        parts = tuple(part for part in {**own, **theirs} if own.get(part) != theirs.get(part))
         self._say(checkpoint, step, DIFFERS if parts else EQUAL, parts)
 
     def _give_up(self, checkpoint: Checkpoint, step: int, why: BaseException) -> None:
@@ -159,32 +135,44 @@ class SelfCheck:
         self._tell(Finding(name, checkpoint.step, step, verdict, parts, reason))
 
 
-def attend(make_job: Callable[[Iterable[Entry]], ResumableJob], seed: int, wire: Wire) -> None:
+def attend(
+    make_job: Callable[[Iterable[Entry]], ResumableJob],
+    seed: int,
+    wire: Wire[ToSecond],
+    ranks: Ranks | None = None,
+) -> None:
     """Run the second process: read and load the checkpoint, advance, send the digests.
 
-    `make_job` is given what the run has spent of anybody's privacy so far.
+    `make_job` is given the entries of the ledger so far.
     """
     messages = _messages(wire)
-    told = next(messages)
+    read = _expected(Read, next(messages))
     try:
-        kept = _Kept(Candidate(Path(told["path"]), told["digest"]))
+        kept = _Kept(read.checkpoint)
     except CheckpointCorrupted as error:
         verdict = NOT_MADE if error.is_incomplete else NOT_LOADED
         next(messages)
-        wire.send("answer", verdict=verdict, reason=_short(error))
+        wire.send(Checked(verdict, reason=_short(error)))
         return
-    told = next(messages)
-    spent = [Entry(**entry) for entry in told["spent"]]
-    second = _Second(lambda: make_job(spent), told["until"], is_compared=told["is_compared"])
-    wire.send("answer", **_gone_on(second, seed, kept))
+    advance = _expected(Advance, next(messages))
+    second = _Second(
+        lambda: make_job(advance.entries), advance.until, is_compared=advance.is_compared
+    )
+    wire.send(_gone_on(second, seed, kept, ranks))
 
 
-def _messages(wire: Wire) -> Iterator[Message]:
+def _expected(message_class: type[M], message: object) -> M:
+    if not isinstance(message, message_class):
+        raise TypeError(f"got {type(message).__name__}; expected {message_class.__name__}")
+    return message
+
+
+def _messages(wire: Wire[ToSecond]) -> Iterator[ToSecond]:
     while True:
         yield from wire.read()
 
 
-def _gone_on(second: "_Second", seed: int, store: CheckpointStore) -> Message:
+def _gone_on(second: "_Second", seed: int, store: CheckpointStore, ranks: Ranks | None) -> Checked:
     try:
         outcome = run(
             second.make,
@@ -193,27 +181,18 @@ def _gone_on(second: "_Second", seed: int, store: CheckpointStore) -> Message:
             policy=CheckpointPolicy(every_seconds=float("inf")),
             supervisor=second,
             safe_point_share=0.0,
+            ranks=ranks,
         )
     except _Answered as found:
         return found.answer
     except Exception as error:  # noqa: BLE001 - of the machinery: it says nothing of the job
-        return {"verdict": NOT_MADE, "reason": _short(error)}
+        return Checked(NOT_MADE, reason=_short(error))
     if not isinstance(outcome, Failed):
-        return {"verdict": DIFFERS, "reason": "the second process ended earlier"}
+        return Checked(DIFFERS, reason="the second process ended earlier")
     if isinstance(outcome.error, MemoryError):
-        return {"verdict": NOT_MADE, "reason": _short(outcome.error)}
+        return Checked(NOT_MADE, reason=_short(outcome.error))
     verdict = DIFFERS if second.is_restored else NOT_LOADED
-    return {"verdict": verdict, "reason": _short(outcome.error)}
-
-
-def digests(job: ResumableJob) -> dict[str, str]:
-    """Return a digest of each part of a job's state, and of each global random stream."""
-    state = job.state_dict()
-    streams = reproducibility.state_dict()
-    return {
-        **{name: _digest(part) for name, part in state.items()},
-        **{f"{RANDOM}: {name}": _digest(part) for name, part in streams.items()},
-    }
+    return Checked(verdict, reason=_short(outcome.error))
 
 
 def require_room() -> None:
@@ -231,7 +210,7 @@ def require_room() -> None:
 
 
 class _Answered(Machinery):
-    def __init__(self, answer: Message) -> None:
+    def __init__(self, answer: Checked) -> None:
         super().__init__()
         self.answer = answer
 
@@ -255,17 +234,17 @@ class _Second:
         if not receipt.exact:
             inexact = [item for item in receipt.items if not item.exact]
             reason = "; ".join(f"{item.part}: {item.note}" for item in inexact)
-            parts = [item.part for item in inexact]
-            raise _Answered({"verdict": INEXACT, "parts": parts, "reason": reason})
+            parts = tuple(item.part for item in inexact)
+            raise _Answered(Checked(INEXACT, parts=parts, reason=reason))
         if not self._is_compared:
-            raise _Answered({"verdict": LOADED})
+            raise _Answered(Checked(LOADED))
 
     def corrupted(self, candidate: Candidate, error: CheckpointCorrupted) -> None:
         """Do nothing: the error that is raised next reports it."""
 
     def report(self, progress: Progress) -> Directive:
         if progress.step >= self._until and not progress.is_evaluating:
-            raise _Answered({"digests": digests(self._job)} if self._job is not None else {})
+            raise _Answered(Checked(digests=digests(self._job) if self._job is not None else {}))
         return Directive.PROCEED
 
     def checkpointed(self, checkpoint: Checkpoint) -> None:
@@ -287,44 +266,6 @@ class _Kept(CheckpointStore):
 
     def write(self, *_: Any, **__: Any) -> Checkpoint:
         raise RuntimeError("a self-check writes nothing")
-
-
-def _digest(part: Any) -> str:
-    hasher = blake3()
-    _feed(hasher, part)
-    return hasher.hexdigest(length=16)
-
-
-def _feed(hasher: Any, value: Any) -> None:
-    """Add a value with its types; the order of a dict's keys is ignored."""
-    if isinstance(value, torch.Tensor):
-        hasher.update(f"{value.dtype} {tuple(value.shape)}:".encode())
-        plain = value.detach().cpu().contiguous().resolve_conj().resolve_neg().reshape(-1)
-        if plain.numel() < 2:  # whose stride may be anything
-            plain = torch.empty(plain.shape, dtype=plain.dtype).copy_(plain)
-        hasher.update(plain.view(torch.uint8).numpy())
-    elif isinstance(value, Stream):
-        _feed(hasher, _newest_rows(value))
-    elif isinstance(value, dict):
-        hasher.update(f"{len(value)} keys:".encode())
-        for key in sorted(value, key=repr):
-            _feed(hasher, key)
-            _feed(hasher, value[key])
-    elif isinstance(value, list | tuple):
-        hasher.update(f"{type(value).__name__} of {len(value)}:".encode())
-        for each in value:
-            _feed(hasher, each)
-    else:
-        hasher.update(f"{type(value).__name__} {value!r};".encode())
-
-
-def _newest_rows(stream: Stream) -> StateDict:
-    row_bytes = sum(
-        torch.empty(shape, dtype=dtype, device="meta").nbytes
-        for dtype, shape in stream.columns.values()
-    )
-    first = max(stream.first_row, len(stream) - STREAM_BYTES // max(1, row_bytes))
-    return {"": len(stream), **{name: stream.column(name, first) for name in stream.columns}}
 
 
 def _memory(path: str, name: str) -> int:

@@ -1,80 +1,61 @@
-"""Parts of a job that a supervisor has done elsewhere, as the attempt's own process sees it."""
+"""The subtask port of an attempt's process: sends requests to its supervisor."""
 
 import queue
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
-from pathlib import Path
-from typing import Any
 
-from trainops.process.protocol import Message, now
-from trainops.runtime.checkpoint.manifest import Candidate
-from trainops.runtime.ledger import Entry
-from trainops.runtime.subtasks import Part, Returned
+from trainops.process.protocol import (
+    DropSubtasks,
+    StartSubtasks,
+    SubtaskEnded,
+    SubtasksStarted,
+    now,
+)
+from trainops.runtime.subtasks import Subtask, SubtaskResult
 
 
-class Errands:
-    """Speaks over the wire: `say` sends a message, `hear` is called by the thread that listens."""
+class SubtaskClient:
+    """Implements SubtaskPort. `receive` is called by the thread that reads the wire."""
 
-    def __init__(self, say: Callable[..., None]) -> None:
+    def __init__(self, send: Callable[[StartSubtasks | DropSubtasks], None]) -> None:
         self.saved_step: int | None = None
         self.problem = ""
-        self._say = say
-        self._directory = ""  # of the newest checkpoint
-        self._heard: queue.SimpleQueue[Message | None] = queue.SimpleQueue()  # None: wake up
-        self._began: dict[int, float] = {}  # when a round's parts went out, on the boot clock
+        self._send = send
+        self._directory = ""  # of the latest checkpoint
+        self._received: queue.SimpleQueue[SubtaskResult | None] = queue.SimpleQueue()  # None: wake
+        self._started: dict[int, float] = {}  # when a group was started, on the boot clock
 
-    def send(self, parts: Sequence[Part]) -> None:
-        told = [{name: each for name, each in asdict(part).items() if name != "given"}
-                for part in parts]  # fmt: skip
-        self._say("delegate", directory=self._directory, parts=told)
+    def start(self, subtasks: Sequence[Subtask]) -> None:
+        self._send(StartSubtasks(self._directory, tuple(subtasks)))
 
-    def drop(self, number: int, clients: Sequence[int]) -> None:
-        self._say("drop", round=number, clients=list(clients))
+    def drop(self, group: int, indexes: Sequence[int]) -> None:
+        self._send(DropSubtasks(group, tuple(indexes)))
 
-    def heard(self, seconds: float) -> Sequence[Returned]:
+    def results(self, seconds: float) -> Sequence[SubtaskResult]:
         try:
-            first = self._heard.get(timeout=seconds)
+            first = self._received.get(timeout=seconds)
         except queue.Empty:
             return []
-        messages = [first]
-        while not self._heard.empty():
-            messages.append(self._heard.get())
-        return [_returned(each) for each in messages if each is not None]
+        received = [first]
+        while not self._received.empty():
+            received.append(self._received.get())
+        return [each for each in received if each is not None]
 
-    def age_seconds(self, number: int) -> float:
-        return now() - self._began[number] if number in self._began else 0.0
+    def age_seconds(self, group: int) -> float:
+        return now() - self._started[group] if group in self._started else 0.0
 
-    def hear(self, message: Message) -> None:
-        if message["kind"] == "out":
-            self._began = {message["round"]: now() - message["age_seconds"]}
-        self._heard.put(message if message["kind"] == "returned" else None)
+    def receive(self, message: SubtasksStarted | SubtaskEnded) -> None:
+        match message:
+            case SubtasksStarted(group=group, age_seconds=age_seconds):
+                self._started = {group: now() - age_seconds}
+                self.wake()
+            case SubtaskEnded(result=result):
+                self._received.put(result)
 
     def wake(self) -> None:
-        """Have whoever waits look around."""
-        self._heard.put(None)
+        """End a wait in `results`, so that the job looks at its directive."""
+        self._received.put(None)
 
     def saved(self, step: int, directory: str) -> None:
-        """Hear that a checkpoint is committed, or is what the run began from."""
+        """Note the latest checkpoint: a committed one, or the one that the run started from."""
         self.saved_step, self._directory, self.problem = step, directory, ""
         self.wake()
-
-
-def _returned(message: Message) -> Returned:
-    found = message["checkpoint"]
-    return Returned(
-        round=message["round"],
-        client=message["client"],
-        how=message["how"],
-        checkpoint=Candidate(Path(found["path"]), found["digest"]) if found else None,
-        spent=[Entry(**each) for each in message["spent"]],
-        note=message["note"],
-    )
-
-
-def part_of(told: dict[str, Any]) -> Part:
-    """Return the part that a start message is about."""
-    given = told["given"]
-    return Part(
-        told["round"], told["client"], told["epochs"], told["begins_with"],
-        given=Candidate(Path(given["path"]), given["digest"]),
-    )  # fmt: skip

@@ -2,15 +2,14 @@
 
 import contextlib
 import os
-import select
 import signal
 import socket
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 from trainops.process.kinship import die_with
-from trainops.process.protocol import Hangup, Message, Wire
+from trainops.process.protocol import Checked, ToSecond
+from trainops.process.wire import Hangup, Wire
 
 NICE = 5  # the run has processors before it, and it comes to an end on a busy machine, too
 DIED = "its process has died"
@@ -23,7 +22,7 @@ class TwinFailed(Exception):
 class Twin:
     """Handle of the second process, which is in the same process group and dies with the first."""
 
-    def __init__(self, pid: int, wire: Wire) -> None:
+    def __init__(self, pid: int, wire: Wire[Checked]) -> None:
         self.pid = pid
         self._wire = wire
         self._is_ended = False
@@ -40,15 +39,15 @@ class Twin:
             self._wire.close()
         return self._is_ended
 
-    def tell(self, kind: str, **fields: Any) -> None:
+    def send(self, message: ToSecond) -> None:
         """Send a message; a dead process is detected by `answer`."""
         with contextlib.suppress(Hangup, OSError):
-            self._wire.send(kind, **fields)
+            self._wire.send(message)
 
-    def answer(self, timeout_seconds: float) -> Message:
+    def answer(self, timeout_seconds: float) -> Checked:
         """Wait for the result, then end the process. Raises TwinFailed."""
         try:
-            while select.select([self._wire], [], [], timeout_seconds)[0]:
+            while self._wire.has_input(timeout_seconds):
                 for answer in self._wire.read():
                     return answer
             raise TwinFailed(f"it took longer than {timeout_seconds:g} s")
@@ -69,7 +68,7 @@ class Twin:
         self._wire.close()
 
 
-def fork(work: Callable[[Wire], None], *, closing: Sequence[int]) -> Twin | None:
+def fork(work: Callable[[Wire[ToSecond]], None], *, closing: Sequence[int]) -> Twin | None:
     """Fork a process that runs `work` on its end of the pipe; None where that is impossible.
 
     It closes these descriptors, prints nothing, and is the first that a kernel without memory
@@ -83,13 +82,13 @@ def fork(work: Callable[[Wire], None], *, closing: Sequence[int]) -> Twin | None
         return None
     if pid:
         theirs.close()
-        return Twin(pid, Wire(ours))
+        return Twin(pid, Wire(ours, Checked))
     try:
         die_with(parent_pid)
         for each in (ours.fileno(), *closing):
             os.close(each)
         _be_quiet()
-        work(Wire(theirs, float("inf")))
+        work(Wire(theirs, ToSecond, float("inf")))
     finally:
         os._exit(0)
 

@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
-from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar, get_args
+from typing import Annotated, ClassVar, Literal, Self, TypeVar, get_args
 
 from pydantic import (
     BaseModel,
@@ -12,18 +11,23 @@ from pydantic import (
     StringConstraints,
     ValidationError,
     WithJsonSchema,
+    field_validator,
 )
-from pydantic_core import CoreSchema, ErrorDetails, core_schema
+from pydantic_core import CoreSchema, core_schema, to_jsonable_python
 
 from trainops.errors import MAX_PROBLEMS
+from trainops.runtime.config_errors import explain, shown
+from trainops.runtime.durations import SECONDS, Duration, parse_duration
 from trainops.runtime.errors import ConfigError
 
 Mark = TypeVar("Mark")
-MAX_SHOWN = 80  # characters of what was given
 
 
+@dataclass(frozen=True, slots=True)
 class IsDataset:
-    """Marks a field that names an uploaded dataset."""
+    """Marks a field that names an uploaded dataset, or a registered directory."""
+
+    is_directory: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +45,12 @@ class IsModel:
     def pattern(self) -> str:
         return rf"^op_{self.kind}_[0-9]{{8}}_[0-9]{{6}}_[0-9a-f]{{6}}$"
 
-    def __get_pydantic_core_schema__(self, *_: Any) -> CoreSchema:
+    def __get_pydantic_core_schema__(self, *_: object) -> CoreSchema:
         return core_schema.str_schema(pattern=self.pattern)
 
-    def __get_pydantic_json_schema__(self, *_: Any) -> dict[str, str]:
-        told = {"type": "string", "format": "model", "pattern": self.pattern, "x-kind": self.kind}
-        return told | ({"x-recipe": self.recipe} if self.recipe else {})
+    def __get_pydantic_json_schema__(self, *_: object) -> dict[str, str]:
+        schema = {"type": "string", "format": "model", "pattern": self.pattern, "x-kind": self.kind}
+        return schema | ({"x-recipe": self.recipe} if self.recipe else {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +68,12 @@ DatasetId = Annotated[
     WithJsonSchema({"type": "string", "format": "dataset", "pattern": DATASET_ID_PATTERN}),
     IsDataset(),
 ]
+DirectoryId = Annotated[
+    str,
+    StringConstraints(pattern=DATASET_ID_PATTERN),
+    WithJsonSchema({"type": "string", "format": "directory", "pattern": DATASET_ID_PATTERN}),
+    IsDataset(is_directory=True),
+]
 
 
 class Strict(BaseModel):
@@ -74,25 +84,41 @@ class Strict(BaseModel):
     )
 
     @classmethod
-    def parse(cls, raw: Mapping[str, Any]) -> Self:
+    def parse(cls, raw: Mapping[str, object]) -> Self:
         """Return the validated model. Raises ConfigError, which names every wrong field."""
         if not isinstance(raw, Mapping):
-            raise ConfigError({"": f"got {_shown(raw)}; must be an object of named fields"})
+            raise ConfigError({"": f"got {shown(raw)}; must be an object with named fields"})
         try:
             return cls.model_validate(dict(raw))
         except ValidationError as error:
-            told = error.errors(include_url=False, include_context=False)[:MAX_PROBLEMS]
-            num_more = error.error_count() - len(told)
-            raise ConfigError(dict(_explain(cls, each) for each in told), num_more) from error
+            problems = error.errors(include_url=False, include_context=False)[:MAX_PROBLEMS]
+            num_more = error.error_count() - len(problems)
+            raise ConfigError(dict(explain(cls, each) for each in problems), num_more) from error
+
+    def defaults(self) -> dict[str, object]:
+        """Return the defaults of its fields and sections as JSON; a required field has none."""
+        found: dict[str, object] = {}
+        for name, field in type(self).model_fields.items():
+            value = getattr(self, name)
+            if isinstance(value, Strict):
+                found[name] = value.defaults()
+            elif not field.is_required():
+                default = field.get_default(call_default_factory=True, validated_data={})
+                found[name] = to_jsonable_python(default)
+        return found
 
     def datasets(self) -> dict[str, str]:
-        """Return the ids of the uploaded datasets that this model names, with their fields."""
+        """Return the ids of the datasets that this model names, with their fields."""
         found = list(_marked(self, IsDataset))
         return {name: field for _, field, name in reversed(found)}
 
     def dataset_ids(self) -> list[str]:
-        """Return the ids of the uploaded datasets that this model names."""
+        """Return the ids of the datasets that this model names."""
         return list(dict.fromkeys(name for _, _, name in _marked(self, IsDataset)))
+
+    def directory_ids(self) -> set[str]:
+        """Return those of its datasets that must be registered directories."""
+        return {name for mark, _, name in _marked(self, IsDataset) if mark.is_directory}
 
     def models(self) -> dict[str, NamedModel]:
         """Return the operations whose models this one uses by id, and what they must be."""
@@ -108,7 +134,7 @@ class Strict(BaseModel):
         return {name: mark for name, mark in marks.items() if mark is not None}
 
     def check_columns(
-        self, columns: Mapping[str, Sequence[Mapping[str, Any]]]
+        self, columns: Mapping[str, Sequence[Mapping[str, object]]]
     ) -> Mapping[str, str]:
         """Return what does not fit the datasets, by field; empty where all is well.
 
@@ -121,72 +147,137 @@ class Strict(BaseModel):
 class CheckpointConfig(Strict):
     """When checkpoints are taken, and which of them are kept."""
 
-    every_steps: int | None = Field(None, ge=1, description="A checkpoint after so many steps")
-    every_seconds: float = Field(300.0, gt=0, description="A checkpoint after so many seconds")
-    least_seconds: float = Field(
-        0.0, ge=0, description="So many seconds lie between two that are due after steps"
+    every_steps: int | None = Field(
+        None, ge=1, description="Steps between checkpoints; by default steps trigger none."
     )
-    keep_last: int = Field(2, ge=1, le=1000, description="The newest ones that are kept")
-    keep_best: int = Field(1, ge=0, le=1000, description="The best ones that are kept")
-    keep_after_success: bool = Field(False, description="Keep them when the operation completed")
+    every_seconds: float = Field(300.0, gt=0, description="Seconds between checkpoints.")
+    least_seconds: float = Field(
+        0.0, ge=0, description="Minimum seconds between step-triggered checkpoints."
+    )
+    keep_last: int = Field(2, ge=1, le=1000, description="Number of latest checkpoints to keep.")
+    keep_best: int = Field(
+        1, ge=0, le=1000, description="Number of best checkpoints to keep, by the monitored metric."
+    )
+    keep_after_success: bool = Field(
+        False, description="Keep the checkpoints after the operation completes."
+    )
     self_check: bool = Field(
-        True, description="A second process loads each attempt's first checkpoint and compares"
+        True,
+        description="Verify the first checkpoint of each attempt: a second process loads it and "
+        "compares the next steps.",
     )
 
 
 class RestartConfig(Strict):
-    """What the house does by itself when an attempt is lost."""
+    """Restart policy for attempts that are lost."""
 
-    policy: Literal["never", "on_worker_loss", "on_failure"] = "on_worker_loss"
-    max_restarts: int = Field(3, ge=0, le=100, description="Without progress in between")
+    policy: Literal["never", "on_worker_loss", "on_failure"] = Field(
+        "on_worker_loss", description="When a failed attempt is restarted."
+    )
+    max_restarts: int = Field(
+        3, ge=0, le=100, description="Maximum consecutive restarts without progress."
+    )
 
 
 class LimitsConfig(Strict):
-    """How long things may take before the house steps in; all in seconds."""
+    """Time limits of an operation."""
 
-    cancel_timeout_seconds: float = Field(60.0, gt=0)
-    stall_timeout_seconds: float = Field(1800.0, gt=0)
-    max_duration_seconds: float | None = Field(None, gt=0)
+    UNITS: ClassVar[tuple[str, ...]] = tuple(SECONDS)  # of max_duration
+
+    cancel_timeout_seconds: float = Field(
+        60.0,
+        gt=0,
+        description="Seconds that a cancel waits for a safe point before it kills the attempt.",
+    )
+    stall_timeout_seconds: float = Field(
+        1800.0, gt=0, description="Seconds without a step after which the attempt is killed."
+    )
+    max_duration_seconds: float | None = Field(
+        None,
+        gt=0,
+        description="Maximum total seconds of all attempts, without pauses; unlimited by default.",
+    )
+    max_duration: str | None = Field(
+        None,
+        description="Maximum total time of all attempts with its unit: 90s, 30m or 2h; unlimited "
+        "by default.",
+    )
+
+    @field_validator("max_duration")
+    @classmethod
+    def _is_duration(cls, value: str | None) -> str | None:
+        if value is not None:
+            parse_duration(value, cls.UNITS)
+        return value
+
+    @property
+    def max_progress(self) -> Duration | None:
+        """The number of epochs or batches in max_duration; None if it is a time, or unlimited."""
+        found = None if self.max_duration is None else parse_duration(self.max_duration)
+        return None if found is None or found.seconds is not None else found
 
 
 class ResourcesConfig(Strict):
     """What a worker must have; one that has less never takes the operation. GB as makers count."""
 
     gpu_memory_gb: float | None = Field(
-        None, gt=0, le=10_000, description="Its GPU has at least so much memory; this asks for one"
+        None,
+        gt=0,
+        le=10_000,
+        description="Minimum GPU memory of the worker in GB (10^9 bytes); requires a GPU.",
     )
     memory_gb: float | None = Field(
-        None, gt=0, le=100_000, description="The worker's machine has at least so much memory"
+        None,
+        gt=0,
+        le=100_000,
+        description="Minimum memory of the worker's machine in GB (10^9 bytes).",
     )
 
 
 class OperationConfig(Strict):
-    """What every kind of operation can be told."""
+    """The fields that every kind of operation has."""
 
     # What a fork may tell differently: it changes nothing that the state is made of.
-    FORKABLE: ClassVar[frozenset[str]] = frozenset(
-        {"device", "threads", "deterministic", "checkpoint", "restart", "limits", "resources"}
-    )
+    FORKABLE: ClassVar[frozenset[str]] = frozenset({
+        "device", "threads", "deterministic", "exact",
+        "checkpoint", "restart", "limits", "resources",
+    })  # fmt: skip
 
-    seed: int = Field(0, ge=0, le=2**63 - 1, description="Where every random number starts")
+    NEUTRAL: ClassVar[frozenset[str]] = frozenset(
+        {"exact", "checkpoint", "restart", "limits", "resources"}  # no effect on results
+    )
+    ROUNDING: ClassVar[frozenset[str]] = frozenset({"device", "threads", "deterministic"})
+
+    seed: int = Field(0, ge=0, le=2**63 - 1, description="Seed of all random number generators.")
     device: Literal["auto", "cpu", "cuda"] = Field(
-        "auto", description="auto: a GPU if there is one"
+        "auto", description="Device to run on; auto uses a GPU if the worker has one."
     )
     threads: int = Field(
-        2, ge=1, le=256, description="CPU threads; another number, other last bits"
+        2,
+        ge=1,
+        le=256,
+        description="Number of CPU threads; changing it changes the last bits of the results.",
     )
-    deterministic: bool = Field(True, description="Only algorithms that repeat bit for bit")
+    deterministic: bool = Field(
+        True, description="Use only algorithms whose results are reproducible bit for bit."
+    )
+    exact: Literal["reported", "required"] = Field(
+        "reported",
+        description="Whether a resume that cannot be exact is reported in its receipt, or fails.",
+    )
     checkpoint: CheckpointConfig = CheckpointConfig()
     restart: RestartConfig = RestartConfig()
     limits: LimitsConfig = LimitsConfig()
     resources: ResourcesConfig = ResourcesConfig()
 
     @classmethod
-    def parse(cls, raw: Mapping[str, Any]) -> Self:
+    def parse(cls, raw: Mapping[str, object]) -> Self:
         """Return the validated config. Raises ConfigError; also for what cannot be had together."""
         config = super().parse(raw)
         if config.device == "cpu" and config.resources.gpu_memory_gb is not None:
-            problem = f"got {config.resources.gpu_memory_gb:g}, but device is cpu; allowed with "
+            problem = (
+                f"got {config.resources.gpu_memory_gb:g} with device cpu; allowed with device "
+            )
             raise ConfigError({"resources.gpu_memory_gb": f"{problem}auto and cuda"})
         return config
 
@@ -195,22 +286,56 @@ class OperationConfig(Strict):
         """Whether others do its work: then it only waits for them."""
         return False
 
+    @property
+    def num_processes(self) -> int:
+        """How many processes compute it, each in a slot of one worker; see the port "devices"."""
+        return 1
+
     def require_forkable(self, before: "OperationConfig") -> None:
-        """Raise ConfigError for what a fork from a state of `before` may not tell otherwise."""
-        told, kept = self.model_dump(mode="json"), before.model_dump(mode="json")
+        """Raise ConfigError for what a fork from a state of `before` may not change."""
+        wanted, kept = self.model_dump(mode="json"), before.model_dump(mode="json")
         allowed = ", ".join(sorted(self.FORKABLE))
         problems = {
-            name: f"got {_shown(value)}; a fork keeps {_shown(kept.get(name))}; "
+            name: f"got {shown(value)}; a fork keeps {shown(kept.get(name))}; "
             f"allowed to differ: {allowed}"
-            for name, value in told.items()
+            for name, value in wanted.items()
             if name not in self.FORKABLE and value != kept.get(name)
         }
         if problems:
             raise ConfigError(problems)
 
+    def continues(self, before: "OperationConfig") -> Sequence[str]:
+        """Return sentences on how a fork from a state of `before` goes on under this config."""
+        told = {name: value for name, _, value in differences(before, self)}
+        changed = {name.partition(".")[0] for name in told}
+        if not changed - self.NEUTRAL and "limits.max_duration" in told:
+            length = told["limits.max_duration"] or "unlimited"
+            return [f"It continues exactly, as if limits.max_duration had been {length}."]
+        if not changed - self.NEUTRAL:
+            return ["It continues exactly: what differs has no effect on the results."]
+        if not changed - self.NEUTRAL - self.ROUNDING:
+            return ["It continues, but not exactly: what differs changes the last bits."]
+        return ["What differs takes effect from this step on."]
+
     def code(self) -> Sequence[str]:
         """Return what else must be imported before the job is made ("package.module:name")."""
         return ()
+
+
+def differences(before: Strict, after: Strict) -> list[tuple[str, object, object]]:
+    """Return the fields that differ: their dotted paths and both values."""
+    return list(_differences(before.model_dump(mode="json"), after.model_dump(mode="json")))
+
+
+def _differences(
+    before: Mapping[str, object], after: Mapping[str, object], prefix: str = ""
+) -> Iterator[tuple[str, object, object]]:
+    for name in dict.fromkeys((*before, *after)):
+        was, told = before.get(name), after.get(name)
+        if isinstance(was, Mapping) and isinstance(told, Mapping):
+            yield from _differences(was, told, f"{prefix}{name}.")
+        elif was != told:
+            yield f"{prefix}{name}", was, told
 
 
 def _marked(
@@ -227,57 +352,9 @@ def _marked(
             yield from ((mark, path, each) for each in values)
 
 
-def _mark(kind: type[Mark], annotation: Any, metadata: Sequence[Any] = ()) -> Mark | None:
+def _mark(kind: type[Mark], annotation: object, metadata: Sequence[object] = ()) -> Mark | None:
     for mark in (*metadata, *getattr(annotation, "__metadata__", ())):
         if isinstance(mark, kind):
             return mark
     inner = (_mark(kind, part) for part in get_args(annotation))
     return next((mark for mark in inner if mark is not None), None)
-
-
-def _explain(cls: type[BaseModel], error: ErrorDetails) -> tuple[str, str]:
-    """Return (dotted path, what was given and what is allowed)."""
-    path = ".".join(_short(str(part)) for part in error["loc"])
-    if error["type"] == "extra_forbidden":
-        return path, _unknown(cls, error["loc"])
-    if error["type"] == "missing":
-        return path, "nothing was given; it is required"
-    if error["type"] == "dict_type":
-        return path, f"got {_shown(error['input'])}; {_pairs(cls, error['loc'])}"
-    allowed = error["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
-    return path, f"got {_shown(error['input'])}; {allowed}"
-
-
-def _unknown(cls: type[BaseModel], loc: tuple[int | str, ...]) -> str:
-    owner = _model_at(cls, loc[:-1])
-    if owner is None:
-        return "there is no such field"
-    near = get_close_matches(str(loc[-1])[:MAX_SHOWN], owner.model_fields, n=1)
-    hint = f" (did you mean {near[0]}?)" if near else ""
-    return f"there is no such field{hint}; allowed: {', '.join(owner.model_fields)}"
-
-
-def _pairs(cls: type[BaseModel], loc: tuple[int | str, ...]) -> str:
-    owner = _model_at(cls, loc[:-1])
-    field = owner.model_fields.get(str(loc[-1])) if owner else None
-    example = f", such as {field.examples[0]}" if field and field.examples else ""
-    return f"must be pairs of a name and a value{example}"
-
-
-def _model_at(cls: type[BaseModel], loc: Sequence[int | str]) -> type[BaseModel] | None:
-    owner = cls
-    for name in loc:
-        field = owner.model_fields.get(str(name))
-        nested = field and field.annotation
-        if not (isinstance(nested, type) and issubclass(nested, BaseModel)):
-            return None
-        owner = nested
-    return owner
-
-
-def _shown(value: Any) -> str:
-    return _short(repr(value))
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= MAX_SHOWN else f"{text[: MAX_SHOWN - 3]}..."

@@ -12,8 +12,8 @@ class FieldErrors(ValueError):
     """
 
     def __init__(self, errors: Mapping[str, str], num_more: int = 0) -> None:
-        told = [f"{field}: {problem}" for field, problem in errors.items()]
-        super().__init__("; ".join([*told, f"and {num_more} more"] if num_more else told))
+        lines = [f"{field}: {problem}" for field, problem in errors.items()]
+        super().__init__("; ".join([*lines, f"and {num_more} more"] if num_more else lines))
         self.errors = dict(errors)
         self.num_more = num_more
 
@@ -31,20 +31,43 @@ class RecipeError(Exception):
 
 
 class NonFiniteLoss(ArithmeticError):
-    """The loss or its gradient became NaN or infinite; the weights before it are still good."""
+    """The loss or its gradient became NaN or infinite; the weights before it are still good.
 
-    def __init__(self, step: int, value: float, what: str = "loss") -> None:
-        super().__init__(f"the {what} became {value} in step {step}")
+    `where` names the examples of the step, or its batch.
+    """
+
+    def __init__(self, step: int, value: float, what: str = "loss", where: str = "") -> None:
+        place = f" ({where})" if where else ""
+        super().__init__(f"the {what} became {value} in step {step}{place}")
         self.step = step
         self.value = value
+        self.what = what
+
+
+class ExplodingNorm(ArithmeticError):
+    """The gradient norm exceeds limits.exploding_norm; the weights before it are still good.
+
+    `where` names the examples of the step, or its batch.
+    """
+
+    def __init__(self, step: int, norm: float, limit: float, where: str = "") -> None:
+        place = f" ({where})" if where else ""
+        what = f"the gradient norm is {norm:g} in step {step}{place}"
+        super().__init__(f"{what}; allowed by limits.exploding_norm: up to {limit:g}")
+        self.step = step
+        self.norm = norm
 
 
 class IncompatibleState(ValueError):
     """The saved state is whole, but belongs to a job of another shape. Nothing was changed."""
 
 
+class NotExact(ValueError):
+    """The resume would not be exact, and the config requires that it is. Nothing was changed."""
+
+
 class LedgerMismatch(ValueError):
-    """The privacy ledger does not have what a checkpoint says was spent: it must not be resumed."""
+    """The ledger contradicts a checkpoint, which must not be resumed."""
 
 
 class UnfreezableState(TypeError):
@@ -121,3 +144,25 @@ class AllCheckpointsCorrupted(Machinery):
     def __init__(self, errors: Sequence[CheckpointCorrupted]) -> None:
         super().__init__("no healthy checkpoint is left: " + "; ".join(map(str, errors)))
         self.errors = list(errors)
+
+
+class RankFailed(Exception):
+    """The job's code raised an exception in a rank other than 0; `code` is its reason code."""
+
+    def __init__(self, rank: int, code: str, message: str, traceback: str = "") -> None:
+        super().__init__(f"rank {rank}: {message}")
+        self.rank, self.code = rank, code
+        if traceback:
+            self.add_note(f"Traceback of rank {rank}:\n{traceback}")
+
+
+class RankLost(Machinery):
+    """The process of a rank has ended or does not respond; `code` is the reason code."""
+
+    def __init__(self, rank: int, code: str, what: str) -> None:
+        super().__init__(f"rank {rank} {what}")
+        self.rank, self.code = rank, code
+
+
+class RanksDiverged(ValueError):
+    """Something that must be equal in all ranks is not."""

@@ -8,7 +8,7 @@ from functools import partial
 from itertools import count, islice
 from pathlib import PurePath
 from types import BuiltinMethodType, CodeType, FunctionType, MethodType, ModuleType
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypedDict
 
 import numpy as np
 import torch
@@ -36,10 +36,11 @@ MAX_EACH = 10_000  # of one container
 # Whose code draws from what it is given, or from the global streams.
 LIBRARIES = frozenset(sys.stdlib_module_names) | {
     "torch", "numpy", "pandas", "pyarrow", "scipy", "sklearn", "pydantic", "gymnasium", "trainops",
+    "lightning", "torchmetrics", "transformers", "accelerate",
 }  # fmt: skip
 
 
-def find(objects: Mapping[str, Any]) -> dict[str, Generator]:
+def find(objects: Mapping[str, object]) -> dict[str, Generator]:
     """Return every generator that can be reached from these objects, by where it is.
 
     Attributes, containers, closures, defaults, and the globals that functions and methods name
@@ -47,11 +48,11 @@ def find(objects: Mapping[str, Any]) -> dict[str, Generator]:
     with the same name, as an instance's and its class's, those after the first are numbered.
 
     Raises InputError for one that is reached through nothing but a set of several objects: which
-    of them it belongs to, nobody could tell when it is put back.
+    of them it belongs to, the owner is unknown when it is restored.
     """
     found: dict[str, Generator] = {}
-    seen: dict[int, Any] = {}  # keeps them alive, so that no other gets the same id
-    queue, unordered = deque(objects.items()), deque[tuple[str, Any]]()
+    seen: dict[int, object] = {}  # keeps them alive, so that no other gets the same id
+    queue, unordered = deque(objects.items()), deque[tuple[str, object]]()
     while (queue or unordered) and len(seen) < MAX_OBJECTS:
         is_ordered = bool(queue)
         name, value = queue.popleft() if is_ordered else unordered.popleft()
@@ -65,8 +66,8 @@ def find(objects: Mapping[str, Any]) -> dict[str, Generator]:
                     raise InputError({"recipe": _unordered(name, value)})
                 found[_free(name, found)] = value
             continue
-        inside = ((f"{name}{step}", each) for step, each in _inside(value))
-        pairs = [pair for pair in inside if not isinstance(pair[1], CLOSED)]
+        reached = ((f"{name}{step}", each) for step, each in inside(value))
+        pairs = [pair for pair in reached if not isinstance(pair[1], CLOSED)]
         is_ordered = is_ordered and not (isinstance(value, set | frozenset) and len(pairs) > 1)
         (queue if is_ordered else unordered).extend(pairs)
     return found
@@ -79,8 +80,8 @@ def _free(name: str, found: Mapping[str, Generator]) -> str:
 
 def _unordered(name: str, generator: Generator) -> str:
     return (
-        f"{name} is a {_kind(generator)} in a set, whose order is another in each process; "
-        "allowed: a list, a tuple or a dict in its place"
+        f"{name} is a {_kind(generator)} in a set, whose order differs between processes; "
+        "allowed: a list, a tuple or a dict instead"
     )
 
 
@@ -97,11 +98,18 @@ def require_savable(found: Mapping[str, Generator]) -> None:
             raise InputError({"recipe": problem}) from error
 
 
-def state_of(generator: Generator) -> dict[str, Any]:
+class SavedGenerator(TypedDict):
+    """The kind of a generator and its state, as plain values and tensors."""
+
+    kind: str
+    state: Any  # as the library of the generator defines it
+
+
+def state_of(generator: Generator) -> SavedGenerator:
     """Return its kind and its state, as plain values and tensors."""
     match generator:
         case torch.Generator():
-            state: Any = generator.get_state()
+            state: object = generator.get_state()
         case random.Random():
             state = generator.getstate()
         case np.random.RandomState():
@@ -113,7 +121,7 @@ def state_of(generator: Generator) -> dict[str, Any]:
     return {"kind": _kind(generator), "state": state}
 
 
-def put_back(generator: Generator, saved: Mapping[str, Any]) -> bool:
+def put_back(generator: Generator, saved: SavedGenerator) -> bool:
     """Set a generator to a saved state; False, and nothing changed, if it is of another kind."""
     if saved.get("kind") != _kind(generator):
         return False
@@ -146,21 +154,21 @@ def _kind(generator: Generator) -> str:
     return f"{name} of {generator.device}" if isinstance(generator, torch.Generator) else name
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     """Return NumPy's state with lists in place of arrays: uint64 is nothing that torch can save."""
     if isinstance(value, dict):
         return {name: _plain(each) for name, each in value.items()}
     return value.tolist() if isinstance(value, np.ndarray | np.generic) else value
 
 
-def _like(own: Any, saved: Any) -> Any:
+def _like(own: object, saved: Any) -> Any:
     """Return what `_plain` was given, by a state of the same kind."""
     if isinstance(own, dict):
         return {name: _like(each, saved[name]) for name, each in own.items()}
     return np.array(saved, own.dtype) if isinstance(own, np.ndarray) else saved
 
 
-def _inside(value: Any) -> Iterator[tuple[str, Any]]:
+def inside(value: object) -> Iterator[tuple[str, object]]:
     """Yield what can be reached from an object in one step, and how."""
     match value:
         case type():
@@ -183,7 +191,7 @@ def _inside(value: Any) -> Iterator[tuple[str, Any]]:
     yield from _of_class(type(value))
 
 
-def _members(container: Iterable[Any]) -> Iterable[Any]:
+def _members(container: Iterable[object]) -> Iterable[object]:
     """Return what is in it; of a set only what is looked into, so that a lone one is the first."""
     members = tuple(container)
     if isinstance(container, set | frozenset):
@@ -191,34 +199,34 @@ def _members(container: Iterable[Any]) -> Iterable[Any]:
     return members
 
 
-def _of_function(function: FunctionType) -> Iterator[tuple[str, Any]]:
+def _of_function(function: FunctionType) -> Iterator[tuple[str, object]]:
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         try:
             yield f".{name}", cell.cell_contents
         except ValueError:  # nothing was assigned to it yet
             continue
     yield from (("", function.__defaults__ or ()), ("", function.__kwdefaults__ or {}))
-    if not _is_of_library(function.__module__):
+    if not is_of_library(function.__module__):
         for name in sorted(_names(function.__code__) & function.__globals__.keys()):
             yield f".{name}", function.__globals__[name]
 
 
-def _of_class(owner: type) -> Iterator[tuple[str, Any]]:
+def _of_class(owner: type) -> Iterator[tuple[str, object]]:
     """Yield what a class and its bases have, their methods included, but for those of libraries."""
     for each in owner.__mro__:
-        if not _is_of_library(each.__module__):
+        if not is_of_library(each.__module__):
             for name, value in tuple(vars(each).items()):
                 yield f".{name}", _function_in(value)
 
 
-def _function_in(value: Any) -> Any:
+def _function_in(value: object) -> object:
     """Return what a descriptor of a class wraps."""
     if isinstance(value, property):
         return value.fget
     return value.__func__ if isinstance(value, staticmethod | classmethod) else value
 
 
-def _attributes(value: Any) -> Iterator[tuple[str, Any]]:
+def _attributes(value: object) -> Iterator[tuple[str, object]]:
     for name, each in tuple(getattr(value, "__dict__", {}).items()):
         yield ("" if name == "_modules" else f".{name}"), each  # a layer's name is an attribute
     for owner in type(value).__mro__:
@@ -239,5 +247,5 @@ def _names(code: CodeType) -> set[str]:
     return set(code.co_names).union(*map(_names, inner))
 
 
-def _is_of_library(module: str | None) -> bool:
+def is_of_library(module: str | None) -> bool:
     return not module or module.partition(".")[0] in LIBRARIES

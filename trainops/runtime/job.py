@@ -1,11 +1,15 @@
 """What a resumable job is. Everything trainops runs is one."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, TypeAlias, runtime_checkable
+from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar, runtime_checkable
+
+from trainops.runtime.throughput import Throughput
 
 Metrics: TypeAlias = Mapping[str, float]
 StateDict: TypeAlias = dict[str, Any]
+J = TypeVar("J")
 
 
 class ResumableJob(Protocol):
@@ -41,7 +45,7 @@ class ResumableJob(Protocol):
 
         Part "state" is small: plain JSON values. Its "metric", where it has one, is what
         checkpoints are compared by. Every other part may hold tensors, dicts, lists, tuples and
-        plain values, and may alias live tensors: whoever keeps it copies it.
+        plain values, and may alias live tensors: copy it to keep it.
         """
 
     def load_state_dict(self, state: StateDict) -> None:
@@ -50,7 +54,7 @@ class ResumableJob(Protocol):
         Raises IncompatibleState.
         """
 
-    def result(self) -> Mapping[str, Any]:
+    def result(self) -> Mapping[str, object]:
         """Return the JSON-safe outcome; asked for after the last step."""
 
 
@@ -65,7 +69,7 @@ class Paced(Protocol):
 
 @runtime_checkable
 class Eventful(Protocol):
-    """A job in which checkpoints come due by what happens, as after so many episodes."""
+    """A job in which checkpoints come due by what happens, as after N episodes."""
 
     def milestones(self) -> int:
         """Return how many checkpoints have come due so far, as a function of the state."""
@@ -73,7 +77,7 @@ class Eventful(Protocol):
 
 @runtime_checkable
 class Settling(Protocol):
-    """A job that would rather be shut down where something that it is in the midst of has ended."""
+    """A job that prefers to be stopped after an activity of several steps, as an episode."""
 
     @property
     def patience_seconds(self) -> float:
@@ -88,7 +92,7 @@ class Settling(Protocol):
 class Evaluating(Protocol):
     """A job some of whose steps end with an evaluation, which may take long.
 
-    Told to go `in_parts`, advance() returns before an evaluation and after each part of it, at the
+    With `in_parts`, advance() returns before an evaluation and after each part of it, at the
     same step and with no points to record. All these are one safe point: state_dict() returns the
     state from before the evaluation, which a resume begins anew. So it must come to the same end
     however often it is begun, and change nothing before its last part.
@@ -103,9 +107,27 @@ class Evaluating(Protocol):
 
 @runtime_checkable
 class Candid(Protocol):
-    """A job that knows what of its state could not be put back to the bit."""
+    """A job that knows what of its state could not be put back bit for bit."""
 
     inexact: Mapping[str, str]  # why, by the name of the part; empty where everything was
+
+
+@runtime_checkable
+class Foreseeing(Protocol):
+    """A job that knows which parts no resume is certain to put back bit for bit."""
+
+    @property
+    def uncertain(self) -> Mapping[str, str]:
+        """Return why, by the name of the part; empty where all parts are certain."""
+
+
+@runtime_checkable
+class SameWhenPlain(Protocol):
+    """A job that knows whether its fast and its plain implementation have equal results."""
+
+    @property
+    def is_same_when_plain(self) -> bool:
+        """Whether they are equal to the last bit; a job without an answer may have others."""
 
 
 @runtime_checkable
@@ -118,11 +140,55 @@ class Noting(Protocol):
 
 
 @runtime_checkable
+class WarmStarting(Protocol):
+    """A job that can start with the weights of another run."""
+
+    @property
+    def weights(self) -> Mapping[str, str]:
+        """Return the parts of the state that are state dicts of models, with those they take."""
+
+
+@runtime_checkable
 class Composed(Protocol):
     """A job made of a recipe's objects, which may keep random generators of their own."""
 
-    def objects(self) -> Mapping[str, Any]:
+    def objects(self) -> Mapping[str, object]:
         """Return them by the names that people know them by."""
+
+
+@runtime_checkable
+class Measured(Protocol):
+    """A job whose speed is recorded, in points whose names begin with `system/`."""
+
+    @property
+    def throughput(self) -> Throughput:
+        """Return what this process has taken so far. Asked for about once a second."""
+
+
+@runtime_checkable
+class Closing(Protocol):
+    """A job with processes or descriptors that must be closed."""
+
+    def close(self) -> None:
+        """Close them. Called once, after the job has ended, failed or was stopped."""
+
+
+def close(job: object) -> None:
+    """Close a job, if it is a `Closing` one."""
+    if isinstance(job, Closing):
+        job.close()
+
+
+@contextmanager
+def closed_after(job: J) -> Iterator[J]:
+    """Close the job at the end of the block.
+
+    For jobs that are made to load a state; the loop closes those that it drives.
+    """
+    try:
+        yield job
+    finally:
+        close(job)
 
 
 @dataclass(frozen=True, slots=True)

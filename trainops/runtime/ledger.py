@@ -1,80 +1,77 @@
-"""What training spends of the privacy of those whose data it sees, and who remembers it.
+"""The ledger of an operation: what its job records durably and never takes back.
 
-A release is one use of noise that others may see the result of. It is written down before it
-happens, outside of any checkpoint, and never taken back: what was released stays released, whatever
-becomes of the state that led to it.
+An entry is recorded before what it describes happens, outside of any checkpoint. It stays, whatever
+becomes of the state that led to it. What the entries of a kind hold, the kind declares
+(trainops.runtime.ledger_fields).
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Literal, Protocol
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypedDict
 
-Level = Literal["sample", "user"]
-LEVELS: tuple[Level, ...] = ("sample", "user")
+Value = str | int | float | bool | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One release, or several with the same noise multiplier and sample rate.
+    """One record. Two entries of one identity are the same entry.
 
-    `noise` identifies the noise: two releases of one identity are one and the same, bit for bit, so
-    the second tells nobody anything. `step` is the job's when it happened. `client` is None where
-    it concerns all of them. `carried` is an epsilon that came without its history: it is added to
-    what the others come to.
-
-    One without steps, and with nothing carried, released nothing: it says that there are clients
-    whose epochs have this sample rate, so that figures need not tell which of them took part.
+    `step` is the job's at that time. `values` are those of the kind's fields.
     """
 
-    noise: str
+    identity: str
     step: int
-    round: int
-    client: int | None
-    level: Level
-    noise_multiplier: float
-    sample_rate: float
-    steps: int
-    carried: float = 0.0
+    values: Mapping[str, Value]
     is_own: bool = True  # False: of the operation that this one was forked from
 
-    @property
-    def is_release(self) -> bool:
-        return bool(self.steps or self.carried)
+    def to_json(self) -> "EntryJson":
+        return {
+            "identity": self.identity,
+            "step": self.step,
+            "values": self.values,
+            "is_own": self.is_own,
+        }
 
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+
+class EntryJson(TypedDict):
+    """The fields of an Entry."""
+
+    identity: str
+    step: int
+    values: Mapping[str, Value]
+    is_own: bool
 
 
-class PrivacyLedger(Protocol):
-    """Who remembers what was released; outlives every attempt and every checkpoint."""
+class Ledger(Protocol):
+    """Append-only entries that outlive every attempt and every checkpoint."""
 
     @property
     def secret(self) -> bytes:
-        """What noise and samples are drawn with; not in any checkpoint, config or log."""
+        """The key of the operation's random numbers; not in any checkpoint, config or log."""
 
     @property
     def is_durable(self) -> bool:
-        """Whether it knows of releases that a checkpoint does not."""
+        """Whether it may hold entries that a checkpoint does not know of."""
 
-    def spent(self) -> Sequence[Entry]:
-        """Return everything that was written down, the oldest first."""
+    def entries(self) -> Sequence[Entry]:
+        """Return all entries, the oldest first."""
 
-    def write(self, entries: Sequence[Entry]) -> None:
-        """Write entries down and return once that is durable. Known ones change nothing."""
+    def append(self, entries: Sequence[Entry]) -> None:
+        """Append entries; return once they are durable. A known identity changes nothing."""
 
 
 class MemoryLedger:
-    """The ledger of a run without a house around it: it knows what this process has seen."""
+    """A ledger in memory, for runs without a server."""
 
     def __init__(
-        self, spent: Iterable[Entry] = (), *, secret: bytes = b"", is_durable: bool = False
+        self, entries: Iterable[Entry] = (), *, secret: bytes = b"", is_durable: bool = False
     ) -> None:
         self.secret, self.is_durable = secret, is_durable
-        self._spent = {entry.noise: entry for entry in spent}
+        self._entries = {entry.identity: entry for entry in entries}
 
-    def spent(self) -> Sequence[Entry]:
-        return list(self._spent.values())
+    def entries(self) -> Sequence[Entry]:
+        return list(self._entries.values())
 
-    def write(self, entries: Sequence[Entry]) -> None:
+    def append(self, entries: Sequence[Entry]) -> None:
         for entry in entries:
-            self._spent.setdefault(entry.noise, entry)
+            self._entries.setdefault(entry.identity, entry)

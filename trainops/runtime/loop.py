@@ -2,15 +2,26 @@
 
 import time
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from trainops.runtime import reproducibility
-from trainops.runtime.attempt import Attempt, JobError, job_code
 from trainops.runtime.checkpoint.manifest import CheckpointType
 from trainops.runtime.checkpoint.snapshot import SafePoint
 from trainops.runtime.checkpoint.store import CheckpointPolicy, CheckpointStore
-from trainops.runtime.job import Composed, Evaluating, Progress, ResumableJob, Settling, progress_of
+from trainops.runtime.checkpointer import Checkpointer, JobError, job_code
+from trainops.runtime.errors import Machinery
+from trainops.runtime.job import (
+    Composed,
+    Evaluating,
+    Progress,
+    ResumableJob,
+    Settling,
+    close,
+    progress_of,
+)
+from trainops.runtime.ranks import NoRanks, Ranks
 from trainops.runtime.supervisor import Directive, Supervisor
 
 __all__ = ["Directive", "Failed", "Outcome", "Stopped", "Succeeded", "Supervisor", "run"]
@@ -23,7 +34,7 @@ STOPPING = {
 
 @dataclass(frozen=True, slots=True)
 class Succeeded:
-    result: Mapping[str, Any]
+    result: Mapping[str, object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,29 +59,35 @@ def run(
     supervisor: Supervisor,
     clock: Callable[[], float] = time.monotonic,
     safe_point_share: float = 0.005,
-    begun: Callable[[Attempt], None] | None = None,
+    requires_exact: bool = False,
+    begun: Callable[[Checkpointer], None] | None = None,
+    ranks: Ranks | None = None,
 ) -> Outcome:
-    """Advance a job from its newest healthy checkpoint until it ends, fails or is told to stop.
+    """Advance a job from its newest healthy checkpoint until it ends, fails or is asked to stop.
 
-    An error in the job's own code is an outcome. An error of the machinery (disk, database, lost
+    An error in the job's own code is an outcome. An error of the platform (disk, database, lost
     lease) is raised: it ends this attempt, not the operation. `safe_point_share` is the part of
-    the time that may go into keeping a frozen state at hand for a failure checkpoint. `begun` is
-    given what can salvage that state from another thread.
+    the time that may go into keeping a frozen state at hand for a failure checkpoint. With
+    `requires_exact` a resume that is not exact fails with NotExact before its first step. `begun`
+    is given what can salvage that state from another thread. `ranks` are the other processes that
+    compute the job: what is decided here holds for all of them.
     """
     safe_point = SafePoint(clock=clock, share=safe_point_share)
-    attempt = Attempt(store, policy, supervisor, safe_point)
+    others = NoRanks() if ranks is None else ranks
+    attempt = Checkpointer(store, policy, supervisor, safe_point, others)
     if begun is not None:
         begun(attempt)
+    job: ResumableJob | None = None
     try:
-        job = _made(make_job, seed)
-        attempt.restore(job)
+        job = _made(make_job, seed, others)
+        attempt.restore(job, requires_exact=requires_exact)
         with job_code():
             progress = progress_of(job, {})
         attempt.moved(progress)
         directive = supervisor.report(progress)
 
         while not progress.is_over and directive is Directive.PROCEED:
-            progress = _advanced(job)
+            progress = _advanced(job, others)
             attempt.moved(progress)
             directive = supervisor.report(progress)
             if progress.is_over or directive is not Directive.PROCEED:
@@ -78,7 +95,7 @@ def run(
             attempt.keep_up(job, progress)
 
         if directive is Directive.PREEMPT and isinstance(job, Settling):
-            progress = _settled(job, job, progress, attempt, clock)
+            progress = _settled(job, job, progress, attempt, clock, others)
         if not progress.is_over:
             attempt.save(job, STOPPING[directive])
             return Stopped(directive)
@@ -86,25 +103,37 @@ def run(
         with job_code():
             return Succeeded(job.result())
     except JobError as error:
+        first = others.origin(error.__cause__ or error)
         attempt.save_what_was_good()
-        return Failed(error.__cause__ or error)
+        if isinstance(first, Machinery):
+            raise first from error
+        return Failed(first)
     finally:
         reproducibility.include(dict)
-        attempt.settle()  # nothing is in flight any more, unless an error cut the loop short
+        _end(attempt, job)
 
 
-def _made(make_job: Callable[[], ResumableJob], seed: int) -> ResumableJob:
+def _made(make_job: Callable[[], ResumableJob], seed: int, ranks: Ranks) -> ResumableJob:
     with job_code():
+        ranks.make()
         reproducibility.seed_all(seed)
         job = make_job()
+        ranks.wait()
         reproducibility.include(job.objects if isinstance(job, Composed) else dict)
     if isinstance(job, Evaluating):
         job.in_parts = True
     return job
 
 
-def _advanced(job: ResumableJob) -> Progress:
+def _end(attempt: Checkpointer, job: object) -> None:
+    with ExitStack() as at_last:
+        at_last.callback(close, job)
+        attempt.settle()  # nothing is in flight any more, unless an error cut the loop short
+
+
+def _advanced(job: ResumableJob, ranks: Ranks) -> Progress:
     try:  # what job_code() does, without its cost at every step
+        ranks.advance()
         return progress_of(job, job.advance())
     except Exception as error:
         raise JobError from error
@@ -114,13 +143,14 @@ def _settled(
     job: ResumableJob,
     settling: Settling,
     progress: Progress,
-    attempt: Attempt,
+    attempt: Checkpointer,
     clock: Callable[[], float],
+    ranks: Ranks,
 ) -> Progress:
-    """Go on to where nothing is under way, if that is reached in time; the steps are the same."""
+    """Continue until nothing is under way, if that is reached in time; the steps are equal."""
     until = clock() + settling.patience_seconds
     while not progress.is_over and not settling.is_settled and clock() < until:
-        progress = _advanced(job)
+        progress = _advanced(job, ranks)
         attempt.moved(progress)
         if attempt.supervisor.report(progress) is Directive.CANCEL:
             break

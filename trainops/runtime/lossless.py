@@ -9,10 +9,12 @@ import json
 import math
 from typing import Any, NoReturn
 
+from trainops.plain import JsonObject
+
 FLOAT, DICT = "$float", "$dict"
 
 
-def dumps(value: Any) -> str:
+def dumps(value: object) -> str:
     """Return compact JSON. Raises TypeError for what JSON cannot hold (tuples included)."""
     return json.dumps(encode(value), allow_nan=False, ensure_ascii=False, separators=(",", ":"))
 
@@ -22,7 +24,7 @@ def loads(text: str | bytes) -> Any:
     return decode(json.loads(text, parse_constant=_refuse))
 
 
-def encode(value: Any) -> Any:
+def encode(value: object) -> Any:
     """Return the value with its non-finite floats replaced, ready for any JSON writer."""
     if value is None or isinstance(value, bool | int | str):
         return value
@@ -48,10 +50,10 @@ def decode(value: Any) -> Any:
     return {key: decode(each) for key, each in value.items()}
 
 
-def _encode_dict(value: dict[Any, Any]) -> dict[str, Any]:
+def _encode_dict(value: dict[Any, object]) -> JsonObject:
     for key in value:
         if not isinstance(key, str):
-            raise TypeError(f"key {key!r} is no string; JSON would turn it into one")
+            raise TypeError(f"key {key!r} is not a string; JSON would convert it")
     encoded = {key: encode(each) for key, each in value.items()}
     return {DICT: encoded} if value.keys() in ({FLOAT}, {DICT}) else encoded
 

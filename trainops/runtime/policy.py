@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 
 class CheckpointPolicy:
-    """When a checkpoint is due: after so many steps or seconds, whichever comes first.
+    """When a checkpoint is due: after N steps or seconds, whichever comes first.
 
     Both are counted from the start of the attempt or from the last checkpoint. Where steps are so
     quick that a checkpoint takes longer than what it would spare, `least_seconds` lie between.

@@ -2,15 +2,19 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """`counts` is what a client program reads ({"epoch": 29}), `text` what people read."""
+    """`counts` is what a client program reads ({"epoch": 29}), `text` what people read.
 
-    counts: Mapping[str, Any]
+    `group`: the group of subtasks that start from this state; None: no subtasks do.
+    """
+
+    counts: Mapping[str, object]
     text: str
+    group: int | None = None
 
 
 class Positions(Protocol):
@@ -21,5 +25,5 @@ class Positions(Protocol):
 
     BEST: tuple[str, ...]  # the way to the best metric ever measured in the state; empty: none
 
-    def position(self, state: Mapping[str, Any], step: int) -> Position:
+    def position(self, state: Mapping[str, object], step: int) -> Position:
         """Return where a state stands; keys may be missing in states of older versions."""

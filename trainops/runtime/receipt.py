@@ -1,8 +1,10 @@
 """The receipt: what a resumed attempt restored, and whether that is exact."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
+from typing import TypedDict
+
+from trainops.runtime.implementation import Implementation
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,6 +15,32 @@ class ReceiptItem:
     restored: bool = True
     exact: bool = True
     note: str = ""
+
+    def to_json(self) -> "ReceiptItemJson":
+        return {
+            "part": self.part,
+            "restored": self.restored,
+            "exact": self.exact,
+            "note": self.note,
+        }
+
+
+class ReceiptItemJson(TypedDict):
+    """The fields of a ReceiptItem."""
+
+    part: str
+    restored: bool
+    exact: bool
+    note: str
+
+
+class ReceiptJson(TypedDict):
+    """A receipt as `Receipt.to_json` returns it and as workers over HTTP send it."""
+
+    step: int
+    checkpoint: str | None
+    exact: bool
+    items: list[ReceiptItemJson]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +62,12 @@ class Receipt:
         """Whether every later step is bit for bit what it would have been."""
         return all(item.exact for item in self.items)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> ReceiptJson:
         return {
             "step": self.step,
             "checkpoint": self.checkpoint,
             "exact": self.exact,
-            "items": [asdict(item) for item in self.items],
+            "items": [item.to_json() for item in self.items],
         }
 
 
@@ -54,11 +82,24 @@ MATTERS = {
 }
 
 
+CHOSEN = ("threads", "deterministic")  # by the config; the other circumstances are the machine's
+NEW_RUN = "new_run"  # in the environment of a state in which nothing was computed yet
+
+
 def compare_environments(
-    before: Mapping[str, Any], now: Mapping[str, Any]
+    before: Mapping[str, object],
+    now: Mapping[str, object],
+    *,
+    is_same_when_plain: bool = False,
 ) -> tuple[ReceiptItem, ...]:
-    """Return an item for each circumstance that decides the last bits of a sum."""
-    return tuple(
+    """Return an item for each circumstance that decides the last bits of a sum.
+
+    None for a new run. `is_same_when_plain`: the fast and the plain implementation of the job have
+    equal results.
+    """
+    if before.get(NEW_RUN):
+        return ()
+    compared = tuple(
         ReceiptItem(part, exact=True, note=str(now.get(key)))
         if before.get(key) == now.get(key)
         else ReceiptItem(
@@ -66,3 +107,15 @@ def compare_environments(
         )
         for key, part in MATTERS.items()
     )
+    return (*compared, _implementation(before, now, is_same=is_same_when_plain))
+
+
+def _implementation(
+    before: Mapping[str, object], now: Mapping[str, object], *, is_same: bool
+) -> ReceiptItem:
+    """Return the item of the implementation; an environment without one is of the fast one."""
+    was, found = (str(each.get("implementation", Implementation.FAST)) for each in (before, now))
+    if was == found:
+        return ReceiptItem("implementation", note=found)
+    note = f"was {was}, is {found}" + ("; both have equal results" if is_same else "")
+    return ReceiptItem("implementation", restored=is_same, exact=is_same, note=note)

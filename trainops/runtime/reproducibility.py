@@ -9,13 +9,14 @@ import random
 from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import NotRequired, TypedDict
 
 import numpy as np
 import torch
 
-from trainops.runtime import generators
+from trainops.runtime import generators, implementation
 from trainops.runtime.errors import IncompatibleState
+from trainops.runtime.implementation import Implementation
 from trainops.runtime.job import StateDict
 
 STREAMS = ("python", "numpy", "torch", "cuda")
@@ -31,7 +32,7 @@ IDENTITY = (
 class _Job:
     """What the running job is made of, and the generators in it."""
 
-    def __init__(self, objects: Callable[[], Mapping[str, Any]]) -> None:
+    def __init__(self, objects: Callable[[], Mapping[str, object]]) -> None:
         self.objects = objects
         self.found: dict[str, generators.Generator] = {}
 
@@ -42,7 +43,7 @@ class _Job:
 _running = _Job(dict)
 
 
-def include(objects: Callable[[], Mapping[str, Any]]) -> None:
+def include(objects: Callable[[], Mapping[str, object]]) -> None:
     """Have the generators that can be reached from these objects be part of the state from now on.
 
     They take the place of those of an earlier call. Raises InputError for one that cannot be saved.
@@ -104,7 +105,7 @@ def load_state_dict(state: StateDict) -> tuple[str, ...]:
     return STREAMS
 
 
-def own_problems(saved: Mapping[str, Any]) -> dict[str, str]:
+def own_problems(saved: Mapping[str, generators.SavedGenerator]) -> dict[str, str]:
     """Return why each of the job's generators does not stand where it was saved, by its name.
 
     Those that do have "". `saved` is what the loaded state has of them.
@@ -130,10 +131,28 @@ def set_determinism(deterministic: bool, threads: int) -> None:
     torch.backends.cudnn.benchmark = not deterministic
 
 
-def environment() -> dict[str, Any]:
-    """Return what decides the last bits of a sum, for the manifest and the receipt."""
+class Environment(TypedDict):
+    """What decides the last bits of a sum."""
+
+    python: str
+    numpy: str
+    torch: str
+    device_type: str
+    device_name: str
+    threads: int
+    cpu_capability: str
+    processor: str
+    deterministic: bool
+    implementation: NotRequired[str]  # only of the plain one
+
+
+def environment() -> Environment:
+    """Return what decides the last bits of a sum, for the manifest and the receipt.
+
+    The fast implementation has no entry: releases are named by this, and older ones had none.
+    """
     on_cuda = torch.cuda.is_initialized()
-    return {
+    found: Environment = {
         "python": platform.python_version(),
         "numpy": np.__version__,
         "torch": torch.__version__,
@@ -144,6 +163,9 @@ def environment() -> dict[str, Any]:
         "processor": processor(),
         "deterministic": torch.are_deterministic_algorithms_enabled(),
     }
+    if implementation.is_plain():
+        found["implementation"] = str(Implementation.PLAIN)
+    return found
 
 
 @cache
@@ -158,6 +180,6 @@ def processor() -> str:
     except OSError:
         return platform.processor() or platform.machine()
     pairs = (line.partition(":") for line in first.splitlines())
-    told = {name.strip(): value.strip() for name, _, value in pairs}
-    identity = " ".join(told[name] for name in IDENTITY if name in told)
-    return f"{told.get('model name', platform.machine())}, {identity or 'unknown'}"
+    fields = {name.strip(): value.strip() for name, _, value in pairs}
+    identity = " ".join(fields[name] for name in IDENTITY if name in fields)
+    return f"{fields.get('model name', platform.machine())}, {identity or 'unknown'}"

@@ -1,62 +1,79 @@
-"""Parts of a job that are done by operations of their own, on whatever machine may do them."""
+"""Subtasks: operations that compute parts of another operation, on any worker."""
 
-from collections.abc import Sequence
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from trainops.runtime.checkpoint.manifest import Candidate
 from trainops.runtime.ledger import Entry
 
+SubtaskOutcome = Literal["done", "failed", "dropped"]
+
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """What one client is to do in one round.
+class Subtask:
+    """One part of a job.
 
-    `epochs` is how many of its local epochs the budget has room for. `begins_with` names the model
-    that it begins with: one of the same round, client, epochs and model is the same part. `given`
-    is a checkpoint of the server with that model; who sends it out does not know where it will lie.
+    `spec` holds JSON values that only the kind interprets. `begins_with` identifies the state of
+    the parent that the subtask starts from; `given` is a checkpoint with that state, chosen when
+    an attempt of the subtask starts.
     """
 
-    round: int
-    client: int
-    epochs: int
+    group: int  # subtasks of one group are started together
+    index: int  # order within the group
+    spec: Mapping[str, Any]
+    num_steps: int
     begins_with: str = ""
-    name: str = ""  # for people; where chance decides who takes part, it does not say who
-    label: str = ""  # of the workers that may do it; empty: as of the whole
+    name: str = ""  # display name
+    label: str = ""  # of the workers that may run it; empty: as for the parent
     given: Candidate | None = None
+
+    @property
+    def identity(self) -> str:
+        """Digest of what the subtask computes, apart from its group and index."""
+        values = [self.spec, self.num_steps, self.begins_with]
+        text = json.dumps(values, sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
-class Returned:
-    """What became of a part. `spent` is all that the ledger holds of it, whatever became of it."""
+class SubtaskResult:
+    """How a subtask ended. `spent`: all its ledger entries, whatever the outcome."""
 
-    round: int
-    client: int
-    how: Literal["done", "failed", "dropped"]
-    checkpoint: Candidate | None = None  # its final one, on this machine; of one that is done
-    spent: Sequence[Entry] = field(default=(), repr=False)
-    note: str = ""  # what went wrong
+    group: int
+    index: int
+    outcome: SubtaskOutcome
+    checkpoint: Candidate | None = None  # the final one, on this machine, if it is done
+    spent: tuple[Entry, ...] = field(default=(), repr=False)
+    note: str = ""  # the error
 
 
-class Delegates(Protocol):
-    """Who has parts done elsewhere. Whoever asks again for the same parts gets what there is."""
+class SubtaskPort(Protocol):
+    """Starts subtasks for a job. Starting the same subtask again is idempotent."""
 
     @property
     def saved_step(self) -> int | None:
-        """The step of this attempt's newest committed checkpoint, or of the one it began from."""
+        """The step of this attempt's latest committed checkpoint, or of the restored one."""
 
     @property
     def problem(self) -> str:
-        """Why the last checkpoint could not be saved; empty where it was."""
+        """Why the last checkpoint could not be saved; empty if it was."""
 
-    def send(self, parts: Sequence[Part]) -> None:
-        """Have these parts of one round done, from what the newest checkpoint holds."""
+    def start(self, subtasks: Sequence[Subtask]) -> None:
+        """Start subtasks of one group from the latest checkpoint; end those of other groups."""
 
-    def drop(self, number: int, clients: Sequence[int]) -> None:
-        """Wait for these clients no more. Those that are done by then are returned all the same."""
+    def drop(self, group: int, indexes: Sequence[int]) -> None:
+        """End these subtasks, unless they are done; each still has a result."""
 
-    def heard(self, seconds: float) -> Sequence[Returned]:
-        """Return what is new, after waiting so long for it at most; sooner where the run stops."""
+    def results(self, seconds: float) -> Sequence[SubtaskResult]:
+        """Return new results; wait for at most `seconds`, and not at all once the run stops."""
 
-    def age_seconds(self, number: int) -> float:
-        """Return for how long a round's parts have been out; 0 where that is not known yet."""
+    def age_seconds(self, group: int) -> float:
+        """Return the time since the group's start; 0 if it is not known yet."""
+
+
+def is_of_subtask(identity: Mapping[str, Any]) -> bool:
+    """Whether a checkpoint with this identity in its manifest is a subtask's."""
+    return "subtask" in identity or "part" in identity  # the latter in older checkpoints

@@ -14,7 +14,7 @@ class Directive(Enum):
 
     PROCEED = auto()
     CANCEL = auto()  # a person asked
-    PREEMPT = auto()  # the house needs the worker; run again later
+    PREEMPT = auto()  # the worker is needed elsewhere; run again later
 
 
 class Supervisor(Protocol):

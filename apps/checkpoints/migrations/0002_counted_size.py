@@ -18,14 +18,14 @@ class Migration(migrations.Migration):
             field=models.PositiveBigIntegerField(
                 default=0,
                 help_text=(
-                    "Of its artifacts; a file that older checkpoints have counts with the oldest."
+                    'Size of the artifacts; a shared file counts with the oldest checkpoint.'
                 ),
             ),
         ),
         migrations.AlterField(
             model_name="checkpoint",
             name="manifest",
-            field=models.JSONField(help_text="name, size_bytes, blake3, home of each file"),
+            field=models.JSONField(help_text='name, size_bytes, blake3 and home of each file'),
         ),
         migrations.RunPython(fill_in, migrations.RunPython.noop),
     ]

@@ -15,7 +15,7 @@ class Migration(migrations.Migration):
             name='UnownedCheckpoint',
             fields=[
                 ('artifacts_path', models.CharField(max_length=255, primary_key=True, serialize=False)),
-                ('is_deleted', models.BooleanField(default=False, help_text='On purpose; else it was found.')),
+                ('is_deleted', models.BooleanField(default=False, help_text='Deleted on purpose; otherwise found without a database row.')),
                 ('found_at', models.DateTimeField(db_default=trainops.clock.DatabaseNow())),
             ],
         ),
@@ -32,6 +32,6 @@ class Migration(migrations.Migration):
         migrations.AlterField(
             model_name='checkpoint',
             name='health',
-            field=models.CharField(choices=[('healthy', 'Healthy'), ('unavailable', 'unavailable: files were missing when it was last looked for'), ('corrupted', 'corrupted: its bytes are not what was saved')], default='healthy', max_length=12),
+            field=models.CharField(choices=[('healthy', 'Healthy'), ('unavailable', 'unavailable: files were missing at the last check'), ('corrupted', 'corrupted: the content differs from what was saved')], default='healthy', max_length=12),
         ),
     ]

@@ -13,10 +13,10 @@ from django.shortcuts import render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST
 
-from apps.dashboard.answers import say
-from apps.dashboard.gate import needs
+from apps.dashboard.permissions import needs, user_of
+from apps.dashboard.responses import say
 from trainops.http import tokens
-from trainops.http.guessing import is_refused
+from trainops.http.login_throttle import is_refused
 from trainops.http.models import Token, TokenScope
 from trainops.http.numbers import whole_number
 from trainops.http.roles import Role, has_role, role_of
@@ -32,7 +32,7 @@ TOO_MANY = "Too many wrong passwords. Try again in five minutes."
 class SignInForm(AuthenticationForm):
     """Says so when passwords are refused because too many were wrong."""
 
-    def clean(self) -> dict[str, Any]:
+    def clean(self) -> dict[str, object]:
         if is_refused(self.request, self.cleaned_data.get("username")):
             raise ValidationError(TOO_MANY)
         return super().clean()
@@ -68,10 +68,11 @@ class ChangePassword(PasswordChangeView):
     def get_form_kwargs(self) -> dict[str, Any]:
         return {**super().get_form_kwargs(), "request": self.request}
 
-    def form_valid(self, form: Any) -> HttpResponse:
+    def form_valid(self, form: PasswordChangeForm) -> HttpResponse:
         messages.success(
             self.request,
-            "Your password is changed. All of your API tokens are revoked, other sessions ended.",
+            "Password changed. All your API tokens are revoked and your other sessions "
+            "are signed out.",
         )
         return super().form_valid(form)
 
@@ -86,7 +87,7 @@ def account(request: HttpRequest) -> HttpResponse:
         errors, secret = _create_token(request)
     context = {
         "role": role_of(request.user),
-        "tokens": Token.objects.filter(user=_user(request)),
+        "tokens": Token.objects.filter(user=user_of(request)),
         "secret": secret,
         "errors": errors,
         "given": request.POST if errors else {},
@@ -99,9 +100,9 @@ def account(request: HttpRequest) -> HttpResponse:
 @require_POST
 @needs()
 def revoke(request: HttpRequest, token_id: str) -> HttpResponse:
-    if not tokens.revoke(Token.objects.filter(user=_user(request), public_id=token_id)):
-        return say(request, "That token is gone already.", level="warning", to="/account/")
-    return say(request, "The token is revoked: nothing can use it now.", to="/account/", leave=True)
+    if not tokens.revoke(Token.objects.filter(user=user_of(request), public_id=token_id)):
+        return say(request, "This token no longer exists.", level="warning", to="/account/")
+    return say(request, "Token revoked.", to="/account/", leave=True)
 
 
 def _create_token(request: HttpRequest) -> tuple[dict[str, str], str]:
@@ -111,25 +112,21 @@ def _create_token(request: HttpRequest) -> tuple[dict[str, str], str]:
     scope = request.POST.get("scope", TokenScope.USER)
     errors = {}
     if not name or len(name) > MAX_NAME_LENGTH:
-        errors["name"] = f"Give it a name, at most {MAX_NAME_LENGTH} characters."
+        errors["name"] = f"Enter a name of at most {MAX_NAME_LENGTH} characters."
     elif problem := name_problem(name):
         errors["name"] = problem
     num_days = whole_number(days, 1, MAX_DAYS)
     if days and num_days is None:
-        errors["days"] = f"got {days[:20]!r}; must be from 1 to {MAX_DAYS}, or empty for no end"
+        errors["days"] = f"got {days[:20]!r}; must be from 1 to {MAX_DAYS}, or blank for no expiry"
     if scope not in TokenScope.values:
         errors["scope"] = f"got {scope[:20]!r}; must be one of {', '.join(TokenScope.values)}"
     elif scope == TokenScope.WORKER and not has_role(request.user, Role.ADMIN):
-        errors["scope"] = "Only an admin makes worker tokens."
+        errors["scope"] = "Only admins can create worker tokens."
     if errors:
         return errors, ""
     lifetime = timedelta(days=num_days) if num_days else None
     try:
-        _, secret = tokens.create(_user(request), name=name, scope=scope, lifetime=lifetime)
+        _, secret = tokens.create(user_of(request), name=name, scope=scope, lifetime=lifetime)
     except LimitReached as reached:
         return {"name": reached.message}, ""
     return {}, secret
-
-
-def _user(request: HttpRequest) -> Any:
-    return request.user

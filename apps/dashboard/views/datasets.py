@@ -1,26 +1,40 @@
-"""Uploaded tables and images: list, upload, one, delete."""
+"""Datasets: list, upload, one, verify, delete."""
 
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import NamedTuple
 
-from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_POST
 
-from apps.dashboard.answers import refuse, say
-from apps.dashboard.gate import is_fetch, needs
-from apps.dashboard.words import plural, size
+from apps.dashboard.formatting import plural, size
+from apps.dashboard.permissions import needs, user_of
+from apps.dashboard.responses import refuse, say
 from apps.datasets import services
+from apps.datasets.directories import registration
 from apps.datasets.errors import DatasetError
 from apps.datasets.models import Dataset
+from apps.datasets.serializers import SampleSerializer
 from apps.operations.requests import access
-from trainops.errors import Refusal
+from trainops.datasets.description import Verification
+from trainops.errors import DomainError
+from trainops.http.errors import flatten
 from trainops.http.roles import Role
 
 MAX_SHOWN = 200
+DEFAULT_SAMPLE = MappingProxyType({"sample": "1000"})
+SAMPLE_FIELDS = (
+    ("sample", "Number of files", "empty: all"),
+    ("fraction", "Or a fraction", "above 0, at most 1"),
+    ("seed", "Seed", "empty: a new one"),
+)
 NPZ = "npz"
+OF_LAYOUTS = {"image_folders": "image_folders", "parquet": "large_table"}
 LIST_FIELDS = (
-    "id", "name", "filename", "format", "num_rows", "num_columns", "size_bytes", "created_at",
-    "owner__username",
+    "id", "name", "filename", "format", "num_rows", "num_columns", "size_bytes", "source_bytes",
+    "created_at", "owner__username",
 )  # fmt: skip
 
 
@@ -31,37 +45,91 @@ def datasets(request: HttpRequest) -> HttpResponse:
 
 @needs()
 def dataset(request: HttpRequest, dataset_id: str) -> HttpResponse:
+    return _one(request, dataset_id)
+
+
+@require_POST
+@needs(Role.OPERATOR)
+def verify(request: HttpRequest, dataset_id: str) -> HttpResponse:
+    """Show what a verification has found, when the files are read."""
+    given = {name: text for name, *_ in SAMPLE_FIELDS if (text := request.POST.get(name, ""))}
+    serializer = SampleSerializer(data=given)
+    if not serializer.is_valid():
+        errors = dict(flatten(serializer.errors))
+        return _one(request, dataset_id, given=given, errors=errors, status=400)
+    try:
+        found = registration.verify(dataset_id, serializer.to_sample(), actor=user_of(request))
+    except DomainError as refusal:
+        return refuse(request, refusal, to=f"/datasets/{dataset_id}/")
+    return _one(request, dataset_id, given=given, verification=found)
+
+
+def _one(
+    request: HttpRequest,
+    dataset_id: str,
+    *,
+    given: Mapping[str, str] = DEFAULT_SAMPLE,
+    errors: Mapping[str, str] = MappingProxyType({}),
+    verification: Verification | None = None,
+    status: int = 200,
+) -> HttpResponse:
     found = Dataset.objects.select_related("owner").filter(pk=dataset_id).first()
     if found is None:
-        raise Http404("There is no such dataset.")
+        raise Http404("This dataset does not exist.")
     context = {
         "dataset": found,
         "gallery": gallery(found),
         "recipe": recipe_for(found),
         "may_delete": access.may_change(found.owner_id, request.user),
         "may_create": access.may_create(request.user),
+        "sample_fields": [
+            SampleField(*field, given.get(field[0], ""), errors.get(field[0], ""))
+            for field in SAMPLE_FIELDS
+        ],
+        "verification": verification,
     }
-    return render(request, "dashboard/datasets/one.html", context)
+    return render(request, "dashboard/datasets/one.html", context, status=status)
 
 
-def gallery(dataset: Dataset) -> list[dict[str, Any]]:
+class SampleField(NamedTuple):
+    """A field of the form of a verification."""
+
+    name: str
+    label: str
+    when_empty: str
+    value: str
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """An image of a dataset with its mask, if any, and the values of its other columns."""
+
+    image: str
+    mask: str | None
+    values: list[tuple[str, object]]
+
+
+def gallery(dataset: Dataset) -> list[Picture]:
     """Return the first images with what is known of each; nothing of a table."""
     if dataset.format != NPZ:
         return []
     names = [column["name"] for column in dataset.columns]
     rows = [dict(zip(names, row, strict=True)) for row in dataset.preview]
     return [
-        {
-            "image": row["image"],
-            "mask": row.get("mask"),
-            "told": [(name, row[name]) for name in ("label", "client") if name in row],
-        }
+        Picture(
+            image=row["image"],
+            mask=row.get("mask"),
+            values=[(name, row[name]) for name in ("label", "client") if name in row],
+        )
         for row in rows
     ]
 
 
 def recipe_for(dataset: Dataset) -> str:
-    """Return the recipe that is offered for a dataset."""
+    """Return the recipe that is offered for a dataset; empty: none fits every such directory."""
+    if dataset.layout is not None:
+        return OF_LAYOUTS.get(dataset.layout["layout"], "")
     if dataset.format != NPZ:
         return "tabular"
     is_outlined = any(column["name"] == "mask" for column in dataset.columns)
@@ -71,25 +139,21 @@ def recipe_for(dataset: Dataset) -> str:
 @require_POST
 @needs(Role.OPERATOR)
 def upload(request: HttpRequest) -> HttpResponse:
-    """Take a table; a script gets JSON (to choose it at once), a plain form its page."""
+    """Take the file of a form without a script; scripts send parts to the API (uploads.js)."""
     file = request.FILES.get("file")
     name = request.POST.get("name", "")
     try:
         if file is None:
             raise DatasetError({"file": "Choose a CSV, Parquet or NPZ file."}, "NO_FILE")
-        added = services.add_table(file, filename=file.name or "", name=name, owner=_user(request))
-    except Refusal as refusal:
+        added = services.add_table(
+            file, filename=file.name or "", name=name, owner=user_of(request)
+        )
+    except DomainError as refusal:
         errors = refusal.details.get("fields") or {"file": refusal.message}
-        if is_fetch(request):
-            body = {"level": "error", "message": refusal.message, "fields": errors}
-            return JsonResponse(body, status=refusal.status)
         return _list(request, errors=errors, name=name, status=refusal.status)
-    if is_fetch(request):
-        label = f"{added.name} ({plural(added.num_rows, 'row')})"
-        return JsonResponse({"id": added.pk, "label": label})
     rows = f"{plural(added.num_rows, 'row')}, {plural(added.num_columns, 'column')}"
     to = f"/datasets/{added.pk}/"
-    return say(request, f"{added.name} is stored: {rows}.", to=to)
+    return say(request, f"Stored “{added.name}”: {rows}.", to=to)
 
 
 @require_POST
@@ -99,16 +163,22 @@ def delete(request: HttpRequest, dataset_id: str) -> HttpResponse:
     try:
         found = services.get(dataset_id)
         if not access.may_change(found.owner_id, request.user):
-            raise Refusal("PERMISSION_DENIED", "You may delete only your own datasets.", status=403)
-        gone = services.delete(dataset_id=dataset_id, actor=_user(request))
-    except Refusal as refusal:
+            raise DomainError(
+                "PERMISSION_DENIED", "You can delete only your own datasets.", status=403
+            )
+        gone = services.delete(dataset_id=dataset_id, actor=user_of(request))
+    except DomainError as refusal:
         return refuse(request, refusal, to=to)
-    message = f"{gone.name} is deleted; {size(gone.size_bytes)} are free."
+    message = f"Deleted “{gone.name}”. Freed {size(gone.size_bytes)}."
     return say(request, message, to="/datasets/", leave=True)
 
 
 def _list(
-    request: HttpRequest, *, errors: Any = None, name: str = "", status: int = 200
+    request: HttpRequest,
+    *,
+    errors: Mapping[str, str] | None = None,
+    name: str = "",
+    status: int = 200,
 ) -> HttpResponse:
     context = {
         "datasets": Dataset.objects.values(*LIST_FIELDS)[:MAX_SHOWN],
@@ -117,7 +187,3 @@ def _list(
         "may_create": access.may_create(request.user),
     }
     return render(request, "dashboard/datasets/list.html", context, status=status)
-
-
-def _user(request: HttpRequest) -> Any:
-    return request.user

@@ -1,15 +1,20 @@
 """The list of operations, and what keeps it live."""
 
-from typing import Any
+from dataclasses import dataclass
 
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 
-from apps.dashboard import filters, pages, rows, words
+from apps.dashboard import filters, pages, rows
 from apps.dashboard.filters import TABS, Filters
-from apps.dashboard.gate import needs
-from apps.operations.models import Operation
+from apps.dashboard.permissions import needs
+from apps.operations.comparisons.selection import MAX_OPERATIONS
+from apps.operations.models import Operation, SavedView
 from apps.operations.requests import access
+from apps.operations.search import views
+from apps.operations.search.completion import completions
+from apps.operations.search.language import MAX_LENGTH
+from apps.operations.search.sorting import ordering
 from trainops.kind import KINDS
 
 PAGE_SIZE = 50
@@ -18,21 +23,33 @@ MAX_NEW = 100  # counted no further
 
 @needs()
 def operations(request: HttpRequest) -> HttpResponse:
-    wanted = Filters.read(request.GET)
-    found = rows.select(wanted.apply(Operation.objects.whole(), request.user))
-    page = pages.fetch(found, request.GET.get("cursor", ""), PAGE_SIZE)
+    wanted = Filters.read(request.GET, request.user)
+    found = rows.select(wanted.apply(request.user), wanted.columns)
+    cursor = request.GET.get("cursor", "")
+    if wanted.sort:
+        page = pages.fetch_sorted(found, cursor, PAGE_SIZE, ordering(wanted.sort))
+    else:
+        page = pages.fetch(found, cursor, PAGE_SIZE)
     counts = filters.counts(wanted, request.user)
     context = {
         "filters": wanted,
         "page": page,
-        "lines": rows.lines(page.rows, request.user),
+        "lines": rows.lines(page.rows, request.user, wanted.columns),
+        "headings": _headings(wanted),
         "tabs": _tabs(wanted, counts),
-        "summary": _summary(counts),
+        "summary": _summary(wanted, counts),
         "total": counts[wanted.tab],
+        "views": [(view.name, _url(view)) for view in views.visible(request.user)],
         "kinds": [(name, engine.label) for name, engine in KINDS.items()],
         "may_create": access.may_create(request.user),
+        "max_compared": MAX_OPERATIONS,
     }
     return render(request, "dashboard/operations/list.html", context)
+
+
+def _url(view: SavedView) -> str:
+    shown = Filters(query=view.query, sort=view.sort, columns=tuple(view.columns))
+    return "/?" + shown.url()
 
 
 @needs()
@@ -41,12 +58,12 @@ def live(request: HttpRequest) -> JsonResponse:
 
     `rows` is id:digest of each visible row; `top` is the cursor of the newest (first page only).
     """
-    wanted = Filters.read(request.GET)
+    wanted = Filters.read(request.GET, request.user)
     seen = dict(_pairs(request.GET.get("rows", "")))
     mine = Operation.objects.filter(pk__in=list(seen)[:PAGE_SIZE])
     changed = {}
     present = set()
-    for line in rows.lines(list(rows.select(mine)), request.user):
+    for line in rows.lines(list(rows.select(mine, wanted.columns)), request.user, wanted.columns):
         present.add(line.id)
         if line.digest != seen[line.id]:
             changed[line.id] = {"html": line.html, "digest": line.digest}
@@ -57,9 +74,16 @@ def live(request: HttpRequest) -> JsonResponse:
             "gone": [row for row in seen if row not in present],
             "new": _num_new(wanted, request),
             "counts": {tab: f"{counts[tab]:,}" for tab in TABS},
-            "summary": _summary(counts),
+            "summary": _summary(wanted, counts),
         }
     )
+
+
+@needs()
+def completed(request: HttpRequest) -> JsonResponse:
+    """Return queries that complete the last word of `q`."""
+    query = request.GET.get("q", "")[:MAX_LENGTH].replace("\0", "")
+    return JsonResponse({"completions": completions(query)})
 
 
 def _pairs(text: str) -> list[tuple[str, str]]:
@@ -71,26 +95,71 @@ def _num_new(wanted: Filters, request: HttpRequest) -> int:
     edge = pages.read(request.GET.get("top", ""))
     if edge is None:
         return 0
-    newer = pages.beyond(wanted.apply(Operation.objects.whole().order_by(), request.user), edge)
+    newer = pages.beyond(wanted.apply(request.user).order_by(), edge)
     return newer.values("pk")[:MAX_NEW].count()
 
 
-def _tabs(wanted: Filters, counts: dict[str, int]) -> list[dict[str, Any]]:
+@dataclass(frozen=True, slots=True)
+class Tab:
+    """A link to the operations of one group, and their number."""
+
+    name: str
+    label: str
+    count: int
+    url: str
+    is_current: bool
+
+
+def _tabs(wanted: Filters, counts: dict[str, int]) -> list[Tab]:
     return [
-        {
-            "name": name,
-            "label": label,
-            "count": counts[name],
-            "url": "?" + wanted.url(tab=name),
-            "is_current": name == wanted.tab,
-        }
+        Tab(
+            name=name,
+            label=label,
+            count=counts[name],
+            url="?" + wanted.url(tab=name),
+            is_current=name == wanted.tab,
+        )
         for name, label in TABS.items()
     ]
 
 
-def _summary(counts: dict[str, int]) -> str:
+@dataclass(frozen=True, slots=True)
+class Heading:
+    """The head of a column; a click on it sorts the list, or reverses its order."""
+
+    name: str  # in queries; empty: the list cannot be sorted by it
+    label: str
+    style: str
+    url: str
+    order: str  # of aria-sort; empty: the list is not sorted by it
+
+
+HEADINGS = (
+    ("name", "Operation", "col-name"),
+    ("state", "State", "col-state"),
+    ("progress", "Progress", "col-progress"),
+    ("", "Metric", "col-metric"),
+)
+LAST_HEADINGS = (("worker", "Worker", "col-worker"), ("started", "Started", "col-started"))
+
+
+def _headings(wanted: Filters) -> list[Heading]:
+    added = [(name, name, "col-added") for name in wanted.columns]
+    return [
+        Heading(
+            name,
+            label,
+            style,
+            url="?" + wanted.url(sort=f"-{name}" if wanted.sort == name else name),
+            order={name: "ascending", f"-{name}": "descending"}.get(wanted.sort, ""),
+        )
+        for name, label, style in (*HEADINGS, *added, *LAST_HEADINGS)
+    ]
+
+
+def _summary(wanted: Filters, counts: dict[str, int]) -> str:
     waiting = counts["PENDING"] + counts["RESUMING"]
     parts = [f"{counts['RUNNING']:,} running", f"{waiting:,} queued"]
-    if failed := counts["FAILED"]:
-        parts.append(words.plural(failed, "failure") + (" to look at"))
-    return " · ".join(parts)
+    if attention := counts["attention"]:
+        parts.append(f"{attention:,} to review")
+    return " · ".join(parts) + ("" if wanted.is_default else " in this view")

@@ -1,52 +1,68 @@
 """A new operation: choose a recipe, fill in its form, submit."""
 
 import secrets
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
 
 from django.contrib import messages
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, QueryDict
 from django.shortcuts import render
 from django.views.decorators.http import require_POST
 
-from apps.checkpoints import services as checkpoints
-from apps.dashboard import form, trying
+from apps.dashboard import config_file, edits, form, picking, trying
+from apps.dashboard.branches import Branch, posted_form, source_of
+from apps.dashboard.config_file import ConfigFile
+from apps.dashboard.fields import fields_of
 from apps.dashboard.form import OWN, Form
-from apps.dashboard.gate import needs
-from apps.operations.models import Operation
-from apps.operations.requests import forking, services
-from apps.operations.scheduling import outlook
+from apps.dashboard.permissions import needs, user_of
+from apps.operations.models import Operation, Study
+from apps.operations.requests import services
+from apps.operations.requests.previews import Preview
+from apps.operations.scheduling import queue_status
 from apps.operations.studies import services as studies
-from trainops.errors import Refusal
+from trainops.errors import DomainError
 from trainops.http.roles import Role
 from trainops.kind import KINDS
 from trainops.recipes import Recipe, recipes
 from trainops.runtime.errors import ConfigError
+from trainops.submission_file import FileProblem
 
 
 @needs(Role.OPERATOR)
 def new(request: HttpRequest) -> HttpResponse:
     if request.method == "POST":
         return _submit(request)
-    fork = _source(request.GET.get("fork", ""))
-    source = fork or _source(request.GET.get("from", ""))
-    if source is not None:
-        filled = Form(recipes()[source.recipe], source.config)
-        return _show(request, filled, _of(source), fork=fork)
-    recipe = form.choose(request.GET.get("recipe", ""))
+    if (branch := Branch.of(request.GET)) is not None:
+        config = branch.config()
+        filled = Form(recipes()[branch.source.recipe], config, may_differ=branch.may_differ)
+        preview, refusal = branch.answer(config)
+        own = _of(branch.source)
+        return _show(request, filled, own, branch=branch, preview=preview, refusal=refusal)
+    if (source := source_of(request.GET.get("from", ""))) is not None:
+        filled = Form(recipes()[source.recipe], source.config, given=source.config_given)
+        return _show(request, filled, _of(source))
+    recent = picking.recent(user_of(request))
+    recipe = form.choose(request.GET.get("recipe", ""), *(each.name for each in recent))
     if recipe is None:
         return render(request, "dashboard/new/no_recipe.html")
     return _show(request, Form(recipe, _begun(recipe, request)), dict.fromkeys(OWN, ""))
 
 
-def _begun(recipe: Recipe, request: HttpRequest) -> dict[str, Any]:
+def _dataset_parameter(recipe: Recipe) -> str:
+    """Return the name of the first parameter that names a dataset or a directory."""
+    named = (f for f in fields_of(recipe.json_schema()) if f.kind in ("dataset", "directory"))
+    return next((field.path for field in named), "dataset")
+
+
+def _begun(recipe: Recipe, request: HttpRequest) -> dict[str, object]:
     """Return the recipe's example with the dataset or the model that the address names."""
     config = dict(recipe.example)
     if dataset := request.GET.get("dataset"):
         if "dataset" in config:  # of the engine's own; else of the recipe
             config["dataset"] = dataset
         else:
-            config["parameters"] = {**config.get("parameters", {}), "dataset": dataset}
+            name = _dataset_parameter(recipe)
+            config["parameters"] = {**config.get("parameters", {}), name: dataset}
     if trained := Operation.objects.filter(pk=request.GET.get("model", "")).first():
         learned_from = trained.config.get("parameters", {})
         for name, mark in recipe.model_marks().items():
@@ -59,33 +75,96 @@ def _begun(recipe: Recipe, request: HttpRequest) -> dict[str, Any]:
 @require_POST
 @needs(Role.OPERATOR)
 def fields(request: HttpRequest) -> HttpResponse:
-    """The fields again, for another recipe or another dataset; nothing typed is lost."""
+    """The fields again, for another recipe or another dataset, with the edits that fit."""
     recipe = form.choose(request.POST.get("recipe", ""))
     if recipe is None:
         return HttpResponse(status=404)
-    is_same = request.POST.get("shown") == recipe.name
-    filled = Form(recipe, recipe.example, posted=request.POST if is_same else None)
-    return render(request, "dashboard/new/fields.html", {"form": filled})
+    shown = recipes().get(request.POST.get("shown", ""), recipe)
+    branch = Branch.of(request.POST)
+    filled, carried = posted_form(shown, request.POST, branch), None
+    if shown is not recipe:
+        filled, carried = edits.carry(filled, recipe)
+    context = {"form": filled, "carried": carried, "branch": branch}
+    return render(request, "dashboard/new/fields.html", context)
+
+
+@require_POST
+@needs(Role.OPERATOR)
+def editor(request: HttpRequest) -> HttpResponse:
+    """The form as YAML (`show=yaml` in the address), or the YAML as a form."""
+    own = {name: request.POST.get(name, "") for name in OWN}
+    if "yaml" in request.POST:
+        file = ConfigFile(request.POST["yaml"])
+        filled, own = _form_of(file, own, request.POST)
+    else:
+        recipe = form.choose(request.POST.get("recipe", ""))
+        if recipe is None:
+            return HttpResponse(status=404)
+        filled = Form(recipe, recipe.example, posted=request.POST)
+        file = config_file.written(recipe.kind, filled.to_config(), own)
+    shown = None if request.GET.get("show") == "form" and not file.problems else file
+    context = _context(request, filled, own, file=shown)
+    return render(request, "dashboard/new/editor.html", context)
+
+
+def _form_of(
+    file: ConfigFile, own: Mapping[str, str], posted: QueryDict
+) -> tuple[Form | None, dict[str, str]]:
+    """Return the form of a file and the values of OWN; the file notes what no form can show."""
+    try:
+        body = file.body()
+        recipe, errors = config_file.recipe_of(body)
+    except (FileProblem, ConfigError) as error:
+        file.refuse(error)
+        return None, dict(own)
+    filled = Form(recipe, body["config"], errors=errors, study=posted)
+    if filled.unplaced_errors:
+        file.refuse_fields(filled.unplaced_errors)
+    return filled, {
+        "name": body["name"],
+        "tags": ", ".join(body["tags"]),
+        "priority": str(body["priority"] or ""),
+        "queue": body["queue"],
+    }
+
+
+def _submit_file(request: HttpRequest) -> HttpResponse:
+    file = ConfigFile(request.POST["yaml"])
+    try:
+        key = request.POST.get("once", "")[:64]
+        made = services.submit(**file.body(), owner=user_of(request), idempotency_key=key)
+    except (FileProblem, ConfigError, DomainError) as error:
+        file.refuse(error)
+        context = _context(request, None, dict.fromkeys(OWN, ""), file=file)
+        return render(request, "dashboard/new/page.html", context, status=422)
+    messages.success(request, f"Submitted “{made.name}”.")
+    return HttpResponseRedirect(made.get_absolute_url())
 
 
 def _submit(request: HttpRequest) -> HttpResponse:
+    if "yaml" in request.POST:
+        return _submit_file(request)
     recipe = recipes().get(request.POST.get("recipe", ""))
     if recipe is None:
-        messages.error(request, "That recipe is not there any more; choose another.")
+        messages.error(request, "This recipe no longer exists. Choose another.")
         return HttpResponseRedirect("/operations/new")
-    filled = Form(recipe, recipe.example, posted=request.POST)
+    branch = Branch.of(request.POST)
+    filled = posted_form(recipe, request.POST, branch)
     own = {name: request.POST.get(name, "") for name in OWN}
-    fork = _source(request.POST.get("fork", ""))
     try:
-        submit: Any = partial(services.submit, kind=recipe.kind)
-        if fork is not None:
-            submit = partial(forking.fork, operation_id=fork.pk)
+        config = filled.to_config(over=branch.source.config_given if branch else None)
+        if branch is not None and "preview" in request.POST:
+            found = branch.preview(config)
+            return _show(request, filled, own, branch=branch, preview=found)
+        submit: Callable[..., Operation | Study] = partial(services.submit, kind=recipe.kind)
+        if branch is not None:
+            submit = partial(branch.submit, operation_id=branch.source.pk)
         elif filled.is_trying:
             design = trying.design(request.POST, filled.fields)
             submit = partial(studies.create, kind=recipe.kind, design=design)
         made = submit(
-            config=filled.to_config(),
-            owner=_owner(request),
+            config=config,
+            owner=user_of(request),
             name=own["name"],
             tags=own["tags"].split(","),
             priority=_priority(own["priority"]),
@@ -94,45 +173,56 @@ def _submit(request: HttpRequest) -> HttpResponse:
         )
     except ConfigError as error:
         filled.errors = dict(error.errors)
-        return _show(request, filled, own, fork=fork, status=422)
-    except Refusal as refusal:
+        return _show(request, filled, own, branch=branch, status=422)
+    except DomainError as refusal:
         filled.errors = refusal.details.get("fields") or {"": refusal.message}
-        return _show(request, filled, own, fork=fork, status=422)
-    messages.success(request, f"{made.name} is submitted.")
+        return _show(request, filled, own, branch=branch, status=422)
+    messages.success(request, f"Submitted “{made.name}”.")
     return HttpResponseRedirect(made.get_absolute_url())
-
-
-def _source(operation_id: str) -> Operation | None:
-    """Return the operation that a new one is to be like, if its recipe is still there."""
-    source = Operation.objects.filter(pk=operation_id).first()
-    return source if source is not None and source.recipe in recipes() else None
 
 
 def _show(
     request: HttpRequest,
     filled: Form,
-    own: dict[str, Any],
+    own: Mapping[str, object],
     *,
-    fork: Operation | None = None,
+    branch: Branch | None = None,
+    preview: Preview | None = None,
+    refusal: str = "",
     status: int = 200,
 ) -> HttpResponse:
-    newest = checkpoints.to_resume_from(fork.pk)[:1] if fork else []
-    context = {
-        "fork": fork,
-        "fork_at": services.position(newest[0], fork) if fork and newest else "",
-        "may_differ": sorted(KINDS[fork.kind].forkable()) if fork else [],
-        "form": filled,
-        "own": own,
-        "own_errors": {name: (filled.errors or {}).get(name, "") for name in OWN},
-        "recipes": [each for kind in KINDS for each in recipes(kind).values()],
-        "labels": sorted({label for worker in outlook.workers() for label in worker.labels}),
-        "num_errors": len(filled.errors or {}),
-        "once": secrets.token_hex(16),  # what was posted was refused, and is not what comes next
-    }
+    context = _context(request, filled, own, branch=branch)
+    may_warm_start = branch is not None and KINDS[branch.source.kind].has_weights
+    context |= {"preview": preview, "refusal": refusal, "may_warm_start": may_warm_start}
     return render(request, "dashboard/new/page.html", context, status=status)
 
 
-def _of(source: Operation) -> dict[str, Any]:
+def _context(
+    request: HttpRequest,
+    filled: Form | None,
+    own: Mapping[str, object],
+    *,
+    branch: Branch | None = None,
+    file: ConfigFile | None = None,
+) -> dict[str, object]:
+    errors = filled.errors or {} if filled else {}
+    return {
+        "branch": branch,
+        "again": source_of(request.POST.get("from", request.GET.get("from", ""))),
+        "file": file,
+        "kept_tries": trying.typed(request.POST),
+        "form": filled,
+        "own": own,
+        "own_errors": {name: errors.get(name, "") for name in OWN},
+        "groups": [] if branch or file else picking.groups(user_of(request)),
+        "is_choosing": not {"recipe", "from", "yaml"} & {*request.GET, *request.POST},
+        "labels": sorted({label for worker in queue_status.workers() for label in worker.labels}),
+        "num_errors": len(errors),
+        "once": secrets.token_hex(16),  # what was posted was refused, and is not what comes next
+    }
+
+
+def _of(source: Operation) -> dict[str, object]:
     tags = source.tags.values_list("name", flat=True)
     return {
         "name": source.name,
@@ -150,7 +240,3 @@ def _priority(text: str) -> int:
     if not -100 <= priority <= 100:
         raise ConfigError({"priority": f"got {priority}; must be from -100 to 100"})
     return priority
-
-
-def _owner(request: HttpRequest) -> Any:
-    return request.user

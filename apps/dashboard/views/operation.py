@@ -1,27 +1,28 @@
 """One operation: its page, what keeps it live, its log and its files."""
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import ItemsView
 
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
 from django.http import StreamingHttpResponse as Streaming
 from django.http.response import HttpResponseBase
 from django.shortcuts import render
+from django.utils.safestring import SafeString
 
 from apps.checkpoints.models import Checkpoint
-from apps.dashboard import parts, points
-from apps.dashboard.answers import refused
-from apps.dashboard.gate import needs
-from apps.operations import artifacts
+from apps.dashboard import checkpoint_files, config_table, parts, points
+from apps.dashboard.permissions import needs
+from apps.dashboard.responses import refused
+from apps.operations import artifacts, metric_queries, points_csv
+from apps.operations.attempts import branches
 from apps.operations.errors import OperationNotFound
-from apps.operations.models import LogChunk, Operation
+from apps.operations.filters import WindowQuery
+from apps.operations.models import Operation
 from apps.operations.requests import services
-from trainops.errors import Refusal
+from trainops.errors import DomainError
 from trainops.http.numbers import whole_number
 
-LOG_CHARACTERS = 64_000  # of the log's end, on the page; the rest is in the download
-LOG_CHUNKS = 400
 TABS = (
+    ("log", "Log"),
     ("attempts", "Attempts"),
     ("checkpoints", "Checkpoints"),
     ("receipt", "Receipt"),
@@ -34,27 +35,26 @@ TABS = (
 @needs()
 def operation(request: HttpRequest, operation_id: str) -> HttpResponse:
     subject = parts.Subject(_find(operation_id), request.user)
-    log = _log_after(operation_id, 0)
     drawn = {name: {"html": html, "digest": d} for name, (html, d) in _drawn(subject)}
     context = {
         "operation": subject.operation,
-        "part": subject.part,
+        "subtask": subject.subtask,
         "parts": drawn,
         "panels": [(panel, drawn[panel.name]) for panel in subject.panels("page")],
         "is_settled": parts.is_settled(subject.operation),
-        "log": log,
-        "log_last": log[-1]["id"] if log else 0,
+        "log_attempts": range(1, subject.operation.attempt + 1),
         "tab_names": TABS,
+        **config_table.of(subject.operation),
     }
     return render(request, "dashboard/operation/page.html", context)
 
 
 @needs()
 def live(request: HttpRequest, operation_id: str) -> JsonResponse:
-    """Return what changed: parts whose digest is another, points and log after the given ids."""
+    """Return the parts whose digest is another, the points after an id, the newest log chunk."""
     subject = parts.Subject(_find(operation_id), request.user)
-    told = request.GET.get("have", "").split(",")
-    have = dict(part.split(":", 1) for part in told if ":" in part)
+    given = request.GET.get("have", "").split(",")
+    have = dict(part.split(":", 1) for part in given if ":" in part)
     changed = {
         name: {"html": html, "digest": digest}
         for name, (html, digest) in _drawn(subject)
@@ -63,23 +63,45 @@ def live(request: HttpRequest, operation_id: str) -> JsonResponse:
     return JsonResponse(
         {
             "state": subject.operation.state,
+            "percent": subject.operation.percent,
             "settled": parts.is_settled(subject.operation),
             "parts": changed,
             "points": points.after(operation_id, _whole(request, "points")),
-            "starts": points.starts(subject.attempts),
-            "log": _log_after(operation_id, _whole(request, "log")),
+            "standing": branches.standing(operation_id),
+            "log": metric_queries.newest_of_log(operation_id),
         }
     )
 
 
 @needs()
+def window(request: HttpRequest, operation_id: str) -> JsonResponse:
+    """Return the points of some metrics in a window of steps, for charts that are zoomed."""
+    query = WindowQuery(data=request.GET.dict())
+    if not query.is_valid():
+        return JsonResponse({"errors": query.errors}, status=400)
+    _find(operation_id)
+    return JsonResponse(points.window(operation_id, **query.validated_data))
+
+
+@needs()
+def points_file(request: HttpRequest, operation_id: str) -> HttpResponseBase:
+    """All points of some metrics as CSV, in a window of steps if one is given."""
+    query = WindowQuery(data=request.GET.dict())
+    if not query.is_valid():
+        return JsonResponse({"errors": query.errors}, status=400)
+    text = points_csv.pages(_find(operation_id).pk, **query.validated_data)
+    answer = Streaming(text, content_type="text/csv; charset=utf-8")
+    answer["Content-Disposition"] = f'attachment; filename="{operation_id}-points.csv"'
+    return answer
+
+
+@needs()
 def log(request: HttpRequest, operation_id: str) -> Streaming:
     """The whole log as plain text, of one attempt or of all."""
-    chunks = LogChunk.objects.filter(operation_id=_find(operation_id).pk)
-    name = operation_id
-    if attempt := _whole(request, "attempt"):
-        chunks, name = chunks.filter(attempt=attempt), f"{operation_id}-attempt-{attempt}"
-    answer = Streaming(_text(chunks), content_type="text/plain; charset=utf-8")
+    attempt = _whole(request, "attempt") or None
+    name = f"{_find(operation_id).pk}-attempt-{attempt}" if attempt else operation_id
+    text = metric_queries.log_chunks(operation_id, attempt, has_headings=True)
+    answer = Streaming(text, content_type="text/plain; charset=utf-8")
     answer["Content-Disposition"] = f'attachment; filename="{name}.log"'
     return answer
 
@@ -91,19 +113,19 @@ def file(
     """One file of a checkpoint, as the API serves it: verified before its first byte is sent."""
     checkpoint = Checkpoint.objects.filter(pk=checkpoint_id, operation_id=operation_id).first()
     if checkpoint is None:
-        raise Http404("There is no such file.")
+        raise Http404("This file does not exist.")
     try:
         if (link := artifacts.link(checkpoint, name)) is not None:
             return HttpResponseRedirect(link)
         download = artifacts.download(checkpoint, name)
     except artifacts.ArtifactNotFound as refusal:
         raise Http404(refusal.message) from None
-    except Refusal as refusal:
+    except DomainError as refusal:
         return refused(request, refusal)
-    return download.response(f"{operation_id}-step{checkpoint.step}-{name}")
+    return download.response(checkpoint_files.download_name(checkpoint, name))
 
 
-def _drawn(subject: parts.Subject) -> Any:
+def _drawn(subject: parts.Subject) -> ItemsView[str, tuple[SafeString, str]]:
     return parts.draw(subject).items()
 
 
@@ -117,25 +139,3 @@ def _find(operation_id: str) -> Operation:
 def _whole(request: HttpRequest, name: str) -> int:
     text = request.GET.get(name, "")
     return whole_number(text, 0, 10**18) or 0
-
-
-def _log_after(operation_id: str, chunk_id: int) -> list[dict[str, Any]]:
-    """Return the chunks after an id, oldest first; of a long log only the end."""
-    chunks = LogChunk.objects.filter(operation_id=operation_id, id__gt=chunk_id).order_by("-id")
-    found: list[dict[str, Any]] = []
-    left = LOG_CHARACTERS
-    for chunk in chunks.values("id", "attempt", "text")[:LOG_CHUNKS]:
-        found.append({**chunk, "text": chunk["text"][-left:]})
-        left -= len(chunk["text"])
-        if left <= 0:
-            break
-    return found[::-1]
-
-
-def _text(chunks: Any) -> Iterator[str]:
-    attempt = None
-    for chunk in chunks.order_by("id").iterator(100):
-        if chunk.attempt != attempt:
-            attempt = chunk.attempt
-            yield f"--- attempt {attempt} ---\n"
-        yield chunk.text

@@ -1,38 +1,44 @@
 """Studies: the list, one with its operations beside each other, and its buttons."""
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_POST
 
-from apps.dashboard import pages, words
-from apps.dashboard.answers import refuse, say
-from apps.dashboard.gate import is_fetch, needs
+from apps.dashboard import formatting, pages
+from apps.dashboard.permissions import is_fetch, needs, user_of
+from apps.dashboard.responses import refuse, say
+from apps.operations.comparisons.selection import MAX_OPERATIONS
 from apps.operations.models import Study
 from apps.operations.requests import access
-from apps.operations.studies import comparison
+from apps.operations.studies import asking, comparison
 from apps.operations.studies import services as studies
-from trainops.errors import Refusal
+from apps.operations.studies.designs import MAX_OPERATIONS as MAX_TRIALS
+from apps.operations.studies.rows import Trial
+from trainops.errors import DomainError
+from trainops.http.numbers import whole_number
 from trainops.http.roles import Role
+from trainops.runtime.errors import ConfigError
 
 PAGE_SIZE = 50
-STRENGTHS = 6  # of the heat map's colours
+STRENGTHS = 6  # of the heat map's colours, by rank: an extreme value does not hide the others
 ASKS = {
-    "cancel": "Each operation that has not ended saves a checkpoint at its next safe point, then "
-    "stops; the study can be resumed later.",
-    "kill": "They end now, without saving: the work since their last checkpoints is lost.",
-    "resume": "Those that failed or were cancelled continue from their newest healthy "
-    "checkpoints, or begin anew where there is none.",
-    "delete": "The study and all of its operations, with their checkpoints, curves and logs, are "
-    "gone for good.",
+    "cancel": "Every active operation saves a checkpoint at its next safe point, then "
+    "stops; you can resume the study later.",
+    "kill": "The operations stop immediately, without saving: the work since their last "
+    "checkpoints is lost.",
+    "resume": "Failed and cancelled operations continue from their latest healthy "
+    "checkpoints, or restart if they have none.",
+    "delete": "Permanently deletes the study and all its operations, with their "
+    "checkpoints, curves and logs.",
 }
 DONE: Mapping[str, Callable[[int], str]] = {
-    "cancel": lambda number: f"{words.plural(number, 'operation')} are being cancelled.",
-    "kill": lambda number: f"{words.plural(number, 'operation')} are being killed.",
-    "resume": lambda number: f"{words.plural(number, 'operation')} go on.",
-    "delete": lambda number: "The study is deleted.",
+    "cancel": lambda number: f"Cancelling {formatting.plural(number, 'operation')}.",
+    "kill": lambda number: f"Killing {formatting.plural(number, 'operation')}.",
+    "resume": lambda number: f"Resuming {formatting.plural(number, 'operation')}.",
+    "delete": lambda number: "Deleted the study.",
 }
 DO: Mapping[str, Callable[..., int]] = {
     "cancel": studies.cancel,
@@ -47,10 +53,10 @@ def listed(request: HttpRequest) -> HttpResponse:
     """All studies, newest first."""
     rows = comparison.rows_of(Study.objects.all())
     page = pages.fetch(rows, request.GET.get("cursor", ""), PAGE_SIZE)
-    standings = comparison.standings(page.rows)
+    progress = comparison.progress_by_study(page.rows)
     context = {
         "page": page,
-        "lines": [(row, standings[row["id"]]) for row in page.rows],
+        "lines": [(row, progress[row["id"]]) for row in page.rows],
         "may_create": access.may_create(request.user),
     }
     return render(request, "dashboard/studies/list.html", context)
@@ -61,20 +67,28 @@ def study(request: HttpRequest, study_id: str) -> HttpResponse:
     """One study; the changing part alone where a script asks."""
     found = _find(study_id)
     lines = comparison.lines(found)
-    standing = comparison.standing_of(found, lines)
+    progress = comparison.progress_of(found, lines)
     paths = comparison.paths_of(lines)
     may_change = access.may_change(found.owner_id, request.user)
+    chosen = comparison.chosen(found, lines)
     context = {
         "study": found,
-        "standing": standing,
+        "metric_name": comparison.metric_name(found),
+        "progress": progress,
         "lines": lines,
         "paths": [(path, path.rpartition(".")[2].replace("_", " ")) for path in paths],
         "figures": list(lines[0]["figures"]) if lines else [],
         "best": comparison.best_line(lines),
-        "chosen": comparison.chosen(found, lines),
+        "chosen": chosen,
+        "in_sample": comparison.mean(fold["in_sample"] for fold in chosen),
+        "out_of_sample": comparison.mean(fold["out_of_sample"] for fold in chosen),
         "heat": _heat(found, lines, request),
-        "actions": [(a, ASKS[a]) for a in _actions(standing)] if may_change else [],
+        "front": comparison.front(found, lines),
+        "objectives": asking.objectives(found),
+        "may_extend": may_change and asking.may_extend(found),
+        "actions": [(a, ASKS[a]) for a in _actions(progress)] if may_change else [],
         "query": request.GET.urlencode(),
+        "compared": [line["id"] for line in lines[:MAX_OPERATIONS]],
     }
     template = "part" if is_fetch(request) else "page"
     return render(request, f"dashboard/studies/{template}.html", context)
@@ -89,12 +103,32 @@ def act(request: HttpRequest, study_id: str, action: str) -> HttpResponse:
     found = _find(study_id)
     try:
         access.require_study(found, request.user, action)
-        number = DO[action](study_id=found.pk, actor=_actor(request))
-    except Refusal as refusal:
+        number = DO[action](study_id=found.pk, actor=user_of(request))
+    except DomainError as refusal:
         return refuse(request, refusal, to=found.get_absolute_url())
     is_gone = action == "delete"
     to = "/studies/" if is_gone else found.get_absolute_url()
     return say(request, DONE[action](number), to=to, leave=True)
+
+
+@require_POST
+@needs(Role.OPERATOR)
+def extend(request: HttpRequest, study_id: str) -> HttpResponse:
+    """Continue it with more trials."""
+    found = _find(study_id)
+    to, typed = found.get_absolute_url(), request.POST.get("trials", "")
+    trials = whole_number(typed, 1, MAX_TRIALS)
+    try:
+        access.require_study(found, request.user, "extend")
+        if trials is None:
+            raise ConfigError({"trials": f"got {typed[:20]!r}; allowed: 1 to {MAX_TRIALS}"})
+        number = studies.extend(study_id=found.pk, trials=trials, actor=user_of(request))
+    except ConfigError as error:
+        return say(request, str(error), level="error", to=to, status=422)
+    except DomainError as refusal:
+        return refuse(request, refusal, to=to)
+    said = f"Submitted {formatting.plural(number, 'operation')}; others follow as they end."
+    return say(request, said, to=to, leave=True)
 
 
 def _find(study_id: str) -> Study:
@@ -104,31 +138,44 @@ def _find(study_id: str) -> Study:
         raise Http404(str(refusal)) from None
 
 
-def _actions(standing: comparison.Standing) -> list[str]:
-    ended_early = {"FAILED", "CANCELLED"} & standing.counts.keys()
+def _actions(progress: comparison.StudyProgress) -> list[str]:
+    ended_early = {"FAILED", "CANCELLED"} & progress.counts.keys()
     actions = ["resume"] if ended_early else []
-    if standing.is_active:
-        return [*actions, "cancel", "kill"]
-    return [*actions, "delete"]
+    if progress.is_active:
+        return ["kill", "cancel", *actions]
+    return ["delete", *actions]
 
 
-def _heat(found: Study, lines: list[dict[str, Any]], request: HttpRequest) -> dict[str, Any] | None:
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A value of the heat map and the class of its colour; both are empty without a value."""
+
+    value: float | None = None
+    strength: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class HeatMap:
+    """The values of an objective over two parameters."""
+
+    x: str
+    y: str
+    columns: Sequence[object]
+    rows: Sequence[tuple[object, Sequence[Cell]]]
+
+
+def _heat(found: Study, lines: Sequence[Trial], request: HttpRequest) -> HeatMap | None:
     """Return the heat map with the strength of each cell's colour; 0 is the worst there is."""
     heat = comparison.heat(found, lines, request.GET.get("x", ""), request.GET.get("y", ""))
-    if heat is None or heat.bounds is None or found.folds:
+    if heat is None or not heat.ranked or found.folds:
         return None
-    low, high = heat.bounds
-    best, worst = (low, high) if found.mode == "min" else (high, low)
+    ranked = heat.ranked if found.mode == "max" else heat.ranked[::-1]
 
-    def cell(value: float | None) -> dict[str, Any]:
+    def cell(value: float | None) -> Cell:
         if value is None:
-            return {"value": None, "strength": ""}
-        share = (value - worst) / (best - worst) if best != worst else 1.0
-        return {"value": value, "strength": f"strength-{round(share * STRENGTHS)}"}
+            return Cell()
+        share = ranked.index(value) / (len(ranked) - 1) if len(ranked) > 1 else 1.0
+        return Cell(value, f"strength-{round(share * STRENGTHS)}")
 
     rows = [(name, [cell(value) for value in values]) for name, values in heat.rows]
-    return {"x": heat.x, "y": heat.y, "columns": heat.columns, "rows": rows}
-
-
-def _actor(request: HttpRequest) -> Any:
-    return request.user
+    return HeatMap(heat.x, heat.y, heat.columns, rows)

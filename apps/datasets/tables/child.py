@@ -5,21 +5,20 @@ The request is {source, target, options, limits}; the answer {"table": …}, {"r
 """
 
 import errno
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from apps.datasets.tables.normalise import normalise
-from apps.datasets.tables.options import Limits, Options
+from apps.datasets.tables.options import Limits, TableOptions
 from apps.datasets.tables.refusals import TableRefused
+from apps.datasets.tables.rows import Answer, Request
 
 
-def answer(request: Mapping[str, Any]) -> dict[str, Any]:
+def answer(request: Request) -> Answer:
     try:
         table = normalise(
             Path(request["source"]),
             Path(request["target"]),
-            Options(**request["options"]),
+            TableOptions(**request["options"]),
             Limits(**request["limits"]),
         )
     except TableRefused as refused:

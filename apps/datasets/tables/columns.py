@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,7 +16,7 @@ DATES = (datetime.min, datetime.max)  # noqa: DTZ901 - that Python, and so pages
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """`kind` is one of KINDS, or "string": category or text, told apart by the values."""
+    """`kind` is one of KINDS, or "string": category or text, depending on the values."""
 
     name: str
     kind: str
@@ -25,11 +24,11 @@ class Column:
     note: str = ""
 
     @property
-    def type(self) -> Any:
+    def type(self) -> pa.DataType:
         return arrow_type(self.kind, zoned=self.zoned)
 
 
-def schema_of(columns: Iterable[Column]) -> Any:
+def schema_of(columns: Iterable[Column]) -> pa.Schema:
     return pa.schema([(column.name, column.type) for column in columns])
 
 
@@ -47,14 +46,14 @@ def check_declared(declared: Mapping[str, str], names: Sequence[str]) -> None:
         if name not in names:
             raise TableRefused(
                 "UNKNOWN_COLUMN",
-                f"There is no column {name!r}; there are {listed(names, most=20)}.",
+                f"There is no column {name!r}; allowed: {listed(names, most=20)}.",
                 field=f"columns.{name}",
                 given=name,
                 allowed=list(names[:100]),
             )
 
 
-def checked(name: str, values: Any, first_row: int) -> Any:
+def checked(name: str, values: pa.Array, first_row: int) -> pa.Array:
     """Return the values, NaN as missing. Raises TableRefused for infinities and extreme dates."""
     if pa.types.is_timestamp(values.type):
         first, last = (pa.scalar(date, pa.timestamp("us")).value for date in DATES)
@@ -63,7 +62,7 @@ def checked(name: str, values: Any, first_row: int) -> Any:
         problem, allowed = "dates outside the years 1 to 9999", "years 1 to 9999, or type text"
         _refuse_any("DATE_OUT_OF_RANGE", name, beyond, first_row, problem, allowed)
     elif pa.types.is_floating(values.type):
-        allowed = "finite numbers, or nothing where a value is missing"
+        allowed = "finite numbers, or an empty cell for a missing value"
         infinite = pc.is_inf(values)
         _refuse_any("NOT_FINITE", name, infinite, first_row, "infinite values", allowed)
         return pc.if_else(pc.is_nan(values), pa.scalar(None, values.type), values)
@@ -71,7 +70,7 @@ def checked(name: str, values: Any, first_row: int) -> Any:
 
 
 def _refuse_any(
-    code: str, name: str, wrong: Any, first_row: int, problem: str, allowed: str
+    code: str, name: str, wrong: pa.BooleanArray, first_row: int, problem: str, allowed: str
 ) -> None:
     if not pc.any(wrong).as_py():
         return

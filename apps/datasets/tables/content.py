@@ -32,26 +32,26 @@ FOREIGN = {
     b"[": "JSON",
     b"<": "HTML or XML",
 }
-ALLOWED = "CSV (comma, semicolon, tab or bar), Parquet, or NPZ with images"
+ALLOWED = "CSV (comma, semicolon, tab or vertical bar), Parquet, or NPZ with images"
 ZIP, ZIP_NAME = b"PK\x03\x04", 30  # where the name of the first file in it begins
 
 
-class Format(StrEnum):
+class TableFormat(StrEnum):
     CSV = "csv"
     PARQUET = "parquet"
     NPZ = "npz"
 
 
-def format_of(path: Path) -> Format:
+def format_of(path: Path) -> TableFormat:
     """Raises TableRefused: empty, compressed, or known to be something else."""
     with path.open("rb") as file:
         head = file.read(512)
     if not head.strip(b"\xef\xbb\xbf \t\r\n"):
         raise TableRefused("EMPTY_FILE", "The file is empty.", allowed=ALLOWED)
     if head.startswith(PARQUET):
-        return Format.PARQUET
+        return TableFormat.PARQUET
     if head.startswith(ZIP) and _first_name(head).endswith(b".npy"):
-        return Format.NPZ
+        return TableFormat.NPZ
     for magic, name in COMPRESSED.items():
         if head.startswith(magic):
             raise TableRefused(
@@ -65,7 +65,7 @@ def format_of(path: Path) -> Format:
             raise TableRefused(
                 "UNSUPPORTED_FORMAT", f"The file looks like {name}.", given=name, allowed=ALLOWED
             )
-    return Format.CSV
+    return TableFormat.CSV
 
 
 def _first_name(head: bytes) -> bytes:

@@ -5,8 +5,6 @@ missing in columns of numbers, booleans and dates only, since they may be real c
 (NA is Namibia).
 """
 
-from typing import Any
-
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -19,7 +17,7 @@ NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
 CODE = r"^\s*[+-]?0[0-9xX]"  # 007, 0x1F: a name made of digits, not a quantity
 
 
-def arrow_type(kind: str, *, zoned: bool = False) -> Any:
+def arrow_type(kind: str, *, zoned: bool = False) -> pa.DataType:
     """The type that a kind has in the normalised file."""
     match kind:
         case "integer":
@@ -34,14 +32,14 @@ def arrow_type(kind: str, *, zoned: bool = False) -> Any:
             return pa.string()
 
 
-def cleaned(column: Any) -> Any:
+def cleaned(column: pa.Array) -> pa.Array:
     """Trimmed, with the words that mean missing as nulls."""
     trimmed = pc.utf8_trim_whitespace(column)
     missing = pc.is_in(trimmed, value_set=pa.array(MISSING_WORDS))
     return pc.if_else(missing, pa.scalar(None, pa.string()), trimmed)
 
 
-def converted(column: Any, kind: str, *, zoned: bool = False) -> Any | None:
+def converted(column: pa.Array, kind: str, *, zoned: bool = False) -> pa.Array | None:
     """The values of a cleaned column, or None if one of them is not of this kind."""
     if kind in ("category", "text"):
         return column
@@ -57,12 +55,12 @@ def converted(column: Any, kind: str, *, zoned: bool = False) -> Any | None:
         return None
 
 
-def looks_like_codes(column: Any) -> bool:
+def looks_like_codes(column: pa.Array) -> bool:
     """Whether digits stand there that a conversion to numbers would change (leading zeros)."""
     return bool(pc.any(pc.match_substring_regex(column, CODE)).as_py())
 
 
-def misfits(column: Any, kind: str, *, zoned: bool = False) -> list[int]:
+def misfits(column: pa.Array, kind: str, *, zoned: bool = False) -> list[int]:
     """The positions in a cleaned column whose values are not of `kind`."""
     if kind in ("number", "integer"):
         fits = pc.match_substring_regex(column, NUMBER if kind == "number" else INTEGER)
@@ -76,7 +74,7 @@ def misfits(column: Any, kind: str, *, zoned: bool = False) -> list[int]:
     ]
 
 
-def _booleans(column: Any) -> Any | None:
+def _booleans(column: pa.Array) -> pa.Array | None:
     lowered = pc.utf8_lower(column)
     true = pc.equal(lowered, "true")
     known = pc.or_(true, pc.equal(lowered, "false"))

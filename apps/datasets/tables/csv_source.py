@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import reduce
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,7 +14,7 @@ from apps.datasets.tables.columns import Column, check_declared, checked
 from apps.datasets.tables.conversion import cleaned, converted
 from apps.datasets.tables.dialect import delimiter_of, header_of, read_head
 from apps.datasets.tables.inference import ColumnType, DeclaredType
-from apps.datasets.tables.options import Limits, Options
+from apps.datasets.tables.options import Limits, TableOptions
 from apps.datasets.tables.refusals import TableRefused
 
 LEAST_BLOCK_BYTES, RESERVED_BYTES = 2**20, 2**30
@@ -29,7 +28,7 @@ class Ragged:
     total: int = 0
     rows: list[dict[str, int]] = field(default_factory=list)
 
-    def __call__(self, row: Any) -> str:
+    def __call__(self, row: pa_csv.InvalidRow) -> str:
         self.total += 1
         if len(self.rows) < 10:
             self.rows.append({"row": row.number, "fields": row.actual_columns})
@@ -39,7 +38,7 @@ class Ragged:
 class CsvSource:
     """Reads a UTF-8 file without a byte order mark. Every problem is a TableRefused."""
 
-    def __init__(self, path: Path, options: Options, limits: Limits) -> None:
+    def __init__(self, path: Path, options: TableOptions, limits: Limits) -> None:
         self.path = path
         self.limits = limits
         head, complete = read_head(path, limits)
@@ -48,7 +47,7 @@ class CsvSource:
         check_declared(options.columns, self.names)
         self.columns = self._find_types(options)
 
-    def batches(self) -> Iterator[Any]:
+    def batches(self) -> Iterator[pa.RecordBatch]:
         first_row = FIRST_ROW
         for batch in self._strings(Ragged()):
             yield pa.RecordBatch.from_arrays(
@@ -60,7 +59,7 @@ class CsvSource:
             )
             first_row += batch.num_rows
 
-    def _find_types(self, options: Options) -> list[Column]:
+    def _find_types(self, options: TableOptions) -> list[Column]:
         ragged, first_row = Ragged(), FIRST_ROW
         types = [
             DeclaredType(name, options.columns[name])
@@ -115,7 +114,7 @@ class CsvSource:
                     row=row + 1,
                 ) from None
 
-    def _strings(self, ragged: Ragged) -> Iterator[Any]:
+    def _strings(self, ragged: Ragged) -> Iterator[pa.RecordBatch]:
         """Yield batches of text: of at most a block, of which the reader reserves one a column."""
         block_bytes = max(LEAST_BLOCK_BYTES, RESERVED_BYTES // len(self.names))
         longest = min(self.limits.max_row_bytes, block_bytes)
@@ -153,13 +152,12 @@ class CsvSource:
     def _too_long(self, longest: int) -> TableRefused:
         return TableRefused(
             "ROW_TOO_LONG",
-            f"A row is longer than {longest} bytes, which is the most for {len(self.names)} "
-            "columns.",
+            f"A row is longer than {longest} bytes, the limit for {len(self.names)} columns.",
             allowed=longest,
         )
 
 
-def _longest_row(batch: Any) -> int:
+def _longest_row(batch: pa.RecordBatch) -> int:
     """Return the bytes of all fields of the longest row."""
     lengths = [pc.fill_null(pc.binary_length(values), 0) for values in batch.columns]
     return int(pc.max(reduce(pc.add, lengths)).as_py() or 0)
@@ -174,7 +172,7 @@ def too_many_rows(given: int, limits: Limits) -> TableRefused:
     )
 
 
-def _typed(column: Column, values: Any, first_row: int) -> Any:
+def _typed(column: Column, values: pa.Array, first_row: int) -> pa.Array:
     if column.kind in ("string", "category", "text"):
         return values
     typed = converted(cleaned(values), column.kind, zoned=column.zoned)

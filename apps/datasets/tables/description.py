@@ -3,13 +3,14 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from apps.datasets.tables.columns import Column
+from apps.datasets.tables.rows import ColumnRow, Table
 
-MAX_DISTINCT = 1000  # beyond it nobody counts, and `distinct` is null
+MAX_DISTINCT = 1000  # above it they are not counted, and `distinct` is null
 FEW = 50
 NUM_EXAMPLES = 5
 PREVIEW_ROWS, PREVIEW_CELLS, CELL_LENGTH = 50, 20_000, 200
@@ -20,11 +21,13 @@ class ColumnDescription:
     column: Column
     num_rows: int = 0
     missing: int = 0
-    smallest: Any = None
-    largest: Any = None
-    values: dict[Any, None] = field(default_factory=dict)  # distinct ones, in order of appearance
+    smallest: object = None
+    largest: object = None
+    values: dict[object, None] = field(
+        default_factory=dict
+    )  # distinct ones, in order of appearance
 
-    def look(self, array: Any) -> None:
+    def look(self, array: pa.Array) -> None:
         self.num_rows += len(array)
         self.missing += array.null_count
         if len(self.values) <= MAX_DISTINCT:
@@ -51,7 +54,7 @@ class ColumnDescription:
         """Whether nothing stands in it, or nothing but spaces."""
         return all(isinstance(value, str) and not value.strip() for value in self.values)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> ColumnRow:
         distinct = len(self.values)
         return {
             "name": self.column.name,
@@ -72,9 +75,9 @@ class Description:
         self.columns = [ColumnDescription(column) for column in columns]
         self.num_rows = 0
         self.num_preview_rows = max(1, min(PREVIEW_ROWS, PREVIEW_CELLS // len(columns)))
-        self.preview: list[list[Any]] = []
+        self.preview: list[list[object]] = []
 
-    def look(self, batch: Any) -> None:
+    def look(self, batch: pa.RecordBatch) -> None:
         self.num_rows += batch.num_rows
         for column, array in zip(self.columns, batch.columns, strict=True):
             column.look(array)
@@ -82,7 +85,7 @@ class Description:
             head = batch.slice(0, wanted)
             self.preview += _rows(head.columns)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Table:
         return {
             "num_rows": self.num_rows,
             "columns": [column.to_json() for column in self.columns],
@@ -90,7 +93,7 @@ class Description:
         }
 
 
-def cell(value: Any) -> Any:
+def cell(value: object) -> object:
     """A value as JSON: dates in ISO 8601, long text cut. NUL stands in no database."""
     if isinstance(value, datetime):
         return value.isoformat()
@@ -100,6 +103,6 @@ def cell(value: Any) -> Any:
     return value
 
 
-def _rows(arrays: Iterable[Any]) -> list[list[Any]]:
+def _rows(arrays: Iterable[pa.Array]) -> list[list[object]]:
     lists = [[cell(value) for value in array.to_pylist()] for array in arrays]
     return [list(row) for row in zip(*lists, strict=True)]

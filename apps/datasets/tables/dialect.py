@@ -30,7 +30,7 @@ def delimiter_of(head: str, *, complete: bool, named: str = "") -> str:
         if named not in DELIMITERS:
             raise TableRefused(
                 "UNKNOWN_DELIMITER",
-                f"{named!r} is not a delimiter we read.",
+                f"{named!r} is not a supported delimiter.",
                 field="delimiter",
                 given=named,
                 allowed=list(DELIMITERS),
@@ -49,7 +49,7 @@ def header_of(head: str, delimiter: str, *, complete: bool, limits: Limits) -> l
         raise TableRefused(
             "HEADER_TOO_LONG",
             f"The first row does not end within {limits.max_row_bytes} bytes "
-            "(is there a quotation mark that is never closed?).",
+            "(a quotation mark may be unclosed).",
             allowed=limits.max_row_bytes,
         )
     names = [name.strip() for name in rows[0]]
@@ -70,21 +70,21 @@ def check_names(names: Sequence[str], limits: Limits) -> None:
         raise TableRefused(
             "EMPTY_COLUMN_NAME",
             f"Column {', '.join(map(str, empty[:5]))} has no name in the header "
-            "(an index that pandas wrote? then save with index=False).",
+            "(if pandas wrote an index, save with index=False).",
             positions=empty[:20],
         )
     if repeated := [name for name, times in Counter(names).items() if times > 1]:
         raise TableRefused(
             "DUPLICATE_COLUMN_NAME",
-            f"The header names {listed(repeated)} more than once (is there a header at all?).",
+            f"The header names {listed(repeated)} more than once (the file may have no header).",
             given=repeated[:20],
         )
     for name in names:
         if len(name) > limits.max_name_length or not name.isprintable():
             raise TableRefused(
                 "INVALID_COLUMN_NAME",
-                f"The column name {name[:60]!r} is not possible: printable characters, "
-                f"at most {limits.max_name_length}.",
+                f"The column name {name[:60]!r} is not allowed; allowed: at most "
+                f"{limits.max_name_length} printable characters.",
                 given=name[:60],
                 allowed=limits.max_name_length,
             )

@@ -42,7 +42,7 @@ def _encoding(source: Path, named: str) -> str:
     if named and named not in ENCODINGS:
         raise TableRefused(
             "UNKNOWN_ENCODING",
-            f"{named!r} is not an encoding we read; allowed: {', '.join(ENCODINGS)}.",
+            f"{named!r} is not a supported encoding; allowed: {', '.join(ENCODINGS)}.",
             field="encoding",
             given=named,
             allowed=list(ENCODINGS),
@@ -57,7 +57,7 @@ def _encoding(source: Path, named: str) -> str:
     if mark and named and not mark.startswith(named):
         raise TableRefused(
             "WRONG_ENCODING",
-            f"The file begins with the mark of {mark}, but {named} was named.",
+            f"The file begins with the byte order mark of {mark}, but {named} was given.",
             field="encoding",
             given=named,
             allowed=[mark.removesuffix("-sig")],
@@ -73,8 +73,8 @@ def _byte_order(source: Path) -> str:
     if little == big:
         raise TableRefused(
             "WRONG_ENCODING",
-            "The file has no byte order mark, and its bytes do not tell their order. Save it as "
-            "UTF-16 with a mark, or as UTF-8.",
+            "The file has no byte order mark, and its byte order cannot be detected. "
+            "Save it as UTF-16 with a byte order mark, or as UTF-8.",
             field="encoding",
             given="utf-16",
             allowed=list(ENCODINGS),
@@ -106,7 +106,7 @@ def _undecodable(error: UnicodeDecodeError, encoding: str, base: int, line: int)
     at = base + error.start
     line += bytes(error.object[: error.start]).count(b"\n")
     byte = f"0x{error.object[error.start]:02X}"
-    hint = " If the file was written by Excel on Windows, name the encoding cp1252."
+    hint = " If Excel on Windows wrote the file, set the encoding to cp1252."
     return TableRefused(
         "WRONG_ENCODING",
         f"The byte {byte} at offset {at} (line {line}) is not valid {encoding}."
@@ -119,10 +119,10 @@ def _undecodable(error: UnicodeDecodeError, encoding: str, base: int, line: int)
 
 
 def _binary(offset: int, encoding: str) -> TableRefused:
-    hint = " UTF-16 without a byte order mark? Then name the encoding utf-16."
+    hint = " If the file is UTF-16 without a byte order mark, set the encoding to utf-16."
     return TableRefused(
         "BINARY_FILE",
-        f"There is a NUL byte at offset {offset}: this is no text."
+        f"NUL byte at offset {offset}: the file is not text."
         + (hint if encoding.startswith("utf-8") else ""),
         offset=offset,
         allowed="CSV, Parquet or NPZ",

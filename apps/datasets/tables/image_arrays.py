@@ -30,7 +30,7 @@ def check_arrays(outlines: Mapping[str, Outline], limits: Limits) -> None:
     _check_dtype(images, images.dtype.name in IMAGE_DTYPES, ", ".join(IMAGE_DTYPES))
     for name, each in outlines.items():
         if name == "masks":
-            allowed = f"(N, {height}, {width}), as the images"
+            allowed = f"(N, {height}, {width}), like the images"
             _check_shape(each, each.shape[1:] == (height, width) and len(each.shape) == 3, allowed)
             _check_dtype(each, each.dtype.kind in "biu", "bool or integers of 0 and 1")
         elif name != "images":
@@ -99,7 +99,7 @@ def checked_masks(values: NDArray[Any], first_row: int) -> NDArray[Any]:
         raise TableRefused(
             "WRONG_VALUES",
             f"The array 'masks' holds {found} in row {first_row + row} (the first row is 0); "
-            "allowed: 0 for the ground and 1 for what is to be outlined (for 255: masks // 255).",
+            "allowed: 0 for the background and 1 for the foreground (for 255: masks // 255).",
             field="arrays.masks",
             given=found,
             allowed=[0, 1],

@@ -19,8 +19,9 @@ from apps.datasets.tables import image_arrays
 from apps.datasets.tables.columns import Column
 from apps.datasets.tables.description import ColumnDescription, cell
 from apps.datasets.tables.npz import Npz
-from apps.datasets.tables.options import Limits, Options
+from apps.datasets.tables.options import Limits, TableOptions
 from apps.datasets.tables.refusals import TableRefused
+from apps.datasets.tables.rows import ColumnRow, Table
 from apps.datasets.tables.thumbnails import thumbnail
 
 GROUP_BYTES = 16 * 1024**2
@@ -29,10 +30,8 @@ MAX_COUNTED = 100  # classes whose images are counted one by one
 COLUMNS = {"images": "image", "labels": "label", "masks": "mask", "client": "client"}
 
 
-def normalise_images(
-    source: Path, target: Path, options: Options, limits: Limits
-) -> dict[str, Any]:
-    """Write `target`; return {num_rows, columns, preview}. Raises TableRefused."""
+def normalise_images(source: Path, target: Path, options: TableOptions, limits: Limits) -> Table:
+    """Write `target`; return its description. Raises TableRefused."""
     _refuse_options(options)
     with Npz(source, image_arrays.ARRAYS, limits) as archive:
         image_arrays.check_arrays(archive.outlines, limits)
@@ -51,7 +50,7 @@ class ImageSet:
         self.dtype = np.dtype("float32" if outline.dtype.kind == "f" else outline.dtype.name)
         self.names = [name for name in image_arrays.ARRAYS if name in archive.outlines]
         self.num_rows = 0
-        self.preview: list[list[Any]] = []
+        self.preview: list[list[object]] = []
         self._least, self._most = np.inf, -np.inf
         self._marked = 0  # pixels of masks
         self._told = {
@@ -75,16 +74,16 @@ class ImageSet:
                 writer.write_table(table, row_group_size=rows)
                 self._look(arrays)
             kinds = {column["name"]: column["type"] for column in self.columns()}
-            told = {"columns": kinds, "image": {"shape": self.shape, "dtype": self.dtype.name}}
-            writer.add_key_value_metadata({"trainops": json.dumps(told)})
+            layout = {"columns": kinds, "image": {"shape": self.shape, "dtype": self.dtype.name}}
+            writer.add_key_value_metadata({"trainops": json.dumps(layout)})
 
-    def columns(self) -> list[dict[str, Any]]:
+    def columns(self) -> list[ColumnRow]:
         """Return the described columns, JSON-safe."""
         return [
             self._plain(name) if name in self._told else self._picture(name) for name in self.names
         ]
 
-    def _column(self, name: str, values: NDArray[Any]) -> Any:
+    def _column(self, name: str, values: NDArray[Any]) -> pa.Array:
         """Return some rows as an Arrow array. Raises TableRefused."""
         if name in self._told:
             return _plain_values(name, values, self._type(name))
@@ -109,23 +108,23 @@ class ImageSet:
             self.preview.append([self._cell(name, arrays[name][row]) for name in self.names])
         self.num_rows += len(arrays["images"])
 
-    def _cell(self, name: str, value: Any) -> Any:
+    def _cell(self, name: str, value: Any) -> object:
         if name == "images":
             return thumbnail(image_arrays.channels_last(value[None], self.shape)[0])
         if name == "masks":
             return thumbnail(value.astype(np.uint8)[:, :, None] * np.uint8(255))
         return cell(value.item())
 
-    def _plain(self, name: str) -> dict[str, Any]:
+    def _plain(self, name: str) -> ColumnRow:
         found, counts = self._told[name].to_json(), self._counts[name]
-        told = found | {"name": COLUMNS[name]}
+        row: ColumnRow = {**found, "name": COLUMNS[name]}
         if len(counts) <= MAX_COUNTED:
-            told["counts"] = [
+            row["counts"] = [
                 {"value": cell(each), "count": counts[each]} for each in sorted(counts)
             ]
-        return told
+        return row
 
-    def _picture(self, name: str) -> dict[str, Any]:
+    def _picture(self, name: str) -> ColumnRow:
         height, width, channels = self.shape
         is_image = name == "images"
         pixels = max(1, self.num_rows * height * width)
@@ -154,30 +153,30 @@ class ImageSet:
         height, width, channels = self.shape
         return height * width * (channels * self.dtype.itemsize if name == "images" else 1)
 
-    def _type(self, name: str) -> Any:
+    def _type(self, name: str) -> pa.DataType:
         return self._told[name].column.type if name in self._told else pa.binary(self._width(name))
 
 
-def _plain_values(name: str, values: NDArray[Any], kind: Any) -> Any:
+def _plain_values(name: str, values: NDArray[Any], kind: pa.DataType) -> pa.Array:
     """Return labels or clients as an Arrow array. Raises TableRefused."""
     try:
         return pa.array(values.tolist(), kind)
     except (OverflowError, ValueError, pa.ArrowInvalid):  # UnicodeError is a ValueError
         raise TableRefused(
             "WRONG_VALUES",
-            f"The array {name!r} holds numbers beyond 64 bits with a sign, or text that is none.",
+            f"The array {name!r} holds numbers beyond signed 64 bits, or invalid text.",
             field=f"arrays.{name}",
             given=str(values.dtype),
             allowed="integers from -2^63 to 2^63 - 1, or text",
         ) from None
 
 
-def _refuse_options(options: Options) -> None:
+def _refuse_options(options: TableOptions) -> None:
     names = ("encoding", "delimiter", "columns")
     if wrong := [name for name in names if getattr(options, name)]:
         raise TableRefused(
             "NOT_FOR_IMAGES",
-            f"{', '.join(wrong)}: given, but an NPZ has none; it says by itself what it holds.",
+            f"{', '.join(wrong)}: not allowed for NPZ, which describes its own content.",
             field=wrong[0],
             given=wrong,
             allowed="nothing",

@@ -1,7 +1,8 @@
 """Which type each column of a CSV has, found by looking at every value once."""
 
 from dataclasses import dataclass, field
-from typing import Any
+
+import pyarrow as pa
 
 from apps.datasets.tables.conversion import cleaned, converted, looks_like_codes, misfits
 from apps.datasets.tables.refusals import TableRefused, at_rows
@@ -25,7 +26,7 @@ class ColumnType:
     not_numbers: list[tuple[int, str]] = field(default_factory=list)  # (row, value)
     is_code: bool = False
 
-    def look(self, column: Any, first_row: int) -> None:
+    def look(self, column: pa.Array, first_row: int) -> None:
         """`column` is an array of strings; `first_row` the row number of its first value."""
         values = cleaned(column)
         num_values = len(values) - values.null_count
@@ -53,15 +54,15 @@ class ColumnType:
     def note(self) -> str:
         """What a person should know about the choice; empty where nothing."""
         if self.is_code:
-            return "Numbers with leading zeros are kept as they are written, as categories."
+            return "Numbers with leading zeros are kept as categories, as written."
         if self.kind == STRING and self.not_numbers and self._mostly_numbers():
             return (
-                f"Not a column of numbers, because of {self.num_not_numbers} of "
+                f"Not numeric, because of {self.num_not_numbers} of "
                 f"{self.num_values} values: {at_rows(self.not_numbers, self.num_not_numbers)}."
             )
         return ""
 
-    def _narrow(self, values: Any) -> None:
+    def _narrow(self, values: pa.Array) -> None:
         if self.possible[:1] in (["integer"], ["number"]) and looks_like_codes(values):
             self.possible, self.is_code = [], True
         while self.possible:
@@ -76,7 +77,7 @@ class ColumnType:
     def _mostly_numbers(self) -> bool:
         return not self.is_code and self.num_not_numbers <= (1 - MOSTLY) * self.num_values
 
-    def _remember(self, values: Any, first_row: int) -> None:
+    def _remember(self, values: pa.Array, first_row: int) -> None:
         wrong = misfits(values, "number")
         self.num_not_numbers += len(wrong)
         room = REMEMBERED - len(self.not_numbers)
@@ -94,7 +95,7 @@ class DeclaredType:
     wrong: list[tuple[int, str]] = field(default_factory=list)
     note: str = ""
 
-    def look(self, column: Any, first_row: int) -> None:
+    def look(self, column: pa.Array, first_row: int) -> None:
         values = cleaned(column)
         if self.kind in ("category", "text") or values.null_count == len(values):
             return
@@ -105,7 +106,7 @@ class DeclaredType:
         room = REMEMBERED - len(self.wrong)
         self.wrong += [(first_row + i, values[i].as_py()[:60]) for i in positions[:room]]
 
-    def _fits(self, values: Any) -> bool:
+    def _fits(self, values: pa.Array) -> bool:
         if self.kind == "datetime" and self.zoned is None:
             first = values.drop_null()[:1]  # it decides for all
             self.zoned = converted(first, self.kind, zoned=True) is not None

@@ -8,47 +8,51 @@ under "trainops".
 import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from apps.datasets.tables.columns import schema_of
-from apps.datasets.tables.content import Format, format_of
+from apps.datasets.tables.content import TableFormat, format_of
 from apps.datasets.tables.csv_source import CsvSource
 from apps.datasets.tables.description import Description
 from apps.datasets.tables.encoding import to_utf8
 from apps.datasets.tables.images import normalise_images
-from apps.datasets.tables.options import Limits, Options
+from apps.datasets.tables.options import Limits, TableOptions
 from apps.datasets.tables.parquet_source import ParquetSource, too_large
 from apps.datasets.tables.refusals import TableRefused
+from apps.datasets.tables.rows import NormalisedTable, Table
 
 CELLS_IN_GROUP = 2**22
 
 
-def normalise(source: Path, target: Path, options: Options, limits: Limits) -> dict[str, Any]:
-    """Write `target`; return {format, encoding, delimiter, num_rows, columns, preview}.
+def normalise(source: Path, target: Path, options: TableOptions, limits: Limits) -> NormalisedTable:
+    """Write `target`; return its description.
 
     Raises TableRefused. Memory is bounded by a row group and a block of the CSV, not by the file.
     """
     match format_of(source):
-        case Format.CSV:
+        case TableFormat.CSV:
             text = target.with_suffix(".utf8")
             encoding = to_utf8(source, text, options.encoding)
             table = CsvSource(text, options, limits)
-            found = {"format": "csv", "encoding": encoding, "delimiter": table.delimiter}
             description = _write(table, target, limits)
             text.unlink()
-            return found | description
-        case Format.PARQUET:
-            found = {"format": "parquet", "encoding": "", "delimiter": ""}
-            return found | _write(ParquetSource(source, options, limits), target, limits)
-        case Format.NPZ:
-            found = {"format": "npz", "encoding": "", "delimiter": ""}
-            return found | normalise_images(source, target, options, limits)
+            return {
+                "format": "csv",
+                "encoding": encoding,
+                "delimiter": table.delimiter,
+                **description,
+            }
+        case TableFormat.PARQUET:
+            description = _write(ParquetSource(source, options, limits), target, limits)
+            return {"format": "parquet", "encoding": "", "delimiter": "", **description}
+        case TableFormat.NPZ:
+            description = normalise_images(source, target, options, limits)
+            return {"format": "npz", "encoding": "", "delimiter": "", **description}
 
 
-def _write(table: CsvSource | ParquetSource, target: Path, limits: Limits) -> dict[str, Any]:
+def _write(table: CsvSource | ParquetSource, target: Path, limits: Limits) -> Table:
     description = Description(table.columns)
     unpacked = 0
     schema = schema_of(table.columns)
@@ -73,10 +77,10 @@ def _write(table: CsvSource | ParquetSource, target: Path, limits: Limits) -> di
     return found
 
 
-def _groups(batches: Iterable[Any], num_columns: int) -> Iterator[Any]:
+def _groups(batches: Iterable[pa.RecordBatch], num_columns: int) -> Iterator[pa.Table]:
     """The same rows as tables of equal size, each column in one piece."""
     size = max(1024, min(65_536, CELLS_IN_GROUP // num_columns))
-    waiting: list[Any] = []
+    waiting: list[pa.RecordBatch] = []
     num_waiting = 0
     for batch in batches:
         waiting.append(batch)

@@ -89,14 +89,14 @@ class Npz:
         self._files.close()
 
     def rows(self, num_rows: int) -> Iterator[dict[str, NDArray[Any]]]:
-        """Yield all arrays, so many rows at a time; the checksums are verified on the way."""
+        """Yield all arrays, N rows at a time; the checksums are verified on the way."""
         total = min(each.shape[0] for each in self.outlines.values())
         for first in range(0, total, num_rows):
             count = min(num_rows, total - first)
             yield {name: self._read(each, count) for name, each in self.outlines.items()}
         for name in self.outlines:
             if self._bytes(name, 1):
-                raise broken(f"{name} goes on after its end")
+                raise broken(f"{name} has data after its end")
 
     def _open(self, info: zipfile.ZipInfo) -> tuple[IO[bytes], Outline]:
         """Return an array's file, at its first number, and what its header says."""
@@ -169,7 +169,7 @@ def _check_size(outline: Outline, size: int) -> None:
     if outline.dtype.hasobject or outline.dtype.names is not None:
         raise TableRefused(
             "WRONG_DTYPE",
-            f"The array {outline.name!r} holds {outline.dtype}, no plain numbers or text; "
+            f"The array {outline.name!r} holds {outline.dtype}, not plain numbers or text; "
             "objects are never unpickled.",
             field=f"arrays.{outline.name}",
             given=str(outline.dtype)[:100],

@@ -10,7 +10,7 @@ DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class TableOptions:
     """Empty means: find out. `columns` maps a column's name to the type that it must have."""
 
     encoding: str = ""

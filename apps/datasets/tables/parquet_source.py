@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,7 +13,7 @@ from apps.datasets.tables.conversion import cleaned, converted
 from apps.datasets.tables.csv_source import too_many_rows
 from apps.datasets.tables.dialect import check_names
 from apps.datasets.tables.inference import DeclaredType
-from apps.datasets.tables.options import Limits, Options
+from apps.datasets.tables.options import Limits, TableOptions
 from apps.datasets.tables.refusals import TableRefused
 
 FIRST_ROW = 1
@@ -24,7 +23,7 @@ BROKEN = (pa.ArrowException, OSError, ValueError, KeyError, OverflowError, TypeE
 
 
 class ParquetSource:
-    def __init__(self, path: Path, options: Options, limits: Limits) -> None:
+    def __init__(self, path: Path, options: TableOptions, limits: Limits) -> None:
         self.limits = limits
         self.declared = options.columns
         self.file = _open(path)
@@ -35,7 +34,7 @@ class ParquetSource:
         self._check_size()
         self.columns = [self._column(schema.field(name)) for name in self.names]
 
-    def batches(self) -> Iterator[Any]:
+    def batches(self) -> Iterator[pa.RecordBatch]:
         first_row, checks = FIRST_ROW, {c.name: DeclaredType(c.name, c.kind) for c in self.columns}
         for batch in self._raw(self.names):
             arrays = [
@@ -47,9 +46,9 @@ class ParquetSource:
             if first_row - FIRST_ROW > self.limits.max_rows:
                 raise too_many_rows(first_row - FIRST_ROW, self.limits)
         if (found := first_row - FIRST_ROW) != (said := self.file.metadata.num_rows):
-            raise _broken(f"its footer says {said} rows, and there are {found}")
+            raise _broken(f"its footer declares {said} rows, but it has {found}")
 
-    def _raw(self, names: list[str]) -> Iterator[Any]:
+    def _raw(self, names: list[str]) -> Iterator[pa.RecordBatch]:
         rows = max(1024, min(65_536, 2**22 // len(names)))
         try:
             for batch in self.file.iter_batches(batch_size=rows, columns=names, use_threads=False):
@@ -70,7 +69,7 @@ class ParquetSource:
         if unpacked > self.limits.max_unpacked_bytes:
             raise too_large(unpacked, self.limits)
 
-    def _column(self, field: Any) -> Column:
+    def _column(self, field: pa.Field) -> Column:
         found = _kind(field)
         kind = self.declared.get(field.name, found)
         if found == "string" and kind == "datetime":
@@ -86,7 +85,9 @@ class ParquetSource:
                 return converted(values[:1], "datetime", zoned=True) is not None
         return False
 
-    def _typed(self, column: Column, values: Any, first_row: int, check: DeclaredType) -> Any:
+    def _typed(
+        self, column: Column, values: pa.Array, first_row: int, check: DeclaredType
+    ) -> pa.Array:
         if pa.types.is_dictionary(values.type):
             values = self._unpacked(values)
         text = pa.types.is_string(values.type) or pa.types.is_large_string(values.type)
@@ -104,7 +105,7 @@ class ParquetSource:
             raise _wrong_type(column, values, first_row, error) from None
         return checked(column.name, typed, first_row)
 
-    def _unpacked(self, values: Any) -> Any:
+    def _unpacked(self, values: pa.Array) -> pa.Array:
         try:
             return values.dictionary_decode()
         except (pa.ArrowCapacityError, pa.ArrowInvalid):  # more than 2 GiB in one batch
@@ -120,12 +121,12 @@ def too_large(given: int, limits: Limits) -> TableRefused:
     )
 
 
-def _open(path: Path) -> Any:
+def _open(path: Path) -> pq.ParquetFile:
     with path.open("rb") as file:
         size = file.seek(0, 2)
         file.seek(max(0, size - 4))
         if size < 12 or file.read() != PARQUET:
-            raise _broken("it does not end as Parquet files do; was it cut off?")
+            raise _broken("it does not end like a Parquet file; it may be truncated")
     try:
         return pq.ParquetFile(
             path,
@@ -143,7 +144,7 @@ def _broken(error: Exception | str) -> TableRefused:
     return TableRefused("INVALID_PARQUET", f"The Parquet file cannot be read: {reason}")
 
 
-def _kind(field: Any) -> str:
+def _kind(field: pa.Field) -> str:
     """Our kind for an Arrow field. Raises TableRefused for what is no flat, plain value."""
     of = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
     is_extension = b"ARROW:extension:name" in (field.metadata or {})
@@ -153,14 +154,14 @@ def _kind(field: Any) -> str:
                 return kind
     raise TableRefused(
         "UNSUPPORTED_TYPE",
-        f"The column {field.name!r} has the type {str(field.type)[:100]}, no plain value.",
+        f"The column {field.name!r} has the type {str(field.type)[:100]}, not a plain value.",
         field=f"columns.{field.name}",
         given=str(field.type)[:100],
         allowed=["numbers", "booleans", "strings", "dates and timestamps"],
     )
 
 
-def _text(values: Any) -> Any:
+def _text(values: pa.Array) -> pa.Array:
     return pc.cast(values, pa.string())
 
 
@@ -177,7 +178,7 @@ _KINDS = (
 )
 
 
-def _wrong_type(column: Column, values: Any, first_row: int, error: Exception) -> TableRefused:
+def _wrong_type(column: Column, values: pa.Array, first_row: int, error: Exception) -> TableRefused:
     return TableRefused(
         "WRONG_TYPE",
         f"The column {column.name!r} ({values.type}) cannot become {column.kind}: "

@@ -1,7 +1,6 @@
 """What is wrong with a table, in a form that crosses a process boundary."""
 
 from collections.abc import Sequence
-from typing import Any
 
 
 class TableRefused(Exception):
@@ -11,7 +10,7 @@ class TableRefused(Exception):
     JSON-safe.
     """
 
-    def __init__(self, code: str, message: str, *, field: str = "file", **details: Any) -> None:
+    def __init__(self, code: str, message: str, *, field: str = "file", **details: object) -> None:
         super().__init__(message)
         self.code = code
         self.message = message
@@ -19,7 +18,7 @@ class TableRefused(Exception):
         self.details = details
 
 
-def listed(names: Sequence[Any], *, most: int = 5) -> str:
+def listed(names: Sequence[object], *, most: int = 5) -> str:
     """Some names for a message: "'a', 'b' and 3 more"."""
     shown = ", ".join(repr(name) for name in names[:most])
     return f"{shown} and {len(names) - most} more" if len(names) > most else shown

@@ -22,8 +22,8 @@ class Migration(migrations.Migration):
             name='StorageBinding',
             fields=[
                 ('name', models.CharField(help_text='checkpoints or datasets', max_length=32, primary_key=True, serialize=False)),
-                ('storage_id', models.CharField(help_text='What its identity file says.', max_length=32)),
-                ('bound_at', models.DateTimeField(blank=True, help_text='When the identity file was written; null: not yet.', null=True)),
+                ('storage_id', models.CharField(help_text="Id in the storage's identity file.", max_length=32)),
+                ('bound_at', models.DateTimeField(blank=True, help_text='Time at which the identity file was written; null: not yet.', null=True)),
             ],
         ),
     ]

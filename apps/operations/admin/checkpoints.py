@@ -12,13 +12,21 @@ from unfold.enums import ActionVariant
 from apps.checkpoints import services as checkpoints
 from apps.checkpoints.models import Checkpoint
 from apps.operations import verification
-from apps.operations.ids import is_part
+from apps.operations.ids import is_subtask
 from apps.operations.lifecycle import ACTIVE
-from apps.operations.requests import access, services
-from trainops.backoffice import LooksOnlyAdmin, button, column, id_in
-from trainops.errors import Refusal
+from apps.operations.requests import access, deletion
+from trainops.admin_base import ReadOnlyAdmin, button, column, id_in
+from trainops.admin_bulk import BulkAction
+from trainops.errors import DomainError
 from trainops.http.roles import Role, has_role
 
+VERIFY = (
+    "Compares every byte with what was saved and loads the checkpoint as a resume does. A mismatch "
+    "marks it as corrupted."
+)
+PIN = "Neither retention nor cleanup deletes it until it is unpinned."
+UNPIN = "Retention and cleanup may delete it again."
+DELETE = "Deletes the checkpoint's files. Without checkpoints, the operation cannot be resumed."
 TYPES = {
     Checkpoint.Type.PERIODIC: "info",
     Checkpoint.Type.CANCELLATION: "warning",
@@ -33,8 +41,72 @@ HEALTH = {
 }
 
 
+def _refusal(request: HttpRequest, checkpoint: Checkpoint) -> str:
+    owner = checkpoint.operation.owner
+    if access.may_change(checkpoint.operation.owner_id, request.user):
+        return ""
+    return f"it belongs to {owner.get_username() if owner else 'a deleted user'}"
+
+
+def _refusal_of_delete(request: HttpRequest, checkpoint: Checkpoint) -> str:
+    if is_subtask(checkpoint.operation_id):
+        return "the parent of its operation manages it"
+    if checkpoint.operation.state in ACTIVE:
+        return f"its operation is {checkpoint.operation.state.lower()}"
+    return _refusal(request, checkpoint)
+
+
+def _verify(request: HttpRequest, checkpoint: Checkpoint) -> str:
+    found = verification.verify(checkpoint, person=request.user.get_username())
+    if found.level == "failed":
+        raise DomainError("CHECKPOINT_CORRUPTED", found.message)
+    return found.message
+
+
+def _delete(request: HttpRequest, checkpoint: Checkpoint) -> str:
+    done = deletion.delete_checkpoints(
+        operation_id=checkpoint.operation_id,
+        actor=cast(User, request.user),
+        checkpoint_id=checkpoint.pk,
+    )
+    return f"Deleted: {filesizeformat(done.freed.freed_bytes)} freed."
+
+
+BULK = (
+    BulkAction(
+        "Verify",
+        may="operate",
+        consequence=VERIFY,
+        refusal=lambda request, row: "",
+        carry_out=_verify,
+    ),
+    BulkAction(
+        "Pin",
+        may="operate",
+        consequence=PIN,
+        refusal=lambda request, row: "it is pinned" if row.pinned else _refusal(request, row),
+        carry_out=lambda request, row: checkpoints.pin(row.pk, pinned=True),
+    ),
+    BulkAction(
+        "Unpin",
+        may="operate",
+        consequence=UNPIN,
+        refusal=lambda request, row: _refusal(request, row) if row.pinned else "it is not pinned",
+        carry_out=lambda request, row: checkpoints.pin(row.pk, pinned=False),
+    ),
+    BulkAction(
+        "Delete",
+        may="operate",
+        consequence=DELETE,
+        refusal=_refusal_of_delete,
+        carry_out=_delete,
+        is_dangerous=True,
+    ),
+)
+
+
 @admin.register(Checkpoint)
-class CheckpointAdmin(LooksOnlyAdmin):
+class CheckpointAdmin(ReadOnlyAdmin):
     list_display = (
         "id",
         "shown_type",
@@ -49,6 +121,8 @@ class CheckpointAdmin(LooksOnlyAdmin):
     list_filter = ("type", "health", "pinned", "is_best", "created_at")
     search_fields = ("id", "operation__id")
     ordering = ("-created_at", "-id")
+    actions = BULK
+    list_select_related = ("operation__owner",)
     actions_detail = ("verify", "pin", "unpin", "remove")
     fieldsets = (
         (None, {"fields": (("operation", "attempt", "step"), ("shown_type", "created_at"))}),
@@ -88,17 +162,12 @@ class CheckpointAdmin(LooksOnlyAdmin):
         may="verify",
         icon="fact_check",
         question="Verify this checkpoint?",
-        consequence="Every byte is compared with what was saved, and a process loads it as a "
-        "resume does. A wrong byte marks it corrupted.",
+        consequence=VERIFY,
         submit="Verify the checkpoint",
     )
     def verify(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponseBase:
         def done() -> str:
-            checkpoint = Checkpoint.objects.get(pk=id_in(object_id))
-            found = verification.verify(checkpoint, person=request.user.get_username())
-            if found.level == "failed":
-                raise Refusal("CHECKPOINT_CORRUPTED", found.message)
-            return found.message
+            return _verify(request, Checkpoint.objects.get(pk=id_in(object_id)))
 
         return self.carried_out(request, self.address_of(id_in(object_id)), done)
 
@@ -107,7 +176,7 @@ class CheckpointAdmin(LooksOnlyAdmin):
         may="pin",
         icon="keep",
         question="Pin this checkpoint?",
-        consequence="Neither retention nor the clean-up deletes it until it is unpinned.",
+        consequence=PIN,
         submit="Pin the checkpoint",
     )
     def pin(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponseBase:
@@ -118,7 +187,7 @@ class CheckpointAdmin(LooksOnlyAdmin):
         may="unpin",
         icon="keep_off",
         question="Unpin this checkpoint?",
-        consequence="Retention and the clean-up may delete it again.",
+        consequence=UNPIN,
         submit="Unpin the checkpoint",
     )
     def unpin(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponseBase:
@@ -136,19 +205,13 @@ class CheckpointAdmin(LooksOnlyAdmin):
         may="remove",
         icon="delete",
         question="Delete this checkpoint?",
-        consequence="Its files are deleted. Without any, the operation cannot be resumed.",
+        consequence=DELETE,
         submit="Delete the checkpoint",
         variant=ActionVariant.DANGER,
     )
     def remove(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponseBase:
         def removed() -> str:
-            checkpoint = Checkpoint.objects.get(pk=id_in(object_id))
-            done = services.delete_checkpoints(
-                operation_id=checkpoint.operation_id,
-                actor=cast(User, request.user),
-                checkpoint_id=id_in(object_id),
-            )
-            return f"Deleted: {filesizeformat(done.freed.freed_bytes)} freed."
+            return _delete(request, Checkpoint.objects.get(pk=id_in(object_id)))
 
         return self.carried_out(request, self.address_of_list(), removed)
 
@@ -174,4 +237,6 @@ def _mine(
         return False
     if pinned is not None and found.pinned != pinned:
         return False
-    return not is_idle or (found.operation.state not in ACTIVE and not is_part(found.operation_id))
+    return not is_idle or (
+        found.operation.state not in ACTIVE and not is_subtask(found.operation_id)
+    )

@@ -1,5 +1,6 @@
 """Operations in the admin: looked at closely; cancelled, killed, resumed, deleted by services."""
 
+from collections.abc import Callable
 from typing import Any, cast
 
 from django.contrib import admin
@@ -13,11 +14,12 @@ from unfold.enums import ActionVariant
 
 from apps.operations.admin.records import AttemptInline, EventInline
 from apps.operations.lifecycle import State
-from apps.operations.models import ClientPart, Operation
-from apps.operations.requests import access, services
+from apps.operations.models import Operation, Subtask
+from apps.operations.requests import access, deletion, services
 from apps.operations.requests.access import Action
-from apps.operations.scheduling import outlook
-from trainops.backoffice import LooksOnlyAdmin, button, column, id_in
+from apps.operations.scheduling import queue_status
+from trainops.admin_base import ReadOnlyAdmin, button, column, id_in
+from trainops.admin_bulk import BulkAction
 from trainops.kind import KINDS
 from trainops.recipes import recipes
 
@@ -53,8 +55,51 @@ class RecipeFilter(KindFilter):
         return [(name, recipe.label) for name, recipe in sorted(recipes().items())]
 
 
+def _bulk(
+    action: Action, consequence: str, carry_out: Callable[..., object], *, is_dangerous: bool
+) -> BulkAction:
+    return BulkAction(
+        action.value.capitalize(),
+        may="operate",
+        consequence=consequence,
+        refusal=lambda request, row: access.why_not(action, row, request.user),
+        carry_out=lambda request, row: carry_out(operation_id=row.pk, actor=_person(request)),
+        is_dangerous=is_dangerous,
+    )
+
+
+BULK = (
+    _bulk(
+        Action.RESUME,
+        "The next free workers continue from the latest checkpoints, verified first.",
+        services.resume,
+        is_dangerous=False,
+    ),
+    _bulk(
+        Action.CANCEL,
+        "What runs saves a checkpoint at its next safe point, then stops, and can be resumed. What "
+        "waits stops at once, with the checkpoints it has.",
+        services.cancel,
+        is_dangerous=True,
+    ),
+    _bulk(
+        Action.KILL,
+        "They stop immediately. The work since their last checkpoints is lost.",
+        services.kill,
+        is_dangerous=True,
+    ),
+    _bulk(
+        Action.DELETE,
+        "Permanently deletes the operations with their checkpoints, curves and logs, including "
+        "their subtasks.",
+        deletion.delete,
+        is_dangerous=True,
+    ),
+)
+
+
 @admin.register(Operation)
-class OperationAdmin(LooksOnlyAdmin):
+class OperationAdmin(ReadOnlyAdmin):
     list_display = (
         "called",
         "shown_state",
@@ -68,9 +113,10 @@ class OperationAdmin(LooksOnlyAdmin):
     list_filter = ("state", KindFilter, RecipeFilter, "reason", "created_at")
     list_select_related = ("owner",)
     search_fields = ("id", "name")
-    search_help_text = "Part of the id or of the name"
+    search_help_text = "Part of the id or name"
     ordering = ("-created_at", "-id")
     inlines = (AttemptInline, EventInline)
+    actions = BULK
     actions_detail = ("cancel", "resume", "kill", "remove")
     fieldsets = (
         (
@@ -88,7 +134,7 @@ class OperationAdmin(LooksOnlyAdmin):
             {"fields": (("step", "total_steps", "unit"), ("place", "steps_per_second"), "metrics")},
         ),
         (
-            "Who and when",
+            "User and time",
             {
                 "fields": (
                     ("owner", "priority"),
@@ -136,9 +182,9 @@ class OperationAdmin(LooksOnlyAdmin):
             f"{operation.percent:.0f} %",
         )
 
-    @column(description="Waits for")
+    @column(description="Waiting for")
     def waits_for(self, operation: Operation) -> str:
-        wait = outlook.of_operation(operation)
+        wait = queue_status.of_operation(operation)
         return wait.message if wait else "-"
 
     @button(
@@ -160,7 +206,7 @@ class OperationAdmin(LooksOnlyAdmin):
         may="kill",
         icon="dangerous",
         question="Kill this operation?",
-        consequence="It stops now. The work since its last checkpoint is lost.",
+        consequence="It stops immediately. The work since its last checkpoint is lost.",
         submit="Kill the operation",
         variant=ActionVariant.DANGER,
     )
@@ -175,7 +221,7 @@ class OperationAdmin(LooksOnlyAdmin):
         may="resume",
         icon="play_circle",
         question="Resume this operation?",
-        consequence="Its newest checkpoint is verified, then the next free worker goes on from it.",
+        consequence="The next free worker continues from the latest checkpoint, verified first.",
         submit="Resume the operation",
         variant=ActionVariant.PRIMARY,
     )
@@ -190,16 +236,16 @@ class OperationAdmin(LooksOnlyAdmin):
         may="remove",
         icon="delete",
         question="Delete this operation?",
-        consequence="Its checkpoints, curves and logs are deleted with it, and the clients of a "
-        "distributed one with theirs. This cannot be undone.",
+        consequence="Permanently deletes the operation with its checkpoints, curves and logs, "
+        "including its subtasks.",
         submit="Delete the operation",
         variant=ActionVariant.DANGER,
     )
     def remove(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponseBase:
         def removed() -> str:
-            parts = ClientPart.objects.filter(server_id=id_in(object_id)).count()
-            freed = services.delete(operation_id=id_in(object_id), actor=_person(request))
-            also = f" and {parts} client{'' if parts == 1 else 's'}" if parts else ""
+            count = Subtask.objects.filter(parent_id=id_in(object_id)).count()
+            freed = deletion.delete(operation_id=id_in(object_id), actor=_person(request))
+            also = f" and {count} subtask{'' if count == 1 else 's'}" if count else ""
             return f"Deleted {id_in(object_id)} with {freed.num_checkpoints} checkpoints{also}."
 
         return self.carried_out(request, self.address_of_list(), removed)
@@ -230,4 +276,4 @@ def _person(request: HttpRequest) -> User:
 def _told(operation: Operation) -> str:
     if operation.is_finished:
         return f"{operation} is {operation.state}."
-    return f"{operation} was asked to stop; it does at its next safe point."
+    return f"Requested a stop of {operation}; it stops at its next safe point."

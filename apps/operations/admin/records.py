@@ -3,7 +3,7 @@
 from django.contrib import admin
 
 from apps.operations.models import Attempt, Event, LogChunk, MetricPoint, Study, Tag
-from trainops.backoffice import LooksOnlyAdmin, LooksOnlyInline, column
+from trainops.admin_base import ReadOnlyAdmin, ReadOnlyInline, column
 
 OUTCOMES = {
     Attempt.Outcome.RUNNING: "primary",
@@ -16,7 +16,7 @@ OUTCOMES = {
 BEGINNING_CHARS = 120
 
 
-class AttemptInline(LooksOnlyInline):
+class AttemptInline(ReadOnlyInline):
     model = Attempt
     fields = (
         "number",
@@ -32,14 +32,14 @@ class AttemptInline(LooksOnlyInline):
     ordering = ("-number",)
 
 
-class EventInline(LooksOnlyInline):
+class EventInline(ReadOnlyInline):
     model = Event
     fields = ("at", "what", "actor", "note", "attempt")
     ordering = ("-id",)
 
 
 @admin.register(Attempt)
-class AttemptAdmin(LooksOnlyAdmin):
+class AttemptAdmin(ReadOnlyAdmin):
     list_display = (
         "__str__",
         "shown_outcome",
@@ -59,7 +59,7 @@ class AttemptAdmin(LooksOnlyAdmin):
 
 
 @admin.register(Event)
-class EventAdmin(LooksOnlyAdmin):
+class EventAdmin(ReadOnlyAdmin):
     list_display = ("at", "what", "operation_id", "actor", "note", "attempt")
     list_filter = ("at",)
     search_fields = ("operation__id", "actor", "what")
@@ -67,18 +67,18 @@ class EventAdmin(LooksOnlyAdmin):
 
 
 @admin.register(MetricPoint)
-class MetricPointAdmin(LooksOnlyAdmin):
+class MetricPointAdmin(ReadOnlyAdmin):
     list_display = ("operation_id", "name", "step", "attempt", "value", "not_finite", "retired_by")
     search_fields = ("operation__id__exact",)
-    search_help_text = "A whole operation id"
+    search_help_text = "Complete operation id"
     ordering = ("-id",)
 
 
 @admin.register(LogChunk)
-class LogChunkAdmin(LooksOnlyAdmin):
+class LogChunkAdmin(ReadOnlyAdmin):
     list_display = ("operation_id", "attempt", "at", "beginning")
     search_fields = ("operation__id__exact",)
-    search_help_text = "A whole operation id"
+    search_help_text = "Complete operation id"
     ordering = ("-id",)
 
     @column(description="Text")
@@ -87,7 +87,7 @@ class LogChunkAdmin(LooksOnlyAdmin):
 
 
 @admin.register(Study)
-class StudyAdmin(LooksOnlyAdmin):
+class StudyAdmin(ReadOnlyAdmin):
     list_display = ("name", "id", "kind", "recipe", "owner", "num_planned", "metric", "created_at")
     list_filter = ("kind", "created_at")
     list_select_related = ("owner",)
@@ -96,7 +96,7 @@ class StudyAdmin(LooksOnlyAdmin):
 
 
 @admin.register(Tag)
-class TagAdmin(LooksOnlyAdmin):
+class TagAdmin(ReadOnlyAdmin):
     list_display = ("name", "operation_id")
     search_fields = ("name", "operation__id")
     ordering = ("name", "id")

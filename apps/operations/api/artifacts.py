@@ -26,7 +26,7 @@ class ArtifactsView(APIView):
         responses=ArtifactSerializer(many=True),
     )
     def get(self, request: Request, operation_id: str) -> Response:
-        """The files of its final checkpoint, else of its newest."""
+        """List the files of the final checkpoint, else of the latest."""
         query = query_of(request, ArtifactQuery)
         services.get(operation_id)
         checkpoint = artifacts.source(operation_id, query["checkpoint_id"])
@@ -55,11 +55,13 @@ class ArtifactView(APIView):
         parameters=[ArtifactQuery],
         responses={
             (200, "application/octet-stream"): OpenApiResponse(OpenApiTypes.BINARY),
-            302: OpenApiResponse(description="To the bucket that holds it; serves for an hour."),
+            302: OpenApiResponse(
+                description="Redirect to the bucket; the URL is valid for one hour."
+            ),
         },
     )
     def get(self, request: Request, operation_id: str, name: str) -> HttpResponseBase:
-        """One file, verified against its digest before the first byte is sent.
+        """Download a file, verified against its digest before the first byte is sent.
 
         Where checkpoints are in a bucket, the answer leads there, and what was read is verified
         by the digest in the list.

@@ -19,7 +19,7 @@ class KindSerializer(serializers.Serializer[Any]):
     kind = serializers.CharField()
     label = serializers.CharField()  # type: ignore[assignment] # a field of that name
     description = serializers.CharField()
-    unit = serializers.CharField(help_text="What one step is called.")
+    unit = serializers.CharField(help_text="Name of one step.")
     json_schema = serializers.DictField(help_text="JSON Schema of the config.")
 
 
@@ -29,12 +29,13 @@ class RecipeSerializer(serializers.Serializer[Any]):
     label = serializers.CharField()  # type: ignore[assignment] # a field of that name
     description = serializers.CharField()
     json_schema = serializers.DictField(help_text="JSON Schema of config.parameters.")
-    example = serializers.DictField(help_text="A config that works, apart from dataset ids.")
+    example = serializers.DictField(help_text="Valid config, except for dataset ids.")
 
 
 class KindsView(APIView):
     @extend_schema(operation_id="kinds_list", responses=KindSerializer(many=True))
     def get(self, request: Request) -> Response:
+        """List the kinds of operations with the JSON Schemas of their configs."""
         query_of(request)
         rows = [
             {
@@ -56,6 +57,7 @@ class RecipesView(APIView):
         responses=RecipeSerializer(many=True),
     )
     def get(self, request: Request) -> Response:
+        """List the recipes with the JSON Schemas of their parameters."""
         query = query_of(request, RecipeQuery)
         rows = [
             {

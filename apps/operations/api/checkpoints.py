@@ -14,7 +14,7 @@ from apps.checkpoints.models import Checkpoint
 from apps.operations import verification
 from apps.operations.attempts import recovery
 from apps.operations.errors import CheckpointNotFound, StorageUnavailable
-from apps.operations.requests import access, services
+from apps.operations.requests import access, deletion, services
 from apps.operations.serializers import DeletionSerializer
 from apps.operations.verification import LEVELS
 from trainops.http.asking import body_of, person
@@ -29,7 +29,9 @@ class PinnedSerializer(serializers.Serializer[Any]):
 class CheckSerializer(serializers.Serializer[Any]):
     name = serializers.CharField()
     level = serializers.ChoiceField(choices=LEVELS)
-    detail = serializers.CharField(help_text="What was compared, and what could not be compared.")
+    detail = serializers.CharField(
+        help_text="Parts that were compared, and parts that could not be."
+    )
 
 
 class VerifiedSerializer(serializers.Serializer[Any]):
@@ -51,7 +53,7 @@ class KeptSerializer(serializers.Serializer[Any]):
 
 
 class CheckpointsDeletedSerializer(DeletionSerializer):
-    kept = KeptSerializer(many=True, help_text="Final and pinned checkpoints, which were kept.")
+    kept = KeptSerializer(many=True, help_text="Final and pinned checkpoints, which are kept.")
 
 
 class CheckpointsOfView(APIView):
@@ -59,24 +61,24 @@ class CheckpointsOfView(APIView):
         operation_id="checkpoints_delete_all", responses={200: CheckpointsDeletedSerializer}
     )
     def delete(self, request: Request, operation_id: str) -> Response:
-        """Delete the checkpoints that an operation would be resumed from. Not while it runs.
+        """Delete the checkpoints of an operation that is not active.
 
         Its result (final) and pinned ones are kept, and named in `kept`: delete them one by one.
         """
-        access.require(services.get(operation_id), request.user, "delete checkpoints")
+        access.require(services.get(operation_id), request.user, "delete checkpoints of")
         return _deleted(operation_id, request)
 
 
 class CheckpointView(APIView):
     @extend_schema(operation_id="checkpoints_get", responses=shown.CheckpointDetailSerializer)
     def get(self, request: Request, operation_id: str, checkpoint_id: str) -> Response:
-        """One checkpoint with its whole state and its files."""
+        """Return a checkpoint with its complete state and its files."""
         return Response(shown.detail(find(operation_id, checkpoint_id)))
 
     @extend_schema(operation_id="checkpoints_delete", responses={200: CheckpointsDeletedSerializer})
     def delete(self, request: Request, operation_id: str, checkpoint_id: str) -> Response:
-        """Delete one checkpoint. Not while its operation runs."""
-        access.require(services.get(operation_id), request.user, "delete checkpoints")
+        """Delete a checkpoint of an operation that is not active."""
+        access.require(services.get(operation_id), request.user, "delete checkpoints of")
         return _deleted(operation_id, request, checkpoint_id)
 
 
@@ -85,20 +87,20 @@ class PinView(APIView):
 
     @extend_schema(operation_id="checkpoints_pin", request=None, responses=PinnedSerializer)
     def post(self, request: Request, operation_id: str, checkpoint_id: str) -> Response:
-        """Keep it for ever: no retention and no clean-up deletes it."""
+        """Keep a checkpoint forever: neither retention nor cleanup deletes it."""
         return self._pin(request, operation_id, checkpoint_id)
 
     def _pin(self, request: Request, operation_id: str, checkpoint_id: str) -> Response:
         body_of(request)
-        access.require(services.get(operation_id), request.user, "pin checkpoints")
+        access.require(services.get(operation_id), request.user, "pin checkpoints of")
         checkpoint = find(operation_id, checkpoint_id)
         checkpoints.pin(checkpoint.pk, pinned=self.pinned)
-        kept = "kept for ever" if self.pinned else "kept as its operation's retention says"
+        state = "pinned" if self.pinned else "no longer pinned"
         return Response(
             {
                 "checkpoint_id": checkpoint.pk,
                 "pinned": self.pinned,
-                "message": f"The {checkpoint} is {kept}.",
+                "message": f"The {checkpoint} is {state}.",
             }
         )
 
@@ -108,14 +110,14 @@ class UnpinView(PinView):
 
     @extend_schema(operation_id="checkpoints_unpin", request=None, responses=PinnedSerializer)
     def post(self, request: Request, operation_id: str, checkpoint_id: str) -> Response:
-        """Leave it to retention and clean-up again."""
+        """Unpin a checkpoint: retention and cleanup may delete it."""
         return self._pin(request, operation_id, checkpoint_id)
 
 
 class VerifyView(APIView):
     @extend_schema(operation_id="checkpoints_verify", request=None, responses=VerifiedSerializer)
     def post(self, request: Request, operation_id: str, checkpoint_id: str) -> Response:
-        """Read every byte and compare it with what was saved; the row's health is what is found.
+        """Compare every byte with what was saved, and update the health of the checkpoint.
 
         Where that is well, a process loads it into a fresh job of its config, as a resume does, and
         `checks` say what was compared. That takes seconds.
@@ -153,7 +155,7 @@ class RecoveredSerializer(serializers.Serializer[Any]):
     checkpoint_ids = serializers.ListField(child=serializers.CharField())
     problems = serializers.ListField(
         child=serializers.CharField(),
-        help_text="Problems of the checkpoints that were not recorded.",
+        help_text="Problems of the unrecorded checkpoints.",
     )
 
 
@@ -162,7 +164,7 @@ class RecoveryView(APIView):
 
     @extend_schema(operation_id="operations_recovery_get", responses=RecoverableSerializer)
     def get(self, request: Request, operation_id: str) -> Response:
-        """Whole checkpoints in the storage that are newer than all that the database knows."""
+        """List complete checkpoints in the storage that are newer than those in the database."""
         operation = services.get(operation_id)
         try:
             found = recovery.unrecorded(operation)
@@ -186,9 +188,9 @@ class RecoveryView(APIView):
         operation_id="operations_recovery_post", request=None, responses=RecoveredSerializer
     )
     def post(self, request: Request, operation_id: str) -> Response:
-        """Verify them and write their rows, so that the operation can be resumed from them."""
+        """Verify and record these checkpoints, so that the operation can resume from them."""
         body_of(request)
-        access.require(services.get(operation_id), request.user, "recover checkpoints")
+        access.require(services.get(operation_id), request.user, "recover checkpoints of")
         done = recovery.recover(operation_id=operation_id, actor=person(request))
         return Response(
             {
@@ -210,10 +212,10 @@ def find(operation_id: str, checkpoint_id: str) -> Checkpoint:
 
 
 def _deleted(operation_id: str, request: Request, checkpoint_id: str = "") -> Response:
-    done = services.delete_checkpoints(
+    done = deletion.delete_checkpoints(
         operation_id=operation_id, actor=person(request), checkpoint_id=checkpoint_id
     )
-    message = f"Deleted of {operation_id}: {done.freed}."
+    message = f"Deleted from {operation_id}: {done.freed}."
     if done.kept:
         message += f" Kept: {', '.join(map(_named, done.kept))}; delete them one by one."
     return Response(

@@ -1,6 +1,6 @@
 """The doors for files of other tools: begin an operation with one, take a checkpoint as one."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 
 from django.conf import settings
 from django.http import FileResponse
@@ -23,41 +23,64 @@ from apps.operations.api.renderers import Bytes
 from apps.operations.errors import CheckpointNotFound
 from apps.operations.filters import ExportQuery
 from apps.operations.requests import services
-from apps.operations.requests.beginnings import Import
+from apps.operations.requests.initial_checkpoints import Import
 from apps.operations.serializers import OperationDetailSerializer, SubmissionSerializer
 from trainops.http.asking import body_of, person, query_of
 from trainops.http.envelope import EnvelopeRenderer
 from trainops.http.numbers import whole_number
 from trainops.http.parsers import NotUsable, read_json
 from trainops.http.serializers import StrictSerializer
+from trainops.plain import Config
+
+if TYPE_CHECKING:
+    from django.core.files.uploadedfile import UploadedFile
 
 DIGEST_SUFFIX, MAX_DIGEST = ".sha256", 8192  # of the file beside the file; characters
 FORM_BYTES = 2**20  # what the other field and the multipart frame may add to the file
 
 
+class SubmissionFields(TypedDict):
+    """The validated values of SubmissionSerializer."""
+
+    kind: str
+    config: Config
+    name: str
+    tags: list[str]
+    priority: int
+    queue: str
+
+
+class ImportFields(TypedDict):
+    """The validated values of ImportSerializer."""
+
+    file: "UploadedFile[bytes]"
+    digest: NotRequired[str]
+    operation: SubmissionFields
+
+
 class ImportSerializer(StrictSerializer):
     file = serializers.FileField(
         max_length=1000,
-        help_text="A checkpoint of another tool (training version 1, federated 2.x, reinforcement "
-        "learning 3), a model's weights, or a zip of a checkpoint's directory.",
+        help_text="Checkpoint of the other tool of the kind, model weights, or a zip of a "
+        "checkpoint directory.",
     )
     digest = serializers.CharField(
         required=False,
         max_length=MAX_DIGEST,
-        help_text="Content of the .sha256 file, if there is one; compared first.",
+        help_text="Content of the .sha256 file, if available; verified first.",
     )
     operation = serializers.CharField(
-        max_length=FORM_BYTES, help_text="The body of a submission, as JSON text."
+        max_length=FORM_BYTES, help_text="Body of a submission, as JSON text."
     )
 
-    def validate_operation(self, text: str) -> dict[str, Any]:
+    def validate_operation(self, text: str) -> SubmissionFields:
         try:
             given = read_json(text)
         except NotUsable as problem:
             raise serializers.ValidationError(str(problem)) from problem
         submission = SubmissionSerializer(data=given)
         submission.is_valid(raise_exception=True)
-        valid: dict[str, Any] = submission.validated_data
+        valid: SubmissionFields = submission.validated_data
         return valid
 
 
@@ -78,11 +101,11 @@ class ImportView(APIView):
         responses={202: OperationDetailSerializer},
     )
     def post(self, request: Request) -> Response:
-        """Submit an operation that goes on from another tool's file. Its events say how exactly.
+        """Submit an operation that starts from a file of another tool; see its events for details.
 
         Where its optimizer, schedule or position do not fit, training starts with its weights.
         """
-        wanted = body_of(request, ImportSerializer)
+        wanted: ImportFields = body_of(request, ImportSerializer)
         upload = wanted["file"]
         with workspace() as directory:
             path = directory / "file.ckpt"
@@ -94,7 +117,7 @@ class ImportView(APIView):
             operation = services.submit(
                 **wanted["operation"],
                 owner=person(request),
-                beginning=Import(path, upload.name),
+                initial_checkpoint=Import(path, upload.name or ""),
             )
         address = reverse("api-operation", args=[operation.pk])
         return answer(operation.pk, request, status=202, headers={"Location": address})
@@ -112,7 +135,7 @@ class ExportView(APIView):
         },
     )
     def get(self, request: Request, operation_id: str) -> HttpResponseBase:
-        """A checkpoint as another tool's file: training version 1, federated 2.0, RL version 3."""
+        """Export a checkpoint as a file of the other tool of its kind."""
         query = query_of(request, ExportQuery)
         operation, chosen = services.get(operation_id), query["checkpoint_id"]
         holds_best = exchange.holds_best(operation.kind)  # the newest checkpoint, too

@@ -1,4 +1,4 @@
-"""The doors for operations: submit, list, look, cancel, kill, resume, fork, delete."""
+"""Endpoints for operations: submit, list, look, cancel, kill, resume, delete."""
 
 import re
 from typing import Any
@@ -13,26 +13,27 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from apps.checkpoints.models import Checkpoint
-from apps.checkpoints.serializers import progress_percent
+from apps.operations.api.sorted_pages import SortedPages
 from apps.operations.errors import OperationNotFound
 from apps.operations.filters import OperationQuery, narrowed
 from apps.operations.lifecycle import State
 from apps.operations.models import Operation
-from apps.operations.requests import access, forking, services
+from apps.operations.requests import access, deletion, editing, services
 from apps.operations.requests.access import Action
 from apps.operations.rows import ROW_FIELDS, described_all, detail, rows_of
 from apps.operations.serializers import (
     DeletionSerializer,
-    ForkSerializer,
+    EditSerializer,
     OperationDetailSerializer,
     OperationSerializer,
     ResumeRequestSerializer,
     ResumptionSerializer,
     SubmissionSerializer,
 )
+from trainops import progress
 from trainops.http.asking import body_of, person, query_of
 from trainops.http.envelope import OPTIONS
-from trainops.http.pagination import NewestFirst
+from trainops.http.etags import with_etag
 from trainops.kind import KINDS
 
 IDEMPOTENCY_KEY = re.compile(r"[\x21-\x7e]{1,120}")
@@ -40,12 +41,12 @@ KEY = OpenApiParameter(
     "Idempotency-Key",
     OpenApiTypes.STR,
     OpenApiParameter.HEADER,
-    description="The same key again answers with the first operation.",
+    description="A repeated key returns the first operation.",
 )
 
 
 class OperationsView(APIView):
-    pagination_class = NewestFirst
+    pagination_class = SortedPages
     ordering_fields = ("queued_at", "priority", "name")
 
     @extend_schema(
@@ -53,11 +54,12 @@ class OperationsView(APIView):
         parameters=[OperationQuery],
         responses=OperationSerializer(many=True),
     )
+    @with_etag
     def get(self, request: Request) -> Response:
-        """A page of operations, newest first."""
+        """List operations, latest first."""
         query = query_of(request, OperationQuery, is_paged=True)
         operations = narrowed(Operation.objects.all(), query, request.user)
-        paginator = NewestFirst()
+        paginator = SortedPages()
         page = paginator.paginate_queryset(rows_of(operations, ROW_FIELDS), request, self)
         rows = orjson.dumps(described_all(page, request.user), option=OPTIONS)
         return paginator.get_paginated_response(orjson.Fragment(rows))
@@ -69,7 +71,7 @@ class OperationsView(APIView):
         parameters=[KEY],
     )
     def post(self, request: Request) -> Response:
-        """Submit an operation. `Location` is its address; a worker takes it when it is its turn."""
+        """Submit an operation; `Location` is its address."""
         wanted = body_of(request, SubmissionSerializer)
         key = idempotency_key(request)
         operation = services.submit(**wanted, owner=person(request), idempotency_key=key)
@@ -79,18 +81,34 @@ class OperationsView(APIView):
 
 class OperationView(APIView):
     @extend_schema(operation_id="operations_get", responses=OperationDetailSerializer)
+    @with_etag
     def get(self, request: Request, operation_id: str) -> Response:
-        """One operation with everything there is to say about it."""
+        """Return an operation with all its fields."""
+        return answer(operation_id, request)
+
+    @extend_schema(
+        operation_id="operations_edit",
+        request=EditSerializer,
+        responses=OperationDetailSerializer,
+    )
+    def patch(self, request: Request, operation_id: str) -> Response:
+        """Rename, tag, annotate, archive or acknowledge it; running work is not affected."""
+        changes = body_of(request, EditSerializer)
+        revision = changes.pop("revision", None)
+        access.require(services.get(operation_id), request.user, "edit")
+        editing.edit(
+            operation_id=operation_id, actor=person(request), changes=changes, revision=revision
+        )
         return answer(operation_id, request)
 
     @extend_schema(operation_id="operations_delete", responses={200: DeletionSerializer})
     def delete(self, request: Request, operation_id: str) -> Response:
-        """Delete it with its checkpoints, points and log. Not while it waits or runs."""
+        """Delete an inactive operation with its checkpoints, metrics and log."""
         _allowed(operation_id, request, Action.DELETE)
-        freed = services.delete(operation_id=operation_id, actor=person(request))
+        freed = deletion.delete(operation_id=operation_id, actor=person(request))
         return Response(
             {
-                "message": f"Operation {operation_id} is deleted.",
+                "message": f"Operation {operation_id} was deleted.",
                 "num_checkpoints": freed.num_checkpoints,
                 "freed_bytes": freed.freed_bytes,
             }
@@ -103,7 +121,7 @@ STOPPING = {200: OperationDetailSerializer, 202: OperationDetailSerializer}
 class CancelView(APIView):
     @extend_schema(operation_id="operations_cancel", request=None, responses=STOPPING)
     def post(self, request: Request, operation_id: str) -> Response:
-        """Ask it to save a checkpoint at its next safe point, then stop. 200: it is cancelled."""
+        """Save a checkpoint at the next safe point, then stop. 200: it is already cancelled."""
         body_of(request)
         _allowed(operation_id, request, Action.CANCEL)
         stopped = services.cancel(operation_id=operation_id, actor=person(request))
@@ -113,7 +131,7 @@ class CancelView(APIView):
 class KillView(APIView):
     @extend_schema(operation_id="operations_kill", request=None, responses=STOPPING)
     def post(self, request: Request, operation_id: str) -> Response:
-        """Stop it now; its last checkpoint stands, the work since then is lost."""
+        """Stop immediately; the work since the last checkpoint is lost."""
         body_of(request)
         _allowed(operation_id, request, Action.KILL)
         stopped = services.kill(operation_id=operation_id, actor=person(request))
@@ -127,11 +145,14 @@ class ResumeView(APIView):
         responses=ResumptionSerializer,
     )
     def post(self, request: Request, operation_id: str) -> Response:
-        """Continue it from its newest healthy checkpoint, or from a chosen one."""
+        """Resume from the latest healthy checkpoint, or from a chosen one."""
         wanted = body_of(request, ResumeRequestSerializer)
         _allowed(operation_id, request, Action.RESUME)
         resumption = services.resume(
-            operation_id=operation_id, actor=person(request), checkpoint_id=wanted["checkpoint_id"]
+            operation_id=operation_id,
+            actor=person(request),
+            checkpoint_id=wanted["checkpoint_id"],
+            accept_inexact=wanted["accept_inexact"],
         )
         operation = resumption.operation
         return Response(
@@ -143,29 +164,6 @@ class ResumeView(APIView):
                 "message": resumption.message,
             }
         )
-
-
-class ForkView(APIView):
-    @extend_schema(
-        operation_id="operations_fork",
-        request=ForkSerializer,
-        responses={202: OperationDetailSerializer},
-        parameters=[KEY],
-    )
-    def post(self, request: Request, operation_id: str) -> Response:
-        """Submit a new operation that goes on from one of its checkpoints.
-
-        Only what changes nothing that the checkpoint is made of may differ in its config.
-        """
-        wanted = body_of(request, ForkSerializer)
-        forked = forking.fork(
-            operation_id=operation_id,
-            owner=person(request),
-            idempotency_key=idempotency_key(request),
-            **wanted,
-        )
-        address = reverse("api-operation", args=[forked.pk])
-        return answer(forked.pk, request, status=202, headers={"Location": address})
 
 
 def _allowed(operation_id: str, request: Request, action: Action) -> None:
@@ -183,7 +181,7 @@ def _status(stopped: Operation) -> int:
     return 200 if stopped.is_finished else 202
 
 
-def _resumed_from(checkpoint: Checkpoint, operation: Operation) -> dict[str, Any]:
+def _resumed_from(checkpoint: Checkpoint, operation: Operation) -> dict[str, object]:
     position = KINDS[operation.kind].position(checkpoint.state, checkpoint.step)
     return {
         "checkpoint_id": checkpoint.pk,
@@ -192,12 +190,12 @@ def _resumed_from(checkpoint: Checkpoint, operation: Operation) -> dict[str, Any
         "step": checkpoint.step,
         "unit": operation.unit,
         "place": position.text,
-        "progress_percent": progress_percent(checkpoint.step, operation.total_steps),
+        "progress_percent": progress.percent(checkpoint.step, operation.total_steps),
         **position.counts,
     }
 
 
-def _skipped(skipped: services.Skipped, operation: Operation) -> dict[str, Any]:
+def _skipped(skipped: services.Skipped, operation: Operation) -> dict[str, object]:
     checkpoint, problem = skipped.checkpoint, skipped.problem
     return {
         "checkpoint_id": checkpoint.pk,
@@ -212,6 +210,7 @@ def _skipped(skipped: services.Skipped, operation: Operation) -> dict[str, Any]:
 def idempotency_key(request: Request) -> str:
     key = request.headers.get("Idempotency-Key")
     if key is not None and not IDEMPOTENCY_KEY.fullmatch(key):
-        problem = f"{key[:60]!r} is not usable; 1 to 120 printable ASCII characters without spaces"
+        allowed = "1 to 120 printable ASCII characters without spaces"
+        problem = f"{key[:60]!r} is not usable; allowed: {allowed}"
         raise ValidationError({"Idempotency-Key": problem})
     return key or ""

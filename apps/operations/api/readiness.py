@@ -10,7 +10,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from apps.operations.scheduling import readiness
-from trainops.errors import Refusal
+from trainops.errors import DomainError
 
 
 class HealthSerializer(serializers.Serializer[Any]):
@@ -28,7 +28,7 @@ class HealthView(APIView):
 
     @extend_schema(operation_id="health", responses=HealthSerializer)
     def get(self, request: Request) -> Response:
-        """The process is up. Asks nothing of anybody."""
+        """Liveness probe: the process is up."""
         return Response({"status": "ok"})
 
 
@@ -38,11 +38,11 @@ class ReadyView(APIView):
 
     @extend_schema(operation_id="ready", responses=ReadySerializer)
     def get(self, request: Request) -> Response:
-        """Database, broker and storage answer; 503 names those that do not."""
+        """Readiness probe: database, broker and storage respond; 503 names those that do not."""
         parts = readiness.parts()
-        told = {part.name: part.problem or "ready" for part in parts}
+        payload = {part.name: part.problem or "ready" for part in parts}
         if away := [part.name for part in parts if not part.is_ready]:
-            raise Refusal(
-                "NOT_READY", f"Not ready: {', '.join(away)}.", {"parts": told}, status=503
+            raise DomainError(
+                "NOT_READY", f"Not ready: {', '.join(away)}.", {"parts": payload}, status=503
             )
-        return Response({"status": "ready", "parts": told})
+        return Response({"status": "ready", "parts": payload})

@@ -1,25 +1,23 @@
 """What an operation leaves behind: curves, log, events, attempts; and the live view of them all."""
 
-from hashlib import blake2b
-from typing import Any
+from typing import NotRequired, TypedDict
 
 import orjson
-from django.http import HttpResponse, HttpResponseNotModified, StreamingHttpResponse
+from django.http import StreamingHttpResponse
 from django.http.response import HttpResponseBase
 from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
+from drf_spectacular.utils import OpenApiResponse, extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from apps.operations import readings
-from apps.operations.api.renderers import PlainText
+from apps.operations import log_lines, metric_queries, points_csv
+from apps.operations.api.renderers import Csv, PlainText
 from apps.operations.errors import OperationNotFound
-from apps.operations.filters import AttemptQuery, LiveQuery, LogQuery, MetricsQuery
+from apps.operations.filters import AttemptQuery, LiveQuery, LogQuery, MetricsQuery, WindowQuery
+from apps.operations.log_serializers import LogLinesQuery, LogLinesSerializer
 from apps.operations.models import Attempt, Event, Operation
-from apps.operations.requests import services
-from apps.operations.rows import LIVE_FIELDS, described, rows_of
-from apps.operations.serializers import (
+from apps.operations.record_serializers import (
     ATTEMPT_FIELDS,
     EVENT_FIELDS,
     AttemptSerializer,
@@ -28,8 +26,11 @@ from apps.operations.serializers import (
     LiveSerializer,
     LogSerializer,
 )
+from apps.operations.requests import services
+from apps.operations.rows import LIVE_FIELDS, described, rows_of
 from trainops.http.asking import query_of
-from trainops.http.envelope import OPTIONS, EnvelopeRenderer, encode
+from trainops.http.envelope import OPTIONS, EnvelopeRenderer
+from trainops.http.etags import with_etag
 from trainops.http.pagination import NewestFirst
 
 MAX_EVENTS = 200
@@ -51,26 +52,69 @@ class MetricsView(APIView):
     @extend_schema(
         operation_id="operations_metrics", parameters=[MetricsQuery], responses=CurvesSerializer
     )
+    @with_etag
     def get(self, request: Request, operation_id: str) -> Response:
-        """Its curves: one for each metric and attempt; what a resume gave up is marked retired."""
+        """Return one curve per metric and attempt; points discarded by a resume are retired."""
         query = query_of(request, MetricsQuery)
         services.get(operation_id)
         wanted = {"names" if name == "name" else name: value for name, value in query.items()}
-        return Response(_ready(_curves(readings.curves(operation_id, **wanted))))
+        return Response(ready(curves_json(metric_queries.curves(operation_id, **wanted))))
+
+
+class PointsFileView(APIView):
+    renderer_classes = (EnvelopeRenderer, Csv)
+
+    @extend_schema(
+        operation_id="operations_points_file",
+        parameters=[WindowQuery],
+        responses={(200, "text/csv"): OpenApiResponse(OpenApiTypes.STR)},
+    )
+    def get(self, request: Request, operation_id: str) -> HttpResponseBase:
+        """Download all points as a CSV file; none is left out."""
+        query = query_of(request, WindowQuery)
+        services.get(operation_id)
+        response = StreamingHttpResponse(
+            points_csv.pages(operation_id, **query), content_type="text/csv; charset=utf-8"
+        )
+        response["Content-Disposition"] = f'attachment; filename="{operation_id}-points.csv"'
+        response["X-Content-Type-Options"] = "nosniff"
+        return response
 
 
 class LogsView(APIView):
     @extend_schema(operation_id="operations_logs", parameters=[LogQuery], responses=LogSerializer)
     def get(self, request: Request, operation_id: str) -> Response:
-        """The last lines it printed, or what came after a chunk seen before."""
+        """Return the latest lines of the log, or those after a given chunk."""
         query = query_of(request, LogQuery)
         services.get(operation_id)
         after, attempt = query.get("after"), query.get("attempt")
         if after is None:
-            log = readings.log_tail(operation_id, num_lines=query["tail"], attempt=attempt)
+            log = metric_queries.log_tail(operation_id, num_lines=query["tail"], attempt=attempt)
         else:
-            log = readings.log_after(operation_id, after_id=after, attempt=attempt)
-        return Response(_ready(_log(log)))
+            log = metric_queries.log_after(operation_id, after_id=after, attempt=attempt)
+        return Response(ready(_log(log)))
+
+
+class LogLinesView(APIView):
+    @extend_schema(
+        operation_id="operations_log_lines",
+        parameters=[LogLinesQuery],
+        responses=LogLinesSerializer,
+    )
+    def get(self, request: Request, operation_id: str) -> Response:
+        """Return lines with times and levels: the last ones, a window, or those that match."""
+        query = query_of(request, LogLinesQuery)
+        services.get(operation_id)
+        attempt = query.get("attempt")
+        if query["is_search"]:
+            wanted = log_lines.LogSearch(
+                query["search"], query.get("level", ""), query.get("since"),
+                query["around"], query["limit"],
+            )  # fmt: skip
+            return Response(ready(log_lines.search(operation_id, wanted, attempt=attempt)))
+        after, before = query.get("after"), query.get("before")
+        window = log_lines.window(operation_id, attempt=attempt, after=after, before=before)
+        return Response(ready(window))
 
 
 class LogFileView(APIView):
@@ -82,11 +126,11 @@ class LogFileView(APIView):
         responses={(200, "text/plain"): OpenApiResponse(OpenApiTypes.STR)},
     )
     def get(self, request: Request, operation_id: str) -> HttpResponseBase:
-        """All that is kept of its log, as a text file."""
+        """Download the log as a text file."""
         query = query_of(request, AttemptQuery)
         services.get(operation_id)
         response = StreamingHttpResponse(
-            readings.log_chunks(operation_id, query.get("attempt")),
+            metric_queries.log_chunks(operation_id, query.get("attempt")),
             content_type="text/plain; charset=utf-8",
         )
         response["Content-Disposition"] = f'attachment; filename="{operation_id}.log"'
@@ -98,8 +142,9 @@ class EventsView(APIView):
     pagination_class = LatestFirst
 
     @extend_schema(operation_id="operations_events", responses=EventSerializer(many=True))
+    @with_etag
     def get(self, request: Request, operation_id: str) -> Response:
-        """What happened to it: when, by whom, why. Newest first."""
+        """List events with time, user and reason, latest first."""
         query_of(request, is_paged=True)
         services.get(operation_id)
         events = Event.objects.filter(operation_id=operation_id).values(*EVENT_FIELDS)
@@ -111,8 +156,9 @@ class AttemptsView(APIView):
     pagination_class = HighestFirst
 
     @extend_schema(operation_id="operations_attempts", responses=AttemptSerializer(many=True))
+    @with_etag
     def get(self, request: Request, operation_id: str) -> Response:
-        """Its runs on workers, newest first, with what each restored and how quickly it began."""
+        """List attempts, latest first, with their receipts and start-up times."""
         query_of(request, is_paged=True)
         services.get(operation_id)
         attempts = Attempt.objects.filter(operation_id=operation_id).values("id", *ATTEMPT_FIELDS)
@@ -125,51 +171,86 @@ class AttemptsView(APIView):
 class LiveView(APIView):
     @extend_schema(
         operation_id="operations_live",
-        parameters=[
-            LiveQuery,
-            OpenApiParameter("If-None-Match", OpenApiTypes.STR, OpenApiParameter.HEADER),
-        ],
-        responses={200: LiveSerializer, 304: OpenApiResponse(description="Nothing has changed.")},
+        parameters=[LiveQuery],
+        responses=LiveSerializer,
     )
-    def get(self, request: Request, operation_id: str) -> HttpResponseBase:
-        """What a page that watches needs: the state, and what is new since what it has seen.
+    @with_etag
+    def get(self, request: Request, operation_id: str) -> Response:
+        """Return the state, and the changes since the given ids.
 
-        Send the ETag back as If-None-Match: the answer is 304 while nothing changes. A part is
-        given only where its `…_after` is.
+        A part is given only where its `…_after` is.
         """
         query = query_of(request, LiveQuery)
         row = rows_of(Operation.objects.filter(pk=operation_id), LIVE_FIELDS).first()
         if row is None:
             raise OperationNotFound(operation_id)
-        parts = {"operation": described(row, request.user), **_news(operation_id, query)}
-        content = encode(_ready(parts))
-        tag = f'"{blake2b(content, digest_size=12).hexdigest()}"'
-        headers = {"ETag": tag, "Cache-Control": "private, no-cache"}
-        if request.headers.get("If-None-Match", "").removeprefix("W/") == tag:
-            return HttpResponseNotModified(headers=headers)
-        return HttpResponse(content, content_type="application/json", headers=headers)
+        parts = {"operation": described(row, request.user), **_updates(operation_id, query)}
+        return Response(ready(parts))
 
 
-def _news(operation_id: str, query: dict[str, Any]) -> dict[str, Any]:
+class LiveCriteria(TypedDict):
+    """The validated values of LiveQuery."""
+
+    points_after: NotRequired[int]
+    log_after: NotRequired[int]
+    events_after: NotRequired[int]
+    max_points: int
+    tail: int
+
+
+class CurvesJson(TypedDict):
+    """What CurvesSerializer describes."""
+
+    series: list[metric_queries.Curve]
+    last_id: int
+    is_thinned: bool
+
+
+class LogJson(TypedDict):
+    """What LogSerializer describes."""
+
+    chunks: list[metric_queries.Chunk]
+    last_id: int
+    has_more: bool
+
+
+class AttemptUpdate(TypedDict):
+    """What LiveAttemptSerializer describes."""
+
+    number: int
+    from_step: int | None
+    outcome: str
+
+
+class Updates(TypedDict):
+    """What LiveSerializer describes, without the operation."""
+
+    attempts: list[AttemptUpdate]
+    points: NotRequired[CurvesJson]
+    log: NotRequired[LogJson]
+    events: NotRequired[list[dict[str, object]]]  # columns: EVENT_FIELDS
+
+
+def _updates(operation_id: str, query: LiveCriteria) -> Updates:
     attempts = Attempt.objects.filter(operation_id=operation_id).order_by("number")
-    news: dict[str, Any] = {"attempts": list(attempts.values("number", "from_step", "outcome"))}
+    updates: Updates = {"attempts": list(attempts.values("number", "from_step", "outcome"))}
     if (after := query.get("points_after")) is not None:
-        news["points"] = _curves(
-            readings.curves(operation_id, after_id=after, max_points=query["max_points"])
+        updates["points"] = curves_json(
+            metric_queries.curves(operation_id, after_id=after, max_points=query["max_points"])
         )
     if (after := query.get("log_after")) is not None:
-        news["log"] = _log(
-            readings.log_after(operation_id, after_id=after)
+        updates["log"] = _log(
+            metric_queries.log_after(operation_id, after_id=after)
             if after
-            else readings.log_tail(operation_id, num_lines=query["tail"])
+            else metric_queries.log_tail(operation_id, num_lines=query["tail"])
         )
     if (after := query.get("events_after")) is not None:
         events = Event.objects.filter(operation_id=operation_id, id__gt=after).order_by("-id")
-        news["events"] = list(events.values(*EVENT_FIELDS)[:MAX_EVENTS])
-    return news
+        updates["events"] = list(events.values(*EVENT_FIELDS)[:MAX_EVENTS])
+    return updates
 
 
-def _curves(curves: readings.Curves) -> dict[str, Any]:
+def curves_json(curves: metric_queries.Curves) -> CurvesJson:
     return {
         "series": curves.series,
         "last_id": curves.last_id,
@@ -177,10 +258,10 @@ def _curves(curves: readings.Curves) -> dict[str, Any]:
     }
 
 
-def _log(log: readings.Log) -> dict[str, Any]:
+def _log(log: metric_queries.Log) -> LogJson:
     return {"chunks": log.chunks, "last_id": log.last_id, "has_more": log.has_more}
 
 
-def _ready(payload: Any) -> orjson.Fragment:
+def ready(payload: object) -> orjson.Fragment:
     """Return JSON that the envelope need not walk through: all in it is finite already."""
     return orjson.Fragment(orjson.dumps(payload, option=OPTIONS))

@@ -22,3 +22,8 @@ class PlainText(BaseRenderer):
 class Bytes(PlainText):
     media_type = "application/octet-stream"
     format = "bin"
+
+
+class Csv(PlainText):
+    media_type = "text/csv"
+    format = "csv"

@@ -7,18 +7,24 @@ its attempt up to it, those of the attempt that this one started from, up to the
 
 from dataclasses import dataclass, field
 
-from django.db.models import Max, Min, Q
+from django.db.models import Max, Min
 
 from apps.checkpoints import storage
-from apps.operations.records import Attempt, MetricPoint
+from apps.operations.records import Attempt, MetricPoint, PackedPoints
 
 
 @dataclass(slots=True)
 class Branch:
-    """The last step that counts of each attempt; of `unknown`, how far the others count."""
+    """The last step that counts of each attempt; and of those of which nothing is known."""
 
     last_steps: dict[int, int] = field(default_factory=dict)
-    unknown: Q = field(default_factory=lambda: Q(pk__in=[]))
+    others_before: int = 0  # attempts with lower numbers
+    others_to: int = 0  # the last step of them that counts
+
+    def last_of(self, attempt: int) -> int:
+        """Return the last step of an attempt that counts, -1 if none does."""
+        others_to = self.others_to if attempt < self.others_before else -1
+        return max(self.last_steps.get(attempt, -1), others_to)
 
 
 def stand(operation_id: str, *, by: int, checkpoint: str | None, measured_to: int) -> None:
@@ -29,14 +35,43 @@ def stand(operation_id: str, *, by: int, checkpoint: str | None, measured_to: in
     """
     branch = _branch(operation_id, checkpoint, measured_to)
     points = MetricPoint.objects.filter(operation_id=operation_id, attempt__lt=by)
+    packs = PackedPoints.objects.filter(operation_id=operation_id)
     retired, standing = points.exclude(retired_by=None), points.filter(retired_by=None)
     for attempt, first in retired.values_list("attempt").annotate(Min("step")).order_by():
         if first <= (last := branch.last_steps.get(attempt, -1)):
             retired.filter(attempt=attempt, step__lte=last).update(retired_by=None)
+            _split(operation_id, attempt, last)
+            packs.filter(attempt=attempt, last_step__lte=last).update(retired_by=None)
     for attempt, newest in standing.values_list("attempt").annotate(Max("step")).order_by():
-        if newest > (last := branch.last_steps.get(attempt, -1)):
-            beyond = standing.filter(attempt=attempt, step__gt=last)
-            beyond.exclude(branch.unknown).update(retired_by=by)
+        if newest > (last := branch.last_of(attempt)):
+            standing.filter(attempt=attempt, step__gt=last).update(retired_by=by)
+            _split(operation_id, attempt, last)
+            beyond = packs.filter(attempt=attempt, first_step__gt=last, retired_by=None)
+            beyond.update(retired_by=by)
+
+
+def _split(operation_id: str, attempt: int, last_step: int) -> None:
+    both = PackedPoints.objects.filter(operation_id=operation_id, attempt=attempt)
+    if both.filter(first_step__lte=last_step, last_step__gt=last_step).exists():
+        from apps.operations import packed_points  # noqa: PLC0415 - loads NumPy
+
+        packed_points.split(operation_id, attempt, last_step)
+
+
+def standing(operation_id: str) -> dict[int, int | None]:
+    """Return the attempts whose points stand, each with the last step that counts; None: all."""
+    begun = Attempt.objects.filter(operation_id=operation_id).exclude(from_step=None)
+    newest = begun.order_by("-number").first()
+    if newest is None:
+        return {}
+    start = (newest.from_step if newest.measured_to is None else newest.measured_to) or 0
+    if newest.receipt is None:  # of an early version, which stored none
+        branch = Branch(others_before=newest.number, others_to=start)
+    else:
+        branch = _branch(operation_id, newest.receipt.get("checkpoint"), start)
+    earlier = begun.filter(number__lt=newest.number).values_list("number", flat=True)
+    others = {number: branch.others_to for number in earlier if number < branch.others_before}
+    return {**others, **branch.last_steps, newest.number: None}
 
 
 def _branch(operation_id: str, checkpoint: str | None, measured_to: int) -> Branch:
@@ -54,7 +89,7 @@ def _branch(operation_id: str, checkpoint: str | None, measured_to: int) -> Bran
         checkpoint, start = starts.get(attempt, (checkpoint, 0))
         if checkpoint and storage.attempt_of(checkpoint) >= attempt:
             # A database that was restored from a backup does not know where it began.
-            branch.unknown = Q(attempt__lt=attempt, step__lte=measured_to)
+            branch.others_before, branch.others_to = attempt, measured_to
             break
         measured_to = min(measured_to, start)
     return branch

@@ -1,4 +1,4 @@
-"""Children as the worker sees them: started in the nursery, spoken to by wire, verified gone."""
+"""Children as the worker sees them: started in the forkserver, spoken to by wire, verified gone."""
 
 import array
 import contextlib
@@ -13,18 +13,22 @@ import sys
 import threading
 import time
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import TypedDict
 
 import psutil
 
+from apps.operations.attempts import temporary_files
+from apps.operations.attempts.temporary_files import TemporaryFiles
 from trainops.paths import ROOT
-from trainops.process.protocol import Wire
+from trainops.process.protocol import ToSupervisor
+from trainops.process.wire import Wire
 
 logger = logging.getLogger(__name__)
 BIRTH_SECONDS = 20.0
 LONG_SECONDS = 5.0
 
-# What the nursery imports must not start threads: it forks. (torch sets its own number later.)
+# What the forkserver imports must not start threads: it forks. (torch sets its own number later.)
 ONE_THREAD = {
     "OPENBLAS_NUM_THREADS": "1",
     "ARROW_DEFAULT_MEMORY_POOL": "system",
@@ -36,7 +40,7 @@ ONE_THREAD = {
 SPIN_BRIEFLY = {"GOMP_SPINCOUNT": "300"}
 
 
-class NoNursery(Exception):
+class ForkServerUnavailable(Exception):
     """The process that forks children could not be started, or died."""
 
 
@@ -45,8 +49,9 @@ class Child:
     """One attempt's process, leader of its own process group."""
 
     pid: int
-    wire: Wire
+    wire: Wire[ToSupervisor]
     output: int  # descriptor to read what it prints
+    directory: Path | None = None  # of its temporary files; None: those of all processes
     _ended: "queue.SimpleQueue[int | None]" = field(default_factory=queue.SimpleQueue)
     _exit: int | None = None
     _has_ended: bool = False
@@ -84,12 +89,15 @@ class Child:
 
     @property
     def exit_code(self) -> int | None:
-        """As `subprocess` gives it (negative: a signal); None if the nursery died with it."""
+        """As `subprocess` gives it (negative: a signal); None if the forkserver died with it."""
         return self._exit
 
     def close(self) -> None:
+        """Close the descriptors and remove the temporary files, after its end."""
         self.wire.close()
         os.close(self.output)
+        if self.directory is not None:
+            temporary_files.remove(self.directory)
 
 
 def _group_is_gone(pid: int, *, seconds: float) -> bool:
@@ -101,13 +109,13 @@ def _group_is_gone(pid: int, *, seconds: float) -> bool:
         except ProcessLookupError:
             return True
         except PermissionError:
-            return True  # the number was given to somebody else's process: ours are gone
+            return True  # the pid belongs to another process now: ours is gone
         time.sleep(0.005)
     return not _has_living_member(pid)
 
 
 def _has_living_member(group: int) -> bool:
-    """Whether anything of the group still is more than a zombie that nobody has reaped."""
+    """Whether any process of the group is more than an unreaped zombie."""
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, ProcessLookupError):
             if os.getpgid(process.pid) == group and process.status() != psutil.STATUS_ZOMBIE:
@@ -117,14 +125,23 @@ def _has_living_member(group: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Birth:
-    """A child that was asked for; the keeper names it as soon as it lives."""
+    """A child that was asked for; the starter thread names it as soon as it lives."""
 
     key: str
     child: Child
     answer: "queue.SimpleQueue[bool]" = field(default_factory=queue.SimpleQueue)
 
 
-class Nursery:
+class Notice(TypedDict, total=False):
+    """A line of the forkserver: it is ready, a child was born, or a child has ended."""
+
+    ready: int  # the forkserver's process id
+    key: str  # of the request that this child answers
+    pid: int
+    status: int  # the child's exit code
+
+
+class ForkServer:
     """Starts children; starts itself again when it died. Safe to use from many threads."""
 
     def __init__(self) -> None:
@@ -135,13 +152,14 @@ class Nursery:
         self._children: dict[int, Child] = {}
         self._ready = threading.Event()
         self._closed = False
-        # The kernel kills the nursery when the *thread* that started it ends, so one thread that
+        self.temporary_files = TemporaryFiles()
+        # The kernel kills the forkserver when the *thread* that started it ends, so one thread that
         # lives as long as the worker starts it, and starts it again.
-        self._keeper = threading.Thread(target=self._keep, name="nursery", daemon=True)
+        self._starter = threading.Thread(target=self._keep, name="forkserver", daemon=True)
 
     def open(self) -> None:
         """Begin to warm up; returns at once."""
-        self._keeper.start()
+        self._starter.start()
 
     @property
     def is_ready(self) -> bool:
@@ -152,21 +170,25 @@ class Nursery:
         """Fork a child; its first message is still to be sent to it.
 
         Raises:
-            NoNursery: none could be started in time.
+            ForkServerUnavailable: none could be started in time.
         """
         if not self._ready.wait(warm_up_seconds):
-            raise NoNursery(
+            raise ForkServerUnavailable(
                 "the process that starts children does not come up; see the worker's log"
             )
+        try:
+            directory = self.temporary_files.new()
+        except OSError as error:
+            raise ForkServerUnavailable(f"no temporary directory for a child: {error}") from error
         ours, theirs = socket.socketpair()
         reading, writing = os.pipe()
-        child = Child(0, Wire(ours), reading)
+        child = Child(0, Wire(ours, ToSupervisor), reading, directory)
         try:
             with self._lock:
                 self._request(_Birth(key, child), theirs.fileno(), writing)
-        except (OSError, queue.Empty, NoNursery) as error:
+        except (OSError, queue.Empty, ForkServerUnavailable) as error:
             child.close()
-            raise NoNursery(f"no child could be started: {error!r}") from error
+            raise ForkServerUnavailable(f"no child could be started: {error!r}") from error
         finally:
             theirs.close()
             os.close(writing)
@@ -174,21 +196,23 @@ class Nursery:
 
     def _request(self, birth: "_Birth", *descriptors: int) -> None:
         if self._line is None:
-            raise NoNursery("it is not open")
+            raise ForkServerUnavailable("it is not open")
         fds = array.array("i", descriptors)
+        directory = birth.child.directory
+        request = {"key": birth.key, "directory": None if directory is None else str(directory)}
         self._expected = birth
         try:
             self._line.sendmsg(
-                [json.dumps({"key": birth.key}).encode()],
+                [json.dumps(request).encode()],
                 [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fds)],
             )
             if not birth.answer.get(timeout=BIRTH_SECONDS):
-                raise NoNursery("it died while it was asked")
+                raise ForkServerUnavailable("it died while it was asked")
         finally:
             self._expected = None
 
     def close(self) -> None:
-        """End the nursery and with it every child."""
+        """End the forkserver and with it every child."""
         self._closed = True
         with contextlib.suppress(OSError):
             if self._line is not None:
@@ -196,6 +220,7 @@ class Nursery:
         if self._process is not None:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(5)
+        self.temporary_files.close()
 
     def _keep(self) -> None:
         while not self._closed:
@@ -203,16 +228,18 @@ class Nursery:
             try:
                 self._run()
             except OSError:
-                logger.exception("the nursery could not be started")
+                logger.exception("the forkserver could not be started")
             self._ready.clear()
             self._mourn()
             if not self._closed:
-                logger.error("the nursery died; starting it again")
+                logger.error("the forkserver died; starting it again")
                 time.sleep(max(0.0, 1.0 - (time.monotonic() - started_at)))
 
     def _run(self) -> None:
+        self.temporary_files.open()
         ours, theirs = socket.socketpair()
-        environment = SPIN_BRIEFLY | os.environ | ONE_THREAD | {"PYTHONUNBUFFERED": "1"}
+        defaults = SPIN_BRIEFLY | temporary_files.compile_cache()
+        environment = defaults | os.environ | ONE_THREAD | {"PYTHONUNBUFFERED": "1"}
         self._process = subprocess.Popen(  # noqa: S603 - our own module
             [sys.executable, "-m", "trainops.process.forkserver", str(os.getpid())],
             stdin=theirs.fileno(),
@@ -227,7 +254,7 @@ class Nursery:
                 self._hear(json.loads(line))
         self._process.wait()
 
-    def _hear(self, message: dict[str, Any]) -> None:
+    def _hear(self, message: Notice) -> None:
         if "ready" in message:
             self._ready.set()
         elif "status" in message:
@@ -238,12 +265,12 @@ class Nursery:
             birth.child.pid = message["pid"]
             self._children[message["pid"]] = birth.child
             birth.answer.put(True)
-        else:  # born too late: nobody waits for it any more
+        else:  # started too late: no attempt waits for it any more
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(message["pid"], signal.SIGKILL)
 
     def _mourn(self) -> None:
-        """The nursery is gone, and by PR_SET_PDEATHSIG every child with it."""
+        """The forkserver is gone, and by PR_SET_PDEATHSIG every child with it."""
         if (birth := self._expected) is not None:
             birth.answer.put(False)
         while self._children:

@@ -1,13 +1,13 @@
-"""What one attempt reports, written down in batches and under the fence."""
+"""Write what one attempt reports, in batches and under the fence."""
 
 import logging
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Self, TypedDict
 
 from django.conf import settings
 from django.db import DatabaseError, transaction
@@ -16,12 +16,19 @@ from django.db.models.functions import Length
 
 from apps.checkpoints import services as checkpoints
 from apps.checkpoints.models import Checkpoint
-from apps.operations import privacy
+from apps.ledger import services as ledgers
 from apps.operations.attempts import branches, selfchecks
-from apps.operations.models import Attempt, LogChunk, MetricPoint, Operation
+from apps.operations.attempts.attempt_log import AttemptLog
+from apps.operations.attempts.run_lines import PointLines, RunLines, WindowLines
+from apps.operations.models import Attempt, LogChunk, MetricPoint, Operation, PackedPoints
 from apps.operations.scheduling.claims import Fenced
+from apps.operations.studies import pruning
 from trainops.clock import DatabaseNow
+from trainops.process.protocol import Finding, ProgressUpdate
+from trainops.runtime.checkpoint.manifest import StagedCheckpoint
 from trainops.runtime.ledger import Entry
+from trainops.runtime.receipt import ReceiptJson
+from trainops.runtime.throughput import SYSTEM
 
 logger = logging.getLogger(__name__)
 FLUSH_SECONDS = 0.5
@@ -30,19 +37,32 @@ RATE_SECONDS = 20.0
 MAX_PLACE = 120  # characters of "epoch 3 of 20"
 
 
+class ProgressFields(TypedDict, total=False):
+    """The fields of the operation that changed since the last write."""
+
+    step: int
+    total_steps: int | None
+    place: str
+    steps_per_second: float
+
+
 @dataclass(slots=True)
 class Ledger:
     operation: Operation
     clock: Callable[[], float] = time.monotonic
-    fields: dict[str, Any] = field(default_factory=dict)
+    fields: ProgressFields = field(default_factory=ProgressFields)
     metrics: dict[str, float | str] = field(default_factory=dict)
     points: list[MetricPoint] = field(default_factory=list)
-    text: list[str] = field(default_factory=list)
+    output: AttemptLog = field(
+        default_factory=lambda: AttemptLog(settings.THRESHOLDS.log_bytes_per_attempt)
+    )
     timings: dict[str, float] = field(default_factory=dict)  # seconds, to the first step
-    account_id: str = ""  # whose privacy ledger it writes: its own, or its server's
+    account_id: str = ""  # whose ledger it appends to: its own, or its parent's
     step: int = -1  # the newest that was reported
     place: str = ""
+    lines: RunLines = field(init=False)
     from_step: int = 0  # where the attempt began
+    unpacked: int | None = None  # points of the operation; None: not counted yet
     _moved: bool = False
     _rates: deque[tuple[float, int]] = field(default_factory=deque)
     _flushed_at: float = 0.0
@@ -50,28 +70,45 @@ class Ledger:
     def __post_init__(self) -> None:
         self.metrics = dict(self.operation.metrics)
         self.account_id = self.account_id or self.operation.pk
+        monitor = str(self.operation.config.get("monitor", ""))
+        self.lines = RunLines(self.output, self.operation.unit or "step", PointLines(monitor))
+
+    @classmethod
+    def continued(cls, operation: Operation) -> Self:
+        """Return the ledger of one request about an attempt over HTTP; its log is continued."""
+        chunks = LogChunk.objects.filter(operation_id=operation.pk, attempt=operation.attempt)
+        text = chunks.order_by("id").values_list("text", flat=True).last() or "\n"
+        max_chars = settings.THRESHOLDS.log_bytes_per_attempt
+        output = AttemptLog(max_chars, is_within_line=not text.endswith("\n"))
+        ledger = cls(operation, output=output)
+        points = MetricPoint.objects.filter(operation_id=operation.pk)
+        shown = points.exclude(name__startswith=SYSTEM).order_by("id")
+        last_at = shown.values_list("at", flat=True).last()
+        ledger.lines.points = WindowLines(last_at.timestamp() if last_at else 0.0)
+        return ledger
 
     @property
     def is_full(self) -> bool:
         return len(self.points) > MAX_POINTS
 
-    def progress(self, message: Mapping[str, Any]) -> bool:
-        """Take in a report; True if it is at another step, or another place within one."""
-        step: int = message["step"]
-        place = message["place"][:MAX_PLACE]
+    def progress(self, report: ProgressUpdate) -> bool:
+        """Add a report; True if it is at another step, or another place within one."""
+        step, place = report.step, report.place[:MAX_PLACE]
         moved = step != self.step or place not in ("", self.place)  # a long evaluation's parts
         self.step, self.place = step, place
         self._moved |= moved
-        self.fields |= {key: message[key] for key in ("step", "total_steps")} | {"place": place}
-        self._rate(message["step"])
-        for step, at, values in message["points"]:
+        self.fields |= {"step": step, "total_steps": report.total_steps, "place": place}
+        self._rate(step)
+        for step, at, values in report.points:
             for name, value in values.items():
                 self._point(step, at, name, value)
+        self.lines.progress(report)
         return moved
 
     def _point(self, step: int, at: float, name: str, value: float) -> None:
         finite = math.isfinite(value)
-        self.metrics[name] = value if finite else str(value)
+        if not name.startswith(SYSTEM):
+            self.metrics[name] = value if finite else str(value)
         self.points.append(
             MetricPoint(
                 operation_id=self.operation.pk,
@@ -93,15 +130,9 @@ class Ledger:
         if elapsed > 0:
             self.fields["steps_per_second"] = (step - self._rates[0][1]) / elapsed
 
-    def log(self, output: bytes) -> None:
-        # PostgreSQL's text cannot hold NUL; nobody can read it anyway.
-        self.text.append(
-            output.decode("utf-8", "replace").replace("\0", "\N{REPLACEMENT CHARACTER}")
-        )
-
     @property
     def is_due(self) -> bool:
-        waiting = self.fields or self.points or self.text
+        waiting = self.fields or self.points or self.output
         return bool(waiting) and self.clock() - self._flushed_at >= FLUSH_SECONDS
 
     def flush(self) -> None:
@@ -116,16 +147,14 @@ class Ledger:
             self._write()
         self._written()
 
-    def restored(
-        self, receipt: Mapping[str, Any], step: int, measured_to: int | None = None
-    ) -> None:
+    def restored(self, receipt: ReceiptJson, step: int, measured_to: int | None = None) -> None:
         """Write what a resume restored, and retire the points that it measures again.
 
         `measured_to`: the last step whose points are not measured again; none given: `step`.
         """
         kept = step if measured_to is None else measured_to
         self.step = self.from_step = step
-        receipt = selfchecks.told_of_earlier(self.operation.pk, receipt)
+        receipt = selfchecks.corrected(self.operation.pk, receipt)
         with transaction.atomic():
             self._require_ownership(step=step, metrics=self.metrics)
             self._attempt(receipt=receipt, from_step=step, to_step=step, measured_to=kept)
@@ -138,26 +167,27 @@ class Ledger:
                 self.operation.record(
                     "RESTORED", actor=self.operation.worker_id, note=f"step {step}, {how}"
                 )
+        self.lines.restored(receipt)
 
-    def self_checked(self, found: Mapping[str, Any]) -> None:
+    def self_checked(self, found: Finding) -> None:
         """Write down what the self-check of this attempt's first checkpoint found.
 
         Raises:
             Fenced: the attempt no longer owns the operation; nothing was written.
         """
         operation = self.operation
-        what, note = selfchecks.EVENTS[found["verdict"]], selfchecks.note(found, operation.unit)
-        told = {name: each for name, each in found.items() if name != "kind"}
+        what, note = selfchecks.EVENTS[found.verdict], selfchecks.note(found, operation.unit)
         with transaction.atomic():
             # Its own number again, so that there is something to write: an update of nothing
             # matches no row, and metrics may be newer than what is known here.
-            self._require_ownership(attempt=operation.attempt, **selfchecks.fields(told))
+            self._require_ownership(attempt=operation.attempt, **selfchecks.fields(found))
             before = self._row().values_list("receipt", flat=True).first()
-            self._attempt(receipt=selfchecks.kept(before, told, operation.unit))
+            self._attempt(receipt=selfchecks.kept(before, found, operation.unit))
             operation.record(what, actor=operation.worker_id, note=note)
+        self.lines.self_checked(found, note)
 
-    def spend(self, entries: Iterable[Mapping[str, Any]]) -> None:
-        """Write down what is about to be released, before it is.
+    def append(self, entries: Iterable[Entry]) -> None:
+        """Append entries to the operation's ledger, before what they describe happens.
 
         Raises:
             Fenced: the attempt no longer owns the operation; nothing was written.
@@ -165,13 +195,13 @@ class Ledger:
         with transaction.atomic():
             self._require_ownership(progressed_at=DatabaseNow())
             attempt = Operation.objects.values_list("attempt", flat=True).get(pk=self.account_id)
-            privacy.append(self.account_id, attempt, (Entry(**each) for each in entries))
+            ledgers.append(self.account_id, attempt, entries, self.operation.ledger_fields)
 
-    def commit(self, staged: Mapping[str, Any]) -> Checkpoint:
+    def commit(self, staged: StagedCheckpoint) -> Checkpoint:
         """Commit a staged checkpoint: what was said before it, its row, the fence, all or none.
 
         Raises:
-            Fenced: the attempt no longer owns the operation; the staged files are nobody's.
+            Fenced: the attempt no longer owns the operation; the staged files have no owner.
             CheckpointCorrupted: what it refers to in the bucket was deleted meanwhile.
         """
         with transaction.atomic():
@@ -185,11 +215,13 @@ class Ledger:
             self._require_ownership(
                 resume_from="", checkpoint_bytes=checkpoint.artifacts_size_bytes
             )
-            if staged["step"] > self.from_step:  # progress: the next crash starts afresh
+            if staged.step > self.from_step:  # progress: the next crash starts afresh
                 self._require_ownership(restarts_used=0)
                 self.operation.restarts_used = 0
         self._written()
+        self.lines.committed(staged)
         self._let_go()
+        pruning.checkpoint_committed(self.operation, staged.type)
         return checkpoint
 
     def _let_go(self) -> None:
@@ -207,17 +239,33 @@ class Ledger:
         if self.timings:
             self._attempt(timings=self.timings)
         MetricPoint.objects.bulk_create(self.points, ignore_conflicts=True, batch_size=500)
-        if self.text:
-            self._write_log("".join(self.text))
+        if self.points:
+            self._pack()
+        if chunks := self.output.chunks():
+            self._write_log(chunks)
+
+    def _pack(self) -> None:
+        """Pack points once they are many; a part at a time of those of an early version."""
+        if self.unpacked is None:
+            points = MetricPoint.objects.filter(operation_id=self.operation.pk)
+            newest = PackedPoints.newest_id(self.operation.pk)
+            self.unpacked = points.filter(id__gt=newest).count()
+        else:
+            self.unpacked += len(self.points)
+        if self.unpacked >= PackedPoints.MAX_UNPACKED:
+            from apps.operations import packed_points  # noqa: PLC0415 - loads NumPy
+
+            packed = packed_points.pack(self.operation.pk)
+            self.unpacked = self.unpacked - packed if packed else None  # some were there before
 
     def forget(self) -> None:
         """Let go of what can never be written."""
         self._written()
 
     def _written(self) -> None:
-        self.fields.clear()
+        self.fields = ProgressFields()
         self.points.clear()
-        self.text.clear()
+        self.output.clear()
         self._moved = False
         self._flushed_at = self.clock()
 
@@ -231,12 +279,16 @@ class Ledger:
     def _attempt(self, **fields: Any) -> None:
         self._row().update(**fields)
 
-    def _write_log(self, text: str) -> None:
+    def _write_log(self, texts: list[str]) -> None:
         mine = {"operation_id": self.operation.pk, "attempt": self.operation.attempt}
-        LogChunk.objects.create(**mine, text=text)
+        LogChunk.objects.bulk_create((LogChunk(**mine, text=text) for text in texts), 500)
         chunks = LogChunk.objects.filter(**mine)
         kept = chunks.aggregate(total=Sum(Length("text")))["total"] or 0
-        limit = settings.THRESHOLDS.log_bytes_per_attempt
-        while kept > limit and (oldest := chunks.order_by("id").first()):
-            kept -= len(oldest.text)
-            oldest.delete()
+        excess, last = kept - settings.THRESHOLDS.log_bytes_per_attempt, 0
+        if excess <= 0:
+            return
+        for pk, length in chunks.order_by("id").values_list("id", Length("text")).iterator():
+            if excess <= 0:
+                break
+            excess, last = excess - length, pk
+        chunks.filter(id__lte=last).delete()

@@ -1,46 +1,53 @@
 """What the checkpoints of one owner may take before periodic saving pauses.
 
-Nobody's work is lost for it: the last checkpoint of an attempt is saved whatever the quota says.
+No work is lost for it: the last checkpoint of an attempt is saved whatever the quota says.
 """
 
-from collections.abc import Mapping
 from typing import Any
 
 from django.conf import settings
-from django.db import transaction
 from django.db.models import F, Sum
 
 from apps.checkpoints import services as checkpoints
 from apps.checkpoints import sharing
 from apps.checkpoints.models import Checkpoint
 from apps.operations.models import Operation
+from trainops.runtime.checkpoint.manifest import CheckpointType, StagedCheckpoint
 
 
 class QuotaExceeded(Exception):
     pass
 
 
-def require(operation: Operation, staged: Mapping[str, Any]) -> None:
+def require(operation: Operation, staged: StagedCheckpoint) -> None:
     """Raise QuotaExceeded if a periodic checkpoint would take its owner above the quota.
 
-    What counts is what stays: it is committed, and retention asked, in a transaction that is taken
-    back.
+    Counted are the bytes that remain after its commit and after retention.
     """
     quota = settings.THRESHOLDS.checkpoint_quota_bytes
-    is_periodic = staged["type"] == Checkpoint.Type.PERIODIC
+    is_periodic = staged.type is CheckpointType.PERIODIC
     if not quota or not is_periodic or operation.owner_id is None:
         return
-    with transaction.atomic():
-        checkpoints.commit(operation_id=operation.pk, attempt=operation.attempt, staged=staged)
-        taken = checkpoints.total_bytes(_of_owner(operation.owner_id))
-        taken -= sharing.freed_bytes(checkpoints.expired(operation.pk, **operation.retention))
-        transaction.set_rollback(True)
+    taken = bytes_with(operation, staged)
     if taken > quota:
         owner = operation.owner.get_username() if operation.owner else ""
         raise QuotaExceeded(
             f"with it the checkpoints of {owner} would take {taken:,} bytes of the {quota:,} that "
             "they may; periodic saving pauses, and the last one is saved all the same"
         )
+
+
+def bytes_with(operation: Operation, staged: StagedCheckpoint) -> int:
+    """Return what the checkpoints of an operation's owner take once `staged` is committed."""
+    mine = Checkpoint.objects.filter(operation_id=operation.pk)
+    going = checkpoints.expired(operation.pk, **operation.retention, upcoming=staged)
+    own, known = sharing.files_of_staged(operation.pk, staged), sharing.files(mine)
+    freed = sharing.files_of_no_other(going)
+    return (
+        checkpoints.total_bytes(_of_owner(operation.owner_id))
+        + sum(size for name, size in own.items() if name not in known)
+        - sum(size for name, size in freed.items() if name not in own)
+    )
 
 
 def owners_above() -> list[tuple[str, int]]:
@@ -55,5 +62,5 @@ def owners_above() -> list[tuple[str, int]]:
     return list(taken.order_by("owner").values_list("owner", "taken"))
 
 
-def _of_owner(owner_id: int) -> Any:
+def _of_owner(owner_id: int | None) -> Any:
     return Checkpoint.objects.filter(operation__owner_id=owner_id)

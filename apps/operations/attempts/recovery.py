@@ -7,11 +7,11 @@ storage. Otherwise a person decides: metric points between two checkpoints are l
 import logging
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from django.db import transaction
 
-from apps.checkpoints import place, remote, storage
+from apps.checkpoints import integrity, place, remote, storage
 from apps.checkpoints import services as checkpoints
 from apps.checkpoints.cleaning import Unowned
 from apps.checkpoints.models import Checkpoint
@@ -21,7 +21,7 @@ from apps.operations.errors import NotAllowed, OperationNotFound, StorageUnavail
 from apps.operations.lifecycle import ACTIVE
 from apps.operations.models import Operation
 from trainops.runtime import lossless
-from trainops.runtime.checkpoint.manifest import MANIFEST, staged, verify
+from trainops.runtime.checkpoint.manifest import MANIFEST, StagedCheckpoint, staged, verify
 from trainops.runtime.errors import CheckpointCorrupted
 
 if TYPE_CHECKING:
@@ -89,8 +89,8 @@ def recover(*, operation_id: str, actor: "User") -> Recovery:
         attempt = max([locked.attempt, *(stored.attempt for stored, _ in read)])
         locked.row.update(attempt=attempt)
         rows = [
-            checkpoints.commit(operation_id=operation_id, attempt=stored.attempt, staged=told)
-            for stored, told in read
+            checkpoints.commit(operation_id=operation_id, attempt=stored.attempt, staged=written)
+            for stored, written in read
         ]
         for row in rows:
             locked.record(EVENT, actor=actor.get_username(), note=_note(row))
@@ -100,7 +100,7 @@ def recover(*, operation_id: str, actor: "User") -> Recovery:
 def take_over_newest(ledger: Ledger, found: Iterable[Stored]) -> Checkpoint | None:
     """Commit the newest unrecorded checkpoint as this attempt's, if the database is older.
 
-    It certainly is where the storage holds an attempt that the database has not given out before
+    It certainly is where the storage holds an attempt that the database has not assigned before
     now, or no longer holds the newest checkpoint that the database knows.
 
     Raises:
@@ -111,8 +111,8 @@ def take_over_newest(ledger: Ledger, found: Iterable[Stored]) -> Checkpoint | No
     if not newer or not (newer[0].attempt >= operation.attempt or _has_lost_its_newest(operation)):
         return None
     problems: list[str] = []
-    for _, told in _read(operation, newer, problems):
-        checkpoint = ledger.commit(told)
+    for _, written in _read(operation, newer, problems):
+        checkpoint = ledger.commit(written)
         operation.record(EVENT, actor=operation.worker_id, note=_note(checkpoint))
         return checkpoint
     for problem in problems:
@@ -131,7 +131,7 @@ def _require_inactive(operation: Operation) -> None:
 
 def _read(
     operation: Operation, found: Iterable[Stored], problems: list[str]
-) -> Iterator[tuple[Stored, dict[str, Any]]]:
+) -> Iterator[tuple[Stored, StagedCheckpoint]]:
     """Yield what the row of each is made of, every byte verified; what is wrong is noted."""
     for each in found:
         try:
@@ -140,7 +140,7 @@ def _read(
             problems.append(str(error))
 
 
-def _staged(operation: Operation, artifacts_path: str) -> dict[str, Any]:
+def _staged(operation: Operation, artifacts_path: str) -> StagedCheckpoint:
     directory = storage.directory(artifacts_path)
     if (bucket := remote.bucket()) is not None and not directory.exists():
         bucket.fetch(artifacts_path)
@@ -155,7 +155,7 @@ def _staged(operation: Operation, artifacts_path: str) -> dict[str, Any]:
 
 def _has_lost_its_newest(operation: Operation) -> bool:
     newest = next(iter(checkpoints.to_resume_from(operation.pk)), None)
-    return newest is not None and checkpoints.is_gone(newest)
+    return newest is not None and integrity.is_gone(newest)
 
 
 def _note(checkpoint: Checkpoint) -> str:

@@ -1,41 +1,35 @@
-"""Attempts of workers over HTTP: the supervisor's duties, one function per call.
+"""Attempts of workers over HTTP: the supervisor's duties, one function per call after the claim.
 
 Such a worker has neither the database's address nor the storage's. Every call names operation and
 attempt, is under the fence, and renews the lease; an attempt that is to be killed gets no more
 time.
 """
 
-import logging
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
-from django.conf import settings
-from django.db import DatabaseError
 from django.utils import timezone
 
-from apps.checkpoints import place, remote, sharing, storage
+from apps.checkpoints import integrity, storage
 from apps.checkpoints import services as checkpoints
 from apps.checkpoints.models import Checkpoint
-from apps.datasets import services as datasets
-from apps.operations import inputs, privacy
-from apps.operations.attempts import adoption, recovery
+from apps.operations import inputs
 from apps.operations.attempts.ledger import Ledger
-from apps.operations.errors import LedgerBroken, NotAllowed, StorageUnavailable
-from apps.operations.lifecycle import Reason, State
+from apps.operations.errors import NotAllowed, StorageUnavailable
+from apps.operations.lifecycle import Reason
 from apps.operations.models import Attempt, Operation
-from apps.operations.placement import Offer
 from apps.operations.scheduling import claims
-from trainops.kind import KINDS
+from trainops.process.protocol import ProgressUpdate
+from trainops.runtime.durations import max_seconds
 from trainops.runtime.errors import CheckpointCorrupted
+from trainops.runtime.receipt import ReceiptJson
 
-logger = logging.getLogger(__name__)
 PROCEED = "proceed"
 
 
 @dataclass(frozen=True, slots=True)
-class Directive:
+class RemoteDirective:
     """What a worker has to do with its attempt: proceed, cancel, preempt or kill it."""
 
     directive: str
@@ -43,7 +37,7 @@ class Directive:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class RemoteProgress:
     """Progress of an attempt since the last report; see the API's description."""
 
     step: int
@@ -52,124 +46,6 @@ class Report:
     points: Iterable[tuple[int, datetime, Mapping[str, float]]] = ()
     log: str = ""
     steps_per_second: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Claimed:
-    """A claimed attempt, and all that a worker needs to begin it."""
-
-    operation: Operation
-    device: str
-    checkpoints: list[Checkpoint]  # to start from, in this order
-    inputs: list[dict[str, Any]]
-    privacy: dict[str, Any] = field(default_factory=dict)
-
-    def to_json(self) -> dict[str, Any]:
-        operation = self.operation
-        return {
-            "operation_id": operation.pk,
-            "attempt": operation.attempt,
-            "kind": operation.kind,
-            "config": operation.config,
-            "config_hash": operation.config_hash,
-            "device": self.device,
-            "lease_seconds": settings.THRESHOLDS.orphan_timeout_seconds,
-            "checkpoints": [_described(each) for each in self.checkpoints],
-            "inputs": self.inputs,
-            "privacy": self.privacy or None,
-        }
-
-
-def claim(*, worker_id: str, host: str, offer: Offer) -> Claimed | None:
-    """Claim a waiting operation that fits, as local workers do; None if there is none.
-
-    Operations that only coordinate clients, and clients of distributed ones, are left to workers
-    that share the storage.
-
-    Raises StorageUnavailable: nothing is claimed while checkpoints cannot be read.
-    """
-    try:
-        place.require()
-    except OSError as error:
-        raise StorageUnavailable(error) from error
-    operation = claims.claim(
-        worker_id=worker_id, host=host, offer=replace(offer, takes_parts=False)
-    )
-    if operation is None:
-        return None
-    try:
-        return _prepared(operation)
-    except LedgerBroken as error:
-        _fail(operation, Reason.PRIVACY_LEDGER_MISMATCH, str(error))
-        return None
-    except (OSError, CheckpointCorrupted) as error:
-        _hand_back(operation, Reason.STORAGE_ERROR, f"nothing to start from: {error}")
-        return None
-    except DatabaseError:
-        raise  # nothing can be written down; its lease runs out
-    except Exception as error:  # a dataset was deleted, a config is no longer one, …
-        logger.exception("%s: attempt %s", operation.pk, operation.attempt)
-        _hand_back(operation, Reason.HOUSE_ERROR, f"{type(error).__name__}: {error}")
-        return None
-
-
-def _prepared(operation: Operation) -> Claimed | None:
-    if not operation.resume_from and remote.bucket() is None:
-        ledger = Ledger(operation)
-        oldest = Attempt.last_begun(operation.pk, before=operation.attempt)
-        adoption.adopt(ledger, oldest)
-        recovery.take_over_newest(ledger, recovery.in_storage(operation))
-    candidates = checkpoints.to_resume_from(operation.pk, operation.resume_from)
-    if not candidates and Checkpoint.objects.filter(operation=operation).exists():
-        note = "all of its checkpoints are damaged"
-        _fail(operation, Reason.CHECKPOINT_CORRUPTED, note)
-        return None
-    device = Attempt.objects.get(operation=operation, number=operation.attempt).device
-    secrets = privacy.told_to_child(operation.pk) if operation.uses_ledger else {}
-    return Claimed(operation, device, candidates, _inputs(operation), secrets)
-
-
-def _fail(operation: Operation, reason: Reason, note: str) -> None:
-    claims.finish(
-        operation, State.FAILED, outcome=Attempt.Outcome.FAILED, reason=reason, note=note,
-        error={"code": reason, "message": note, "traceback": ""},
-    )  # fmt: skip
-
-
-def _hand_back(operation: Operation, reason: Reason, note: str) -> None:
-    claims.restart_or_fail(
-        operation,
-        reason,
-        actor=operation.worker_id,
-        note=note,
-        outcome=Attempt.Outcome.FAILED,
-    )
-
-
-def _inputs(operation: Operation) -> list[dict[str, Any]]:
-    """Describe what the operation reads: tables by their digest, models as checkpoints."""
-    engine = KINDS[operation.kind]
-    config = engine.parse_config(operation.config)
-    tables = [
-        {"name": name, "type": "dataset", "blake3": datasets.get(name).digest}
-        for name in engine.dataset_ids(config)
-    ]
-    models = [
-        {"name": name, "type": "model", "checkpoint": _described(checkpoint)}
-        for name, checkpoint in inputs.models_of(operation).items()
-    ]
-    return [*tables, *models]
-
-
-def _described(checkpoint: Checkpoint) -> dict[str, Any]:
-    return {
-        "checkpoint_id": checkpoint.pk,
-        "directory": checkpoint.artifacts_path.partition("/")[2],
-        "type": checkpoint.type,
-        "step": checkpoint.step,
-        "manifest_digest": checkpoint.manifest_digest,
-        "files": [asdict(each) for each in sharing.artifacts(checkpoint.manifest)],
-    }
 
 
 def owned(*, worker_id: str, operation_id: str, attempt: int) -> Operation:
@@ -192,39 +68,40 @@ def superseded(operation_id: str, attempt: int) -> NotAllowed:
 
 
 def restored(
-    operation: Operation, *, receipt: Mapping[str, Any], step: int, measured_to: int | None = None
-) -> Directive:
+    operation: Operation, *, receipt: ReceiptJson, step: int, measured_to: int | None = None
+) -> RemoteDirective:
     """Write down where the attempt starts, and how exact that is. Raises Fenced.
 
     `measured_to`: see `Ledger.restored`.
     """
     if receipt.get("checkpoint"):
-        checkpoints.heal(f"{operation.pk}/{receipt['checkpoint']}")
-    Ledger(operation).restored(receipt, step, measured_to)
+        integrity.heal(f"{operation.pk}/{receipt['checkpoint']}")
+    ledger = Ledger.continued(operation)
+    ledger.restored(receipt, step, measured_to)
+    ledger.flush()
     return directive(Operation.objects.get(pk=operation.pk))
 
 
-def reported(operation: Operation, report: Report) -> Directive:
+def reported(operation: Operation, report: RemoteProgress) -> RemoteDirective:
     """Record progress, metric points and output. Raises Fenced."""
-    ledger = Ledger(operation)
+    ledger = Ledger.continued(operation)
     ledger.step, ledger.place = operation.step, operation.place  # what does not move is no progress
+    ledger.output.add(report.log.encode())
     ledger.progress(
-        {
-            "step": report.step,
-            "total_steps": report.total_steps,
-            "place": report.place,
-            "points": [(step, at.timestamp(), dict(values)) for step, at, values in report.points],
-        }
+        ProgressUpdate(
+            report.step,
+            report.total_steps,
+            report.place,
+            tuple((step, at.timestamp(), values) for step, at, values in report.points),
+        )
     )
     if report.steps_per_second is not None:
         ledger.fields["steps_per_second"] = report.steps_per_second
-    if report.log:
-        ledger.log(report.log.encode())
     ledger.flush()
     return renewed(Operation.objects.get(pk=operation.pk))
 
 
-def renewed(operation: Operation) -> Directive:
+def renewed(operation: Operation) -> RemoteDirective:
     """Return the directive; renew the lease unless it is to kill."""
     answer = directive(operation)
     if answer.directive != "kill":
@@ -232,27 +109,27 @@ def renewed(operation: Operation) -> Directive:
     return answer
 
 
-def directive(operation: Operation) -> Directive:
+def directive(operation: Operation) -> RemoteDirective:
     """Return the directive for a running attempt, by stop requests, limits and progress."""
     limits, moment = operation.config["limits"], timezone.now()
     if operation.stop_requested == Operation.Stop.KILL:
-        return Directive("kill", Reason.KILLED_BY_PERSON)
+        return RemoteDirective("kill", Reason.KILLED_BY_PERSON)
     if operation.stop_requested == Operation.Stop.CANCEL:
         asked_at = operation.stop_requested_at or moment
         is_overdue = (moment - asked_at).total_seconds() > limits["cancel_timeout_seconds"]
         if is_overdue:
-            return Directive("kill", Reason.CANCEL_TIMEOUT)
-        return Directive("cancel", Reason.CANCELLED_BY_PERSON)
+            return RemoteDirective("kill", Reason.CANCEL_TIMEOUT)
+        return RemoteDirective("cancel", Reason.CANCELLED_BY_PERSON)
     if _seconds_since(operation.progressed_at) > limits["stall_timeout_seconds"]:
-        return Directive("kill", Reason.STALLED)
+        return RemoteDirective("kill", Reason.STALLED)
     if is_out_of_time(operation):
-        return Directive("preempt", Reason.TIME_LIMIT)
-    return Directive(PROCEED)
+        return RemoteDirective("preempt", Reason.TIME_LIMIT)
+    return RemoteDirective(PROCEED)
 
 
 def is_out_of_time(operation: Operation) -> bool:
     """Whether all attempts of the operation together took longer than its config allows."""
-    longest = operation.config["limits"].get("max_duration_seconds")
+    longest = max_seconds(operation.config["limits"])
     if not longest:
         return False
     attempt = Attempt.objects.get(operation=operation, number=operation.attempt)
@@ -288,12 +165,12 @@ def damaged(
     Raises NotAllowed, StorageUnavailable.
     """
     checkpoint = readable(operation, checkpoint_id)
-    told = CheckpointCorrupted(
+    damage = CheckpointCorrupted(
         storage.directory(checkpoint.artifacts_path), missing=missing, altered=altered
     )
     try:
-        problem = checkpoints.check(checkpoint)
+        problem = integrity.check(checkpoint)
     except OSError as error:
         raise StorageUnavailable(error) from error
-    note = f"on {operation.worker_id}: {told.findings}; on the server: {problem or 'undamaged'}"
+    note = f"on {operation.worker_id}: {damage.findings}; on the server: {problem or 'undamaged'}"
     operation.record("CHECKPOINT_REPORTED", actor=operation.worker_id, note=note)

@@ -1,13 +1,12 @@
 """Load the first checkpoint of an attempt over HTTP on the server, as `checkpoints verify` does.
 
-A worker of this installation has a second process that loads it and goes on from it. A worker over
+A worker of this installation has a second process that loads and continues it. A worker over
 HTTP is another program, perhaps on another kind of machine: its next steps cannot be compared here,
 but it is known after the first checkpoint, not at a resume, whether a fresh job takes it.
 """
 
 import logging
 import threading
-from typing import Any
 
 from django.db import close_old_connections, connection, transaction
 
@@ -17,6 +16,7 @@ from apps.operations.attempts import selfchecks
 from apps.operations.attempts.ledger import Ledger
 from apps.operations.models import Attempt, Operation
 from apps.operations.scheduling.claims import Fenced
+from trainops.process.protocol import Finding
 
 logger = logging.getLogger(__name__)
 
@@ -36,10 +36,11 @@ def _is_first(operation: Operation, checkpoint: Checkpoint) -> bool:
     with transaction.atomic():
         attempts = Attempt.objects.select_for_update()
         attempt = attempts.get(operation=operation, number=operation.attempt)
-        receipt = attempt.receipt or {}
-        if selfchecks.KEY in receipt:
+        receipt = attempt.receipt or selfchecks.AttemptReceipt()
+        if "self_check" in receipt:
             return False
-        attempt.receipt = receipt | {selfchecks.KEY: _finding(checkpoint, selfchecks.PENDING)}
+        pending = selfchecks.to_json(_finding(checkpoint, selfchecks.PENDING))
+        attempt.receipt = {**receipt, "self_check": pending}
         attempt.save(update_fields=["receipt"])
     return True
 
@@ -56,7 +57,7 @@ def _check(operation: Operation, checkpoint: Checkpoint) -> None:
         connection.close()
 
 
-def _found(checkpoint: Checkpoint) -> dict[str, Any]:
+def _found(checkpoint: Checkpoint) -> Finding:
     try:
         lines = exchange.load_checks(checkpoint, person=checkpoint.operation_id)
     except Exception as error:  # noqa: BLE001 - the storage, the quota of processes: not the bytes
@@ -72,12 +73,6 @@ def _found(checkpoint: Checkpoint) -> dict[str, Any]:
     return _finding(checkpoint, selfchecks.LOADED)
 
 
-def _finding(checkpoint: Checkpoint, verdict: str, reason: str = "") -> dict[str, Any]:
-    return {
-        "checkpoint": checkpoint.artifacts_path.partition("/")[2],
-        "step": checkpoint.step,
-        "until_step": checkpoint.step,
-        "verdict": verdict,
-        "parts": [],
-        "reason": reason,
-    }
+def _finding(checkpoint: Checkpoint, verdict: str, reason: str = "") -> Finding:
+    name = checkpoint.artifacts_path.partition("/")[2]
+    return Finding(name, checkpoint.step, checkpoint.step, verdict, reason=reason)

@@ -8,9 +8,10 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from apps.operations.attempts.ending import Cancelled, Ending, Interrupted
+from apps.operations.attempts.outcomes import AttemptOutcome, Cancelled, Interrupted
 from apps.operations.lifecycle import Reason
-from trainops.process.protocol import Message
+from trainops.process.protocol import Salvage as SalvageRequest
+from trainops.process.protocol import Salvaged, Salvaging, ToChild
 from trainops.runtime.checkpoint.manifest import CheckpointType
 
 ANSWER_SECONDS = 5.0  # until the acknowledgement: a stuck extension may hold its interpreter
@@ -24,41 +25,43 @@ TYPES = {
 
 
 class Salvage:
-    """Delays an ending while the child saves its state. `tell` sends to the child."""
+    """Delays an outcome while the child saves its state. `send` sends to the child."""
 
-    def __init__(self, *, tell: Callable[..., None], clock: Callable[[], float] = time.monotonic):
-        self._tell, self._clock = tell, clock
+    def __init__(
+        self, *, send: Callable[[ToChild], None], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._send, self._clock = send, clock
         self._awaited: Cancelled | Interrupted | None = None  # by the child's answer
         self._until = 0.0
-        self._is_heard = self._is_over = False
+        self._is_acknowledged = self._is_over = False
 
-    def before(self, ending: Ending | None, *, is_possible: bool) -> Ending | None:
-        """Return the ending once nothing more is to be waited for; None until then.
+    def before(self, outcome: AttemptOutcome | None, *, is_possible: bool) -> AttemptOutcome | None:
+        """Return the outcome once nothing more is to be waited for; None until then.
 
         One that does not wait comes first, whatever was waited for.
         """
-        if isinstance(ending, Cancelled | Interrupted) and is_possible and ending.reason in TYPES:
+        if isinstance(outcome, Cancelled | Interrupted) and is_possible and outcome.reason in TYPES:
             if self._awaited is None:
-                self._awaited, self._until = ending, self._clock() + ANSWER_SECONDS
-                self._tell("salvage", type=str(TYPES[ending.reason]))
-        elif ending is not None:
-            return ending
+                self._awaited, self._until = outcome, self._clock() + ANSWER_SECONDS
+                self._send(SalvageRequest(TYPES[outcome.reason]))
+        elif outcome is not None:
+            return outcome
         if self._awaited is None or (self._clock() < self._until and not self._is_over):
             return None
-        if self._is_heard:
+        if self._is_acknowledged:
             return self._awaited
         note = f"{self._awaited.note}, and it did not respond: its in-memory state is lost"
         return replace(self._awaited, note=note)
 
-    def hear(self, message: Message) -> None:
+    def receive(self, message: Salvaging | Salvaged) -> None:
         """Handle the child's acknowledgement, or its report that it is done.
 
         The child also saves at half of a shutdown's time, and by itself where its lease is about to
         end; its messages about that may come late, and are no answers to this request.
         """
-        if self._awaited is None or message["type"] != TYPES[self._awaited.reason]:
+        if self._awaited is None or message.type != TYPES[self._awaited.reason]:
             return
-        if message["kind"] == "salvaging":
-            self._until, self._is_heard = self._clock() + WRITE_SECONDS, True
+        if isinstance(message, Salvaging):
+            self._until, self._is_acknowledged = self._clock() + WRITE_SECONDS, True
         else:
             self._is_over = True

@@ -1,12 +1,13 @@
 """Results of self-checks of first checkpoints, for users and for later resumes."""
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
+from typing import NotRequired, TypedDict
 
 from apps.operations.attention import BAD_CHECKS
 from apps.operations.models import Attempt
+from trainops.process.protocol import Finding
+from trainops.runtime.receipt import ReceiptItemJson, ReceiptJson
 
-KEY = "self_check"  # of an attempt's receipt
 LOADED, PENDING = "loaded", "pending"  # the latter of attempts over HTTP; see remote_checks
 EVENTS = {
     "equal": "SELF_CHECKED",
@@ -19,14 +20,14 @@ EVENTS = {
 TELLING = ("equal", *BAD_CHECKS)  # results; the others say why there is none
 
 
-def note(found: Mapping[str, Any], unit: str) -> str:
+def note(found: Finding, unit: str) -> str:
     """Return the result as a sentence."""
-    at = f" ({unit or 'step'} {found['step']})" if found["checkpoint"] else ""
+    at = f" ({unit or 'step'} {found.step})" if found.checkpoint else ""
     first = f"the first checkpoint{at}"
-    parts, reason = ", ".join(found["parts"]), found["reason"]
-    steps = found["until_step"] - found["step"]
+    parts, reason = ", ".join(found.parts), found.reason
+    steps = found.until_step - found.step
     next_steps = f"next {steps} {unit or 'step'}s"
-    match found["verdict"]:
+    match found.verdict:
         case "equal":
             return f"{first} was loaded by a second process, and its {next_steps} were equal"
         case "differs" if parts:
@@ -44,40 +45,76 @@ def note(found: Mapping[str, Any], unit: str) -> str:
             return f"{first} was not checked: {reason}"
 
 
-def fields(found: Mapping[str, Any]) -> dict[str, Any]:
+class FindingJson(TypedDict):
+    """The fields of a Finding, with its sentence once it has a result."""
+
+    checkpoint: str
+    step: int
+    until_step: int
+    verdict: str
+    parts: list[str]
+    reason: str
+    note: NotRequired[str]
+
+
+class AttemptReceipt(TypedDict, total=False):
+    """The receipt of an attempt, as its row has it: what was restored, and the self-check."""
+
+    step: int
+    checkpoint: str | None
+    exact: bool
+    items: list[ReceiptItemJson]
+    self_check: FindingJson
+
+
+def to_json(found: Finding) -> FindingJson:
+    return {
+        "checkpoint": found.checkpoint,
+        "step": found.step,
+        "until_step": found.until_step,
+        "verdict": found.verdict,
+        "parts": list(found.parts),
+        "reason": found.reason,
+    }
+
+
+def fields(found: Finding) -> dict[str, str]:
     """Return the operation's fields that change by a self-check; one without a result has none."""
-    return {"self_check": found["verdict"]} if found["verdict"] in TELLING else {}
+    return {"self_check": found.verdict} if found.verdict in TELLING else {}
 
 
-def kept(receipt: Mapping[str, Any] | None, found: Mapping[str, Any], unit: str) -> dict[str, Any]:
+def kept(receipt: AttemptReceipt | None, found: Finding, unit: str) -> AttemptReceipt:
     """Return an attempt's receipt with what its self-check found.
 
     A receipt that claims an exact resume is corrected if the self-check failed.
     """
-    told = dict(receipt or {}) | {KEY: dict(found) | {"note": note(found, unit)}}
-    return _inexact(told, told[KEY]["note"]) if found["verdict"] in BAD_CHECKS else told
+    text = note(found, unit)
+    added: AttemptReceipt = {**(receipt or {}), "self_check": {**to_json(found), "note": text}}
+    if found.verdict in BAD_CHECKS and added.get("checkpoint"):
+        return {**added, "exact": False, "items": _with_failure(added["items"], text)}
+    return added
 
 
-def told_of_earlier(operation_id: str, receipt: Mapping[str, Any]) -> dict[str, Any]:
+def corrected(operation_id: str, receipt: ReceiptJson) -> ReceiptJson:
     """Return a resume's receipt, which is not exact where an earlier self-check said so."""
     found = newest(Attempt.objects.filter(operation_id=operation_id))
-    if found is None or found["verdict"] not in BAD_CHECKS:
-        return dict(receipt)
-    return _inexact(receipt, found["note"])
+    if found is None or found["verdict"] not in BAD_CHECKS or not receipt["checkpoint"]:
+        return receipt  # without a checkpoint it starts anew: there is nothing to be exact about
+    items = _with_failure(receipt["items"], found["note"])
+    return {**receipt, "exact": False, "items": items}
 
 
-def newest(attempts: Iterable[Attempt]) -> dict[str, Any] | None:
+def newest(attempts: Iterable[Attempt]) -> FindingJson | None:
     """Return what the newest self-check found that came to a result, the newest attempt first."""
     for attempt in attempts:
-        found: dict[str, Any] | None = (attempt.receipt or {}).get(KEY)
+        receipt: AttemptReceipt = attempt.receipt or AttemptReceipt()
+        found = receipt.get("self_check")
         if found is not None and found["verdict"] in TELLING:
             return found
     return None
 
 
-def _inexact(receipt: Mapping[str, Any], why: str) -> dict[str, Any]:
-    if not receipt.get("checkpoint"):
-        return dict(receipt)  # it began anew: there was nothing to be exact about
-    item = {"part": "self-check", "restored": True, "exact": False, "note": why}
-    others = [each for each in receipt["items"] if each["part"] != item["part"]]
-    return {**receipt, "exact": False, "items": [*others, item]}
+def _with_failure(items: Iterable[ReceiptItemJson], why: str) -> list[ReceiptItemJson]:
+    """Return the items of a receipt with the failed self-check as the last one."""
+    item: ReceiptItemJson = {"part": "self-check", "restored": True, "exact": False, "note": why}
+    return [*(each for each in items if each["part"] != item["part"]), item]

@@ -10,25 +10,25 @@ from django.conf import settings
 from django.db import DatabaseError, InterfaceError, close_old_connections, connection
 
 from apps.checkpoints import place, storage
-from apps.operations.attempts.children import NoNursery, Nursery
+from apps.operations import outbox
+from apps.operations.attempts.children import ForkServer, ForkServerUnavailable
 from apps.operations.attempts.supervisor import supervise
 from apps.operations.lifecycle import Reason, State
 from apps.operations.models import Attempt, Operation
 from apps.operations.placement import Offer
 from apps.operations.scheduling import claims
 from apps.operations.scheduling.dispatch import dispatch
-from apps.operations.scheduling.holding import HOLDING, Held, Holding
-from apps.operations.studies import services as studies
-from apps.operations.subtasks import clients
+from apps.operations.scheduling.reservations import available
+from apps.operations.scheduling.slots import SLOTS, RunningAttempt, Slots
 from trainops.kind import KINDS
-from trainops.patience import at_most
 from trainops.process.protocol import now
+from trainops.statement_timeout import at_most
 
 logger = logging.getLogger(__name__)
 
 
-class House:
-    """What a worker process is: an id, slots, a nursery and what it may take."""
+class WorkerRuntime:
+    """What a worker process is: an id, slots, a forkserver and what it may take."""
 
     def __init__(self) -> None:
         self.worker_id = ""
@@ -38,8 +38,8 @@ class House:
         self.memory_bytes = 0  # of the machine
         self.disk_bytes: int | None = None  # free for checkpoints, when it was looked at last
         self.storage_problem = ""  # why checkpoints can be neither read nor written, likewise
-        self.holding: Holding = HOLDING
-        self.nursery: Nursery | None = None
+        self.slots: Slots = SLOTS
+        self.forkserver: ForkServer | None = None
         self.is_registered = True
 
     @property
@@ -48,7 +48,7 @@ class House:
 
         Before it does, a process that was killed may have left attempts under the same worker id.
         """
-        return self.is_registered and self.nursery is not None and self.nursery.is_ready
+        return self.is_registered and self.forkserver is not None and self.forkserver.is_ready
 
     def offer(self) -> Offer:
         """Return what can be given to the next operation now; nothing while the storage is away.
@@ -63,7 +63,8 @@ class House:
             labels=self.labels,
             memory_bytes=self.memory_bytes,
             disk_bytes=self.disk_bytes or 0,
-            rooms=() if self.storage_problem else self.holding.rooms,
+            free_slots=() if self.storage_problem else self.slots.free_slots,
+            all_slots=self.slots.all_slots,
         )
 
     def look_at_storage(self) -> None:
@@ -76,17 +77,17 @@ class House:
         if not self.is_open:
             return False
         offer = self.offer()
-        return bool(offer.rooms) and Operation.objects.due().fitting(offer).exists()
+        return bool(offer.free_slots) and available(self.worker_id, offer).exists()
 
 
-HOUSE = House()
+RUNTIME = WorkerRuntime()
 
 
-def work_until_idle(house: House = HOUSE) -> int:
+def work_until_idle(runtime: WorkerRuntime = RUNTIME) -> int:
     """Return how many attempts were run here."""
     num_attempts = 0
     with _connection_of_this_thread():
-        while _work_once(house):
+        while _work_once(runtime):
             num_attempts += 1
     return num_attempts
 
@@ -106,46 +107,51 @@ def _connection_of_this_thread() -> Iterator[None]:
         connection.close()
 
 
-def _work_once(house: House) -> bool:
-    if house.nursery is None or not house.is_open:
+def _work_once(runtime: WorkerRuntime) -> bool:
+    if runtime.forkserver is None or not runtime.is_open:
         return False
     with ExitStack() as stack:
-        with house.holding.claiming:
+        with runtime.slots.claiming:
             sent_at = now()
-            offer = house.offer()
-            if not offer.rooms:
+            offer = runtime.offer()
+            if not offer.free_slots:
                 return False
             with at_most(settings.THRESHOLDS.patience_seconds):
-                operation = claims.claim(worker_id=house.worker_id, host=house.host, offer=offer)
+                operation = claims.claim(
+                    worker_id=runtime.worker_id, host=runtime.host, offer=offer
+                )
             if operation is None:
                 return False
-            held = stack.enter_context(house.holding.hold(_held(operation, offer, sent_at)))
-        _run(house.nursery, operation, held)
+            held = stack.enter_context(runtime.slots.hold(_held(operation, offer, sent_at)))
+        _run(runtime.forkserver, operation, held)
     if Operation.objects.filter(pk=operation.pk, state=State.RESUMING, not_before=None).exists():
         # Preempted: any other worker may go on at once.
         dispatch(operation.pk, operation.kind, operation.queue)
-    if operation.study_id is not None:
-        studies.advance(operation.study_id)
-    clients.settle(operation)
+    outbox.deliver()
     return True
 
 
-def _held(operation: Operation, offer: Offer, sent_at: float) -> Held:
-    device = offer.choose(operation.need)
-    gpu = device.id if device else ""
-    return Held(operation.pk, operation.attempt, gpu, sent_at, takes_slot=operation.takes_slot)
+def _held(operation: Operation, offer: Offer, sent_at: float) -> RunningAttempt:
+    return RunningAttempt(
+        operation.pk,
+        operation.attempt,
+        ",".join(each.id for each in offer.choose(operation.need)),
+        sent_at,
+        takes_slot=operation.takes_slot,
+        processes=operation.processes,
+    )
 
 
-def _run(nursery: Nursery, operation: Operation, held: Held) -> None:
+def _run(forkserver: ForkServer, operation: Operation, held: RunningAttempt) -> None:
     logger.info("%s: attempt %s begins", operation.pk, operation.attempt)
     try:
         began_at = time.monotonic()
-        child = nursery.start(f"{operation.pk}:{operation.attempt}")
+        child = forkserver.start(f"{operation.pk}:{operation.attempt}")
         held.child_seconds = time.monotonic() - began_at
-    except NoNursery as error:
+    except ForkServerUnavailable as error:
         claims.restart_or_fail(
             operation,
-            Reason.HOUSE_ERROR,
+            Reason.PLATFORM_ERROR,
             actor=operation.worker_id,
             note=str(error),
             outcome=Attempt.Outcome.FAILED,

@@ -19,7 +19,7 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='operation',
             name='checkpoint_bytes',
-            field=models.PositiveBigIntegerField(default=0, help_text='Of its last one.'),
+            field=models.PositiveBigIntegerField(default=0, help_text='Size of the last checkpoint.'),
         ),
         migrations.AddField(
             model_name='operation',
@@ -29,22 +29,22 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='operation',
             name='gpu_memory_bytes',
-            field=models.PositiveBigIntegerField(default=0, help_text='At least.'),
+            field=models.PositiveBigIntegerField(default=0, help_text='Required GPU memory.'),
         ),
         migrations.AddField(
             model_name='operation',
             name='memory_bytes',
-            field=models.PositiveBigIntegerField(default=0, help_text='At least, of the machine.'),
+            field=models.PositiveBigIntegerField(default=0, help_text='Required memory of the machine.'),
         ),
         migrations.AddField(
             model_name='operation',
             name='request_hash',
-            field=models.CharField(blank=True, help_text='SHA-256 of all that was asked for with the key.', max_length=64),
+            field=models.CharField(blank=True, help_text='SHA-256 digest of the request with this key.', max_length=64),
         ),
         migrations.AlterField(
             model_name='operation',
             name='queue',
-            field=models.CharField(blank=True, help_text='The label it asks for.', max_length=64),
+            field=models.CharField(blank=True, help_text='Required worker label.', max_length=64),
         ),
         migrations.AddIndex(
             model_name='operation',

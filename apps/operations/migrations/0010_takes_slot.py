@@ -17,7 +17,7 @@ class Migration(migrations.Migration):
             "operation",
             "takes_slot",
             models.BooleanField(
-                default=True, db_default=True, help_text="Else others do its work."
+                default=True, db_default=True, help_text='Whether it occupies a slot; coordinators do not.'
             ),
         ),
         migrations.RunPython(fill_in, migrations.RunPython.noop),

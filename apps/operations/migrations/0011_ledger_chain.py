@@ -1,6 +1,6 @@
 from django.db import migrations, models
 
-from apps.operations import chain, guards
+from apps.operations.migrations import _privacy_ledger as ledger
 
 BATCH = 1000
 
@@ -14,15 +14,15 @@ def chain_entries(apps, schema_editor):
     for operation_id in written - set(accounts.values_list("pk", flat=True)):
         accounts.create(pk=operation_id, secret="")
     for account in accounts.iterator():
-        account.head = chain.beginning(account.secret, account.pk, account.ancestors)
+        account.head = ledger.beginning(account.secret, account.pk, account.ancestors)
         changed = []
         for entry in entries.filter(operation_id=account.pk).order_by("id").iterator():
             account.entries += 1
             entry.number = account.entries
-            entry.digest = account.head = chain.digest(
+            entry.digest = account.head = ledger.digest(
                 account.secret, account.head, number=entry.number, attempt=entry.attempt,
                 released_at=entry.released_at,
-                values=[getattr(entry, name) for name in chain.FIELDS],
+                values=[getattr(entry, name) for name in ledger.FIELDS],
             )  # fmt: skip
             changed.append(entry)
             if len(changed) == BATCH:
@@ -33,12 +33,12 @@ def chain_entries(apps, schema_editor):
 
 
 def guard(apps, schema_editor):
-    for statement in guards.CREATE[schema_editor.connection.vendor]:
+    for statement in ledger.CREATE[schema_editor.connection.vendor]:
         schema_editor.execute(statement)
 
 
 def let_go(apps, schema_editor):
-    for statement in guards.DROP[schema_editor.connection.vendor]:
+    for statement in ledger.DROP[schema_editor.connection.vendor]:
         schema_editor.execute(statement)
 
 
@@ -49,27 +49,27 @@ class Migration(migrations.Migration):
         migrations.AddField(
             "privacyaccount",
             "entries",
-            models.PositiveBigIntegerField(default=0, help_text="How many its ledger has."),
+            models.PositiveBigIntegerField(default=0, help_text='Number of entries in the ledger.'),
         ),
         migrations.AddField(
             "privacyaccount",
             "head",
             models.CharField(
-                default="", max_length=64, help_text="The digest of its newest entry."
+                default="", max_length=64, help_text='Digest of the latest entry.'
             ),
         ),
         migrations.AddField(
             "privacyentry",
             "number",
             models.PositiveBigIntegerField(
-                null=True, help_text="Its place in its ledger, from 1."
+                null=True, help_text='Position in the ledger, from 1.'
             ),
         ),
         migrations.AddField(
             "privacyentry",
             "digest",
             models.CharField(
-                default="", max_length=64, help_text="Of its fields and the digest before it."
+                default="", max_length=64, help_text='Digest of the fields and the previous digest.'
             ),
             preserve_default=False,
         ),
@@ -77,7 +77,7 @@ class Migration(migrations.Migration):
         migrations.AlterField(
             "privacyentry",
             "number",
-            models.PositiveBigIntegerField(help_text="Its place in its ledger, from 1."),
+            models.PositiveBigIntegerField(help_text='Position in the ledger, from 1.'),
         ),
         migrations.AddConstraint(
             "privacyentry",

@@ -25,7 +25,7 @@ class Migration(migrations.Migration):
                 blank=True,
                 db_default="",
                 default="",
-                help_text="The newest result of a self-check: equal, differs or not_loaded.",
+                help_text='Result of the latest self-check: equal, differs or not_loaded.',
                 max_length=16,
             ),
         ),

@@ -13,6 +13,6 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='attempt',
             name='measured_to',
-            field=models.PositiveBigIntegerField(blank=True, help_text='The last step whose points it did not measure again.', null=True),
+            field=models.PositiveBigIntegerField(blank=True, help_text='Last step whose points it did not measure again.', null=True),
         ),
     ]

@@ -8,6 +8,8 @@ from trainops import person_limits
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
 
+ACTIVE_LIMIT = "max_active_operations_per_person"
+
 
 def require_active(owner: "User | None", more: int = 1) -> None:
     """Raise LimitReached if that many more active operations exceed the limit of the owner.
@@ -15,13 +17,20 @@ def require_active(owner: "User | None", more: int = 1) -> None:
     Clients' parts of an operation do not count.
     """
     if owner is not None:
-        current = Operation.objects.active().whole().filter(owner=owner).count()
         person_limits.require(
-            "waiting and running operations",
-            "max_active_operations_per_person",
-            current=current,
-            more=more,
+            "waiting and running operations", ACTIVE_LIMIT, current=_num_active(owner), more=more
         )
+
+
+def granted_active(owner: "User | None", more: int) -> int:
+    """Return how many of that many more active operations the limit of the owner allows."""
+    if owner is None:
+        return more
+    return person_limits.granted(ACTIVE_LIMIT, current=_num_active(owner), more=more)
+
+
+def _num_active(owner: "User") -> int:
+    return Operation.objects.active().whole().filter(owner=owner).count()
 
 
 def require_studies(owner: "User | None") -> None:

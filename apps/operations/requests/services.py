@@ -1,4 +1,4 @@
-"""What people can ask of operations: one call per wish, keywords only."""
+"""What people can ask of operations: one call per wish, keywords only; see also `deletion`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 from django.db import transaction
 
-from apps.checkpoints import services as checkpoints
+from apps.checkpoints import integrity
 from apps.checkpoints.models import Checkpoint
-from apps.operations import exports, privacy
+from apps.ledger import services as ledgers
+from apps.operations import outbox
 from apps.operations.errors import (
     CheckpointNotFound,
     NotAllowed,
@@ -17,12 +18,11 @@ from apps.operations.errors import (
     StorageUnavailable,
 )
 from apps.operations.lifecycle import ACTIVE, RESUMABLE, WAITING, Reason, State
-from apps.operations.models import ClientPart, ModelUse, Operation
+from apps.operations.models import Operation, Subtask
 from apps.operations.requests import limits
 from apps.operations.requests.submission import submit as submit  # the first of all wishes
 from apps.operations.scheduling import claims
 from apps.operations.scheduling.dispatch import dispatch
-from apps.operations.subtasks import clients
 from trainops.clock import DatabaseNow
 from trainops.kind import KINDS
 from trainops.runtime.errors import CheckpointCorrupted
@@ -41,7 +41,7 @@ class Skipped:
 
 @dataclass(frozen=True, slots=True)
 class Resumption:
-    """What a resume goes on from; `skipped` are newer, and damaged."""
+    """What a resume continues from; `skipped` are newer, and damaged."""
 
     operation: Operation
     checkpoint: Checkpoint
@@ -57,14 +57,6 @@ class Resumption:
     def _said(self, skipped: Skipped) -> str:
         where = f"{position(skipped.checkpoint, self.operation)} (step {skipped.checkpoint.step})"
         return f"the checkpoint at {where} cannot be used: {skipped.problem.findings}"
-
-
-@dataclass(frozen=True, slots=True)
-class Deletion:
-    """What deleting an operation's checkpoints freed, and which it kept."""
-
-    freed: checkpoints.Freed
-    kept: Sequence[Checkpoint]
 
 
 def get(operation_id: str) -> Operation:
@@ -90,13 +82,13 @@ def kill(*, operation_id: str, actor: "User") -> Operation:
 def _stop(operation_id: str, actor: "User", how: Operation.Stop, reason: Reason) -> Operation:
     operation = get(operation_id)
     require_whole(operation)
-    name = _name(actor)
+    name = name_of(actor)
     waiting = operation.row.filter(state__in=WAITING)
-    if waiting.move(State.CANCELLED, actor=name, note="it was waiting", reason=reason):
-        clients.settle(operation)
+    if waiting.move(State.CANCELLED, actor=name, note="not running", reason=reason):
+        outbox.deliver()
         return get(operation_id)
     if claims.cancel_lost(operation, reason, actor=name):
-        clients.settle(operation)
+        outbox.deliver()
         return get(operation_id)
     with transaction.atomic():
         asked = operation.row.filter(state=State.RUNNING)
@@ -116,13 +108,14 @@ def _stop(operation_id: str, actor: "User", how: Operation.Stop, reason: Reason)
 
 
 def require_whole(operation: Operation) -> None:
-    """Raise NotAllowed where it is a client's part of another: that one decides about it."""
-    part = ClientPart.objects.filter(pk=operation.pk).first()
-    if part is not None:
+    """Raise NotAllowed if it is a subtask: requests go to its parent."""
+    subtask = Subtask.objects.filter(pk=operation.pk).select_related("operation").first()
+    if subtask is not None:
         raise NotAllowed(
             "PART_OF_ANOTHER",
-            f"It is {part} of {part.server_id}, and goes with it: ask that of the whole one.",
-            server_id=part.server_id,
+            f"This is {subtask} of {subtask.parent_id}; cancel, resume or delete that operation "
+            "instead.",
+            parent_id=subtask.parent_id,
         )
 
 
@@ -130,52 +123,57 @@ def _cannot_stop(operation: Operation, how: Operation.Stop) -> NotAllowed:
     if operation.state == State.RUNNING:
         return NotAllowed(
             "ALREADY_STOPPING",
-            f"{operation.stop_requested_by} already asked to {operation.stop_requested} it; "
-            "it stops at its next safe point.",
+            f"{operation.stop_requested_by} already requested a {operation.stop_requested}; "
+            "the operation stops at its next safe point.",
             current_status=operation.state,
         )
     return NotAllowed(
         f"OPERATION_NOT_{'CANCELLABLE' if how is Operation.Stop.CANCEL else 'KILLABLE'}",
-        f"It is {operation.state}: only what waits or runs can be stopped.",
+        f"The operation is {operation.state}; only waiting and running operations can be stopped.",
         current_status=operation.state,
         allowed_statuses=sorted(ACTIVE),
     )
 
 
-def resume(*, operation_id: str, actor: "User", checkpoint_id: str = "") -> Resumption:
+def resume(
+    *,
+    operation_id: str,
+    actor: "User",
+    checkpoint_id: str = "",
+    accept_inexact: bool = False,
+) -> Resumption:
     """Continue the same operation from its newest healthy checkpoint, or from a chosen one.
 
     Its bytes are verified first, and those of a bucket by the worker that takes it: here only
     that they are there. An altered checkpoint is marked and the next older one is used, unless it
-    was chosen by name. A refused resume leaves the operation exactly as it was.
+    was chosen by name. A refused resume leaves the operation exactly as it was. `accept_inexact`
+    overrides `exact: required` of the config until the next resume.
 
     Raises CheckpointNotFound, NotAllowed, LimitReached, StorageUnavailable.
     """
-    operation = get(operation_id)
-    require_whole(operation)
-    _require_resumable(operation)
-    limits.require_active(operation.owner)
-    if operation.uses_ledger:
-        privacy.verify(operation_id)
+    operation = resumable(operation_id)
     checkpoint, skipped = first_healthy(operation, checkpoint_id)
     resumption = Resumption(operation, checkpoint, skipped)
-    note = "; ".join([f"from the {checkpoint}", *(str(each.problem) for each in skipped)])
+    accepted = ["not exactly, if need be"] if accept_inexact else []
+    problems = (str(each.problem) for each in skipped)
+    note = "; ".join([f"from the {checkpoint}", *accepted, *problems])
     with transaction.atomic():
         moved = operation.row.filter(state__in=RESUMABLE).move(
             State.RESUMING,
-            actor=_name(actor),
+            actor=name_of(actor),
             note=note,
             reason=Reason.NONE,
             error=None,
             not_before=None,
             restarts_used=0,
             resume_from=checkpoint.pk if checkpoint_id else "",
+            accepts_inexact=accept_inexact,
             step=checkpoint.step,
         )
         if not moved:
             _require_resumable(get(operation_id))
             raise NotAllowed(
-                "OPERATION_NOT_RESUMABLE", "Somebody else changed it meanwhile; look again."
+                "OPERATION_NOT_RESUMABLE", "The operation was changed in the meantime; reload it."
             )
         # Deleting locks the same row: it was before, and is seen here, or it is refused.
         if not Checkpoint.objects.filter(pk=checkpoint.pk).exists():
@@ -184,11 +182,26 @@ def resume(*, operation_id: str, actor: "User", checkpoint_id: str = "") -> Resu
     return replace(resumption, operation=get(operation_id))
 
 
+def resumable(operation_id: str) -> Operation:
+    """Return an operation that may be resumed, if it has a checkpoint.
+
+    Raises OperationNotFound, NotAllowed, LimitReached, LedgerBroken.
+    """
+    operation = get(operation_id)
+    require_whole(operation)
+    _require_resumable(operation)
+    limits.require_active(operation.owner)
+    if operation.uses_ledger:
+        ledgers.verify(operation_id, operation.ledger_fields)
+    return operation
+
+
 def _require_resumable(operation: Operation) -> None:
     if operation.state not in RESUMABLE:
         raise NotAllowed(
             "OPERATION_NOT_RESUMABLE",
-            f"It is {operation.state}: only {' and '.join(sorted(RESUMABLE))} operations resume.",
+            f"The operation is {operation.state}; only {' and '.join(sorted(RESUMABLE))} "
+            "operations can be resumed.",
             current_status=operation.state,
             resumable_statuses=sorted(RESUMABLE),
         )
@@ -213,7 +226,7 @@ def first_healthy(operation: Operation, checkpoint_id: str) -> tuple[Checkpoint,
     newest = skipped[0]
     raise NotAllowed(
         "CHECKPOINT_CORRUPTED",
-        "The bytes of its checkpoints are not what was saved; nothing was changed. "
+        "The checkpoints differ from what was saved; nothing was changed. "
         f"The {newest.checkpoint}: {newest.problem.findings}",
         checkpoint_id=newest.checkpoint.pk,
         missing_artifacts=newest.problem.missing,
@@ -225,7 +238,7 @@ def _problem_with(checkpoint: Checkpoint, operation: Operation) -> CheckpointCor
     if checkpoint.health == Checkpoint.Health.CORRUPTED:
         return checkpoint.damage
     try:
-        problem = checkpoints.glance(checkpoint)
+        problem = integrity.glance(checkpoint)
     except OSError as error:
         raise StorageUnavailable(error) from error
     if problem is not None:
@@ -237,76 +250,10 @@ def _problem_with(checkpoint: Checkpoint, operation: Operation) -> CheckpointCor
     return problem
 
 
-def delete(*, operation_id: str, actor: "User") -> checkpoints.Freed:
-    """Delete an operation with everything that belongs to it; refused while it may still run."""
-    operation = get(operation_id)
-    require_whole(operation)
-    if operation.state in ACTIVE:
-        raise NotAllowed(
-            "OPERATION_ACTIVE",
-            f"It is {operation.state}: cancel it first, then delete it.",
-            current_status=operation.state,
-        )
-    with transaction.atomic():
-        finished = operation.row.exclude(state__in=ACTIVE).select_for_update().first()
-        if finished is None:
-            raise NotAllowed("OPERATION_ACTIVE", "It was resumed a moment ago; cancel it first.")
-        _require_unused(operation_id)
-        freed = clients.let_go(finished, ClientPart.objects.filter(server=finished))
-        freed += checkpoints.delete(Checkpoint.objects.filter(operation_id=operation_id))
-        finished.delete()
-        transaction.on_commit(partial(exports.remove, operation_id))
-    return freed
-
-
-def delete_checkpoints(*, operation_id: str, actor: "User", checkpoint_id: str = "") -> Deletion:
-    """Delete one checkpoint of an operation, or those that it would be resumed from.
-
-    Results (final ones) and pinned ones are deleted only where they are named one by one.
-
-    Raises OperationNotFound, CheckpointNotFound, NotAllowed while it runs or its model is in use.
-    """
-    with transaction.atomic():
-        # The lock makes a resume wait: it finds its checkpoint gone, or this finds it resumed.
-        operation = Operation.objects.select_for_update().filter(pk=operation_id).first()
-        if operation is None:
-            raise OperationNotFound(operation_id)
-        require_whole(operation)
-        if operation.state in ACTIVE:
-            raise NotAllowed(
-                "OPERATION_ACTIVE",
-                f"It is {operation.state}: its checkpoints are in use.",
-                current_status=operation.state,
-            )
-        _require_unused(operation_id)
-        mine = Checkpoint.objects.filter(operation_id=operation_id)
-        chosen = (
-            mine.named(operation_id, checkpoint_id)
-            if checkpoint_id
-            else mine.spared(is_spared=False)
-        )
-        kept = [] if checkpoint_id else list(mine.spared())
-        if not kept and not chosen.exists():
-            raise CheckpointNotFound(operation_id, checkpoint_id)
-        freed = checkpoints.delete(chosen)
-        if freed.num_checkpoints:
-            operation.record("CHECKPOINTS_DELETED", actor=_name(actor), note=str(freed))
-    return Deletion(freed, kept)
-
-
-def _require_unused(operation_id: str) -> None:
-    if users := ModelUse.active_users_of(operation_id):
-        raise NotAllowed(
-            "MODEL_IN_USE",
-            f"Its model is in use by {', '.join(users[:5])}; cancel those first, or let them end.",
-            used_by=users,
-        )
-
-
 def position(checkpoint: Checkpoint, operation: Operation) -> str:
     """Return where a checkpoint stands, in the words of its kind: "epoch 29", "bar 7000"."""
     return KINDS[operation.kind].position(checkpoint.state, checkpoint.step).text
 
 
-def _name(person: "User | None") -> str:
+def name_of(person: "User | None") -> str:
     return person.get_username() if person else "system"

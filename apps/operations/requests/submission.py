@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict
 
 from django.conf import settings
 from django.db import IntegrityError, transaction
@@ -18,9 +18,10 @@ from apps.operations.ids import new_id
 from apps.operations.models import MAX_NAME_LENGTH, DatasetUse, Operation, Tag
 from apps.operations.placement import need_of
 from apps.operations.requests import limits
-from apps.operations.requests.beginnings import Beginning
+from apps.operations.requests.initial_checkpoints import InitialCheckpoint
 from apps.operations.scheduling.dispatch import dispatch
 from trainops.kind import KINDS
+from trainops.plain import Config
 from trainops.runtime.config import OperationConfig
 from trainops.runtime.errors import ConfigError
 from trainops.runtime.labels import LABEL_RULE, is_label
@@ -39,17 +40,26 @@ class InStudy:
     """Which part of a study an operation is."""
 
     study_id: str
-    values: Mapping[str, Any]
+    values: Mapping[str, object]
     fold: int = 0
     is_test: bool = False
 
 
+class StudyFields(TypedDict, total=False):
+    """The fields of an operation that name its place in a study."""
+
+    study_id: str
+    study_values: dict[str, object]
+    fold: int
+    is_test: bool
+
+
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class SubmissionRequest:
     """All that was asked for; an Idempotency-Key stands for exactly this."""
 
     kind: str
-    config: Mapping[str, Any]
+    config: Mapping[str, object]
     name: str
     tags: Sequence[str]
     priority: int
@@ -63,39 +73,39 @@ class Wanted:
 def submit(
     *,
     kind: str,
-    config: Mapping[str, Any],
+    config: Mapping[str, object],
     owner: "User | None",
     name: str = "",
     tags: Iterable[str] = (),
     priority: int = 0,
     queue: str = "",
     idempotency_key: str = "",
-    beginning: Beginning | None = None,
+    initial_checkpoint: InitialCheckpoint | None = None,
     part: InStudy | None = None,
 ) -> Operation:
-    """Validate and write down what a person wants; a worker is woken once it is committed.
+    """Validate a submission and store it; workers are notified once it is committed.
 
-    The same owner's same `idempotency_key` returns the first operation again. With a `beginning`
-    its first attempt goes on from that. It may be a `part` of a study.
+    The same owner's same `idempotency_key` returns the first operation again. With an
+    `initial_checkpoint` the first attempt resumes from it. It may be a `part` of a study.
 
     Raises:
         ConfigError: unknown kind, recipe or parameter, wrong types, values out of range.
         NotAllowed: the key was used for something else.
         LimitReached: the owner has as many waiting and running as allowed.
-        Refusal: the file to begin with is not usable; nothing is left of it.
+        DomainError: the file to begin with is not usable; nothing is left of it.
     """
     label = clean_label(queue)
-    wanted = Wanted(kind, config, clean_name(name), clean_tags(tags), priority, label)
+    wanted = SubmissionRequest(kind, config, clean_name(name), clean_tags(tags), priority, label)
     if first := _submitted_before(wanted, owner, idempotency_key):
         return first
     if kind not in KINDS:
-        raise ConfigError({"kind": f"{kind!r} is not a kind; there are: {', '.join(KINDS)}"})
-    parsed = KINDS[kind].parse_config(with_house_defaults(kind, config))
+        raise ConfigError({"kind": f"{kind!r} is not a kind; allowed: {', '.join(KINDS)}"})
+    parsed = KINDS[kind].parse_config(with_platform_defaults(kind, config))
     if part is None:  # a study is counted as a whole, before it is written
         limits.require_active(owner)
     operation_id = new_id(kind)
     person = owner.get_username() if owner else ""
-    with _begun(beginning, operation_id, kind, parsed, person) as begin:
+    with _with_initial_checkpoint(initial_checkpoint, operation_id, kind, parsed, person) as begin:
         try:
             with transaction.atomic():
                 operation = _write(operation_id, wanted, parsed, owner, idempotency_key, part)
@@ -109,34 +119,36 @@ def submit(
 
 
 @contextmanager
-def _begun(
-    beginning: Beginning | None,
+def _with_initial_checkpoint(
+    initial_checkpoint: InitialCheckpoint | None,
     operation_id: str,
     kind: str,
     parsed: OperationConfig,
     person: str,
 ) -> Iterator[Callable[[Operation], None]]:
     """Make the files that an operation begins with; they are gone again if it is not written."""
-    if beginning is None:
+    if initial_checkpoint is None:
         yield lambda operation: None
         return
     inputs.check(KINDS[kind].dataset_ids(parsed), parsed)
-    beginning.prepare(operation_id, kind, parsed, person=person)
+    initial_checkpoint.prepare(operation_id, kind, parsed, person=person)
     try:
-        yield beginning.commit
+        yield initial_checkpoint.commit
     except BaseException:
-        beginning.discard(operation_id)
+        initial_checkpoint.discard(operation_id)
         raise
 
 
-def _submitted_before(wanted: Wanted, owner: "User | None", key: str) -> Operation | None:
+def _submitted_before(
+    wanted: SubmissionRequest, owner: "User | None", key: str
+) -> Operation | None:
     if not key:
         return None
     first = Operation.objects.filter(owner=owner, idempotency_key=key).first()
     if first is not None and first.request_hash not in ("", wanted.hash):
         raise NotAllowed(
             "IDEMPOTENCY_KEY_REUSED",
-            f"This Idempotency-Key was used for {first.pk}, which asks for something else.",
+            f"This Idempotency-Key was already used for {first.pk}, with a different request.",
             operation_id=first.pk,
         )
     return first
@@ -144,7 +156,7 @@ def _submitted_before(wanted: Wanted, owner: "User | None", key: str) -> Operati
 
 def _write(
     operation_id: str,
-    wanted: Wanted,
+    wanted: SubmissionRequest,
     parsed: OperationConfig,
     owner: "User | None",
     key: str,
@@ -171,6 +183,7 @@ def _write(
         gpu_memory_bytes=need.gpu_memory_bytes,
         memory_bytes=need.memory_bytes,
         takes_slot=need.takes_slot,
+        processes=need.processes,
         idempotency_key=key,
         request_hash=wanted.hash if key else "",
         unit=engine.unit,
@@ -185,7 +198,7 @@ def _write(
     return operation
 
 
-def _of_study(part: InStudy | None) -> dict[str, Any]:
+def _of_study(part: InStudy | None) -> StudyFields:
     if part is None:
         return {}
     return {
@@ -196,16 +209,17 @@ def _of_study(part: InStudy | None) -> dict[str, Any]:
     }
 
 
-def canonical_hash(asked: Mapping[str, Any]) -> str:
+def canonical_hash(asked: Mapping[str, object]) -> str:
     """Return the SHA-256 of the canonical JSON: sorted keys, no spaces."""
     canonical = json.dumps(asked, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()
 
 
-def with_house_defaults(kind: str, config: Mapping[str, Any]) -> Mapping[str, Any]:
+def with_platform_defaults(kind: str, config: Mapping[str, object]) -> Config:
     """Fill in how often this installation saves, where the person did not say."""
     filled = dict(config)
-    for path, threshold in {**DEFAULTS, **KINDS[kind].defaults}.items():
+    of_kind = {each.field: each.name for each in KINDS[kind].thresholds}
+    for path, threshold in (DEFAULTS | of_kind).items():
         section, name = path.split(".")
         given = filled.get(section, {})
         if isinstance(given, Mapping):  # else the config's own validation says what is wrong

@@ -9,12 +9,13 @@ from typing import Any
 
 from django.conf import settings
 from django.db import connection, transaction
-from django.db.models import Case, F, Value, When
+from django.db.models import Case, F, Q, Value, When
 
 from apps.operations.lifecycle import Reason, State
 from apps.operations.models import Attempt, Operation, OperationQuerySet
 from apps.operations.placement import Offer
 from apps.operations.scheduling import restarts
+from apps.operations.scheduling.reservations import available
 from apps.operations.scheduling.saved import with_what_was_saved
 from trainops.clock import DatabaseNow, seconds_from_now
 
@@ -26,10 +27,11 @@ class Fenced(Exception):
 def claim(*, worker_id: str, host: str, offer: Offer) -> Operation | None:
     """Take the best waiting operation: highest priority first, then the longest waiting.
 
-    Only what fits the offer; what does not holds up nobody behind it. Returns it RUNNING under a
-    new attempt with a lease, or None when nothing fits.
+    Only what fits the offer; what does not holds up nothing behind it, but for operations of
+    several processes (see `reservations`). Returns it RUNNING under a new attempt with a lease, or
+    None when nothing fits.
     """
-    waiting = candidates = Operation.objects.due().fitting(offer)
+    waiting = candidates = available(worker_id, offer)
     if connection.features.has_select_for_update_skip_locked:
         # Of its own rows: PostgreSQL locks none of what is joined and may be absent.
         candidates = waiting.select_for_update(skip_locked=True, of=("self",))
@@ -58,13 +60,13 @@ def _take(candidate: Operation, worker_id: str, host: str, offer: Offer) -> bool
         hinted_at=None,
     )
     if taken:
-        device = offer.choose(candidate.need)
+        devices = offer.choose(candidate.need)
         Attempt.objects.create(
             operation_id=candidate.pk,
             number=candidate.attempt + 1,
             worker_id=worker_id,
             host=host,
-            device=device.id if device else "",
+            device=",".join(each.id for each in devices),
         )
     return taken
 
@@ -97,6 +99,8 @@ def finish(
     """
     with transaction.atomic():
         owned = Operation.objects.owned(operation.pk, operation.attempt)
+        if reason == Reason.CANCELLED_BY_PERSON:
+            reason = Reason(owned.values_list("stop_reason", flat=True).first() or reason)
         if not owned.move(state, actor=operation.worker_id, note=note, reason=reason, **fields):
             raise Fenced
         close_attempt(operation, outcome=outcome, reason=reason, note=note)
@@ -114,8 +118,8 @@ def restart_or_fail(
 ) -> bool:
     """Put the operation back into the queue, cancel it or fail it: what its policy and people say.
 
-    False where the attempt no longer owns it (or the row is no longer in `owned`): somebody else
-    decided meanwhile.
+    False where the attempt no longer owns it (or the row is no longer in `owned`): another
+    process decided meanwhile.
     """
     if owned is None:
         owned = Operation.objects.owned(operation.pk, operation.attempt)
@@ -158,13 +162,14 @@ def _decide(
                 restarts_used=F("restarts_used") + (0 if is_free else 1),
                 not_before=seconds_from_now(delay) if delay else None,
             )
-            # Somebody asked for its end: it is not started again, whatever ended it.
+            # A stop was requested: it is not restarted, whatever ended it.
             return went_on or owned.exclude(stop_requested="").move(
                 State.CANCELLED,
                 actor=actor,
-                note=f"{note}; it was asked to stop",
+                note=f"{note}; a stop was requested",
                 reason=Case(
                     When(stop_requested=Operation.Stop.KILL, then=Value(Reason.KILLED_BY_PERSON)),
+                    When(~Q(stop_reason=""), then=F("stop_reason")),
                     default=Value(Reason.CANCELLED_BY_PERSON),
                 ),
             )
@@ -176,7 +181,7 @@ def cancel_lost(operation: Operation, reason: Reason, *, actor: str) -> bool:
     Its attempt has ended itself before the lease ran out (see the order of the thresholds). False
     where it is claimed, by a renewal a moment ago or by another attempt.
     """
-    note = with_what_was_saved(operation, "no worker claims it any more")
+    note = with_what_was_saved(operation, "no worker holds its lease any more")
     with transaction.atomic():
         silent = Operation.objects.silent().filter(pk=operation.pk, attempt=operation.attempt)
         moved = silent.move(State.CANCELLED, actor=actor, note=note, reason=reason)

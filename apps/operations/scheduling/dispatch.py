@@ -26,4 +26,4 @@ def _send(operation_id: str, queue: str) -> None:
     try:
         app.send_task("trainops.wake", args=[operation_id], queue=queue, ignore_result=True)
     except (OperationalError, OSError) as error:
-        logger.warning("the broker did not take the message for %s: %s", operation_id, error)
+        logger.warning("the broker did not accept the message for %s: %s", operation_id, error)

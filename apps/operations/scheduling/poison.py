@@ -16,7 +16,7 @@ def own_fault(operation: Operation, reason: Reason, note: str) -> str:
         return ""
     attempts = Attempt.objects.filter(operation_id=operation.pk)
     host = attempts.get(number=operation.attempt).host
-    # As many were restarted since the last progress; what the house stopped does not count.
+    # As many were restarted since the last progress; shutdowns do not count.
     earlier = attempts.filter(number__lt=operation.attempt, ended_at__isnull=False).exclude(
         outcome=Attempt.Outcome.PREEMPTED
     )[: operation.restarts_used]
@@ -28,4 +28,4 @@ def own_fault(operation: Operation, reason: Reason, note: str) -> str:
         f"attempt {number} on {host or 'an unknown host'}: {reason} ({note})"
         for number, host, reason, note in reversed(deaths)
     )
-    return f"it crashed on {HOSTS} hosts, so the fault is its own: {told}"
+    return f"it crashed on {HOSTS} hosts, so the operation is at fault: {told}"

@@ -1,36 +1,14 @@
-"""Work through many rows in portions: neither their number nor one bad row stops a sweep."""
+"""Work through rows of which one that fails must not stop the others."""
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from django.db import InterfaceError, OperationalError
 
 logger = logging.getLogger(__name__)
-SIZE = 100  # rows of each kind that one sweep looks at
 Each = TypeVar("Each")
 Result = TypeVar("Result")
-
-
-class Portions:
-    """Takes the next keys in their order at each call, and begins again after the last one.
-
-    Rows that stay where they are, such as studies that still run, would otherwise be the same first
-    ones each time, and those behind them would never be looked at.
-    """
-
-    def __init__(self, size: int = SIZE) -> None:
-        self.size = size
-        self._after = ""
-
-    def next(self, keys: Iterable[str]) -> Sequence[str]:
-        """Return at most `size` of the keys, those after the last call's first."""
-        in_order = sorted(keys)
-        later = [key for key in in_order if key > self._after]
-        earlier = in_order[: len(in_order) - len(later)]
-        portion = (later + earlier)[: self.size]
-        self._after = portion[-1] if portion else ""
-        return portion
 
 
 def for_each(rows: Iterable[Each], work: Callable[[Each], Result], what: str) -> list[Result]:

@@ -1,4 +1,4 @@
-"""Whether the parts that the house stands on answer: database, broker, storage. Each in seconds."""
+"""Whether database, broker and storage answer, and after how many seconds."""
 
 import tempfile
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -16,8 +16,8 @@ from apps.checkpoints import place, remote
 from apps.checkpoints.trying import StorageFailed
 from apps.installation import storages
 from apps.installation.models import StorageBinding
-from trainops.patience import at_most
 from trainops.runtime.errors import StorageAway
+from trainops.statement_timeout import at_most
 
 SECONDS = 2.0
 # A storage that hangs holds its thread until the kernel gives up; two, so that requests that come
@@ -39,7 +39,7 @@ def parts() -> list[Part]:
     """Ask all parts at once; what does not answer in time counts as not ready."""
     broker = _pool.submit(_broker)
     if problem := _database():
-        unknown = "the database does not answer, so it is not known which storage is expected"
+        unknown = "the database does not respond, so the expected storage is unknown"
         return [
             Part("database", problem), Part("broker", _outcome(broker)), Part("storage", unknown)
         ]  # fmt: skip
@@ -54,7 +54,7 @@ def _outcome(future: "Future[str]") -> str:
         return future.result(timeout=SECONDS)
     except TimeoutError:
         future.cancel()
-        return f"no answer within {SECONDS:g} s"
+        return f"no response within {SECONDS:g} s"
 
 
 def _database() -> str:
@@ -63,7 +63,7 @@ def _database() -> str:
             cursor.execute("SELECT 1")
     except DatabaseError as error:
         connection.close()
-        return f"{type(error).__name__}: it does not answer"
+        return f"{type(error).__name__}: no response"
     return ""
 
 
@@ -72,7 +72,7 @@ def _broker() -> str:
         with redis_client(settings.BROKER_URL) as client:
             client.ping()
     except (redis.RedisError, OSError, ValueError) as error:
-        return f"{type(error).__name__}: it does not answer"
+        return f"{type(error).__name__}: no response"
     return ""
 
 
@@ -95,7 +95,7 @@ def _storage(expected: StorageBinding | OSError) -> str:
         if settings.CHECKPOINT_BUCKET is not None:
             remote.probe(settings.CHECKPOINT_BUCKET)
     except StorageFailed as error:
-        return f"the bucket cannot be written and read: {error}"
+        return f"the bucket is not writable and readable: {error}"
     except StorageAway as error:
         return str(error)
     except OSError as error:

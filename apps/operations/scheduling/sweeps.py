@@ -20,11 +20,11 @@ HINT_SECONDS = (5, 15, 60, 300)  # growing, so that a long queue does not flood 
 MAX_HINTS = 50
 
 
-class Watch:
+class DatabaseContact:
     """Whether this process has seen the database without a gap for as long as a lease lasts.
 
-    After an outage every lease in the database is old though every attempt is healthy: whoever
-    judges then would reap all of them at once.
+    After an outage every lease in the database is old though every attempt is healthy: a
+    sweep then would end all of them at once.
     """
 
     def __init__(self, *, clock: Callable[[], float] = now) -> None:
@@ -46,7 +46,7 @@ class Watch:
         return moment - self._seen_at > 2.5 * settings.THRESHOLDS.health_check_interval_seconds
 
 
-WATCH = Watch()  # of this worker process; its heartbeat tells it
+DATABASE_CONTACT = DatabaseContact()  # of this worker process; its heartbeat tells it
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +56,8 @@ class Swept:
 
 
 def sweep(*, actor: str, num_hints: int = MAX_HINTS) -> Swept:
-    """Find what nobody works on, and what nobody was told of."""
-    num_lost = recover_lost(actor=actor) if WATCH.may_judge() else 0
+    """Find orphaned operations and waiting ones whose message was lost."""
+    num_lost = recover_lost(actor=actor) if DATABASE_CONTACT.may_judge() else 0
     return Swept(num_lost, send_hints(at_most=num_hints))
 
 
@@ -83,7 +83,7 @@ def _recover(operation: Operation, actor: str) -> bool:
 def send_hints(*, at_most: int = MAX_HINTS) -> int:
     """Send the messages again that may have been lost, at growing intervals.
 
-    Only about what workers like this one take: nobody might ever fetch those about the rest.
+    Only about what workers like this one take: messages about the rest might never be read.
     """
     age = ExpressionWrapper(DatabaseNow() - F("hinted_at"), output_field=fields.DurationField())
     due = Q(hinted_at=None, queued_at__lt=DatabaseNow() - timedelta(seconds=HINT_SECONDS[0]))

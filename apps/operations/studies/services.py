@@ -1,35 +1,32 @@
 """Studies: operations that differ in some values of their config, submitted and stopped as one.
 
-A walk-forward analysis goes in two steps: once all operations that a fold's values are chosen on
-have ended, the best ones are tried on the days that follow.
+What follows from the operations that have ended is submitted by `advancing`.
 """
 
 import logging
 import secrets
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict
-from datetime import date
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Protocol
 
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 from apps.operations.errors import CheckpointNotFound, NotAllowed
-from apps.operations.lifecycle import ACTIVE, RESUMABLE, State
+from apps.operations.lifecycle import ACTIVE, RESUMABLE, Reason
 from apps.operations.models import Operation, Study
-from apps.operations.requests import limits, services
+from apps.operations.requests import deletion, limits, services
 from apps.operations.requests.submission import (
     InStudy,
     canonical_hash,
     clean_label,
     clean_name,
     clean_tags,
-    submit,
 )
-from apps.operations.scheduling.portions import Portions, for_each
-from apps.operations.studies import planning
-from apps.operations.studies.designs import Fold, put
-from trainops.errors import Refusal
+from apps.operations.studies import asking, planning
+from apps.operations.studies.advancing import advance
+from apps.operations.studies.asking import submit_part
+from apps.operations.studies.designs import MAX_OPERATIONS
+from trainops.errors import DomainError
 from trainops.kind import KINDS
 from trainops.runtime.errors import ConfigError
 
@@ -37,11 +34,15 @@ if TYPE_CHECKING:
     from django.contrib.auth.models import User
 
 logger = logging.getLogger(__name__)
-SHOWN_LEFT_OUT = 100
-PORTIONS = Portions()  # of this process's sweeps
 
 
-class StudyNotFound(Refusal):
+class StopRequest(Protocol):
+    """`services.cancel` or `services.kill`."""
+
+    def __call__(self, *, operation_id: str, actor: "User") -> Operation: ...
+
+
+class StudyNotFound(DomainError):
     def __init__(self, study_id: str) -> None:
         details = {"study_id": study_id}
         super().__init__("STUDY_NOT_FOUND", f"There is no study {study_id}.", details, status=404)
@@ -58,8 +59,8 @@ def get(study_id: str) -> Study:
 def create(
     *,
     kind: str,
-    config: Mapping[str, Any],
-    design: Mapping[str, Any],
+    config: Mapping[str, object],
+    design: Mapping[str, object],
     owner: "User | None",
     metric: str = "",
     mode: str = "",
@@ -69,44 +70,47 @@ def create(
     queue: str = "",
     idempotency_key: str = "",
 ) -> Study:
-    """Submit an operation for each set of values; all of them, or with an error none.
+    """Submit the first trials, up to the parallel limit; with an error none.
 
-    Sets that the kind's config refuses (a slow average that is faster than the fast one) are left
+    Values that the kind's config refuses (a slow average that is faster than the fast one) are left
     out and named in the study.
 
-    Raises ConfigError: an unknown kind, a wrong design (as `design.…`), or no usable set.
+    Raises ConfigError: an unknown kind, a wrong design (as `design.…`), or no usable values.
     Raises LimitReached: the operations or studies exceed a limit of the owner.
     """
     clean_tags(tags), clean_label(queue)
-    told = {"tags": list(tags), "priority": priority, "queue": queue}
+    submission = {"tags": list(tags), "priority": priority, "queue": queue}
     asked = canonical_hash(
         {"kind": kind, "config": config, "design": design, "name": name, "metric": metric,
-         "mode": mode, **told}
+         "mode": mode, **submission}
     )  # fmt: skip
     if first := _created_before(asked, owner, idempotency_key):
         return first
     if kind not in KINDS:
-        raise ConfigError({"kind": f"{kind!r} is not a kind; there are: {', '.join(KINDS)}"})
-    wanted = planning.parse(design)
+        raise ConfigError({"kind": f"{kind!r} is not a kind; allowed: {', '.join(KINDS)}"})
+    wanted = planning.completed(planning.parse(design), kind, config)
     metric, mode = planning.judged_by(kind, config, metric, mode)
     study_id = f"st_{timezone.now():%Y%m%d_%H%M%S}_{secrets.token_hex(3)}"
     plan = planning.plan(study_id, kind, config, wanted)
     limits.require_studies(owner)
-    limits.require_active(owner, len(plan.parts))
+    limits.require_active(owner, plan.num_first)
     study = Study(
         id=study_id, kind=kind, recipe=str(config.get("recipe", "")), owner=owner,
         name=clean_name(name) or f"study of {config.get('recipe') or kind}",
-        config=dict(config), design=wanted.model_dump(mode="json"), submission=told,
-        metric=metric, mode=mode, left_out=list(plan.left_out)[:SHOWN_LEFT_OUT],
-        folds=[_as_json(fold) for fold in plan.folds],
+        config=dict(config), design=wanted.model_dump(mode="json"), submission=submission,
+        metric=metric, mode=mode, left_out=list(plan.left_out)[:asking.SHOWN_LEFT_OUT],
+        folds=[fold.to_json() for fold in plan.folds],
         num_planned=len(plan.parts) + len(plan.folds),
+        num_trials=plan.num_trials, max_seconds=wanted.max_seconds,
         idempotency_key=idempotency_key, request_hash=asked if idempotency_key else "",
     )  # fmt: skip
     try:
         with transaction.atomic():
             study.save(force_insert=True)
             for made, part in plan.parts:
-                _submit(study, made, part)
+                submit_part(study, made, part)
+            if plan.num_trials and not asking.fill(study) and study.left_out:
+                planning.require_usable(study, study.left_out[-1]["values"])
     except IntegrityError:
         if first := _created_before(asked, owner, idempotency_key):
             return first  # the same request, a moment earlier
@@ -127,19 +131,21 @@ def kill(*, study_id: str, actor: "User") -> int:
 def resume(*, study_id: str, actor: "User") -> int:
     """Resume what failed or was cancelled, where there is a checkpoint; else submit it anew.
 
-    Returns how many go on. Raises LimitReached; nothing is changed then.
+    Pruned operations are left as they are: each can be resumed on its own. Returns how many go on.
+    Raises LimitReached; nothing is changed then.
     """
     study = get(study_id)
-    limits.require_active(study.owner, study.operations.filter(state__in=RESUMABLE).count())
+    resumable = study.operations.filter(state__in=RESUMABLE).exclude(reason=Reason.PRUNED)
+    limits.require_active(study.owner, resumable.count())
     Study.objects.filter(pk=study.pk).update(stopped_at=None)
     num_resumed = 0
-    for operation in study.operations.filter(state__in=RESUMABLE):
+    for operation in resumable:
         try:
             services.resume(operation_id=operation.pk, actor=actor)
         except CheckpointNotFound:
             _begin_anew(study, operation, actor)
-        except Refusal as refusal:  # somebody was quicker, or its bytes were altered
-            logger.info("%s does not go on: %s", operation.pk, refusal)
+        except DomainError as refusal:  # another request was faster, or its bytes were altered
+            logger.info("%s is not resumed: %s", operation.pk, refusal)
             continue
         num_resumed += 1
     advance(study_id)
@@ -149,8 +155,37 @@ def resume(*, study_id: str, actor: "User") -> int:
 def _begin_anew(study: Study, operation: Operation, actor: "User") -> None:
     part = InStudy(study.pk, operation.study_values, operation.fold, operation.is_test)
     with transaction.atomic():
-        services.delete(operation_id=operation.pk, actor=actor)
-        _submit(study, operation.config_given, part)
+        suggestions = list(operation.suggestions.values_list("pk", flat=True))
+        deletion.delete(operation_id=operation.pk, actor=actor)
+        begun = submit_part(study, operation.config_given, part)
+        study.suggestions.filter(pk__in=suggestions).update(operation=begun)
+
+
+def extend(*, study_id: str, trials: int, actor: "User", seconds: float = 0) -> int:
+    """Continue a study with more trials, and with more compute time if it is limited.
+
+    Returns how many operations were submitted at once: up to the parallel limit and the limit of
+    the owner, the others follow. Raises NotAllowed, LimitReached where not one is allowed.
+    """
+    study = get(study_id)
+    if not asking.may_extend(study):
+        got = "walk-forward analysis" if study.folds else study.design["method"]
+        problem = f"got a {got}; allowed: studies with the method random, qmc, tpe or cmaes"
+        raise NotAllowed("STUDY_NOT_EXTENDABLE", f"The study has no more trials: {problem}.")
+    limits.require_active(study.owner)
+    with transaction.atomic():
+        study = Study.objects.select_for_update().get(pk=study_id)
+        if trials < 1 or study.num_trials + trials > MAX_OPERATIONS:
+            problem = f"got {trials}; allowed: 1 to {MAX_OPERATIONS - study.num_trials}"
+            raise ConfigError({"trials": problem})
+        study.num_trials += trials
+        study.num_planned += trials
+        study.stopped_at = None
+        if study.max_seconds is not None:
+            study.max_seconds += seconds
+        study.save(update_fields=["num_trials", "num_planned", "stopped_at", "max_seconds"])
+        logger.info("%s: %s more trials, by %s", study_id, trials, actor)
+        return asking.fill(study)
 
 
 def delete(*, study_id: str, actor: "User") -> int:
@@ -160,81 +195,16 @@ def delete(*, study_id: str, actor: "User") -> int:
     if active:
         raise NotAllowed(
             "STUDY_ACTIVE",
-            f"{active} of its operations have not ended: cancel it first, then delete it.",
+            f"{active} of its operations have not ended; cancel the study first, then delete it.",
             num_active=active,
         )
     for operation_id in study.operations.values_list("pk", flat=True):
-        services.delete(operation_id=operation_id, actor=actor)
+        deletion.delete(operation_id=operation_id, actor=actor)
     study.delete()
     return 1
 
 
-def advance(study_id: str) -> int:
-    """Try what was chosen, for each fold whose operations have all ended. Returns how many."""
-    with transaction.atomic():
-        # Two workers whose operations end at once: the second waits here, and finds it done.
-        study = Study.objects.select_for_update().filter(pk=study_id, stopped_at=None).first()
-        if study is None:
-            return 0
-        tried = set(study.operations.filter(is_test=True).values_list("fold", flat=True))
-        waiting = set(study.operations.filter(state__in=ACTIVE).values_list("fold", flat=True))
-        ready = [Fold(**_from_json(each)) for each in study.folds]
-        ready = [fold for fold in ready if fold.number not in tried | waiting]
-        return sum(_try(study, fold) for fold in ready)
-
-
-def advance_all() -> int:
-    """Do so for the next portion of the studies that have folds: a worker may have died."""
-    waiting = Study.objects.filter(stopped_at=None).exclude(folds=[])
-    portion = PORTIONS.next(waiting.values_list("pk", flat=True))
-    return sum(for_each(portion, advance, "study"))
-
-
-def value_of(operation: Operation, metric: str) -> float | None:
-    """Return what an operation is judged by; None where its result has no such number."""
-    value: Any = operation.result
-    for name in metric.split("."):
-        value = value.get(name) if isinstance(value, Mapping) else None
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return float(value) if is_number and value == value else None
-
-
-def _try(study: Study, fold: Fold) -> bool:
-    chosen = best(study, study.operations.filter(fold=fold.number, is_test=False))
-    if chosen is None:
-        return False  # none of them completed: there is nothing to try
-    values = chosen.study_values | fold.config(is_test=True)
-    part = InStudy(study.pk, chosen.study_values, fold.number, is_test=True)
-    try:
-        with transaction.atomic():
-            _submit(study, put(study.config, values), part)
-    except (ConfigError, Refusal) as error:  # what it needs was deleted meanwhile
-        _give_up(study, fold, error)
-        return False
-    return True
-
-
-def _give_up(study: Study, fold: Fold, error: Exception) -> None:
-    """Leave a fold untried, and say why."""
-    logger.warning("%s: fold %s cannot be tried: %s", study.pk, fold.number, error)
-    study.left_out.append({"values": {"fold": fold.number}, "problem": str(error)[:300]})
-    study.folds = [each for each in study.folds if each["number"] != fold.number]
-    study.save(update_fields=["left_out", "folds"])
-
-
-def best(study: Study, operations: Iterable[Operation]) -> Operation | None:
-    """Return the best by the study's metric, the first of equals; None where none has it."""
-    sign = 1 if study.mode == "min" else -1
-    judged = [
-        (sign * value, operation.pk, operation)
-        for operation in operations
-        if operation.state == State.COMPLETED
-        and (value := value_of(operation, study.metric)) is not None
-    ]
-    return min(judged)[2] if judged else None
-
-
-def _stop(study: Study, stop: Any, actor: "User") -> int:
+def _stop(study: Study, stop: StopRequest, actor: "User") -> int:
     with transaction.atomic():
         # Under the lock of `advance`: what it submits is stopped here, or it finds this.
         Study.objects.select_for_update().get(pk=study.pk)
@@ -243,24 +213,11 @@ def _stop(study: Study, stop: Any, actor: "User") -> int:
     for operation_id in study.operations.filter(state__in=ACTIVE).values_list("pk", flat=True):
         try:
             stop(operation_id=operation_id, actor=actor)
-        except Refusal as refusal:  # it has ended meanwhile, or is being stopped already
+        except DomainError as refusal:  # it has ended meanwhile, or is being stopped already
             logger.info("%s is not stopped: %s", operation_id, refusal)
         else:
             num_stopped += 1
     return num_stopped
-
-
-def _submit(study: Study, config: Mapping[str, Any], part: InStudy) -> Operation:
-    return submit(
-        kind=study.kind, config=config, owner=study.owner, name=_name(study, part), part=part,
-        **study.submission,
-    )  # fmt: skip
-
-
-def _name(study: Study, part: InStudy) -> str:
-    shown = ", ".join(f"{path.rpartition('.')[2]} {value}" for path, value in part.values.items())
-    where = f"fold {part.fold} {'test' if part.is_test else 'choice'}: " if part.fold else ""
-    return f"{study.name[:50]} · {where}{shown}"[:120]
 
 
 def _created_before(asked: str, owner: "User | None", key: str) -> Study | None:
@@ -270,21 +227,7 @@ def _created_before(asked: str, owner: "User | None", key: str) -> Study | None:
     if first is not None and first.request_hash != asked:
         raise NotAllowed(
             "IDEMPOTENCY_KEY_REUSED",
-            f"This Idempotency-Key was used for {first.pk}, which asks for something else.",
+            f"This Idempotency-Key was already used for {first.pk}, with a different request.",
             study_id=first.pk,
         )
     return first
-
-
-def _as_json(fold: Fold) -> dict[str, Any]:
-    return {
-        name: value.isoformat() if isinstance(value, date) else value
-        for name, value in asdict(fold).items()
-    }
-
-
-def _from_json(told: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        name: date.fromisoformat(value) if isinstance(value, str) else value
-        for name, value in told.items()
-    }

@@ -18,6 +18,6 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='worker',
             name='storage_free_bytes',
-            field=models.PositiveBigIntegerField(blank=True, help_text='Where it writes checkpoints; null: it did not say.', null=True),
+            field=models.PositiveBigIntegerField(blank=True, help_text='Free bytes of the checkpoint storage; null: unknown.', null=True),
         ),
     ]

@@ -19,6 +19,6 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='worker',
             name='trusted_since',
-            field=models.DateTimeField(db_default=trainops.clock.DatabaseNow(), help_text='What crashed under it before is not held against it.'),
+            field=models.DateTimeField(db_default=trainops.clock.DatabaseNow(), help_text='Crashes before this time do not count against it.'),
         ),
     ]

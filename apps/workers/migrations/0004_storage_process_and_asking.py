@@ -19,17 +19,17 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='worker',
             name='asked_at',
-            field=models.DateTimeField(blank=True, help_text='When it last asked for work over HTTP.', null=True),
+            field=models.DateTimeField(blank=True, help_text='Time of its last request for work over HTTP.', null=True),
         ),
         migrations.AddField(
             model_name='worker',
             name='process',
-            field=models.JSONField(blank=True, default=dict, help_text='What tells it from every other process.'),
+            field=models.JSONField(blank=True, default=dict, help_text='Identity that distinguishes it from every other process.'),
         ),
         migrations.AddField(
             model_name='worker',
             name='storage_problem',
-            field=models.TextField(blank=True, help_text='Why it can neither read nor write checkpoints now.'),
+            field=models.TextField(blank=True, help_text='Reason it cannot read or write checkpoints now.'),
         ),
         migrations.RunPython(say_custom, migrations.RunPython.noop),
     ]

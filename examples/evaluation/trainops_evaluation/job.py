@@ -7,8 +7,8 @@ from typing import Any, ClassVar, cast
 import torch
 
 from trainops.kind import KINDS
-from trainops.learning.averages import Averages
 from trainops.learning.ingredients import Context, Examples, Ingredients
+from trainops.learning.mean_metrics import MeanMetrics
 from trainops.recipe_config import RecipeConfig
 from trainops.runtime.checkpoint.manifest import Candidate, read_manifest
 from trainops.runtime.checkpoint.store import CheckpointStore
@@ -40,7 +40,7 @@ class EvaluationJob:
             for first in range(0, len(examples), self.batch_size)
         ]
         self.step = 0
-        self.means = Averages(["loss", *self.ingredients.measures], self.device)
+        self.means = MeanMetrics(["loss", *self.ingredients.measures], self.device)
 
     @property
     def total_steps(self) -> int:

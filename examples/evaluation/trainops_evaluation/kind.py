@@ -15,6 +15,7 @@ KIND = Kind(
     recipes=("trainops_evaluation.recipe:RECIPE",),
     objective=Objective("loss", "min"),
     columns=("examples",),
+    files="trainops_evaluation.files:FILES",
     panels=(
         Panel(
             name="scores",

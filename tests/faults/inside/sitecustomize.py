@@ -63,8 +63,8 @@ def _traced(run):
     """Wrap what runs an attempt: its process says after every step that it has computed."""
 
     @wraps(run)
-    def call(start, line):
-        trace, report = Path(FAULTS, f"trace-{start['identity']['operation_id']}"), line.report
+    def call(start, line, ranks):
+        trace, report = Path(FAULTS, f"trace-{start.identity['operation_id']}"), line.report
 
         def report_and_trace(progress):
             with trace.open("a") as file:
@@ -72,7 +72,7 @@ def _traced(run):
             return report(progress)
 
         line.report = report_and_trace
-        return run(start, line)
+        return run(start, line, ranks)
 
     return call
 

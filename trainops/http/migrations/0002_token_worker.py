@@ -15,7 +15,7 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='token',
             name='worker_id',
-            field=models.CharField(blank=True, default='', editable=False, help_text='The only worker that a token of the scope `worker` speaks for.', max_length=120),
+            field=models.CharField(blank=True, default='', editable=False, help_text='Worker that a token of the scope `worker` authenticates.', max_length=120),
         ),
         migrations.AddConstraint(
             model_name='token',

@@ -13,7 +13,7 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name='SignInFailures',
             fields=[
-                ('key', models.CharField(help_text='A digest of these.', max_length=32, primary_key=True, serialize=False)),
+                ('key', models.CharField(help_text='Digest of the username and the address.', max_length=32, primary_key=True, serialize=False)),
                 ('num_failures', models.PositiveIntegerField(default=0)),
                 ('expires_at', models.DateTimeField(db_index=True)),
             ],

@@ -23,8 +23,8 @@ from trainops.kinds.backtest.core.book import (
     ORDER,
     TRADE,
     Book,
-    Plan,
     Rows,
+    VectorOrders,
 )
 from trainops.kinds.backtest.core.fills import equity_of
 from trainops.kinds.backtest.core.matching import fill_market_orders
@@ -37,7 +37,7 @@ from trainops.market.prices import Prices
 from trainops.runtime.checkpoint.stream import Stream
 
 EMPTY = np.empty((0, 0))
-NO_PLAN = Plan(EMPTY, EMPTY, EMPTY, EMPTY, EMPTY)
+NO_PLAN = VectorOrders(EMPTY, EMPTY, EMPTY, EMPTY, EMPTY)
 ROWS, CLOSED_ROWS = 64, 1024
 
 
@@ -45,13 +45,13 @@ class Broker:
     """Goes over bars, fills orders, keeps the books.
 
     It may lag behind the strategy's bar: nothing that it does in a bar depends on later decisions,
-    so bars are done when somebody asks, many in one call.
+    so bars are computed on demand, many in one call.
     """
 
     def __init__(self, config: BacktestConfig, prices: Prices) -> None:
         self.prices = prices
         self.next_bar = 0
-        self.has_ordered = False  # since somebody last looked
+        self.has_ordered = False  # since the last look
         account = np.zeros(1, dtype=ACCOUNT)
         account["cash"] = config.cash
         self.book = _new_book(settings_of(config), account, prices, *_room(0))
@@ -72,7 +72,7 @@ class Broker:
         self._chunk_start, self.chunk_end = self.next_bar, end
         self._curve.make_room(end)
 
-    def go_to(self, end: int, plan: Plan = NO_PLAN) -> None:
+    def go_to(self, end: int, plan: VectorOrders = NO_PLAN) -> None:
         """Do all bars before `end`, within the chunk."""
         curve = self._curve
         while self.next_bar < end:
@@ -230,6 +230,6 @@ def _new_book(
 
 
 def _room(num_rows: int) -> tuple[Rows, Rows, Rows]:
-    """Return tables for so many open orders and trades, with space to spare."""
+    """Return tables for N open orders and trades, with space to spare."""
     size = max(ROWS, 8 * num_rows)
     return np.zeros(size, ORDER), np.zeros(size, TRADE), np.zeros(CLOSED_ROWS + 4 * size, CLOSED)

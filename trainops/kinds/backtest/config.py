@@ -1,4 +1,4 @@
-"""What a backtest can be told."""
+"""The config of a backtest."""
 
 from collections.abc import Mapping, Sequence
 from datetime import date
@@ -17,34 +17,37 @@ from trainops.runtime.errors import ConfigError
 class BacktestCheckpointConfig(CheckpointConfig):
     """When checkpoints are taken: after bars or seconds, whichever is first."""
 
-    every_bars: int = Field(10_000, ge=1, description="A checkpoint after so many bars")
+    every_bars: int = Field(10_000, ge=1, description="Bars between checkpoints.")
     least_seconds: float = Field(
-        1.0, ge=0, description="So many seconds lie between two that are due after bars"
+        1.0, ge=0, description="Minimum seconds between bar-triggered checkpoints."
     )
 
 
 class CommissionConfig(Strict):
     """The commission of a filled order: fixed + relative * value, but at least the minimum."""
 
-    relative: float = Field(
-        0.0, ge=0, le=0.1, description="Fraction of the value that an order fills"
-    )
+    relative: float = Field(0.0, ge=0, le=0.1, description="Fraction of the filled value.")
     fixed: float = Field(
-        0.0, ge=0, description="Amount for each filled order, in the account's currency"
+        0.0, ge=0, description="Amount per filled order, in the account's currency."
     )
-    minimum: float = Field(0.0, ge=0, description="Minimum for each filled order")
+    minimum: float = Field(
+        0.0, ge=0, description="Minimum per filled order, in the account's currency."
+    )
 
 
 class SizingConfig(Strict):
     """How large a position is where the strategy leaves it open."""
 
     by: Literal["fraction", "units"] = Field(
-        "fraction", description="fraction: of the equity, times the leverage"
+        "fraction",
+        description="fraction: share of the equity, times the leverage; units: number of units.",
     )
-    amount: float = Field(1.0, gt=0, le=1e12, description="The fraction, or the units")
-    whole_units: bool = Field(True, description="Fractions are rounded down to whole units")
+    amount: float = Field(
+        1.0, gt=0, le=1e12, description="Fraction of the equity, or number of units."
+    )
+    whole_units: bool = Field(True, description="Round positions down to whole units.")
     fixed_commission_for_each_unit: bool = Field(
-        False, description="Set the fixed commission aside for each unit, as backtesting.py does"
+        False, description="Reserve the fixed commission for each unit, as backtesting.py does."
     )
 
 
@@ -54,61 +57,72 @@ class BacktestConfig(RecipeConfig):
     kind: ClassVar[str] = "backtest"
     FORKABLE: ClassVar[frozenset[str]] = OperationConfig.FORKABLE | {"dataset", "finish", "until"}
 
-    dataset: DatasetId = Field(description="The price series: an uploaded table of bars")
+    dataset: DatasetId = Field(description="Price series: an uploaded table of bars.")
     columns: PriceColumns = PriceColumns()
-    symbol: str = Field("asset", min_length=1, max_length=40, description="What is traded")
+    symbol: str = Field(
+        "asset", min_length=1, max_length=40, description="Name of the traded symbol."
+    )
     symbols: list[str] = Field(
         default_factory=list,
         max_length=1000,
-        description="Of a table of several symbols: those to trade; all, if none is named",
+        description="Symbols to trade from a table of several; by default all.",
     )
-    timezone: str = Field("UTC", description="In which days begin")
-    start: date | None = Field(None, strict=False, description="The first day that is traded")
+    timezone: str = Field("UTC", description="Time zone in which days begin.")
+    start: date | None = Field(None, strict=False, description="First day to trade.")
     until: date | None = Field(
-        None, strict=False, description="The first day that is not traded any more"
+        None, strict=False, description="First day that is no longer traded (exclusive end)."
     )
     resample: Interval | None = Field(
-        None, description="Coarser bars, made from those of the dataset"
+        None, description="Bar interval to aggregate the dataset's bars to; by default unchanged."
     )
-    cash: float = Field(10_000.0, gt=0, le=1e15, description="What the account begins with")
+    cash: float = Field(10_000.0, gt=0, le=1e15, description="Initial cash of the account.")
     commission: CommissionConfig = CommissionConfig()
     spread: float = Field(
-        0.0, ge=0, lt=0.5, description="Between bid and ask, relative; a fill pays half of it"
+        0.0,
+        ge=0,
+        lt=0.5,
+        description="Relative difference between bid and ask; each fill pays half of it.",
     )
     slippage: float = Field(
-        0.0, ge=0, lt=0.5, description="Relative, against every market and stop order"
+        0.0, ge=0, lt=0.5, description="Relative price change against each market and stop order."
     )
     margin: float = Field(
-        1.0, gt=0, le=1, description="Share of a position's value to own; 1/leverage"
+        1.0,
+        gt=0,
+        le=1,
+        description="Required equity as a share of a position's value (1/leverage).",
     )
     maintenance_margin: float = Field(
         0.0,
         ge=0,
         lt=1,
-        description="All is liquidated where equity is at most this share of positions",
+        description="Share of the position value at or below which equity triggers liquidation "
+        "of all positions.",
     )
     fill: Literal["next_open", "same_close"] = Field(
-        "next_open", description="Where market orders decided at a bar's close are filled"
+        "next_open", description="Price at which market orders decided at a bar's close are filled."
     )
     sizing: SizingConfig = SizingConfig()
     finish: Literal["close", "open", "hold"] = Field(
         "close",
-        description="What becomes of open trades in the report: closed at the last close, as an "
-        "order given one bar before the end, or held at market value",
+        description="Open trades at the end: close at the last close, open: as an order placed "
+        "one bar before the end, hold: held at market value.",
     )
     execution: Literal["auto", "vector", "event"] = Field(
-        "auto", description="auto: vector where the strategy can"
+        "auto", description="auto: vector if the strategy supports it, otherwise event."
     )
     chunk_bars: int | None = Field(
         None,
         ge=1,
         le=10_000_000,
-        description="Bars between two safe points; by default 1/200 of all",
+        description="Bars between safe points; by default 1/200 of all bars.",
     )
     monitor: Literal["equity", "drawdown"] = Field(
-        "equity", description="The metric by which checkpoints are compared"
+        "equity", description="Metric that selects the best checkpoint."
     )
-    mode: Literal["min", "max"] = Field("max", description="Whether a better metric is lower")
+    mode: Literal["min", "max"] = Field(
+        "max", description="Whether lower (min) or higher (max) values of the metric are better."
+    )
     checkpoint: BacktestCheckpointConfig = BacktestCheckpointConfig()
 
     @classmethod
@@ -117,18 +131,18 @@ class BacktestConfig(RecipeConfig):
         errors = {}
         if config.sizing.by == "fraction" and config.sizing.amount > 1:
             errors["sizing.amount"] = (
-                f"got {config.sizing.amount:g}; a fraction is at most 1 (for more, lower margin)"
+                f"got {config.sizing.amount:g}; allowed: at most 1 (for more, lower margin)"
             )
         if config.maintenance_margin > config.margin:
             errors["maintenance_margin"] = (
-                f"got {config.maintenance_margin:g}; at most the margin, {config.margin:g}"
+                f"got {config.maintenance_margin:g}; allowed: at most the margin, {config.margin:g}"
             )
         if config.start and config.until and config.until <= config.start:
             errors["until"] = f"got {config.until}; must be after start, {config.start}"
         if not _is_timezone(config.timezone):
             errors["timezone"] = f"got {config.timezone!r}; allowed: names such as Europe/Berlin"
         if len(set(config.symbols)) < len(config.symbols):
-            errors["symbols"] = f"got {config.symbols}; each at most once"
+            errors["symbols"] = f"got {config.symbols}; allowed: each symbol once"
         if errors:
             raise ConfigError(errors)
         return config

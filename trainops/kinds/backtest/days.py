@@ -18,7 +18,7 @@ def days(config: OperationConfig, columns: Columns) -> tuple[date, date]:
         raise ConfigError(problems)
     time = next(column for column in described if column["name"] == found["time"])
     if time["type"] != "datetime":
-        problem = f"column {time['name']!r} holds {time['type']}; walk-forward needs dates"
+        problem = f"column {time['name']!r} holds {time['type']}; allowed for walk-forward: dates"
         raise ConfigError({"design.walk_forward": problem})
     first, last = (datetime.fromisoformat(time[end]).date() for end in ("min", "max"))
     until = given["until"] - timedelta(days=1) if given["until"] else last

@@ -104,7 +104,7 @@ class Desk:
 
         Its size is `units`, or a `fraction` of the equity, or what the backtest's config says. It
         is a market order, or one with a limit, a stop, or both. It is good till cancelled, or for
-        so many bars. `stop_loss` and `take_profit` protect the trade that it opens.
+        `for_bars` bars. `stop_loss` and `take_profit` protect the trade that it opens.
         """
         size, is_fraction = self._size(units, fraction)
         last_bar = FOR_EVER if for_bars is None else self.bar + for_bars
@@ -132,7 +132,7 @@ class Desk:
     def close_position(self, share: float = 1.0) -> None:
         """Order to close this share of every open trade, at the market."""
         if not 0 < share <= 1:
-            raise ValueError(f"got {share!r}; a share is above 0 and at most 1")
+            raise ValueError(f"got {share!r}; a share must be above 0 and at most 1")
         broker = self._settled()
         for trade in broker.open_trades.copy():
             if trade["symbol"] == self.symbol:
@@ -158,7 +158,7 @@ class Desk:
 
     def _size(self, units: float | None, fraction: float | None) -> tuple[float, bool]:
         if units is not None and fraction is not None:
-            raise ValueError("an order's size is in units or a fraction, not both")
+            raise ValueError("an order's size must be in units or a fraction, not both")
         settings = self._broker.book.settings[0]
         size, is_fraction = float(settings["sizing"]), not settings["sizing_is_units"]
         if units is not None:
@@ -166,7 +166,7 @@ class Desk:
         elif fraction is not None:
             size, is_fraction = fraction, True
         if not size > 0:
-            raise ValueError(f"got {size!r}; an order's size is above 0")
+            raise ValueError(f"got {size!r}; an order's size must be above 0")
         return size, is_fraction
 
     def _settled(self) -> Broker:

@@ -20,7 +20,7 @@ class Driver(Protocol):
     """Takes a broker over bars as a strategy wishes."""
 
     def go(self, broker: Broker, end: int) -> None:
-        """Go on to before bar `end`, or less far where that takes long."""
+        """Continue to before bar `end`, or less far where that takes long."""
 
     def state_dict(self) -> dict[str, Any]:
         """Return what the strategy remembers."""
@@ -49,7 +49,7 @@ class VectorDriver:
 
     def load_state_dict(self, saved: Any) -> None:
         if saved != {}:
-            raise IncompatibleState("a vector strategy remembers nothing")
+            raise IncompatibleState("a vector strategy has no state")
 
 
 class EventDriver:

@@ -1,4 +1,4 @@
-"""Which bars a state was made of, so that it goes on over these and no others."""
+"""Which bars a state was made of, so that it continues over these and no others."""
 
 from blake3 import blake3
 

@@ -35,10 +35,10 @@ def thaw_book(part: Any, num_symbols: int, bar: int) -> tuple[Rows, Rows, Rows]:
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise IncompatibleState(f"the book cannot be read: {error!r}") from error
     if account["num_orders"][0] != len(orders) or account["num_trades"][0] != len(trades):
-        raise IncompatibleState("the account counts other orders or trades than there are")
+        raise IncompatibleState("the account's counts of orders or trades differ from the book")
     for name, rows in (("order", orders), ("trade", trades)):
         if not ((rows["symbol"] >= 0) & (rows["symbol"] < num_symbols)).all():
-            raise IncompatibleState(f"an {name} is of a symbol that there is not")
+            raise IncompatibleState(f"an {name} has an unknown symbol")
     if (trades["entry_bar"] >= bar).any() or (orders["placed_bar"] >= bar).any():
         raise IncompatibleState(f"the book is of later bars than {bar}")
     return account, orders, trades

@@ -8,11 +8,11 @@ from trainops.kinds.backtest.broker import Broker
 from trainops.kinds.backtest.config import BacktestConfig
 from trainops.kinds.backtest.drivers import Driver, EventDriver, VectorDriver
 from trainops.kinds.backtest.fingerprint import Fingerprint
-from trainops.kinds.backtest.outcome import outcome_of
 from trainops.kinds.backtest.report import report_of
+from trainops.kinds.backtest.result import result_of
 from trainops.kinds.backtest.strategy import BuildContext, Strategy
 from trainops.kinds.backtest.streams import are_trades, is_equity
-from trainops.kinds.backtest.summary import Standing, require_summary, standing_of, summary_of
+from trainops.kinds.backtest.summary import AccountEquity, equity_of, require_summary, summary_of
 from trainops.market.prices import Prices, between, read_prices
 from trainops.market.resampling import resample
 from trainops.market.times import iso
@@ -29,10 +29,11 @@ class BacktestJob:
 
     Safe points lie between bars: the bar's orders are filled, its equity is written down, and the
     strategy has given its orders for the next. What is open after the last bar stays open in the
-    state, so that a backtest can go on over newer bars; only the report closes it.
+    state, so that a backtest can continue over newer bars; only the report closes it.
     """
 
     unit: ClassVar[str] = "bar"
+    is_same_when_plain: ClassVar[bool] = True  # there is one implementation
 
     def __init__(
         self,
@@ -52,7 +53,7 @@ class BacktestJob:
         self.identity = dict(strategy.identity)
         self.driver = choose_driver(strategy, config, self.prices)
         self.broker = Broker(config, self.prices)
-        self.standing = Standing(config.cash, config.cash)
+        self.account = AccountEquity(config.cash, config.cash)
         self.fingerprint = Fingerprint(self.prices)
 
     @property
@@ -77,13 +78,13 @@ class BacktestJob:
         chunk = self.chunk_bars
         end = min((self.step // chunk + 1) * chunk, self.total_steps)
         self.driver.go(self.broker, end)
-        self.standing = self.standing.after(self.broker.end_chunk())
+        self.account = self.account.after(self.broker.end_chunk())
         is_point = self.step % chunk == 0 or self.step == self.total_steps
-        return self.standing.metrics() if is_point else {}
+        return self.account.metrics() if is_point else {}
 
     def state_dict(self) -> StateDict:
         return {
-            "state": self._summary(self.broker, self.standing),
+            "state": self._summary(self.broker, self.account),
             "broker": self.broker.state_dict(),
             "strategy": {"identity": self.identity, "remembered": self.driver.state_dict()},
             "equity": self.broker.equity,
@@ -100,12 +101,12 @@ class BacktestJob:
             raise IncompatibleState("equity and trades are not the streams of a backtest")
         bar = len(state["equity"])
         if bar > self.total_steps:
-            raise IncompatibleState(f"the state is at bar {bar}, there are {self.total_steps}")
+            raise IncompatibleState(f"the state is at bar {bar} of {self.total_steps}")
         broker = self.broker.thawed(state["broker"], state["equity"], state["trades"], bar)
-        standing = standing_of(state["equity"], self.config.cash)
-        require_summary(state["state"], self._summary(broker, standing))
+        account = equity_of(state["equity"], self.config.cash)
+        require_summary(state["state"], self._summary(broker, account))
         self.driver.load_state_dict(self._remembered(state))  # changes nothing unless it fits
-        self.broker, self.standing = broker, standing
+        self.broker, self.account = broker, account
 
     def _remembered(self, state: StateDict) -> Any:
         saved = state["strategy"]
@@ -117,11 +118,11 @@ class BacktestJob:
             )
         return saved["remembered"]
 
-    def _summary(self, broker: Broker, standing: Standing) -> dict[str, Any]:
-        return summary_of(broker, standing, self.config.monitor, self.fingerprint)
+    def _summary(self, broker: Broker, account: AccountEquity) -> dict[str, Any]:
+        return summary_of(broker, account, self.config.monitor, self.fingerprint)
 
     def result(self) -> Mapping[str, Any]:
-        outcome = outcome_of(self.broker, self.config, self.step)
+        outcome = result_of(self.broker, self.config, self.step)
         return {
             "recipe": self.config.recipe,
             "execution": "vector" if isinstance(self.driver, VectorDriver) else "event",
@@ -135,7 +136,7 @@ class BacktestJob:
 def load_prices(config: BacktestConfig, inputs: Mapping[str, Path]) -> Prices:
     """Return the series that the config names. Raises InputError."""
     if config.dataset not in inputs:
-        raise InputError({"dataset": f"there is no dataset {config.dataset}"})
+        raise InputError({"dataset": f"dataset {config.dataset} does not exist"})
     prices = read_prices(
         inputs[config.dataset],
         config.columns,
@@ -155,8 +156,8 @@ def choose_driver(strategy: Strategy, config: BacktestConfig, prices: Prices) ->
     if len(prices.symbols) > 1 and not strategy.trades_several:
         raise InputError(
             {
-                "symbols": f"{config.recipe} trades one symbol; there are "
-                f"{', '.join(prices.symbols[:50])}: name one of them"
+                "symbols": f"{config.recipe} trades one symbol; allowed: one of "
+                f"{', '.join(prices.symbols[:50])}"
             }
         )
     forms = {"vector": strategy.vector, "event": strategy.event}
@@ -164,11 +165,10 @@ def choose_driver(strategy: Strategy, config: BacktestConfig, prices: Prices) ->
     wanted = there_are[0] if config.execution == "auto" else config.execution
     if wanted not in there_are:
         allowed = ", ".join(["auto", *there_are])
-        raise ConfigError(
-            {"execution": f"got {wanted!r}; {config.recipe} has no such form; allowed: {allowed}"}
-        )
+        problem = f"got {wanted!r}; {config.recipe} does not support it; allowed: {allowed}"
+        raise ConfigError({"execution": problem})
     if wanted == "vector" and strategy.vector is not None:
         return VectorDriver(strategy.vector, prices)
     if strategy.event is None:
-        raise ValueError(f"{config.recipe} has neither form")
+        raise ValueError(f"{config.recipe} supports neither vector nor event execution")
     return EventDriver(strategy.event, is_same_close=config.fill == "same_close")

@@ -1,6 +1,6 @@
 """Backtest: a strategy trades over a price series."""
 
-from trainops.kind import Kind, Objective, Panel
+from trainops.kind import Kind, Objective, Panel, Threshold
 
 WEB = "trainops.kinds.backtest.web"
 RECIPES = "trainops.kinds.backtest.recipes"
@@ -8,12 +8,13 @@ RECIPES = "trainops.kinds.backtest.recipes"
 KIND = Kind(
     name="backtest",
     label="Backtest",
-    description="A strategy trades over a price series, one bar after the other",
+    description="A strategy trades on a price series, bar by bar",
     order=20,
     unit="bar",
     config="trainops.kinds.backtest.config:BacktestConfig",
     job="trainops.kinds.backtest.job:BacktestJob",
     positions="trainops.kinds.backtest.position",
+    demo="trainops.kinds.backtest.demo:DEMO",
     recipes=(
         f"{RECIPES}.buy_and_hold:RECIPE",
         f"{RECIPES}.sma_crossover:RECIPE",
@@ -27,7 +28,14 @@ KIND = Kind(
     ),
     objective=Objective("sharpe", "max"),
     columns=("return", "sharpe", "max_drawdown", "trades"),
-    defaults={"checkpoint.every_bars": "backtest_bar_interval"},
+    thresholds=(
+        Threshold(
+            "backtest_bar_interval",
+            "checkpoint.every_bars",
+            10_000,
+            "Bars between checkpoints of a backtest (default).",
+        ),
+    ),
     panels=(
         Panel(
             name="report",

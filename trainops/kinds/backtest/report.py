@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from trainops.kinds.backtest.core.book import REASONS, Rows
-from trainops.kinds.backtest.outcome import Outcome
 from trainops.kinds.backtest.periods import daily, periods_per_year, returns_by
+from trainops.kinds.backtest.result import BacktestResult
 from trainops.market.bars import Floats
 from trainops.market.prices import Prices
 from trainops.market.times import DAY, Times, iso
@@ -20,7 +20,7 @@ DAYS_PER_YEAR = 365.25
 SAME = 1e-12  # the difference, relative above 1, up to which two returns are one value
 
 
-def report_of(prices: Prices, outcome: Outcome, cash: float) -> dict[str, Any]:
+def report_of(prices: Prices, outcome: BacktestResult, cash: float) -> dict[str, Any]:
     equity, trades = outcome.equity, outcome.trades
     total, market = float(equity[-1]) / cash - 1, held_equally(prices)
     return {
@@ -164,7 +164,7 @@ def drawdown(times: Times, equity: Floats) -> tuple[float, float, float]:
     return depth, average, float(longest.max()) / DAY if len(longest) else 0.0
 
 
-def exposure(outcome: Outcome) -> float:
+def exposure(outcome: BacktestResult) -> float:
     """Return the share of bars in which a trade was open, its first and last bar included."""
     changes = np.zeros(len(outcome.equity) + 1, dtype=np.int64)
     np.add.at(changes, outcome.trades["entry_bar"], 1)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from trainops.kinds.backtest.core.book import Plan
+from trainops.kinds.backtest.core.book import VectorOrders
 from trainops.kinds.backtest.desk import Desk
 from trainops.market.bars import Floats
 from trainops.market.prices import Prices
@@ -36,14 +36,14 @@ class Signals:
     stop_loss: Floats | None = None
     take_profit: Floats | None = None
 
-    def to_plan(self) -> Plan:
+    def to_plan(self) -> VectorOrders:
         """Return what the core reads: arrays of (bars, symbols)."""
         given = (self.target, self.limit, self.stop, self.stop_loss, self.take_profit)
         shape = self.target.shape
         for each in given:
             if each is not None and each.shape != shape:
                 raise ValueError(f"signals of {each.shape} beside targets of {shape}")
-        return Plan(*map(_as_columns, given))
+        return VectorOrders(*map(_as_columns, given))
 
 
 class EventStrategy(ABC):
@@ -62,7 +62,7 @@ class EventStrategy(ABC):
 class Strategy:
     """One rule, in one form or in both. Both must give the same trades.
 
-    `identity`: what else it is made of, such as a model's digest. A state goes on with the same.
+    `identity`: what else it is made of, such as a model's digest. A state continues with the same.
     """
 
     vector: Callable[[Prices], Signals] | None = None

@@ -14,28 +14,28 @@ from trainops.runtime.errors import IncompatibleState
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class AccountEquity:
     """The equity at the last bar, and the highest so far."""
 
     equity: float
     peak: float
 
-    def after(self, equity: Floats) -> "Standing":
-        """Return the standing after these further bars."""
-        return Standing(float(equity[-1]), max(self.peak, float(equity.max())))
+    def after(self, equity: Floats) -> "AccountEquity":
+        """Return the equity after these further bars."""
+        return AccountEquity(float(equity[-1]), max(self.peak, float(equity.max())))
 
     def metrics(self) -> dict[str, float]:
         return {"equity": self.equity, "drawdown": 1 - self.equity / self.peak}
 
 
-def standing_of(equity: Stream, cash: float) -> Standing:
-    """Return the standing after these bars of an account that began with `cash`."""
-    begin = Standing(cash, cash)
+def equity_of(equity: Stream, cash: float) -> AccountEquity:
+    """Return the equity after these bars of an account that began with `cash`."""
+    begin = AccountEquity(cash, cash)
     return begin.after(equity.column("equity").numpy()) if len(equity) else begin
 
 
 def summary_of(
-    broker: Broker, standing: Standing, monitor: str, fingerprint: Fingerprint
+    broker: Broker, account: AccountEquity, monitor: str, fingerprint: Fingerprint
 ) -> dict[str, Any]:
     bar, prices = broker.next_bar, broker.prices
     return {
@@ -44,13 +44,13 @@ def summary_of(
         "last_close": prices.bars.close[bar - 1].tolist() if bar else None,
         "bars_digest": fingerprint.before(bar),
         "cash": float(broker.account["cash"]),
-        "equity": standing.equity,
-        "peak_equity": standing.peak,
+        "equity": account.equity,
+        "peak_equity": account.peak,
         "positions": broker.positions(),
         "open_orders": len(broker.open_orders),
         "open_trades": len(broker.open_trades),
         "closed_trades": len(broker.trades),
-        "metric": standing.metrics()[monitor],
+        "metric": account.metrics()[monitor],
     }
 
 

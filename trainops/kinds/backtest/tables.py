@@ -5,14 +5,14 @@ import pandas as pd
 
 from trainops.kinds.backtest.core.book import REASONS
 from trainops.kinds.backtest.job import BacktestJob
-from trainops.kinds.backtest.outcome import outcome_of
+from trainops.kinds.backtest.result import result_of
 
 FORMULAS = ("=", "+", "-", "@", "\t", "\r")
 
 
 def trades(job: BacktestJob) -> pd.DataFrame:
     """Return a row for each trade, the oldest first, in the columns of the report's list."""
-    rows, prices = outcome_of(job.broker, job.config, job.step).trades, job.prices
+    rows, prices = result_of(job.broker, job.config, job.step).trades, job.prices
     times = pd.Series(_iso(prices.times))
     table = pd.DataFrame({name: rows[name] for name in rows.dtype.names or ()})
     table["symbol"] = np.array([*map(_text, prices.symbols)])[rows["symbol"]]
@@ -24,7 +24,7 @@ def trades(job: BacktestJob) -> pd.DataFrame:
 
 def equity(job: BacktestJob) -> pd.DataFrame:
     """Return time, equity, drawdown and the close of each symbol at every bar."""
-    values, prices = outcome_of(job.broker, job.config, job.step).equity, job.prices
+    values, prices = result_of(job.broker, job.config, job.step).equity, job.prices
     closes = prices.bars.close[: job.step]
     names = [f"close_{_line(each)}" for each in prices.symbols]
     names = ["close"] if len(names) == 1 else names

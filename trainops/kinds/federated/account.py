@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from trainops.kinds.federated.accounting import Figure, Setting, Spent, measured
-from trainops.runtime.ledger import LEVELS, Entry, Level
+from trainops.kinds.federated.releases import LEVELS, Level, Release
 
 Measure = Callable[[Spent, float], Figure]  # steps by setting, delta -> epsilon, and by whom
 EVERYONE = None  # in the place of a client: releases that concern all of them
@@ -16,7 +16,7 @@ MOST_RATES = 16  # that a cover measures one by one
 class Account:
     """Sums of entries, by level and client; the same whatever the order that they came in.
 
-    A client's steps count against that client alone: nobody else's data was in them. The worst
+    A client's steps count against that client alone: no other client's data was in them. The worst
     client's epsilon is the account's. Sample and user level are added, an upper bound for a
     member whose example and whose whole client both take part.
 
@@ -31,7 +31,7 @@ class Account:
         self._known: dict[tuple[Level, int | None], Figure] = {}  # those that still hold
         self._cover = Cover()
 
-    def add(self, entries: Iterable[Entry]) -> None:
+    def add(self, entries: Iterable[Release]) -> None:
         for entry in entries:
             if not entry.is_release or self._is_covered(entry):
                 self._cover.add(entry)
@@ -70,7 +70,7 @@ class Account:
         clients = sorted(who for at, who in self._spent if at == level and who is not None)
         return {who: self._carried[level] + self._client(level, who).epsilon for who in clients}
 
-    def with_entry(self, entry: Entry) -> float:
+    def with_entry(self, entry: Release) -> float:
         """Return what `epsilon` would be with one entry more."""
         other = self.copy()
         other.add([entry])
@@ -86,7 +86,7 @@ class Account:
         rates = self._cover.rates()
         return self._cover.rounds(*max(rates, key=epsilon_of)) if rates else []
 
-    def _is_covered(self, entry: Entry) -> bool:
+    def _is_covered(self, entry: Release) -> bool:
         is_of_one = entry.level == "sample" and entry.client is not EVERYONE
         return is_of_one and self._cover.is_on
 
@@ -129,7 +129,7 @@ class Cover:
     def is_on(self) -> bool:
         return bool(self._rates)
 
-    def add(self, entry: Entry) -> None:
+    def add(self, entry: Release) -> None:
         self._rates.add(entry.sample_rate)
         if entry.is_release:
             sigma, number = entry.noise_multiplier, entry.round
@@ -148,7 +148,7 @@ class Cover:
         return other
 
     def rates(self) -> list[tuple[float, int]]:
-        """Return sample rates and steps of an epoch that nobody is above.
+        """Return sample rates and steps of an epoch that no client exceeds.
 
         Where there are many, some that are alike share the higher rate and the more steps.
         """
@@ -179,7 +179,7 @@ def steps_of_epoch(rate: float) -> int:
 
 
 def rounds_left(
-    account: Account, each: Iterable[Entry], target: float, most: int, share: float = 1.0
+    account: Account, each: Iterable[Release], target: float, most: int, share: float = 1.0
 ) -> int:
     """Return how many more rounds, each of these entries, fit into a budget; at most `most`.
 
@@ -187,7 +187,7 @@ def rounds_left(
     """
     entries = list(each)
 
-    def steps(entry: Entry, number: int) -> int:
+    def steps(entry: Release, number: int) -> int:
         return math.ceil(number * entry.steps * (1.0 if entry.client is EVERYONE else share))
 
     def fits(number: int) -> bool:

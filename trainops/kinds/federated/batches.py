@@ -8,8 +8,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from trainops.kinds.federated.drawing import generator
-from trainops.kinds.federated.workshop import Workshop
+from trainops.kinds.federated.context import FederatedContext
+from trainops.kinds.federated.rng import generator
 
 MOST_NUMBERS = 2**22  # of inputs that are gathered at a time
 
@@ -26,26 +26,26 @@ class Batches(NamedTuple):
 
 
 def batches_of(
-    workshop: Workshop, clients: Sequence[int], number: int, epoch: int
+    context: FederatedContext, clients: Sequence[int], number: int, epoch: int
 ) -> Iterator[Batches]:
     """Yield an epoch's batches of clients in round `number`; who has most examples is first."""
-    size = workshop.config.batch_size
-    orders = [order_of(workshop, client, number, epoch) for client in clients]
-    lengths = tuple(workshop.sizes[client] for client in clients)
+    size = context.config.batch_size
+    orders = [order_of(context, client, number, epoch) for client in clients]
+    lengths = tuple(context.sizes[client] for client in clients)
     places, counts, shares = _side_by_side(lengths, size)
     indices = torch.cat(orders).take(places)
-    figures = (each.to(workshop.layout.values) for each in (counts, shares))
-    everything = (indices.to(workshop.device), *figures)  # (C, L) each
-    numbers = sum(each[0].numel() for each in workshop.train.inputs)  # of an example
+    figures = (each.to(context.layout.values) for each in (counts, shares))
+    everything = (indices.to(context.device), *figures)  # (C, L) each
+    numbers = sum(each[0].numel() for each in context.train.inputs)  # of an example
     for first, last, width, count in _stretches(lengths, size, MOST_NUMBERS // numbers):
         pieces = (each[:count, first:last].unflatten(1, (-1, width)) for each in everything)
         yield Batches(*(each.transpose(0, 1) for each in pieces))
 
 
-def order_of(workshop: Workshop, client: int, number: int, epoch: int) -> Tensor:
+def order_of(context: FederatedContext, client: int, number: int, epoch: int) -> Tensor:
     """Return a client's examples in the order that it sees them in a local epoch of a round."""
-    drawing = generator(workshop.config.seed, "order", number, client, epoch)
-    return workshop.parts[client].take(torch.randperm(workshop.sizes[client], generator=drawing))
+    drawing = generator(context.config.seed, "order", number, client, epoch)
+    return context.parts[client].take(torch.randperm(context.sizes[client], generator=drawing))
 
 
 @lru_cache(maxsize=2)  # rounds are alike, where all clients are in each
@@ -65,7 +65,7 @@ def _side_by_side(lengths: Sequence[int], size: int) -> tuple[Tensor, Tensor, Te
 def _stretches(lengths: Sequence[int], size: int, most: int) -> Iterator[tuple[int, int, int, int]]:
     """Yield where batches that are alike begin and end, their width, and how many clients have one.
 
-    A stretch has at most so many examples, or one batch of each client.
+    A stretch has at most N examples, or one batch of each client.
     """
 
     def kind(first: int) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""What a federated operation can be told."""
+"""The config of a federated operation."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Self

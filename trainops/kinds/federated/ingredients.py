@@ -27,10 +27,10 @@ class Federation:
     """All that federated training needs from a recipe.
 
     ingredients: model, loss and examples. The training examples are what lies with the clients; the
-        validation examples are the server's own, and nobody's privacy. `optimizers` and
+        validation examples are the server's own and not private. `optimizers` and
         `schedulers` are refused: clients train as the config says.
     classes: what partitions by class look at, where examples have one.
-    groups: how the examples can be told apart by column or file, by the name of the column, or
+    groups: how the examples can be distinguished by column or file, by the name of the column, or
         FILE.
     """
 

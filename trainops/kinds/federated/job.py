@@ -5,32 +5,33 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
+from trainops.kinds.federated.budget import PrivacyBudget
 from trainops.kinds.federated.client import read_client
 from trainops.kinds.federated.config import FederatedConfig
+from trainops.kinds.federated.context import FederatedContext, require_gradients_of_each
 from trainops.kinds.federated.distributed import Distributed
-from trainops.kinds.federated.drawing import Secrets
+from trainops.kinds.federated.fast.batched_clients import BatchedClients, require_stackable
 from trainops.kinds.federated.limits import warnings_of
+from trainops.kinds.federated.local_training import LocalTraining
+from trainops.kinds.federated.noise_accounting import NoiseAccounting, say_rates
 from trainops.kinds.federated.partition import picture
-from trainops.kinds.federated.path import entries_of, is_path
-from trainops.kinds.federated.purse import Purse
-from trainops.kinds.federated.record import Record
-from trainops.kinds.federated.releasing import Releasing, say_rates
-from trainops.kinds.federated.server import Server
-from trainops.kinds.federated.together import Together, require_stackable
-from trainops.kinds.federated.visit import Visit
-from trainops.kinds.federated.workshop import Workshop, require_gradients_of_each
+from trainops.kinds.federated.progress import FederatedProgress
+from trainops.kinds.federated.release_log import entries_of, is_path
+from trainops.kinds.federated.releases import Release, ReleaseLedger
+from trainops.kinds.federated.rng import Secrets
+from trainops.kinds.federated.server import FederatedServer
 from trainops.learning.validation import Validation
 from trainops.runtime import reproducibility
-from trainops.runtime.attempt import RANDOM
 from trainops.runtime.checkpoint.manifest import Candidate
 from trainops.runtime.checkpoint.snapshot import freeze
 from trainops.runtime.checkpoint.store import CheckpointStore
+from trainops.runtime.checkpointer import RANDOM
 from trainops.runtime.devices import choose_device
 from trainops.runtime.errors import IncompatibleState
 from trainops.runtime.job import Metrics, StateDict
-from trainops.runtime.ledger import Entry, MemoryLedger, PrivacyLedger
+from trainops.runtime.ledger import Ledger, MemoryLedger
 from trainops.runtime.receipt import compare_environments
-from trainops.runtime.subtasks import Delegates, Part
+from trainops.runtime.subtasks import Subtask, SubtaskPort
 
 NUMBERS = ("round", "clients", "dropped")  # of a round's line; the rest was measured
 REASON = "PRIVACY_BUDGET"  # why a run is over before its last round
@@ -50,39 +51,44 @@ class FederatedJob:
 
     A step trains one client for one local epoch. The step that ends a round also makes the next
     model of what its clients sent, and judges it. Safe points lie between two local epochs: what
-    clients of this round sent is kept, and the one in training goes on with its own model and
+    clients of this round sent is kept, and the one in training continues with its own model and
     optimizer. With `batched_clients` a step is an epoch of all clients of the round. The one before
     an evaluation has all that the round's clients sent, of which the next model is not made yet.
     """
 
     unit: ClassVar[str] = "client epoch"
+    weights: ClassVar[Mapping[str, str]] = {"model": "model"}  # the server's
 
     def __init__(
         self,
         config: FederatedConfig,
         inputs: Mapping[str, Path],
-        ledger: PrivacyLedger | None = None,
-        delegates: Delegates | None = None,
+        ledger: Ledger | None = None,
+        subtasks: SubtaskPort | None = None,
     ) -> None:
         self.config, self.inputs = config, inputs
-        self.ledger = ledger or MemoryLedger()
+        self.ledger = ReleaseLedger(ledger or MemoryLedger())
         self.device = choose_device(config.device)
         self.secrets = Secrets(self.ledger.secret, config.seed)
-        self.workshop = self._make_workshop({})
-        self.server = Server(self.workshop)
+        self.context = self._make_context({})
+        self.server = FederatedServer(self.context)
         if config.batched_clients:
-            require_stackable(self.workshop)
+            require_stackable(self.context)
         if config.has_samples_noised:
-            require_gradients_of_each(self.workshop)
+            require_gradients_of_each(self.context)
         if config.has_samples_noised and config.has_users_noised:
-            say_rates(self.workshop, self.ledger)
-        self.releasing = Releasing(self.workshop, Purse(config.privacy, self.ledger))
-        self.record = Record(config, self.workshop.schedule)
-        if not any(entry.is_release for entry in self.ledger.spent()):  # else it goes on, or forks
-            self.releasing.require_room(self.record)
-        self.visit: Visit | Together | None = None
-        is_distributed = delegates is not None and config.is_distributed
-        self.distributed = Distributed(config, delegates) if is_distributed and delegates else None
+            say_rates(self.context, self.ledger)
+        self.noise_accounting = NoiseAccounting(
+            self.context, PrivacyBudget(config.privacy, self.ledger)
+        )
+        self.progress = FederatedProgress(config, self.context.schedule)
+        if not any(
+            entry.is_release for entry in self.ledger.releases()
+        ):  # else it goes on, or forks
+            self.noise_accounting.require_room(self.progress)
+        self.local_training: LocalTraining | BatchedClients | None = None
+        is_distributed = subtasks is not None and config.is_distributed
+        self.distributed = Distributed(config, subtasks) if is_distributed and subtasks else None
         self._untold: dict[str, float] = {}  # of rounds without clients, before the first step
         self.in_parts = False
         self._finishing: Finishing | None = None  # under way; no part of the state
@@ -90,19 +96,19 @@ class FederatedJob:
 
     @property
     def step(self) -> int:
-        return self.record.step
+        return self.progress.step
 
     @property
     def total_steps(self) -> int:
-        return self.record.total_steps
+        return self.progress.total_steps
 
     @property
     def place(self) -> str:
-        if self.distributed is not None and self.record.client is not None:
-            return self.distributed.place(self.record)
+        if self.distributed is not None and self.progress.client is not None:
+            return self.distributed.place(self.progress)
         if self._finishing is not None:
-            return f"{self.record.place}, {self._finishing.validation.place}"
-        return self.record.place
+            return f"{self.progress.place}, {self._finishing.validation.place}"
+        return self.progress.place
 
     @property
     def is_evaluating(self) -> bool:
@@ -110,8 +116,8 @@ class FederatedJob:
 
     def _has_trained_round(self) -> bool:
         """Whether the round is to be finished; one without clients is finished beside another."""
-        record = self.record
-        return record.is_round_trained and bool(record.chosen) and not record.is_spent
+        progress = self.progress
+        return progress.is_round_trained and bool(progress.chosen) and not progress.is_spent
 
     @property
     def checkpoint_steps(self) -> int:
@@ -124,7 +130,7 @@ class FederatedJob:
     def advance(self) -> Metrics:
         if not self.is_evaluating:
             self._untold |= self._finish_rounds({})  # at the beginning, that nobody takes part in
-            if self.record.is_over or self.record.is_spent:
+            if self.progress.is_over or self.progress.is_spent:
                 return self._told()
             if not self._train_next():
                 return {} if self._is_elsewhere else self._told()
@@ -139,7 +145,7 @@ class FederatedJob:
     @property
     def _is_elsewhere(self) -> bool:
         """Whether the next client trains elsewhere, and is waited for."""
-        return self.distributed is not None and self.visit is None
+        return self.distributed is not None and self.local_training is None
 
     def _train_next(self) -> bool:
         """Train the next local epoch, or take over what was done elsewhere; False: not (yet)."""
@@ -147,7 +153,7 @@ class FederatedJob:
 
     def _step_done(self, measured: dict[str, float]) -> None:
         self._untold |= self._finish_rounds(measured)
-        self.releasing.purse.passed(self.step)
+        self.noise_accounting.budget.passed(self.step)
         self._mind_the_budget()
 
     def _told(self) -> Metrics:
@@ -157,53 +163,55 @@ class FederatedJob:
     def state_dict(self) -> StateDict:
         if self._finishing is not None and self._finishing.before is not None:
             return dict(self._finishing.before)
-        constants, layout, purse = self._constants(), self.workshop.layout, self.releasing.purse
+        constants, layout, budget = (
+            self._constants(),
+            self.context.layout,
+            self.noise_accounting.budget,
+        )
         return {
             "state": {
-                **self.record.to_state(),
+                **self.progress.to_state(),
                 **({"frozen": list(layout.frozen)} if layout.frozen else {}),
                 **({"tied": dict(layout.tied)} if layout.tied else {}),
-                "privacy": purse.figures() if self.config.is_private else None,
+                "privacy": budget.figures() if self.config.is_private else None,
                 "clients": self.server.lines(),
                 "partition": self._picture(),
             },
-            **self.server.state_dict(self.visit, self.record.number),
-            **({"spent": purse.path} if self.config.is_private else {}),
+            **self.server.state_dict(self.local_training, self.progress.number),
+            **({"spent": budget.path} if self.config.is_private else {}),
             **({"constants": constants} if constants else {}),
         }
 
     def objects(self) -> Mapping[str, Any]:
-        return self.workshop.objects()
+        return self.context.objects()
 
     def load_state_dict(self, state: StateDict) -> None:
         state = {"constants": {}, **state}
         if missing := {"state", "model", "server", "clients"} - state.keys():
             raise IncompatibleState(f"the state lacks {', '.join(sorted(missing))}")
         if ("spent" in state) != self.config.is_private:
-            raise IncompatibleState(
-                "the state keeps privacy and the config does not, or the other way round"
-            )
-        workshop, constants = self.workshop, state["constants"]
+            raise IncompatibleState("only one of the state and the config uses privacy")
+        context, constants = self.context, state["constants"]
         if constants != self._constants():  # what was measured then holds, not what is measured now
-            workshop = self._make_workshop(constants)
-        record = Record(self.config, workshop.schedule).from_state(state["state"])
-        server = Server(workshop)
-        visit_state = server.check(state, record)
-        releasing = Releasing(workshop, self._thawed(state, record))
-        visit = server.load_state_dict(state, record, visit_state)
-        self.workshop, self.server, self.releasing = workshop, server, releasing
-        self.record, self.visit, self._finishing = record, visit, None
-        told = record.history[-1] if record.history and not record.step else {}
+            context = self._make_context(constants)
+        progress = FederatedProgress(self.config, context.schedule).from_state(state["state"])
+        server = FederatedServer(context)
+        visit_state = server.check(state, progress)
+        noise_accounting = NoiseAccounting(context, self._thawed(state, progress))
+        local_training = server.load_state_dict(state, progress, visit_state)
+        self.context, self.server, self.noise_accounting = context, server, noise_accounting
+        self.progress, self.local_training, self._finishing = progress, local_training, None
+        told = progress.history[-1] if progress.history and not progress.step else {}
         self._untold = {name: each for name, each in told.items() if name not in NUMBERS}
         self._mind_the_budget()
 
     @property
     def notes(self) -> Mapping[str, str]:
         """What a receipt says of a restored part."""
-        return {"spent": self.releasing.purse.note} if self.config.is_private else {}
+        return {"spent": self.noise_accounting.budget.note} if self.config.is_private else {}
 
     def result(self) -> Mapping[str, Any]:
-        best, history = self.record.best, self.record.history
+        best, history = self.progress.best, self.progress.history
         result: dict[str, Any] = {
             "recipe": self.config.recipe,
             "strategy": self.config.server.strategy,
@@ -215,96 +223,99 @@ class FederatedJob:
                 "round": best.round,
             },
             "rounds": len(history),
-            "client_epochs": self.step - self.record.num_dropped * self.config.local_epochs,
-            "clients": len(self.workshop.parts),
+            "client_epochs": self.step - self.progress.num_dropped * self.config.local_epochs,
+            "clients": len(self.context.parts),
             "parameters": self.server.parameters.numel(),
             "warnings": self._warnings(),
-            "details": dict(self.workshop.ingredients.description),
+            "details": dict(self.context.ingredients.description),
         }
-        if num_dropped := self.record.num_dropped:
+        if num_dropped := self.progress.num_dropped:
             result["dropped"] = num_dropped
-        if self.record.differs:
-            result["differs"] = sorted(self.record.differs)
+        if self.progress.differs:
+            result["differs"] = sorted(self.progress.differs)
         if self.config.is_private:
-            result["privacy"] = self.releasing.summary()
-        return result | ({"reason": REASON} if self.record.is_spent else {})
+            result["privacy"] = self.noise_accounting.summary()
+        return result | ({"reason": REASON} if self.progress.is_spent else {})
 
     def _train(self) -> bool:
         """Train one local epoch of the next client; False, and the run is over, if it may not."""
-        visit = self._visit()
-        entry = self.releasing.of_epoch(visit, self.record)
+        local_training = self._visit()
+        entry = self.noise_accounting.of_epoch(local_training, self.progress)
         if entry is not None and not self._spend(entry):
             return False
-        self.server.train(visit, entry.noise if entry else "", self.step + 1)
-        self._epoch_done(visit)
+        self.server.train(local_training, entry.noise if entry else "", self.step + 1)
+        self._epoch_done(local_training)
         return True
 
-    def _epoch_done(self, visit: Visit | Together) -> None:
-        if self.record.epoch_done():
-            for client, update in visit.updates():
+    def _epoch_done(self, local_training: LocalTraining | BatchedClients) -> None:
+        if self.progress.epoch_done():
+            for client, update in local_training.updates():
                 self.server.take(client, update)
-            self.visit = None
-            self.server.begin_streams("server", visit.number, visit.client)
+            self.local_training = None
+            self.server.begin_streams("server", local_training.number, local_training.client)
 
     def _take_next(self) -> bool:
         """Take over what the next client came to elsewhere; False where that is not known yet."""
         if self.distributed is None:
             return False
-        returned = self.distributed.next(self.record, self._parts)
-        if returned is None:
-            self.record.is_spent |= not self.distributed.is_next_out(self.record)
+        result = self.distributed.next(self.progress, self._subtasks)
+        if result is None:
+            self.progress.is_spent |= not self.distributed.is_next_out(self.progress)
             return False
-        self.releasing.purse.learn(returned.spent, self.step)
-        if returned.checkpoint is None:
-            self.record.client_dropped()
+        spent = [Release.from_entry(each) for each in result.spent]
+        self.noise_accounting.budget.learn(spent, self.step)
+        if result.checkpoint is None:
+            self.progress.client_dropped()
         else:
-            self._take(returned.client, returned.checkpoint)
+            self._take(result.index, result.checkpoint)
         return True
 
-    def _parts(self, record: Record) -> list[Part]:
+    def _subtasks(self, progress: FederatedProgress) -> list[Subtask]:
         """Return what the clients of the round are to do that are yet to train."""
         identity = self.server.identity()
         return [
-            Part(
-                record.number, client, epochs, begins_with=identity,
-                name=record.name_of(client), label=self.config.label_of(client),
+            Subtask(
+                progress.number, client, {"epochs": epochs}, epochs, begins_with=identity,
+                name=progress.name_of(client), label=self.config.label_of(client),
             )
-            for client, epochs in self.releasing.plan(record).items()
+            for client, epochs in self.noise_accounting.plan(progress).items()
         ]  # fmt: skip
 
     def _take(self, client: int, checkpoint: Candidate) -> None:
         """Go through what a client did as if it had been done here. Raises IncompatibleState."""
         found, state = CheckpointStore(checkpoint.path.parent, identity={}).restore(checkpoint)
         compared = compare_environments(reproducibility.environment(), found.environment)
-        self.record.differs |= {each.part for each in compared if not each.exact}
-        plain, visiting = read_client(state, self.server, self.record, client)
-        visit = self.visit = self.server.receive(client, self.record.number)
-        visit.load_state_dict(visiting)
+        self.progress.differs |= {each.part for each in compared if not each.exact}
+        plain, visiting = read_client(state, self.server, self.progress, client)
+        local_training = self.local_training = self.server.receive(client, self.progress.number)
+        local_training.load_state_dict(visiting)
         if self.config.is_private:
             for entry in entries_of(state["spent"], self.ledger.secret):
-                self.releasing.purse.spend(entry)
-        for _ in range(visit.epoch):
-            self._epoch_done(visit)
-        if self.visit is not None:  # the budget ended it in the middle: so do the random streams
+                self.noise_accounting.budget.spend(entry)
+        for _ in range(local_training.epoch):
+            self._epoch_done(local_training)
+        if (
+            self.local_training is not None
+        ):  # the budget ended it in the middle: so do the random streams
             reproducibility.load_state_dict(state[RANDOM])
-        self.record.is_spent |= bool(plain["is_budget_spent"])
+        self.progress.is_spent |= bool(plain["is_budget_spent"])
 
-    def _visit(self) -> Visit | Together:
+    def _visit(self) -> LocalTraining | BatchedClients:
         """Return who is in training, which comes to the server's model where it is new."""
-        if self.visit is None:
-            client = self.record.client
+        if self.local_training is None:
+            client = self.progress.client
             if client is None:
                 raise RuntimeError("a trained round was not finished")
-            self.visit = self.server.receive(client, self.record.number)
-            self.server.begin_streams("client", self.record.number, client)
-        return self.visit
+            self.local_training = self.server.receive(client, self.progress.number)
+            self.server.begin_streams("client", self.progress.number, client)
+        return self.local_training
 
     def _finish_rounds(self, measured: dict[str, float]) -> dict[str, float]:
         """Finish the round if its clients are done, and further ones that have none.
 
         Returns what the last of them measured; `measured` where there was none.
         """
-        while self.record.is_round_trained and not self.record.is_spent:
+        while self.progress.is_round_trained and not self.progress.is_spent:
             finished = self._finish_round(is_whole=True)
             if finished is None:
                 break
@@ -319,59 +330,59 @@ class FederatedJob:
         in_parts = self.in_parts and not is_whole
         if self._finishing is None:
             before = freeze(self.state_dict()) if in_parts else None
-            entry = self.releasing.of_round(self.server, self.record)
+            entry = self.noise_accounting.of_round(self.server, self.progress)
             if entry is not None and not self._spend(entry):
                 return None
-            measured = self.server.finish_round(self.record.number, entry, self.step)
-            self._finishing = Finishing(before, measured, Validation(self.workshop))
+            measured = self.server.finish_round(self.progress.number, entry, self.step)
+            self._finishing = Finishing(before, measured, Validation(self.context))
         finishing = self._finishing
         if not finishing.validation.go_on(in_parts=in_parts):
             return None
         self._finishing, measured = None, finishing.measured
-        if self.workshop.validation is not None:
+        if self.context.validation is not None:
             means = finishing.validation.averages.means()
-            measured = measured | self.workshop.in_units(means, "val")
+            measured = measured | self.context.in_units(means, "val")
         if self.config.is_private:
-            measured["epsilon"] = self.releasing.purse.epsilon
-        if self.record.round_done(measured):
+            measured["epsilon"] = self.noise_accounting.budget.epsilon
+        if self.progress.round_done(measured):
             self.server.keep_best()
         return measured
 
-    def _spend(self, entry: Entry) -> bool:
+    def _spend(self, entry: Release) -> bool:
         """Write a release down before it happens; False, and the run is over, if it may not."""
-        if not self.releasing.purse.affords(entry):
-            self.record.is_spent = True
+        if not self.noise_accounting.budget.affords(entry):
+            self.progress.is_spent = True
             return False
-        self.releasing.purse.spend(entry)
+        self.noise_accounting.budget.spend(entry)
         return True
 
     def _mind_the_budget(self) -> None:
         """See whether the next release would exceed the budget; then there is no next step."""
-        if self.record.is_over or self.config.privacy.target_epsilon is None:
+        if self.progress.is_over or self.config.privacy.target_epsilon is None:
             return
-        self.record.is_spent |= not self.releasing.is_next_affordable(self.record)
+        self.progress.is_spent |= not self.noise_accounting.is_next_affordable(self.progress)
 
-    def _thawed(self, state: StateDict, record: Record) -> Purse:
+    def _thawed(self, state: StateDict, progress: FederatedProgress) -> PrivacyBudget:
         """Return what was spent up to a state. Raises LedgerMismatch, IncompatibleState."""
-        purse = self.releasing.purse
+        budget = self.noise_accounting.budget
         if not self.config.is_private:
-            return purse
+            return budget
         if not is_path(state["spent"]):
-            raise IncompatibleState("what was spent is not the stream of a federated run")
-        return purse.thawed(state["spent"], state["state"].get("privacy") or {}, record.step)
+            raise IncompatibleState("the spent budget is not a stream of a federated run")
+        return budget.thawed(state["spent"], state["state"].get("privacy") or {}, progress.step)
 
-    def _make_workshop(self, constants: Mapping[str, Any]) -> Workshop:
-        return Workshop(self.config, self.inputs, self.device, self.secrets, constants)
+    def _make_context(self, constants: Mapping[str, Any]) -> FederatedContext:
+        return FederatedContext(self.config, self.inputs, self.device, self.secrets, constants)
 
     def _warnings(self) -> list[str]:
-        told = warnings_of(self.config, len(self.workshop.parts))
-        return [*told, *filter(None, [self.releasing.purse.warning])]
+        told = warnings_of(self.config, len(self.context.parts))
+        return [*told, *filter(None, [self.noise_accounting.budget.warning])]
 
     def _constants(self) -> dict[str, Any]:
-        return dict(self.workshop.ingredients.constants)
+        return dict(self.context.ingredients.constants)
 
     def _picture(self) -> dict[str, Any] | None:
         """Return the sizes of the clients' parts; where clients are private, they are too."""
         if self.config.has_users_noised:
             return None
-        return picture(self.config, self.workshop.federation, self.workshop.parts)
+        return picture(self.config, self.context.federation, self.context.parts)

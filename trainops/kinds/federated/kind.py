@@ -16,12 +16,13 @@ def keeps_privacy(config: Mapping[str, Any]) -> bool:
 KIND = Kind(
     name="federated",
     label="Federated",
-    description="Clients train on data of their own, and a server makes one model of it",
+    description="Clients train on their own data, and a server aggregates their models",
     order=40,
     unit="client epoch",
     config="trainops.kinds.federated.config:FederatedConfig",
     job="trainops.kinds.federated.job:FederatedJob",
     positions="trainops.kinds.federated.position",
+    demo="trainops.kinds.federated.demo:DEMO",
     recipes=(
         f"{RECIPES}.digits:RECIPE",
         f"{RECIPES}.tabular:RECIPE",
@@ -29,6 +30,8 @@ KIND = Kind(
         f"{RECIPES}.segmentation:RECIPE",
     ),
     files="trainops.kinds.federated.files.descriptor:FILES",
+    length="rounds",
+    has_weights=True,
     objective=Objective("best.value"),
     columns=("best.value", "rounds"),
     panels=(
@@ -47,6 +50,8 @@ KIND = Kind(
     web=WEB,
     urls=f"{WEB}.urls",
     ports=frozenset({"ledger", "subtasks"}),
+    ledger="trainops.kinds.federated.releases:FIELDS",
     ledger_used=keeps_privacy,
     subtask="trainops.kinds.federated.client:ClientJob",
+    group="round",
 )

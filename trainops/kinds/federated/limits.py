@@ -17,9 +17,9 @@ class Infeasible(ValueError):
 
     def __init__(self, target: float, reached: float, most: float) -> None:
         super().__init__(
-            f"got {target:g}; not even a noise multiplier of {most:g} stays within it; allowed: "
-            f"{reached:g} or more, or fewer rounds, fewer local epochs, a smaller share of clients "
-            "or smaller batches"
+            f"got {target:g}; even a noise multiplier of {most:g} exceeds it; allowed: "
+            f"{reached:g} or more, or fewer rounds, fewer local epochs, a smaller fraction of "
+            "clients or smaller batches"
         )
 
 
@@ -27,13 +27,15 @@ def problems_of(config: FederatedOptions) -> dict[str, str]:
     """Return what is wrong by field; empty where all is well."""
     problems = {}
     if config.min_clients > config.clients and config.partition.by not in ("column", "file"):
-        problems["min_clients"] = f"got {config.min_clients}; at most the clients, {config.clients}"
+        problems["min_clients"] = (
+            f"got {config.min_clients}; allowed: at most the number of clients, {config.clients}"
+        )
     if config.partition.by == "column" and not config.partition.column:
         problems["partition.column"] = "nothing was given; required to partition by column"
     if config.batched_clients and config.has_samples_noised:
         problems["batched_clients"] = (
-            f"got true; privacy.mode is {config.privacy.mode!r}, and each client's examples need "
-            "noise of their own; allowed: false, or the modes none and user"
+            f"got true; privacy.mode is {config.privacy.mode!r}, which needs separate noise for "
+            "each client's examples; allowed: false, or the modes none and user"
         )
     problems |= _problems_of_placement(config)
     if config.is_private:
@@ -45,8 +47,8 @@ def warnings_of(config: FederatedOptions, num_clients: int) -> list[str]:
     """Return what is allowed, and unlikely to be meant."""
     if config.has_users_noised and num_clients < FEW_CLIENTS:
         return [
-            f"user-level privacy with {num_clients} clients: the noise is as large as one client's "
-            f"whole share; with fewer than {FEW_CLIENTS} the model can hardly learn"
+            f"user-level privacy with {num_clients} clients: the noise is as large as the "
+            f"update of one client; with fewer than {FEW_CLIENTS} clients the model hardly learns"
         ]
     return []
 
@@ -60,11 +62,14 @@ def _problems_of_placement(config: FederatedOptions) -> dict[str, str]:
             if value
         }
     if config.batched_clients:
-        problem = "got true; with placement: distributed each client trains by itself"
+        problem = "got true; with placement: distributed each client trains separately"
         return {"batched_clients": f"{problem}; allowed: false"}
     if config.labels and config.has_users_noised and config.fraction < 1:
-        problem = "they would tell who takes part in a round, which privacy by chance keeps secret"
-        return {"labels": f"{problem}; allowed: none, or a fraction of 1"}
+        problem = (
+            "they reveal which clients are sampled for a round, which must be secret "
+            "with user-level privacy"
+        )
+        return {"labels": f"{problem}; allowed: no labels, or fraction: 1"}
     problems = (_problem_of_label(config, client) for client in config.labels)
     problem = next(filter(None, problems), "")
     return {"labels": problem} if problem else {}
@@ -73,10 +78,10 @@ def _problems_of_placement(config: FederatedOptions) -> dict[str, str]:
 def _problem_of_label(config: FederatedOptions, client: str) -> str:
     is_number = NUMBER.fullmatch(client) is not None
     if client != EVERY_OTHER and not is_number:
-        return f"got the client {client[:60]!r}; allowed are numbers from 0, and {EVERY_OTHER}"
+        return f"got the client {client[:60]!r}; allowed: numbers from 0, and {EVERY_OTHER}"
     is_known = config.partition.by not in ("column", "file")
     if is_number and is_known and int(client) >= config.clients:
-        return f"got the client {client}; there are the clients 0 to {config.clients - 1}"
+        return f"got the client {client}; allowed: 0 to {config.clients - 1}"
     label = config.label_of(int(client) if is_number else 0)
     return "" if is_label(label) else f"got {config.labels[client][:80]!r}; {LABEL_RULE}"
 
@@ -89,7 +94,7 @@ def _problems_of_privacy(config: FederatedOptions) -> dict[str, str]:
     }
     if privacy.target_epsilon is None:
         for name in (name for name, is_missing in needed.items() if is_missing):
-            problems[f"privacy.{name}"] = "nothing was given; required, or a target_epsilon"
+            problems[f"privacy.{name}"] = "nothing was given; required without target_epsilon"
     if config.has_users_noised:
         problems |= _problems_of_users(config)
     return problems
@@ -99,13 +104,13 @@ def _problems_of_users(config: FederatedOptions) -> dict[str, str]:
     problems = {}
     if config.server.strategy in ROBUST:
         problems["server.strategy"] = (
-            f"got {config.server.strategy!r}; user-level noise is added to a mean, so allowed are "
-            "the others"
+            f"got {config.server.strategy!r}; user-level noise requires a mean; allowed: the "
+            "strategies that aggregate by mean"
         )
     if config.min_clients > 1 and config.fraction < 1:
         problems["min_clients"] = (
-            f"got {config.min_clients}; with user-level privacy each client joins a round by "
-            "itself, by chance, so no number can be promised; allowed: 1, or a fraction of 1"
+            f"got {config.min_clients}; user-level privacy samples each client "
+            "independently, so no minimum is guaranteed; allowed: 1, or fraction: 1"
         )
     privacy = config.privacy
     if privacy.target_epsilon is not None and privacy.user_noise_multiplier is None:

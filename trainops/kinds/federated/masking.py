@@ -1,10 +1,10 @@
-"""Hiding tensors in a checkpoint from whoever lacks the ledger's secret.
+"""Hiding tensors in a checkpoint from readers without the ledger's secret.
 
 Under user-level privacy a client's own model must not leave the server's memory without noise, but
 a checkpoint within a round must hold it. So it is masked there: each tensor's bytes are combined
 with a stream of as many that only the secret gives. The stream is chosen by the content and its
 place (round, client, name): so equal states are masked equally, no stream serves two contents, and
-nobody sees that two clients have something in common.
+equal values of two clients are not visible.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trainops.kinds.federated.drawing import Secrets
+from trainops.kinds.federated.rng import Secrets
 from trainops.runtime.errors import IncompatibleState
 
 MASKED = "masked"
@@ -56,7 +56,9 @@ def _unmasked(value: Mapping[str, Any], secrets: Secrets, place: Sequence[object
     except (AttributeError, KeyError, RuntimeError, TypeError) as error:
         raise IncompatibleState(f"a masked tensor cannot be read: {error!r}") from error
     if secrets.identity(["mask", *place], content) != value["stream"]:
-        raise IncompatibleState("a client's tensor was masked with another secret or elsewhere")
+        raise IncompatibleState(
+            "a client's tensor was masked with another secret or in another place"
+        )
     return content
 
 

@@ -1,34 +1,35 @@
 """Digests of source files before their packages were moved, by the digest of the moved file.
 
 The name of a release includes a digest of the source code. A run from before the move continues
-with the same noise only if its release names stay the same. Only import paths changed in these
-files. A file that is edited later is not found here, and its releases get new names.
+with the same noise only if its release names stay the same. In these files only import paths and
+names changed, and trainops.kinds.federated.implementation selects the fast modules. A file that is
+edited later is not found here, and its releases get new names.
 """
 
 BEFORE = {
-    # drawing
+    # rng
     "2ff9783f0d32b4895e44deb587348ca080975f8c35086dd498985745b1df4ca3":
     "4635a31e6e96c1248c20ac78d325d3ba610e147d4c0d99e248c8e08adc7f7a8a",
     # private
-    "8b4e2cdc0bd400f3635fcb835a7fb9446b9572b4d6ac8e0daad8ee557becea76":
+    "0b7a509119d1481fa4855a9ff1442ffacee678e9737e01f9900c0ce4d95e2de1":
     "b636d13356af2e8c71cea06283be9c9792f4e3cfa21be83b0e09f86bab45de74",
-    # layered
-    "5cb4f3de2aa71b0c95d568bf2072faf2eb27968234c67456b5dc7847f34e0230":
+    # fast.ghost_clipping
+    "cf92a8ce771bf0a1292c1be107114e4e3e400cf9cff1b4cae592eb1438fbfd60":
     "63633c264aadc7e4e4a33ec66da315d392b35d8e3a82ffe05d3507aa511d78d2",
-    # losses
-    "858df2bb1a3424d60201772dda30fc96d907e64dd6ea4cb337765bace2ee3d8b":
+    # fast.losses
+    "abeb94c21062e5d6b1d81b295327af5bc50af28371367d59266c3d3820f458dc":
     "33d7c8293acefd6f99f7b26262feb858e5979d053727d509c0e98d85be4c09da",
-    # optimizer
+    # fast.optimizer
     "781420e9fbfb84513b8be0535e44d15c844e9a668329d7351c9447211e895c3a":
     "37db34b9f50b14a1ecd7d8fbf0b5c29cfb2d7a1d9f1bc2a28f02df2a97376b42",
-    # visit
-    "ead8705724f3873877cfc32bf9ebbfccf34d0a1eecf2e16bdbe20b0ffe6b1d2c":
+    # local_training
+    "16c64411a7b6951f6994ee941c51398264d7f0133626c0a0cc337bc6b25fdc7f":
     "318ad1a16b8c3d3078af7d042603438e3d90143bf3a194ecd37a94360ad834b3",
     # server
-    "7396e3d31b4c8f9511a56c76949016d299201fd5bf5dfa067d97d8276b1f3a05":
+    "f26f8752f80d38c92e2cb2f1ff6094ab30add4b591867e977d1a604e4491d852":
     "2bb43b7ac8609b16bdcad83eff35c5599e728e88bb2ffe18cb9ecf9cc6381148",
     # schedule
-    "61b0f1cc461a07bd35ab88c78ac6b58dda4efb36bfefde4840e2db6d884bfa41":
+    "eb49cb7631e337e645b0d44ac8706df30ca33fbc4b8657fd2973b38155759775":
     "a8eeac502f6c80bc713184412ad8cba4cfd503c898ce04710f1939f46bebb7ff",
     # strategies.fedprox
     "8832c0c7faa4d19f8b09ab20c35be8adf9e62cdae2b0e728177341dc650d565e":

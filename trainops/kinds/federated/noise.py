@@ -32,7 +32,7 @@ def find_noise(target: float, delta: float, plan: Plan) -> float:
 
 
 def find_for(target: float, delta: float, steps: Mapping[float, int]) -> float:
-    """Return the noise for members who take so many steps at each sample rate, one rate each."""
+    """Return the noise for members who take N steps at each sample rate, one rate each."""
     return find_noise(
         target, delta, lambda noise: [{(noise, rate): count} for rate, count in steps.items()]
     )

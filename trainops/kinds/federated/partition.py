@@ -5,10 +5,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.distributions import Dirichlet
 
-from trainops.kinds.federated.drawing import generator
 from trainops.kinds.federated.ingredients import FILE, Federation, Group
 from trainops.kinds.federated.options import FederatedOptions
+from trainops.kinds.federated.rng import generator
 from trainops.runtime.errors import InputError
 
 ATTEMPTS = 200  # to draw shares that leave nobody without examples
@@ -59,10 +60,11 @@ def _dirichlet(config: FederatedOptions, federation: Federation) -> list[Tensor]
     drawing = generator(config.seed, "partition")
     by_class = _by_class(federation, drawing, "dirichlet")
     concentration = torch.full((config.clients,), config.partition.alpha, dtype=torch.float64)
+    distribution = Dirichlet(concentration)
     for _ in range(ATTEMPTS):
         parts: list[list[Tensor]] = [[] for _ in range(config.clients)]
         for members in by_class:
-            shares = torch._sample_dirichlet(concentration, generator=drawing)
+            shares = _sample(distribution, drawing)
             cuts = (shares.cumsum(0)[:-1] * len(members)).round().to(torch.int64)
             for part, some in zip(parts, members.tensor_split(cuts), strict=True):
                 part.append(some)
@@ -76,6 +78,18 @@ def _dirichlet(config: FederatedOptions, federation: Federation) -> list[Tensor]
             "alpha, or fewer clients"
         }
     )
+
+
+def _sample(distribution: Dirichlet, drawing: torch.Generator) -> Tensor:
+    """Return a sample that a generator of the CPU draws: torch's own uses the global stream."""
+    before = torch.get_rng_state()
+    torch.set_rng_state(drawing.get_state())
+    try:
+        sample: Tensor = distribution.sample()
+        drawing.set_state(torch.get_rng_state())
+    finally:
+        torch.set_rng_state(before)
+    return sample
 
 
 def _shards(config: FederatedOptions, federation: Federation) -> list[Tensor]:

@@ -22,7 +22,8 @@ def position(state: Mapping[str, Any], step: int) -> Position:
         return Position({"round": completed, "client_epoch": epoch}, f"client epoch {epoch}")
     done, epoch = state.get("clients_done") or 0, state.get("client_epoch") or 0
     counts = {"round": completed, "clients_done": done, "client_epoch": epoch}
+    group = completed + 1  # the round in progress
     if not (done or epoch):
-        return Position(counts, f"round {completed}")
+        return Position(counts, f"round {completed}", group)
     within = f"{done} clients done, epoch {epoch} of the next" if epoch else f"{done} clients done"
-    return Position(counts, f"round {completed} and {within}")
+    return Position(counts, f"round {completed} and {within}", group)

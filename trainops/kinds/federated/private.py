@@ -20,8 +20,8 @@ from trainops.kinds.federated.clipping import (
     sum_of_odd,
     without,
 )
-from trainops.kinds.federated.drawing import normal
-from trainops.kinds.federated.layered import LayeredSums, can_sum
+from trainops.kinds.federated.implementation import ghost_clipped_sums
+from trainops.kinds.federated.rng import normal
 from trainops.learning.ingredients import Examples, Loss
 
 Numbers = Callable[[Tensor], np.random.Generator]
@@ -45,7 +45,7 @@ class NoisyGradients:
         self.parameters = {n: p for n, p in model.named_parameters() if p.requires_grad}
         self._fixed = {n: p for n, p in model.named_parameters() if not p.requires_grad}
         self._model, self._loss = model, loss
-        self._layered = LayeredSums(model, loss) if can_sum(model) else None
+        self._layered = ghost_clipped_sums(model, loss)
         self._of_each = vmap(
             grad(self._loss_of_one), in_dims=(None, None, 0, 0), randomness="different"
         )

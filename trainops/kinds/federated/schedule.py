@@ -7,11 +7,11 @@ from itertools import accumulate
 
 import torch
 
-from trainops.kinds.federated.drawing import Secrets, generator
 from trainops.kinds.federated.options import FederatedOptions
+from trainops.kinds.federated.rng import Secrets, generator
 
 
-class Schedule:
+class RoundSchedule:
     """The clients of every round, and how many client epochs there are before it.
 
     Without user-level privacy a round has a fixed number of clients. With it, each client joins by

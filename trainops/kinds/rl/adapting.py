@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from trainops.kinds.rl.config import RlConfig
-from trainops.kinds.rl.provenance import HOUSE, provenance_hash
+from trainops.kinds.rl.provenance import IRRELEVANT, provenance_hash
 from trainops.kinds.rl.schedules import epsilon
 from trainops.runtime.job import StateDict
 
@@ -12,7 +12,7 @@ from trainops.runtime.job import StateDict
 def adapt(state: StateDict, before: RlConfig, after: RlConfig) -> StateDict:
     """Return the state under the new config: a ring of another capacity keeps its newest rows."""
     plain, learning = state["state"], dict(state["learning"])
-    told = after.model_dump(mode="json", exclude=HOUSE)
+    told = after.model_dump(mode="json", exclude=IRRELEVANT)
     provenance = plain["provenance"] | {"config": told, "config_hash": provenance_hash(told)}
     adapted = state | {"state": _schedules(plain, after) | {"provenance": provenance}}
     old, new = learning["capacity"], after.replay.capacity // after.agents * after.agents

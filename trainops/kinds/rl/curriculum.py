@@ -66,7 +66,7 @@ class Curriculum:
     def episode_done(
         self, agent: int, *, survival: float, gained: float, entropy: float, episodes: int
     ) -> None:
-        """Take a whole episode into account; cut ones of a stop are never told."""
+        """Take a whole episode into account; episodes cut by a stop are not counted."""
         rule = self.config.rule
         if rule == "none":
             return

@@ -43,7 +43,7 @@ class Space:
         return self.foreign_ids or tuple(self.field_ids)
 
 
-class Outcome(NamedTuple):
+class StepResult(NamedTuple):
     """One step of all environments, the first dimension of everything."""
 
     observations: Tensor  # (environments, observation_dim) float32, of the episode that may end
@@ -64,7 +64,7 @@ class Environment(Protocol):
     def masks(self) -> Tensor:
         """Return which actions have an effect now: (environments, actions) bool."""
 
-    def step(self, actions: Tensor) -> Outcome: ...
+    def step(self, actions: Tensor) -> StepResult: ...
 
     def restart(self, which: Sequence[int]) -> None:
         """Begin new episodes in these."""
@@ -76,7 +76,7 @@ class Environment(Protocol):
         """Return how often each cell was visited and each affordance used."""
 
     def inexact(self) -> str:
-        """Return why its state cannot be restored to the bit; "" where it can."""
+        """Return why its state cannot be restored bit for bit; "" where it can."""
 
     def state_dict(self) -> StateDict: ...
 
@@ -90,7 +90,7 @@ class World(Protocol):
     space: Space
 
     def make(self, count: int, seed: int, device: torch.device) -> Environment:
-        """Return so many copies at the beginning of their first episodes."""
+        """Return N copies at the beginning of their first episodes."""
 
     def scenery(self) -> Mapping[str, Any]:
         """Return what does not move, as plain values for a picture."""

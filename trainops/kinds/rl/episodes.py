@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from trainops.kinds.rl.environment import Outcome
+from trainops.kinds.rl.environment import StepResult
 from trainops.runtime.checkpoint.stream import Stream
 from trainops.runtime.errors import IncompatibleState
 from trainops.runtime.job import StateDict
@@ -67,14 +67,14 @@ class Episodes:
             self._waiting = []
         return self._log
 
-    def step(self, actions: Tensor, outcome: Outcome) -> None:
+    def step(self, actions: Tensor, outcome: StepResult) -> None:
         self.gained += outcome.rewards
         self.lengths += 1
         if self.chosen.shape[1]:
             self.chosen.scatter_add_(1, actions[:, None], torch.ones_like(actions)[:, None])
 
     def finish(
-        self, which: Sequence[int], outcome: Outcome, limits: Tensor, step: int,
+        self, which: Sequence[int], outcome: StepResult, limits: Tensor, step: int,
         stages: Sequence[int],
     ) -> list[Finished]:  # fmt: skip
         """Close the episodes of these agents; return what they were."""

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from trainops.kinds.rl.config import EvaluationConfig
-from trainops.kinds.rl.environment import Outcome, World
+from trainops.kinds.rl.environment import StepResult, World
 from trainops.kinds.rl.learners.learner import Player
 from trainops.kinds.rl.seeds import seed_for
 
@@ -52,7 +52,7 @@ class Playing:
         self.gained = torch.zeros(config.episodes, dtype=torch.float64, device=device)
         self.lengths = torch.zeros(config.episodes, dtype=torch.int64, device=device)
         self.is_open = torch.ones(config.episodes, dtype=torch.bool, device=device)
-        self.recorder = Recorder(config.max_frames)
+        self.recorder = EpisodeRecorder(config.max_frames)
         self.recorder.begin(self.environment.frame())
 
     @torch.no_grad()
@@ -111,7 +111,7 @@ class Evaluating:
         return len(self.found) == len(self._players)
 
 
-class Recorder:
+class EpisodeRecorder:
     """One episode as columns of plain values: a value for each frame, the beginning included."""
 
     def __init__(self, max_frames: int) -> None:
@@ -124,7 +124,7 @@ class Recorder:
         self.fixed = {name: frame[name] for name in FIXED if name in frame}
         self._keep(frame, action=None, reward=0.0)
 
-    def add(self, frame: Mapping[str, Any], action: int, outcome: Outcome) -> None:
+    def add(self, frame: Mapping[str, Any], action: int, outcome: StepResult) -> None:
         reward = float(outcome.rewards[0])
         self.gained += reward
         self.length += 1

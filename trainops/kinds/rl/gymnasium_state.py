@@ -1,7 +1,7 @@
 """The state of a Gymnasium environment: its attributes, where all of them are plain values.
 
 Gymnasium has no way to ask an environment for its state. Classic control and toy text keep theirs
-in numbers and arrays, which can be read and put back to the bit; an environment that holds an
+in numbers and arrays, which can be read and put back bit for bit; an environment that holds an
 engine of its own (Box2D, MuJoCo) cannot be frozen.
 """
 

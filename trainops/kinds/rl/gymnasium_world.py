@@ -10,7 +10,7 @@ from gymnasium import spaces
 from gymnasium.envs.classic_control.cartpole import CartPoleEnv, CartPoleVectorEnv
 from torch import Tensor
 
-from trainops.kinds.rl.environment import BuildContext, Environment, Frame, Outcome, Space
+from trainops.kinds.rl.environment import BuildContext, Environment, Frame, Space, StepResult
 from trainops.kinds.rl.gymnasium_state import capture, obstacle, put_back
 from trainops.kinds.rl.recipes.gymnasium_id import GymnasiumParameters
 from trainops.runtime.errors import InputError
@@ -91,7 +91,7 @@ class Gymnasiums:
     def masks(self) -> Tensor:
         return torch.ones(self.count, len(self.world.space.actions), device=self.device) > 0
 
-    def step(self, actions: Tensor) -> Outcome:
+    def step(self, actions: Tensor) -> StepResult:
         rewards, ends = np.zeros(self.count, np.float32), np.zeros(self.count, np.bool_)
         cuts = np.zeros(self.count, np.bool_)
         for number, action in enumerate(actions.tolist()):
@@ -135,13 +135,13 @@ class Gymnasiums:
         self.seen = state["seen"].numpy().copy()
         self._put_back(state)
 
-    def _outcome(self, rewards: Any, ends: Any, cuts: Any) -> Outcome:
+    def _outcome(self, rewards: Any, ends: Any, cuts: Any) -> StepResult:
         self.ages += 1
         truncated = (cuts | (self.ages >= self.limits.cpu().numpy())) & ~ends
         told = (torch.from_numpy(each) for each in (rewards, ends, truncated))
         if self.device.type != "cpu":
             told = (each.to(self.device) for each in told)
-        return Outcome(self.observe(), *told)
+        return StepResult(self.observe(), *told)
 
     def _inner(self) -> StateDict:
         if self.world.obstacle:
@@ -174,7 +174,7 @@ class CartPoles(Gymnasiums):
         self.vector: Any = CartPoleVectorEnv(count, max_episode_steps=2**31 - 1)
         self.seen, _ = self.vector.reset(seed=seed % 2**31)
 
-    def step(self, actions: Tensor) -> Outcome:
+    def step(self, actions: Tensor) -> StepResult:
         self.seen, rewards, ends, _, _ = self.vector.step(actions.cpu().numpy())
         self.vector.prev_done[:] = False
         return self._outcome(rewards, ends, np.zeros(self.count, np.bool_))

@@ -25,7 +25,7 @@ OPTIONAL = {"best_model", "imported"}  # parts that not every state has
 class RlJob:
     """A population that learns, looked at now and then.
 
-    Safe points lie between steps, in the midst of episodes: what is open is part of the state and
+    Safe points lie between steps, in the middle of episodes: what is open is part of the state and
     goes on after a resume. Counters of episodes never include an open one. A state from before an
     evaluation says so in "is_to_evaluate", which no other has.
     """
@@ -48,6 +48,11 @@ class RlJob:
         self.inexact: dict[str, str] = {}
         self.in_parts = self.is_evaluating = False
         self._evaluating: Evaluating | None = None  # under way; no part of the state
+
+    @property
+    def is_same_when_plain(self) -> bool:
+        """On the CPU (tests/rl/test_implementations.py); kernels of other devices are untested."""
+        return self.device.type == "cpu"
 
     @property
     def step(self) -> int:
@@ -74,7 +79,7 @@ class RlJob:
 
     @property
     def patience_seconds(self) -> float:
-        """Of several agents, some are always in the midst of an episode."""
+        """Of several agents, some are always in the middle of an episode."""
         return self.config.checkpoint.finish_episode_seconds if self.config.agents == 1 else 0.0
 
     @property
@@ -94,6 +99,12 @@ class RlJob:
 
     def _is_due(self, every_steps: int) -> bool:
         return self.step % every_steps == 0 or self.step >= self.total_steps
+
+    @property
+    def weights(self) -> Mapping[str, str]:
+        """The networks of all agents; a new target network is a copy of the one that learns."""
+        parts = ("model",) if self.config.algorithm == "ppo" else ("model", "target")
+        return dict.fromkeys(parts, "model")
 
     def state_dict(self) -> StateDict:
         self.population.check_finite()

@@ -8,12 +8,13 @@ RECIPES = "trainops.kinds.rl.recipes"
 KIND = Kind(
     name="rl",
     label="Reinforcement learning",
-    description="Agents learn by acting in a world, one step of all of them after another",
+    description="Agents learn by acting in an environment",
     order=30,
     unit="step",
     config="trainops.kinds.rl.config:RlConfig",
     job="trainops.kinds.rl.job:RlJob",
     positions="trainops.kinds.rl.position",
+    demo="trainops.kinds.rl.demo:DEMO",
     adapt="trainops.kinds.rl.adapting:adapt",
     recipes=(
         f"{RECIPES}.grid_world:RECIPE",
@@ -25,6 +26,8 @@ KIND = Kind(
         f"{RECIPES}.gymnasium_id:RECIPE",
     ),
     files="trainops.kinds.rl.files.descriptor:FILES",
+    length="environment_steps",
+    has_weights=True,
     objective=Objective("best.value"),
     columns=("best.value", "final.return_mean", "episodes"),
     panels=(

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from itertools import pairwise
 
-import torch
 from torch import Tensor, nn
 
 from trainops.kinds.rl.config import NetworkConfig
@@ -105,14 +104,3 @@ def _orthogonal(network: nn.Sequential, *, last: float) -> None:
     for layer in linear:
         nn.init.orthogonal_(layer.weight, last if layer is linear[-1] else 2**0.5)
         nn.init.zeros_(layer.bias)
-
-
-@torch.no_grad()
-def follow(target: nn.Module, online: nn.Module, tau: float) -> None:
-    """Move the target's weights by a share of the way; 1 copies them."""
-    theirs: list[Tensor] = list(online.parameters())
-    own: list[Tensor] = list(target.parameters())
-    if tau == 1:
-        torch._foreach_copy_(own, theirs)
-    else:
-        torch._foreach_lerp_(own, theirs, tau)

@@ -25,8 +25,8 @@ class Novelty:
         self.fixed = perceptron(sizes).to(device).requires_grad_(False)
         self.predictor = perceptron(sizes).to(device)
         self.optimizer = torch.optim.Adam(self.predictor.parameters(), lr=config.learning_rate)
-        self.seen = Running(observed, device)
-        self.errors = Running(1, device)
+        self.seen = RunningMoments(observed, device)
+        self.errors = RunningMoments(1, device)
 
     def weight(self, environment_steps: int) -> float:
         config = self.config
@@ -98,7 +98,7 @@ class Novelties:
             one.load_state_dict(state if len(self.each) == 1 else state[str(agent)])
 
 
-class Running:
+class RunningMoments:
     """Mean and variance of everything so far, batch by batch (Chan et al. 1979)."""
 
     def __init__(self, size: int, device: torch.device) -> None:

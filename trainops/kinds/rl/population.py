@@ -9,7 +9,7 @@ from torch import Tensor
 
 from trainops.kinds.rl.config import RlConfig
 from trainops.kinds.rl.curriculum import Curriculum, mean
-from trainops.kinds.rl.environment import Outcome, World
+from trainops.kinds.rl.environment import StepResult, World
 from trainops.kinds.rl.episodes import Episodes
 from trainops.kinds.rl.learners.separate import make_learner
 from trainops.kinds.rl.novelty import Novelties
@@ -124,7 +124,7 @@ class Population:
     def load(self, plain: Mapping[str, Any], state: StateDict) -> None:
         """Take over a state, by a population that is thrown away if that fails.
 
-        Where environments cannot be put back to the bit, or the config wants it so, episodes begin
+        Where environments cannot be put back bit for bit, or the config wants it so, episodes begin
         anew, and those that were open are not counted; their steps stay in the ring.
         """
         learning = state["learning"]
@@ -155,7 +155,7 @@ class Population:
         """Return what each agent did, where what it did is of its own network."""
         return {"agents": self.episodes.by_agent()} if self.config.is_separate else {}
 
-    def _finish(self, which: Sequence[int], outcome: Outcome) -> None:
+    def _finish(self, which: Sequence[int], outcome: StepResult) -> None:
         """Log the episodes that ended, choose the stages of the next, and begin them."""
         curriculum, environment = self.curriculum, self.environment
         stages = [curriculum.stages[agent] if curriculum.stages else 0 for agent in which]

@@ -10,12 +10,13 @@ from trainops.runtime import lossless
 from trainops.runtime.errors import IncompatibleState
 
 VERSION = 3
-HOUSE = {"checkpoint", "restart", "limits", "resources"}  # nothing in the state is made of these
+# Nothing in the state follows from these.
+IRRELEVANT = {"exact", "checkpoint", "restart", "limits", "resources"}
 
 
 def provenance_of(config: RlConfig, space: Space) -> dict[str, Any]:
     """Return plain values that say it."""
-    told = config.model_dump(mode="json", exclude=HOUSE)
+    told = config.model_dump(mode="json", exclude=IRRELEVANT)
     return {
         "version": VERSION,
         "substrate": {"type": space.substrate, "position_dim": space.position_dim},

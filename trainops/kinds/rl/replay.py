@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from trainops.kinds.rl.environment import Outcome, Space
+from trainops.kinds.rl.environment import Space, StepResult
 from trainops.kinds.rl.targets import Horizon, n_step
 from trainops.runtime.checkpoint.stream import Stream
 from trainops.runtime.errors import IncompatibleState
@@ -36,7 +36,7 @@ class Batch(NamedTuple):
         return self.rewards + weight * self.novelty if weight else self.rewards
 
 
-class Layout:
+class TransitionLayout:
     """Where in a row of numbers each thing lies."""
 
     def __init__(self, space: Space) -> None:
@@ -45,7 +45,7 @@ class Layout:
         self.width = 2 * self.observed + 5 + (2 * self.actions if space.has_masks else 0)
 
     def row(
-        self, observations: Tensor, actions: Tensor, outcome: Outcome, novelty: Tensor | None,
+        self, observations: Tensor, actions: Tensor, outcome: StepResult, novelty: Tensor | None,
         masks: Tensor | None, next_masks: Tensor | None, out: Tensor | None = None,
     ) -> Tensor:  # fmt: skip
         """Return (environments, width) float32, written to `out` where that is given."""
@@ -79,7 +79,7 @@ class Layout:
 class Ring:
     """Rows of numbers from 0 that keep their number; the newest of them are here, to be read."""
 
-    layout: Layout
+    layout: TransitionLayout
     agents: int  # whose rows of one step lie side by side
     slots: int
     rows: Tensor  # (slots, width)
@@ -122,7 +122,7 @@ class Replay(Ring):
     """The newest transitions of all agents, and the stream of them that checkpoints write."""
 
     def __init__(self, space: Space, agents: int, capacity: int, device: torch.device) -> None:
-        self.layout, self.agents = Layout(space), agents
+        self.layout, self.agents = TransitionLayout(space), agents
         self.slots = capacity // agents * agents
         self.rows = torch.zeros(self.slots, self.layout.width, device=device)
         self.count, self.floor = 0, 0
@@ -130,7 +130,7 @@ class Replay(Ring):
         self._stream = Stream({"transition": (torch.float32, (self.layout.width,))})
 
     def add(
-        self, observations: Tensor, actions: Tensor, outcome: Outcome, novelty: Tensor | None,
+        self, observations: Tensor, actions: Tensor, outcome: StepResult, novelty: Tensor | None,
         masks: Tensor | None, next_masks: Tensor | None,
     ) -> slice:  # fmt: skip
         """Take what came of a step of each agent; return the slots that it has now."""

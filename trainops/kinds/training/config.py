@@ -1,18 +1,24 @@
-"""What a training operation can be told."""
+"""The config of a training operation."""
 
-from typing import ClassVar, Literal
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field
 
+from trainops.learning.limits import LearningLimitsConfig
 from trainops.recipe_config import RecipeConfig
-from trainops.runtime.config import CheckpointConfig, OperationConfig
+from trainops.runtime.config import (
+    CheckpointConfig,
+    OperationConfig,
+    differences,
+)
 from trainops.runtime.errors import ConfigError
 
 
 class TrainingCheckpointConfig(CheckpointConfig):
     """When checkpoints are taken: after epochs, steps or seconds, whichever is first."""
 
-    every_epochs: int = Field(10, ge=1, description="A checkpoint after so many epochs")
+    every_epochs: int = Field(10, ge=1, description="Epochs between checkpoints.")
 
 
 class TrainingConfig(RecipeConfig):
@@ -24,33 +30,79 @@ class TrainingConfig(RecipeConfig):
         "log_every_steps",
     }  # fmt: skip
 
-    epochs: int = Field(10, ge=1, le=1_000_000, description="Passes over the training examples")
-    batch_size: int = Field(32, ge=1, le=1_000_000, description="Examples in a batch")
-    learning_rate: float = Field(1e-3, gt=0, le=100)
-    weight_decay: float = Field(0.0, ge=0, le=10)
+    epochs: int = Field(
+        10, ge=1, le=1_000_000, description="Number of passes over the training examples."
+    )
+    batch_size: int = Field(32, ge=1, le=1_000_000, description="Number of examples per batch.")
+    learning_rate: float = Field(
+        1e-3,
+        gt=0,
+        le=100,
+        description="Base learning rate; the peak for onecycle and warmup_cosine.",
+    )
+    weight_decay: float = Field(0.0, ge=0, le=10, description="Weight decay of the optimizer.")
     optimizer: Literal["sgd", "adam", "adamw"] = "adam"
-    momentum: float = Field(0.9, ge=0, lt=1, description="Of sgd")
+    momentum: float = Field(0.9, ge=0, lt=1, description="Momentum (sgd only).")
     scheduler: Literal["none", "cosine", "step", "onecycle", "warmup_cosine"] = Field(
-        "none", description="How the learning rate moves"
+        "none", description="Learning rate schedule."
     )
-    scheduler_step_epochs: int = Field(10, ge=1, description="Of step: epochs between two drops")
+    scheduler_step_epochs: int = Field(
+        10, ge=1, description="Epochs between decays (step schedule only)."
+    )
     scheduler_factor: float = Field(
-        0.1, gt=0, lt=1, description="Of step: what a drop multiplies by"
+        0.1, gt=0, lt=1, description="Decay factor (step schedule only)."
     )
-    warmup_fraction: float = Field(0.1, ge=0, lt=1, description="Of warmup_cosine and onecycle")
-    gradient_accumulation: int = Field(1, ge=1, le=10_000, description="Batches in one step")
+    warmup_fraction: float = Field(
+        0.1,
+        ge=0,
+        lt=1,
+        description="Fraction of all steps used for warmup (warmup_cosine and onecycle only).",
+    )
+    gradient_accumulation: int = Field(
+        1, ge=1, le=10_000, description="Number of batches per optimizer step."
+    )
     max_grad_norm: float | None = Field(
-        None, gt=0, description="Gradients are clipped to this norm"
+        None, gt=0, description="Maximum gradient norm for clipping; no clipping by default."
     )
     early_stopping_patience: int | None = Field(
-        None, ge=1, description="Stop after so many epochs without a better monitored metric"
+        None,
+        ge=1,
+        description="Epochs without improvement of the monitored metric before training stops; "
+        "never by default.",
     )
     monitor: str = Field(
-        "val_loss", pattern=r"^(train|val)_[a-z][a-z0-9_]*$", description="The metric that decides"
+        "val_loss",
+        pattern=r"^(train|val)_[a-z][a-z0-9_]*$",
+        description="Metric that selects the best checkpoint and triggers early stopping.",
     )
-    mode: Literal["min", "max"] = Field("min", description="Whether a better metric is lower")
-    log_every_steps: int = Field(10, ge=1, description="Steps between two points of the loss curve")
+    mode: Literal["min", "max"] = Field(
+        "min", description="Whether lower (min) or higher (max) values of the metric are better."
+    )
+    log_every_steps: int = Field(10, ge=1, description="Steps between points of the loss curve.")
     checkpoint: TrainingCheckpointConfig = TrainingCheckpointConfig()
+    limits: LearningLimitsConfig = LearningLimitsConfig()
+
+    @classmethod
+    def parse(cls, raw: Mapping[str, Any]) -> Self:
+        """Return the validated config. Raises ConfigError; also for a limit without effect."""
+        config = super().parse(raw)
+        limit = config.limits.exploding_norm
+        if limit is not None and config.max_grad_norm is None:
+            problem = f"got {limit:g} without max_grad_norm, which computes the norm"
+            raise ConfigError({"limits.exploding_norm": f"{problem}; allowed: with max_grad_norm"})
+        return config
+
+    def continues(self, before: OperationConfig) -> Sequence[str]:
+        if not isinstance(before, TrainingConfig):
+            return super().continues(before)
+        told = {name: value for name, _, value in differences(before, self)}
+        steps = {name for name in told if name.partition(".")[0] not in self.NEUTRAL}
+        if steps == {"epochs"}:
+            return [f"It ends with the weights of a training submitted with {self.epochs} epochs."]
+        if "learning_rate" in steps:
+            rate = f"The learning rate is {self.learning_rate:g} from this step on"
+            return [f"{rate}; groups with a rate of their own keep their ratio to it."]
+        return super().continues(before)
 
     def require_forkable(self, before: OperationConfig) -> None:
         super().require_forkable(before)
@@ -59,5 +111,5 @@ class TrainingConfig(RecipeConfig):
         for name in ("learning_rate", "epochs"):
             told, kept = getattr(self, name), getattr(before, name)
             if told != kept:
-                problem = f"got {told}; the schedule {self.scheduler} rests on {kept}"
-                raise ConfigError({name: f"{problem}; allowed to differ with the schedule none"})
+                problem = f"got {told}; the {self.scheduler} schedule was built for {kept}"
+                raise ConfigError({name: f"{problem}; allowed to differ with scheduler: none"})

@@ -39,7 +39,7 @@ class History:
         return self.stream.column(metric).tolist()
 
     def newest(self, count: int) -> list[dict[str, Any]]:
-        """Return up to so many lines, the newest last, each with its epoch."""
+        """Return up to N lines, the newest last, each with its epoch."""
         if self.stream is None:
             return []
         first = max(0, len(self) - count)

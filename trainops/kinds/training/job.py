@@ -9,16 +9,18 @@ from torch import Tensor
 
 from trainops.kinds.training.config import TrainingConfig
 from trainops.kinds.training.history import History
-from trainops.kinds.training.learner import Learner
-from trainops.kinds.training.record import Record
-from trainops.learning.averages import Averages
+from trainops.kinds.training.progress import TrainingProgress
+from trainops.kinds.training.trainer import Trainer
 from trainops.learning.data import order
+from trainops.learning.labels import require_labels
+from trainops.learning.mean_metrics import MeanMetrics
 from trainops.learning.shapes import require_same_shape
 from trainops.learning.validation import Validation
 from trainops.runtime.checkpoint.stream import Stream
 from trainops.runtime.devices import choose_device
 from trainops.runtime.errors import IncompatibleState, NonFiniteLoss
 from trainops.runtime.job import Metrics, StateDict
+from trainops.runtime.throughput import Throughput
 
 
 class TrainingJob:
@@ -31,15 +33,16 @@ class TrainingJob:
     """
 
     unit: ClassVar[str] = "step"
+    is_same_when_plain: ClassVar[bool] = True  # there is one implementation
 
     def __init__(self, config: TrainingConfig, inputs: Mapping[str, Path]) -> None:
         self.config = config
         self.inputs = inputs
         self.device = choose_device(config.device)
-        self.learner = Learner(config, inputs, self.device, constants={})
-        self.record = Record(config, self.learner.route)
-        self.epoch_means = self.learner.new_averages()
-        self.logged_loss = Averages(["loss"], self.device)  # since the last logged point
+        self.trainer = Trainer(config, inputs, self.device, constants={})
+        self.progress = TrainingProgress(config, self.trainer.route)
+        self.epoch_means = self.trainer.new_mean_metrics()
+        self.logged_loss = MeanMetrics(["loss"], self.device)  # since the last logged point
         self.best_model: dict[str, Tensor] | None = None
         self.origin: Mapping[str, Any] = {}  # where it began, if with another tool's file
         self.in_parts = False
@@ -48,73 +51,86 @@ class TrainingJob:
 
     @property
     def step(self) -> int:
-        return self.record.cursor.optimizer_steps
+        return self.progress.cursor.optimizer_steps
 
     @property
     def total_steps(self) -> int:
-        return self.record.total_steps
+        return self.progress.total_steps
 
     @property
     def place(self) -> str:
         if not self.is_evaluating:
-            return self.record.place
+            return self.progress.place
         if self._validation is None:
-            return f"{self.record.place}, before its validation"
-        return f"{self.record.place}, {self._validation.place}"
+            return f"{self.progress.place}, before its validation"
+        return f"{self.progress.place}, {self._validation.place}"
 
     @property
     def is_evaluating(self) -> bool:
-        return self.record.is_epoch_trained
+        return self.progress.is_epoch_trained
 
     @property
     def checkpoint_steps(self) -> int:
-        return self.config.checkpoint.every_epochs * self.learner.route.steps_per_epoch
+        return self.config.checkpoint.every_epochs * self.trainer.route.steps_per_epoch
+
+    @property
+    def throughput(self) -> Throughput:
+        return self.trainer.throughput
 
     def advance(self) -> Metrics:
+        try:
+            return self._advance()
+        except (IndexError, RuntimeError) as error:
+            require_labels(error, self._batch_at_work)
+            raise
+
+    def _advance(self) -> Metrics:
         if not self.is_evaluating:
             self._learn()
-            if not self.record.is_epoch_trained:
+            if not self.progress.is_epoch_trained:
                 return self._log() if self.step % self.config.log_every_steps == 0 else {}
             self._validation = None
-            if self.in_parts and self.learner.validation is not None:
+            if self.in_parts and self.trainer.validation is not None:
                 return {}
         validated = self._validate()
         return {} if validated is None else self._log() | self._finish_epoch(validated)
 
     def _learn(self) -> None:
-        batches = self.learner.route.batches(self._epoch_order(), self.record.cursor.next_batch)
-        sums = self.learner.learn(batches, self.step + 1)
+        batches = self.trainer.route.batches(self._epoch_order(), self.progress.cursor.next_batch)
+        sums = self.trainer.learn(batches, self.step + 1)
         num_samples = sum(map(len, batches))
         self.epoch_means.add(sums, num_samples)
         self.logged_loss.add(sums[:1], num_samples)
-        self.record.step_done(len(batches), num_samples)
+        self.progress.step_done(len(batches), num_samples)
 
     def _validate(self) -> dict[str, float] | None:
         """Validate, one batch at a time if `in_parts`; return the means once all are done."""
-        if self.learner.validation is None:
+        if self.trainer.validation is None:
             return {}
         if self._validation is None:
             self._check_finite()
-            self._validation = Validation(self.learner)
+            self._validation = Validation(self.trainer)
         if not self._validation.go_on(in_parts=self.in_parts):
             return None
         means, self._validation = self._validation.averages.means(), None
-        return self.learner.in_units(means, "val")
+        return self.trainer.in_units(means, "val")
+
+    weights: ClassVar[Mapping[str, str]] = {"model": "model"}
 
     def state_dict(self) -> StateDict:
         self._check_finite()
-        learned = self.learner.state_dict()
-        if not self.learner.schedulers:
+        learned = self.trainer.state_dict()
+        if not self.trainer.schedulers:
             del learned["scheduler"]
         return {
             "state": {
-                **self.record.to_state(self.learner.learning_rate),
+                **self.progress.to_state(self.trainer.learning_rate),
                 "logged_loss": self.logged_loss.state_dict(),
                 "epoch_means": self.epoch_means.state_dict(),
                 **({"origin": dict(self.origin)} if self.origin else {}),
             },
             **learned,
-            **({"history": self.record.history.stream} if self.record.cursor.epoch else {}),
+            **({"history": self.progress.history.stream} if self.progress.cursor.epoch else {}),
             **({"best_model": self.best_model} if self.best_model is not None else {}),
             **({"constants": constants} if (constants := self._constants()) else {}),
         }
@@ -124,77 +140,89 @@ class TrainingJob:
         if missing := {"state", "model", "optimizer"} - state.keys():
             raise IncompatibleState(f"the state lacks {', '.join(sorted(missing))}")
         plain, constants = state["state"], state["constants"]
-        learner = self.learner
+        trainer = self.trainer
         if constants != self._constants():  # what was measured then holds, not what is measured now
-            learner = Learner(self.config, self.inputs, self.device, constants)
-        learner.check(state)
+            trainer = Trainer(self.config, self.inputs, self.device, constants)
+        trainer.check(state)
         learning_rate = float(state["optimizer"][0]["param_groups"][0]["lr"])
         history = History.from_part(state["history"]) if "history" in state else History()
-        record = Record(self.config, learner.route).from_state(plain, history, learning_rate)
-        _check_best_model(record, state)
-        logged_loss, epoch_means = Averages(["loss"], self.device), learner.new_averages()
+        progress = TrainingProgress(self.config, trainer.route).from_state(
+            plain, history, learning_rate
+        )
+        _check_best_model(progress, state)
+        logged_loss, epoch_means = MeanMetrics(["loss"], self.device), trainer.new_mean_metrics()
         try:
             logged_loss.load_state_dict(plain["logged_loss"])
             epoch_means.load_state_dict(plain["epoch_means"])
         except (KeyError, TypeError, ValueError) as error:
             raise IncompatibleState(f"the running means cannot be read: {error!r}") from error
-        learner.load_state_dict(state)
-        self.learner, self.record, self._order, self._validation = learner, record, None, None
+        trainer.load_state_dict(state)
+        self.trainer, self.progress, self._order, self._validation = trainer, progress, None, None
         self.logged_loss, self.epoch_means = logged_loss, epoch_means
         self.best_model = _copy(state["best_model"]) if "best_model" in state else None
         self.origin = plain.get("origin") or {}
 
     def objects(self) -> Mapping[str, Any]:
-        return self.learner.objects()
+        return self.trainer.objects()
 
     def result(self) -> Mapping[str, Any]:
-        best = self.record.best
+        best = self.progress.best
         return {
             "recipe": self.config.recipe,
-            "final": self.record.history.newest(1)[0],
+            "final": next(iter(self.progress.history.newest(1)), {}),
             "best": {
                 "metric": self.config.monitor,
                 "mode": self.config.mode,
                 "value": best.metric,
                 "epoch": best.epochs,
             },
-            "epochs": self.record.cursor.epoch,
+            "epochs": self.progress.cursor.epoch,
             "steps": self.step,
-            "samples_seen": self.record.cursor.samples_seen,
-            "stopped_early": self.record.is_stopped_early,
-            "parameters": sum(each.numel() for each in self.learner.model.parameters()),
+            "samples_seen": self.progress.cursor.samples_seen,
+            "stopped_early": self.progress.is_stopped_early,
+            **({"stopped_by": self.progress.stopped_by} if self.progress.stopped_by else {}),
+            "parameters": sum(each.numel() for each in self.trainer.model.parameters()),
             "artifacts": [
                 f"{name}.pt"
                 for name, part in self.state_dict().items()
                 if name != "state" and not isinstance(part, Stream)
             ],
-            "details": dict(self.learner.ingredients.description),
+            "details": dict(self.trainer.ingredients.description),
         }
 
+    @property
+    def _batch_at_work(self) -> str:
+        if self._validation is not None:
+            return f"{self.progress.place}, validation batch {self._validation.num_done + 1}"
+        route, first = self.trainer.route, self.progress.cursor.next_batch
+        last = min(first + route.batches_per_step, route.batches_per_epoch)
+        batches = f"batch {last}" if last == first + 1 else f"batches {first + 1} to {last}"
+        return f"{self.progress.place}, {batches} of {route.batches_per_epoch}"
+
     def _epoch_order(self) -> Tensor:
-        epoch = self.record.cursor.epoch
+        epoch = self.progress.cursor.epoch
         if self._order is None or self._order[0] != epoch:
-            num_examples = self.learner.route.num_examples
+            num_examples = self.trainer.route.num_examples
             self._order = epoch, order(self.config.seed, epoch, num_examples)
         return self._order[1]
 
     def _log(self) -> dict[str, float]:
         """Return the loss since the last logged point, and start a new mean."""
         self._check_finite()
-        metrics = self.learner.in_units(self.logged_loss.means(), "train")
+        metrics = self.trainer.in_units(self.logged_loss.means(), "train")
         self.logged_loss.reset()
         return metrics
 
     def _finish_epoch(self, validated: dict[str, float]) -> dict[str, float]:
         """Keep the best model, write the epoch's line; return the points to record."""
-        trained = self.learner.in_units(self.epoch_means.means(), "train")
+        trained = self.trainer.in_units(self.epoch_means.means(), "train")
         self.epoch_means.reset()
-        self.learner.epoch_done((trained | validated)[self.config.monitor])
-        rate = {"learning_rate": self.learner.learning_rate}
-        if self.record.epoch_done(trained | validated | rate):
-            self.best_model = _copy(self.learner.model.state_dict())
+        self.trainer.epoch_done((trained | validated)[self.config.monitor])
+        rate = {"learning_rate": self.trainer.learning_rate}
+        if self.progress.epoch_done(trained | validated | rate):
+            self.best_model = _copy(self.trainer.model.state_dict())
         del trained["train_loss"]  # the curve has the loss since the last point instead
-        return trained | validated | rate | {"epoch": float(self.record.cursor.epoch)}
+        return trained | validated | rate | {"epoch": float(self.progress.cursor.epoch)}
 
     def _check_finite(self) -> None:
         """Raise NonFiniteLoss if any loss since the last logged point was not finite."""
@@ -205,7 +233,7 @@ class TrainingJob:
             raise NonFiniteLoss(self.step, mean)
 
     def _constants(self) -> dict[str, Any]:
-        return dict(self.learner.ingredients.constants)
+        return dict(self.trainer.ingredients.constants)
 
 
 def _copy(weights: Mapping[str, Any]) -> dict[str, Any]:
@@ -216,8 +244,8 @@ def _copy(weights: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _check_best_model(record: Record, state: StateDict) -> None:
-    if ("best_model" in state) != (record.best.metric is not None):
+def _check_best_model(progress: TrainingProgress, state: StateDict) -> None:
+    if ("best_model" in state) != (progress.best.metric is not None):
         raise IncompatibleState(
             "the best model is there without its metric, or the other way round"
         )

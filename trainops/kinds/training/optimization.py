@@ -50,8 +50,8 @@ def require_optimizers(optimizers: Sequence[Optimizer]) -> None:
     for optimizer in optimizers:
         if needs_closure(optimizer):
             problem = (
-                f"got the optimizer {type(optimizer).__name__}, whose step needs a closure that "
-                "computes the loss again; allowed: optimizers whose step needs no closure"
+                f"got the optimizer {type(optimizer).__name__}, whose step needs a closure; "
+                "allowed: optimizers whose step needs no closure"
             )
             raise InputError({"recipe": problem})
 

@@ -8,6 +8,11 @@ from trainops.runtime.config import Strict
 class DigitsParameters(Strict):
     """The shape of the small convolutional network."""
 
-    channels: int = Field(16, ge=1, le=256, description="Of the first convolution; then doubled")
-    hidden: int = Field(64, ge=1, le=4096, description="Units before the last layer")
-    dropout: float = Field(0.25, ge=0, lt=1, description="Share of units left out while training")
+    channels: int = Field(
+        16,
+        ge=1,
+        le=256,
+        description="Channels of the first convolution; later ones have twice as many.",
+    )
+    hidden: int = Field(64, ge=1, le=4096, description="Units of the hidden layer.")
+    dropout: float = Field(0.25, ge=0, lt=1, description="Dropout rate.")

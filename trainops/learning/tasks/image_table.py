@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -28,7 +28,7 @@ class Grouping:
 
 @dataclass(frozen=True, slots=True)
 class Pictures:
-    """images (N, C, H, W) float32, masks (N, 1, H, W) of 0 and 1 or none, and what else is told."""
+    """images (N, C, H, W) float32, masks (N, 1, H, W) of 0 and 1 or none, and the settings."""
 
     images: Tensor
     masks: Tensor | None = None
@@ -42,20 +42,20 @@ def read_pictures(dataset: str, context: Context, needed: str) -> Pictures:
     """Return an uploaded set that has labels or masks, as is needed. Raises InputError."""
     path = context.table(dataset)
     file = pq.ParquetFile(path)
-    told = json.loads((file.metadata.metadata or {}).get(b"trainops", b"{}")).get("image")
+    layout = json.loads((file.metadata.metadata or {}).get(b"trainops", b"{}")).get("image")
     names = file.schema_arrow.names
-    if told is None:
+    if layout is None:
         raise InputError({"parameters.dataset": f"{dataset} is a table, not a set of images"})
     if needed not in names:
         problem = f"{dataset} has no {needed}s; its columns: {', '.join(names)}"
         raise InputError({"parameters.dataset": problem})
-    height, width, channels = told["shape"]
+    height, width, channels = layout["shape"]
     images = torch.empty(file.metadata.num_rows, height, width, channels)
     masks = torch.empty(len(images), height, width) if "mask" in names else None
     read = [name for name in ("image", "mask") if name in names]
     first = 0
     for batch in file.iter_batches(AT_ONCE, columns=read):
-        _fill(images, first, batch.column("image"), told["dtype"])
+        _fill(images, first, batch.column("image"), layout["dtype"])
         if masks is not None:
             _fill(masks, first, batch.column("mask"), "uint8")
         first += batch.num_rows
@@ -82,7 +82,14 @@ def require_classes(labels: Grouping) -> None:
         raise InputError({"parameters.dataset": f"{problem} {MAX_CLASSES}"})
 
 
-def measure(images: Tensor) -> dict[str, Any]:
+class ImageScale(TypedDict):
+    """Mean and deviation of each channel."""
+
+    mean: list[float]
+    deviation: list[float]
+
+
+def measure(images: Tensor) -> ImageScale:
     """Return mean and deviation of each channel of (N, C, H, W) images, as plain values."""
     count = images.numel() // images.shape[1]
     mean = _sums(images, torch.zeros(images.shape[1], dtype=torch.float64), 1) / count
@@ -91,11 +98,11 @@ def measure(images: Tensor) -> dict[str, Any]:
     return {"mean": mean.tolist(), "deviation": deviation.tolist()}
 
 
-def standardised(images: Tensor, constants: Mapping[str, Any]) -> Tensor:
+def standardised(images: Tensor, constants: ImageScale) -> Tensor:
     """Return images of mean 0 and deviation 1 in each channel, by what was measured."""
     mean, deviation = (
-        torch.tensor(constants[name], dtype=torch.float32).view(1, -1, 1, 1)
-        for name in ("mean", "deviation")
+        torch.tensor(values, dtype=torch.float32).view(1, -1, 1, 1)
+        for values in (constants["mean"], constants["deviation"])
     )
     return (images - mean) / deviation
 

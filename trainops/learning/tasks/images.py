@@ -1,4 +1,4 @@
-"""Images of one's own, uploaded as NPZ: tell their classes."""
+"""Uploaded images, stored as NPZ: tell their classes."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
@@ -13,17 +13,25 @@ NormName = Literal["none", "group", "batch"]
 class ImagesParameters(Strict):
     """The images, and the small convolutional network that tells them apart."""
 
-    dataset: DatasetId = Field(description="The uploaded NPZ, with images and labels")
+    dataset: DatasetId = Field(description="Uploaded NPZ with images and labels.")
     channels: int = Field(
-        16, ge=2, le=256, multiple_of=2, description="Of the first convolution; then doubled"
+        16,
+        ge=2,
+        le=256,
+        multiple_of=2,
+        description="Channels of the first convolution; later ones have twice as many.",
     )
-    hidden: int = Field(64, ge=1, le=4096, description="Units before the last layer")
-    norm: NormName = Field("none", description="batch cannot be had with privacy")
-    dropout: float = Field(0.25, ge=0, lt=1, description="Share of units left out while training")
-    validation_fraction: float = Field(0.2, gt=0, lt=1, description="Share of images held out")
+    hidden: int = Field(64, ge=1, le=4096, description="Units of the hidden layer.")
+    norm: NormName = Field(
+        "none", description="Normalization layers; batch is not allowed with privacy."
+    )
+    dropout: float = Field(0.25, ge=0, lt=1, description="Dropout rate.")
+    validation_fraction: float = Field(
+        0.2, gt=0, lt=1, description="Share of the images held out for validation."
+    )
 
     def check_columns(
-        self, columns: Mapping[str, Sequence[Mapping[str, Any]]]
+        self, columns: Mapping[str, Sequence[Mapping[str, object]]]
     ) -> Mapping[str, str]:
         return lacking(self.dataset, columns, "label")
 
@@ -37,10 +45,10 @@ def lacking(
     if not names:
         return {}
     if "image" not in types:
-        return {"dataset": f"got {dataset}; it is a table; allowed: images, uploaded as NPZ"}
+        return {"dataset": f"got {dataset}, a table; allowed: images, uploaded as NPZ"}
     if needed not in names:
         return {
-            "dataset": f"got {dataset}; its images have no {needed}s, but {', '.join(names[1:])}; "
+            "dataset": f"got {dataset}; it has no {needed}s, only {', '.join(names[1:])}; "
             f"allowed: an NPZ with {needed}s"
         }
     return {}

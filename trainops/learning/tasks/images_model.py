@@ -5,6 +5,7 @@ from torch import Tensor, nn
 from trainops.learning.data import split
 from trainops.learning.ingredients import Context, Examples, Ingredients, accuracy
 from trainops.learning.tasks.image_table import (
+    ImageScale,
     Pictures,
     measure,
     read_pictures,
@@ -30,7 +31,7 @@ def build_from(
     labels = pictures.groups["label"]
     require_classes(labels)
     train, validation = split(len(pictures), parameters.validation_fraction, context.seed)
-    constants = dict(context.constants) or measure(pictures.images[train])
+    constants: ImageScale = context.constants or measure(pictures.images[train])
     images = standardised(pictures.images, constants)
     channels, height, width = images.shape[1:]
     ingredients = Ingredients(

@@ -6,7 +6,7 @@ SMALL = 8  # pixels of a side, above which there is another level
 
 
 def norm(name: str, channels: int) -> list[nn.Module]:
-    """Return the normalisation of this name for so many (an even number of) channels."""
+    """Return the normalisation of this name for an even number of channels."""
     match name:
         case "group":
             return [nn.GroupNorm(2, channels)]

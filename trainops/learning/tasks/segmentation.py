@@ -1,7 +1,6 @@
 """Outline what is in an image: in one's own, uploaded as NPZ, or in generated scans."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from pydantic import Field
 
@@ -13,18 +12,27 @@ class SegmentationParameters(Strict):
     """The images, uploaded or generated, and the small U-Net that outlines them."""
 
     dataset: DatasetId | None = Field(
-        None, description="The uploaded NPZ, with images and masks; if none, phantoms are generated"
+        None, description="Uploaded NPZ with images and masks; by default phantoms are generated."
     )
-    images: int = Field(240, ge=10, le=100_000, description="Of phantoms: how many")
-    size: int = Field(32, ge=16, le=256, multiple_of=4, description="Of phantoms: pixels of a side")
-    noise: float = Field(0.15, ge=0, le=2, description="Of phantoms: of the scanner")
+    images: int = Field(240, ge=10, le=100_000, description="Number of phantoms (generated only).")
+    size: int = Field(
+        32, ge=16, le=256, multiple_of=4, description="Side length in pixels (generated only)."
+    )
+    noise: float = Field(0.15, ge=0, le=2, description="Scanner noise (generated only).")
     sites: int = Field(
-        4, ge=1, le=100, description="Of phantoms: scanners with a brightness of their own"
+        4,
+        ge=1,
+        le=100,
+        description="Number of scanners, each with its own brightness (generated only).",
     )
-    channels: int = Field(8, ge=2, le=128, multiple_of=2, description="Of the first level")
-    norm: NormName = Field("group", description="batch cannot be had with privacy")
+    channels: int = Field(
+        8, ge=2, le=128, multiple_of=2, description="Channels of the first level of the U-Net."
+    )
+    norm: NormName = Field(
+        "group", description="Normalization layers; batch is not allowed with privacy."
+    )
 
     def check_columns(
-        self, columns: Mapping[str, Sequence[Mapping[str, Any]]]
+        self, columns: Mapping[str, Sequence[Mapping[str, object]]]
     ) -> Mapping[str, str]:
         return lacking(self.dataset, columns, "mask") if self.dataset else {}

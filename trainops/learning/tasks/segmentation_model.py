@@ -51,7 +51,7 @@ def build_from(
     if masks is None:
         raise ValueError("there are no masks")
     train, validation = split(len(images), VALIDATION_FRACTION, context.seed)
-    constants = dict(context.constants)
+    constants = context.constants
     if parameters.dataset is not None:
         constants = constants or measure(images[train])
         images = standardised(images, constants)

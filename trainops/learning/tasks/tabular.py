@@ -1,4 +1,4 @@
-"""A table of one's own: predict one column from the others."""
+"""A table of your own: predict one column from the others."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
@@ -15,19 +15,28 @@ PICTURES = ("image", "mask")
 class TabularParameters(Strict):
     """Which column to predict, from which others, with how large a network."""
 
-    dataset: DatasetId = Field(description="The uploaded table")
-    target: str = Field(min_length=1, description="The column to predict")
-    task: Task = Field("auto", description="auto: classification for text, yes/no and few integers")
+    dataset: DatasetId = Field(description="Uploaded table.")
+    target: str = Field(min_length=1, description="Column to predict.")
+    task: Task = Field(
+        "auto",
+        description="auto: classification for text, booleans and few distinct integers, else "
+        "regression.",
+    )
     drop_columns: list[str] = Field(
-        default_factory=list, max_length=10_000, description="Columns that are left out"
+        default_factory=list, max_length=10_000, description="Columns to exclude."
     )
     hidden_sizes: list[int] = Field(
-        default_factory=lambda: [64, 32], max_length=16, description="Units of each hidden layer"
+        default_factory=lambda: [64, 32], max_length=16, description="Units of each hidden layer."
     )
-    dropout: float = Field(0.1, ge=0, lt=1, description="Share of units left out while training")
-    validation_fraction: float = Field(0.2, gt=0, lt=1, description="Share of rows held out")
+    dropout: float = Field(0.1, ge=0, lt=1, description="Dropout rate.")
+    validation_fraction: float = Field(
+        0.2, gt=0, lt=1, description="Share of the rows held out for validation."
+    )
     max_categories: int = Field(
-        50, ge=2, le=10_000, description="Values of a category column that are told apart"
+        50,
+        ge=2,
+        le=10_000,
+        description="Maximum distinct values of a category column; rarer values are merged.",
     )
 
     def check_columns(
@@ -38,8 +47,8 @@ class TabularParameters(Strict):
         if not types:
             return {}
         if pictures := [name for name, kind in types.items() if kind in PICTURES]:
-            problem = f"got {self.dataset}; it holds images ({', '.join(pictures)}); allowed: "
-            return {"dataset": f"{problem}a table, or the recipes for images"}
+            problem = f"got {self.dataset}; it contains images ({', '.join(pictures)}); allowed: "
+            return {"dataset": f"{problem}a table; for images use an image recipe"}
         problems = {}
         if self.target not in types:
             problems["target"] = no_such_column([self.target], list(types))
@@ -54,8 +63,8 @@ class TabularParameters(Strict):
             name for name in sorted(types.keys() - unused) if name in texts_of(described)
         ]:
             problems["drop_columns"] = (
-                f"got {self.drop_columns}; free text cannot be read here, so these columns "
-                f"must be left out, too: {', '.join(texts)}"
+                f"got {self.drop_columns}; free text is not supported; also exclude "
+                f"these columns: {', '.join(texts)}"
             )
         return problems
 

@@ -1,14 +1,20 @@
 """What the tabular recipe trains."""
 
-from collections.abc import Mapping
-from typing import Any
+from typing import NotRequired, TypedDict
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from trainops.learning.data import split
-from trainops.learning.ingredients import Context, Examples, Ingredients, accuracy
+from trainops.learning.ingredients import (
+    Context,
+    Examples,
+    Ingredients,
+    Loss,
+    Measure,
+    accuracy,
+)
 from trainops.learning.tasks import tabular_table as tables
 from trainops.learning.tasks.tabular import TabularParameters
 from trainops.learning.tasks.tabular_table import Table, read_table
@@ -30,7 +36,7 @@ def build_from(
     Raises InputError, which names the column.
     """
     train, validation = split(len(table), parameters.validation_fraction, context.seed)
-    constants = dict(context.constants) or _measure(table, parameters, train)
+    constants: TableConstants = context.constants or _measure(table, parameters, train)
     inputs = _inputs(table, constants)
     targets = _targets(table, parameters, constants)
     ingredients = Ingredients(
@@ -53,6 +59,24 @@ def build_from(
     return ingredients, train
 
 
+class TableConstants(TypedDict):
+    """What the preparation learns from the training rows, as plain values."""
+
+    task: str
+    numbers: dict[str, tables.NumberScale]
+    categories: dict[str, list[str]]
+    classes: list[str]
+    target: tables.NumberScale
+
+
+class Judgement(TypedDict):
+    """The loss and the measures among the arguments of `Ingredients`."""
+
+    loss: Loss
+    measures: dict[str, Measure]
+    loss_factor: NotRequired[float]
+
+
 class TableNetwork(nn.Module):
     """An MLP over number columns and an embedding of each category column.
 
@@ -61,7 +85,7 @@ class TableNetwork(nn.Module):
     """
 
     def __init__(
-        self, constants: Mapping[str, Any], num_numbers: int, parameters: TabularParameters
+        self, constants: TableConstants, num_numbers: int, parameters: TabularParameters
     ) -> None:
         super().__init__()
         sizes = [tables.FIRST_KNOWN + len(known) for known in constants["categories"].values()]
@@ -82,7 +106,7 @@ class TableNetwork(nn.Module):
         return outputs if self.num_classes else outputs.squeeze(1)
 
 
-def _measure(table: Table, parameters: TabularParameters, train: Tensor) -> dict[str, Any]:
+def _measure(table: Table, parameters: TabularParameters, train: Tensor) -> TableConstants:
     """Return everything that the preparation learns from the training rows, as plain values."""
     rows = train.numpy()
     task = tables.choose_task(table, parameters)
@@ -103,7 +127,7 @@ def _measure(table: Table, parameters: TabularParameters, train: Tensor) -> dict
     }
 
 
-def _inputs(table: Table, constants: Mapping[str, Any]) -> tuple[Tensor, Tensor]:
+def _inputs(table: Table, constants: TableConstants) -> tuple[Tensor, Tensor]:
     """Return numbers (N, columns) float32 and codes (N, category columns) int64."""
     numbers = [
         column
@@ -119,7 +143,7 @@ def _inputs(table: Table, constants: Mapping[str, Any]) -> tuple[Tensor, Tensor]
     return torch.from_numpy(stacked).to(torch.float32), torch.from_numpy(coded)
 
 
-def _targets(table: Table, parameters: TabularParameters, constants: Mapping[str, Any]) -> Tensor:
+def _targets(table: Table, parameters: TabularParameters, constants: TableConstants) -> Tensor:
     if constants["task"] == "classification":
         return torch.from_numpy(tables.apply_classes(table, constants["classes"]))
     values = _target_numbers(table, parameters)
@@ -131,7 +155,7 @@ def _target_numbers(table: Table, parameters: TabularParameters) -> tables.Float
     return tables.to_numbers(parameters.target, table.target, "parameters.target")
 
 
-def _judgement(constants: Mapping[str, Any]) -> dict[str, Any]:
+def _judgement(constants: TableConstants) -> Judgement:
     """Return the loss and the measures; a regression's are in the target's own units."""
     if constants["task"] == "classification":
         return {"loss": nn.functional.cross_entropy, "measures": {"accuracy": accuracy}}

@@ -7,7 +7,7 @@ the training rows only, and once: the measurements are plain values that a check
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
 import pyarrow as pa
@@ -49,7 +49,7 @@ def read_table(path: Path, parameters: TabularParameters) -> Table:
         raise InputError({"parameters.drop_columns": no_such_column(unknown, columns)})
     used = [name for name in columns if name not in {*parameters.drop_columns, parameters.target}]
     if not used:
-        raise InputError({"parameters.drop_columns": "no column is left to predict from"})
+        raise InputError({"parameters.drop_columns": "no input column is left"})
     table = pq.read_table(path, columns=[*used, parameters.target])
     labelled = table.filter(has_value(table[parameters.target]))
     if len(labelled) < MIN_ROWS:
@@ -90,7 +90,16 @@ def to_numbers(name: str, column: pa.ChunkedArray, field: str) -> Floats:
     return values
 
 
-def measure_numbers(values: Floats) -> dict[str, Any]:
+class NumberScale(TypedDict, total=False):
+    """The constants of a number column; empty for the target of a classification."""
+
+    median: float
+    mean: float
+    deviation: float
+    has_missing: bool
+
+
+def measure_numbers(values: Floats) -> NumberScale:
     """Return the constants of a number column from its training rows."""
     present = values[~np.isnan(values)]
     median = float(np.median(present)) if len(present) else 0.0
@@ -104,7 +113,7 @@ def measure_numbers(values: Floats) -> dict[str, Any]:
     }
 
 
-def apply_numbers(values: Floats, constants: dict[str, Any]) -> list[Floats]:
+def apply_numbers(values: Floats, constants: NumberScale) -> list[Floats]:
     """Return the standardised column, and which were missing if some training rows lacked it."""
     is_missing = np.isnan(values)
     filled = np.where(is_missing, constants["median"], values)

@@ -18,7 +18,7 @@ FACTOR, PERIOD, SEEN, AVERAGE, NUM_EMA = range(5)
 
 @compiled
 def sma_step(state: Floats, value: float) -> float:
-    """Take a value in; return the mean of the last `period`, NaN before there are so many.
+    """Add a value; return the mean of the last `period`, NaN before there are `period`.
 
     Sums are compensated (Kahan, CACM 8, 1965) in the way of pandas' rolling mean.
     """

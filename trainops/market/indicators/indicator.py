@@ -21,7 +21,7 @@ class Indicator:
         self.state = np.zeros(size)
 
 
-def bound(step: Callable[..., Any], state: Any, num_values: int) -> Callable[..., Any]:
+def bound(step: Callable[..., object], state: object, num_values: int) -> Callable[..., Any]:
     """Return a compiled step with its state filled in.
 
     It is called at every bar: what a call of numba's costs is mostly the search for the types of

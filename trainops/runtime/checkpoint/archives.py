@@ -4,7 +4,6 @@ They are archives of torch's. What has not changed since the checkpoint before i
 (a hard link) of the same file: it is there until the last checkpoint that has it is removed.
 """
 
-import mmap
 import os
 import pickle
 import stat
@@ -15,20 +14,19 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import BinaryIO, cast
 
 import torch
 from torch.utils.serialization import config as torch_config
 
 from trainops.runtime.checkpoint.durable import DurableFile, require_space
-from trainops.runtime.checkpoint.manifest import STATE, Artifact, Checkpoint, read_verified
+from trainops.runtime.checkpoint.manifest import STATE, Artifact, Checkpoint, copy_verified
 from trainops.runtime.checkpoint.pages import PAGE_BYTES
 from trainops.runtime.checkpoint.snapshot import tensors_in
 from trainops.runtime.checkpoint.stream import Stream, is_of_stream, part_of, tail_name
 from trainops.runtime.errors import CheckpointCorrupted
 from trainops.runtime.job import StateDict
 
-ZIP = b"PK\x03\x04"
 MAX_PADDING = 1 / 64  # of a part, so that each of its tensors lies at a page of the file
 FAILED_READING = (
     pickle.UnpicklingError, RuntimeError, EOFError, ValueError, LookupError, TypeError,
@@ -109,7 +107,7 @@ def write_parts(
 def read_parts(path: Path, artifacts: Sequence[Artifact]) -> StateDict:
     """Return the parts by name, but "state", every byte verified. Raises CheckpointCorrupted."""
     files = [each for each in artifacts if each.name != STATE]
-    by_part: dict[str, dict[str, Any]] = defaultdict(dict)
+    by_part: dict[str, dict[str, object]] = defaultdict(dict)
     with ThreadPoolExecutor(torch.get_num_threads()) as threads:
         loaded = threads.map(partial(_read, path), files)
         for file, content in zip(files, loaded, strict=True):
@@ -117,19 +115,30 @@ def read_parts(path: Path, artifacts: Sequence[Artifact]) -> StateDict:
     return {part: _assembled(path, part, archives) for part, archives in by_part.items()}
 
 
-def write_archive(content: Any, file: DurableFile, size: int) -> None:
+def write_archive(content: object, file: DurableFile, size: int) -> None:
     """Write one archive, without its CRC-32: BLAKE3 says more in less time.
 
     Where the padding is little beside the whole, tensors begin at pages of the file.
     """
-    settings: dict[str, Any] = {"save.compute_crc32": False}
+    settings: dict[str, object] = {"save.compute_crc32": False}
     if PAGE_BYTES * sum(1 for _ in tensors_in(content)) <= size * MAX_PADDING:
         settings["save.storage_alignment"] = PAGE_BYTES
     with torch_config.patch(settings):  # type: ignore[attr-defined]
         torch.save(content, cast(BinaryIO, file))
 
 
-def _archives(state: StateDict) -> Iterator[tuple[str, Any]]:
+def write_shared(content: object, memory: Path) -> None:
+    """Write one archive into memory that another process reads with `read_shared`."""
+    with memory.open("wb") as file:
+        torch.save(content, file)
+
+
+def read_shared(memory: Path) -> object:
+    """Return what `write_shared` wrote; its tensors are valid until it writes again."""
+    return torch.load(str(memory), map_location="cpu", mmap=True, weights_only=True)
+
+
+def _archives(state: StateDict) -> Iterator[tuple[str, object]]:
     for name, part in state.items():
         if isinstance(part, Stream):
             yield from part.archives(name)
@@ -138,7 +147,7 @@ def _archives(state: StateDict) -> Iterator[tuple[str, Any]]:
 
 
 def _linked(
-    earlier: Earlier, archives: Mapping[str, Any], directory: Path
+    earlier: Earlier, archives: Mapping[str, object], directory: Path
 ) -> Iterator[tuple[str, Artifact]]:
     for name in archives:
         artifact = earlier.unchanged_file(name)
@@ -158,7 +167,7 @@ def _same_as_before(earlier: Earlier, directory: Path, artifact: Artifact) -> Ar
     return before
 
 
-def _size(value: Any) -> int:
+def _size(value: object) -> int:
     """Return about how many bytes the value takes when saved, rather a little too many."""
     if isinstance(value, torch.Tensor):
         return value.nbytes + PAGE_BYTES
@@ -169,37 +178,21 @@ def _size(value: Any) -> int:
     return 16 + (len(value) if isinstance(value, str | bytes) else 0)
 
 
-def _read(path: Path, artifact: Artifact) -> Any:
-    pages = read_verified(path, artifact)
-    if pages[: len(ZIP)] != ZIP:  # torch would go on to older formats
-        raise CheckpointCorrupted(path, altered=[artifact.name], reason="no archive of torch")
-    try:
-        return _unpickle(pages)
-    except FAILED_READING as error:
-        raise CheckpointCorrupted(
-            path, altered=[artifact.name], reason=f"{artifact.name}: {error}"
-        ) from error
+def _read(path: Path, artifact: Artifact) -> object:
+    """Return what one archive holds. Its tensors are mapped, so that it takes memory once."""
+    with copy_verified(path, artifact) as copy:
+        try:
+            return torch.load(copy, map_location="cpu", mmap=True, weights_only=True)
+        except FAILED_READING as error:
+            raise CheckpointCorrupted(
+                path, altered=[artifact.name], reason=f"{artifact.name}: {error}"
+            ) from error
 
 
-def _assembled(path: Path, part: str, archives: Mapping[str, Any]) -> Any:
+def _assembled(path: Path, part: str, archives: Mapping[str, object]) -> object:
     if not is_of_stream(archives):
         return archives[f"{part}.pt"]
     try:
         return Stream.from_archives(part, archives)
     except FAILED_READING as error:
         raise CheckpointCorrupted(path, altered=sorted(archives), reason=str(error)) from error
-
-
-def _unpickle(pages: mmap.mmap) -> Any:
-    """Return what an archive in memory holds, its tensors where they lie.
-
-    This is what torch.load(mmap=True, weights_only=True) does with a file, over whose bytes it
-    has no power: they may change, or end, after they were verified.
-    """
-    return torch.serialization._load(
-        torch._C.PyTorchFileReader(cast(BinaryIO, pages)),
-        "cpu",
-        torch._weights_only_unpickler,
-        overall_storage=torch.frombuffer(pages, dtype=torch.uint8).untyped_storage(),
-        encoding="utf-8",
-    )

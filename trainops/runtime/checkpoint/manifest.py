@@ -5,22 +5,21 @@ BLAKE3 digest. The manifest is written last; its own digest stands in the checkp
 """
 
 import errno
+import fcntl
 import math
-import mmap
 import os
 import re
 import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NotRequired, TypedDict
 
 from blake3 import blake3
 
 from trainops.runtime import lossless
-from trainops.runtime.checkpoint.pages import private_pages
 from trainops.runtime.errors import CheckpointCorrupted
 
 FORMAT, VERSION = "trainops", 1
@@ -29,6 +28,7 @@ MAX_MANIFEST_BYTES = 4 * 2**20
 ARTIFACT_NAME = re.compile(r"[a-z][a-z0-9_]{0,63}(-tail|-\d{1,12}x\d{1,12})?\.pt|state\.json")
 DIRECTORY_NAME = re.compile(r"a(\d{4,})-s\d{10,}-[a-z]+(-\d+)?")
 CHUNK_BYTES = 2**20
+SEALED = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL
 OWN_KEYS = frozenset(
     {"format", "version", "type", "step", "created_at", "environment", "metric", "artifacts"}
 )  # all others are the identity of the one who wrote it
@@ -58,6 +58,36 @@ class Artifact:
     blake3: str
     home: str = field(default="", compare=False)
 
+    def to_json(self) -> "ArtifactEntry":
+        return {
+            "name": self.name,
+            "size_bytes": self.size_bytes,
+            "blake3": self.blake3,
+            "home": self.home,
+        }
+
+
+class ArtifactEntry(TypedDict):
+    """The fields of an Artifact, as in manifest.json."""
+
+    name: str
+    size_bytes: int
+    blake3: str
+    home: NotRequired[str]
+
+
+class ManifestJson(TypedDict):
+    """The content of manifest.json, without the keys of the identity."""
+
+    format: str
+    version: int
+    type: str
+    step: int
+    metric: float | None
+    environment: dict[str, object]
+    created_at: str
+    artifacts: list[ArtifactEntry]
+
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
@@ -69,18 +99,19 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A job frozen on disk: whole, and verified by whoever made this object."""
+    """A job frozen on disk: complete, and verified before this object was made."""
 
     type: CheckpointType
     step: int
     path: Path
     digest: str
     artifacts: tuple[Artifact, ...]
-    state: Mapping[str, Any]
+    state: Mapping[str, object]
     metric: float | None = None
-    environment: Mapping[str, Any] = field(default_factory=dict)
+    environment: Mapping[str, object] = field(default_factory=dict)
     created_at: str = ""
     identity: Mapping[str, Any] = field(default_factory=dict)  # what its store was made with
+    write_seconds: float = field(default=0.0, compare=False)  # 0.0: not known
 
     @property
     def size_bytes(self) -> int:
@@ -92,18 +123,32 @@ class Checkpoint:
         return sum(artifact.size_bytes for artifact in self.artifacts if not artifact.home)
 
 
-def staged(checkpoint: Checkpoint) -> dict[str, Any]:
-    """Return, JSON-safe, what its row is made of once somebody commits it."""
+@dataclass(frozen=True, slots=True)
+class StagedCheckpoint:
+    """A written checkpoint that waits for its commit: what its row is made of."""
+
+    directory: str  # its name
+    type: CheckpointType
+    step: int
+    digest: str  # of the manifest
+    artifacts: tuple[Artifact, ...]
+    state: Mapping[str, object]  # the summary, encoded by `lossless`
+    metric: float | None = None  # finite
+    write_seconds: float = 0.0  # 0.0: not known
+
+
+def staged(checkpoint: Checkpoint) -> StagedCheckpoint:
     metric = checkpoint.metric
-    return {
-        "directory": checkpoint.path.name,
-        "type": str(checkpoint.type),
-        "step": checkpoint.step,
-        "digest": checkpoint.digest,
-        "artifacts": [asdict(artifact) for artifact in checkpoint.artifacts],
-        "state": lossless.encode(dict(checkpoint.state)),
-        "metric": metric if metric is not None and math.isfinite(metric) else None,
-    }
+    return StagedCheckpoint(
+        directory=checkpoint.path.name,
+        type=checkpoint.type,
+        step=checkpoint.step,
+        digest=checkpoint.digest,
+        artifacts=checkpoint.artifacts,
+        state=lossless.encode(dict(checkpoint.state)),
+        metric=metric if metric is not None and math.isfinite(metric) else None,
+        write_seconds=checkpoint.write_seconds,
+    )
 
 
 def verify(path: Path, digest: str | None = None) -> Checkpoint:
@@ -156,22 +201,34 @@ def open_verified(path: Path, artifact: Artifact) -> Iterator[BinaryIO]:
         yield file
 
 
-def read_verified(path: Path, artifact: Artifact) -> mmap.mmap:
-    """Return the bytes of one file, hashed where they lie: in memory of this process alone.
+@contextmanager
+def copy_verified(path: Path, artifact: Artifact) -> Iterator[str]:
+    """Copy one file into memory, hash the copy and seal it; yield a path to the copy.
 
-    Nobody can alter them any more, whatever happens to the file. Raises CheckpointCorrupted.
+    No process can alter the copy, whatever happens to the file. Its memory is freed once the path
+    and everything that maps it are gone. Raises CheckpointCorrupted.
     """
     with _open(path, artifact.name) as file:
         if os.fstat(file.fileno()).st_size != artifact.size_bytes or not artifact.size_bytes:
             raise CheckpointCorrupted(path, altered=[artifact.name])
-        pages, hasher, end = private_pages(artifact.size_bytes, huge=False), blake3(), 0
-        with memoryview(pages) as view:
-            while size := file.readinto(view[end : end + CHUNK_BYTES]):  # type: ignore[attr-defined]
-                hasher.update(view[end : end + size])
-                end += size
-    if hasher.hexdigest() != artifact.blake3:
-        raise CheckpointCorrupted(path, altered=[artifact.name])
-    return pages
+        copy = os.memfd_create(artifact.name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        try:
+            if _copied(file, copy) != artifact.blake3:
+                raise CheckpointCorrupted(path, altered=[artifact.name])
+            fcntl.fcntl(copy, fcntl.F_ADD_SEALS, SEALED)
+            yield f"/proc/self/fd/{copy}"
+        finally:
+            os.close(copy)
+
+
+def _copied(file: BinaryIO, copy: int) -> str:
+    """Fill a file in memory; return the digest of what was written to it."""
+    hasher = blake3()
+    with os.fdopen(copy, "wb", closefd=False) as target:  # a map would fault at each page
+        for chunk in _chunks(file):
+            hasher.update(chunk)
+            target.write(chunk)
+    return hasher.hexdigest()
 
 
 def with_state(checkpoint: Checkpoint) -> Checkpoint:
@@ -186,7 +243,7 @@ def with_state(checkpoint: Checkpoint) -> Checkpoint:
     return replace(checkpoint, state=state)
 
 
-def _parse(path: Path, digest: str, manifest: dict[str, Any]) -> Checkpoint:
+def _parse(path: Path, digest: str, manifest: ManifestJson) -> Checkpoint:
     if (manifest["format"], manifest["version"]) != (FORMAT, VERSION):
         raise ValueError(f"format {manifest['format']} {manifest['version']} is not known here")
     artifacts = tuple(_artifact(entry) for entry in manifest["artifacts"])
@@ -207,7 +264,7 @@ def _parse(path: Path, digest: str, manifest: dict[str, Any]) -> Checkpoint:
     )
 
 
-def _artifact(entry: dict[str, Any]) -> Artifact:
+def _artifact(entry: ArtifactEntry) -> Artifact:
     artifact = Artifact(
         str(entry["name"]),
         int(entry["size_bytes"]),
@@ -242,7 +299,12 @@ def _open(path: Path, name: str) -> Iterator[BinaryIO]:
 
 def _digest(file: BinaryIO) -> str:
     hasher = blake3()
+    for chunk in _chunks(file):
+        hasher.update(chunk)
+    return hasher.hexdigest()
+
+
+def _chunks(file: BinaryIO) -> Iterator[memoryview]:
     chunk = memoryview(bytearray(CHUNK_BYTES))  # one for all: fresh memory costs more than hashing
     while size := file.readinto(chunk):  # type: ignore[attr-defined]
-        hasher.update(chunk[:size])
-    return hasher.hexdigest()
+        yield chunk[:size]

@@ -5,7 +5,7 @@ import pickle
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 import torch
 
@@ -22,7 +22,7 @@ BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}  # by by
 def freeze(state: StateDict, into: StateDict | None = None) -> StateDict:
     """Return a copy of the state on the CPU: tensors, dicts, lists, tuples and plain values.
 
-    The tensors of `into`, an earlier copy that nobody needs any more, are overwritten where they
+    The tensors of `into`, an earlier copy that is no longer needed, are overwritten where they
     fit: fresh memory costs twice as much as the copy. Tensors of a GPU go to pinned memory one
     after the other without a pause, and have arrived when this returns. Equal states give equal
     bytes when saved, whatever their history: containers are new and strings are shared.
@@ -55,7 +55,7 @@ def freeze_parts(state: StateDict, into: StateDict | None = None) -> tuple[State
     return frozen, changed
 
 
-def all_finite(state: Any) -> bool:
+def all_finite(state: object) -> bool:
     """Whether every floating-point tensor in the state is free of NaN and infinities."""
     return all(
         bool(torch.isfinite(tensor).all())
@@ -64,7 +64,7 @@ def all_finite(state: Any) -> bool:
     )
 
 
-def tensors_in(state: Any) -> Iterator[torch.Tensor]:
+def tensors_in(state: object) -> Iterator[torch.Tensor]:
     """Yield every tensor of a state."""
     if isinstance(state, torch.Tensor):
         yield state
@@ -76,7 +76,7 @@ def tensors_in(state: Any) -> Iterator[torch.Tensor]:
             yield from tensors_in(each)
 
 
-class Place(NamedTuple):
+class StatePosition(NamedTuple):
     """Where a state stands; what is farther on is greater."""
 
     step: int
@@ -92,7 +92,7 @@ class SafePoint:
     """
 
     def __init__(self, *, clock: Callable[[], float], share: float) -> None:
-        self.place: Place | None = None
+        self.place: StatePosition | None = None
         self.state: StateDict = {}
         self.lock = threading.Lock()
         self._changed: set[str] = set()
@@ -105,7 +105,7 @@ class SafePoint:
     def is_affordable(self) -> bool:
         return self._clock() >= self._next_at
 
-    def take(self, place: Place, capture: Callable[[], StateDict]) -> None:
+    def take(self, place: StatePosition, capture: Callable[[], StateDict]) -> None:
         """Freeze what `capture` returns; an error in it leaves the earlier safe point standing."""
         began = self._clock()
         state = capture()
@@ -140,7 +140,7 @@ class _Copying:
     def __init__(self) -> None:
         self.is_same = True
 
-    def copy(self, value: Any, into: Any, place: str) -> Any:
+    def copy(self, value: Any, into: object, place: str) -> Any:
         kind = type(value)
         if kind in PLAIN:
             self._compare_plain(value, into)
@@ -160,21 +160,23 @@ class _Copying:
             "a Stream is a part of its own)"
         )
 
-    def _compare_plain(self, value: Any, into: Any) -> None:
+    def _compare_plain(self, value: object, into: object) -> None:
         """Compare by bytes: 0.0 equals -0.0, True equals 1, and a NaN does not equal itself."""
         self.is_same = self.is_same and pickle.dumps(value) == pickle.dumps(into)
 
-    def _copy_tensor(self, tensor: torch.Tensor, into: Any) -> torch.Tensor:
+    def _copy_tensor(self, tensor: torch.Tensor, into: object) -> torch.Tensor:
         tensor = tensor.detach()
         if not _fits(into, tensor):
             self.is_same = False
             return _room_for(tensor).copy_(tensor, non_blocking=tensor.is_cuda)
         if self.is_same and _has_same_bits(into, tensor):
-            return into  # type: ignore[no-any-return]
+            return into
         self.is_same = False
-        return into.copy_(tensor, non_blocking=tensor.is_cuda)  # type: ignore[no-any-return]
+        return into.copy_(tensor, non_blocking=tensor.is_cuda)
 
-    def _copy_dict(self, value: dict[Any, Any], into: Any, place: str) -> dict[Any, Any]:
+    def _copy_dict(
+        self, value: dict[object, object], into: object, place: str
+    ) -> dict[object, object]:
         before = into if type(into) is dict else {}
         self.is_same = self.is_same and list(value) == list(before)
         frozen = {}
@@ -185,7 +187,7 @@ class _Copying:
             frozen[kept] = self.copy(each, before.get(kept), f"{place}.{key}")
         return frozen
 
-    def _copy_sequence(self, value: Any, into: Any, place: str) -> Any:
+    def _copy_sequence(self, value: Any, into: Any, place: str) -> object:
         if PLAIN.issuperset(map(type, value)):  # thousands of numbers, such as a generator's state
             self._compare_plain(value, into)
             return type(value)(list(value))
@@ -196,7 +198,7 @@ class _Copying:
         return frozen if type(value) is list else tuple(frozen)
 
 
-def _fits(into: Any, tensor: torch.Tensor) -> bool:
+def _fits(into: object, tensor: torch.Tensor) -> TypeGuard[torch.Tensor]:
     return (
         isinstance(into, torch.Tensor)
         and into.shape == tensor.shape

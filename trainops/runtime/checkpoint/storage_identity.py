@@ -52,8 +52,8 @@ def require(root: Path, storage_id: str) -> None:
 
 def content(storage_id: str) -> bytes:
     created_at = datetime.fromtimestamp(time.time(), tz=UTC).isoformat(timespec="seconds")
-    told = {"format": FORMAT, "version": 1, "id": storage_id, "created_at": created_at}
-    return json.dumps(told).encode()
+    content = {"format": FORMAT, "version": 1, "id": storage_id, "created_at": created_at}
+    return json.dumps(content).encode()
 
 
 def parse(content: bytes, location: str) -> str:

@@ -6,14 +6,13 @@ import shutil
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from blake3 import blake3
 
-from trainops.runtime import lossless, reproducibility
+from trainops.runtime import lossless, provenance, reproducibility
 from trainops.runtime.checkpoint import storage_identity
 from trainops.runtime.checkpoint.archives import Earlier, read_parts, write_parts
 from trainops.runtime.checkpoint.durable import sync_directory, write_whole
@@ -29,6 +28,7 @@ from trainops.runtime.checkpoint.manifest import (
     verify,
     with_state,
 )
+from trainops.runtime.checkpoint.stream import part_of
 from trainops.runtime.errors import SaveFailed, UnfreezableState
 from trainops.runtime.job import StateDict
 from trainops.runtime.policy import CheckpointPolicy
@@ -60,7 +60,7 @@ class CheckpointStore:
         self,
         root: Path,
         *,
-        identity: Mapping[str, Any],
+        identity: Mapping[str, object],
         candidates: Sequence[Candidate] = (),
         reserve_bytes: int = 0,
         storage_id: str = "",
@@ -80,45 +80,56 @@ class CheckpointStore:
         step: int,
         state: StateDict,
         changed: Collection[str] | None = None,
+        environment: Mapping[str, object] | None = None,
     ) -> Checkpoint:
         """Write a new directory, durably, its manifest last; it counts once its row is there.
 
         Part "state" becomes state.json, a stream several files, every other part NAME.pt.
         `changed` names the parts that are not what they were when this was last called (None:
-        all); the files of the others are not written again. Raises UnfreezableState, where that
-        cannot be, and SaveFailed, where the disk will not have it, after removing what was
-        written; a full disk is noticed before the first byte.
+        all); the files of the others are not written again. `environment` is that in which the
+        state was computed (None: this process). Raises UnfreezableState, where that cannot be, and
+        SaveFailed, where the disk will not have it, after removing what was written; a full disk is
+        noticed before the first byte.
         """
-        plain = _check_writable(state)
+        plain, began_at = _check_writable(state), time.monotonic()
         self._changed.update(state if changed is None else changed)
         try:
             directory = self._new_directory(kind, step)
             with _all_or_nothing(directory):
-                checkpoint = self._write(directory, kind, step, plain, state)
+                checkpoint = self._write(
+                    directory, kind, step, plain, state, environment or _environment()
+                )
         except OSError as error:
             raise SaveFailed(step, error.strerror or str(error)) from error
         self._before, self._changed = checkpoint, set()
-        return checkpoint
+        return replace(checkpoint, write_seconds=time.monotonic() - began_at)
 
     def refer_to_none(self) -> None:
         """Write the next checkpoint whole: the one before may not be there to be referred to."""
         self._before = None
 
-    def load(self, candidate: Candidate) -> StateDict:
+    def load(self, candidate: Candidate, *, left_out: Collection[str] = ()) -> StateDict:
         """Return the parts of a checkpoint by name, every byte verified before it is read.
 
-        Raises CheckpointCorrupted; OSError where the storage itself does not answer.
+        Parts that are left out are not read. Raises CheckpointCorrupted; OSError where the storage
+        itself does not answer.
         """
-        return self.restore(candidate)[1]
+        return self._read(candidate, left_out)[1]
 
     def restore(self, candidate: Candidate) -> tuple[Checkpoint, StateDict]:
         """Return what the manifest says, and the parts, as load does."""
-        self._require_storage()
-        checkpoint = with_state(read_manifest(candidate.path, candidate.digest))
-        parts = read_parts(candidate.path, checkpoint.artifacts)
+        checkpoint, state = self._read(candidate)
         if candidate.path.parent == self.root:  # not in another operation's directory
             self._before, self._changed = checkpoint, set()
-        return checkpoint, {"state": checkpoint.state, **parts}
+        return checkpoint, state
+
+    def _read(
+        self, candidate: Candidate, left_out: Collection[str] = ()
+    ) -> tuple[Checkpoint, StateDict]:
+        self._require_storage()
+        checkpoint = with_state(read_manifest(candidate.path, candidate.digest))
+        files = [each for each in checkpoint.artifacts if part_of(each.name) not in left_out]
+        return checkpoint, {"state": checkpoint.state, **read_parts(candidate.path, files)}
 
     def _require_storage(self) -> None:
         """Raise StorageAway where this would be an empty directory that something is mounted on."""
@@ -140,7 +151,13 @@ class CheckpointStore:
         raise OSError(errno.EEXIST, f"there are 10000 directories {name}")
 
     def _write(
-        self, directory: Path, kind: CheckpointType, step: int, plain: bytes, state: StateDict
+        self,
+        directory: Path,
+        kind: CheckpointType,
+        step: int,
+        plain: bytes,
+        state: StateDict,
+        environment: Mapping[str, object],
     ) -> Checkpoint:
         reserve_bytes = self.reserve_bytes if kind is CheckpointType.PERIODIC else None
         before = self._before
@@ -153,7 +170,6 @@ class CheckpointStore:
         )
         sync_directory(directory)
         metric = state.get("state", {}).get("metric")
-        environment = reproducibility.environment()
         created_at = datetime.fromtimestamp(time.time(), tz=UTC).isoformat()
         content = lossless.dumps(
             {
@@ -163,7 +179,7 @@ class CheckpointStore:
                 "type": str(kind),
                 "step": step,
                 "created_at": created_at,
-                "environment": environment,
+                "environment": dict(environment),
                 "metric": metric,
                 "artifacts": [asdict(artifact) for artifact in artifacts],
             }
@@ -175,6 +191,10 @@ class CheckpointStore:
             artifacts=artifacts, state=state.get("state", {}), metric=metric,
             environment=environment, created_at=created_at,
         )  # fmt: skip
+
+
+def _environment() -> dict[str, object]:
+    return {**reproducibility.environment(), **provenance.to_environment()}
 
 
 def _check_writable(state: StateDict) -> bytes:

@@ -58,7 +58,7 @@ class Stream:
         """Return how many rows were ever appended."""
         return self.end_segment * self.segment_rows + self._open_rows
 
-    def append(self, rows: Mapping[str, Any]) -> None:
+    def append(self, rows: Mapping[str, object]) -> None:
         """Append rows: a tensor or NumPy array by the name of each column, all of one length.
 
         Raises:
@@ -112,7 +112,7 @@ class Stream:
             return False
         return all(map(_is, self.sealed, earlier.sealed[skipped:]))
 
-    def archives(self, part: str) -> Iterator[tuple[str, Any]]:
+    def archives(self, part: str) -> Iterator[tuple[str, object]]:
         """Yield what the part of this name is written as: file names and what each one holds.
 
         Once 16 segments are full, they move into one file, so each row is written twice, apart

@@ -2,7 +2,7 @@
 
 import math
 
-from trainops.kinds.backtest.core.book import BY_LIQUIDATION, Book, Plan, Rows
+from trainops.kinds.backtest.core.book import BY_LIQUIDATION, Book, Rows, VectorOrders
 from trainops.kinds.backtest.core.fills import close_units, market_price
 from trainops.kinds.backtest.core.matching import fill_market_orders, fill_orders
 from trainops.kinds.backtest.core.orders import is_set, switch
@@ -12,12 +12,12 @@ from trainops.market.compiled import compiled, inlined
 
 @compiled
 def run_bars(
-    book: Book, bars: Bars, plan: Plan, first: int, end: int, equity: Floats, offset: int
+    book: Book, bars: Bars, plan: VectorOrders, first: int, end: int, equity: Floats, offset: int
 ) -> int:
     """Go over the bars from `first` to before `end`; write the equity of bar i at i - offset.
 
     Where `plan` is not empty, it decides at the close of each bar. Returns the next bar to do:
-    less than `end` if rows ran out, which whoever called provides.
+    less than `end` if rows ran out, which the caller provides.
     """
     account, trades, closes = book.account[0], book.trades, bars.close
     maintenance, has_plan = book.settings[0].maintenance, len(plan.target) > 0
@@ -73,7 +73,7 @@ def has_room(book: Book) -> bool:
 
 
 @compiled
-def decide(book: Book, bars: Bars, plan: Plan, bar: int) -> None:
+def decide(book: Book, bars: Bars, plan: VectorOrders, bar: int) -> None:
     """Do what the plan says at the close of this bar."""
     for symbol in range(len(book.marks)):
         target = plan.target[bar, symbol]

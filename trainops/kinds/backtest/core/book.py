@@ -1,4 +1,4 @@
-"""All that a broker knows, in plain arrays: what is frozen at a bar and goes on from there.
+"""All that a broker knows, in plain arrays: what is frozen at a bar and continues from there.
 
 Rows of `orders` stand in the order in which they were placed, rows of `trades` in the order in
 which they were opened; how many of them count stands in `account`. Prices that are not set are NaN.
@@ -111,7 +111,7 @@ class Book(NamedTuple):
     marks: Floats
 
 
-class Plan(NamedTuple):
+class VectorOrders(NamedTuple):
     """What a vector strategy wants, decided at the close of each bar; arrays of (bars, symbols).
 
     `target`: NaN to leave all as it is, else the direction and share of the position to switch to,

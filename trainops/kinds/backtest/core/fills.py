@@ -14,7 +14,7 @@ DUST = 1e-9
 
 @compiled
 def commission(book: Book, units: float, price: float) -> float:
-    """Return what an order costs that is filled with so many units: fixed + relative, at least
+    """Return what an order costs that is filled with N units: fixed + relative, at least
     the minimum; 0 for none.
     """
     if units == 0:
@@ -94,7 +94,7 @@ def affordable_units(book: Book, budget: float, price: float, done: float) -> fl
 def close_units(
     book: Book, row: int, units: float, price: float, bar: int, reason: int, done: float = 0.0
 ) -> bool:
-    """Close so many units (a positive number) of a trade; return whether it is gone.
+    """Close `units` (a positive number) of a trade; return whether it is gone.
 
     `done`: units of the same order that are filled already.
     """

@@ -1,7 +1,7 @@
 """Within one bar: which orders are filled, at which price, in which order.
 
-Nobody knows in which order high and low came. The rule is pessimistic: what hurts happens first,
-and what helps only where it must have happened. docs/backtest.md states it.
+The order of high and low within a bar is unknown. The rule is pessimistic: what hurts happens
+first, and what helps only where it must have happened. docs/backtest.md states it.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""Orders: placed, cancelled, and turned into fills at a price that somebody else decided."""
+"""Orders: placed, cancelled, and turned into fills at a given price."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Buys below the lower Bollinger band, sells above the upper one, until the middle."""
+"""Buys below the lower Bollinger band, sells above the upper, exits at the middle."""
 
 from pydantic import Field
 
@@ -9,15 +9,17 @@ from trainops.recipes import Recipe
 class BollingerParameters(EntryParameters):
     """The bands."""
 
-    period: int = Field(20, ge=2, le=10_000, description="Bars that the bands look back")
-    width: float = Field(2.0, gt=0, le=10, description="Standard deviations to each side")
+    period: int = Field(20, ge=2, le=10_000, description="Lookback of the bands in bars.")
+    width: float = Field(
+        2.0, gt=0, le=10, description="Distance of each band in standard deviations."
+    )
 
 
 RECIPE = Recipe(
     name="bollinger",
     kind="backtest",
     label="Bollinger reversion",
-    description="Buys below the lower Bollinger band, sells above the upper one, until the middle",
+    description="Buys below the lower Bollinger band, sells above the upper, exits at the middle",
     parameters="trainops.kinds.backtest.recipes.bollinger:BollingerParameters",
     build="trainops.kinds.backtest.recipes.bollinger_model:build",
     example={

@@ -1,4 +1,4 @@
-"""Follows a close beyond the highest high or lowest low of the bars before."""
+"""Follows a close beyond the highest high or lowest low of the previous bars."""
 
 from pydantic import Field
 
@@ -9,9 +9,11 @@ from trainops.recipes import Recipe
 class DonchianBreakoutParameters(EntryParameters):
     """The channel."""
 
-    period: int = Field(20, ge=1, le=10_000, description="Bars before this one")
+    period: int = Field(
+        20, ge=1, le=10_000, description="Number of previous bars in the entry channel."
+    )
     exit_period: int = Field(
-        10, ge=1, le=10_000, description="Bars before this one whose other end ends the position"
+        10, ge=1, le=10_000, description="Number of previous bars in the exit channel."
     )
 
 
@@ -19,7 +21,7 @@ RECIPE = Recipe(
     name="donchian_breakout",
     kind="backtest",
     label="Donchian breakout",
-    description="Follows a close beyond the highest high or lowest low of the bars before",
+    description="Follows a close beyond the highest high or lowest low of the previous bars",
     parameters="trainops.kinds.backtest.recipes.donchian_breakout:DonchianBreakoutParameters",
     build="trainops.kinds.backtest.recipes.donchian_breakout_model:build",
     example={

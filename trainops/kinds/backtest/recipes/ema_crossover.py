@@ -1,4 +1,4 @@
-"""Follows the crossings of two exponential moving averages."""
+"""Follows crossings of two exponential moving averages."""
 
 from pydantic import Field, ValidationInfo, field_validator
 
@@ -9,8 +9,8 @@ from trainops.recipes import Recipe
 class EmaCrossoverParameters(EntryParameters):
     """A faster and a slower average."""
 
-    fast: int = Field(12, ge=1, le=10_000, description="Period of the faster average")
-    slow: int = Field(26, ge=2, le=10_000, description="Period of the slower average")
+    fast: int = Field(12, ge=1, le=10_000, description="Period of the fast average in bars.")
+    slow: int = Field(26, ge=2, le=10_000, description="Period of the slow average in bars.")
 
     @field_validator("slow")
     @classmethod
@@ -22,7 +22,7 @@ RECIPE = Recipe(
     name="ema_crossover",
     kind="backtest",
     label="EMA crossover",
-    description="Follows the crossings of two exponential moving averages",
+    description="Follows crossings of two exponential moving averages",
     parameters="trainops.kinds.backtest.recipes.ema_crossover:EmaCrossoverParameters",
     build="trainops.kinds.backtest.recipes.ema_crossover_model:build",
     example={

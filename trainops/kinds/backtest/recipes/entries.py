@@ -11,14 +11,23 @@ class EntryParameters(Strict):
     """How a decision becomes an order. Prices are set from the close at which it is made."""
 
     direction: Literal["both", "long"] = Field(
-        "both", description="long: where it would go short, it holds nothing"
+        "both", description="long: hold cash instead of going short."
     )
-    entry: Literal["market", "limit", "stop"] = Field("market", description="The order that enters")
+    entry: Literal["market", "limit", "stop"] = Field(
+        "market", description="Type of the entry order."
+    )
     entry_offset: float = Field(
-        0.01, ge=0, lt=1, description="Of limit and stop: how far from the close, as a share of it"
+        0.01,
+        ge=0,
+        lt=1,
+        description="Distance from the close, as a share of it (limit and stop only).",
     )
-    stop_loss: float | None = Field(None, gt=0, lt=1, description="Share of the close to lose")
-    take_profit: float | None = Field(None, gt=0, lt=10, description="Share of the close to gain")
+    stop_loss: float | None = Field(
+        None, gt=0, lt=1, description="Stop loss as a share of the close; none by default."
+    )
+    take_profit: float | None = Field(
+        None, gt=0, lt=10, description="Take profit as a share of the close; none by default."
+    )
 
     def target(self, direction: Any) -> Any:
         """Return the position for a direction (1, -1, 0); a number or an array of them."""

@@ -1,4 +1,4 @@
-"""Follows the crossings of the MACD line and its signal."""
+"""Follows crossings of the MACD line and its signal line."""
 
 from pydantic import Field, ValidationInfo, field_validator
 
@@ -9,9 +9,9 @@ from trainops.recipes import Recipe
 class MacdParameters(EntryParameters):
     """Two averages, and the signal's."""
 
-    fast: int = Field(12, ge=1, le=10_000, description="Period of the faster average")
-    slow: int = Field(26, ge=2, le=10_000, description="Period of the slower average")
-    signal: int = Field(9, ge=1, le=10_000, description="Period of the signal")
+    fast: int = Field(12, ge=1, le=10_000, description="Period of the fast average in bars.")
+    slow: int = Field(26, ge=2, le=10_000, description="Period of the slow average in bars.")
+    signal: int = Field(9, ge=1, le=10_000, description="Period of the signal line in bars.")
 
     @field_validator("slow")
     @classmethod
@@ -23,7 +23,7 @@ RECIPE = Recipe(
     name="macd",
     kind="backtest",
     label="MACD",
-    description="Follows the crossings of the MACD line and its signal",
+    description="Follows crossings of the MACD line and its signal line",
     parameters="trainops.kinds.backtest.recipes.macd:MacdParameters",
     build="trainops.kinds.backtest.recipes.macd_model:build",
     example={

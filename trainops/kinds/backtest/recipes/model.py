@@ -16,24 +16,25 @@ class ModelParameters(EntryParameters):
     """Whose model it is, and how sure it must be."""
 
     operation: Annotated[str, IsModel("training", "price_direction", OF_A_SERIES)] = Field(
-        description="The COMPLETED training whose model it is"
+        description="COMPLETED training operation whose model to use."
     )
     weights: Literal["best", "last"] = Field(
-        "best", description="Those of its best epoch, or of its last"
+        "best", description="Weights of the best epoch or of the last."
     )
     enter: float = Field(
         0.1,
         ge=0,
         lt=100,
-        description="A score above it: long, below its negative: short. The score is the "
-        "probability of up less that of down, or of a regression the return it expects, in "
-        "standard deviations",
+        description="Score above which to go long, and below whose negative to go short. The "
+        "score is P(up) - P(down), or for a regression the predicted return in "
+        "standard deviations.",
     )
     leave: float = Field(
-        0.0, gt=-100, lt=100, description="A long position is given up where the score is below it"
+        0.0, gt=-100, lt=100, description="Score below which a long position is closed."
     )
     bars: Literal["unseen", "all"] = Field(
-        "unseen", description="all: trade the bars that it learned from, too"
+        "unseen",
+        description="unseen: trade only bars that the model has not seen; all: trade every bar.",
     )
 
     @field_validator("leave")
@@ -49,7 +50,7 @@ RECIPE = Recipe(
     name="model",
     kind="backtest",
     label="Model",
-    description="Buys where a model that was trained here expects a rise, sells where a fall",
+    description="Trades on the predictions of a model trained here",
     parameters="trainops.kinds.backtest.recipes.model:ModelParameters",
     build="trainops.kinds.backtest.recipes.model_model:build",
     example={

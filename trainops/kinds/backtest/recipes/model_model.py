@@ -55,7 +55,7 @@ def read_trained(parameters: ModelParameters, inputs: Mapping[str, Path]) -> Tra
         digest = read_manifest(path).digest
         state = CheckpointStore(path.parent, identity={}).load(Candidate(path, digest))
     except CheckpointCorrupted as error:
-        raise _refused(f"the model of {parameters.operation} is not whole: {error}") from error
+        raise _refused(f"the model of {parameters.operation} is incomplete: {error}") from error
     part = "best_model" if parameters.weights == "best" else "model"
     if not {part, "constants"} <= state.keys():
         raise _refused(f"its checkpoint has {', '.join(state)}; needed: {part} and constants")
@@ -93,8 +93,8 @@ def _of_unseen(scores: Floats, constants: Mapping[str, Any], prices: Prices) -> 
     until = constants["trained_until"]
     is_unseen = prices.times >= until
     if not is_unseen.any():
-        problem = f"got 'unseen', but the model learned from all bars before {iso(until)}, and "
-        raise InputError({"parameters.bars": problem + "there are no later ones; allowed: all"})
+        problem = f"got 'unseen', but the model was trained on all bars before {iso(until)}, and "
+        raise InputError({"parameters.bars": problem + "there are no later bars; allowed: all"})
     return np.where(is_unseen, scores, np.nan)
 
 
@@ -103,7 +103,7 @@ def _require_same_interval(constants: Mapping[str, Any], prices: Prices) -> None
     here = float(np.median(np.diff(prices.times))) / 1e6 if len(prices) > 1 else learned
     if not learned / SAME_INTERVAL <= here <= learned * SAME_INTERVAL:
         raise InputError(
-            {"resample": f"the bars are {here:g} s apart; the model learned from {learned:g} s"}
+            {"resample": f"the bars are {here:g} s apart, those of the model {learned:g} s"}
         )
 
 

@@ -1,4 +1,4 @@
-"""Follows the crossings of two simple moving averages."""
+"""Follows crossings of two simple moving averages."""
 
 from pydantic import Field, ValidationInfo, field_validator
 
@@ -9,8 +9,8 @@ from trainops.recipes import Recipe
 class SmaCrossoverParameters(EntryParameters):
     """A faster and a slower average."""
 
-    fast: int = Field(10, ge=1, le=10_000, description="Bars of the faster average")
-    slow: int = Field(20, ge=2, le=10_000, description="Bars of the slower average")
+    fast: int = Field(10, ge=1, le=10_000, description="Period of the fast average in bars.")
+    slow: int = Field(20, ge=2, le=10_000, description="Period of the slow average in bars.")
 
     @field_validator("slow")
     @classmethod
@@ -22,7 +22,7 @@ RECIPE = Recipe(
     name="sma_crossover",
     kind="backtest",
     label="SMA crossover",
-    description="Follows the crossings of two simple moving averages",
+    description="Follows crossings of two simple moving averages",
     parameters="trainops.kinds.backtest.recipes.sma_crossover:SmaCrossoverParameters",
     build="trainops.kinds.backtest.recipes.sma_crossover_model:build",
     example={

@@ -6,13 +6,13 @@ from django.http import FileResponse, Http404, HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.template.loader import render_to_string
 
-from apps.dashboard.answers import refused
-from apps.dashboard.gate import needs
+from apps.dashboard.permissions import needs
+from apps.dashboard.responses import refused
 from apps.operations import artifacts, exports
 from apps.operations.errors import OperationNotFound
 from apps.operations.models import Operation
 from apps.operations.requests import services
-from trainops.errors import Refusal
+from trainops.errors import DomainError
 from trainops.kinds.backtest.web import report
 
 KIND = "backtest"
@@ -29,9 +29,9 @@ def download(request: HttpRequest, operation_id: str, form: str) -> HttpResponse
         raise Http404(str(refusal)) from None
     result = report.of(operation) if operation.kind == KIND else None
     if result is None:
-        raise Http404("It has no report: only a completed backtest has one.")
+        raise Http404("No report: only completed backtests have one.")
     if form not in NAMES:
-        raise Http404(f"There is no report.{form}; there are: {', '.join(NAMES)}.")
+        raise Http404(f"There is no report.{form}; allowed: {', '.join(NAMES)}.")
     name = f"{operation_id}-report.{form}"
     if form in TABLES:
         return _table(request, operation, TABLES[form], name)
@@ -44,11 +44,11 @@ def _table(request: HttpRequest, operation: Operation, table: str, name: str) ->
     """Answer with every row of the final checkpoint, read by a process that may load it."""
     final = artifacts.source(operation.pk)
     if final is None:
-        raise Http404("Its checkpoints were deleted, and the rows with them.")
+        raise Http404("The rows were deleted together with the checkpoints.")
     final.operation = operation
     try:
         exported = exports.table(final, table, person=request.user.get_username())
-    except Refusal as refusal:
+    except DomainError as refusal:
         return refused(request, refusal)
     return FileResponse(
         exported.file, as_attachment=True, filename=name, content_type="text/csv; charset=utf-8"

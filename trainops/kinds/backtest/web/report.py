@@ -88,8 +88,8 @@ def years(result: Result) -> list[dict[str, Any]]:
 
 
 def _cell(share: float | None) -> dict[str, Any]:
-    if share is None:
-        return {"share": None, "heat": ""}
+    if not share:
+        return {"share": share, "heat": ""}
     strength = next(strength for least, strength in HEAT if abs(share) >= least)
     return {"share": share, "heat": f"heat-{'up' if share >= 0 else 'down'}-{strength}"}
 

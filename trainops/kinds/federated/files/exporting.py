@@ -22,10 +22,10 @@ from trainops.kinds.federated.files.file import (
 )
 from trainops.kinds.federated.job import NUMBERS
 from trainops.kinds.federated.options import FederatedOptions
-from trainops.kinds.federated.path import names_of
+from trainops.kinds.federated.release_log import names_of
+from trainops.kinds.federated.releases import Level, Release
 from trainops.runtime.errors import IncompatibleState
 from trainops.runtime.job import StateDict
-from trainops.runtime.ledger import Entry, Level
 
 
 def export_federated(
@@ -35,7 +35,7 @@ def export_federated(
     name: str,
     saved_at: str,
     which: Literal["last", "best"] = "last",
-    spent: Sequence[Entry] = (),
+    spent: Sequence[Release] = (),
 ) -> FederatedFile:
     """Return the file for a checkpoint's parts. `name` is the operation's, `saved_at` ISO 8601.
 
@@ -43,7 +43,7 @@ def export_federated(
     checkpoint, or its best model, did not go over it.
 
     Parameters are all tensors of the model's state, in its order. Under user-level privacy what
-    clients sent within a round stays behind: without noise it is nobody's to see. Raises
+    clients sent within a round stays behind: without noise it must not be visible. Raises
     IncompatibleState where there is no best model yet, or the ledger lacks something.
     """
     plain = state["state"]
@@ -96,7 +96,7 @@ def _server(
 
 
 def _clients(
-    state: StateDict, config: FederatedOptions, spent: Sequence[Entry]
+    state: StateDict, config: FederatedOptions, spent: Sequence[Release]
 ) -> dict[int, ClientState]:
     """Return this round's clients: what is done, what is in training, what is pending.
 
@@ -135,17 +135,21 @@ def _done(
 
 
 def _training(
-    visit: Mapping[str, Any], state: StateDict, config: FederatedOptions, told: Mapping[str, Any]
+    local_training: Mapping[str, Any],
+    state: StateDict,
+    config: FederatedOptions,
+    told: Mapping[str, Any],
 ) -> ClientState:
-    named = _named(visit, state, 0.0, visit["parameters"])
-    shapes = [named[name].shape for name in _trained(visit, state)]
-    sums = visit.get("sums", {"count": 0, "loss": 0.0})
+    named = _named(local_training, state, 0.0, local_training["parameters"])
+    shapes = [named[name].shape for name in _trained(local_training, state)]
+    sums = local_training.get("sums", {"count": 0, "loss": 0.0})
     mean = sums["loss"] / sums["count"] if sums["count"] else 0.0
     return ClientState(
-        epoch=EpochProgress(visit["epoch"], config.local_epochs, "in_progress"),
-        epochs_done=visit["epoch"], loss_sum=visit["epoch"] * mean, model_state=named,
-        optimizer_state=to_torch(visit["optimizer"], config, shapes),
-        num_samples=state["state"]["partition"]["examples"][visit["client"]], **told,
+        epoch=EpochProgress(local_training["epoch"], config.local_epochs, "in_progress"),
+        epochs_done=local_training["epoch"],
+        loss_sum=local_training["epoch"] * mean, model_state=named,
+        optimizer_state=to_torch(local_training["optimizer"], config, shapes),
+        num_samples=state["state"]["partition"]["examples"][local_training["client"]], **told,
     )  # fmt: skip
 
 
@@ -170,8 +174,8 @@ def _trained(kept: Mapping[str, Any], state: StateDict) -> list[str]:
 
 
 def _of_round_in_progress(
-    path: Sequence[Entry], plain: Mapping[str, Any], config: FederatedOptions
-) -> list[Entry]:
+    path: Sequence[Release], plain: Mapping[str, Any], config: FederatedOptions
+) -> list[Release]:
     """Return what clients have spent of their examples in the round that the file has open.
 
     Under user-level privacy the file has none open: its clients begin the round anew, so what they
@@ -182,7 +186,7 @@ def _of_round_in_progress(
     return [each for each in path if each.round == plain["round"] + 1 and each.client is not None]
 
 
-def _partial_privacy(mine: Sequence[Entry], config: FederatedOptions) -> dict[str, Any]:
+def _partial_privacy(mine: Sequence[Release], config: FederatedOptions) -> dict[str, Any]:
     """Return what one client has spent in this round; of several settings the costliest."""
     setting = {
         "noise_multiplier": min(each.noise_multiplier for each in mine),
@@ -193,7 +197,7 @@ def _partial_privacy(mine: Sequence[Entry], config: FederatedOptions) -> dict[st
 
 
 def _privacy(
-    config: FederatedOptions, spent: Sequence[Entry], partial: Sequence[Entry]
+    config: FederatedOptions, spent: Sequence[Release], partial: Sequence[Release]
 ) -> PrivacyState:
     """Return what was spent, on this way or another, and by how much the open round raises it.
 
@@ -212,7 +216,7 @@ def _privacy(
     )
 
 
-def _path(state: StateDict, spent: Sequence[Entry]) -> list[Entry]:
+def _path(state: StateDict, spent: Sequence[Release]) -> list[Release]:
     """Return what the checkpoint went over, as the ledger has it."""
     known = {each.noise: each for each in spent}
     try:
@@ -221,7 +225,7 @@ def _path(state: StateDict, spent: Sequence[Entry]) -> list[Entry]:
         raise IncompatibleState(f"the ledger lacks the release {error}") from error
 
 
-def _worst(entries: Sequence[Entry], config: FederatedOptions) -> tuple[Spent, ...]:
+def _worst(entries: Sequence[Release], config: FederatedOptions) -> tuple[Spent, ...]:
     """Return the sample-level history of the worst client; in hybrid, as if it were in each round.
 
     What concerns all of them is a part of it.
@@ -235,7 +239,7 @@ def _worst(entries: Sequence[Entry], config: FederatedOptions) -> tuple[Spent, .
     return (*_history(kept, "sample"), *covered)
 
 
-def _history(entries: Sequence[Entry], level: Level) -> tuple[Spent, ...]:
+def _history(entries: Sequence[Release], level: Level) -> tuple[Spent, ...]:
     return tuple(
         (e.noise_multiplier, e.sample_rate, e.steps)
         for e in entries
@@ -243,7 +247,7 @@ def _history(entries: Sequence[Entry], level: Level) -> tuple[Spent, ...]:
     )
 
 
-def _epsilon(entries: Sequence[Entry], config: FederatedOptions, level: Level) -> float:
+def _epsilon(entries: Sequence[Release], config: FederatedOptions, level: Level) -> float:
     account = Account(config.privacy.delta)
     account.add(entries)
     return account.of(level)

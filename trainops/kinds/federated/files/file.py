@@ -54,7 +54,7 @@ class EpochProgress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientState:
-    """What is kept of one client within a round: a state to go on from, or its result.
+    """What is kept of one client within a round: a state to continue from, or its result.
 
     `epsilon` and `steps` are what it has spent in this round; `noise_multiplier` and `sample_rate`
     are those of its steps. Files of the other tool have the rate in `final_metrics` or not at all.

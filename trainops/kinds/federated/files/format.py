@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from trainops.files.description import Format, Weights
+from trainops.files.description import FileFormat, Weights
 from trainops.kinds.federated.files.file import (
     FederatedFile,
     check_version,
@@ -38,7 +38,7 @@ def _shapes(tensors: Sequence[Tensor]) -> list[torch.Size]:
     return [each.shape for each in tensors]
 
 
-FEDERATED = Format(
+FEDERATED = FileFormat(
     file=FederatedFile,
     title="federated training",
     hint="a federated one server and clients",

@@ -27,12 +27,13 @@ from trainops.kinds.federated.files.spending import (
 )
 from trainops.kinds.federated.files.tensors import fitted, tensors_of
 from trainops.kinds.federated.job import NUMBERS, FederatedJob
-from trainops.kinds.federated.visit import Update, Visit
+from trainops.kinds.federated.local_training import LocalTraining, Update
+from trainops.kinds.federated.releases import LEVELS
 from trainops.runtime import reproducibility
 from trainops.runtime.checkpoint.snapshot import freeze
 from trainops.runtime.errors import IncompatibleState
 from trainops.runtime.job import StateDict
-from trainops.runtime.ledger import LEVELS, MemoryLedger
+from trainops.runtime.ledger import MemoryLedger
 from trainops.runtime.receipt import Receipt, ReceiptItem
 
 FAILED_STEP = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
@@ -56,7 +57,7 @@ def import_federated(
     inputs: Mapping[str, Path] | None = None,
     secret: bytes = b"",
 ) -> Imported:
-    """Return what a job of this config would load to go on from the file.
+    """Return what a job of this config would load to continue from the file.
 
     The random streams of this process stand afterwards where they stood before. Raises
     IncompatibleState where the model is of another shape or the rounds are beyond the config's;
@@ -77,14 +78,14 @@ def import_federated(
         _try(config, inputs, secret, state)
         taking.say("random streams", "seeded anew, as for a first start", is_exact=False)
         receipt = Receipt(job.step, file.run_name, tuple(taking.items))
-        return Imported(job.step, state, receipt, list(ledger.spent()))
+        return Imported(job.step, state, receipt, list(ledger.entries()))
     finally:
         reproducibility.load_state_dict(before)
 
 
 def _take_model(taking: _Import) -> None:
     """Write the server's parameters into the job's model, by their order."""
-    job, layout = taking.job, taking.job.workshop.layout
+    job, layout = taking.job, taking.job.context.layout
     own = layout.state_dict(job.server.parameters, job.server.buffers)
     given = tensors_of(taking.file.server.parameters, "server.parameters")
     named = fitted(given, own, layout, "server.parameters")
@@ -105,7 +106,7 @@ def _take_spent(taking: _Import) -> None:
             taking.say("privacy", "the file has spent some; this config keeps no account of it",
                        is_exact=False)  # fmt: skip
         return
-    sizes = [len(part) for part in job.workshop.parts]
+    sizes = [len(part) for part in job.context.parts]
     is_by_client = not config.has_users_noised and is_of(file, sizes)
     entries = list(
         ledger_entries(file, config.privacy.delta, _named_by(job), is_by_client=is_by_client)
@@ -116,7 +117,7 @@ def _take_spent(taking: _Import) -> None:
             note = "the file was trained without noise, or does not say with how much; not counted"
             taking.say(f"privacy: {level} level", note, is_exact=False)
     for entry, part, note in entries:
-        job.releasing.purse.spend(entry)
+        job.noise_accounting.budget.spend(entry)
         if note:
             is_exact = not entry.carried and (entry.client is not None or not entry.steps)
             taking.say(part, note, is_exact=is_exact)
@@ -134,7 +135,7 @@ def _is_trained(file: FederatedFile) -> bool:
 
 def _take_rounds(taking: _Import) -> None:
     """Write a line for each completed round; only the last one's metrics are in the file."""
-    found, config, record = taking.file.round, taking.config, taking.job.record
+    found, config, progress = taking.file.round, taking.config, taking.job.progress
     done = found.current - (found.status == "in_progress")
     if done > config.rounds:
         raise IncompatibleState(f"{done} rounds are done, the config has {config.rounds}")
@@ -143,10 +144,10 @@ def _take_rounds(taking: _Import) -> None:
     told = taking.file.server
     metrics = {name: each for name, each in told.metrics.items() if name not in NUMBERS}
     for number in range(1, done + 1):
-        line = {"round": number, "clients": len(record.chosen), config.monitor: math.nan}
-        record.history.append(line | (metrics if number == done else {}))
+        line = {"round": number, "clients": len(progress.chosen), config.monitor: math.nan}
+        progress.history.append(line | (metrics if number == done else {}))
     last = metrics.get(config.monitor, math.nan)
-    if record.best.round == done and done:
+    if progress.best.round == done and done:
         taking.job.server.keep_best()
         is_better = told.best_dice > last if config.mode == "max" else told.best_dice < last
         if told.best_dice and is_better:
@@ -164,9 +165,9 @@ def _take_clients(taking: _Import) -> None:
 
     None where chance decides who takes part: that some were taken over would tell who does.
     """
-    record, server = taking.job.record, taking.job.server
-    is_alone = not (taking.config.batched_clients or record.schedule.is_by_chance)
-    for client in record.chosen if is_alone else ():
+    progress, server = taking.job.progress, taking.job.server
+    is_alone = not (taking.config.batched_clients or progress.schedule.is_by_chance)
+    for client in progress.chosen if is_alone else ():
         state = taking.file.clients.get(client)
         if state is None or state.epoch.total != taking.config.local_epochs:
             break
@@ -174,14 +175,14 @@ def _take_clients(taking: _Import) -> None:
             break  # what it did is no release, and would become one
         if state.epoch.status == "completed" and state.final_parameters is not None:
             server.take(client, _update(taking, client, state))
-            record.done += 1
+            progress.done += 1
             taking.say(f"client {client}", "its result")
             continue
         if state.epoch.status == "in_progress" and 0 < state.epoch.current < state.epoch.total:
             _go_on(taking, client, state)
         break
     left = [c for c, state in taking.file.clients.items() if state.epoch.current]
-    if lost := set(left) - set(server.updates) - ({record.client} if record.epoch else set()):
+    if lost := set(left) - set(server.updates) - ({progress.client} if progress.epoch else set()):
         why = "of another order or number of epochs, all at once, by chance, or without the noise "
         why += "that is wanted; they train this round anew"
         taking.say(f"clients {', '.join(map(str, sorted(lost)))}", why, is_exact=False)
@@ -189,12 +190,12 @@ def _take_clients(taking: _Import) -> None:
 
 def _update(taking: _Import, client: int, state: ClientState) -> Update:
     """Return what a client sent, of its own model."""
-    layout, server = taking.job.workshop.layout, taking.job.server
+    layout, server = taking.job.context.layout, taking.job.server
     own = layout.state_dict(server.parameters, server.buffers)
     place = f"clients[{client}].final_parameters"
     named = fitted(tensors_of(state.final_parameters or (), place), own, layout, place)
     vector, buffers = layout.taken_apart(own | named)
-    vector, count = vector - server.parameters, len(taking.job.workshop.parts[client])
+    vector, count = vector - server.parameters, len(taking.job.context.parts[client])
     if taking.config.has_users_noised:
         return Update(clipped(vector, taking.config.privacy.max_update_norm), {}, count)
     return Update(vector, buffers, count, _means(taking, client, state))
@@ -202,7 +203,7 @@ def _update(taking: _Import, client: int, state: ClientState) -> Update:
 
 def _means(taking: _Import, client: int, state: ClientState) -> dict[str, float]:
     """Return what a client's examples came to, where the file has all of it."""
-    names, told = ("loss", *taking.job.workshop.ingredients.measures), state.final_metrics or {}
+    names, told = ("loss", *taking.job.context.ingredients.measures), state.final_metrics or {}
     if taking.config.is_private:
         return {}
     if not all(math.isfinite(told.get(name, math.nan)) for name in names):
@@ -213,12 +214,12 @@ def _means(taking: _Import, client: int, state: ClientState) -> dict[str, float]
 
 
 def _go_on(taking: _Import, client: int, state: ClientState) -> None:
-    """Let a client go on at its epoch with its model and optimizer; else it begins its round."""
+    """Let a client continue at its epoch with its model and optimizer; else it begins its round."""
     job = taking.job
-    visit = cast(Visit, job.server.receive(client, job.record.number))
-    own = visit.state_dict()
+    local_training = cast(LocalTraining, job.server.receive(client, job.progress.number))
+    own = local_training.state_dict()
     try:
-        layout = job.workshop.layout
+        layout = job.context.layout
         server = layout.state_dict(job.server.parameters, job.server.buffers)
         given = list((state.model_state or {}).values())
         named = fitted(given, server, layout, f"clients[{client}].model_state")
@@ -230,8 +231,8 @@ def _go_on(taking: _Import, client: int, state: ClientState) -> None:
         taking.say(f"client {client}", f"{error}; it trains this round anew", is_exact=False)
         return
     own["epoch"] = state.epoch.current
-    visit.load_state_dict(own)
-    job.visit, job.record.epoch = visit, state.epoch.current
+    local_training.load_state_dict(own)
+    job.local_training, job.progress.epoch = local_training, state.epoch.current
     taking.say(f"client {client}", f"at epoch {state.epoch.current} of {state.epoch.total}, with "
                "its optimizer; its means are of the epochs to come")  # fmt: skip
     if others := other_settings(theirs, taking.config):

@@ -1,4 +1,4 @@
-"""What a federated file says was spent of its clients' privacy, as entries of the privacy ledger.
+"""What a federated file says was spent of its clients' privacy, as releases of the ledger.
 
 Every field that holds a privacy loss becomes an entry, or the file is refused: the histories and
 the cumulative epsilons of completed rounds, and what the round in progress has spent, which files
@@ -14,8 +14,8 @@ from typing import Any
 from trainops.kinds.federated.account import Account
 from trainops.kinds.federated.accounting import Setting, epsilon
 from trainops.kinds.federated.files.file import ClientState, FederatedFile, Spent
+from trainops.kinds.federated.releases import LEVELS, Level, Release
 from trainops.runtime.errors import IncompatibleState
-from trainops.runtime.ledger import LEVELS, Entry, Level
 
 Identity = Callable[[list[Any]], str]
 EPSILON = "epsilon"
@@ -62,7 +62,7 @@ def spends_samples(client: ClientState) -> bool:
 
 def ledger_entries(
     file: FederatedFile, delta: float, identity: Identity, *, is_by_client: bool
-) -> Iterator[tuple[Entry, str, str]]:
+) -> Iterator[tuple[Release, str, str]]:
     """Yield each entry, the receipt's part for it, and what the receipt says there.
 
     Completed rounds concern every client. The round in progress concerns the client that trained,
@@ -141,7 +141,7 @@ def _completed(
     figure: float,
     delta: float,
     identity: Identity,
-) -> Iterator[Entry]:
+) -> Iterator[Release]:
     """Yield entries of a history, and one for what the figure says beyond it."""
     account = Account(delta)
     for number, (sigma, rate, steps) in enumerate(history):
@@ -190,7 +190,7 @@ def _in_progress(
     identity: Identity,
     is_by_client: bool,
     delta: float,
-) -> Iterator[tuple[Entry, str]]:
+) -> Iterator[tuple[Release, str]]:
     """Yield entries of the steps that can be accounted for, then one for all other figures."""
     counted = [(each, each.setting) for each in partial if each.steps and each.setting]
     costs = {each.client: epsilon({setting: each.steps}, delta) for each, setting in counted}
@@ -227,16 +227,16 @@ def _entry(
     *,
     carried: float = 0.0,
     client: int | None = None,
-) -> Entry:
+) -> Release:
     plain: list[Any] = ["imported", level, place, sigma, rate, steps, carried]
-    return Entry(
+    return Release(
         noise=identity(plain if client is None else [*plain, client]), step=0, round=0,
         client=client, level=level, noise_multiplier=sigma, sample_rate=rate, steps=steps,
         carried=carried,
     )  # fmt: skip
 
 
-def carried_note(entry: Entry) -> str:
+def carried_note(entry: Release) -> str:
     """Return what the receipt says of an epsilon that is added as a figure."""
     return (
         f"epsilon {entry.carried:g} came without its history, and is added in full, as its delta "

@@ -50,8 +50,8 @@ def _claims(step: int, state: StateDict) -> Iterator[tuple[str, Any, Any]]:
 def _of_clients(
     clients: Mapping[str, Any], plain: Mapping[str, Any]
 ) -> Iterator[tuple[str, Any, Any]]:
-    visit, epoch = clients["visit"], plain["client_epoch"]
-    yield "clients.visit", visit is not None, epoch > 0
+    local_training, epoch = clients["visit"], plain["client_epoch"]
+    yield "clients.visit", local_training is not None, epoch > 0
     chosen = plain["chosen"]
     if chosen is None or len(plain["round_history"]) == plain["rounds"]:
         return
@@ -60,8 +60,8 @@ def _of_clients(
     yield "state.num_chosen", plain["num_chosen"], len(chosen)
     yield "state.client", plain["client"], chosen[done] if done < len(chosen) else None
     yield "clients.done", sorted(map(int, clients["done"])), sorted(passed)
-    if visit is not None and "client" in visit:
-        told = (visit["client"], visit["epoch"])
+    if local_training is not None and "client" in local_training:
+        told = (local_training["client"], local_training["epoch"])
         yield "clients.visit", told, (plain["client"], epoch)
 
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from trainops.kinds.federated.files.file import Arrays
-from trainops.kinds.federated.layout import Layout
+from trainops.kinds.federated.parameter_layout import ParameterLayout
 from trainops.runtime.errors import IncompatibleState
 
 MOST_BYTES = 8  # of a number that a tensor can have
@@ -25,7 +25,7 @@ def tensors_of(arrays: Arrays, place: str) -> list[Tensor]:
 
 
 def fitted(
-    given: Sequence[Tensor], own: Mapping[str, Tensor], layout: Layout, place: str
+    given: Sequence[Tensor], own: Mapping[str, Tensor], layout: ParameterLayout, place: str
 ) -> dict[str, Tensor]:
     """Return the given tensors by the model's names. Raises IncompatibleState.
 

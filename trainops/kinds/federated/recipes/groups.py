@@ -1,4 +1,4 @@
-"""By what images can be told apart, and so be given to clients."""
+"""By what images can be distinguished, and so be given to clients."""
 
 from torch import Tensor
 

@@ -1,4 +1,4 @@
-"""Images of one's own, uploaded as NPZ, spread over clients."""
+"""Uploaded images, stored as NPZ, spread over clients."""
 
 from trainops.recipes import Recipe
 
@@ -6,7 +6,7 @@ RECIPE = Recipe(
     name="federated_images",
     kind="federated",
     label="Images, federated",
-    description="Tells the classes of uploaded images (NPZ), which lie with clients",
+    description="Classifies uploaded images (NPZ), distributed over clients",
     parameters="trainops.learning.tasks.images:ImagesParameters",
     build="trainops.kinds.federated.recipes.images_model:build",
     example={

@@ -6,8 +6,8 @@ RECIPE = Recipe(
     name="federated_segmentation",
     kind="federated",
     label="Segmentation, federated",
-    description="A U-Net outlines what is marked in uploaded images (NPZ), or the organ in "
-    "generated phantoms, whose scanners differ by site (Dice)",
+    description="Segments uploaded images (NPZ) or generated phantoms, whose scanners "
+    "differ by site, with a U-Net (Dice)",
     parameters="trainops.learning.tasks.segmentation:SegmentationParameters",
     build="trainops.kinds.federated.recipes.segmentation_model:build",
     example={

@@ -1,4 +1,4 @@
-"""Tables of one's own, spread over clients: predict one column from the others."""
+"""Tables of your own, spread over clients: predict one column from the others."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -16,7 +16,7 @@ class FederatedTabularParameters(TabularParameters):
     more_datasets: list[DatasetId] = Field(
         default_factory=list,
         max_length=10_000,
-        description="Further tables; partitioned by file, each table is one client",
+        description="Further tables; with partition.by: file, each table is one client.",
     )
 
     def check_columns(
@@ -29,7 +29,7 @@ class FederatedTabularParameters(TabularParameters):
             if first and names and first != names:
                 lacks, more = _listed(first - names), _listed(names - first)
                 problems["more_datasets"] = (
-                    f"got {each}; it lacks {lacks} and has {more} beside the columns of the first"
+                    f"got {each}; must have the same columns; missing: {lacks}; extra: {more}"
                 )
         return problems
 
@@ -42,7 +42,8 @@ RECIPE = Recipe(
     name="federated_tabular",
     kind="federated",
     label="Table, federated",
-    description="Predicts a column of uploaded tables from the others; rows lie with clients",
+    description="Predicts a column of uploaded tables from the others; rows are distributed "
+    "over clients",
     parameters="trainops.kinds.federated.recipes.tabular:FederatedTabularParameters",
     build="trainops.kinds.federated.recipes.tabular_model:build",
     example={

@@ -26,7 +26,7 @@ class Strategy:
         """Change clients' gradients (..., P) by what they are away from the server's model (P,)."""
 
     def combine(self, updates: Tensor, weights: Tensor) -> Tensor:
-        """Return one update (P,) of those of all clients (K, P), who have so many examples (K,)."""
+        """Return one update (P,) of those of all clients (K, P), who have N examples (K,)."""
         shares = (weights / weights.sum()).to(updates)
         return shares @ updates
 

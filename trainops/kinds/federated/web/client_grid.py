@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from apps.operations.lifecycle import WAITING, Reason, State
 from apps.operations.models import Attempt, Operation
-from apps.operations.scheduling import outlook
+from apps.operations.scheduling import queue_status
 
 MAX_CLIENTS, MAX_EPOCHS = 40, 60  # that are drawn
 DONE, RUNNING, PENDING, FAILED = "done", "running", "pending", "failed"
@@ -34,9 +34,9 @@ COLOURS = {
 def grid(
     operation: Operation, state: Mapping[str, Any], step: int, called: Sequence[str] = ()
 ) -> Mapping[str, Any] | None:
-    """Return the clients of the round that a checkpoint's state is of; None where nobody is told.
+    """Return the clients of the round that a checkpoint's state is of; None if none is shown.
 
-    After the last round they are all of whom something is told. The operation may be some epochs
+    After the last round they are all with recorded values. The operation may be some epochs
     ahead of the checkpoint, which is of `step`. `called` are the names of all clients, where they
     have some.
     """
@@ -71,14 +71,14 @@ def grid(
 
 
 def _at_the_end(state: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a state as if all clients of whom something is told had just done their round."""
+    """Return a state as if all clients with recorded values had just done their round."""
     told = sorted(int(client) for client in state.get("clients", {}))
     here = {"num_chosen": len(told), "chosen": told, "clients_done": len(told), "client_epoch": 0}
     return {**state, **here, "dropped": (), "round": state.get("round", 1) - 1}
 
 
 def _shares(state: Mapping[str, Any]) -> dict[int, float]:
-    """Return the percentage of the round's examples that each client has, where they are told."""
+    """Return the percentage of the round's examples that each client has, where recorded."""
     sizes, chosen = (state.get("partition") or {}).get("examples"), state["chosen"]
     if not sizes or not chosen:
         return {}
@@ -98,7 +98,7 @@ def _passed(operation: Operation, state: Mapping[str, Any]) -> int:
 def _drawn(state: Mapping[str, Any], passed: int) -> Numbers:
     """Return by place what to call each client that is drawn; where who takes part is secret, that.
 
-    Where they are too many, they begin with the one that is not done after so many epochs.
+    Where they are too many, they begin with the one that is not done after N epochs.
     """
     count = state["num_chosen"]
     first = max(0, min(passed // state["local_epochs"], count - MAX_CLIENTS))
@@ -140,7 +140,7 @@ def _elsewhere(
         for place, number in numbers.items()
     }  # as the server calls them
     sent = _sent(operation, state["round"] + 1, list(names.values()))
-    waits = outlook.of_all(sent.values())
+    waits = queue_status.of_all(sent.values())
     rows = []
     for place, number in numbers.items():
         row = sent.get(names[place])
@@ -188,11 +188,11 @@ def _sent(operation: Operation, number: int, names: Sequence[str]) -> dict[str, 
     """Return by name those clients of a round that are operations now: one query."""
     attempts = Attempt.objects.filter(operation=OuterRef("pk"), number=OuterRef("attempt"))
     parts = Operation.objects.filter(
-        part__server=operation, part__round=number, part__name__in=names
+        subtask__parent=operation, subtask__group=number, subtask__name__in=names
     )
     rows = parts.annotate(ran_on=Subquery(attempts.values("worker_id")[:1])).values(
-        *outlook.FIELDS, "step", "lease_expires_at", "ran_on",
-        client=F("part__name"), message=F("error__message"),
+        *queue_status.FIELDS, "step", "lease_expires_at", "ran_on",
+        client=F("subtask__name"), message=F("error__message"),
     )  # fmt: skip
     return {row["client"]: row for row in rows}
 
@@ -200,7 +200,7 @@ def _sent(operation: Operation, number: int, names: Sequence[str]) -> dict[str, 
 def _where(how: str, row: Row | None, waits: Mapping[str, Any]) -> str:
     """Return the worker, or why there is none."""
     if how == "dropped":
-        return "the round went on without it"
+        return "the round proceeded without it"
     if row is None:
         return ""
     if row["id"] in waits:
@@ -208,9 +208,9 @@ def _where(how: str, row: Row | None, waits: Mapping[str, Any]) -> str:
     if how == "failed":
         return row["message"] or Reason(row["reason"]).label
     if how == "stopped":
-        return "goes on when the whole does"
+        return "resumes with its parent operation"
     is_silent = how == "running" and row["lease_expires_at"] < timezone.now()
-    return f"{row['ran_on'] or ''}{', which has gone silent' if is_silent else ''}"
+    return f"{row['ran_on'] or ''}{' (not responding)' if is_silent else ''}"
 
 
 def _cells(epochs: list[str]) -> dict[str, Any]:

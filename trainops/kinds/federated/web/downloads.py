@@ -3,10 +3,10 @@
 from django.http import FileResponse, Http404, HttpRequest
 from django.http.response import HttpResponseBase
 
-from apps.dashboard.answers import refused
-from apps.dashboard.gate import needs
+from apps.dashboard.permissions import needs
+from apps.dashboard.responses import refused
 from apps.operations import artifacts, exports
-from trainops.errors import Refusal
+from trainops.errors import DomainError
 
 KIND, MODELS = "federated", ("last", "best")
 
@@ -19,9 +19,9 @@ def export(request: HttpRequest, operation_id: str, which: str) -> HttpResponseB
         found = artifacts.source(operation_id, chosen) if chosen else None
         checkpoint = found or artifacts.newest(operation_id)
         if checkpoint is None or which not in MODELS or checkpoint.operation.kind != KIND:
-            raise Http404("There is no such file.")
+            raise Http404("This file does not exist.")
         person = request.user.get_username()
         exported = exports.export(checkpoint, person=person, which=which)
-    except Refusal as refusal:
+    except DomainError as refusal:
         return refused(request, refusal)
     return FileResponse(exported.file, as_attachment=True, filename=f"{operation_id}-{which}.pt")

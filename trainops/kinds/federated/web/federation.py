@@ -9,9 +9,10 @@ from django.core.cache import cache
 
 from apps.checkpoints.models import Checkpoint
 from apps.datasets.models import Dataset
-from apps.operations.errors import LedgerBroken
-from apps.operations.models import Operation
-from apps.operations.privacy import spent_by
+from apps.ledger.errors import LedgerBroken
+from apps.ledger.services import account_of, entries_of
+from apps.operations.models import Event, Operation
+from trainops.kinds.federated.releases import LEVELS, Release
 from trainops.kinds.federated.web.client_grid import (
     DONE,
     FAILED,
@@ -22,7 +23,6 @@ from trainops.kinds.federated.web.client_grid import (
 )
 from trainops.lazy import load
 from trainops.runtime import lossless
-from trainops.runtime.ledger import LEVELS, Entry
 
 ACCOUNTS = "trainops.kinds.federated.account"  # a string: it imports SciPy
 MAX_ROUNDS, MAX_CLASSES = 60, 12  # that are drawn
@@ -30,13 +30,13 @@ SHARE_OF_TIME = 0.05  # that a page may spend on reading a ledger
 
 
 def panel(subject: Any) -> Mapping[str, Any] | None:
-    return None if subject.part else context(subject.operation, subject.newest)
+    return None if subject.subtask else context(subject.operation, subject.newest)
 
 
 def files(subject: Any) -> Mapping[str, Any] | None:
     """Return the newest checkpoint, which is offered as files of version 2.0."""
     newest = subject.newest
-    if newest is None or subject.part:
+    if newest is None or subject.subtask:
         return None
     has_best = any(each["name"] == "best_model.pt" for each in newest.manifest)
     return {"newest": newest, "position": subject.position(newest), "has_best": has_best}
@@ -54,10 +54,19 @@ def context(operation: Operation, newest: Checkpoint | None) -> Mapping[str, Any
             "differs": state.get("differs", []),
             "clients": grid(operation, state, newest.step if newest else 0, names),
             "privacy": _privacy_in_time(operation, state, newest.step if newest else 0),
+            "has_given_weights": _has_given_weights(operation),
             "partition": partition(state.get("partition"), names),
             "hides_sizes": operation.config["privacy"]["mode"] in ("user", "hybrid"),
         }
     }
+
+
+def _has_given_weights(operation: Operation) -> bool:
+    """Whether the weights come from an operation whose spending is not in this ledger."""
+    if not operation.uses_ledger:
+        return False
+    owners = [*account_of(operation.pk).ancestors, operation.pk]
+    return Event.objects.filter(operation_id__in=owners, what="WARM_STARTED").exists()
 
 
 def rounds(operation: Operation, state: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -96,7 +105,7 @@ def _privacy_in_time(
 ) -> Mapping[str, Any] | None:
     """Return `privacy`, which goes through the whole ledger: what took long is kept for longer.
 
-    So everybody who looks at a run of a million releases does not keep a process busy with that.
+    So viewers of a run of a million releases do not each keep a process busy with that.
     Of a ledger that was changed from outside there is a problem, and no figure.
     """
     key = f"privacy:{operation.pk}:{operation.state}:{step}"
@@ -115,12 +124,14 @@ def privacy(operation: Operation, state: Mapping[str, Any], step: int) -> Mappin
     """Return what the ledger comes to, against the budget, and in which round that would end.
 
     The tighter accountant needs more than this process loads: its figures are those of the result,
-    or of the newest checkpoint's state, of this step. What is written down beyond that is told as
+    or of the newest checkpoint's state, of this step. What is written down beyond that is shown as
     the other accountant's figure of all, which is never less.
     """
     if not operation.uses_ledger:
         return None
-    config, entries = operation.config["privacy"], spent_by(operation.pk)
+    config = operation.config["privacy"]
+    recorded = entries_of(operation.pk, operation.ledger_fields)
+    entries = [Release.from_entry(each) for each in recorded]
     account = load(f"{ACCOUNTS}:Account")(config["delta"])
     account.add(entries)
     target, is_tight = config["target_epsilon"], config["accountant"] == "prv"
@@ -154,12 +165,12 @@ def privacy(operation: Operation, state: Mapping[str, Any], step: int) -> Mappin
 
 
 def _ends(
-    operation: Operation, state: Mapping[str, Any], account: Any, entries: Sequence[Entry]
+    operation: Operation, state: Mapping[str, Any], account: Any, entries: Sequence[Release]
 ) -> Mapping[str, Any] | None:
     """Return the last round that the budget has room for, if all are as those before.
 
-    Where a round has some of the clients only, each goes on to be in as many as it may expect; in
-    hybrid all count as in each, and one round of those that had somebody stands for all. The newest
+    Where a round has some of the clients only, each continues to be in as many as it may expect; in
+    hybrid all count as in each, and one round of those that had clients stands for all. The newest
     entry says where the run is: after a resume with other noise older ones are ahead of it, and
     count as spent. What was imported is of no round.
     """

@@ -19,11 +19,13 @@ def only(state: StateDict, config: RlConfig, agent: int | None) -> tuple[StateDi
     """
     if not config.is_separate:
         if agent is not None:
-            raise IncompatibleState("agent is for separate networks; here all agents share one")
+            raise IncompatibleState(
+                "agent is only allowed with separate networks; here all agents share one"
+            )
         return state, config
     chosen = _best(state) if agent is None else agent
     if chosen >= config.agents:
-        raise IncompatibleState(f"agent is {chosen}; there are 0 to {config.agents - 1}")
+        raise IncompatibleState(f"agent is {chosen}; allowed: 0 to {config.agents - 1}")
     own = state_of(state, chosen, config.agents)
     learning, agents = state["learning"], config.agents
     own["learning"] = own["learning"] | {

@@ -19,7 +19,7 @@ from trainops.kinds.rl.files.replay import (
     Replay,
     SequentialReplay,
 )
-from trainops.kinds.rl.replay import Batch, Layout
+from trainops.kinds.rl.replay import Batch, TransitionLayout
 from trainops.kinds.rl.schedules import linear
 from trainops.runtime.job import StateDict
 
@@ -115,7 +115,7 @@ class _Held:
         self.size = min(self.count - learning["floor"], self.capacity)
         rows = state["replay"].column("transition")
         self.rows = rows[len(rows) - self.size :]
-        self.layout = Layout(space)
+        self.layout = TransitionLayout(space)
 
     def replay(self) -> Replay:
         if "memory" in self.state:

@@ -74,7 +74,7 @@ class AffordanceLayout:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RlFile:
-    """One checkpoint of a reinforcement learning run. Resume goes on at `episode` + 1."""
+    """One checkpoint of a reinforcement learning run. Resume continues at `episode` + 1."""
 
     episode: int
     timestamp: float
@@ -152,7 +152,7 @@ def disagreements(file: RlFile) -> dict[str, str]:
 
 
 def _population_claims(file: RlFile) -> Iterator[tuple[str, Any, Any]]:
-    """Yield a place, what it says, and what it should say; None for what nobody says."""
+    """Yield a place, what it says, and what it should say; None where nothing is known."""
     population = file.population
     yield (
         "population_state.universe_metadata.obs_dim",

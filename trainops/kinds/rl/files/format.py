@@ -2,11 +2,11 @@
 
 import re
 
-from trainops.files.description import Format, Weights
+from trainops.files.description import FileFormat, Weights
 from trainops.kinds.rl.files.file import RlFile, check_version, disagreements, to_tree
 from trainops.kinds.rl.files.parsing import parse
 
-AGENTS = Format(
+AGENTS = FileFormat(
     file=RlFile,
     title="reinforcement learning",
     hint="one of reinforcement learning population_state",

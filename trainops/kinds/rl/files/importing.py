@@ -1,6 +1,6 @@
 """A file of reinforcement learning, version 3, as a checkpoint that our job loads.
 
-Networks must fit, or nothing is taken over. Where the ring fits as well, learning goes on at the
+Networks must fit, or nothing is taken over. Where the ring fits as well, learning continues at the
 file's step with what it remembers; else it goes on there with an empty ring. Open episodes of
 recurrent agents end as transitions of the ring. Environments begin new
 episodes, and random streams are seeded anew: the format has neither.
@@ -23,7 +23,7 @@ from trainops.kinds.rl.files.exporting import FIRST_STAGE, foreign_substrate
 from trainops.kinds.rl.files.file import RlFile
 from trainops.kinds.rl.files.replay import PrioritizedReplay, Replay
 from trainops.kinds.rl.files.ring import rows_of, steps_taken
-from trainops.kinds.rl.files.world import World, check_world
+from trainops.kinds.rl.files.world_spec import WorldSpec, check_world
 from trainops.kinds.rl.job import FAILED_LOADING, RlJob
 from trainops.kinds.rl.learners.dqn import DqnLearner
 from trainops.kinds.rl.novelty import Novelties
@@ -40,7 +40,7 @@ UNKNOWN_AGENT = -1  # of the episodes before the import, of which only the numbe
 
 
 def import_rl(file: RlFile, config: RlConfig, inputs: Mapping[str, Path] | None = None) -> Imported:
-    """Return what a job of this config would load to go on from the file.
+    """Return what a job of this config would load to continue from the file.
 
     The random streams of this process stand afterwards where they stood before. Raises
     IncompatibleState where world or networks are others.
@@ -74,7 +74,7 @@ def _require_same_world(file: RlFile, job: RlJob) -> dict[str, str]:
     try:
         return check_world(
             file,
-            World(
+            WorldSpec(
                 substrate_type=foreign_substrate(space),
                 position_dim=space.position_dim,
                 observation_dim=space.observation_dim,

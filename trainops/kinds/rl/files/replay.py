@@ -28,7 +28,7 @@ Episode: TypeAlias = Mapping[str, Tensor]
 
 @dataclass(frozen=True, slots=True)
 class PlainReplay:
-    """A ring of transitions. `position` may grow for ever: the slot is its rest by `capacity`."""
+    """A ring of transitions. `position` may grow; the slot is `position % capacity`."""
 
     size: int
     position: int

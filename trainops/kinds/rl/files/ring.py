@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from trainops.kinds.rl.environment import Outcome
+from trainops.kinds.rl.environment import StepResult
 from trainops.kinds.rl.files.file import Population
 from trainops.kinds.rl.files.replay import (
     Episode,
@@ -16,11 +16,11 @@ from trainops.kinds.rl.files.replay import (
     Replay,
     SequentialReplay,
 )
-from trainops.kinds.rl.replay import Layout
+from trainops.kinds.rl.replay import TransitionLayout
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class RingRows:
     """Rows (transitions, width) of a ring; `errors` (transitions,) where the file has priorities.
 
     `note` says what of the file is not among them.
@@ -31,14 +31,14 @@ class Rows:
     note: str = ""
 
 
-def rows_of(population: Population, agents: int, layout: Layout) -> Rows:
-    """Return the file's transitions for so many agents. Open episodes end where they are."""
+def rows_of(population: Population, agents: int, layout: TransitionLayout) -> RingRows:
+    """Return the file's transitions for N agents. Open episodes end where they are."""
     replay: Replay = population.flushed().replay
     if isinstance(replay, SequentialReplay):
         return _of_episodes(replay.episodes, agents, layout)
     if replay.position % agents or replay.size % agents:
         note = f"its {replay.size} transitions do not hold {agents} agents for each step"
-        return Rows(torch.zeros(0, layout.width), note=note)
+        return RingRows(torch.zeros(0, layout.width), note=note)
     return _of_ring(replay, layout)
 
 
@@ -49,19 +49,19 @@ def steps_taken(population: Population, rows: int, agents: int) -> int:
     return max(rows, counted, population.total_steps) // agents * agents
 
 
-def _of_ring(replay: PlainReplay | PrioritizedReplay, layout: Layout) -> Rows:
+def _of_ring(replay: PlainReplay | PrioritizedReplay, layout: TransitionLayout) -> RingRows:
     """Return a ring's transitions from its oldest one on."""
     if not replay.size:
-        return Rows(torch.zeros(0, layout.width))
+        return RingRows(torch.zeros(0, layout.width))
     turn = replay.position % replay.capacity if replay.size == replay.capacity else 0
     ordered = {name: each.roll(-turn, 0) for name, each in replay.transitions.items()}
     errors = None
     if isinstance(replay, PrioritizedReplay):
         errors = torch.from_numpy(replay.priorities[: replay.size].copy()).roll(-turn, 0)
-    return Rows(_rows(ordered, layout), errors)
+    return RingRows(_rows(ordered, layout), errors)
 
 
-def _of_episodes(episodes: Sequence[Episode], agents: int, layout: Layout) -> Rows:
+def _of_episodes(episodes: Sequence[Episode], agents: int, layout: TransitionLayout) -> RingRows:
     """Return episodes as lanes, one for each agent, cut to the length of the shortest.
 
     Episodes of trainops say whose they are; others go where there are fewest rows.
@@ -82,10 +82,10 @@ def _of_episodes(episodes: Sequence[Episode], agents: int, layout: Layout) -> Ro
     note = (
         f"{lost} of {given} transitions are left out: they have no next observation" if lost else ""
     )
-    return Rows(kept.reshape(-1, layout.width), note=note)
+    return RingRows(kept.reshape(-1, layout.width), note=note)
 
 
-def _episode_rows(episode: Episode, layout: Layout) -> Tensor:
+def _episode_rows(episode: Episode, layout: TransitionLayout) -> Tensor:
     """Return one episode's rows; the last is an end.
 
     Where the file does not say what a step led to, the next observation does; the last step of an
@@ -104,11 +104,11 @@ def _episode_rows(episode: Episode, layout: Layout) -> Tensor:
     return _rows({**told, "truncated": ended}, layout)
 
 
-def _rows(told: Episode, layout: Layout) -> Tensor:
+def _rows(told: Episode, layout: TransitionLayout) -> Tensor:
     """Return transitions as rows; every action was allowed where the file does not say."""
     rewards = told["rewards"] if "rewards_extrinsic" not in told else told["rewards_extrinsic"]
     dones = told["dones"].bool()
-    outcome = Outcome(
+    outcome = StepResult(
         told["next_observations"], rewards, dones, told.get("truncated", torch.zeros_like(dones))
     )
     masks = next_masks = None

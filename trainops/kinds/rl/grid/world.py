@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trainops.kinds.rl.environment import BuildContext, Environment, Frame, Outcome, Space
+from trainops.kinds.rl.environment import BuildContext, Environment, Frame, Space, StepResult
 from trainops.kinds.rl.grid.rules import rules_of
 from trainops.kinds.rl.grid.sight import clock, fields_of, offsets, window
 from trainops.kinds.rl.grid.substrate import cell_numbers, cells_at, directions, moved
@@ -116,7 +116,7 @@ class GridEnvironment:
         does_use = (self._usable()[:, None, :] & self.used_by).any(-1)
         return torch.where(self.is_use, does_use, does_move | self.is_wait)
 
-    def step(self, actions: Tensor) -> Outcome:
+    def step(self, actions: Tensor) -> StepResult:
         reward = self.parameters.reward
         self.positions = moved(
             self.positions, self.moves[actions], self.lengths, self.parameters.boundary
@@ -137,7 +137,7 @@ class GridEnvironment:
         self.last_used = used
         self.uses += used.sum(0)
         self.visits.index_add_(0, self._cells(), torch.ones_like(self.ages))
-        return Outcome(
+        return StepResult(
             self.observe(), rewards, terminated, ~terminated & (self.ages >= self.limits)
         )
 

@@ -8,10 +8,10 @@ import torch
 from torch import Tensor, nn
 
 from trainops.kinds.rl.config import RlConfig
-from trainops.kinds.rl.descent import Descent
 from trainops.kinds.rl.environment import Space
+from trainops.kinds.rl.implementation import make_adam, make_follow
 from trainops.kinds.rl.learners.learner import Player, annealed
-from trainops.kinds.rl.networks import follow, q_network
+from trainops.kinds.rl.networks import q_network
 from trainops.kinds.rl.priorities import Priorities
 from trainops.kinds.rl.replay import Batch, Ring
 from trainops.kinds.rl.schedules import linear
@@ -30,7 +30,8 @@ class DqnLearner:
         self.replay = replay
         self.online = self.make_network().to(device)
         self.target = copy.deepcopy(self.online).requires_grad_(False)
-        self.optimizer = Descent(self.online, config)
+        self.optimizer = make_adam(self.online, config)
+        self._follow = make_follow()
         self.priorities: Priorities | None = None
         if config.replay.prioritized:
             self.priorities = Priorities(self.replay.slots, config.replay.alpha, device)
@@ -122,9 +123,9 @@ class DqnLearner:
         self.updates += 1
         dqn = self.config.dqn
         if dqn.target_tau is not None:
-            follow(self.target, self.online, dqn.target_tau)
+            self._follow(self.target, self.online, dqn.target_tau)
         elif self.updates % dqn.target_every == 0:
-            follow(self.target, self.online, 1.0)
+            self._follow(self.target, self.online, 1.0)
 
     def recent_observations(self) -> list[Tensor]:
         return [] if self._learned_from is None else [self._learned_from]

@@ -41,7 +41,7 @@ class Learner(Protocol):
         """Return what novelty learns from, if it is time, of each network; after `learn`."""
 
     def players(self, count: int) -> list[Player]:
-        """Return a player of each network, in so many environments."""
+        """Return a player of each network, in N environments."""
 
     def state_dict(self) -> StateDict:
         """Return parts of the state; "model" is what plays."""

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from trainops.kinds.rl.config import RlConfig
-from trainops.kinds.rl.descent import Descent
 from trainops.kinds.rl.environment import Space
+from trainops.kinds.rl.implementation import make_adam
 from trainops.kinds.rl.learners.dqn import best
 from trainops.kinds.rl.learners.learner import Player, annealed
 from trainops.kinds.rl.networks import ActorCritic
@@ -28,7 +28,7 @@ class PpoLearner:
         self.config, self.space, self.device = config, space, device
         self.network = ActorCritic(space.observation_dim, len(space.actions), config.network)
         self.network.to(device)
-        self.optimizer = Descent(self.network, config)
+        self.optimizer = make_adam(self.network, config)
         self.size = config.ppo.rollout_steps * config.agents
         self.replay = replay
         self.acting = generator(config.seed, "actions", device)

@@ -10,11 +10,17 @@ from trainops.runtime.config import Strict
 
 class GymnasiumParameters(Strict):
     # Gymnasium would import a module that an id names ("package:Name-v0"); no colon, no import.
-    id: str = Field("CartPole-v1", pattern=r"^[A-Za-z0-9_.+/-]{1,80}$", description="Its id")
-    options: dict[str, str | float | bool | None] = Field(
-        {}, description="What its constructor is told, such as is_slippery of FrozenLake"
+    id: str = Field(
+        "CartPole-v1", pattern=r"^[A-Za-z0-9_.+/-]{1,80}$", description="Id of the environment."
     )
-    max_steps: int | None = Field(None, ge=1, description="Steps of an episode; its own by default")
+    options: dict[str, str | float | bool | None] = Field(
+        {}, description="Keyword arguments of the constructor, such as is_slippery of FrozenLake."
+    )
+    max_steps: int | None = Field(
+        None,
+        ge=1,
+        description="Maximum steps per episode; by default the limit of the environment.",
+    )
 
 
 EXAMPLE: dict[str, Any] = {"recipe": "gymnasium", "parameters": {"id": "CartPole-v1"}}
@@ -22,7 +28,7 @@ RECIPE = Recipe(
     name="gymnasium",
     kind="rl",
     label="Gymnasium",
-    description="An environment of Gymnasium with discrete actions, by its id",
+    description="A Gymnasium environment with discrete actions, by id",
     parameters="trainops.kinds.rl.recipes.gymnasium_id:GymnasiumParameters",
     build="trainops.kinds.rl.gymnasium_world:build",
     example=EXAMPLE,

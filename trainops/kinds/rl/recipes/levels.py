@@ -34,19 +34,23 @@ ALIVE = Reward(survival=0.01, death=-1.0)
 class Corridor(GridWorldParameters):
     """Walk to the end."""
 
-    size: list[int] = Field([8], max_length=3, description="Cells of each of 0 to 3 dimensions")
-    start: list[int] | None = Field([0], description="Where agents begin; None: anywhere")
+    size: list[int] = Field(
+        [8], max_length=3, description="Number of cells in each dimension; 0 to 3 dimensions."
+    )
+    start: list[int] | None = Field([0], description="Start cell of the agents; empty: random.")
     affordances: list[Affordance] = Field(
         [Affordance(name="Exit", position=[7], reward=1.0, ends=True)]
     )
     reward: Reward = Reward(survival=-0.01)
-    max_steps: int = Field(50, ge=1, le=1_000_000, description="An episode is cut after these")
+    max_steps: int = Field(50, ge=1, le=1_000_000, description="Maximum steps per episode.")
 
 
 class Meadow(GridWorldParameters):
-    """Find the bed before energy is gone."""
+    """Find the bed before the energy is used up."""
 
-    size: list[int] = Field([6, 6], max_length=3, description="Cells of each of 0 to 3 dimensions")
+    size: list[int] = Field(
+        [6, 6], max_length=3, description="Number of cells in each dimension; 0 to 3 dimensions."
+    )
     affordances: list[Affordance] = Field([BED.model_copy(update={"position": [2, 3]})])
     meters: list[Meter] = Field([Meter(name="energy", depletion=0.03, is_fatal=True)])
     reward: Reward = ALIVE
@@ -63,31 +67,35 @@ class Town(GridWorldParameters):
         ]
     )
     meters: list[Meter] = Field(LIVING)
-    mask_actions: bool = Field(True, description="Actions without effect are not chosen")
-    max_steps: int = Field(200, ge=1, le=1_000_000, description="An episode is cut after these")
+    mask_actions: bool = Field(True, description="Mask actions that have no effect.")
+    max_steps: int = Field(200, ge=1, le=1_000_000, description="Maximum steps per episode.")
     reward: Reward = ALIVE
 
 
 class Fog(Town):
-    """The town in fog: three cells of sight, and nothing stands where it stood."""
+    """The town in fog: a visible radius of three cells, and new positions in each episode."""
 
     affordances: list[Affordance] = Field([BED, KITCHEN, OFFICE.model_copy(update={"hours": None})])
     placement: Literal["run", "episode"] = Field(
-        "episode", description="When cells are drawn for affordances that have none"
+        "episode", description="When random cells are drawn for affordances without a position."
     )
-    vision: int | None = Field(3, ge=0, le=50, description="Cells seen around")
+    vision: int | None = Field(3, ge=0, le=50, description="Visible radius in cells.")
 
 
 class City(Fog):
-    """Three floors, opening hours, five needs that drag each other down."""
+    """Three floors, opening hours, and five needs that drain each other."""
 
-    size: list[int] = Field([8, 8, 3], max_length=3, description="Cells of each dimension")
+    size: list[int] = Field(
+        [8, 8, 3], max_length=3, description="Number of cells in each dimension."
+    )
     affordances: list[Affordance] = Field([BED, KITCHEN, OFFICE, BATH, PARK])
     meters: list[Meter] = Field(LIVING + MORE)
     cascades: list[Cascade] = Field(NEGLECT)
-    vision: int | None = Field(2, ge=0, le=50, description="Cells seen around")
-    temporal: bool = Field(True, description="Agents see the time of day and of the episode")
-    max_steps: int = Field(400, ge=1, le=1_000_000, description="An episode is cut after these")
+    vision: int | None = Field(2, ge=0, le=50, description="Visible radius in cells.")
+    temporal: bool = Field(
+        True, description="Include the time of day and of the episode in observations."
+    )
+    max_steps: int = Field(400, ge=1, le=1_000_000, description="Maximum steps per episode.")
 
 
 def _level(name: str, level: type[GridWorldParameters], **example: Any) -> Recipe:

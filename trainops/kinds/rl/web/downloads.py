@@ -3,13 +3,13 @@
 from django.http import FileResponse, Http404, HttpRequest, JsonResponse
 from django.http.response import HttpResponseBase
 
-from apps.dashboard.answers import refused
-from apps.dashboard.gate import needs
 from apps.dashboard.parts import Subject
+from apps.dashboard.permissions import needs
+from apps.dashboard.responses import refused
 from apps.operations import artifacts, exports
 from apps.operations.errors import OperationNotFound
 from apps.operations.requests import services
-from trainops.errors import Refusal
+from trainops.errors import DomainError
 from trainops.kinds.rl.web import agents
 from trainops.kinds.rl.web.agents import KIND
 
@@ -19,14 +19,14 @@ def export(request: HttpRequest, operation_id: str, checkpoint_id: str) -> HttpR
     """A checkpoint of agents as a file of version 3, with its digest in one zip."""
     try:
         checkpoint = artifacts.source(operation_id, checkpoint_id)
-    except Refusal as refusal:
+    except DomainError as refusal:
         raise Http404(str(refusal)) from None
     if checkpoint is None or checkpoint.operation.kind != KIND:
-        raise Http404("There is no such file.")
+        raise Http404("This file does not exist.")
     try:
         person = request.user.get_username()
         exported = exports.export(checkpoint, person=person, is_packed=True)
-    except Refusal as refusal:
+    except DomainError as refusal:
         return refused(request, refusal)
     return FileResponse(exported.file, as_attachment=True, filename=exported.name)
 
@@ -41,5 +41,5 @@ def recording(request: HttpRequest, operation_id: str, step: int) -> JsonRespons
     is_one = subject.operation.kind == KIND
     found = agents.recording(subject.operation, subject.checkpoints, step) if is_one else None
     if found is None:
-        raise Http404("There is no such recording.")
+        raise Http404("This recording does not exist.")
     return JsonResponse(found)

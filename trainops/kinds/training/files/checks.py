@@ -1,6 +1,6 @@
 """What is checked of our own checkpoints of training."""
 
-from trainops.files.description import StateChecks, Trial
+from trainops.files.description import FitCheck, StateChecks
 from trainops.files.fields import Fields
 from trainops.files.optimizers import read_optimizer, read_scheduler
 from trainops.kinds.training.files.state import compare_with_fresh, contradictions, fresh_of
@@ -32,7 +32,7 @@ CHECKS = StateChecks(
     check_fields=check_fields,
     disagreements=contradictions,
     compared="cursor, steps of each optimizer, position of each schedule, learning rate",
-    trial=Trial(
+    trial=FitCheck(
         before=fresh_of,
         after=compare_with_fresh,
         compared="compared: cursor, history, shapes, random streams, of which parameters moments "

@@ -3,9 +3,8 @@
 from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import cast
 
-from trainops.files.description import Exported, Imported, Wanted
+from trainops.files.description import Exported, ExportSubject, Imported
 from trainops.files.known import expected
 from trainops.files.reading import read
 from trainops.kinds.training.config import TrainingConfig
@@ -23,7 +22,7 @@ def read_training(path: Path) -> TrainingFile:
     """
     if step_directory.is_one(path):
         return step_directory.read(path)
-    return cast(TrainingFile, expected(read(path), TrainingFile))
+    return expected(read(path), TrainingFile)
 
 
 def take_in(
@@ -32,6 +31,6 @@ def take_in(
     return import_training(read_training(path), config, inputs)
 
 
-def write(state: StateDict, config: TrainingConfig, wanted: Wanted) -> Exported:
+def write(state: StateDict, config: TrainingConfig, wanted: ExportSubject) -> Exported:
     saved_at = datetime.fromisoformat(wanted.saved_at).timestamp()
     return Exported(export_training(state, config, name=wanted.name, saved_at=saved_at))

@@ -10,7 +10,7 @@ from trainops.kinds.training.files.file import CONFIG, OUR_PHASE, ResumeState, T
 from trainops.kinds.training.files.loaders import IteratorState, LoaderManagerState, LoaderState
 from trainops.kinds.training.files.streams import NumpyState, RngStates
 from trainops.kinds.training.history import History
-from trainops.kinds.training.record import Cursor
+from trainops.kinds.training.progress import Cursor
 from trainops.runtime.job import StateDict
 
 PHASE = "TRAIN_START_EPOCH", OUR_PHASE  # at an epoch's first batch, and within it

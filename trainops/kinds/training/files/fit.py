@@ -1,4 +1,4 @@
-"""Whether a file's optimizers and schedules can go on in a job of ours, and as what."""
+"""Whether a file's optimizers and schedules can continue in a job of ours, and as what."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from trainops.files.fields import is_integer, is_number, shown
 from trainops.kinds.training.files.file import OUR_PHASE, TrainingFile
-from trainops.kinds.training.record import Cursor
+from trainops.kinds.training.progress import Cursor
 from trainops.learning.shapes import require_same_optimizers, require_same_shape
 from trainops.runtime.checkpoint.snapshot import freeze
 from trainops.runtime.errors import IncompatibleState
@@ -31,7 +31,7 @@ FAILED_STEP = (
 
 
 class Obstacle(Exception):
-    """Training cannot go on at the file's step; the message says what is in the way."""
+    """Training cannot continue at the file's step; the message says what is in the way."""
 
 
 def fit_optimizers(
@@ -61,7 +61,7 @@ def fit_optimizers(
 
 
 @dataclass(frozen=True, slots=True)
-class Schedule:
+class FileSchedule:
     """One schedule of a file, as a state for a schedule of the job at the same place.
 
     `ahead` is how many times more than steps it was moved: the other tool moves a schedule at each
@@ -76,8 +76,8 @@ class Schedule:
 
 def fit_schedulers(
     file: TrainingFile, own: Sequence[LRScheduler], cursor: Cursor
-) -> tuple[list[Schedule], list[ReceiptItem]]:
-    """Return what each of the job's schedules goes on from, where the cursor stands.
+) -> tuple[list[FileSchedule], list[ReceiptItem]]:
+    """Return what each of the job's schedules continues from, where the cursor stands.
 
     Raises Obstacle.
     """
@@ -99,7 +99,7 @@ def fit_schedulers(
 
 
 def moved(
-    schedules: Sequence[Schedule],
+    schedules: Sequence[FileSchedule],
     optimizers: list[dict[str, Any]],
     own_schedulers: Sequence[LRScheduler],
     own_optimizers: Sequence[Optimizer],
@@ -160,7 +160,7 @@ def _fit_group(place: str, theirs: Mapping[str, Any], mine: Mapping[str, Any]) -
 
 def _fit_scheduler(
     place: str, given: Mapping[str, Any], mine: dict[str, Any], file: TrainingFile, cursor: Cursor
-) -> Schedule:
+) -> FileSchedule:
     """Return the file's schedule with the keys that ours has; private ones may be missing."""
     public = {name for name in given.keys() ^ mine.keys() if not str(name).startswith("_")}
     if public - {"verbose"}:
@@ -185,10 +185,10 @@ def _fit_scheduler(
         require_same_shape(mine, state, place)
     except IncompatibleState as error:
         raise Obstacle(str(error)) from error
-    return Schedule(state, ahead, is_owed)
+    return FileSchedule(state, ahead, is_owed)
 
 
-def _at(part: str, schedule: Schedule, step: int) -> ReceiptItem:
+def _at(part: str, schedule: FileSchedule, step: int) -> ReceiptItem:
     if not schedule.ahead:
         return ReceiptItem(part, note=f"at step {step}")
     return ReceiptItem(

@@ -2,7 +2,7 @@
 
 import re
 
-from trainops.files.description import Format, Weights
+from trainops.files.description import FileFormat, Weights
 from trainops.kinds.training.files.file import (
     COMPARED,
     TrainingFile,
@@ -27,7 +27,7 @@ def weights(file: TrainingFile) -> Weights:
     return Weights("last model", file.model)
 
 
-TRAINING = Format(
+TRAINING = FileFormat(
     file=TrainingFile,
     title=TITLE,
     hint="a training file has model_state_dict",
@@ -45,7 +45,7 @@ TRAINING = Format(
     weights=weights,
 )
 
-WEIGHTS = Format(
+WEIGHTS = FileFormat(
     file=TrainingFile,
     title=TITLE,
     hint="a model nothing but tensors",

@@ -1,6 +1,6 @@
 """A training file of format version 1 as a checkpoint that our training job loads.
 
-There are two outcomes. Where optimizers, schedules and position fit, training goes on at the same
+There are two outcomes. Where optimizers, schedules and position fit, training continues at the same
 step. Where one of them does not, only the weights are taken over and training starts at step 0: a
 position without the optimizer that belongs to it would be a lie. The receipt says which, and why.
 """
@@ -25,7 +25,7 @@ from trainops.kinds.training.files.fit import (
 from trainops.kinds.training.files.fit_streams import fit_streams
 from trainops.kinds.training.files.place import fit_history, fit_position
 from trainops.kinds.training.job import TrainingJob
-from trainops.kinds.training.record import Record
+from trainops.kinds.training.progress import TrainingProgress
 from trainops.learning.shapes import require_same_shape
 from trainops.runtime import reproducibility
 from trainops.runtime.checkpoint.snapshot import freeze
@@ -36,7 +36,7 @@ from trainops.runtime.receipt import Receipt, ReceiptItem
 def import_training(
     file: TrainingFile, config: TrainingConfig, inputs: Mapping[str, Path] | None = None
 ) -> Imported:
-    """Return what a job of this config would load to go on from the file.
+    """Return what a job of this config would load to continue from the file.
 
     The random streams of this process stand afterwards where they stood before. Raises
     IncompatibleState where the weights are of another shape; InputError as making the job does.
@@ -86,14 +86,14 @@ def _warm_start(file: TrainingFile, state: StateDict, reason: str) -> Imported:
 def _continued(file: TrainingFile, job: TrainingJob, state: StateDict) -> Imported:
     """Return a state at the file's position. Raises Obstacle."""
     cursor, place = fit_position(file, job)
-    learner = job.learner
-    optimizers, optimizer_items = fit_optimizers(file, learner.optimizers)
-    schedules, scheduler_items = fit_schedulers(file, learner.schedulers, cursor)
-    optimizers, schedulers = moved(schedules, optimizers, learner.schedulers, learner.optimizers)
+    trainer = job.trainer
+    optimizers, optimizer_items = fit_optimizers(file, trainer.optimizers)
+    schedules, scheduler_items = fit_schedulers(file, trainer.schedulers, cursor)
+    optimizers, schedulers = moved(schedules, optimizers, trainer.schedulers, trainer.optimizers)
     history, is_best, history_item = fit_history(file, job, cursor)
     random, random_items = fit_streams(file.rng_states, state["random"])
-    record = Record(job.config, job.learner.route, cursor, history)
-    plain = record.to_state(optimizers[0]["param_groups"][0]["lr"])
+    progress = TrainingProgress(job.config, job.trainer.route, cursor, history)
+    plain = progress.to_state(optimizers[0]["param_groups"][0]["lr"])
     items = (
         ReceiptItem("model"), *optimizer_items, *scheduler_items, place, *history_item,
         *random_items, *_left_behind(file),

@@ -10,8 +10,8 @@ from trainops.kinds.training.files.fit import Obstacle
 from trainops.kinds.training.files.loaders import IteratorState
 from trainops.kinds.training.history import History
 from trainops.kinds.training.job import TrainingJob
-from trainops.kinds.training.record import Cursor, Record
-from trainops.learning.data import Route
+from trainops.kinds.training.progress import Cursor, TrainingProgress
+from trainops.learning.data import BatchPlan
 from trainops.runtime.receipt import ReceiptItem
 
 
@@ -22,7 +22,7 @@ def fit_position(file: TrainingFile, job: TrainingJob) -> tuple[Cursor, ReceiptI
     of the next one. Only the file at the end of the training names the next one itself, while its
     loaders stand where that last epoch left them.
     """
-    route, loaders = job.learner.route, _loaders_of(file)
+    route, loaders = job.trainer.route, _loaders_of(file)
     epoch, batch = file.epoch, _batch_of(file, route)
     if batch == route.batches_per_epoch:
         is_counted = file.global_step in (
@@ -61,7 +61,7 @@ def fit_history(
     monitor, patience = job.config.monitor, job.config.early_stopping_patience
     columns = _columns(file.metrics_history, cursor.epoch)
     history = _history(columns, cursor.epoch, monitor)
-    best = Record(job.config, job.learner.route, cursor, history).best.epochs
+    best = TrainingProgress(job.config, job.trainer.route, cursor, history).best.epochs
     is_best = best == cursor.epoch and cursor.next_batch == 0
     if not is_best:
         history = _history(columns | {monitor: []}, cursor.epoch, monitor)
@@ -87,7 +87,7 @@ def _loaders_of(file: TrainingFile) -> IteratorState | None:
     return file.loaders.train if file.loaders else None
 
 
-def _batch_of(file: TrainingFile, route: Route) -> int:
+def _batch_of(file: TrainingFile, route: BatchPlan) -> int:
     """Return the next batch in the file's epoch; without loaders' states by its steps."""
     if loaders := _loaders_of(file):
         return loaders.total_batches

@@ -63,7 +63,7 @@ def contradictions(step: int, state: StateDict) -> dict[str, str]:
 
 def fresh_of(job: TrainingJob) -> Fresh:
     """Return what a fresh job tells, after the first step that it makes for that."""
-    optimizers = job.learner.optimizers
+    optimizers = job.trainer.optimizers
     groups = [[dict(group) for group in each.param_groups] for each in optimizers]
     try:
         job.advance()
@@ -124,8 +124,8 @@ def _rates(
 
 
 def _schedules_of(job: TrainingJob, state: StateDict, number: int) -> list[Mapping[str, Any]]:
-    mine = job.learner.optimizers[number]
-    pairs = zip(job.learner.schedulers, state.get("scheduler", []), strict=False)
+    mine = job.trainer.optimizers[number]
+    pairs = zip(job.trainer.schedulers, state.get("scheduler", []), strict=False)
     return [given for own, given in pairs if getattr(own, "optimizer", mine) is mine]
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from trainops.files import foreign
-from trainops.files.checks import Found, Step
+from trainops.files.checks import CheckResult, Step
 from trainops.files.description import DirectoryFormat
 from trainops.files.errors import DamagedFile, ForbiddenContent, InvalidFields, UnknownFormat
 from trainops.files.fields import Fields, shown
@@ -36,7 +36,7 @@ def is_one(path: Path) -> bool:
     return any((path / name).is_file() for name in ARCHIVES)
 
 
-class Reading:
+class StepDirectoryReading:
     """One directory on its way in. The steps are to be taken in their order."""
 
     def __init__(self, path: Path) -> None:
@@ -60,7 +60,7 @@ class Reading:
         """The name of the file with the weights."""
         return next((name for name in WEIGHTS if (self.path / name).is_file()), WEIGHTS[0])
 
-    def find_files(self) -> str | Found:
+    def find_files(self) -> str | CheckResult:
         """Compare which files are there. Raises DamagedFile."""
         for name in (STATE, self.weights):
             if not (self.path / name).is_file():
@@ -68,7 +68,7 @@ class Reading:
                 raise DamagedFile(f"{name}{other} is missing")
         found = f"{STATE}, {self.weights}"
         if problem := self._config_problem():
-            return Found(found, [problem])
+            return CheckResult(found, [problem])
         return f"{found}, {CONFIG}"
 
     def look_inside(self) -> str:
@@ -97,11 +97,11 @@ class Reading:
             raise InvalidFields(wrong)
         return "no NaN and no infinity in any tensor"
 
-    def check_agreement(self) -> Found:
+    def check_agreement(self) -> CheckResult:
         """Compare position, optimizer and schedule. Raises InvalidFields."""
         if wrong := disagreements(self.file):
             raise InvalidFields(wrong)
-        return Found(
+        return CheckResult(
             "compared: the optimizer's steps with batches, the schedule with the optimizer's "
             "steps, learning rates with their base; not compared: shapes, which only a job knows",
             warnings(self.file, self._state),
@@ -121,7 +121,7 @@ class Reading:
 
 def read(path: Path) -> TrainingFile:
     """Return the training file that the directory is. Raises FormatErrors and OSErrors."""
-    reading = Reading(path)
+    reading = StepDirectoryReading(path)
     for _, take in reading.steps:
         take()
     return reading.file
@@ -255,7 +255,7 @@ DIRECTORY = DirectoryFormat(
     mark=STATE,
     named_like="last_checkpoint with its like",
     is_one=is_one,
-    steps=lambda path: Reading(path).steps,
+    steps=lambda path: StepDirectoryReading(path).steps,
     read=read,
     newest=newest,
 )

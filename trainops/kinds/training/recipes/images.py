@@ -1,4 +1,4 @@
-"""Images of one's own, uploaded as NPZ: tell their classes."""
+"""Uploaded images, stored as NPZ: tell their classes."""
 
 from trainops.recipes import Recipe
 
@@ -6,7 +6,7 @@ RECIPE = Recipe(
     name="images",
     kind="training",
     label="Images",
-    description="Tells the classes of uploaded images (NPZ) with a small convolutional network",
+    description="Classifies uploaded images (NPZ) with a small convolutional network",
     parameters="trainops.learning.tasks.images:ImagesParameters",
     build="trainops.learning.tasks.images_model:build",
     example={

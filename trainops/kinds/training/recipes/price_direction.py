@@ -15,51 +15,61 @@ from trainops.runtime.config import DatasetId, Strict
 class PriceDirectionParameters(Strict):
     """Which prices, what of them is looked at, and what is to be foretold."""
 
-    dataset: DatasetId = Field(description="The price series: an uploaded table of bars")
+    dataset: DatasetId = Field(description="Price series: an uploaded table of bars.")
     columns: PriceColumns = PriceColumns()
     symbols: list[str] = Field(
         default_factory=list,
         max_length=1000,
-        description="Of a table of several symbols: those to learn from; all, if none is named",
+        description="Symbols to train on from a table of several; by default all.",
     )
-    timezone: str = Field("UTC", description="In which days begin")
+    timezone: str = Field("UTC", description="Time zone in which days begin.")
     resample: Interval | None = Field(
-        None, description="Coarser bars, made from those of the dataset"
+        None, description="Bar interval to aggregate the dataset's bars to; by default unchanged."
     )
     task: Literal["classification", "regression"] = Field(
-        "classification", description="regression: the return itself, not only its direction"
+        "classification",
+        description="classification predicts the direction, regression the return.",
     )
     label: Literal["forward_return", "zigzag"] = Field(
         "forward_return",
-        description="zigzag: whether the leg that follows leads up or down",
+        description="forward_return: return over the horizon; zigzag: direction of the next "
+        "zigzag leg.",
     )
-    horizon: int = Field(10, ge=1, le=100_000, description="Forward return: over so many bars")
+    horizon: int = Field(
+        10, ge=1, le=100_000, description="Bars of the forward return (forward_return only)."
+    )
     threshold: float = Field(
-        0.0, ge=0, lt=1, description="Forward return: smaller moves are a class of their own, flat"
+        0.0,
+        ge=0,
+        lt=1,
+        description="Absolute return below which the class is flat (forward_return only).",
     )
     reversal: float = Field(
-        0.05, gt=0, lt=1, description="Zigzag: a leg ends where the price came back by this share"
+        0.05, gt=0, lt=1, description="Relative reversal that ends a leg (zigzag only)."
     )
     train_until: date | None = Field(
-        None, strict=False, description="The first day that is not learned from"
+        None, strict=False, description="First day after the training data (exclusive end)."
     )
     validate_until: date | None = Field(
-        None, strict=False, description="The first day that is not validated on"
+        None, strict=False, description="First day after the validation data (exclusive end)."
     )
     validation_fraction: float = Field(
-        0.2, gt=0, lt=1, description="Without a day: the share of the bars, the last ones"
+        0.2,
+        gt=0,
+        lt=1,
+        description="Share of the latest bars used for validation, if train_until is not set.",
     )
     features: FeatureParameters = FeatureParameters()
     hidden_sizes: list[int] = Field(
-        default_factory=lambda: [32, 16], max_length=16, description="Units of each hidden layer"
+        default_factory=lambda: [32, 16], max_length=16, description="Units of each hidden layer."
     )
-    dropout: float = Field(0.1, ge=0, lt=1, description="Share of units left out while training")
+    dropout: float = Field(0.1, ge=0, lt=1, description="Dropout rate.")
 
     @field_validator("label")
     @classmethod
     def _fits_task(cls, label: str, told: ValidationInfo) -> str:
         if label == "zigzag" and told.data.get("task") == "regression":
-            raise ValueError("a zigzag has directions only; allowed with task: classification")
+            raise ValueError("zigzag has only directions; allowed with task: classification")
         return label
 
     @field_validator("validate_until")
@@ -74,7 +84,7 @@ class PriceDirectionParameters(Strict):
     @classmethod
     def _something(cls, features: FeatureParameters) -> FeatureParameters:
         if features.is_empty:
-            raise ValueError("at least one feature is needed")
+            raise ValueError("at least one feature is required")
         return features
 
     def check_columns(
@@ -88,7 +98,7 @@ RECIPE = Recipe(
     name="price_direction",
     kind="training",
     label="Price direction",
-    description="Learns where a price goes next; the backtest recipe Model trades on it",
+    description="Predicts the next price move; the backtest recipe Model trades on it",
     parameters="trainops.kinds.training.recipes.price_direction:PriceDirectionParameters",
     build="trainops.kinds.training.recipes.price_direction_model:build",
     example={

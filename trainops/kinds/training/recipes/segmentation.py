@@ -6,8 +6,7 @@ RECIPE = Recipe(
     name="segmentation",
     kind="training",
     label="Segmentation",
-    description="A U-Net outlines what is marked in uploaded images (NPZ), or the organ in "
-    "generated phantoms (Dice)",
+    description="Segments uploaded images (NPZ) or generated phantoms with a U-Net (Dice)",
     parameters="trainops.learning.tasks.segmentation:SegmentationParameters",
     build="trainops.learning.tasks.segmentation_model:build",
     example={

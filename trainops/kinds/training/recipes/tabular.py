@@ -1,4 +1,4 @@
-"""A table of one's own: predict one column from the others."""
+"""A table of your own: predict one column from the others."""
 
 from trainops.recipes import Recipe
 

@@ -1,0 +1,124 @@
+"""Compare the bytes of checkpoints with their manifests, and record the result in their rows."""
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from blake3 import blake3
+
+from apps.checkpoints import place, remote, sharing, storage
+from apps.checkpoints.models import Checkpoint
+from apps.checkpoints.services import elect_best
+from trainops.runtime.checkpoint.manifest import MANIFEST, verify
+from trainops.runtime.errors import CheckpointCorrupted
+
+
+def check(checkpoint: Checkpoint) -> CheckpointCorrupted | None:
+    """Compare the bytes with the manifest, and write down what is found; return what is wrong.
+
+    In a bucket, it is the bucket's bytes that are read, whatever copies there are. Raises OSError
+    where the storage is away or does not answer: that says nothing about the bytes.
+    """
+    path, digest = checkpoint.artifacts_path, checkpoint.manifest_digest
+    if (bucket := remote.bucket()) is not None:
+        return _judged(checkpoint, partial(bucket.verify, path, digest))
+    return _judged(checkpoint, partial(verify, storage.directory(path), digest))
+
+
+def glance(checkpoint: Checkpoint) -> CheckpointCorrupted | None:
+    """Check as `check` does, but in a bucket only names and sizes, because a request waits."""
+    if (bucket := remote.bucket()) is None:
+        return check(checkpoint)
+    files = sharing.artifacts(checkpoint.manifest)
+    return _judged(checkpoint, partial(bucket.look, checkpoint.artifacts_path, files))
+
+
+def _judged(checkpoint: Checkpoint, look: Callable[[], object]) -> CheckpointCorrupted | None:
+    place.require()
+    try:
+        look()
+    except CheckpointCorrupted as problem:
+        mark(checkpoint.artifacts_path, problem)
+        return problem
+    heal(checkpoint.artifacts_path)
+    return None
+
+
+def mark(artifacts_path: str, problem: CheckpointCorrupted) -> None:
+    """Write down that bytes are altered or missing: corrupted, or unavailable for now.
+
+    Raises OSError, and marks nothing, where the storage itself is away.
+    """
+    place.require()
+    _complete(problem, artifacts_path)
+    health = Checkpoint.Health
+    Checkpoint.objects.filter(artifacts_path=artifacts_path).update(
+        health=health.UNAVAILABLE if problem.is_incomplete else health.CORRUPTED,
+        problem=str(problem),
+        missing_artifacts=problem.missing,
+        altered_artifacts=problem.altered,
+    )
+    elect_best(artifacts_path.partition("/")[0])
+
+
+def heal(artifacts_path: str) -> bool:
+    """Write down that the bytes are what was saved; whether anything else was written there."""
+    marked = Checkpoint.objects.filter(artifacts_path=artifacts_path)
+    marked = marked.exclude(health=Checkpoint.Health.HEALTHY)
+    is_healed = bool(
+        marked.update(
+            health=Checkpoint.Health.HEALTHY, problem="", missing_artifacts=[], altered_artifacts=[]
+        )
+    )
+    if is_healed:
+        elect_best(artifacts_path.partition("/")[0])
+    return is_healed
+
+
+def manifest_of(checkpoint: Checkpoint) -> bytes:
+    """Return the content of its manifest.json, as it was committed.
+
+    Raises CheckpointCorrupted; OSError where the storage is away or does not answer.
+    """
+    place.require()
+    return committed_manifest(checkpoint.artifacts_path, checkpoint.manifest_digest)
+
+
+def committed_manifest(artifacts_path: str, digest: str) -> bytes:
+    """Do what `manifest_of` does, for callers that have checked the identity of the storage."""
+    directory = storage.directory(artifacts_path)
+    if (bucket := remote.bucket()) is not None:
+        content = bucket.read(storage.manifest_location(artifacts_path))
+    else:
+        content = _read(directory / MANIFEST)
+    if content is None:
+        raise CheckpointCorrupted(directory, missing=[MANIFEST])
+    if blake3(content).hexdigest() != digest:
+        raise CheckpointCorrupted(directory, altered=[MANIFEST])
+    return content
+
+
+def _read(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
+
+
+def is_gone(checkpoint: Checkpoint) -> bool:
+    """Whether its manifest is not where it was committed. Raises OSError where nothing is known."""
+    if (bucket := remote.bucket()) is not None:
+        return not bucket.has(storage.manifest_location(checkpoint.artifacts_path))
+    return not (storage.directory(checkpoint.artifacts_path) / MANIFEST).exists()
+
+
+def _complete(problem: CheckpointCorrupted, artifacts_path: str) -> None:
+    """Name every missing file: a reader that finds no manifest knows of no other."""
+    row = Checkpoint.objects.filter(artifacts_path=artifacts_path).only("manifest").first()
+    if row is None or MANIFEST not in problem.missing or remote.bucket() is not None:
+        return
+    directory = storage.directory(artifacts_path)
+    names = (each.name for each in sharing.artifacts(row.manifest))
+    problem.missing += [
+        name for name in names if name not in problem.missing and not (directory / name).exists()
+    ]

@@ -1,0 +1,150 @@
+"""The tables of a comparison: each row with one cell for each operation, in their order."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from apps.dashboard import formatting
+from apps.operations.comparisons.differences import Difference
+from apps.operations.comparisons.records import Part
+from apps.operations.comparisons.services import ComparedOperation, Comparison
+from apps.operations.comparisons.values import ValueRow
+from apps.operations.lifecycle import ACTIVE
+from trainops.runtime.receipt import MATTERS
+
+TITLES: Final[dict[Part, str]] = {
+    "config": "Config",
+    "code": "Code",
+    "data": "Data",
+    "environment": "Environment",
+}
+MAX_CHARS = 200  # of a value in a cell
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """An operation, and the addresses of the same page with another baseline or without it."""
+
+    operation: ComparedOperation
+    is_baseline: bool
+    as_baseline: str
+    without: str  # empty: there must be at least two
+
+    @property
+    def short_id(self) -> str:
+        return self.operation["operation_id"][-6:]
+
+
+@dataclass(frozen=True, slots=True)
+class DifferenceCell:
+    text: str
+    is_other: bool  # than that of the baseline
+
+
+@dataclass(frozen=True, slots=True)
+class ValueCell:
+    """A value with its difference to the baseline; empty texts: there is none."""
+
+    text: str = ""
+    delta: str = ""
+    colour: str = ""  # gain or loss, where the direction is known
+    is_best: bool = False
+    step: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PartTable:
+    """What differs in one part of the records."""
+
+    title: str
+    note: str
+    rows: list[tuple[str, list[DifferenceCell]]]
+
+
+def columns(comparison: Comparison) -> list[Column]:
+    """Return a column for each operation."""
+    ids = [each["operation_id"] for each in comparison["operations"]]
+    baseline = comparison["baseline"]
+    return [
+        Column(
+            operation=each,
+            is_baseline=each["operation_id"] == baseline,
+            as_baseline=address(ids, each["operation_id"]),
+            without=_without(ids, each["operation_id"], baseline),
+        )
+        for each in comparison["operations"]
+    ]
+
+
+def address(ids: Sequence[str], baseline: str = "") -> str:
+    """Return the address of a comparison; the first operation is the baseline by default."""
+    path = f"/compare/?ids={','.join(ids)}"
+    return f"{path}&baseline={baseline}" if baseline and baseline != ids[0] else path
+
+
+def _without(ids: Sequence[str], left_out: str, baseline: str) -> str:
+    rest = [each for each in ids if each != left_out]
+    return address(rest, baseline if baseline in rest else "") if len(rest) > 1 else ""
+
+
+def part_tables(comparison: Comparison) -> list[PartTable]:
+    """Return what differs in each part, also those in which nothing does."""
+    found = []
+    for each in comparison["differences"]:
+        part, differences = each["part"], each["rows"]
+        rows = [(_label(part, row["path"]), _cells(comparison, row)) for row in differences]
+        found.append(PartTable(TITLES[part], _note(len(differences), each["num_equal"]), rows))
+    return found
+
+
+def _note(num_different: int, num_equal: int) -> str:
+    if not num_different and not num_equal:
+        return "Nothing is recorded."
+    hidden = f"{formatting.plural(num_equal, 'equal value')} not shown." if num_equal else ""
+    return hidden if num_different else f"No difference; {hidden}"
+
+
+def value_rows(comparison: Comparison) -> list[tuple[ValueRow, list[ValueCell]]]:
+    """Return the rows of values, each with its cells."""
+    ids = [each["operation_id"] for each in comparison["operations"]]
+    return [(row, [_value_cell(row, each) for each in ids]) for row in comparison["values"]]
+
+
+def num_active(comparison: Comparison) -> int:
+    """Return how many of the operations have not ended."""
+    return sum(each["status"] in ACTIVE for each in comparison["operations"])
+
+
+def _label(part: Part, path: str) -> str:
+    return MATTERS.get(path, path) if part == "environment" else path
+
+
+def _cells(comparison: Comparison, row: Difference) -> list[DifferenceCell]:
+    texts = {each: text(value) for each, value in row["values"].items()}
+    base = texts.get(comparison["baseline"], "")
+    ids = [each["operation_id"] for each in comparison["operations"]]
+    return [DifferenceCell(texts.get(each, ""), texts.get(each, "") != base) for each in ids]
+
+
+def text(value: object) -> str:
+    """Return a value of a record as text, cut after MAX_CHARS characters."""
+    shown = value if isinstance(value, str) and value else json.dumps(value, ensure_ascii=False)
+    return shown if len(shown) <= MAX_CHARS else f"{shown[:MAX_CHARS]}…"
+
+
+def _value_cell(row: ValueRow, operation_id: str) -> ValueCell:
+    if operation_id not in row["values"]:
+        return ValueCell()
+    cell = row["values"][operation_id]
+    delta, colour = cell["delta"], ""
+    if delta and row["mode"]:
+        colour = "gain" if (delta < 0) == (row["mode"] == "min") else "loss"
+    shown = "" if delta is None else "±0" if delta == 0 else _signed(delta)
+    is_best = operation_id in row["best"]
+    return ValueCell(formatting.number(cell["value"]), shown, colour, is_best, cell["step"])
+
+
+def _signed(delta: float) -> str:
+    text = formatting.number(delta)
+    return f"+{text}" if delta > 0 else text

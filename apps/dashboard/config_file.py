@@ -1,0 +1,83 @@
+"""The YAML of a new operation as its page shows it: the file that the command `run` submits."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from apps.operations.serializers import SubmissionSerializer
+from trainops import operation_yaml
+from trainops.errors import DomainError
+from trainops.http.errors import flatten
+from trainops.kind import KINDS
+from trainops.recipes import Recipe, recipes
+from trainops.runtime.errors import ConfigError
+from trainops.submission_file import FileProblem, line_at, places, read
+
+
+@dataclass
+class ConfigFile:
+    """A file as it was typed, with its problems by line; 0: no line is known."""
+
+    text: str
+    problems: list[tuple[int, str]] = field(default_factory=list)
+    lines: Mapping[str, int] = field(default_factory=dict)
+
+    def body(self) -> dict[str, Any]:
+        """Return the arguments of a submission. Raises FileProblem and ConfigError."""
+        found = read(self.text)
+        self.lines = found.lines
+        serializer = SubmissionSerializer(data=found.body)
+        if not serializer.is_valid():
+            raise ConfigError(dict(flatten(serializer.errors)))
+        return dict(serializer.validated_data)
+
+    def refuse(self, error: FileProblem | ConfigError | DomainError) -> None:
+        """Note what is wrong, with its line."""
+        if isinstance(error, FileProblem):
+            self.problems = [(error.line, error.why)]
+        elif isinstance(error, ConfigError):
+            self.refuse_fields(error.errors)
+        else:
+            self.refuse_fields(error.details.get("fields") or {"": error.message})
+
+    def refuse_fields(self, errors: Mapping[str, str]) -> None:
+        self.problems = sorted(
+            (self._line(path), f"{path}: {why}" if path else why) for path, why in errors.items()
+        )
+
+    def _line(self, path: str) -> int:
+        return next(filter(None, (line_at(self.lines, part) for part in places(path))), 0)
+
+
+def written(kind: str, config: Mapping[str, object], own: Mapping[str, str]) -> ConfigFile:
+    """Return the file of what a form contains; `own` as typed, empty values left out."""
+    priority = own["priority"].strip()
+    is_number = priority.removeprefix("-").isdecimal()
+    text = operation_yaml.written(
+        kind,
+        own["name"],
+        config,
+        tags=[tag.strip() for tag in own["tags"].split(",") if tag.strip()],
+        priority=int(priority) if is_number else priority,
+        queue=own["queue"].strip(),
+    )
+    return ConfigFile(text)
+
+
+def recipe_of(body: Mapping[str, Any]) -> tuple[Recipe, dict[str, str]]:
+    """Return the recipe that a body names, and what is wrong with its config, by path.
+
+    Raises ConfigError: it names no recipe of its kind, so no form shows it.
+    """
+    kind = body["kind"]
+    known = recipes(kind)
+    name = body["config"].get("recipe")
+    if kind not in KINDS:
+        raise ConfigError({"kind": f"{kind!r} is not a kind; allowed: {', '.join(KINDS)}"})
+    if not isinstance(name, str) or name not in known:
+        raise ConfigError({"recipe": f"got {str(name)[:80]!r}; allowed: {', '.join(known)}"})
+    try:
+        KINDS[kind].parse_config(body["config"])
+    except ConfigError as error:
+        return known[name], dict(error.errors)
+    return known[name], {}

@@ -1,0 +1,116 @@
+"""How the pages say numbers, moments and states. Pure."""
+
+import math
+from datetime import datetime
+from typing import Any
+
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from apps.operations.lifecycle import State
+from apps.operations.scheduling.blocking import BlockingReason
+from trainops.quantities import number as number
+from trainops.quantities import plural as plural
+from trainops.quantities import size as size
+
+MINUTE, HOUR, DAY = 60, 3600, 86400
+
+# state → (word, colour of Tabler)
+BADGES = {
+    State.PENDING: ("Queued", "secondary"),
+    State.RUNNING: ("Running", "blue"),
+    State.RESUMING: ("Resuming", "azure"),
+    State.COMPLETED: ("Completed", "green"),
+    State.FAILED: ("Failed", "red"),
+    State.CANCELLED: ("Cancelled", "orange"),
+}
+# What keeps a waiting operation from being taken, in a few words; what passes by itself has none.
+OBSTACLES = {
+    BlockingReason.NO_WORKER: "no worker is running",
+    BlockingReason.NO_WORKER_FOR_KIND: "no worker serves its kind",
+    BlockingReason.NO_WORKER_WITH_LABEL: "no worker has its label",
+    BlockingReason.TOO_FEW_SLOTS: "no worker has enough slots",
+    BlockingReason.NO_GPU: "no worker has a GPU",
+    BlockingReason.GPU_TOO_SMALL: "no GPU has enough memory",
+    BlockingReason.MEMORY_TOO_SMALL: "no machine has enough memory",
+    BlockingReason.WORKERS_UNREACHABLE: "no worker responds",
+    BlockingReason.WORKERS_DRAINING: "all matching workers are draining",
+    BlockingReason.STORAGE_AWAY: "the storage is unavailable",
+    BlockingReason.DISK_SHORT: "not enough disk space",
+}
+STOPPING = {"cancel": ("Cancelling", "orange"), "kill": ("Killing", "red")}
+
+
+def duration(seconds: float | None) -> str:
+    """Return e.g. "400 ms", "12 s", "4 min 10 s", "1 h 52 min", "3 d 4 h"."""
+    if seconds is None or not math.isfinite(seconds):
+        return "—"
+    seconds = max(0.0, seconds)
+    if 0 < seconds < 1:
+        return f"{max(1, round(seconds * 1000))} ms"
+    if seconds < 10:
+        return f"{seconds:.1f} s".replace(".0 s", " s")
+    if seconds < MINUTE:
+        return f"{seconds:.0f} s"
+    whole = round(seconds)
+    if whole < HOUR:
+        return _two(whole // MINUTE, "min", whole % MINUTE, "s")
+    if whole < DAY:
+        return _two(whole // HOUR, "h", whole % HOUR // MINUTE, "min")
+    return _two(whole // DAY, "d", whole % DAY // HOUR, "h")
+
+
+def roughly(seconds: float | None) -> str:
+    """Return a duration without seconds where there are minutes: estimates are no measurements."""
+    if seconds is None or not MINUTE <= seconds < HOUR:
+        return duration(seconds)
+    return f"{round(seconds / MINUTE)} min"
+
+
+def _two(large: int, large_unit: str, small: int, small_unit: str) -> str:
+    return f"{large} {large_unit}" + (f" {small} {small_unit}" if small else "")
+
+
+def share(value: Any) -> str:
+    """Return a fraction as percent with three digits: "12.3 %", "-0.41 %"; "—" where there is none.
+
+    In a template, a figure that an older result does not have is "".
+    """
+    if value is None or value == "":
+        return "—"
+    percent = 100 * value
+    digits = 0 if abs(percent) >= 99.95 else 1 if abs(percent) >= 9.995 else 2
+    return f"{percent:,.{digits}f} %"
+
+
+def rate(steps_per_second: float | None, unit: str) -> str:
+    """Return e.g. "3.1 steps/min", in the unit of time that gives a readable number."""
+    if not steps_per_second:
+        return ""
+    for factor, name in ((1, "s"), (MINUTE, "min"), (HOUR, "h")):
+        if steps_per_second * factor >= 1 or name == "h":
+            return f"{number(float(f'{steps_per_second * factor:.3g}'))} {unit}s/{name}"
+    return ""
+
+
+def badge(state: str, stop_requested: str = "") -> tuple[str, str]:
+    """Return (word, colour) of an operation's state."""
+    if state == State.RUNNING and stop_requested:
+        return STOPPING[stop_requested]
+    return BADGES[State(state)]
+
+
+def moment(at: datetime | None, mode: str = "ago") -> SafeString:
+    """Return a <time> that the page keeps true by itself.
+
+    `mode`: "ago" (3 min ago), "until" (in 23 s), "since" (3 min).
+    """
+    if at is None:
+        return SafeString("—")
+    return format_html(
+        '<time datetime="{}" data-clock="{}" title="{}">{}</time>',
+        at.isoformat(),
+        mode,
+        f"{at:%Y-%m-%d %H:%M:%S %Z}",
+        f"{at:%b %d %H:%M}",
+    )

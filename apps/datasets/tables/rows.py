@@ -1,0 +1,76 @@
+"""Descriptions of tables as JSON: what a confined process answers and rows store."""
+
+from typing import NotRequired, TypedDict
+
+
+class Count(TypedDict):
+    """A value and the number of rows that hold it."""
+
+    value: object
+    count: int
+
+
+class ColumnRow(TypedDict):
+    """A described column; values are JSON-safe."""
+
+    name: str
+    type: str
+    missing: int
+    distinct: int | None  # None: too many to count
+    min: object
+    max: object
+    examples: list[object]
+    note: str
+    shape: NotRequired[list[int]]  # of images and masks
+    counts: NotRequired[list[Count]]  # of labels and clients
+
+
+class Table(TypedDict):
+    """A described table with its first rows, in the order of `columns`."""
+
+    num_rows: int
+    columns: list[ColumnRow]
+    preview: list[list[object]]
+
+
+class NormalisedTable(Table):
+    """A described table and the format of the upload; empty texts for formats without them."""
+
+    format: str
+    encoding: str
+    delimiter: str
+
+
+class OptionFields(TypedDict):
+    """The fields of `Options`."""
+
+    encoding: str
+    delimiter: str
+    columns: dict[str, str]
+
+
+class Request(TypedDict):
+    """A request to read an upload; `limits` are the fields of `Limits`."""
+
+    source: str
+    target: str
+    options: OptionFields
+    limits: dict[str, int]
+
+
+class Refusal(TypedDict):
+    """Why a table was refused."""
+
+    code: str
+    message: str
+    field: str
+    details: dict[str, object]
+
+
+class Answer(TypedDict, total=False):
+    """The answer to a request; it has one key."""
+
+    table: NormalisedTable
+    refused: Refusal
+    out_of_memory: bool
+    disk_full: bool

@@ -1,0 +1,69 @@
+"""Pages of a list in any order: by keyset where an index serves it, else by position."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from django.db.models import QuerySet
+from rest_framework.exceptions import ValidationError
+from rest_framework.request import Request
+from rest_framework.utils.urls import replace_query_param
+
+from apps.operations.search.sorting import FORM, is_sort, ordering
+from trainops.http.pagination import CURSOR, ORDERING, Cursor, NewestFirst
+
+if TYPE_CHECKING:
+    from rest_framework.views import APIView
+
+MAX_POSITION = 1_000_000
+
+
+class SortedPages(NewestFirst):
+    """`ordering` also takes a metric or a config field; the cursor holds a position then."""
+
+    def _ordering(self, request: Request, view: "APIView | None") -> str:
+        given = request.query_params.get(ORDERING, self.default_ordering)
+        fields = (self.default_ordering.lstrip("-"), *getattr(view, "ordering_fields", ()))
+        self.is_by_position = given.removeprefix("-") not in fields
+        if not self.is_by_position:
+            return super()._ordering(request, view)
+        if not is_sort(given):
+            allowed = ", ".join((*fields, FORM))
+            raise ValidationError({ORDERING: f"got {given[:60]!r}; allowed: {allowed}"})
+        return given
+
+    def _fetch(self, queryset: QuerySet[Any]) -> list[object]:
+        if not self.is_by_position:
+            return super()._fetch(queryset)
+        self.position = self._position()
+        ordered = queryset.order_by(*ordering(self.ordering))
+        return list(ordered[self.position : self.position + self.limit + 1])
+
+    def _position(self) -> int:
+        value = self.cursor.value if self.cursor else 0
+        if not isinstance(value, int) or not 0 <= value <= MAX_POSITION:
+            raise ValidationError({CURSOR: "is not a cursor of this list; use its links"})
+        return value
+
+    def _next(self) -> str | None:
+        if not self.is_by_position:
+            return super()._next()
+        return self._at(self.position + self.limit) if self.has_more else None
+
+    def _previous(self) -> str | None:
+        if not self.is_by_position:
+            return super()._previous()
+        return self._at(max(0, self.position - self.limit)) if self.position else None
+
+    def _at(self, position: int) -> str:
+        return replace_query_param(
+            self.url, CURSOR, Cursor(self.ordering, False, position, "").encode()
+        )
+
+    def get_schema_operation_parameters(self, view: "APIView") -> list[dict[str, object]]:
+        parameters: list[dict[str, object]] = super().get_schema_operation_parameters(view)
+        return [_with_any_text(each) if each["name"] == ORDERING else each for each in parameters]
+
+
+def _with_any_text(parameter: Mapping[str, object]) -> dict[str, object]:
+    schema = {"type": "string", "pattern": r"^-?[^\W\d][\w./-]*$", "maxLength": 80}
+    return {**parameter, "description": f"Order: {FORM}.", "schema": schema}

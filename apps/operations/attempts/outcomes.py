@@ -1,0 +1,126 @@
+"""The outcome of an attempt, from its process's last message and exit status. Pure."""
+
+import signal
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypedDict
+
+from apps.operations.lifecycle import Reason
+from trainops.process.protocol import Ended, Failed, Stopped, Succeeded
+from trainops.signal_names import signal_name
+
+SIGNALS = {
+    -signal.SIGKILL: Reason.PROCESS_KILLED,
+    -signal.SIGSEGV: Reason.SEGMENTATION_FAULT,
+    -signal.SIGBUS: Reason.SEGMENTATION_FAULT,
+    -signal.SIGILL: Reason.SEGMENTATION_FAULT,
+    -signal.SIGFPE: Reason.SEGMENTATION_FAULT,
+    -signal.SIGABRT: Reason.SEGMENTATION_FAULT,
+    -signal.SIGALRM: Reason.LEASE_LOST,  # its own deadline: the lease was not renewed
+}
+
+
+class ReportedError(TypedDict):
+    """The error of a failed attempt."""
+
+    code: str
+    message: str
+    traceback: str
+
+
+@dataclass(frozen=True, slots=True)
+class Completed:
+    """It is done; `reason` says why, where that is before all was done."""
+
+    result: Mapping[str, object]
+    reason: Reason = Reason.NONE
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled:
+    reason: Reason
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class Interrupted:
+    """It ended without being done; its restart policy says what follows."""
+
+    reason: Reason
+    note: str
+    error: ReportedError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Superseded:
+    """Another attempt owns the operation, or none does: nothing is to be written."""
+
+
+AttemptOutcome = Completed | Cancelled | Interrupted | Superseded
+
+
+def of_message(
+    message: Ended, *, is_asked: bool, is_out_of_time: bool, memory_ran_out: bool = False
+) -> AttemptOutcome:
+    """Return the outcome that a child sent. is_asked: its supervisor asked it to save and stop."""
+    match message:
+        case Succeeded(result=result):
+            is_spent = result.get("reason") == Reason.PRIVACY_BUDGET
+            return Completed(result, Reason.PRIVACY_BUDGET if is_spent else Reason.NONE)
+        case Stopped() if is_out_of_time:
+            return Interrupted(Reason.TIME_LIMIT, "it reached its time limit")
+        case Stopped(directive="CANCEL"):
+            return Cancelled(Reason.CANCELLED_BY_PERSON, "stopped at a safe point")
+        case Stopped(is_signalled=True) if not is_asked:
+            return Interrupted(Reason.SHUTDOWN, "stopped because its process got a signal to stop")
+        case Stopped() if not is_asked:
+            return Interrupted(Reason.LEASE_LOST, "stopped because its lease was not renewed")
+        case Stopped():
+            return Interrupted(Reason.SHUTDOWN, "stopped because its worker was stopped or drained")
+        case Failed():
+            return _failed(message, memory_ran_out=memory_ran_out)
+
+
+def _failed(message: Failed, *, memory_ran_out: bool) -> Interrupted:
+    reason = Reason(message.code)
+    if reason is Reason.PROCESS_KILLED and memory_ran_out:  # one of its ranks
+        reason = Reason.OUT_OF_MEMORY
+    error = ReportedError(code=str(reason), message=message.message, traceback=message.traceback)
+    return Interrupted(reason, message.message, error)
+
+
+def of_exit(exit_code: int | None, *, memory_ran_out: bool) -> AttemptOutcome:
+    """Return the outcome of a child that died without a message."""
+    if exit_code is None:
+        return Interrupted(Reason.PLATFORM_ERROR, "the process that starts children died")
+    if exit_code == -signal.SIGKILL and memory_ran_out:
+        return Interrupted(Reason.OUT_OF_MEMORY, "the kernel killed it: memory ran out")
+    reason = SIGNALS.get(exit_code, Reason.PLATFORM_ERROR)
+    how = signal_name(-exit_code) if exit_code < 0 else f"exit code {exit_code}"
+    return Interrupted(reason, f"its process ended by {how}")
+
+
+@dataclass(slots=True)
+class MemoryWatch:
+    """Whether the kernel killed anything for want of memory since this was made."""
+
+    before: int = field(default_factory=lambda: _num_oom_kills())
+
+    def second_died(self) -> None:
+        """Take one kill, if there was one, for that of the attempt's second process.
+
+        Only one: the kernel may have killed the attempt's own process right after it.
+        """
+        self.before += self.ran_out()
+
+    def ran_out(self) -> bool:
+        return _num_oom_kills() > self.before
+
+
+def _num_oom_kills() -> int:
+    try:
+        counters = dict(line.split() for line in Path("/proc/vmstat").read_text().splitlines())
+    except OSError:
+        return 0
+    return int(counters.get("oom_kill", 0))

@@ -1,0 +1,133 @@
+"""Recovery records: staged checkpoints whose commit failed, for the operation's next attempt.
+
+A supervisor that gives up writes beside the staged files what was to be committed with them: the
+row, and the metric points that a resume from there would never measure again. The next attempt
+verifies the bytes and commits all of it under its own fence, so nothing is computed twice.
+"""
+
+import logging
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, TypedDict
+
+from apps.checkpoints import services as checkpoints
+from apps.checkpoints import storage
+from apps.checkpoints.models import Checkpoint
+from apps.operations.attempts.ledger import Ledger
+from apps.operations.models import MetricPoint, Operation
+from apps.operations.uploads import upload
+from trainops.runtime import lossless
+from trainops.runtime.checkpoint import durable, staged_json
+from trainops.runtime.checkpoint.manifest import StagedCheckpoint, verify
+from trainops.runtime.errors import CheckpointCorrupted
+
+logger = logging.getLogger(__name__)
+
+
+class RecoveryRecord(TypedDict):
+    """A staged checkpoint, encoded by `lossless`, and its points; see `_point`."""
+
+    staged: object
+    points: list[list[Any]]
+
+
+def leave_behind(ledger: Ledger, staged: StagedCheckpoint) -> None:
+    """Write a recovery record beside the staged files."""
+    directory = storage.operation_directory(ledger.operation.pk) / staged.directory
+    points = [
+        [each.name, each.step, each.value, each.not_finite, each.at.timestamp()]
+        for each in ledger.points
+    ]
+    content = lossless.dumps(
+        {"staged": lossless.encode(staged_json.to_json(staged)), "points": points}
+    )
+    durable.write_whole(directory / storage.RECOVERY_RECORD, content.encode())
+    logger.warning("%s: step %s is left for the next attempt", ledger.operation.pk, staged.step)
+
+
+def store(operation: Operation, oldest: int, stop: threading.Event) -> None:
+    """Upload the staged files of this machine's records; `recover` commits them.
+
+    Asks nothing of the database. Raises StorageFailed.
+    """
+    for directory, record in _records(operation, oldest):
+        with suppress(CheckpointCorrupted):  # not recovered: `recover` logs it
+            verify(directory, _staged(record).digest)
+            upload(f"{operation.pk}/{directory.name}", stop)
+
+
+def recover(ledger: Ledger, oldest: int) -> Checkpoint | None:
+    """Commit the staged checkpoint of a record, if it is intact and newer than what is committed.
+
+    `oldest` is the attempt that began last: one before it may have gone another way, one after it
+    has not computed a step that is known.
+
+    Raises:
+        Fenced: this attempt no longer owns the operation.
+    """
+    for directory, record in _records(ledger.operation, oldest):
+        staged = _staged(record)
+        if not _is_newer(ledger.operation, staged.step):
+            continue
+        measured_by = storage.attempt_of(directory.name)
+        points = [_point(ledger.operation, measured_by, values) for values in record["points"]]
+        try:
+            verify(directory, staged.digest)
+            with _with_points(ledger, points):
+                checkpoint = ledger.commit(staged)
+        except CheckpointCorrupted as error:
+            logger.warning("%s: not recovered: %s", ledger.operation.pk, error)
+            continue
+        ledger.operation.record(
+            "ADOPTED",
+            actor=ledger.operation.worker_id,
+            note=f"the {checkpoint}, which the attempt before could not commit",
+        )
+        return checkpoint
+    return None
+
+
+@contextmanager
+def _with_points(ledger: Ledger, points: list[MetricPoint]) -> Iterator[None]:
+    """Replace the ledger's points during one commit, and restore its own afterwards.
+
+    Points of an earlier attempt must not reach a later flush: they may be measured again by then.
+    """
+    own, ledger.points = ledger.points, points
+    try:
+        yield
+    finally:
+        ledger.points = own
+
+
+def _records(operation: Operation, oldest: int) -> Iterator[tuple[Path, RecoveryRecord]]:
+    """Yield what attempts left, the newest first, from the one that began last to this one."""
+    mine = storage.operation_directory(operation.pk).glob(f"a*/{storage.RECOVERY_RECORD}")
+    for path in sorted(mine, reverse=True):
+        if oldest <= storage.attempt_of(path.parent.name) < operation.attempt:
+            yield path.parent, lossless.loads(path.read_bytes())
+
+
+def _staged(record: RecoveryRecord) -> StagedCheckpoint:
+    return staged_json.from_json(lossless.decode(record["staged"]))
+
+
+def _is_newer(operation: Operation, step: int) -> bool:
+    newest = checkpoints.to_resume_from(operation.pk)
+    return not newest or step > newest[0].step
+
+
+def _point(operation: Operation, attempt: int, values: list[Any]) -> MetricPoint:
+    name, step, value, not_finite, at = values
+    return MetricPoint(
+        operation_id=operation.pk,
+        attempt=attempt,
+        name=name,
+        step=step,
+        value=value,
+        not_finite=not_finite,
+        at=datetime.fromtimestamp(at, UTC),
+    )

@@ -1,0 +1,190 @@
+"""The metric points of several operations, thinned to a number of points for all of them."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypedDict
+
+from django.db.models import (
+    BigIntegerField,
+    Case,
+    Count,
+    F,
+    Max,
+    Q,
+    QuerySet,
+    Value,
+    When,
+)
+
+from apps.operations import metric_queries
+from apps.operations.metric_queries import EXTREMES, NOT_FINITE, Extent, Packed, ranks, width_of
+from apps.operations.models import MetricPoint, PackedPoints
+from trainops.runtime.throughput import SYSTEM
+
+MAX_METRICS = 40
+MAX_POINTS = 60_000  # of all curves together, about
+MIN_POINTS_OF_CURVE, MAX_POINTS_OF_CURVE = 100, 1000
+AXIS = "epoch"  # a metric that charts use as an axis
+
+
+class Curve(TypedDict):
+    """The points of one metric of one operation, as columns of equal length, by step."""
+
+    steps: list[int]
+    values: list[float | str | None]  # text where not finite
+
+
+class MetricCurves(TypedDict):
+    """The curves of one metric by operation id; operations without points have none."""
+
+    name: str
+    series: dict[str, Curve]
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedCurves:
+    """Curves by metric. `left_out`: metrics beyond MAX_METRICS; is_thinned: points are left out."""
+
+    metrics: list[MetricCurves]
+    left_out: list[str]
+    is_thinned: bool
+
+
+class _Extent(TypedDict):
+    """How many points a metric of an operation has, and their last step."""
+
+    operation_id: str
+    name: str
+    n: int
+    high: int
+
+
+def of(ids: Sequence[str], *, max_points: int = MAX_POINTS) -> ComparedCurves:
+    """Return the points that no resume has retired, of all metrics but speed and GPU.
+
+    The curves have at most about `max_points` points together, but at least 100 each. Thinning
+    keeps of each stretch of steps the lowest, the highest and a non-finite point, and of each
+    curve the newest. There are two queries, and one more for each operation with long curves:
+    each has to end before the statement timeout.
+    """
+    packed = _packed(ids)
+    plain = [each for each in ids if each not in packed]
+    points = MetricPoint.objects.filter(operation_id__in=plain, retired_by=None)
+    points = points.exclude(name=AXIS).exclude(name__startswith=SYSTEM)
+    extents = _extents(points)
+    of_packed = _extents_of_packed(packed)
+    names, left_out = _chosen([*extents, *of_packed])
+    shown = [each for each in extents if each["name"] in names]
+    num_curves = len(shown) + sum(each["name"] in names for each in of_packed)
+    allowed = max_points // max(1, num_curves)
+    allowed = min(MAX_POINTS_OF_CURVE, max(MIN_POINTS_OF_CURVE, allowed))
+    long: dict[str, list[_Extent]] = defaultdict(list)
+    for each in shown:
+        if each["n"] > allowed:
+            long[each["operation_id"]].append(each)
+    rows = _rows(_short(points.filter(name__in=names), long))
+    for operation_id, mine in long.items():
+        rows += _rows(_thinned(points.filter(operation_id=operation_id), mine, allowed))
+    is_thinned = bool(long)
+    for operation_id, source in packed.items():
+        curves = source.curves(allowed)
+        is_thinned |= curves.is_thinned
+        rows += _rows_of(operation_id, curves.series)
+    return ComparedCurves(_by_metric(names, ids, rows), left_out, is_thinned)
+
+
+def _packed(ids: Iterable[str]) -> dict[str, Packed]:
+    """Return the operations whose points are packed."""
+    packs = PackedPoints.objects.filter(operation_id__in=ids).order_by()
+    newest = packs.values_list("operation_id").annotate(Max("last_id"))
+    return {operation_id: Packed(operation_id, last_id) for operation_id, last_id in newest}
+
+
+def _is_compared(curve: Extent | metric_queries.Curve) -> bool:
+    name = curve["name"]
+    return curve["retired_by"] is None and name != AXIS and not name.startswith(SYSTEM)
+
+
+def _extents_of_packed(packed: Mapping[str, Packed]) -> list[_Extent]:
+    """Return one for each metric of an operation, whatever attempts measured it."""
+    found: dict[tuple[str, str], _Extent] = {}
+    for operation_id, source in packed.items():
+        for each in filter(_is_compared, source.extents):
+            name = each["name"]
+            extent: _Extent = {"operation_id": operation_id, "name": name, "n": 0, "high": 0}
+            extent = found.setdefault((operation_id, name), extent)
+            extent["n"] += each["n"]
+            extent["high"] = max(extent["high"], each["high"])
+    return list(found.values())
+
+
+def _rows_of(operation_id: str, series: Iterable[metric_queries.Curve]) -> "list[_Row]":
+    """Return the points of curves that are compared, by step."""
+    rows: list[_Row] = []
+    for curve in filter(_is_compared, series):
+        for step, value in zip(curve["steps"], curve["values"], strict=True):
+            rows.append((operation_id, curve["name"], step, value, ""))
+    return sorted(rows, key=lambda row: row[2])
+
+
+def _extents(points: QuerySet[MetricPoint]) -> list[_Extent]:
+    grouped = points.order_by().values("operation_id", "name")
+    return list(grouped.annotate(n=Count("id"), high=Max("step")))
+
+
+def _chosen(extents: Iterable[_Extent]) -> tuple[list[str], list[str]]:
+    """Return the metrics that are compared, those of most operations first, and the others."""
+    counts = Counter(each["name"] for each in extents)
+    ordered = sorted(counts, key=lambda name: (-counts[name], name))
+    return ordered[:MAX_METRICS], ordered[MAX_METRICS:]
+
+
+def _short(
+    points: QuerySet[MetricPoint], long: Mapping[str, Iterable[_Extent]]
+) -> QuerySet[MetricPoint]:
+    for operation_id, extents in long.items():
+        names = [each["name"] for each in extents]
+        points = points.exclude(operation_id=operation_id, name__in=names)
+    return points
+
+
+def _thinned(
+    points: QuerySet[MetricPoint], long: Iterable[_Extent], allowed: int
+) -> QuerySet[MetricPoint]:
+    """Return few of the points of one operation: of the curves in `long`."""
+    high = {each["name"]: each["high"] for each in long}
+    widths = {name: width_of(0, last, allowed) for name, last in high.items()}
+    stretch = F("step") / _by_name(widths)
+    ranked = points.filter(name__in=high).annotate(**ranks(F("name"), stretch))
+    return ranked.filter(EXTREMES | Q(step=_by_name(high)))
+
+
+def _by_name(numbers: Mapping[str, int]) -> Case:
+    whens = [When(name=name, then=Value(number)) for name, number in numbers.items()]
+    return Case(*whens, output_field=BigIntegerField())
+
+
+# The columns of a point: operation, metric, step, value, not_finite.
+_Row = tuple[str, str, int, float | str | None, str]
+
+
+def _rows(points: QuerySet[MetricPoint]) -> list[_Row]:
+    columns = points.order_by("step").values_list(
+        "operation_id", "name", "step", "value", "not_finite"
+    )
+    return list(columns)
+
+
+def _by_metric(
+    names: Sequence[str], ids: Sequence[str], rows: Iterable[_Row]
+) -> list[MetricCurves]:
+    found: dict[tuple[str, str], Curve] = defaultdict(lambda: {"steps": [], "values": []})
+    for operation_id, name, step, value, not_finite in rows:
+        curve = found[name, operation_id]
+        curve["steps"].append(step)
+        curve["values"].append(NOT_FINITE.get(not_finite) if not_finite else value)
+    return [
+        {"name": name, "series": {each: found[name, each] for each in ids if (name, each) in found}}
+        for name in names
+    ]

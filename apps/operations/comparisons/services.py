@@ -1,0 +1,110 @@
+"""Compare operations: what differs between them, their values, and their curves."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypedDict
+
+from django.db.models import F, QuerySet
+
+from apps.operations.comparisons import curves, records, selection, values
+from apps.operations.comparisons.curves import MetricCurves
+from apps.operations.comparisons.differences import Difference, differing
+from apps.operations.comparisons.records import PARTS, Part, Recorded
+from apps.operations.comparisons.values import ValueRow
+from apps.operations.models import Operation
+
+
+class ComparedOperation(TypedDict):
+    """One of the operations. problem: why its code and environment are not known, or empty."""
+
+    operation_id: str
+    name: str
+    kind: str
+    recipe: str
+    status: str
+    stop_requested: str
+    unit: str
+    step: int
+    total_steps: int
+    percent: float
+    problem: str
+
+
+class PartDifferences(TypedDict):
+    """What differs in one part of the records, among the operations whose part is known."""
+
+    part: Part
+    rows: list[Difference]
+    num_equal: int  # paths with one value in all of them
+
+
+class Comparison(TypedDict):
+    """What ComparisonSerializer describes; operations are in the order of the request."""
+
+    baseline: str
+    operations: list[ComparedOperation]
+    differences: list[PartDifferences]
+    values: list[ValueRow]
+    curves: list[MetricCurves]
+    left_out: list[str]
+    is_thinned: bool
+
+
+def compare(ids: Sequence[str], baseline: str = "") -> Comparison:
+    """Compare 2 to 12 operations.
+
+    The number of queries is fixed, but for one more for each operation with long curves.
+
+    Raises NotComparable, OperationNotFound.
+    """
+    baseline = selection.require(ids, baseline)
+    operations = selection.fetch(ids)
+    recorded = records.of(operations)
+    found = curves.of(ids)
+    return {
+        "baseline": baseline,
+        "operations": [_described(each, recorded[each.pk].problem) for each in operations],
+        "differences": [_part(name, recorded) for name in PARTS],
+        "values": [
+            *values.figures(operations, _results(operations), baseline),
+            *values.of_metrics(operations, found.metrics, baseline),
+        ],
+        "curves": found.metrics,
+        "left_out": found.left_out,
+        "is_thinned": found.is_thinned,
+    }
+
+
+def _described(operation: Operation, problem: str) -> ComparedOperation:
+    return {
+        "operation_id": operation.pk,
+        "name": operation.name,
+        "kind": operation.kind,
+        "recipe": operation.recipe,
+        "status": operation.state,
+        "stop_requested": operation.stop_requested,
+        "unit": operation.unit,
+        "step": operation.step,
+        "total_steps": operation.total_steps,
+        "percent": operation.percent,
+        "problem": problem,
+    }
+
+
+def _part(name: Part, recorded: Mapping[str, Recorded]) -> PartDifferences:
+    parts = {each: mine.part(name) for each, mine in recorded.items()}
+    known = {each: leaves for each, leaves in parts.items() if leaves is not None}
+    found = differing(known)
+    return {"part": name, "rows": found.rows, "num_equal": found.num_equal}
+
+
+def _results(operations: Sequence[Operation]) -> dict[str, dict[str, object]]:
+    """Return the compared figures of each result by path; the results themselves may be long."""
+    paths = values.figure_paths(operations)
+    if not paths:
+        return {}
+    columns = {
+        f"figure_{i}": F(f"result__{path.replace('.', '__')}") for i, path in enumerate(paths)
+    }
+    ids = [each.pk for each in operations]
+    rows: QuerySet[Any] = Operation.objects.filter(pk__in=ids).values("pk", **columns)
+    return {row["pk"]: {path: row[f"figure_{i}"] for i, path in enumerate(paths)} for row in rows}

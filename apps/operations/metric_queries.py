@@ -1,0 +1,379 @@
+"""Queries for metric points and logs, in pages of bounded size."""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
+
+from django.db.models import Count, F, Max, Min, Q, QuerySet, Window
+from django.db.models.expressions import CombinedExpression
+from django.db.models.functions import RowNumber
+
+from apps.operations.models import LogChunk, MetricPoint, PackedPoints
+
+if TYPE_CHECKING:
+    from apps.operations.packed_points import LongCurve
+
+MAX_LOG_CHARS = 256 * 1024
+LOG_PAGE = 200
+MIN_POINTS = 10  # of a thinned curve, about
+MAX_POINTS_OF_SEVERAL = 200_000  # of the curves of several operations together, about
+NOT_FINITE = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
+
+
+class Curve(TypedDict):
+    """The points of one metric in one attempt, as columns of equal length."""
+
+    name: str
+    attempt: int
+    retired_by: int | None  # the attempt that measured these steps again
+    steps: list[int]
+    values: list[float | str | None]  # text where not finite
+    at: list[datetime]
+
+
+@dataclass(frozen=True, slots=True)
+class Curves:
+    """Curves of an operation: one for each metric, attempt, and attempt that retired it.
+
+    `last_id` is what to ask on from; `is_thinned` tells that some points are left out.
+    """
+
+    series: list[Curve]
+    last_id: int
+    is_thinned: bool
+
+
+def curves(
+    operation_id: str,
+    *,
+    names: Iterable[str] = (),
+    attempt: int | None = None,
+    after_id: int = 0,
+    after_step: int | None = None,
+    to_step: int | None = None,
+    max_points: int = 2000,
+    first: int | None = None,
+) -> Curves:
+    """Return measured points in order of step, at most about `max_points` of each curve.
+
+    first: return only that many points in all, those with the lowest ids, and thin none.
+
+    Thinning keeps of each stretch of steps the lowest, the highest and a non-finite point, and of
+    each curve the newest: no spike is lost, and no point is shown that was not measured. Stretches
+    begin at multiples of their width. Packed points give the same curves in less time.
+    """
+    selection: dict[str, Any] = {
+        "names": list(names),
+        "attempt": attempt,
+        "after_step": after_step,
+        "to_step": to_step,
+    }
+    points = selected(operation_id, after_id=after_id, **selection)
+    if first is not None:
+        ids = list(points.order_by("id").values_list("id", flat=True)[:first])
+        points, max_points = points.filter(id__lte=max(ids, default=0)), first
+    elif not after_id and (newest := PackedPoints.newest_id(operation_id)):
+        return Packed(operation_id, newest, selection).curves(max_points)
+    return _Plain(points, after_id).curves(max_points)
+
+
+def curves_of_several(
+    operation_ids: Iterable[str], *, max_points: int = 2000, **selection: Any
+) -> dict[str, Curves]:
+    """Return the curves of each operation, with the points that `selection` of `selected` names.
+
+    They are thinned as by `curves`, and further where they would have more than about
+    MAX_POINTS_OF_SEVERAL points together; each keeps at least about MIN_POINTS.
+    """
+    sources = {each: _source(each, selection) for each in operation_ids}
+    share = MAX_POINTS_OF_SEVERAL // max(1, sum(len(each.extents) for each in sources.values()))
+    allowed = min(max_points, max(MIN_POINTS, share))
+    return {each: source.curves(allowed) for each, source in sources.items()}
+
+
+def selected(
+    operation_id: str,
+    *,
+    names: Sequence[str] = (),
+    attempt: int | None = None,
+    after_id: int = 0,
+    after_step: int | None = None,
+    to_step: int | None = None,
+) -> QuerySet[MetricPoint]:
+    """Return points of an operation; nothing given selects all."""
+    wanted = {
+        "id__gt": after_id or None,
+        "name__in": names or None,
+        "attempt": attempt,
+        "step__gt": after_step,
+        "step__lte": to_step,
+    }
+    given = {name: value for name, value in wanted.items() if value is not None}
+    return MetricPoint.objects.filter(operation_id=operation_id, **given)
+
+
+# The columns of a point: name, attempt, retired_by, step, value, not_finite, at, id.
+_Row: TypeAlias = tuple[str, int, int | None, int, float | None, str, datetime, int]
+_Key: TypeAlias = tuple[str, int, int | None]  # the first three, which a curve's points share
+
+
+def _rows(points: QuerySet[MetricPoint]) -> list[_Row]:
+    columns = points.values_list(
+        "name", "attempt", "retired_by", "step", "value", "not_finite", "at", "id"
+    )
+    return list(columns)
+
+
+class Extent(TypedDict):
+    """The points of one curve: how many, and their first and last step."""
+
+    name: str
+    attempt: int
+    retired_by: int | None
+    n: int
+    low: int
+    high: int
+    last_id: int
+
+
+class _Plain:
+    """Points that are read one by one; the database thins them."""
+
+    def __init__(self, points: QuerySet[MetricPoint], after_id: int = 0) -> None:
+        self.points, self.after_id = points, after_id
+
+    @cached_property
+    def extents(self) -> list[Extent]:
+        return _extents(self.points)
+
+    def curves(self, max_points: int) -> Curves:
+        rows = _rows(self.points.order_by("id")[: max_points + 1])
+        if len(rows) <= max_points:  # in most cases
+            return Curves(
+                _series(rows), max((row[-1] for row in rows), default=self.after_id), False
+            )
+        long = [each for each in self.extents if each["n"] > max_points]
+        shown = self.points
+        for extent in long:
+            shown = shown.exclude(**_key(extent))
+        rows = _rows(shown)
+        for extent in long:
+            rows += _thinned(self.points, extent, max_points)
+        return Curves(_series(rows), max(each["last_id"] for each in self.extents), bool(long))
+
+
+class Packed:
+    """Points of an operation of which many are packed, up to the id `newest`."""
+
+    def __init__(
+        self, operation_id: str, newest: int, selection: Mapping[str, Any] = MappingProxyType({})
+    ) -> None:
+        self.operation_id, self.newest, self.selection = operation_id, newest, selection
+        self.found = self._found()
+
+    def _found(self) -> "list[LongCurve]":
+        from apps.operations import packed_points  # noqa: PLC0415 - loads NumPy
+
+        return packed_points.long_curves(self.operation_id, self.newest, **self.selection)
+
+    @property
+    def extents(self) -> list[Extent]:
+        return [
+            {
+                "name": each.key.name,
+                "attempt": each.key.attempt,
+                "retired_by": each.key.retired_by,
+                "n": each.num_points,
+                "low": each.low,
+                "high": each.high,
+                "last_id": each.last_id,
+            }
+            for each in self.found
+        ]
+
+    def curves(self, max_points: int) -> Curves:
+        from apps.operations import packed_points  # noqa: PLC0415 - loads NumPy
+
+        extents = self.extents
+        widths = {
+            (each["name"], each["attempt"], each["retired_by"]): width_of(
+                each["low"], each["high"], max_points
+            )
+            for each in extents
+            if each["n"] > max_points
+        }
+        try:
+            points = packed_points.read(self.operation_id, self.found, widths)
+        except packed_points.PacksChanged:  # a resume, or further points
+            self.found = self._found()
+            return self.curves(max_points)
+        series: list[Curve] = [
+            {
+                "name": key.name,
+                "attempt": key.attempt,
+                "retired_by": key.retired_by,
+                **packed_points.columns(points[key]),
+            }
+            for key in sorted(points, key=_order)
+        ]
+        last_id = max((each["last_id"] for each in extents), default=0)
+        return Curves(series, last_id, bool(widths))
+
+
+def _source(operation_id: str, selection: Mapping[str, Any]) -> _Plain | Packed:
+    if newest := PackedPoints.newest_id(operation_id):
+        return Packed(operation_id, newest, selection)
+    return _Plain(selected(operation_id, **selection))
+
+
+def width_of(low: int, high: int, max_points: int) -> int:
+    """Return how many steps a thinned curve shows by two points: 2ⁿ or 3 · 2ⁿ."""
+    least = math.ceil((high - low + 1) / max(1, max_points // 2))
+    power = 1 << (least - 1).bit_length()
+    return power * 3 // 4 if power >= 4 and power * 3 // 4 >= least else power
+
+
+def _key(extent: Extent) -> dict[str, Any]:
+    return {
+        "name": extent["name"],
+        "attempt": extent["attempt"],
+        "retired_by": extent["retired_by"],
+    }
+
+
+def _extents(points: QuerySet[MetricPoint]) -> list[Extent]:
+    grouped = points.order_by().values("name", "attempt", "retired_by")
+    extents = grouped.annotate(n=Count("id"), low=Min("step"), high=Max("step"), last_id=Max("id"))
+    return list(extents)
+
+
+def _thinned(points: QuerySet[MetricPoint], extent: Extent, max_points: int) -> list[_Row]:
+    width = width_of(extent["low"], extent["high"], max_points)
+    ranked = points.filter(**_key(extent)).annotate(**ranks(F("step") / width))
+    return _rows(ranked.filter(EXTREMES | Q(step=extent["high"])))
+
+
+# Of a stretch of steps: the lowest, the highest and a non-finite point.
+EXTREMES = Q(lowest=1) | Q(highest=1) | Q(broken=1)
+
+
+def ranks(*stretch: F | CombinedExpression) -> dict[str, Window]:
+    """Return the annotations that `EXTREMES` filters by; of equal points the first is kept.
+
+    A stretch of whole numbers is a number divided by another: every database rounds down.
+    """
+    orders = {
+        "lowest": F("value").asc(nulls_last=True),
+        "highest": F("value").desc(nulls_last=True),
+        "broken": F("value").asc(nulls_first=True),
+    }
+    return {
+        name: Window(RowNumber(), partition_by=[*stretch], order_by=[order, F("step").asc()])
+        for name, order in orders.items()
+    }
+
+
+def _series(rows: Iterable[_Row]) -> list[Curve]:
+    grouped: dict[_Key, list[_Row]] = defaultdict(list)
+    for row in rows:
+        grouped[row[:3]].append(row)
+    series: list[Curve] = []
+    for name, attempt, retired_by in sorted(grouped, key=_order):
+        points = grouped[name, attempt, retired_by]
+        points.sort(key=lambda row: row[3])
+        series.append(
+            {
+                "name": name,
+                "attempt": attempt,
+                "retired_by": retired_by,
+                "steps": [row[3] for row in points],
+                "values": [row[4] if not row[5] else NOT_FINITE.get(row[5]) for row in points],
+                "at": [row[6] for row in points],
+            }
+        )
+    return series
+
+
+def _order(key: _Key) -> tuple[str, int, int]:
+    name, attempt, retired_by = key
+    return name, attempt, retired_by or 0
+
+
+class Chunk(TypedDict):
+    """Some output of an attempt, as it came."""
+
+    id: int
+    attempt: int
+    at: datetime
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """Some output, oldest first. `last_id` is what to ask on from."""
+
+    chunks: list[Chunk]
+    last_id: int
+    has_more: bool  # after the last chunk (`log_after`), or before the first (`log_tail`)
+
+
+def log_after(operation_id: str, *, after_id: int, attempt: int | None = None) -> Log:
+    """Return what was printed after the chunk `after_id`, at most 256 KiB of it at a time."""
+    chunks: list[Chunk] = []
+    num_chars = 0
+    following = _log(operation_id, attempt).filter(id__gt=after_id).order_by("id")
+    for chunk in following[:1000].values("id", "attempt", "at", "text"):
+        if num_chars > MAX_LOG_CHARS:
+            return Log(chunks, chunks[-1]["id"], has_more=True)
+        chunks.append(chunk)
+        num_chars += len(chunk["text"])
+    return Log(chunks, chunks[-1]["id"] if chunks else after_id, has_more=len(chunks) == 1000)
+
+
+def log_tail(operation_id: str, *, num_lines: int, attempt: int | None = None) -> Log:
+    """Return the last `num_lines` lines, and little more than 256 KiB."""
+    chunks: list[Chunk] = []
+    missing, num_chars = num_lines, 0
+    latest = _log(operation_id, attempt).order_by("-id")
+    backwards = latest.values("id", "attempt", "at", "text")
+    for chunk in backwards.iterator(chunk_size=50):
+        if missing <= 0 or num_chars > MAX_LOG_CHARS:
+            return Log(chunks[::-1], chunks[0]["id"], has_more=True)
+        lines = chunk["text"].splitlines(keepends=True)
+        chunks.append(chunk | {"text": "".join(lines[-missing:])})
+        missing -= len(lines)
+        num_chars += len(chunk["text"])
+    return Log(chunks[::-1], chunks[0]["id"] if chunks else 0, has_more=missing < 0)
+
+
+def newest_of_log(operation_id: str) -> int:
+    """Return the id of the newest chunk of the log; 0: there is none."""
+    return _log(operation_id, None).aggregate(newest=Max("id"))["newest"] or 0
+
+
+def log_chunks(
+    operation_id: str, attempt: int | None = None, *, has_headings: bool = False
+) -> Iterable[str]:
+    """Yield everything that is kept of the log, piece by piece; with a heading for each attempt.
+
+    A query for every LOG_PAGE of them, not one cursor: another thread may request each.
+    """
+    pieces = _log(operation_id, attempt).order_by("id").values_list("id", "attempt", "text")
+    last_id, current = 0, None
+    while page := [*pieces.filter(id__gt=last_id)[:LOG_PAGE]]:
+        last_id = page[-1][0]
+        for _, number, text in page:
+            if has_headings and number != current:
+                yield f"--- attempt {number} ---\n"
+            current = number
+            yield text
+
+
+def _log(operation_id: str, attempt: int | None) -> QuerySet[LogChunk]:
+    chunks = LogChunk.objects.filter(operation_id=operation_id)
+    return chunks if attempt is None else chunks.filter(attempt=attempt)

@@ -1,0 +1,79 @@
+"""What a submission would do: the workers that can run it; time and size by earlier operations."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from statistics import median
+
+from django.utils import timezone
+
+from apps.operations.lifecycle import State
+from apps.operations.models import Operation
+from apps.operations.placement import need_of
+from apps.operations.requests.submission import clean_label, with_platform_defaults
+from apps.operations.scheduling import queue_status
+from apps.operations.scheduling.blocking import (
+    QueueStatus,
+    WaitingOperation,
+    able,
+    queue_status_of,
+)
+from trainops.kind import KINDS
+from trainops.plain import Config
+from trainops.runtime.errors import ConfigError
+
+MAX_EARLIER = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """`seconds` and `checkpoint_bytes` are medians of `num_earlier` operations; None of 0."""
+
+    status: QueueStatus  # why it would wait, or that it would start
+    worker_ids: list[str]  # that can run it, busy or not
+    num_earlier: int = 0
+    seconds: float | None = None
+    checkpoint_bytes: float | None = None
+
+
+def estimate(*, kind: str, config: Mapping[str, object], queue: str = "") -> Estimate:
+    """Return what submitting this would do, without doing it. Raises ConfigError.
+
+    Earlier operations are the latest MAX_EARLIER of the same recipe that completed in one attempt.
+    Their times are scaled to the length of this config, if its kind has a length.
+    """
+    if kind not in KINDS:
+        raise ConfigError({"kind": f"{kind!r} is not a kind; allowed: {', '.join(KINDS)}"})
+    parsed = KINDS[kind].parse_config(with_platform_defaults(kind, config))
+    waiting = WaitingOperation(kind, clean_label(queue), need_of(parsed))
+    known = queue_status.workers()
+    earlier = _earlier(kind, parsed.model_dump(mode="json"))
+    return Estimate(
+        queue_status_of(waiting, known, moment=timezone.now()),
+        [worker.worker_id for worker in able(waiting, known)],
+        len(earlier),
+        median(seconds for seconds, _ in earlier) if earlier else None,
+        median(size for _, size in earlier) if earlier else None,
+    )
+
+
+def _earlier(kind: str, config: Config) -> list[tuple[float, int]]:
+    """Return seconds, as scaled, and checkpoint bytes of earlier operations."""
+    completed = Operation.objects.whole().filter(
+        kind=kind, recipe=config.get("recipe", ""), state=State.COMPLETED, attempt=1,
+        forked_from=None, started_at__isnull=False, finished_at__isnull=False,
+    )  # fmt: skip
+    latest = completed.only("config", "started_at", "finished_at", "checkpoint_bytes")
+    return [
+        (
+            (each.finished_at - each.started_at).total_seconds() * _scale(kind, each, config),
+            each.checkpoint_bytes,
+        )
+        for each in latest.order_by("-created_at", "-id")[:MAX_EARLIER]
+        if each.finished_at and each.started_at
+    ]
+
+
+def _scale(kind: str, earlier: Operation, config: Config) -> float:
+    """Return how many times as long as an earlier operation a config is; 1 without a length."""
+    wanted, given = KINDS[kind].length_of(config), KINDS[kind].length_of(earlier.config)
+    return wanted[1] / given[1] if wanted and given and wanted[0] == given[0] else 1.0

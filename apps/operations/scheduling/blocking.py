@@ -1,0 +1,247 @@
+"""The reason why a waiting operation is not started yet. Pure.
+
+Applies the conditions of a claim to all workers, one after the other; the first condition that no
+worker meets is the reason.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+
+from apps.operations.lifecycle import Reason
+from apps.operations.placement import GB, Need, ServingWorker
+from trainops.serving import NUM_WAIT_SLOTS
+
+
+class BlockingReason(StrEnum):
+    """A code for programs. Every code before SOON needs a person, or time."""
+
+    PAUSED = "PAUSED"
+    NO_WORKER = "NO_WORKER"
+    NO_WORKER_FOR_KIND = "NO_WORKER_FOR_KIND"
+    NO_WORKER_WITH_LABEL = "NO_WORKER_WITH_LABEL"
+    TOO_FEW_SLOTS = "TOO_FEW_SLOTS"
+    NO_GPU = "NO_GPU"
+    GPU_TOO_SMALL = "GPU_TOO_SMALL"
+    MEMORY_TOO_SMALL = "MEMORY_TOO_SMALL"
+    WORKERS_UNREACHABLE = "WORKERS_UNREACHABLE"
+    WORKERS_DRAINING = "WORKERS_DRAINING"
+    STORAGE_AWAY = "STORAGE_AWAY"
+    DISK_SHORT = "DISK_SHORT"
+    WORKERS_BUSY = "WORKERS_BUSY"
+    SOON = "SOON"
+
+
+@dataclass(frozen=True, slots=True)
+class QueueStatus:
+    code: BlockingReason
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingOperation:
+    """An operation that no worker has taken yet."""
+
+    kind: str
+    label: str = ""
+    need: Need = field(default_factory=Need)
+    paused_until: datetime | None = None
+    reason: Reason = Reason.NONE  # why it is paused
+    num_ahead: int | None = None  # due operations that go first; None: not counted
+
+
+def queue_status_of(
+    waiting: WaitingOperation, workers: Sequence[ServingWorker], *, moment: datetime
+) -> QueueStatus:
+    """Say what keeps the operation from being taken at `moment`."""
+    if waiting.paused_until is not None and waiting.paused_until > moment:
+        return QueueStatus(BlockingReason.PAUSED, _paused(waiting))
+    if not workers:
+        return QueueStatus(
+            BlockingReason.NO_WORKER, "No worker is running. Start one to run this operation."
+        )
+    for question in QUESTIONS:
+        left = [worker for worker in workers if question.admits(waiting, worker)]
+        if not left:
+            return QueueStatus(question.code, question.explain(waiting, workers))
+        workers = left
+    return QueueStatus(BlockingReason.SOON, "A worker claims it shortly.")
+
+
+def able(waiting: WaitingOperation, workers: Sequence[ServingWorker]) -> list[ServingWorker]:
+    """Return the workers that could take the operation, if they are busy or not."""
+    *questions, _ = QUESTIONS
+    return [each for each in workers if all(one.admits(waiting, each) for one in questions)]
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One thing that a worker must be or have; `explain` gets the workers that do not."""
+
+    code: BlockingReason
+    admits: Callable[[WaitingOperation, ServingWorker], bool]
+    explain: Callable[[WaitingOperation, Sequence[ServingWorker]], str]
+
+
+def _serves_kind(waiting: WaitingOperation, worker: ServingWorker) -> bool:
+    return not worker.kinds or waiting.kind in worker.kinds
+
+
+def _has_label(waiting: WaitingOperation, worker: ServingWorker) -> bool:
+    return not waiting.label or waiting.label in worker.labels
+
+
+def _has_gpu(waiting: WaitingOperation, worker: ServingWorker) -> bool:
+    if waiting.need.device == "cpu" or (waiting.need.device == "auto" and not worker.gpus):
+        return True
+    return len(worker.gpus) >= waiting.need.processes
+
+
+def _has_slots(waiting: WaitingOperation, worker: ServingWorker) -> bool:
+    return waiting.need.processes <= worker.max_processes
+
+
+def _has_gpu_memory(waiting: WaitingOperation, worker: ServingWorker) -> bool:
+    need = waiting.need
+    return need.gpu_memory_bytes == 0 or bool(need.choose(worker.gpus))
+
+
+def _has_memory(waiting: WaitingOperation, worker: ServingWorker) -> bool:
+    return worker.memory_bytes is None or worker.memory_bytes >= waiting.need.memory_bytes
+
+
+def _has_disk(waiting: WaitingOperation, worker: ServingWorker) -> bool:
+    return worker.disk_bytes is None or worker.disk_bytes >= waiting.need.disk_bytes
+
+
+def _is_free(waiting: WaitingOperation, worker: ServingWorker) -> bool:
+    if not _has_place(waiting, worker):
+        return False
+    if waiting.need.device == "cpu" or not worker.gpus or not waiting.need.takes_slot:
+        return True
+    free = (gpu for gpu in worker.gpus if gpu.id not in worker.held)
+    return bool(waiting.need.choose(free))
+
+
+def _has_place(waiting: WaitingOperation, worker: ServingWorker) -> bool:
+    if waiting.need.takes_slot:
+        return worker.num_running + waiting.need.processes <= worker.slots
+    return worker.num_waiting_slots < NUM_WAIT_SLOTS
+
+
+def _paused(waiting: WaitingOperation) -> str:
+    why = f" ({waiting.reason.label})" if waiting.reason else ""
+    return f"Restarts at {waiting.paused_until:%H:%M:%S %Z}{why}."
+
+
+def _no_kind(waiting: WaitingOperation, workers: Sequence[ServingWorker]) -> str:
+    served = sorted({kind for worker in workers for kind in worker.kinds})
+    return f"No worker serves the kind {waiting.kind}; served kinds: {', '.join(served)}."
+
+
+def _no_label(waiting: WaitingOperation, workers: Sequence[ServingWorker]) -> str:
+    served = sorted({label for worker in workers for label in worker.labels})
+    others = f"; available labels: {', '.join(served)}" if served else ""
+    return f"No worker has the label {waiting.label}{others}."
+
+
+def _no_gpu(waiting: WaitingOperation, workers: Sequence[ServingWorker]) -> str:
+    if waiting.need.processes == 1:
+        return "Needs a GPU, but no available worker has one."
+    most = max(len(worker.gpus) for worker in workers)
+    return f"Needs {waiting.need.processes} GPUs of one worker; the most that one has is {most}."
+
+
+def _few_slots(waiting: WaitingOperation, workers: Sequence[ServingWorker]) -> str:
+    most = max(worker.max_processes for worker in workers)
+    return f"Needs {waiting.need.processes} slots of one worker; the most that one has is {most}."
+
+
+def _small_gpu(waiting: WaitingOperation, workers: Sequence[ServingWorker]) -> str:
+    largest = max(gpu.memory_bytes for worker in workers for gpu in worker.gpus)
+    needed = _size(waiting.need.gpu_memory_bytes)
+    return f"Needs a GPU with {needed} of memory; the largest has {_size(largest)}."
+
+
+def _small_memory(waiting: WaitingOperation, workers: Sequence[ServingWorker]) -> str:
+    largest = max(worker.memory_bytes or 0 for worker in workers)
+    needed = _size(waiting.need.memory_bytes)
+    return f"Needs a machine with {needed} of memory; the largest has {_size(largest)}."
+
+
+def _unreachable(waiting: WaitingOperation, workers: Sequence[ServingWorker]) -> str:
+    return f"{_who(workers)} could run it, but {_does(workers, 'does', 'do')} not respond."
+
+
+def _draining(waiting: WaitingOperation, workers: Sequence[ServingWorker]) -> str:
+    return f"{_who(workers)} could run it, but {_does(workers, 'is', 'are')} draining."
+
+
+def _storage_away(waiting: WaitingOperation, workers: Sequence[ServingWorker]) -> str:
+    problem = next(worker.storage_problem for worker in workers if worker.storage_problem)
+    return f"The checkpoint storage is unavailable: {problem}"
+
+
+def _no_disk(waiting: WaitingOperation, workers: Sequence[ServingWorker]) -> str:
+    most = max(workers, key=lambda worker: worker.disk_bytes or 0)
+    return (
+        f"Not enough disk space for checkpoints: {_size(most.disk_bytes or 0)} free on "
+        f"{most.worker_id}, {_size(waiting.need.disk_bytes)} required for two checkpoints."
+    )
+
+
+def _busy(waiting: WaitingOperation, workers: Sequence[ServingWorker]) -> str:
+    slots = sum(worker.slots for worker in workers)
+    if any(_has_place(waiting, worker) for worker in workers):
+        busy = "every suitable GPU is in use"
+    elif waiting.need.processes > 1:
+        busy = f"{waiting.need.processes} slots of one worker must be free at once"
+    elif not waiting.need.takes_slot:
+        busy = f"all {NUM_WAIT_SLOTS} wait slots of each worker are in use"
+    else:
+        busy = "the only slot is busy" if slots == 1 else f"all {slots} slots are busy"
+    return f"Waiting for a free worker: {busy}{_place(waiting)}."
+
+
+def _place(waiting: WaitingOperation) -> str:
+    match waiting.num_ahead:
+        case None:
+            return ""
+        case 0:
+            return "; next in the queue"
+        case 1:
+            return "; 1 operation is ahead of it"
+        case number:
+            return f"; {number:,} operations are ahead of it"
+
+
+def _who(workers: Sequence[ServingWorker]) -> str:
+    return workers[0].worker_id if len(workers) == 1 else f"{len(workers)} workers"
+
+
+def _does(workers: Sequence[ServingWorker], one: str, many: str) -> str:
+    return one if len(workers) == 1 else many
+
+
+def _size(num_bytes: int) -> str:
+    return f"{num_bytes / GB:.3g} GB"
+
+
+QUESTIONS = (
+    Question(BlockingReason.NO_WORKER_FOR_KIND, _serves_kind, _no_kind),
+    Question(BlockingReason.NO_WORKER_WITH_LABEL, _has_label, _no_label),
+    Question(BlockingReason.TOO_FEW_SLOTS, _has_slots, _few_slots),
+    Question(BlockingReason.NO_GPU, _has_gpu, _no_gpu),
+    Question(BlockingReason.GPU_TOO_SMALL, _has_gpu_memory, _small_gpu),
+    Question(BlockingReason.MEMORY_TOO_SMALL, _has_memory, _small_memory),
+    Question(
+        BlockingReason.WORKERS_UNREACHABLE, lambda _, worker: worker.is_reachable, _unreachable
+    ),
+    Question(BlockingReason.WORKERS_DRAINING, lambda _, worker: not worker.is_draining, _draining),
+    Question(
+        BlockingReason.STORAGE_AWAY, lambda _, worker: not worker.storage_problem, _storage_away
+    ),
+    Question(BlockingReason.DISK_SHORT, _has_disk, _no_disk),
+    Question(BlockingReason.WORKERS_BUSY, _is_free, _busy),
+)

@@ -1,0 +1,110 @@
+"""The queue status of waiting operations, from the current rows.
+
+The worker registry registers `ask_workers` here, so this package imports nothing above it.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from django.db.models import F
+from django.utils import timezone
+
+from apps.operations.lifecycle import WAITING, Reason, State
+from apps.operations.models import Attempt, Operation
+from apps.operations.placement import Need, ServingWorker
+from apps.operations.scheduling.blocking import QueueStatus, WaitingOperation, queue_status_of
+
+# What must be known of a row.
+NEED_FIELDS = (
+    "device", "gpu_memory_bytes", "memory_bytes", "checkpoint_bytes", "takes_slot", "processes",
+)  # fmt: skip
+FIELDS = (
+    "id", "state", "kind", "queue", "priority", "queued_at", "not_before", "reason", *NEED_FIELDS,
+)  # fmt: skip
+MAX_AHEAD = 1000  # counted no further
+
+AskWorkers = Callable[[], Sequence[ServingWorker]]
+_registered: list[AskWorkers] = []
+
+
+def register(ask_workers: AskWorkers) -> None:
+    """Register a source of workers. Called from AppConfig.ready; idempotent."""
+    if ask_workers not in _registered:
+        _registered.append(ask_workers)
+
+
+def of(row: Mapping[str, Any]) -> QueueStatus | None:
+    """Return what one operation waits for, with its place in the line; None if it does not wait.
+
+    `row` holds the columns of FIELDS.
+    """
+    if row["state"] not in WAITING:
+        return None
+    return _explained(row, workers(), num_ahead=_num_ahead(row))
+
+
+def of_operation(operation: Operation) -> QueueStatus | None:
+    return of({name: getattr(operation, name) for name in FIELDS})
+
+
+def of_all(rows: Iterable[Mapping[str, Any]]) -> Mapping[str, QueueStatus]:
+    """Return by id what those of them that wait are waiting for; two queries, or none.
+
+    Without their places in the line, which would be a query for each.
+    """
+    waiting = [row for row in rows if row["state"] in WAITING]
+    known = workers() if waiting else []
+    return {row["id"]: _explained(row, known) for row in waiting}
+
+
+def workers() -> list[ServingWorker]:
+    """Return every worker that there is, with what it runs according to the operations' rows.
+
+    These know of a claim at once; what a worker says of itself is as old as its heartbeat.
+    """
+    current = Attempt.objects.filter(
+        operation__state=State.RUNNING, number=F("operation__attempt")
+    ).values_list("worker_id", "device", "operation__takes_slot", "operation__processes")
+    devices: dict[str, list[str]] = defaultdict(list)
+    taken: dict[str, int] = defaultdict(int)
+    waiting: dict[str, int] = defaultdict(int)
+    for worker_id, device, takes_slot, processes in current:
+        if takes_slot:
+            taken[worker_id] += processes
+            devices[worker_id] += device.split(",")
+        else:
+            waiting[worker_id] += 1
+    return [
+        replace(
+            worker,
+            num_running=max(worker.num_running, taken[worker.worker_id]),
+            num_waiting_slots=waiting[worker.worker_id],
+            held=frozenset(devices[worker.worker_id]),
+        )
+        for ask in _registered
+        for worker in ask()
+    ]
+
+
+def _explained(
+    row: Mapping[str, Any], known: Sequence[ServingWorker], *, num_ahead: int | None = None
+) -> QueueStatus:
+    not_before = row["not_before"]
+    waiting = WaitingOperation(
+        kind=row["kind"],
+        label=row["queue"],
+        need=Need(**{name: row[name] for name in NEED_FIELDS}),
+        paused_until=timezone.localtime(not_before) if not_before else None,
+        reason=Reason(row["reason"]),
+        num_ahead=num_ahead,
+    )
+    return queue_status_of(waiting, known, moment=timezone.now())
+
+
+def _num_ahead(row: Mapping[str, Any]) -> int:
+    """Return how many of the same kind and label, for a place of the same sort, go first."""
+    same = {name: row[name] for name in ("kind", "queue", "takes_slot")}
+    due = Operation.objects.due().filter(**same)
+    return due.sooner_than(row["priority"], row["queued_at"])[:MAX_AHEAD].count()

@@ -1,0 +1,99 @@
+"""The query language of lists: from text to terms, each with its place in the text. Pure."""
+
+import re
+from dataclasses import dataclass
+
+from trainops.errors import DomainError
+
+MAX_LENGTH, MAX_TERMS = 1000, 30
+COMPARISONS = ("<=", ">=", "!=", "=", "<", ">")
+NAME = r"[^\W\d][\w./-]*"
+_TERM = re.compile(
+    rf"""(?P<minus>-?)
+    (?:(?P<name>{NAME})(?P<operator>:|<=|>=|!=|=|<|>))?
+    (?P<value>(?:"[^"]*"|[^\s"])*)""",
+    re.VERBOSE,
+)
+_PART = re.compile(r'(?:"[^"]*"|[^,"])+')
+
+
+class QueryError(DomainError):
+    """A query that cannot be understood: where, and what is allowed there."""
+
+    def __init__(self, term: str, offset: int, problem: str) -> None:
+        place = f"{term[:60]!r} (character {offset + 1})"
+        super().__init__(
+            "INVALID_QUERY",
+            f"Query: {place}: {problem}",
+            {"fields": {"q": f"{place}: {problem}"}, "offset": offset, "term": term[:60]},
+        )
+        self.offset = offset
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """One condition of a query; free text has no name and no operator."""
+
+    text: str  # as typed
+    offset: int  # characters before it
+    is_negated: bool
+    name: str
+    operator: str  # ":" or one of COMPARISONS
+    value: str
+
+    @property
+    def values(self) -> list[str]:
+        """The alternatives, which commas outside quotation marks separate."""
+        parts = (part.replace('"', "") for part in _PART.findall(self.value))
+        return [part.strip() for part in parts if part.strip()]
+
+    @property
+    def plain(self) -> str:
+        """The value without quotation marks."""
+        return self.value.replace('"', "")
+
+    def error(self, problem: str) -> QueryError:
+        return QueryError(self.text, self.offset, problem)
+
+
+def parse(text: str) -> list[Term]:
+    """Return the terms of a query. Raises QueryError."""
+    if len(text) > MAX_LENGTH:
+        raise QueryError(text, MAX_LENGTH, f"has {len(text)} characters; at most {MAX_LENGTH}")
+    terms: list[Term] = []
+    for start in _starts(text):
+        found = _TERM.match(text, start)
+        if found is None:
+            continue
+        if found.end() < len(text) and text[found.end()] == '"':
+            raise QueryError(text[start:], start, "the quotation mark is not closed")
+        terms.append(_term(found))
+    if len(terms) > MAX_TERMS:
+        extra = terms[MAX_TERMS]
+        raise extra.error(f"the query has {len(terms)} terms; at most {MAX_TERMS}")
+    return terms
+
+
+def _starts(text: str) -> list[int]:
+    """Return where terms begin: after white space outside quotation marks."""
+    starts, is_quoted, is_between = [], False, True
+    for index, character in enumerate(text):
+        if is_between and not character.isspace():
+            starts.append(index)
+        is_quoted ^= character == '"'
+        is_between = character.isspace() and not is_quoted
+    return starts
+
+
+def _term(found: re.Match[str]) -> Term:
+    term = Term(
+        text=found.group(),
+        offset=found.start(),
+        is_negated=bool(found["minus"]) and found.group() != "-",
+        name=found["name"] or "",
+        operator=found["operator"] or "",
+        value=found["value"] or ("-" if found.group() == "-" else ""),
+    )
+    if term.name and not (term.values if term.operator == ":" else term.plain.strip()):
+        raise term.error(f"a value is missing after {term.operator!r}")
+    return term

@@ -1,0 +1,45 @@
+"""Orders of a list: by a column, a config field, or the latest value of a metric."""
+
+import re
+
+from django.db.models import Expression, F, FloatField, OrderBy
+from django.db.models.functions import Cast, NullIf
+
+from apps.operations.search.language import NAME
+from apps.operations.search.values import named
+
+_SORT = re.compile(rf"-?{NAME}")
+MAX_LENGTH = 80
+ORDERS: dict[str, Expression | F] = {  # name -> expression
+    "created": F("created_at"),
+    "started": F("started_at"),
+    "finished": F("finished_at"),
+    "name": F("name"),
+    "state": F("state"),
+    "owner": F("owner__username"),
+    "worker": F("worker_id"),
+    "progress": Cast("step", FloatField()) / NullIf(Cast("total_steps", FloatField()), 0.0),
+}
+FORM = f"{', '.join(ORDERS)}, a metric or a config field; descending with a minus sign"
+
+
+def is_value(text: str) -> bool:
+    """Whether `text` may name a metric, a config field or a column."""
+    return is_sort(text) and not text.startswith("-")
+
+
+def is_sort(text: str) -> bool:
+    """Whether `text` names an order: the name of a value, descending with a minus sign."""
+    return len(text) <= MAX_LENGTH and _SORT.fullmatch(text) is not None
+
+
+def ordering(sort: str) -> list[OrderBy]:
+    """Return the order that `sort` names; operations without the value are last, in any order."""
+    name = sort.removeprefix("-")
+    if name in ORDERS:
+        keys: list[Expression | F] = [ORDERS[name]]
+    else:
+        value = named(name)
+        keys = [value.number, value.text] if value.path else [value.number]
+    by = [OrderBy(key, descending=sort.startswith("-"), nulls_last=True) for key in keys]
+    return [*by, F("created_at").desc(), F("id").desc()]

@@ -1,0 +1,44 @@
+"""Values of the worker protocol and of the registry as JSON."""
+
+from datetime import datetime
+from typing import TypedDict
+
+from apps.operations.attempts.outcomes import ReportedError
+
+
+class Gpu(TypedDict):
+    """A GPU that a worker can use."""
+
+    id: str
+    name: str
+    memory_bytes: int
+    driver: str
+
+
+class Capabilities(TypedDict):
+    """A worker's machine and versions."""
+
+    gpu: bool
+    gpu_type: str | None  # name of the first GPU
+    gpus: list[Gpu]
+    cpu_count: int | None
+    ram_bytes: int
+    torch: str
+    python: str
+    os: str
+
+
+class AttemptKey(TypedDict):
+    """An attempt that a worker runs."""
+
+    operation_id: str
+    attempt: int
+
+
+class EndedAttempt(AttemptKey):
+    """An attempt that has ended, as `EndedSerializer` validates it."""
+
+    outcome: str
+    result: dict[str, object] | None
+    error: ReportedError | None
+    completed_at: datetime | None

@@ -1,0 +1,40 @@
+// The x axis of charts: a step, a count that the operation logs, or a time.
+import { elapsed, number } from "./numbers.js";
+
+// Metrics that count parts of the work, with the name of one part; they are axes.
+export const COUNTS = { epoch: "epoch", round: "round", episodes: "episode" };
+export const AXES = ["step", ...Object.keys(COUNTS), "elapsed", "time"];
+export const isTime = (x) => x === "elapsed" || x === "time";
+
+const SECONDS = [0.001, 0.01, 0.1, 1, 2, 5, 10, 15, 30];
+const MINUTES = [1, 2, 5, 10, 15, 30, 60, 120, 180, 360, 720, 1440].map((each) => 60 * each);
+const DAYS = [2, 5, 10, 20, 50, 100].map((each) => 86_400 * each);
+
+export function axisOptions(x) {
+  if (x === "elapsed") return { space: 80, incrs: [...SECONDS, ...MINUTES, ...DAYS], values: (_, ticks) => ticks.map(elapsed) };
+  if (x === "time") return { space: 70, values: (_, ticks, axis, space, width) => times(ticks, width) };
+  return { values: (_, ticks) => ticks.map(number) };
+}
+
+// Times of a day in UTC; the date where it changes.
+function times(ticks, width) {
+  let date = "";
+  return ticks.map((tick) => {
+    const [day, time] = moment(tick).split(" ");
+    const text = width < 1 ? time.slice(0, 12) : width < 60 ? time.slice(0, 8) : time.slice(0, 5);
+    const isNew = day !== date;
+    date = day;
+    return isNew ? `${text}\n${day}` : text;
+  });
+}
+
+const moment = (seconds) => new Date(seconds * 1000).toISOString().replace("T", " ");
+
+// The name of the axis, and a place on it as text. `unit`: what one step is called.
+export const axisName = (x, unit) => COUNTS[x] ?? { elapsed: "elapsed", time: "time (UTC)" }[x] ?? unit;
+
+export function placeText(x, value) {
+  if (value == null) return "–";
+  if (x === "elapsed") return elapsed(value);
+  return x === "time" ? moment(value).slice(0, 19) : number(value);
+}

@@ -1,0 +1,30 @@
+// The upload form: sends the file in parts, with a progress bar. Without scripts it is a plain form.
+import { explain, upload } from "./uploads.js";
+
+const form = document.querySelector("[data-upload-form]");
+form?.addEventListener("submit", (event) => {
+  event.preventDefault();
+  send(form);
+});
+
+async function send(form) {
+  const button = form.querySelector("[data-testid=upload]");
+  const bar = form.querySelector("[data-upload-bar]");
+  const state = form.querySelector("[data-upload-state]");
+  const show = (text, fraction) => {
+    state.textContent = text;
+    if (fraction !== undefined) bar.value = fraction;
+  };
+  button.disabled = true;
+  bar.hidden = false;
+  state.classList.remove("text-danger");
+  try {
+    const dataset = await upload(form.elements.file.files[0], form.elements.name.value, show);
+    location.assign(`/datasets/${dataset.id}/`);
+  } catch (error) {
+    show(explain(error), 0);
+    state.classList.add("text-danger");
+    bar.hidden = true;
+    button.disabled = false;
+  }
+}

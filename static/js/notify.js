@@ -1,0 +1,32 @@
+// Browser notifications while a page is open, and the state of an operation in the tab.
+
+const KEY = "trainops-notifications";
+const ENDED = ["COMPLETED", "FAILED", "CANCELLED"];
+const COLOURS = { RUNNING: "#066fd1", COMPLETED: "#2fb344", FAILED: "#d63939", CANCELLED: "#f76707" };
+
+export const isSupported = () => "Notification" in window && window.isSecureContext;
+
+export const isOn = () =>
+  isSupported() && Notification.permission === "granted" && localStorage.getItem(KEY) === "on";
+
+export function set(on) {
+  if (on) localStorage.setItem(KEY, "on");
+  else localStorage.removeItem(KEY);
+}
+
+// Say that an operation that was active has ended. The tag makes several tabs show it once.
+export function notifyOfEnd(name, id, before, after) {
+  if (!isOn() || before === after || ENDED.includes(before) || !ENDED.includes(after)) return;
+  const shown = new Notification(`${after}: ${name}`, { tag: `${id}-${after}`, body: id });
+  shown.addEventListener("click", () => window.focus());
+}
+
+// Show state and percent in the title of the tab, and the colour of the state in its icon.
+export function showInTab(title, state, percent) {
+  const mark = state === "RUNNING" ? `${Math.floor(percent)} %` : state.toLowerCase();
+  document.title = `${mark} · ${title}`;
+  const icon = document.querySelector("link[rel=icon]");
+  const circle = `<circle cx="16" cy="16" r="14" fill="${COLOURS[state] ?? "#929dab"}"/>`;
+  const svg = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32">${circle}</svg>`;
+  icon.href = `data:image/svg+xml,${encodeURIComponent(svg)}`;
+}

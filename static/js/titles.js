@@ -1,0 +1,15 @@
+// What metrics are called on the page, and how their values read.
+import { bytes, number, percent, share } from "./numbers.js";
+
+const SYSTEM = {
+  "system/data_wait_share": { title: "Time spent waiting for data", format: share },
+  "system/gpu_utilization": { title: "GPU utilization", format: percent },
+  "system/gpu_memory_bytes": { title: "GPU memory", format: bytes },
+};
+
+export function titleOf(name) {
+  const title = SYSTEM[name]?.title ?? name.replace(/^system\//, "").replaceAll("_", " ");
+  return title[0].toUpperCase() + title.slice(1);
+}
+
+export const formatOf = (name) => SYSTEM[name]?.format ?? number;

@@ -1,0 +1,122 @@
+"""Fork, extension, warm start and previews, asked for by HTTP."""
+
+import pytest
+from blake3 import blake3
+
+from apps.checkpoints import integrity
+from apps.operations.lifecycle import State
+from apps.operations.models import Operation
+from tests.api.answers import data, error
+from tests.api.saved import damage, saved
+from tests.operations.rows import in_state
+from trainops import paths
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def operation(operator):
+    operation = in_state(State.CANCELLED, operator.user)
+    constant = operation.config | {"scheduler": "none"}
+    operation.row.update(config=constant, config_given=constant)
+    saved(operation, step=10, epoch=2)
+    return operation
+
+
+def test_a_preview_says_what_would_happen(operator, operation):
+    epochs = operation.config["epochs"]
+    path = f"operations/{operation.pk}/preview"
+    told = data(operator.post(path, {"verb": "extend", "to": epochs + 5}))
+    assert told["changes"] == [{"field": "epochs", "before": epochs, "after": epochs + 5}]
+    assert (told["step"], told["place"]) == (10, "epoch 2")
+    assert "checkpoint at epoch 2" in told["notes"][0]
+    told = data(operator.post(path, {"verb": "warm_start", "config": {"batch_size": 3}}))
+    assert "step 0 with the weights" in told["notes"][0]
+    assert Operation.objects.count() == 1
+
+
+def resume_preview(person, operation, **wanted):
+    return person.post(f"operations/{operation.pk}/preview", {"verb": "resume", **wanted})
+
+
+def test_a_preview_of_a_resume_says_where_it_continues(operator, operation):
+    operation.row.update(step=25)
+    told = data(resume_preview(operator, operation))
+    assert (told["step"], told["place"], told["changes"]) == (10, "epoch 2", [])
+    assert told["notes"] == [
+        "It continues from epoch 2, repeating 15 steps. The checkpoint is verified first.",
+        "The checkpoint has no record of its code and environment: neither is compared.",
+    ]
+    assert operation.row.get().state == State.CANCELLED
+
+
+def test_a_preview_of_a_resume_says_what_an_exact_one_requires(operator, operation):
+    operation.row.update(config=operation.config | {"exact": "required"})
+    saved(operation, step=20, environment={"torch": "2.9.0", "device_type": "cpu", "threads": 1})
+    *_, then, required = data(resume_preview(operator, operation))["notes"]
+    same = "torch version 2.9.0, device type cpu, threads 1"
+    assert then == (
+        f"It is exact only on a worker with the same {same}; "
+        "the receipt of the resume lists what differs."
+    )
+    assert required == "The config requires an exact resume: one that is not fails, and says why."
+
+
+def test_a_preview_of_a_resume_names_changed_files_of_the_recipe(operator, operation):
+    model = paths.PACKAGE / "learning" / "tasks" / "digits_model.py"
+    files = {
+        "tasks/digits_model.py": blake3(model.read_bytes()).hexdigest(length=16),
+        "tasks/digits.py": "0" * 32,
+        "../paths.py": blake3((paths.PACKAGE / "paths.py").read_bytes()).hexdigest(length=16),
+    }
+    saved(operation, step=20, environment={"code": {"files": files, "packages": {}}})
+    changed = data(resume_preview(operator, operation))["notes"][-1]
+    names = "../paths.py, tasks/digits.py"
+    assert changed == f"It is not exact: of the recipe's files on this server, {names} differ."
+
+
+def test_a_preview_of_a_resume_is_refused_as_the_resume_is(operator, operation):
+    newest = saved(operation, step=20)
+    damage(newest)
+    integrity.check(newest)
+    chosen = resume_preview(operator, operation, checkpoint_id=newest.pk)
+    error(chosen, 409, "CHECKPOINT_CORRUPTED")
+    assert "is corrupted" in data(resume_preview(operator, operation))["notes"][1]
+    operation.row.update(state=State.COMPLETED)
+    error(resume_preview(operator, operation), 409, "OPERATION_NOT_RESUMABLE")
+
+
+@pytest.mark.parametrize(
+    ("code", "body", "field"),
+    [
+        ("VALIDATION_ERROR", {}, "verb"),
+        ("VALIDATION_ERROR", {"verb": "kill"}, "verb"),
+        ("VALIDATION_ERROR", {"verb": "resume", "to": 5}, "to"),
+        ("VALIDATION_ERROR", {"verb": "resume", "config": {"epochs": 3}}, "config"),
+        ("INVALID_CONFIG", {"verb": "extend"}, "to"),
+        ("INVALID_CONFIG", {"verb": "extend", "to": 1}, "to"),
+        ("VALIDATION_ERROR", {"verb": "extend", "to": 0}, "to"),
+        ("INVALID_CONFIG", {"verb": "fork", "config": {"batch_size": 1}}, "batch_size"),
+        ("INVALID_CONFIG", {"verb": "warm_start", "config": {"epochs": "many"}}, "epochs"),
+        ("VALIDATION_ERROR", {"verb": "fork", "name": "x"}, "name"),
+    ],
+)
+def test_a_wrong_preview_names_the_field(operator, operation, code, body, field):
+    refused = operator.post(f"operations/{operation.pk}/preview", body)
+    assert field in error(refused, 400, code)["details"]["fields"]
+
+
+@pytest.mark.parametrize("verb", ["fork", "extend", "warm-start"])
+def test_each_needs_an_operation_and_a_checkpoint(operator, operation, verb):
+    body = {"to": 500} if verb == "extend" else {}
+    error(operator.post(f"operations/op_x/{verb}", body), 404, "OPERATION_NOT_FOUND")
+    bare = in_state(State.CANCELLED, operator.user)
+    constant = bare.config | {"scheduler": "none"}
+    bare.row.update(config=constant, config_given=constant)
+    error(operator.post(f"operations/{bare.pk}/{verb}", body), 404, "CHECKPOINT_NOT_FOUND")
+
+
+def test_an_extension_takes_no_config(operator, operation):
+    body = {"to": 500, "config": {"epochs": 3}}
+    refused = operator.post(f"operations/{operation.pk}/extend", body)
+    assert "config" in error(refused, 400, "VALIDATION_ERROR")["details"]["fields"]

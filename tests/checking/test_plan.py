@@ -1,0 +1,45 @@
+"""Where a check stops a run."""
+
+import pytest
+
+from trainops.checking.messages import Point
+from trainops.checking.plan import plan
+
+
+def run_of(num_steps, epoch):
+    """Return the safe points of a run whose epochs end with an evaluation of two parts."""
+    points = [Point(0)]
+    for step in range(1, num_steps + 1):
+        if step % epoch == 0:
+            points += [Point(step, True, step // epoch)] * 2
+        points.append(Point(step, False, step // epoch))
+    return points
+
+
+def test_the_stops_are_at_each_kind_of_place_and_twice_in_a_row():
+    found = {case.name: [each.step for each in case.stops] for case in plan(run_of(20, 6)).cases}
+    assert found == {
+        "the first step": [1],
+        "the second step": [2],
+        "the end of an epoch": [6],
+        "inside an epoch": [9],
+        "a middle step": [10],
+        "inside an evaluation": [12],
+        "the last step": [19],
+        "twice in a row": [2, 10],
+    }
+
+
+def test_one_place_is_tried_once_with_all_its_names():
+    planned = plan([Point(0), Point(1), Point(2), Point(3)])
+    assert [case.name for case in planned.cases] == [
+        "the first step",
+        "the second step, a middle step, inside an epoch, the last step",
+    ]
+    assert planned.not_reached == ("the end of an epoch",)
+    assert planned.end == Point(3)
+
+
+def test_a_run_of_one_step_cannot_be_stopped():
+    with pytest.raises(ValueError, match="a single step"):
+        plan([Point(0), Point(1)])

@@ -1,0 +1,74 @@
+"""Each planted forgotten state is found by name, with its remedy; complete recipes pass."""
+
+import pytest
+
+from tests.checking import planted
+from tests.thinning import some_of
+from trainops.checking.check import check_recipe
+from trainops.checking.servers import Servers
+
+pytestmark = pytest.mark.slow
+FOUND = {  # category, subject, words of the problem, words of the remedy
+    "counter": ("attribute", "model.seen", "plain attribute", "register_buffer"),
+    "own_generator": ("generator", "noise", "random generator", "global streams"),
+    "worker_numpy": ("worker_randomness", "noisy", "NumPy's global stream", "num_workers=0"),
+    "scheduler": ("not_kept", "schedule", "CosineAnnealingLR", 'run.keep("schedule", schedule)'),
+    "ema": ("not_kept", "average", "AveragedModel", 'run.keep("average", average)'),
+    "iterable": ("iterator", "batches", "partly consumed iterator", "run.loader"),
+    "sets": ("hash_order", "vocabulary", "PYTHONHASHSEED", "sorted("),
+    "clock": ("clock", "salt", "the clock", "the seed"),
+    "date": ("clock", "month", "the clock", "the seed"),
+    "running_sum": ("local", "total", "local variable", 'sums["total"]'),
+    "unseeded": ("unseeded", "salt", "Two undisturbed runs", "seed"),
+    "kept_attribute": ("attribute", "pace.calls", "plain attribute", "state_dict"),
+    "global_counter": ("attribute", "loop.STEPS", "changes while training", "kept"),
+    "dataset_counter": ("attribute", "growing.num_read", "plain attribute", "an index"),
+    "nested_sum": ("local", "number", "local variable", 'sums["number"]'),
+    "cycle": ("iterator", "factors", "partly consumed iterator (cycle)", "anew"),
+    "weights_dict": ("local", "average", "local variable", "run.keep"),
+    "late_generator": ("generator", "model.noise", "random generator", "before the first step"),
+    "epoch_scheduler": ("not_kept", "schedule", "StepLR", 'run.keep("schedule", schedule)'),
+    "ingredients": ("attribute", "model.seen", "plain attribute", "register_buffer"),
+}
+NAMES = list(FOUND)
+
+
+@pytest.fixture(scope="module")
+def servers():
+    with pytest.MonkeyPatch.context() as patch:
+        paths = ",".join(f"tests.checking.planted:{name}" for name in planted.NAMES)
+        patch.setenv("TRAINOPS_RECIPES", paths)
+        with Servers() as running:
+            yield running
+
+
+def check(name, servers, **more):
+    return check_recipe(
+        f"forgets_{name}", servers=servers, max_steps=14, measures_cost=False, **more
+    )
+
+
+@pytest.mark.parametrize(
+    "name",
+    some_of(NAMES, every=4),
+)
+def test_a_forgotten_state_is_found_by_name_and_has_a_remedy(name, servers):
+    category, subject, problem, remedy = FOUND[name]
+    report = check(name, servers)
+    found = [each for each in report.findings if each.category == category]
+    assert not report.is_exact and found, str(report)
+    assert any(subject in each.subject for each in found), str(report)
+    assert problem in found[0].problem and remedy in found[0].remedy, str(report)
+    assert len(report.findings) == 1, str(report)
+
+
+def test_a_loop_that_keeps_its_state_raises_no_alarm(servers):
+    report = check("nothing", servers)
+    assert report.is_exact and not report.warnings, str(report)
+
+
+def test_a_forgotten_state_without_an_effect_so_far_is_a_warning(servers):
+    report = check("epoch_scheduler", servers, config={"parameters": {"drop_epochs": 30}})
+    assert report.is_exact
+    assert [each.subject for each in report.warnings] == ["schedule"], str(report)
+    assert "no effect on the compared steps" in str(report)

@@ -1,0 +1,87 @@
+"""Formats of data, and the commands for scripts and shells."""
+
+import csv
+import io
+import os
+import subprocess
+import sys
+
+import pytest
+import yaml
+
+from apps.operations.lifecycle import State
+from apps.operations.models import Operation
+from tests.cli.conftest import ROOT
+from tests.operations.rows import in_state
+from trainops.client.problems import ExitCode
+
+
+@pytest.fixture
+def operation(cli, wish):
+    assert cli("run", "-", input=wish.read_text()).exit_code == ExitCode.OK
+    return Operation.objects.get()
+
+
+def test_data_have_four_forms(cli, operation):
+    (row,) = cli("ls", "-o", "json").json
+    (as_yaml,) = yaml.safe_load(cli("ls", "-o", "yaml").stdout)
+    assert as_yaml == row
+    (as_csv,) = csv.DictReader(io.StringIO(cli("ls", "-o", "csv").stdout))
+    assert as_csv["operation_id"] == operation.pk and set(as_csv) == set(row)
+    assert cli("ls", "-q").stdout == f"{operation.pk}\n"
+
+
+def test_fields_are_chosen(cli, operation):
+    fields = ["--fields", "name,config.epochs,config.none"]
+    shown = cli("show", operation.pk, *fields, "-o", "json").json
+    assert shown == {"name": "A wish", "config.epochs": 2, "config.none": None}
+    header, row = cli("show", operation.pk, *fields).stdout.splitlines()
+    assert header.split() == ["NAME", "CONFIG.EPOCHS", "CONFIG.NONE"]
+    assert row.split() == ["A", "wish", "2", "-"]
+
+
+@pytest.mark.parametrize(
+    ("state", "code"),
+    [(State.COMPLETED, 0), (State.FAILED, 1), (State.CANCELLED, 1)],
+)
+def test_wait_exits_by_the_state(cli, ana, state, code):
+    assert cli("wait", in_state(state, owner=ana).pk).exit_code == code
+
+
+def test_wait_ends_after_its_timeout(cli, operation):
+    ran = cli("wait", operation.pk, "--timeout", "0")
+    assert ran.exit_code == ExitCode.FAILED and "is still PENDING; it continues" in ran.stderr
+
+
+def test_metrics_of_none_are_an_empty_file(cli, operation):
+    assert cli("metrics", operation.pk, "--csv").stdout == ""
+
+
+def test_open_prints_and_opens_the_page(cli, operation, monkeypatch):
+    opened = []
+    monkeypatch.setattr("webbrowser.open", opened.append)
+    assert cli("open", operation.pk[-6:]).stdout.strip() == opened[0]
+    assert opened[0].endswith(f"/operations/{operation.pk}/")
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_shell_gets_a_script_and_completions(cli, shell):
+    assert "_TRAINOPS_COMPLETE" in cli("completion", shell).stdout
+    asked = {
+        "_TRAINOPS_COMPLETE": f"complete_{shell}", "COMP_WORDS": "trainops exp", "COMP_CWORD": "1",
+        "_TYPER_COMPLETE_ARGS": "trainops exp", "_TYPER_COMPLETE_FISH_ACTION": "get-args",
+    }  # fmt: skip
+    command = [sys.executable, "-m", "trainops"]
+    ran = subprocess.run(
+        command, env=os.environ | asked, cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert "export-points" in ran.stdout
+
+
+def test_a_worker_is_drained_by_an_admin_only(cli, ana):
+    assert cli("workers").exit_code == cli("workers", "ls").exit_code == ExitCode.OK
+    refused = cli("workers", "drain", "unknown")
+    assert refused.exit_code == ExitCode.FAILED and refused.stderr.startswith("error: ")
+    ana.is_superuser = True
+    ana.save()
+    assert cli("workers", "drain", "unknown").exit_code == ExitCode.NOT_FOUND

@@ -1,0 +1,93 @@
+"""A training over a set ten times larger than a limit of memory on its process."""
+
+import io
+import os
+import subprocess
+import sys
+import tarfile
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from trainops.paths import ROOT
+
+pytestmark = pytest.mark.slow
+LIMIT = 32 * 2**20  # bytes, for the second of two trainings in one process
+SMALL, LARGE = LIMIT // 4, 10 * LIMIT  # bytes of data
+
+
+def blocks(num_bytes, width):
+    """Yield rows of this many bytes in all, in blocks of 2 MiB."""
+    rng = np.random.default_rng(0)
+    size = 2**19 // width
+    for _ in range(num_bytes // 4 // width // size):
+        yield rng.random((size, width), np.float32)
+
+
+def write_arrays(root, num_bytes, width):
+    with (root / "x.npy").open("wb") as file:
+        shape = (num_bytes // 4 // width, width)
+        header = {"descr": "<f4", "fortran_order": False, "shape": shape}
+        np.lib.format.write_array_header_1_0(file, header)
+        for block in blocks(num_bytes, width):
+            file.write(block.tobytes())
+
+
+def write_parquet(root, num_bytes, width):
+    names = [f"c{n}" for n in range(width)]
+    schema = pa.schema([(name, pa.float32()) for name in names])
+    with pq.ParquetWriter(root / "t.parquet", schema, use_dictionary=False) as writer:
+        for block in blocks(num_bytes, width):
+            writer.write_table(pa.table(dict(zip(names, block.T, strict=True)), schema=schema))
+
+
+def write_shards(root, num_bytes, width):
+    for shard, block in enumerate(blocks(num_bytes, width)):
+        with tarfile.open(root / f"{shard:03d}.tar", "w") as archive:
+            for number, row in enumerate(block):
+                content = io.BytesIO()
+                np.save(content, row)
+                member = tarfile.TarInfo(f"{number:06d}.npy")
+                member.size = content.tell()
+                content.seek(0)
+                archive.addfile(member, content)
+
+
+CASES = {
+    "arrays": (write_arrays, 4096),
+    "parquet": (write_parquet, 64),
+    "shards": (write_shards, 4096),
+    "whole": (write_arrays, 4096),
+}
+
+
+def measured(kind, root):
+    """Train on small and on large data of a kind in one process; return how it ended."""
+    write, width = CASES[kind]
+    for name, num_bytes in (("small", SMALL), ("large", LARGE)):
+        (root / name).mkdir()
+        write(root / name, num_bytes, width)
+        assert sum(each.stat().st_size for each in (root / name).iterdir()) >= num_bytes
+    program = [sys.executable, "-m", "tests.directories.measured_memory"]
+    arguments = [kind, root / "small", root / "large", width, LIMIT]
+    env = os.environ | {"MALLOC_ARENA_MAX": "2", "ARROW_DEFAULT_MEMORY_POOL": "system"}
+    return subprocess.run(
+        [*program, *map(str, arguments)],
+        cwd=ROOT, env=env, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["arrays", "parquet", "shards"])
+def test_it_trains_on_all_rows_within_the_limit(data, record_property, kind):
+    ran = measured(kind, data)
+    assert ran.returncode == 0, ran.stderr
+    num_rows, grown = map(int, ran.stdout.split())
+    record_property("grown_bytes", grown)
+    assert num_rows == LARGE // 4 // CASES[kind][1] and grown < LIMIT
+
+
+def test_the_whole_set_at_once_does_not_fit(data):
+    ran = measured("whole", data)
+    assert ran.returncode and "Unable to allocate 320. MiB" in ran.stderr

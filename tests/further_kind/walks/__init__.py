@@ -1,0 +1,1 @@
+"""A kind with subtasks that is not federated training."""

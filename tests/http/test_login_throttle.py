@@ -1,0 +1,193 @@
+"""No door lets passwords be guessed quickly, and no trick opens one."""
+
+import base64
+import threading
+
+import pytest
+from django.contrib.auth.models import User
+from django.core.cache import cache
+from django.test import Client
+
+from tests.waiting import wait_until
+from trainops.clock import seconds_from_now
+from trainops.http import login_throttle, passwords
+from trainops.http.models import SignInFailures, Token
+
+pytestmark = pytest.mark.django_db
+PASSWORD = "correct horse"
+
+
+@pytest.fixture(autouse=True)
+def _fresh():
+    cache.clear()  # of the throttle of /api/v1/tokens
+
+
+def by_basic(client, name, password, **headers):
+    basic = base64.b64encode(f"{name}:{password}".encode()).decode()
+    answer = client.get("/api/v1/tokens", HTTP_AUTHORIZATION=f"Basic {basic}", **headers)
+    return answer.status_code == 200
+
+
+def by_body(client, name, password, **headers):
+    body = {"username": name, "password": password, "name": "x"}
+    answer = client.post("/api/v1/tokens", body, content_type="application/json", **headers)
+    return answer.status_code == 201
+
+
+def by_admin(client, name, password, **headers):
+    body = {"username": name, "password": password}
+    return client.post("/admin/login/", body, **headers).status_code == 302
+
+
+def by_page(client, name, password, **headers):
+    body = {"username": name, "password": password}
+    return client.post("/login/", body, **headers).status_code == 302
+
+
+@pytest.mark.parametrize("enter", [by_basic, by_body, by_admin, by_page])
+def test_after_several_wrong_passwords_the_right_one_must_wait(client, admin_user, enter):
+    admin_user.set_password(PASSWORD)
+    admin_user.save()
+    assert enter(client, "admin", PASSWORD)
+    client.logout()
+    for number in range(login_throttle.MAX_FAILURES):
+        address = {"HTTP_X_FORWARDED_FOR": f"10.0.0.{number}"}
+        assert not enter(client, "admin", f"wrong {number}", **address)
+    assert not enter(client, "admin", PASSWORD)
+
+
+def test_no_client_can_lock_out_another_user(client, admin_user):
+    admin_user.set_password(PASSWORD)
+    admin_user.save()
+    for number in range(login_throttle.MAX_FAILURES):
+        by_basic(client, "admin", f"wrong {number}", REMOTE_ADDR="10.0.0.66")
+    assert by_basic(client, "admin", PASSWORD)
+
+
+@pytest.fixture
+def ana(db):
+    return User.objects.create_user("ana", password=PASSWORD)
+
+
+def fail(client, name, times, enter=by_page):
+    for number in range(times):
+        assert not enter(client, name, f"wrong {number}")
+
+
+def test_many_names_from_one_address_are_slowed_and_other_addresses_are_not(
+    client, ana, monkeypatch
+):
+    monkeypatch.setattr(login_throttle, "MAX_FAILURES_OF_ADDRESS", 4)
+    for number in range(4):
+        fail(client, f"name-{number}", 1)
+    assert not by_basic(client, "ana", PASSWORD)
+    assert by_basic(client, "ana", PASSWORD, REMOTE_ADDR="10.0.0.66")
+
+
+@pytest.mark.slow
+def test_other_names_do_not_evict_a_counter(client, ana):
+    fail(client, "ana", login_throttle.MAX_FAILURES, by_basic)
+    for number in range(400):
+        login_throttle._count(f"other {number}")
+    assert not by_basic(client, "ana", PASSWORD)
+
+
+def test_a_success_does_not_forget_the_failures_of_the_address(client, ana, monkeypatch):
+    monkeypatch.setattr(login_throttle, "MAX_FAILURES_OF_ADDRESS", 4)
+    for number in range(3):
+        fail(client, f"name-{number}", 1)
+    assert by_basic(client, "ana", PASSWORD)
+    fail(client, "another", 1)
+    assert not by_basic(client, "ana", PASSWORD)
+
+
+def test_counters_expire_and_are_cleaned(client, ana):
+    fail(client, "ana", login_throttle.MAX_FAILURES, by_basic)
+    SignInFailures.objects.update(expires_at=seconds_from_now(-1))
+    assert by_basic(client, "ana", PASSWORD)
+    fail(client, "ana", 1, by_basic)
+    assert not login_throttle.forget_expired()
+    SignInFailures.objects.update(expires_at=seconds_from_now(-1))
+    assert login_throttle.forget_expired() == 2
+
+
+@pytest.fixture
+def django_client():
+    return Client()
+
+
+def change(client, old, new="battery staple 9"):
+    body = {"old_password": old, "new_password1": new, "new_password2": new}
+    return client.post("/account/password", body)
+
+
+def test_the_old_password_cannot_be_guessed_either(client, ana):
+    client.force_login(ana)
+    assert client.get("/admin/password_change/").url == "/account/password"
+    for number in range(login_throttle.MAX_FAILURES):
+        assert change(client, f"wrong {number}").status_code == 200
+    assert "Too many wrong passwords" in change(client, PASSWORD).content.decode()
+    ana.refresh_from_db()
+    assert ana.check_password(PASSWORD)
+
+
+def test_a_new_password_revokes_tokens_and_ends_other_sessions(client, django_client, ana):
+    _, secret = Token.objects.create(ana)
+    client.force_login(ana)
+    django_client.force_login(ana)
+    assert change(client, PASSWORD).status_code == 302
+    assert not Token.objects.exists()
+    bearer = {"Authorization": f"Bearer {secret}"}
+    assert django_client.get("/api/v1/me", headers=bearer).status_code == 401
+    assert django_client.get("/account/password").status_code == 302
+    assert client.get("/account/password").status_code == 200
+
+
+def test_a_password_that_is_set_elsewhere_revokes_tokens_too(ana):
+    Token.objects.create(ana)
+    ana.set_password("battery staple 9")  # as the admin's form and `changepassword` do
+    ana.save()
+    assert not Token.objects.exists()
+
+
+@pytest.fixture
+def slow_hashes(settings, monkeypatch):
+    """Hashes of two threads that do not end before they are told to."""
+    settings.PASSWORD_HASHERS = ["trainops.http.passwords.LimitedHasher"]
+    monkeypatch.setattr(passwords, "WAIT_SECONDS", 0.05)
+    begun, go_on = [], threading.Event()
+
+    def encode(self, password, salt, iterations=None):
+        begun.append(password)
+        go_on.wait(20)
+        return "pbkdf2_sha256$1$salt$hash"
+
+    monkeypatch.setattr(passwords.PBKDF2PasswordHasher, "encode", encode)
+    hasher = passwords.LimitedHasher()
+    threads = [
+        threading.Thread(target=hasher.encode, args=["x", "salt"])
+        for _ in range(passwords.MAX_HASHES)
+    ]
+    for thread in threads:
+        thread.start()
+    wait_until(lambda: len(begun) == passwords.MAX_HASHES, 10)
+    yield begun
+    go_on.set()
+    for thread in threads:
+        thread.join()
+
+
+def test_more_passwords_at_once_are_asked_to_wait(client, slow_hashes):
+    body = {"username": "nobody", "password": "x"}
+    answers = [
+        client.post("/login/", body),
+        client.post("/admin/login/", body),
+        client.post("/api/v1/tokens", body | {"name": "x"}, content_type="application/json"),
+        client.get("/api/v1/tokens", HTTP_AUTHORIZATION="Basic YTpi"),
+    ]
+    for answer in answers:
+        assert (answer.status_code, answer["Retry-After"]) == (503, "2")
+    assert "Too many passwords" in answers[0].content.decode()
+    assert answers[2].json()["error"]["code"] == "TOO_MANY_PASSWORDS"
+    assert client.get("/api/v1/health").status_code == 200
+    assert len(slow_hashes) == passwords.MAX_HASHES

@@ -1,0 +1,25 @@
+"""A recipe of a Hugging Face Trainer, for tests."""
+
+from pydantic import Field
+
+from trainops.recipes import Recipe
+from trainops.runtime.config import Strict
+
+
+class Parameters(Strict):
+    dropout: float = 0.1
+    metrics: bool = True
+    num_workers: int = 0
+    max_steps: int = -1
+    arguments: dict[str, int | float | str | bool] = Field(default_factory=dict)
+
+
+RECIPE = Recipe(
+    name="hugging",
+    kind="loop",
+    label="Hugging Face",
+    description="For tests",
+    parameters="tests.loop.hugging:Parameters",
+    build="tests.loop.hugging_trainer:train",
+    example={"recipe": "hugging", "threads": 1},
+)

@@ -1,0 +1,23 @@
+"""Recipes of LightningModules, for tests."""
+
+from typing import Literal
+
+from trainops.kinds.loop.trainer_settings import LightningParameters
+from trainops.recipes import Recipe
+
+
+class Parameters(LightningParameters):
+    module: Literal["automatic", "manual"] = "automatic"
+    num_workers: int = 0
+    scheduler: Literal["none", "step", "epoch", "plateau"] = "none"
+
+
+RECIPE = Recipe(
+    name="lit",
+    kind="loop",
+    label="Lightning",
+    description="For tests",
+    parameters="tests.loop.lit:Parameters",
+    build="tests.loop.lit_module:train",
+    example={"recipe": "lit", "threads": 1},
+)

@@ -1,0 +1,87 @@
+"""The module of `tests.loop.pair`."""
+
+import random
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
+from torch.utils.data import Dataset
+
+from trainops.kinds.loop.module import TrainingModule, make_optimizer, make_schedule, module_loop
+
+
+class Examples(Dataset):
+    """Examples with augmentation from all three global streams."""
+
+    def __init__(self, number):
+        self.number = number
+
+    def __len__(self):
+        return self.number
+
+    def __getitem__(self, index):
+        drawn = torch.rand(2) + random.random() + np.random.random()
+        return {"inputs": drawn + index, "target": torch.tensor([index / 10])}
+
+
+class Pair(TrainingModule):
+    """Networks with dropout, batch normalisation and a counter of their own."""
+
+    def __init__(self, run, parameters):
+        super().__init__()
+        self.settings = parameters
+        self.body = nn.Sequential(
+            nn.Linear(2, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Dropout(0.2), nn.Linear(8, 4)
+        )
+        self.head = nn.Linear(4, 1)
+        self.register_buffer("seen", torch.zeros(()))
+
+    def loaders(self, run):
+        options = {"batch_size": self.settings.batch_size, "num_workers": self.settings.num_workers}
+        return {
+            "train": run.loader("train", Examples(self.settings.examples), **options),
+            "validation": run.loader("validation", Examples(7), shuffle=False, **options),
+        }
+
+    def optimizers(self):
+        settings = self.settings.optimizer
+        if self.settings.optimizers == 1:
+            return make_optimizer(settings, self.parameters())
+        return {
+            "body": make_optimizer(settings, self.body.parameters()),
+            "head": torch.optim.SGD(self.head.parameters(), 0.05, momentum=0.9),
+        }
+
+    def schedulers(self, optimizers, extent):
+        first, last = next(iter(optimizers.values())), list(optimizers.values())[-1]
+        return [
+            *make_schedule(self.settings.schedule, first, extent),
+            *make_schedule(self.settings.second_schedule, last, extent, "second_schedule"),
+        ]
+
+    def turns(self, step, optimizers):
+        return optimizers[: 1 + (step % 3 == 0)] if self.settings.rare else optimizers
+
+    def frozen(self, epoch):
+        return ["body.0"] if epoch < self.settings.frozen_epochs else []
+
+    def score(self, batch):
+        if self.settings.checkpointing and self.training:
+            hidden = checkpoint(self.body, batch["inputs"], use_reentrant=False)
+        else:
+            hidden = self.body(batch["inputs"])
+        return self.head(hidden)
+
+    def training_step(self, batch, optimizer="body"):
+        self.seen += len(batch["inputs"])
+        error = functional.mse_loss(self.score(batch).float(), batch["target"])
+        return {"loss": error if optimizer == "body" else error.sqrt(), "error": error}
+
+    def validation_step(self, batch):
+        error = functional.mse_loss(self.score(batch).float(), batch["target"])
+        return {"loss": error, "val_root": error.sqrt()}
+
+
+train = module_loop(Pair)

@@ -1,0 +1,184 @@
+"""What the driver of LightningModules does not do is refused by name."""
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, IterableDataset, TensorDataset, WeightedRandomSampler
+
+from tests.engines.contract import Case, ScriptedSupervisor, attempt
+from trainops.runtime.errors import InputError
+from trainops.runtime.loop import Failed
+
+pytest.importorskip("lightning.pytorch", reason="the extra lightning is not installed")
+from lightning.pytorch import LightningModule
+
+from trainops.kinds.loop.lightning import lightning_loop
+
+pytestmark = pytest.mark.slow
+DATA = TensorDataset(torch.ones(6, 2))
+
+
+class Small(LightningModule):
+    returned = None
+    loader_options = {}  # noqa: RUF012
+
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Linear(2, 1)
+
+    def training_step(self, batch):
+        return self.net(batch[0]).mean()
+
+    def train_dataloader(self):
+        return DataLoader(DATA, batch_size=4, **self.loader_options)
+
+    def configure_optimizers(self):
+        return self.returned or torch.optim.SGD(self.parameters(), 0.1)
+
+
+class Manual(Small):
+    def __init__(self):
+        super().__init__()
+        self.automatic_optimization = False
+
+
+class NoStep(LightningModule):
+    def configure_optimizers(self):
+        return None
+
+
+class NoLoader(Small):
+    train_dataloader = LightningModule.train_dataloader
+
+
+class Callbacks(Small):
+    def configure_callbacks(self):
+        return []
+
+
+class NoOptimizer(Small):
+    def configure_optimizers(self):
+        return None
+
+
+class TwoOptimizers(Small):
+    def configure_optimizers(self):
+        return [torch.optim.SGD(self.parameters(), 0.1) for _ in range(2)]
+
+
+class WrongScheduler(Small):
+    def configure_optimizers(self):
+        optimizer = torch.optim.SGD(self.parameters(), 0.1)
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": 3}}
+
+
+class WrongInterval(Small):
+    def configure_optimizers(self):
+        optimizer = torch.optim.SGD(self.parameters(), 0.1)
+        schedule = torch.optim.lr_scheduler.StepLR(optimizer, 1)
+        return [optimizer], [{"scheduler": schedule, "interval": "batch"}]
+
+
+class NoMonitor(Small):
+    def configure_optimizers(self):
+        optimizer = torch.optim.SGD(self.parameters(), 0.1)
+        return [optimizer], [torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer)]
+
+
+class Weighted(Small):
+    def train_dataloader(self):
+        return DataLoader(DATA, sampler=WeightedRandomSampler([1.0] * 6, 6))
+
+
+class Initialized(Small):
+    loader_options = {"num_workers": 1, "worker_init_fn": print}  # noqa: RUF012
+
+
+class Endless(IterableDataset):
+    def __iter__(self):
+        return iter(DATA)
+
+
+class Iterable(Small):
+    def train_dataloader(self):
+        return DataLoader(Endless())
+
+
+class ListOfLoaders(Small):
+    def train_dataloader(self):
+        return [DataLoader(DATA)]
+
+
+class Skips(Small):
+    def on_train_batch_start(self, batch, batch_idx):
+        return -1
+
+
+class AsksTrainer(Small):
+    def on_train_start(self):
+        self.trainer.save_checkpoint("file")
+
+
+class LogsSum(Small):
+    def training_step(self, batch):
+        self.log("sum", 1.0, reduce_fx="sum")
+        return super().training_step(batch)
+
+
+WRONG = {
+    nn.Linear: "got a Linear; allowed: a lightning.pytorch.LightningModule",
+    NoStep: "NoStep has no method training_step",
+    NoLoader: "no method train_dataloader",
+    Callbacks: "has the method configure_callbacks",
+    NoOptimizer: "configure_optimizers returned a NoneType",
+    TwoOptimizers: "returned 2 optimizers; allowed: one, or several with automatic_optimization",
+    WrongScheduler: "got a int as a scheduler",
+    WrongInterval: "got the interval 'batch' of StepLR; allowed: step, epoch",
+    NoMonitor: "ReduceLROnPlateau has no monitor",
+    Weighted: "the loader 'train' has the sampler WeightedRandomSampler",
+    Initialized: "the loader 'train' has a worker_init_fn",
+    Iterable: "the loader 'train' has the sampler _InfiniteConstantSampler",
+    ListOfLoaders: "got a list as the loader 'train'; allowed: one DataLoader",
+    Skips: "on_train_batch_start returned -1",
+    LogsSum: "self.log('sum') has the reduce_fx 'sum'; allowed: mean",
+}
+
+
+@pytest.fixture
+def fail(monkeypatch, tmp_path):
+    """Train a module; return its error."""
+
+    def run(module, **parameters):
+        made = lightning_loop(lambda *_: nn.Linear(1, 1) if module is nn.Linear else module())
+        monkeypatch.setattr("trainops.recipes.Recipe.builder", lambda _: made)
+        case = Case("loop", "small", {"recipe": "lit", "parameters": parameters}, ())
+        outcome = attempt(case, tmp_path, ScriptedSupervisor())
+        assert isinstance(outcome, Failed), outcome
+        return outcome.error
+
+    return run
+
+
+@pytest.mark.parametrize("module", WRONG)
+def test_a_wrong_lightning_module_is_refused_by_name(fail, module):
+    error = fail(module)
+    assert isinstance(error, InputError) and WRONG[module] in str(error)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("accumulate_grad_batches", 2), ("gradient_clip_val", 1.0)]
+)
+def test_settings_of_automatic_optimization_are_refused_with_manual(fail, field, value):
+    assert f"parameters.{field}: got {value} with manual" in str(fail(Manual, **{field: value}))
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU can train with fp16")
+def test_16_mixed_is_refused_on_a_cpu(fail):
+    assert "got 16-mixed on cpu" in str(fail(Small, precision="16-mixed"))
+
+
+def test_an_attribute_that_the_trainer_does_not_have_is_named(fail):
+    error = fail(AsksTrainer)
+    assert isinstance(error, AttributeError)
+    assert "uses trainer.save_checkpoint, which trainops does not provide" in str(error)
+    assert "current_epoch" in str(error)

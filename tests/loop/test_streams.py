@@ -1,0 +1,328 @@
+"""Iterable datasets: continued by their state, or read again; exact at every stop."""
+
+import random
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, IterableDataset
+
+from tests.loop.datasets import StatefulStream, Stream, drawn
+from tests.thinning import quick_some, some_of
+from trainops.kinds.loop.course import Course
+from trainops.kinds.loop.run import Run
+from trainops.kinds.loop.seeding import seed_of, start_streams
+from trainops.kinds.loop.stream_positions import fingerprint
+from trainops.runtime.errors import IncompatibleState, InputError, NotExact
+
+PAGE = Path(__file__).parents[2] / "docs/loaders.md"
+WORKERS = [
+    {},
+    {"num_workers": 1},
+    {"num_workers": 2, "prefetch_factor": 3},
+    {"num_workers": 2, "persistent_workers": True},
+]
+
+
+def new_run():
+    return Run(Course(lambda: None), seed=3, device=torch.device("cpu"), inputs={})
+
+
+def trains(make_dataset, encloses=False, breaks_at=None, **options):
+    """Return a loop that trains on every batch; `encloses`: and stops within its iteration."""
+
+    def train(run, parameters):
+        model = run.keep("model", nn.Linear(4, 1))
+        optimizer = run.keep("optimizer", torch.optim.Adam(model.parameters()))
+        batches = run.loader("train", make_dataset(), batch_size=3, **options)
+        counts, within = run.keep("counts", {}), run.steps("within", 2)
+        for _ in run.epochs(3):
+            counts["batch"] = -1
+            for batch in batches:
+                counts["batch"] += 1
+                loss = model(batch).square().mean() + torch.rand(())
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                if not encloses:
+                    yield {"train_loss": loss}
+                for _ in within if encloses else ():
+                    yield {"train_loss": batch.sum()}
+                if counts["batch"] == breaks_at:
+                    break
+
+    return train
+
+
+def by_hand(num_passes, length=10, batch_size=3):
+    """Return what a loader without worker processes yields, by a plain loop."""
+    found = []
+    for number in range(num_passes):
+        batches, stream = [], iter(range(length))
+        while True:
+            start_streams(f"3/train/pass {number}/batch {len(batches)}")
+            examples = [drawn(index) for _, index in zip(range(batch_size), stream, strict=False)]
+            if not examples:
+                break
+            batches.append(torch.stack(examples).tolist())
+        found.append(batches)
+    return found
+
+
+def test_batches_draw_from_the_seed_and_their_number():
+    loader = new_run().loader("train", Stream(), batch_size=3)
+    assert [[each.tolist() for each in loader] for _ in range(2)] == by_hand(2)
+    short = new_run().loader("train", Stream(), batch_size=3, drop_last=True)
+    assert [each.tolist() for each in short] == by_hand(1)[0][:3]
+    with pytest.raises(TypeError, match="has no length"):
+        len(loader)
+
+
+@pytest.mark.parametrize("options", quick_some(WORKERS[1:], every=3))
+def test_worker_processes_are_seeded_by_their_number_in_each_pass(options):
+    loader = new_run().loader("train", Stream(7), batch_size=2, **options)
+    found = [[each.tolist() for each in loader] for _ in range(2)]
+    num_workers = options["num_workers"]
+    for number, batches in enumerate(found):
+        shares = []
+        for worker in range(num_workers):
+            start_streams(f"3/train/pass {number}/worker {worker}")
+            examples = [drawn(index).tolist() for index in range(worker, 7, num_workers)]
+            shares.append([examples[first : first + 2] for first in range(0, len(examples), 2)])
+        rounds = range(max(map(len, shares)))
+        assert batches == [each[at] for at in rounds for each in shares if at < len(each)]
+
+
+def test_a_loader_leaves_the_global_streams_alone():
+    torch.manual_seed(1), random.seed(1), np.random.seed(1)
+    expected = torch.rand(1).item(), random.random(), np.random.random()
+    torch.manual_seed(1), random.seed(1), np.random.seed(1)
+    list(new_run().loader("train", Stream()))
+    list(new_run().loader("train", StatefulStream()))
+    assert (torch.rand(1).item(), random.random(), np.random.random()) == expected
+
+
+CASES = [
+    (make, encloses, breaks_at)
+    for make in (StatefulStream, Stream)
+    for encloses, breaks_at in ((False, None), (True, None), (False, 1), (True, 2))
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("make", "encloses", "breaks_at"), quick_some(CASES, every=5))
+def test_a_stop_at_any_step_changes_nothing(require_exact, make, encloses, breaks_at):
+    require_exact(trains(make, encloses, breaks_at))
+
+
+IN_WORKERS = [*((Stream, each) for each in WORKERS[1:]), (StatefulStream, WORKERS[2])]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("make", "options"), some_of(IN_WORKERS, every=3))
+def test_a_stop_changes_nothing_with_worker_processes(require_exact, make, options):
+    require_exact(trains(make, **options), stops=[1, 4, 5, 9])
+    require_exact(trains(make, encloses=True, **options), stops=[3, 8])
+
+
+@pytest.mark.slow
+def test_the_receipt_says_that_persistent_workers_kept_a_state(follow):
+    train = trains(StatefulStream, **WORKERS[3])
+    first = follow(train, at=9)
+    second = follow(train, resume=first.checkpoints, number=2)
+    [inexact] = [each for each in second.receipts[0].items if not each.exact]
+    assert inexact.note == "batch 0 of pass 1 differs from that before the stop"
+
+
+def test_a_dataset_with_a_state_is_not_read_again(follow):
+    made = []
+
+    def make():
+        made.append(StatefulStream())
+        return made[-1]
+
+    first = follow(trains(make), at=6)
+    second = follow(trains(make), resume=first.checkpoints, number=2)
+    assert [each.num_read for each in made] == [16, 14]  # batches of 3, 3, 3 and 1
+    assert second.receipts[0].exact
+    assert [each.note for each in second.receipts[0].items if each.part == "train"] == [""]
+
+
+def test_the_receipt_says_what_was_read_again(follow, caplog):
+    first = follow(trains(Stream), at=6)
+    second = follow(trains(Stream), resume=first.checkpoints, number=2)
+    item = next(each for each in second.receipts[0].items if each.part == "train")
+    assert item.exact and item.note == "2 batches were read again"
+    assert "reads 2 batches again; a dataset with state_dict" in caplog.text
+
+
+class Wandering(IterableDataset):
+    """Yields other examples in each process."""
+
+    def __init__(self, start):
+        self.start = start
+
+    def __iter__(self):
+        return (torch.full((4,), float(self.start + each)) for each in range(10))
+
+
+@pytest.mark.parametrize("encloses", [False, True])
+def test_a_dataset_that_does_not_repeat_is_not_exact(follow, encloses):
+    first = follow(trains(lambda: Wandering(0), encloses), at=3)
+    second = follow(trains(lambda: Wandering(1), encloses), resume=first.checkpoints, number=2)
+    [inexact] = [each for each in second.receipts[0].items if not each.exact]
+    assert inexact.part == "train" and "differs from that before the stop" in inexact.note
+
+
+@pytest.mark.parametrize(
+    ("make", "options"),
+    [(Stream, {}), pytest.param(StatefulStream, WORKERS[1], marks=pytest.mark.slow)],
+)
+def test_a_loader_without_a_state_is_refused_where_exact_is_required(follow, make, options):
+    with pytest.raises(NotExact) as found:
+        follow(trains(make, **options), exact="required")
+    assert str(found.value) == (
+        "got exact: required for a run whose resumes may not be exact; train: the loader has no "
+        "state, so a resume reads its batches again; allowed: a dataset with state_dict and "
+        "load_state_dict, and num_workers 0"
+    )
+
+
+def test_it_is_refused_before_its_first_batch(follow):
+    class Unread(Stream):
+        def __iter__(self):
+            raise AssertionError("an example was read")
+
+    with pytest.raises(NotExact):
+        follow(trains(Unread), exact="required")
+
+
+def test_a_loader_with_a_state_resumes_where_exact_is_required(follow):
+    first = follow(trains(StatefulStream), at=6, exact="required")
+    second = follow(trains(StatefulStream), resume=first.checkpoints, number=2, exact="required")
+    assert second.receipts[0].exact
+
+
+def test_fewer_examples_than_were_taken_refuse_the_state(follow):
+    first = follow(trains(Stream), at=3)
+    shorter = trains(lambda: Stream(5))
+    with pytest.raises(IncompatibleState, match="yields 2 batches in pass 0; 3 were taken"):
+        follow(shorter, resume=first.checkpoints, number=2)
+
+
+class Failing(IterableDataset):
+    def __iter__(self):
+        yield torch.ones(4)
+        raise OSError("the cable is cut")
+
+
+WRONG = {
+    "nothing": (Stream(0), {}, "yields no batch in pass 0"),
+    "an iterator that is consumed": (iter([torch.ones(4)] * 4), {}, "yields no batch in pass 1"),
+    "an error": (
+        Failing(),
+        {},
+        "batch 0 of pass 0 of 'train' cannot be loaded: OSError: the cable",
+    ),
+    "a loader": (DataLoader([1]), {}, "got a DataLoader for 'train'"),
+    "an order": (Stream(), {"weights": [1.0] * 10}, "got weights for 'train', whose dataset is"),
+    "skipping": (Stream(), {"skip_undecodable": True}, "got skip_undecodable for 'train'"),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_a_dataset_that_cannot_be_read_is_refused(follow, wrong):
+    dataset, options, says = WRONG[wrong]
+    with pytest.raises(InputError) as refused:
+        follow(trains(lambda: dataset, **options))
+    assert says in str(refused.value)
+
+
+@pytest.mark.slow
+def test_an_error_in_a_worker_process_is_reported(follow):
+    with pytest.raises(InputError, match="cannot be loaded: OSError: the cable is cut"):
+        follow(trains(Failing, num_workers=1))
+
+
+class Batched(IterableDataset):
+    def __iter__(self):
+        for size in (1, 3, 2):
+            yield torch.stack([drawn(each) for each in range(size)])
+
+
+def test_a_dataset_may_yield_batches():
+    loader = new_run().loader("train", Batched(), batch_size=None)
+    assert [len(each) for each in loader] == [1, 3, 2]
+
+
+class Epochs(IterableDataset):
+    def set_epoch(self, number):
+        self.number = number
+
+    def __iter__(self):
+        return iter([torch.tensor([float(self.number)])])
+
+
+@pytest.mark.parametrize("options", quick_some([{}, *WORKERS[2:]], every=9))
+def test_a_dataset_receives_the_number_of_the_pass(options):
+    loader = new_run().loader("train", Epochs(), **options)
+    assert [sum(each.item() for each in loader) for _ in range(3)] == [
+        number * max(options.get("num_workers", 0), 1) for number in range(3)
+    ]
+
+
+def test_a_fingerprint_tells_batches_apart():
+    base = {"x": torch.zeros(2, 3), "y": [1, "a"], "z": np.zeros(2)}
+    others = [
+        {**base, "x": torch.zeros(3, 2)}, {**base, "x": torch.ones(2, 3)}, {**base, "y": [1, "b"]},
+        {**base, "z": np.ones(2)}, {**base, "x": torch.zeros(2, 3, dtype=torch.bfloat16)},
+    ]  # fmt: skip
+    assert len({fingerprint(each) for each in (base, *others)}) == 6
+    assert fingerprint(base) == fingerprint({**base, "x": torch.zeros(2, 3)})
+
+
+def test_the_progress_of_a_loop_without_a_length_has_no_total(follow):
+    done = follow(trains(Stream))
+    assert done.progress[1].place == "epoch 1 of 3, train 2"
+    assert done.progress[2].total_steps == 3  # not known yet
+    assert done.progress[6].total_steps == 12  # as long as the pass before
+    assert done.progress[-1].total_steps == 12
+
+
+def examples_of_the_page():
+    """Return what the Python examples of docs/loaders.md that define something define."""
+    blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    names = {"torch": torch, "IterableDataset": IterableDataset, "dataset": range(2000)}
+    for block in blocks:
+        if block.startswith(("class ", "def ")):
+            exec(block, names)  # noqa: S102 - our own page
+    return names
+
+
+@pytest.mark.slow
+def test_the_dataset_of_the_page_is_exact(require_exact, tmp_path):
+    path = tmp_path / "lines.txt"
+    path.write_text("".join(f"{number}\n" for number in range(8)))
+    lines = examples_of_the_page()["Lines"]
+
+    def train(run, parameters):
+        sums = run.keep("sums", {"value": 0.0})
+        batches = run.loader("lines", lines(path), batch_size=3)
+        for _ in run.epochs(2):
+            for batch in batches:
+                sums["value"] = 2 * sums["value"] + sum(map(float, batch))
+                yield {"sum": sums["value"]}
+
+    assert require_exact(train).progress[-1].step == 6
+
+
+def test_the_sampler_of_the_page_gives_the_order():
+    sampler = examples_of_the_page()["sampler"]
+    loader = new_run().loader("train", range(2000), batch_size=1000, sampler=sampler)
+    seed = seed_of("3/train")
+    for number in range(2):
+        order = torch.randperm(2000, generator=torch.Generator().manual_seed(seed + number))
+        assert [each.tolist() for each in loader] == [order[:1000].tolist()]

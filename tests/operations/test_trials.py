@@ -1,0 +1,303 @@
+"""Trials of a study on both databases: suggested, submitted, continued, pruned."""
+
+import threading
+from datetime import timedelta
+
+import pytest
+from django.db import connection
+from django.utils import timezone
+
+from apps.operations.attempts.work import work_until_idle
+from apps.operations.lifecycle import Reason, State
+from apps.operations.models import Attempt, MetricPoint, Study, Suggestion
+from apps.operations.requests.submission import InStudy
+from apps.operations.scheduling import claims
+from apps.operations.studies import asking, pruning, reports
+from apps.operations.studies import services as studies
+from apps.operations.studies.designs import Pruner
+from apps.operations.studies.sampling import StudySearch
+from trainops.clock import seconds_from_now
+from trainops.errors import DomainError
+from trainops.runtime.checkpoint.manifest import CheckpointType
+from trainops.runtime.errors import ConfigError
+
+pytestmark = [
+    pytest.mark.database,
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.usefixtures("in_process"),
+]
+RATE = {"learning_rate": {"low": 1e-4, "high": 1e-1, "log": True}}
+TPE = {"values": RATE, "method": "tpe", "samples": 5, "parallel": 2}
+
+
+def create(person, design=TPE, **more):
+    config = {"recipe": "digits"}
+    return studies.create(kind="training", config=config, design=design, owner=person, **more)
+
+
+def end(operation, value=0.5, **fields):
+    row = {"state": "COMPLETED", "result": {"best": {"value": value}}, **fields}
+    operation.row.update(**row)
+
+
+def values(study):
+    return [each.values for each in study.suggestions.all()]
+
+
+def test_trials_follow_one_another_up_to_the_parallel_limit(person):
+    study = create(person)
+    assert study.operations.count() == 2 and (study.num_planned, study.num_trials) == (5, 5)
+    assert studies.advance(study.pk) == 0
+    for expected in (3, 4, 5, 5):
+        end(study.operations.filter(state="PENDING").first())
+        studies.advance(study.pk)
+        assert study.operations.count() == expected
+    assert [each.number for each in study.suggestions.all()] == [0, 1, 2, 3, 4]
+    assert all(each.operation.study_values == each.values for each in study.suggestions.all())
+
+
+def test_a_trial_is_submitted_once_however_many_ask(person):
+    study = create(person)
+    end(study.operations.first())
+    threads = [threading.Thread(target=_advance, args=[study.pk]) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert study.operations.count() == 3 and study.suggestions.count() == 3
+
+
+def _advance(study_id):
+    try:
+        studies.advance(study_id)
+    finally:
+        connection.close()
+
+
+class Crash(BaseException):
+    """The process ends here; the database rolls back."""
+
+
+@pytest.mark.parametrize(
+    "place", ["submit_part", "packed", "_num_planned"], ids=["submit", "store", "count"]
+)
+def test_a_crash_between_suggestion_and_submission_changes_nothing(person, monkeypatch, place):
+    twins = [create(person), create(person)]
+    for study in twins:
+        for operation, value in zip(
+            study.operations.order_by("study_values"), (0.4, 0.6), strict=True
+        ):
+            end(operation, value)
+    crashed, other = twins
+    with monkeypatch.context() as patch:
+        patch.setattr(asking, place, _crash)
+        with pytest.raises(Crash):
+            studies.advance(crashed.pk)
+    assert crashed.operations.count() == crashed.suggestions.count() == 2
+    assert studies.advance(crashed.pk) == studies.advance(other.pk) == 2
+    assert values(crashed) == values(other), "the same trials suggest the same values"
+
+
+def _crash(*_, **__):
+    raise Crash
+
+
+def test_the_same_values_are_computed_once(person):
+    design = {"values": {"seed": [1, 2]}, "method": "random", "samples": 12}
+    study = create(person, design)
+    assert study.operations.count() == 2 and study.suggestions.count() == 12
+    study.refresh_from_db()
+    assert study.num_planned == 2
+
+
+def test_a_study_continues_with_more_trials(person):
+    study = create(person, {"values": RATE, "method": "random", "samples": 2})
+    assert studies.extend(study_id=study.pk, trials=3, actor=person) == 3
+    whole = create(person, {"values": RATE, "method": "random", "samples": 5})
+    assert values(study) == values(whole)
+    for trials in (0, 496):
+        with pytest.raises(ConfigError, match="allowed: 1 to 495"):
+            studies.extend(study_id=study.pk, trials=trials, actor=person)
+    grid = create(person, {"values": {"seed": [1]}})
+    with pytest.raises(DomainError, match="got a grid; allowed"):
+        studies.extend(study_id=grid.pk, trials=1, actor=person)
+
+
+def test_nothing_is_submitted_once_the_compute_time_is_spent(person):
+    study = create(person, TPE | {"max_seconds": 60.0})
+    for operation in study.operations.all():
+        started_at = timezone.now() - timedelta(seconds=40)
+        Attempt.objects.create(
+            operation=operation, number=1, worker_id="w", started_at=started_at,
+            ended_at=timezone.now(),
+        )  # fmt: skip
+        end(operation)
+    assert studies.advance(study.pk) == 0
+    assert studies.extend(study_id=study.pk, trials=1, seconds=30, actor=person) == 2
+
+
+def test_invalid_values_are_left_out_and_a_deleted_operation_is_a_failed_trial(person):
+    design = {"values": {"epochs": [0, 1, 2]}, "parallel": 1}
+    study = create(person, design)
+    for _ in range(2):
+        end(study.operations.get(state="PENDING"))
+        studies.advance(study.pk)
+    left = Study.objects.get(pk=study.pk).left_out
+    assert study.suggestions.count() == 3 and study.operations.count() == 2
+    assert [each["values"] for each in left] == [{"epochs": 0}]
+    study.operations.first().delete()
+    assert study.suggestions.filter(operation=None).count() == 2
+    assert studies.advance(study.pk) == 0
+
+
+def test_a_sampler_state_that_was_changed_is_not_unpacked(person):
+    study = create(person, TPE | {"method": "cmaes", "parallel": 1, "samples": 9})
+    Suggestion.objects.update(state=asking.packed({"cma:generation": 1})[:-1] + "_")
+    end(study.operations.get())
+    with pytest.raises(Exception, match="Signature"):
+        studies.advance(study.pk)
+
+
+PRUNED = TPE | {"parallel": 4, "pruner": {"method": "median", "min_trials": 3}}
+
+
+def report(operation, *reported, attempt=1):
+    points = {"operation": operation, "attempt": attempt, "name": "val_loss", "at": timezone.now()}
+    MetricPoint.objects.bulk_create(
+        MetricPoint(step=n, value=value, **points) for n, value in enumerate(reported)
+    )
+
+
+@pytest.fixture
+def last(person):
+    """The running trial of a study whose other trials have completed."""
+    study = create(person, PRUNED)
+    *before, last = study.operations.order_by("pk")
+    for operation in before:
+        end(operation)
+        report(operation, 0.5, 0.4)
+    lease = seconds_from_now(60)
+    last.row.update(state=State.RUNNING, attempt=1, worker_id="w", lease_expires_at=lease)
+    Attempt.objects.create(operation=last, number=1, worker_id="w")
+    last.refresh_from_db()
+    return last
+
+
+def test_a_worse_trial_is_stopped_at_its_checkpoint_as_pruned(last):
+    report(last, 0.9, 0.8)
+    pruning.checkpoint_committed(last, CheckpointType.PERIODIC)
+    last.refresh_from_db()
+    assert (last.stop_requested, last.stop_requested_by) == ("cancel", "pruner")
+    claims.finish(
+        last, State.CANCELLED, outcome=Attempt.Outcome.CANCELLED, reason=Reason.CANCELLED_BY_PERSON
+    )
+    last.refresh_from_db()
+    assert last.reason == last.attempts.get().reason == Reason.PRUNED
+    assert studies.resume(study_id=last.study_id, actor=last.owner) == 0
+    assert (
+        asking.search_of(last.study, studies.planning.parse(last.study.design), {})
+        .trials[last.suggestions.get().number]
+        .state.name
+        == "PRUNED"
+    )
+    last.row.update(state=State.RUNNING, lease_expires_at=seconds_from_now(60), stop_reason="")
+    pruning.checkpoint_committed(last, CheckpointType.PERIODIC)
+    last.refresh_from_db()
+    assert last.stop_requested == "", "resumed by a user, it is not pruned again"
+
+
+def test_a_better_trial_continues(last):
+    report(last, 0.3, 0.2)
+    pruning.checkpoint_committed(last, CheckpointType.PERIODIC)
+    last.refresh_from_db()
+    assert last.stop_requested == ""
+
+
+def test_only_a_periodic_checkpoint_of_a_running_trial_is_judged(last):
+    report(last, 0.9, 0.8)
+    pruning.checkpoint_committed(last, CheckpointType.FINAL)
+    assert not last.events.filter(what="CANCEL_REQUESTED").exists()
+    last.row.update(stop_requested="cancel", stop_requested_by="ana")
+    pruning.checkpoint_committed(last, CheckpointType.PERIODIC)
+    last.refresh_from_db()
+    assert last.stop_requested_by == "ana" and last.suggestions.get().state == ""
+
+
+def test_a_checkpoint_without_a_pruner_is_one_query_and_no_transaction(
+    person, django_assert_num_queries
+):
+    operation = create(person).operations.first()
+    with django_assert_num_queries(1):  # the study's row, without its lock
+        pruning.checkpoint_committed(operation, CheckpointType.PERIODIC)
+
+
+def test_a_pruner_decides_before_it_locks_anything(last, monkeypatch):
+    report(last, 0.9, 0.8)
+    decide = StudySearch.is_to_be_pruned
+
+    def decided(*arguments):
+        assert not connection.in_atomic_block
+        return decide(*arguments)
+
+    monkeypatch.setattr(StudySearch, "is_to_be_pruned", decided)
+    pruning.checkpoint_committed(last, CheckpointType.PERIODIC)
+    last.refresh_from_db()
+    assert last.stop_requested == "cancel"
+
+
+@pytest.mark.parametrize("method", ["median", "asha", "hyperband"])
+def test_the_pruner_reads_one_value_of_each_other_trial(last, method):
+    report(last, 0.9, 0.8)
+    pruner = Pruner(method=method, metric="val_loss", mode="max")
+    found = reports.at_checkpoint(last.study, pruner, last)
+    assert found.pop(last.pk) == {1: -0.9, 2: -0.8}, "the study's mode is min"
+    assert list(found.values()) == ([] if method == "asha" else [{2: -0.4}] * 3)
+
+
+def test_values_that_a_resume_measured_again_count_once(last):
+    other = last.study.operations.exclude(pk=last.pk).first()
+    other.points.update(retired_by=2)
+    report(other, 0.5, 0.3, 0.2, attempt=2)
+    report(last, 0.9, 0.8)
+    pruner = Pruner(method="median", metric="val_loss", mode="min")
+    assert reports.at_checkpoint(last.study, pruner, last)[other.pk] == {2: 0.3}
+    hyperband = pruner.model_copy(update={"method": "hyperband"})
+    assert reports.at_checkpoint(last.study, hyperband, last)[other.pk] == {3: 0.2}
+
+
+def test_a_sampler_gets_the_last_value_of_each_pruned_trial(last):
+    report(last, 0.9, 0.8)
+    last.row.update(state=State.CANCELLED, reason=Reason.PRUNED)
+    pruner = Pruner(method="median", metric="val_loss", mode="min")
+    assert reports.of_pruned(last.study, pruner) == {last.pk: {2: 0.8}}
+
+
+def test_an_error_of_the_pruner_does_not_end_the_attempt(last, caplog):
+    Study.objects.update(design={"nonsense": 1})
+    pruning.checkpoint_committed(last, CheckpointType.PERIODIC)
+    assert "the pruner of its study failed" in caplog.text
+
+
+@pytest.mark.slow
+def test_a_commit_of_a_checkpoint_asks_the_pruner(person, runtime):
+    """Real children: the rate of the second trial is useless."""
+    config = {"recipe": "digits", "epochs": 2, "checkpoint": {"every_epochs": 1}}
+    design = {
+        "values": {"learning_rate": [0.01, 1e-7]},
+        "seed": 1,
+        "parallel": 1,
+        "pruner": {"method": "median", "min_trials": 1},
+    }
+    study = create(person, design)
+    study.operations.all().delete()
+    study.suggestions.all().delete()
+    Study.objects.update(config=config, num_trials=0)  # the trials are submitted here
+    good, useless = ({"learning_rate": rate} for rate in (0.01, 1e-7))
+    for number, rate in enumerate((good, useless)):
+        part = InStudy(study.pk, rate)
+        study.refresh_from_db()
+        operation = asking.submit_part(study, config | rate, part)
+        Suggestion.objects.create(study=study, number=number, values=rate, operation=operation)
+        work_until_idle(runtime)
+        requests = operation.events.filter(what="CANCEL_REQUESTED", actor="pruner")
+        assert requests.exists() == (rate is useless)

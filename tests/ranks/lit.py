@@ -1,0 +1,24 @@
+"""LightningModules with faults in their steps, for several ranks."""
+
+from typing import Literal
+
+from trainops.kinds.loop.trainer_settings import LightningParameters
+from trainops.recipes import Recipe
+
+
+class Parameters(LightningParameters):
+    module: Literal["automatic", "closure", "manual", "windows"] = "automatic"
+    scheduler: Literal["none", "step", "epoch", "plateau"] = "none"
+    batch_size: int = 4
+    fault: Literal["", "frozen", "plain_backward", "sync_norm", "stops"] = ""
+
+
+RECIPE = Recipe(
+    name="ranked_lit",
+    kind="loop",
+    label="Lightning",
+    description="For tests",
+    parameters="tests.ranks.lit:Parameters",
+    build="tests.ranks.lit_module:train",
+    example={"recipe": "ranked_lit", "threads": 1},
+)

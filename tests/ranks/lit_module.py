@@ -1,0 +1,119 @@
+"""The modules of `tests.ranks.lit`. The variable FAULT of the environment disturbs them.
+
+"stop 0 5": at the fifth batch of training; "stop 0 -2": at the second batch of a validation.
+"""
+
+import torch
+from torch import nn
+
+from tests.loop.lit_module import Automatic, Data, Manual, Windows
+from tests.ranks.together_loop import disturb
+from trainops.kinds.loop.lightning import lightning_loop
+
+
+class Disturbed:
+    """Counts batches, logs over all ranks, and is disturbed."""
+
+    fault = ""
+
+    def setup(self, stage):
+        self.register_buffer("trained", torch.zeros((), dtype=torch.int64))
+        self.register_buffer("validated", torch.zeros((), dtype=torch.int64))
+        if self.fault == "sync_norm":
+            self.norm = nn.SyncBatchNorm(2)
+        if self.fault == "frozen":
+            self.net[4].requires_grad_(False)
+
+    def on_train_batch_start(self, batch, batch_idx):
+        if self.fault == "frozen":
+            self.net[4].requires_grad_(True)
+
+    def training_step(self, batch, batch_idx):
+        self.trained += 1
+        disturb(self.global_rank, int(self.trained), self)
+        loss = super().training_step(batch, batch_idx)
+        self.log("rank", float(self.global_rank), on_step=True, on_epoch=True, sync_dist=True)
+        if self.fault == "stops":
+            self.stop()
+        return loss
+
+    def stop(self):
+        data = self.trainer.datamodule
+        self.log("prepared", float(data.is_prepared), on_step=False, on_epoch=True)
+        self.log("drawn", data.drawn, on_step=False, on_epoch=True)
+        self.log("drawn_first", data.drawn, on_step=False, on_epoch=True, rank_zero_only=True)
+        if self.global_rank == 1 and int(self.trained) == 2:
+            self.trainer.should_stop = True
+
+    def validation_step(self, batch, batch_idx):
+        self.validated += 1
+        disturb(self.global_rank, -int(self.validated), self)
+        super().validation_step(batch, batch_idx)
+        self.log("val_place", batch[0].mean(), sync_dist=True)
+
+    def log_dict(self, values):
+        for name, value in values.items():
+            self.log(name, value, sync_dist=True)
+
+
+class ManyWays(Disturbed, Manual):
+    def forward(self, inputs):
+        return self.head(self.body(inputs))
+
+    def validation_step(self, batch, batch_idx):
+        self.validated += 1
+        disturb(self.global_rank, -int(self.validated), self)
+        Manual.validation_step(self, batch)
+
+
+class ManyBatches(Disturbed, Windows):
+    def training_step(self, batch, batch_idx):
+        if self.fault != "plain_backward":
+            return super().training_step(batch, batch_idx)
+        self.body(batch[0]).sum().backward()
+        self.optimizers()[0].step()
+        return None
+
+    forward, validation_step = ManyWays.forward, ManyWays.validation_step
+
+    def on_train_epoch_end(self):
+        self.lr_schedulers().step()
+
+
+class OneWay(Disturbed, Automatic):
+    pass
+
+
+class Closure(OneWay):
+    def configure_optimizers(self):
+        return torch.optim.LBFGS(self.parameters(), lr=0.05, max_iter=3)
+
+
+class Prepared(Data):
+    """Is prepared in rank 0 only, where it draws random numbers as `setup` does in all."""
+
+    is_prepared, drawn = False, 0.0
+
+    def prepare_data(self):
+        torch.rand(5)
+        self.is_prepared = True
+
+    def setup(self, stage):
+        super().setup(stage)
+        self.drawn = float(torch.rand(()))
+
+
+def make(run, parameters):
+    made = {
+        "automatic": lambda: OneWay(parameters.scheduler),
+        "closure": Closure,
+        "manual": ManyWays,
+        "windows": lambda: ManyBatches(2),
+    }
+    module = made[parameters.module]()
+    module.fault = parameters.fault
+    data = Prepared if parameters.fault == "stops" else Data
+    return module, data(parameters.batch_size)
+
+
+train = lightning_loop(make)

@@ -1,0 +1,173 @@
+"""LightningModules with several ranks equal Lightning's own Trainer, wherever they are stopped."""
+
+import signal
+
+import pytest
+import torch
+from torch.utils._pytree import tree_leaves
+
+from tests.ranks.processes import run_ranks
+from tests.ranks.running import Attempts, require_same_end
+from tests.ranks.test_exactness import state_of
+from tests.thinning import some_of
+from trainops.process.protocol import Failed, Stopped, Succeeded
+
+pytest.importorskip("lightning.pytorch", reason="the extra lightning is not installed")
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+# 23 examples in batches of 4: each rank has 3, the last of which is smaller in rank 1
+SETTINGS = {
+    "everything": {
+        "scheduler": "plateau", "accumulate_grad_batches": 2, "val_check_interval": 2,
+        "precision": "bf16-mixed", "max_epochs": 3, "gradient_clip_val": 0.5,
+    },
+    "closure": {"module": "closure", "max_epochs": 2},
+    "manual": {"module": "manual", "max_epochs": 2},
+    "windows": {"module": "windows", "max_epochs": 2},
+    # three batches of the validation: rank 1 repeats the first, which is counted once
+    "repeated": {"batch_size": 3, "accumulate_grad_batches": 3, "max_epochs": 2},
+}  # fmt: skip
+
+
+def config_of(name, **changes):
+    return {"recipe": "ranked_lit", "monitor": "val_loss", "parameters": SETTINGS[name]} | changes
+
+
+@pytest.fixture(scope="module")
+def by_lightning(tmp_path_factory):
+    """Return what two processes with Lightning's Trainer trained, by the name of the settings."""
+    from tests.ranks.oracle_lit import train_all
+
+    root = tmp_path_factory.mktemp("lightning")
+    run_ranks(train_all, root, SETTINGS)
+    return {name: torch.load(root / f"{name}.pt", weights_only=True) for name in SETTINGS}  # noqa: TID251
+
+
+@pytest.fixture(scope="module")
+def undisturbed(forkserver, tmp_path_factory):
+    found = {}
+
+    def run(name):
+        if name not in found:
+            found[name] = Attempts(forkserver, tmp_path_factory.mktemp(name), config_of(name))
+            assert isinstance(found[name].attempt(), Succeeded), found[name].ended
+        return found[name]
+
+    return run
+
+
+def points_of(attempts, name):
+    return [each[name] for _, each in sorted(attempts.curve.items()) if name in each]
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_two_ranks_train_as_lightnings_trainer_does(name, by_lightning, undisturbed):
+    state, expected = state_of(undisturbed(name).committed[-1]), by_lightning[name]
+    assert state["model"].keys() == expected["model"].keys()
+    for key, value in expected["model"].items():
+        assert torch.equal(state["model"][key], value), key
+    # LBFGS keeps its loss, which is the mean over the ranks here and that of a rank there.
+    optimizers = expected["optimizers"] if name != "closure" else []
+    for number, wanted in enumerate(optimizers):
+        found = state[f"optimizer_{number}"]["state"]
+        pairs = zip(tree_leaves(found), tree_leaves(wanted), strict=True)
+        assert all(torch.equal(one, other) for one, other in pairs), number
+    latest = state["logged"]["latest"]
+    assert float(latest["rank"]) == pytest.approx(11 / 23)  # over the examples of both
+    if "val_check_interval" not in SETTINGS[name]:  # else the validated weights are not the last
+        assert float(latest["val_loss"]) == pytest.approx(expected["val_loss"], rel=1e-5)
+
+
+# Batches of training at which "everything" is interrupted: 3 per epoch, in windows of 2 and 1.
+STOPS = some_of([3, 1, 2, 4, 5, 6, 7], every=7)
+
+
+def require_stops_change_nothing(name, at, attempts, undisturbed):
+    attempts.config = config_of(name)
+    for number in (at, at + 2):
+        assert isinstance(attempts.attempt(f"stop 0 {number}"), Stopped)
+    assert isinstance(attempts.attempt(), Succeeded), attempts.ended
+    assert [receipt.exact for receipt in attempts.receipts[1:]] == [True, True]
+    require_same_end(attempts, undisturbed(name))
+
+
+@pytest.mark.parametrize("at", STOPS)
+def test_a_stop_changes_nothing(at, attempts, undisturbed):
+    require_stops_change_nothing("everything", at, attempts, undisturbed)
+
+
+def test_a_stop_with_gradients_that_are_held_changes_nothing(attempts, undisturbed):
+    require_stops_change_nothing("windows", 1, attempts, undisturbed)
+
+
+def test_the_death_of_any_rank_changes_nothing(attempts, undisturbed):
+    checkpoint = {"every_steps": 2, "every_seconds": 1e9, "self_check": False}
+    attempts.config = config_of("everything", checkpoint=checkpoint)
+    assert isinstance(attempts.attempt("kill 1 4"), Failed)
+    assert attempts.attempt("kill 0 7") == -signal.SIGKILL
+    assert isinstance(attempts.attempt(), Succeeded), attempts.ended
+    require_same_end(attempts, undisturbed("everything"))
+
+
+def test_a_stop_within_a_validation_changes_nothing(attempts, undisturbed):
+    attempts.config = config_of("repeated")
+    for at in (-1, -3):
+        assert isinstance(attempts.attempt(f"stop 0 {at}"), Stopped)
+        assert "validation 2 of 2" in attempts.committed[-1].state["place"]
+    assert isinstance(attempts.attempt(), Succeeded), attempts.ended
+    require_same_end(attempts, undisturbed("repeated"))
+
+
+@pytest.mark.parametrize("after", some_of([1, 3], every=2))
+def test_a_training_continues_with_another_number_of_ranks(after, attempts):
+    attempts.config = config_of("repeated")
+    assert isinstance(attempts.attempt("stop 0 -1"), Stopped)
+    assert isinstance(attempts.attempt(processes=after), Succeeded), attempts.ended
+    (item,) = [item for item in attempts.receipts[-1].items if not item.exact]
+    assert item.part == "processes" and item.note.startswith(f"was 2, is {after}: ")
+    # The place of three ranks is before the last batch of the epoch, which validates again.
+    assert len(points_of(attempts, "val_loss")) == max(2, after)
+
+
+def test_a_rank_that_stops_early_stops_all(attempts):
+    parameters = {"fault": "stops", "max_epochs": 30}
+    ended = attempts.attempt(recipe="ranked_lit", parameters=parameters)
+    assert isinstance(ended, Succeeded), ended
+    state = state_of(attempts.committed[-1])
+    assert state["progress"]["global_step"] == 2  # of three in an epoch
+    # Both have 8 examples. Data are prepared in rank 0, whose random numbers stay the same.
+    latest = state["logged"]["latest"]
+    assert float(latest["prepared"]) == 0.5
+    assert float(latest["drawn"]) == pytest.approx(float(latest["drawn_first"]), rel=1e-12)
+
+
+REFUSED = {
+    "sharding": (
+        {"sharding": "full"},
+        "sharding: got full for a LightningModule; allowed: none",
+    ),
+    "interval": (
+        {"parameters": {"accumulate_grad_batches": 2, "val_check_interval": 3}},
+        "parameters.val_check_interval: got 3 with accumulate_grad_batches 2 with 2 processes; "
+        "allowed: multiples of 2",
+    ),
+    "norm": (
+        {"parameters": {"fault": "sync_norm"}},
+        "recipe: the module has a SyncBatchNorm as 'norm' with 2 processes",
+    ),
+    "frozen": (
+        {"parameters": {"fault": "frozen"}},
+        "recipe: net.4.weight is trained, but was frozen before the ranks were connected",
+    ),
+    "backward": (
+        {"parameters": {"module": "windows", "fault": "plain_backward"}},
+        "recipe: the gradient of body.bias is not averaged over the ranks; allowed: "
+        "self.manual_backward(loss)",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_ranks_of_a_lightning_module_cannot_have_is_refused(name, attempts):
+    config, message = REFUSED[name]
+    ended = attempts.attempt(recipe="ranked_lit", **config)
+    assert isinstance(ended, Failed) and message in ended.message, ended

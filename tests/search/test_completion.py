@@ -1,0 +1,47 @@
+"""What is offered while a query is typed."""
+
+import pytest
+
+from apps.operations.search.completion import MAX_COMPLETIONS, completions
+from tests.pages import making
+
+
+@pytest.fixture
+def ana(db):
+    ana = making.person("ana", "operator")
+    making.operation(ana, metrics={"val_loss": 1, "val_f1": 2}, tags=["night", "two words"])
+    return ana
+
+
+@pytest.mark.parametrize(
+    ("query", "offered"),
+    [
+        ("stat", ["state:"]),
+        ("kind:rl -stat", ["kind:rl -state:"]),
+        ("state:fa", ["state:failed"]),
+        ("state:failed,canc", ["state:failed,cancelled"]),
+        ("tag:ni", ["tag:night"]),
+        ("tag:two", ['tag:"two words"']),
+        ("owner:a", ["owner:ana"]),
+        ("recipe:digit_", ["recipe:digit_classifier"]),
+        ("older:", []),
+        ("unknown:x", []),
+        ("", []),
+        ("epochs>=50 ", []),
+    ],
+)
+def test_the_last_word_is_completed(ana, query, offered):
+    assert completions(query) == offered
+
+
+def test_names_of_metrics_and_config_fields_are_offered(ana):
+    assert {"val_loss", "val_f1"} <= set(completions("val_"))
+    assert "epochs" in completions("epo")
+    assert len(completions("e")) <= MAX_COMPLETIONS
+
+
+def test_the_page_asks_for_them(ana, client):
+    client.force_login(ana)
+    found = client.get("/operations/completions", {"q": "tag:n"}).json()
+    assert found == {"completions": ["tag:night"]}
+    assert 'list="completions"' in client.get("/").content.decode()

@@ -1,0 +1,166 @@
+"""Queries against rows, on both databases."""
+
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from apps.operations.models import Operation
+from apps.operations.search.conditions import FIELDS, condition
+from apps.operations.search.language import NAME, QueryError
+from apps.operations.search.sorting import ordering
+from apps.operations.search.values import CONFIG, METRIC, named
+from tests.pages import making
+
+pytestmark = pytest.mark.database
+
+
+@pytest.fixture
+def ana(db):
+    return making.person("ana", "operator")
+
+
+@pytest.fixture
+def three(ana):
+    """Named after what their metrics are."""
+    made = []
+    for name, metrics in (("low", {"val_loss": 0.05}), ("high", {"val_loss": 2, "a/b.c": 1})):
+        made.append(making.operation(ana, "COMPLETED", name=name, metrics=metrics, tags=[name]))
+    made.append(making.operation(ana, "FAILED", name="none", metrics={"val_loss": "nan"}))
+    return made
+
+
+def found(query, user):
+    listed = Operation.objects.filter(condition(query, user))
+    return {operation.name for operation in listed}
+
+
+@pytest.mark.parametrize(
+    ("query", "names"),
+    [
+        ("val_loss<0.1", {"low"}),
+        ("val_loss>0.1", {"high"}),
+        ("val_loss<=2", {"low", "high"}),
+        ("val_loss!=2", {"low"}),
+        ("-val_loss<0.1", {"high", "none"}),
+        ("val_loss=nan", {"none"}),
+        ("metric.val_loss>=2", {"high"}),
+        ("a/b.c=1", {"high"}),
+        ("unknown>0", set()),
+        ("epochs=5", {"low", "high", "none"}),
+        ("epochs>5", set()),
+        ("config.epochs>=5 val_loss<1", {"low"}),
+        ("checkpoint.keep_last>=1", {"low", "high", "none"}),
+        ("device=auto", {"low", "high", "none"}),
+        ("device!=auto", set()),
+        ("step>=20", {"low", "high", "none"}),
+        ("state:failed", {"none"}),
+        ("state:FAILED,completed -tag:low", {"high", "none"}),
+        ("state:active", set()),
+        ("kind:training", {"low", "high", "none"}),
+        ("tag:low,high", {"low", "high"}),
+        ("tag:low tag:high", set()),
+        ("owner:me", {"low", "high", "none"}),
+        ("owner:ana low", {"low"}),
+        ("owner:unknown", set()),
+        ("recipe:digits", {"low", "high", "none"}),
+        ("reason:job_error", {"none"}),
+        ("worker:worker-1", set()),
+        ("study:x", set()),
+        ("newer:1h", {"low", "high", "none"}),
+        ("older:7d", set()),
+        ("is:attention", {"none"}),
+        ("is:resumable", set()),
+        ("-low", {"high", "none"}),
+        ("", {"low", "high", "none"}),
+    ],
+)
+def test_a_query_finds(three, ana, query, names):
+    assert found(query, ana) == names
+
+
+def test_ages_count_from_now(three, ana):
+    three[0].row.update(created_at=timezone.now() - timedelta(days=8))
+    assert found("older:7d", ana) == {"low"}
+    assert found("newer:1w", ana) == {"high", "none"}
+
+
+def test_a_parameter_of_a_recipe_needs_no_prefix(ana):
+    made = making.operation(ana, name="wide")
+    made.row.update(config=made.config | {"parameters": {"hidden": 64}})
+    for name in ("hidden", "config.hidden", "parameters.hidden"):
+        assert found(f"{name}>=64", ana) == {"wide"}
+        assert found(f"{name}>64", ana) == set()
+
+
+@pytest.mark.parametrize(
+    ("name", "is_there"),
+    [
+        ("config.hidden_sizes.0", True),
+        ("config.hidden_sizes.00", True),
+        ("config.hidden_sizes.1", False),
+        ("config.hidden_sizes.-1", False),
+        ("config.hidden_sizes.4294967296", False),
+        ("config.hidden_sizes.\N{SUPERSCRIPT TWO}", False),
+        ("config.hidden_sizes.\N{ARABIC-INDIC DIGIT ZERO}", False),
+        ("config.weights.0", False),
+        ("config.seed.0", False),
+        ("metric.0", True),
+        ("metric.-1", True),
+        ("metric.größe", True),
+    ],
+)
+def test_a_number_in_a_name_is_an_index_of_a_list_in_a_config(ana, name, is_there):
+    made = making.operation(ana, name="one", metrics={"0": 64, "-1": 64, "größe": 64})
+    made.row.update(config={"hidden_sizes": [64], "weights": {"0": 64}, "seed": 64})
+    assert (found(f"{name}=64", ana) == {"one"}) is is_there
+
+
+@pytest.mark.slow
+@settings(
+    max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    start=st.sampled_from(["", METRIC, CONFIG, "checkpoint."]),
+    name=st.from_regex(NAME, fullmatch=True),
+)
+def test_every_name_that_the_language_allows_is_looked_up_and_sorted_by(three, ana, start, name):
+    name = start + name
+    found(f'{name}>1 {name}="a"', ana)
+    columns = {"value": named(name).text}
+    assert len(Operation.objects.order_by(*ordering(name)).values(**columns)) == len(three)
+
+
+@pytest.mark.parametrize(
+    ("query", "problem"),
+    [
+        ("kind:rl stat:failed", r"'stat:failed' \(character 9\).*allowed: state:, kind:"),
+        ("state:failing", "got 'failing'; allowed: pending"),
+        ("kind:nonsense", "allowed: training"),
+        ("is:good", "allowed: resumable, attention, favourite"),
+        ("older:soon", "got 'soon'; allowed: a whole number"),
+        ("val_loss<low", "got 'low'; allowed after '<': a number"),
+        ("step=low", "allowed after '=': a number"),
+        ("val_loss<inf", "allowed after '<': a number"),
+    ],
+)
+def test_errors_name_the_term_and_what_is_allowed(db, ana, query, problem):
+    with pytest.raises(QueryError, match=problem):
+        condition(query, ana)
+
+
+@pytest.mark.parametrize("name", FIELDS)
+def test_every_field_takes_text_of_any_script(db, ana, name):
+    for text in ("שלום", "🎉", "x" * 900):
+        if FIELDS[name].allowed or FIELDS[name].form:
+            with pytest.raises(QueryError, match="allowed"):
+                found(f"{name}:{text}", ana)
+        else:
+            assert found(f"{name}:{text}", ana) == set()
+
+
+def test_the_number_of_queries_does_not_depend_on_rows(three, ana, django_assert_num_queries):
+    with django_assert_num_queries(1):
+        found("val_loss<1 epochs>=5 -tag:x is:attention older:1d worker:w study:y", ana)

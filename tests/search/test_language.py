@@ -1,0 +1,49 @@
+"""The query language: terms, their places, and errors that name both."""
+
+import pytest
+
+from apps.operations.search.language import QueryError, parse
+
+
+def test_terms_have_name_operator_value_and_place():
+    found = parse(' val_loss<0.1  -tag:night "two words" plain 04:29')
+    assert [(t.offset, t.is_negated, t.name, t.operator, t.plain) for t in found] == [
+        (1, False, "val_loss", "<", "0.1"),
+        (15, True, "tag", ":", "night"),
+        (26, False, "", "", "two words"),
+        (38, False, "", "", "plain"),
+        (44, False, "", "", "04:29"),
+    ]
+
+
+def test_commas_separate_alternatives_and_quotes_protect_them():
+    (term,) = parse('tag:a,"b, c"')
+    assert term.values == ["a", "b, c"]
+
+
+@pytest.mark.parametrize("operator", ["<=", ">=", "!=", "=", "<", ">"])
+def test_each_comparison_is_one_operator(operator):
+    (term,) = parse(f"checkpoint.every_seconds{operator}5")
+    assert (term.name, term.operator, term.value) == ("checkpoint.every_seconds", operator, "5")
+
+
+@pytest.mark.parametrize("text", ["-", "--", "<5", ":x", "🎉 שלום", "a-b", "x" * 500])
+def test_anything_else_is_free_text(text):
+    assert all(not term.name for term in parse(text))
+
+
+@pytest.mark.parametrize(
+    ("text", "offset", "problem"),
+    [
+        ("kind:rl tag:", 8, "a value is missing after ':'"),
+        ("epochs>=", 0, "a value is missing after '>='"),
+        ('one tag:"night', 4, "the quotation mark is not closed"),
+        ("x" * 1001, 1000, "at most 1000"),
+        ("a " * 31, 60, "has 31 terms; at most 30"),
+    ],
+)
+def test_errors_name_the_place_and_the_problem(text, offset, problem):
+    with pytest.raises(QueryError, match=problem) as found:
+        parse(text)
+    assert found.value.offset == offset
+    assert f"character {offset + 1}" in found.value.message

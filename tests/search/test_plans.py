@@ -1,0 +1,91 @@
+"""Which indexes serve the list and its counts, on both databases."""
+
+import pytest
+from django.db import connection
+from django.db.models import Count
+from django.test.utils import CaptureQueriesContext
+
+from apps.dashboard import pages, rows
+from apps.dashboard.filters import CRITERIA
+from apps.operations.filters import narrowed
+from apps.operations.models import Operation
+from apps.operations.search.completion import completions
+from apps.operations.search.conditions import condition
+from tests.pages import making
+from trainops.http.pagination import Cursor
+
+on_both_databases = pytest.mark.database
+NEWEST = ("-created_at", "-pk")
+SORTED = ("TEMP B-TREE", "Sort")
+SCANNED = ("SCAN operations_operation\n", "Seq Scan on operations_operation")
+EDGES = (None, Cursor(pages.ORDERING, False, "2026-01-01T00:00:00+00:00", "op_training_x"))
+
+
+@pytest.fixture
+def ana(db):
+    """With operations on PostgreSQL, whose plans depend on their number; those of SQLite do not."""
+    ana = making.person("ana", "operator")
+    if connection.vendor == "postgresql":
+        making.operation(ana, "COMPLETED")
+        made = Operation.objects.values().get()
+        copies = (Operation(**made | {"id": f"op_training_{number}"}) for number in range(2000))
+        Operation.objects.bulk_create(copies)
+        with connection.cursor() as cursor:
+            cursor.execute("ANALYZE operations_operation")
+    return ana
+
+
+def plan(query):
+    return query.explain() + "\n"
+
+
+def listed(ana, tab):
+    return narrowed(Operation.objects.order_by(), CRITERIA[tab], ana)
+
+
+@on_both_databases
+@pytest.mark.parametrize("edge", EDGES)
+@pytest.mark.parametrize("tab", ["", "done"])
+def test_a_page_of_a_long_tab_is_read_in_the_order_of_an_index(ana, tab, edge):
+    found = pages.beyond(rows.select(listed(ana, tab)), edge)
+    text = plan(found.order_by(*NEWEST)[:51])
+    assert not any(word in text for word in SORTED), text
+    assert "operation_newest" in text or "operation_state" in text, text
+
+
+@on_both_databases
+@pytest.mark.parametrize("tab", ["active", "attention", "resumable"])
+def test_a_short_tab_and_its_count_read_only_its_operations(ana, tab):
+    for query in (rows.select(listed(ana, tab)).order_by(*NEWEST)[:51], listed(ana, tab)):
+        text = plan(query)
+        assert not any(word in text for word in (*SCANNED, "operation_newest")), text
+
+
+@pytest.mark.parametrize("tab", ["", "active", "resumable", "done"])
+def test_counts_by_state_are_read_from_the_index_alone(ana, tab):
+    text = plan(listed(ana, tab).values_list("state").annotate(number=Count("pk")))
+    assert "COVERING INDEX operation_state" in text, text
+
+
+@on_both_databases
+def test_archived_operations_are_found_by_their_own_index(ana):
+    text = plan(Operation.objects.filter(condition("archived:yes", ana)).order_by(*NEWEST)[:51])
+    assert "operation_archived" in text, text
+
+
+@on_both_databases
+def test_operations_of_a_project_are_found_by_an_index(ana):
+    found = narrowed(Operation.objects.order_by(*NEWEST), {"q": "project:night"}, ana)
+    text = plan(found[:51])
+    assert "operation_project" in text, text
+
+
+def test_a_completion_reads_only_operations_with_a_project(ana, django_assert_num_queries):
+    with CaptureQueriesContext(connection) as asked:
+        assert completions("project:n") == []
+    (query,) = asked
+    with connection.cursor() as cursor:
+        cursor.execute(f"EXPLAIN QUERY PLAN {query['sql']}")
+        assert "operation_project" in str(cursor.fetchall())
+    with django_assert_num_queries(0):
+        assert "recipe:digits" in completions("recipe:dig")

@@ -1,0 +1,151 @@
+"""Run one attempt of a check in this process, and record what can be compared."""
+
+import time
+import traceback
+from collections.abc import Callable
+from functools import partial
+
+from trainops.checking import clocks, graphs, loaders
+from trainops.checking.messages import Attempted, AttemptRequest, Ending, Graph, Point, Subject
+from trainops.kind import KINDS
+from trainops.runtime import lossless
+from trainops.runtime.checkpoint.manifest import Candidate, Checkpoint
+from trainops.runtime.checkpoint.store import CheckpointPolicy, CheckpointStore
+from trainops.runtime.config import OperationConfig
+from trainops.runtime.errors import CheckpointCorrupted, SaveFailed
+from trainops.runtime.job import Eventful, Paced, Progress, ResumableJob
+from trainops.runtime.ledger import Entry, MemoryLedger
+from trainops.runtime.loop import Directive, Failed, Outcome, Succeeded, run
+from trainops.runtime.receipt import Receipt
+from trainops.runtime.reproducibility import set_determinism
+
+MIN_STEPS = 4  # of a run that is cut by its time
+SECRET = bytes(32)  # of the ledger: the same in every attempt of a check
+
+
+def attempt(request: AttemptRequest) -> Attempted:
+    """Run the attempt; an error of the recipe is part of the answer."""
+    config = prepared(request.subject)
+    if request.clock is not None:
+        clocks.set_clock(request.clock)
+    if request.draws is not None:
+        loaders.observe(request.draws)
+    recorder = AttemptRecorder(request)
+    ledger = ledger_of(request.subject, request.entries)
+    outcome = run(
+        lambda: recorder.of(factory(request.subject, config, ledger)()),
+        seed=config.seed,
+        store=CheckpointStore(
+            request.directory,
+            identity={"attempt": request.number, "kind": request.subject.kind},
+            candidates=[request.candidate] if request.candidate else [],
+        ),
+        policy=CheckpointPolicy(every_seconds=float("inf")),
+        supervisor=recorder,
+    )
+    return recorder.answer(outcome, () if ledger is None else tuple(ledger.entries()))
+
+
+def prepared(subject: Subject) -> OperationConfig:
+    """Return the parsed config, with determinism and threads set in this process."""
+    config = KINDS[subject.kind].parse_config(subject.config)
+    set_determinism(config.deterministic, config.threads)
+    return config
+
+
+def factory(
+    subject: Subject, config: OperationConfig, ledger: MemoryLedger | None
+) -> Callable[[], ResumableJob]:
+    return partial(KINDS[subject.kind].make_job, config, subject.inputs, ledger)
+
+
+def ledger_of(subject: Subject, entries: tuple[Entry, ...] = ()) -> MemoryLedger | None:
+    """Return the ledger of kinds that have one."""
+    if not KINDS[subject.kind].uses_ledger(subject.config):
+        return None
+    return MemoryLedger(entries, secret=SECRET, is_durable=True)
+
+
+class AttemptRecorder:
+    """The supervisor of an attempt: it stops the run where the request says, and takes notes."""
+
+    def __init__(self, request: AttemptRequest) -> None:
+        self._request = request
+        self._job: ResumableJob | None = None
+        self._began = time.perf_counter()
+        self._checkpoint: Checkpoint | None = None
+        self._curve: dict[int, dict[str, float]] = {}
+        self._points: list[Point] = []
+        self._inexact: dict[str, str] = {}
+        self._graphs: dict[int, Graph] = {}
+
+    def of(self, job: ResumableJob) -> ResumableJob:
+        """Remember the job, and return it."""
+        self._job = job
+        return job
+
+    def restored(self, receipt: Receipt) -> None:
+        self._inexact = {each.part: each.note for each in receipt.items if not each.exact}
+
+    def corrupted(self, candidate: Candidate, error: CheckpointCorrupted) -> None:
+        """Do nothing: the error that is raised next reports it."""
+
+    def report(self, progress: Progress) -> Directive:
+        if progress.metrics:
+            self._curve.setdefault(progress.step, {}).update(progress.metrics)
+        point = Point(progress.step, progress.is_evaluating, self._milestones(progress.step))
+        self._points.append(point)
+        self._describe(point)
+        return Directive.CANCEL if self._is_end(point) else Directive.PROCEED
+
+    def checkpointed(self, checkpoint: Checkpoint) -> None:
+        self._checkpoint = checkpoint
+
+    def save_failed(self, error: SaveFailed) -> None:
+        raise error
+
+    def answer(self, outcome: Outcome, entries: tuple[Entry, ...]) -> Attempted:
+        ending: Ending = "stopped"
+        error, trace, result = "", "", ""
+        if isinstance(outcome, Failed):
+            ending, error = "failed", f"{type(outcome.error).__name__}: {outcome.error}"
+            trace = "".join(traceback.format_exception(outcome.error))
+        elif isinstance(outcome, Succeeded):
+            ending, result = "completed", lossless.dumps(dict(outcome.result))
+        saved = self._checkpoint
+        return Attempted(
+            ending=ending,
+            error=error,
+            trace=trace,
+            step=self._points[-1].step if self._points else 0,
+            checkpoint=None if saved is None else Candidate(saved.path, saved.digest),
+            files={} if saved is None else {each.name: each.blake3 for each in saved.artifacts},
+            result=result,
+            curve=self._curve,
+            points=tuple(self._points),
+            inexact=self._inexact,
+            entries=entries,
+            graphs=tuple(self._graphs.values()),
+            seconds=time.perf_counter() - self._began,
+        )
+
+    def _milestones(self, step: int) -> int:
+        job: object = self._job
+        if isinstance(job, Eventful):
+            return job.milestones()
+        return step // job.checkpoint_steps if isinstance(job, Paced) else 0
+
+    def _describe(self, point: Point) -> None:
+        wanted = point.step in self._request.graph_steps and point.step not in self._graphs
+        if wanted and not point.is_evaluating and self._job is not None:
+            self._graphs[point.step] = Graph(point.step, graphs.describe(self._job))
+
+    def _is_end(self, point: Point) -> bool:
+        stop, request = self._request.stop, self._request
+        if stop is not None:
+            return (point.step, point.is_evaluating) == (stop.step, stop.is_evaluating)
+        if point.is_evaluating:
+            return False
+        num_steps = sum(not each.is_evaluating and each.step > 0 for each in self._points)
+        is_late = time.perf_counter() - self._began > request.max_seconds and num_steps >= MIN_STEPS
+        return num_steps >= request.max_steps or is_late

@@ -1,0 +1,123 @@
+"""Commands that submit a new operation from a checkpoint of another: fork, extend, warm-start."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from trainops.cli import previews
+from trainops.cli.following import say_commands, watch_to_the_end
+from trainops.cli.operations import PANEL, Follow, Id
+from trainops.cli.previews import IsPreview
+from trainops.cli.session import Session, command
+from trainops.cli.submission import Submission
+from trainops.client.problems import Refused
+from trainops.client.references import operation_id
+
+if TYPE_CHECKING:
+    from trainops.client.responses import Operation
+
+Checkpoint = Annotated[
+    str | None,
+    typer.Option(help="Checkpoint id, latest or best; by default the latest healthy one."),
+]
+Name = Annotated[str, typer.Option(help="Display name of the new operation.")]
+Assignments = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="PATH=VALUE", help="Override a config field; repeatable."),
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add these commands, in the order of the help."""
+    for name, function in (("fork", fork), ("extend", extend), ("warm-start", warm_start)):
+        command(app, name, panel=PANEL)(function)
+
+
+def fork(
+    session: Session,
+    reference: Id,
+    checkpoint: Checkpoint = None,
+    name: Name = "",
+    assignments: Assignments = None,
+    is_preview: IsPreview = False,
+    follow_it: Follow = False,
+) -> None:
+    """Submit a new operation that starts from a checkpoint of another.
+
+    Example: trainops fork 3f9b3c --checkpoint best --set learning_rate=0.001
+    """
+    wanted = _wanted("fork", checkpoint, name, assignments)
+    _request(session, "fork", reference, wanted, is_preview=is_preview, follow_it=follow_it)
+
+
+def extend(
+    session: Session,
+    reference: Id,
+    to: Annotated[
+        int, typer.Option(help="Total epochs, rounds or steps; more than before.", min=1)
+    ],
+    checkpoint: Checkpoint = None,
+    name: Name = "",
+    is_preview: IsPreview = False,
+    follow_it: Follow = False,
+) -> None:
+    """Submit a fork of an operation that runs longer.
+
+    Example: trainops extend 3f9b3c --to 40 --follow
+    """
+    wanted = _wanted("extend", checkpoint, name, None)
+    wanted.body["to"] = to
+    _request(session, "extend", reference, wanted, is_preview=is_preview, follow_it=follow_it)
+
+
+def warm_start(
+    session: Session,
+    reference: Id,
+    checkpoint: Checkpoint = None,
+    name: Name = "",
+    assignments: Assignments = None,
+    is_preview: IsPreview = False,
+    follow_it: Follow = False,
+) -> None:
+    """Submit a new operation that starts at step 0 with the weights of another.
+
+    Example: trainops warm-start 3f9b3c --set epochs=5
+    """
+    wanted = _wanted("warm-start", checkpoint, name, assignments)
+    _request(session, "warm-start", reference, wanted, is_preview=is_preview, follow_it=follow_it)
+
+
+def _wanted(
+    verb: str, checkpoint: str | None, name: str, assignments: list[str] | None
+) -> Submission:
+    wanted = Submission({"checkpoint_id": checkpoint or "", "name": name}, verb)
+    for typed in assignments or ():
+        wanted.assign(typed)
+    return wanted
+
+
+def _request(
+    session: Session,
+    verb: str,
+    reference: str,
+    wanted: Submission,
+    *,
+    is_preview: bool,
+    follow_it: bool,
+) -> None:
+    found = operation_id(session.api, reference)
+    try:
+        if is_preview:
+            body = {name: value for name, value in wanted.body.items() if name != "name"}
+            previews.show(session, found, verb, body)
+            return
+        made: Operation = session.api.submit(f"operations/{found}/{verb}", wanted.body)
+    except Refused as refused:
+        raise wanted.explain(refused) from refused
+    if session.out.is_data and not follow_it:
+        session.out.data(made)
+    elif not session.out.is_data:
+        session.out.text(f"{made['id']}, from {found} at {made['unit']} {made['step']}")
+        say_commands(session, made["operation_id"])
+    if follow_it:
+        watch_to_the_end(session, made["operation_id"])

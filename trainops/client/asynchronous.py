@@ -1,0 +1,132 @@
+"""The client for asyncio: each request of `handles` in a thread, each pause in the event loop."""
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+from trainops.client.handles import Client, Handle
+from trainops.client.responses import Operation
+
+
+class AsyncClient:
+    """See `Client`."""
+
+    def __init__(self, url: str | None = None, token: str | None = None) -> None:
+        self._client = Client(url, token)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._client.close()
+
+    async def run(
+        self,
+        source: str | Path | Mapping[str, Any],
+        *,
+        changes: Mapping[str, Any] | None = None,
+        name: str | None = None,
+        tags: Sequence[str] = (),
+        key: str = "",
+    ) -> "AsyncHandle":
+        """See `Client.run`."""
+        return AsyncHandle(
+            await asyncio.to_thread(
+                self._client.run, source, changes=changes, name=name, tags=tags, key=key
+            )
+        )
+
+    async def operation(self, reference: str) -> "AsyncHandle":
+        """See `Client.operation`."""
+        return AsyncHandle(await asyncio.to_thread(self._client.operation, reference))
+
+    async def operations(self, query: str = "", *, limit: int = 20) -> "list[AsyncHandle]":
+        """See `Client.operations`."""
+        found = await asyncio.to_thread(self._client.operations, query, limit=limit)
+        return [AsyncHandle(each) for each in found]
+
+
+class AsyncHandle:
+    """See `Handle`; `handle` is the one that this stands on."""
+
+    def __init__(self, handle: Handle) -> None:
+        self.handle = handle
+        self.id = handle.id
+
+    def __repr__(self) -> str:
+        return f"Async{self.handle!r}"
+
+    def _repr_html_(self) -> str:
+        return self.handle._repr_html_()
+
+    @property
+    def data(self) -> Operation:
+        return self.handle.data
+
+    @property
+    def state(self) -> str:
+        return self.handle.state
+
+    async def refresh(self) -> Self:
+        """See `Handle.refresh`."""
+        await asyncio.to_thread(self.handle.refresh)
+        return self
+
+    async def wait(self, timeout: float | None = None) -> Self:
+        """See `Handle.wait`; to cancel the task ends the waiting, not the operation."""
+        give_up_at = None if timeout is None else time.monotonic() + timeout
+        while not (await asyncio.to_thread(self.handle.refresh)).is_finished:
+            await asyncio.sleep(self.handle.pause(give_up_at))
+        self.handle.require_not_failed()
+        return self
+
+    async def metric_rows(self) -> list[dict[str, float]]:
+        """See `Handle.metric_rows`."""
+        return await asyncio.to_thread(self.handle.metric_rows)
+
+    async def metrics(self) -> Any:
+        """See `Handle.metrics`."""
+        return await asyncio.to_thread(self.handle.metrics)
+
+    async def log(self) -> str:
+        """See `Handle.log`."""
+        return await asyncio.to_thread(self.handle.log)
+
+    async def cancel(self) -> Self:
+        """See `Handle.cancel`."""
+        await asyncio.to_thread(self.handle.cancel)
+        return self
+
+    async def kill(self) -> Self:
+        """See `Handle.kill`."""
+        await asyncio.to_thread(self.handle.kill)
+        return self
+
+    async def stop(self, timeout: float | None = None) -> Self:
+        """See `Handle.stop`."""
+        return await (await self.cancel()).wait(timeout)
+
+    async def resume(self, checkpoint: str | None = None) -> Self:
+        """See `Handle.resume`."""
+        await asyncio.to_thread(self.handle.resume, checkpoint)
+        return self
+
+    async def fork(
+        self, changes: Mapping[str, Any], *, checkpoint: str = "", name: str = ""
+    ) -> "AsyncHandle":
+        """See `Handle.fork`."""
+        return AsyncHandle(
+            await asyncio.to_thread(self.handle.fork, changes, checkpoint=checkpoint, name=name)
+        )
+
+    async def extend(self, to: int, *, checkpoint: str = "", name: str = "") -> "AsyncHandle":
+        """See `Handle.extend`."""
+        return AsyncHandle(
+            await asyncio.to_thread(self.handle.extend, to, checkpoint=checkpoint, name=name)
+        )
+
+    async def download(self, directory: str | Path = ".") -> list[Path]:
+        """See `Handle.download`."""
+        return await asyncio.to_thread(self.handle.download, directory)

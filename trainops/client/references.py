@@ -1,0 +1,88 @@
+"""Ids as people type them: whole, or a beginning or end that fits only one operation."""
+
+import re
+from typing import TypedDict
+
+from trainops.client.api import Api, RowPage
+from trainops.client.problems import ExitCode, Problem
+
+OPERATION_ID = re.compile(r"op_[a-z]+_\d{8}_\d{6}_[0-9a-f]{6}")
+STUDY_ID = re.compile(r"st_\d{8}_\d{6}_[0-9a-f]{6}")
+_MOST, _MOST_STUDIES = 50, 500
+
+
+class Named(TypedDict, total=False):
+    """A row of a list: an operation has both keys, a study only the second."""
+
+    operation_id: str
+    id: str
+
+
+def operation_id(api: Api, typed: str) -> str:
+    """Return the id that `typed` is, begins or ends. Raises Problem: it fits none, or several."""
+    if OPERATION_ID.fullmatch(typed):
+        return typed
+    found: RowPage[Named] = (
+        api.rows("operations", q="archived:any", search=typed, limit=_MOST)
+        if typed.strip()
+        else RowPage([])
+    )
+    return _only(found, typed, "operation")
+
+
+ALIASES = ("latest", "best")
+
+
+def checkpoint_named(api: Api, typed: str) -> tuple[str, str | None]:
+    """Return the ids of an operation and of its checkpoint that `typed` names.
+
+    A checkpoint's own id begins with its operation's; `OPERATION:latest` and `OPERATION:best`
+    name one, too. None for the checkpoint where only an operation is named. Raises Problem.
+    """
+    front, colon, alias = typed.partition(":")
+    if colon:
+        if alias not in ALIASES:
+            allowed = " and ".join(f"{front}:{each}" for each in ALIASES)
+            raise Problem(f"got {typed!r}; allowed: {allowed}", ExitCode.USAGE)
+        return operation_id(api, front), alias
+    if "-" in typed:
+        front = typed.partition("-")[0].removeprefix("op_")
+        return operation_id(api, f"op_{front}"), typed
+    return operation_id(api, typed), None
+
+
+def study_id(api: Api, typed: str) -> str:
+    """Return the id of the study that `typed` is, begins or ends, as operation_id does."""
+    if STUDY_ID.fullmatch(typed):
+        return typed
+    found: RowPage[Named] = (
+        api.rows("studies", limit=_MOST_STUDIES) if typed.strip() else RowPage([])
+    )
+    return _only(RowPage(found.rows), typed, "study")
+
+
+def _only(found: RowPage[Named], typed: str, what: str) -> str:
+    ids = [str(row.get("operation_id") or row["id"]) for row in found.rows]
+    fitting = [each for each in ids if each.startswith(typed) or each.endswith(typed)]
+    several = {"operation": "operations", "study": "studies"}[what]
+    if not fitting:
+        raise Problem(f"No {what} matches {typed!r}.", ExitCode.NOT_FOUND)
+    if len(fitting) > 1 or found.has_more:
+        raise Problem(
+            f"{typed!r} matches several {several}; type more of the id.",
+            ExitCode.USAGE,
+            hints=tuple(fitting[:10]),
+        )
+    return fitting[0]
+
+
+def checkpoint_path(api: Api, reference: str) -> str:
+    """Return a checkpoint's address. Raises Problem where none is named."""
+    found, chosen = checkpoint_named(api, reference) if "/" not in reference else ("", None)
+    if chosen is None:
+        raise Problem(
+            f"got {reference!r}; allowed: a checkpoint id (see `checkpoints ls`), or ID:latest or "
+            "ID:best with the id of an operation.",
+            ExitCode.NOT_FOUND,
+        )
+    return f"checkpoints/{found}/{chosen}"

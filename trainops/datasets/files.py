@@ -1,0 +1,82 @@
+"""The files below a directory, in the order of their names."""
+
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from trainops.datasets.errors import DataError, DirectoryAway
+
+MAX_FILES = 5_000_000
+
+
+class Found(NamedTuple):
+    """A file: its name relative to the directory, and what the file system or bucket says of it.
+
+    `changed_ns` is a time that no program can set back: the ctime, or LastModified of an object.
+    """
+
+    name: str
+    size_bytes: int
+    changed_ns: int
+    version: str = ""  # the ETag of an object
+
+
+def scan(root: Path, allowed: Sequence[Path] = ()) -> list[Found]:
+    """Return all files below `root`, sorted by name.
+
+    Links to files are followed; with `allowed`, only to files below one of these. Raises
+    DirectoryAway, and DataError, which names what is neither a file nor a directory.
+    """
+    found: list[Found] = []
+    for each in _walk(root, "", allowed):
+        found.append(each)
+        if len(found) > MAX_FILES:
+            raise DataError(f"{root} has more than {MAX_FILES} files; pack them into shards")
+    return sorted(found)
+
+
+def is_below(path: Path, roots: Sequence[Path]) -> bool:
+    return any(path.is_relative_to(root) for root in roots)
+
+
+def _walk(root: Path, prefix: str, allowed: Sequence[Path]) -> Iterator[Found]:
+    try:
+        with os.scandir(root / prefix) as entries:
+            for entry in entries:
+                name = f"{prefix}{_readable(entry.name, root / prefix)}"
+                if entry.is_dir(follow_symlinks=False):
+                    yield from _walk(root, f"{name}/", allowed)
+                else:
+                    yield _found(root, name, entry, allowed)
+    except DirectoryAway:
+        raise
+    except PermissionError as error:
+        raise DataError(f"{error.filename} cannot be read: {error.strerror}") from error
+    except OSError as error:
+        is_gone = isinstance(error, FileNotFoundError | NotADirectoryError)
+        why = "is not a directory" if is_gone else f"does not answer ({error.strerror})"
+        raise DirectoryAway(f"{root / prefix} {why} on this machine") from error
+
+
+def _found(root: Path, name: str, entry: "os.DirEntry[str]", allowed: Sequence[Path]) -> Found:
+    path = root / name
+    if entry.is_symlink():
+        target = path.resolve()
+        if not target.is_file():
+            raise DataError(f"{path} is a link to {target}; allowed: links to files")
+        if allowed and not is_below(target, allowed):
+            raise DataError(f"{path} is a link to {target}, which is outside the allowed roots")
+    status = path.stat()
+    if not stat.S_ISREG(status.st_mode):
+        raise DataError(f"{path} is neither a file nor a directory")
+    return Found(name, status.st_size, status.st_ctime_ns)
+
+
+def _readable(name: str, folder: Path) -> str:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        raise DataError(f"{folder} holds {name!r}; allowed: names in UTF-8") from None
+    return name

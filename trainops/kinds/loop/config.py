@@ -1,0 +1,82 @@
+"""Config of operations that run a training loop."""
+
+from collections.abc import Sequence
+from typing import ClassVar, Literal
+
+from pydantic import Field, field_validator
+
+from trainops.kinds.loop.kind import LENGTHS
+from trainops.learning.limits import LearningLimitsConfig
+from trainops.recipe_config import RecipeConfig
+from trainops.runtime.config import (
+    CheckpointConfig,
+    OperationConfig,
+    differences,
+)
+from trainops.runtime.throughput import SYSTEM
+
+SCHEDULES = (
+    "Schedules of torch keep the length that they were built for: after it CosineAnnealingLR rises "
+    "again, and OneCycleLR ends with an error. Schedules of transformers (linear, cosine) have the "
+    "rates of the longer training after the next step."
+)
+
+
+class LoopCheckpointConfig(CheckpointConfig):
+    """When checkpoints are taken: after epochs, steps or seconds, whichever is first."""
+
+    every_epochs: int = Field(10, ge=1, description="Epochs between checkpoints.")
+
+
+class LoopConfig(RecipeConfig):
+    """A training loop and its parameters; the loop itself decides how it trains."""
+
+    kind: ClassVar[str] = "loop"
+    FORKABLE: ClassVar[frozenset[str]] = OperationConfig.FORKABLE | {
+        "parameters", "log_every_steps", "processes", "sharding",
+    }  # fmt: skip
+
+    monitor: str = Field(
+        "val_loss",
+        pattern=r"^[A-Za-z][A-Za-z0-9_./-]{0,63}$",
+        description="Yielded metric that selects the best checkpoint and model.",
+    )
+    mode: Literal["min", "max"] = Field(
+        "min", description="Whether lower (min) or higher (max) values of the metric are better."
+    )
+    log_every_steps: int = Field(
+        10, ge=1, description="Steps between points of a curve; a point is the mean since the last."
+    )
+    processes: int = Field(
+        1,
+        ge=1,
+        le=64,
+        description="Number of processes that train together on one machine; each takes a slot, "
+        "and a GPU if it uses one.",
+    )
+    sharding: Literal["none", "full"] = Field(
+        "none",
+        description="Division of models over the processes: none (each has the whole models) or "
+        "full (each has a part of parameters and optimizer states, by FSDP2).",
+    )
+    checkpoint: LoopCheckpointConfig = LoopCheckpointConfig()
+    limits: LearningLimitsConfig = LearningLimitsConfig()
+
+    @field_validator("monitor")
+    @classmethod
+    def _is_yielded(cls, value: str) -> str:
+        if value.startswith(SYSTEM):
+            raise ValueError(f"allowed: yielded metrics, whose names do not begin with {SYSTEM}")
+        return value
+
+    def continues(self, before: OperationConfig) -> Sequence[str]:
+        told = {name: value for name, _, value in differences(before, self)}
+        steps = [name for name in told if name.partition(".")[0] not in self.NEUTRAL]
+        if len(steps) != 1 or steps[0] not in LENGTHS:
+            return super().continues(before)
+        longer = f"It ends with the weights of a loop submitted with {steps[0]} {told[steps[0]]}"
+        return [f"{longer}, unless its learning-rate schedule depends on the length.", SCHEDULES]
+
+    @property
+    def num_processes(self) -> int:
+        return self.processes

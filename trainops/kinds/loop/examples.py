@@ -1,0 +1,186 @@
+"""Load the examples of a batch, in the process of the run or in a worker process."""
+
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
+
+import torch
+from torch import Tensor
+from torch.utils.data import Dataset, Subset, TensorDataset, default_collate
+
+from trainops.datasets.errors import DirectoryAway, DirectoryChanged
+from trainops.kinds.loop.seeding import start_streams, streams_restored
+from trainops.runtime.errors import InputError
+
+# Not of one example: they end the attempt by reasons of their own, and are never skipped.
+OUT_OF_MEMORY = (MemoryError, torch.OutOfMemoryError)
+DATA_GONE = (DirectoryAway, DirectoryChanged)
+FILE_LISTS = ("samples", "imgs", "files", "paths")  # attributes of datasets, by index
+Collate: TypeAlias = Callable[[list[Any]], Any]
+
+
+class Failure(NamedTuple):
+    """Why an example could not be loaded."""
+
+    what: str
+    traceback: str
+
+
+class Loaded(NamedTuple):
+    """A batch, or None where no example of it could be loaded; and those that could not."""
+
+    batch: Any
+    failures: list[Failure]
+
+
+class NumberedBatch(list[int]):
+    """Indices of examples, and what their random numbers follow from.
+
+    Those of an example follow from (seed, pass, index); where an example may `repeat` in a pass,
+    from its place in the pass, too. Those of collate_fn follow from the number of the batch.
+    """
+
+    def __init__(self, indices: Sequence[int], seed: str, number: int, repeats: bool) -> None:
+        super().__init__(indices)
+        self.seed, self.number, self.repeats = seed, number, repeats
+
+    def __reduce__(self) -> Any:
+        return NumberedBatch, (list(self), self.seed, self.number, self.repeats)
+
+    @property
+    def key(self) -> str:
+        return f"{self.seed}/batch {self.number}"
+
+    def key_of(self, place: int) -> str:
+        at = f" at {self.number}.{place}" if self.repeats else ""
+        return f"{self.seed}/example {self[place]}{at}"
+
+
+class Loading(Dataset[Loaded]):
+    """Loads whole batches of a map-style dataset, each as a function of its NumberedBatch alone.
+
+    `is_random`: whether dataset and collate_fn may draw random numbers from the global streams. A
+    dataset with __getitems__ loads a batch at once, and draws by the number of the batch.
+    """
+
+    def __init__(self, name: str, dataset: Any, collate: Collate | None, is_random: bool) -> None:
+        self.name, self.dataset, self.collate = name, dataset, collate
+        self.dataset_draws = is_random and not _has_tensors(dataset)
+        self.collate_draws = is_random and collate not in (None, default_collate)
+
+    def __getitems__(self, batch: NumberedBatch) -> Loaded:
+        draws = self.dataset_draws or self.collate_draws
+        with streams_restored() if draws else nullcontext():
+            if _loads_batches(self.dataset):
+                examples, failures = self._at_once(batch)
+            else:
+                examples, failures = self._one_by_one(batch)
+            return self._collated(batch, examples, failures)
+
+    def _one_by_one(self, batch: NumberedBatch) -> tuple[Any, list[Failure]]:
+        """Return the examples that could be loaded, None if there are none, and the failures."""
+        examples, failures = [], []
+        for place, index in enumerate(batch):
+            if self.dataset_draws:
+                start_streams(batch.key_of(place))
+            try:
+                examples.append(self.dataset[index])
+            except (*OUT_OF_MEMORY, *DATA_GONE):
+                raise
+            except Exception as error:  # noqa: BLE001 - the process of the run decides
+                file = _file_of(self.dataset, index, error)
+                at = f" ({file})" if file else ""
+                failures.append(_failure(f"example {index} of {self.name!r}{at}", error))
+        return examples or None, failures
+
+    def _at_once(self, batch: NumberedBatch) -> tuple[Any, list[Failure]]:
+        """Return what the dataset has for all of them: a list, or a tensor."""
+        if self.dataset_draws:
+            start_streams(batch.key)
+        try:
+            return self.dataset.__getitems__(list(batch)), []
+        except (*OUT_OF_MEMORY, *DATA_GONE):
+            raise
+        except Exception as error:  # noqa: BLE001
+            what = f"batch {batch.number} of {self.name!r} (examples {list(batch)!s:.200})"
+            return None, [_failure(what, error)]
+
+    def _collated(self, batch: NumberedBatch, examples: Any, failures: list[Failure]) -> Loaded:
+        if examples is None:
+            return Loaded(None, failures)
+        if self.collate is None:
+            return Loaded(default_collate(examples), failures)
+        if self.collate_draws:
+            start_streams(f"{batch.key}/collate")
+        return Loaded(self.collate(examples), failures)
+
+
+def as_loaded(loaded: Loaded) -> Loaded:
+    """Stand in for the collate_fn of a DataLoader: `Loading` has done that."""
+    return loaded
+
+
+def first_tensor(batch: Any) -> Tensor | None:
+    """Return the first tensor of a batch, whose first dimension counts its examples."""
+    if isinstance(batch, Tensor):
+        return batch
+    if isinstance(batch, Mapping):
+        batch = list(batch.values())
+    if isinstance(batch, list | tuple):
+        return next((each for part in batch if (each := first_tensor(part)) is not None), None)
+    return None
+
+
+def cannot_load(name: str, number: int, at: int, error: Exception) -> Exception:
+    """Return the error to raise where batch `at` of a pass did not come from a DataLoader.
+
+    Frees the frames of the given error, which hold the DataLoader and its worker processes.
+    """
+    traceback.clear_frames(error.__traceback__)
+    kind = f"{type(error).__name__}: "
+    # A worker process puts a traceback before, whose last line begins with the class.
+    text = str(error).strip().rpartition("\n")[2].rpartition(kind)[2][:500]
+    if isinstance(error, DATA_GONE):
+        return type(error)(text.removeprefix("data: "))
+    if isinstance(error, (*OUT_OF_MEMORY, InputError)):
+        return error
+    return InputError(
+        {"recipe": f"batch {at} of pass {number} of {name!r} cannot be loaded: {kind}{text}"}
+    )
+
+
+def _failure(what: str, error: Exception) -> Failure:
+    text = f"{type(error).__name__}: {error}"
+    return Failure(f"{what} cannot be loaded: {text[:500]}", traceback.format_exc())
+
+
+def _has_tensors(dataset: Any) -> bool:
+    """Whether the examples are parts of tensors in memory, which draws no random numbers."""
+    while type(dataset) is Subset:
+        dataset = dataset.dataset
+    return type(dataset) is TensorDataset
+
+
+def _loads_batches(dataset: Any) -> bool:
+    while isinstance(dataset, Subset):  # which has __getitems__ for datasets with and without it
+        dataset = dataset.dataset
+    return hasattr(dataset, "__getitems__")
+
+
+def _file_of(dataset: Any, index: int, error: Exception) -> str | None:
+    """Return the file of an example, where the error or the dataset names one."""
+    if isinstance(named := getattr(error, "filename", None), str | Path):
+        return str(named)
+    if isinstance(dataset, Subset):
+        return _file_of(dataset.dataset, dataset.indices[index], error)
+    for name in FILE_LISTS:
+        try:
+            entry = getattr(dataset, name)[index]
+        except (AttributeError, LookupError, TypeError):
+            continue
+        first = entry[0] if isinstance(entry, list | tuple) and entry else entry
+        if isinstance(first, str | Path):
+            return str(first)
+    return None

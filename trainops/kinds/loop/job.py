@@ -1,0 +1,407 @@
+"""A training loop written as a generator function: one step is one `yield`."""
+
+import inspect
+import logging
+import math
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+from greenlet import greenlet
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from trainops.kinds.loop import ranks
+from trainops.kinds.loop.config import LoopConfig
+from trainops.kinds.loop.course import Course
+from trainops.kinds.loop.grad_norms import GradNorms
+from trainops.kinds.loop.means import Means, number_of
+from trainops.kinds.loop.rows import PART, SHARDS, Sharding, Undivided
+from trainops.kinds.loop.run import Run, Yielded
+from trainops.lazy import load
+from trainops.learning.labels import require_labels
+from trainops.learning.shapes import require_same_optimizers, require_same_shape
+from trainops.runtime.devices import choose_device
+from trainops.runtime.durations import NAMES
+from trainops.runtime.errors import IncompatibleState, InputError, NonFiniteLoss
+from trainops.runtime.job import Metrics, StateDict
+from trainops.runtime.ranks import ALONE, Devices
+from trainops.runtime.throughput import Throughput
+
+log = logging.getLogger(__name__)
+MAX_YIELDS = 10_000  # without a loop of the run, which is where a loop can be stopped
+PLAIN = (
+    "epoch", "global_step", "metrics", "metric", "best_metric", "best_step", "course", "means",
+)  # fmt: skip
+
+
+class LoopJob:
+    """A generator function in training.
+
+    It runs in a greenlet: where one of its loops is about to take the next item, and something was
+    yielded since the last time, control returns to the runtime. These are the safe points; the
+    code after a `yield` has then run to the end of the iteration.
+    """
+
+    unit: ClassVar[str] = "step"
+
+    def __init__(
+        self, config: LoopConfig, inputs: Mapping[str, Path], *, devices: Devices = ALONE
+    ) -> None:
+        self.config, self.devices = config, devices
+        self._changes: dict[str, str] = {}  # since the state that was loaded
+        self.step, self.epoch = 0, 0
+        self.is_finished = False
+        self.metrics: dict[str, float] = {}  # newest points by name
+        self.metric: float | None = None  # the monitored one, if yielded at this step
+        self.best_metric: float | None = None
+        self.best_step: int | None = None
+        self.best_model: dict[str, dict[str, Any]] | None = None
+        device = choose_device(config.device)
+        self._total = ranks.total_of(devices, device)
+        self._means = Means(config.log_every_steps, self._total)
+        self._course = Course(self._at_head)
+        self._sharding = _sharding_of(config, devices, device)
+        self._whole: dict[str, dict[str, Any]] | None = None  # divided models, after the end
+        self._parts: Mapping[int, StateDict] = {}  # of the other ranks, of the state to be loaded
+        self._run = Run(
+            self._course, seed=config.seed, device=device, inputs=inputs, devices=devices,
+            sharding=self._sharding,
+            norms=GradNorms(config.limits, self._course, lambda: self.step),
+        )  # fmt: skip
+        self._points: dict[str, float] = {}
+        self._num_yields = 0  # since the last safe point
+        self._max_repeated = 0  # yields on the way back to the place of a state
+        self._has_begun, self._is_arriving, self._has_gradients = False, False, True
+        recipe = config.find_recipe()
+        self._function = recipe.builder()
+        if not inspect.isgeneratorfunction(self._function):
+            raise TypeError(f"{recipe.build} is no generator function: it contains no yield")
+        self._parameters = recipe.parse_parameters(config.parameters)
+        limit = config.limits.max_progress
+        self._limit, self._unit = (limit.number, limit.unit) if limit else (0, "ba")
+        self._loop = greenlet(self._drive)
+        self._go()
+
+    @property
+    def total_steps(self) -> int:
+        """An estimate by the outermost loop or max_duration, until the end is reached."""
+        if self.is_finished or self._is_at_limit:
+            return self.step
+        share = max(self._course.share(), self._counted / self._limit if self._limit else 0.0)
+        return max(self.step + 1, round(self.step / share) if share else 0)
+
+    @property
+    def place(self) -> str:
+        return self._course.place() or ("finished" if self.is_finished else "begins")
+
+    def milestones(self) -> int:
+        return self.epoch // self.config.checkpoint.every_epochs
+
+    def advance(self) -> Metrics:
+        self._points, self._whole = {}, None
+        self._go()
+        if self.is_finished:
+            self._record(self._means.rest(self.step))
+        if self.is_finished or self._is_at_limit:
+            self._whole = self._sharding.gathered(self._sharding.models(self._run.kept))
+        return self._points
+
+    @property
+    def throughput(self) -> Throughput:
+        return self._run.throughput
+
+    @property
+    def weights(self) -> Mapping[str, str]:
+        return {name: name for name in self._run.modules}
+
+    def state_dict(self) -> StateDict:
+        plain = {
+            "recipe": self.config.recipe,
+            "place": self.place,
+            "epoch": self.epoch,
+            "global_step": self.step,
+            "metrics": dict(self.metrics),
+            "metric": self.metric,
+            "best_metric": self.best_metric,
+            "best_step": self.best_step,
+            "course": self._course.to_state(),
+            "means": self._means.state_dict(),
+            "is_finished": self.is_finished,
+            **({"num_ranks": self.devices.num_ranks} if self.devices.num_ranks > 1 else {}),
+        }
+        divided = self._sharding.divided(self._run.kept)
+        own = {name: thing for name, thing in self._run.kept.items() if name not in divided}
+        kept = {name: ranks.state_of(thing) for name, thing in own.items()}
+        parts = {PART: {SHARDS: divided}} if divided else {}
+        best = {} if self.best_model is None else {"best_model": self.best_model}
+        return {"state": plain, **kept, **parts, **(self._whole or {}), **best}
+
+    @property
+    def is_divided(self) -> bool:
+        return bool(self._sharding.models(self._run.kept))
+
+    def receive_parts(self, of_ranks: Mapping[int, StateDict]) -> None:
+        self._parts = of_ranks
+
+    def load_state_dict(self, state: StateDict) -> None:
+        plain = state.get("state")
+        if not isinstance(plain, Mapping) or (missing := [n for n in PLAIN if n not in plain]):
+            lacking = "state" if not isinstance(plain, Mapping) else ", ".join(missing)
+            raise IncompatibleState(f"the state lacks {lacking}")
+        if self.step or not self._run.is_sealed:
+            raise IncompatibleState("a state can be loaded only into a new job")
+        was_divided = PART in state
+        state, self._whole = self._opened(state), self._whole_in(state)
+        self._require_kept(state)
+        # The optimizer has stepped, in an earlier process: torch need not be surprised.
+        warnings.filterwarnings("ignore", message="Detected call of `lr_scheduler.step")
+        means = Means(self.config.log_every_steps, self._total)
+        means.load_state_dict(plain["means"])
+        before, now = int(plain.get("num_ranks", 1)), self.devices.num_ranks
+        course = ranks.rescaled(plain["course"], self._run.datasets, before=before, now=now)
+        self._changes = ranks.change(
+            before, now, was_divided=was_divided, is_divided=self.is_divided
+        )
+        self._course.resume(course)
+        if not plain.get("is_finished"):
+            self._is_arriving = self._course.is_resuming
+            self._max_repeated = int(plain["global_step"])
+            self._put_back(state)  # the code on the way may look at it
+            if self._is_arriving:
+                self._go()
+        self._put_back(state)
+        self._means, self.is_finished = means, bool(plain.get("is_finished"))
+        self.step, self.epoch = int(plain["global_step"]), int(plain["epoch"])
+        self.metrics, self.metric = dict(plain["metrics"]), plain["metric"]
+        self.best_metric, self.best_step = plain["best_metric"], plain["best_step"]
+        self.best_model = _copy(state["best_model"]) if "best_model" in state else None
+
+    def replicated(self) -> Mapping[str, object]:
+        return {
+            "the place of the loop": self._course.to_state(),
+            **ranks.replicated(self._run.kept),
+            **self._sharding.common(self._run.kept),
+        }
+
+    def rank_state_dict(self) -> StateDict:
+        return {
+            "means": self._means.state_dict(),
+            "kept": ranks.rank_state_of(self._run.kept),
+            SHARDS: self._sharding.divided(self._run.kept),
+        }
+
+    def load_rank_state_dict(self, state: StateDict) -> None:
+        ranks.load_rank_state(self._run.kept, _copy(state.get("kept")))
+        self._means.load_state_dict(state.get("means", {}))
+
+    def objects(self) -> Mapping[str, Any]:
+        return {"loop": self._function, **self._run.objects()}
+
+    @property
+    def notes(self) -> Mapping[str, str]:
+        """What a resume did to come to the place in an iterable dataset."""
+        return {name: each.position.note for name, each in self._run.streams().items()}
+
+    @property
+    def uncertain(self) -> Mapping[str, str]:
+        return {name: why for name, each in self._run.streams().items() if (why := each.uncertain)}
+
+    @property
+    def inexact(self) -> Mapping[str, str]:
+        problems = {name: each.position.problem for name, each in self._run.streams().items()}
+        return {**self._changes, **{name: each for name, each in problems.items() if each}}
+
+    def result(self) -> Mapping[str, Any]:
+        return {
+            "recipe": self.config.recipe,
+            "final": dict(self.metrics),
+            "best": {
+                "metric": self.config.monitor,
+                "mode": self.config.mode,
+                "value": self.best_metric,
+                "step": self.best_step,
+            },
+            "epochs": self.epoch,
+            "steps": self.step,
+            **({"stopped_by": self._stopped_by} if self._is_stopped else {}),
+            "parameters": sum(
+                each.numel() for model in self._run.modules.values() for each in model.parameters()
+            ),
+            "artifacts": [f"{name}.pt" for name in self.state_dict() if name != "state"],
+            **({"details": self._run.details} if self._run.details else {}),
+        }
+
+    def close(self) -> None:
+        """End the function where it stands, and the worker processes of its loaders.
+
+        What a suspended greenlet refers to is never collected, so neither are its loaders.
+        """
+        self._runtime = self._loop.parent = greenlet.getcurrent()
+        try:
+            with torch.set_grad_enabled(self._has_gradients):
+                self._loop.throw()
+        except Exception:
+            log.warning("%s raised while it was closed", self.config.recipe, exc_info=True)
+        self._run.close()
+
+    @property
+    def _counted(self) -> int:
+        """Epochs or batches so far, by the unit of max_duration."""
+        if self._unit == "ep":
+            return self.epoch
+        return self._run.num_batches
+
+    @property
+    def _is_at_limit(self) -> bool:
+        return self._limit > 0 and self._counted >= self._limit
+
+    @property
+    def _is_stopped(self) -> bool:
+        return self._is_at_limit and not self.is_finished
+
+    @property
+    def _stopped_by(self) -> str:
+        return f"max_duration at {self._counted} {NAMES[self._unit]}"
+
+    def _go(self) -> None:
+        """Let the function run to its next safe point, or to its end."""
+        if self.is_finished:
+            return
+        self._num_yields = 0
+        self._runtime = greenlet.getcurrent()
+        self._loop.parent = self._runtime  # where exceptions of the function go
+        with torch.set_grad_enabled(self._has_gradients):
+            try:
+                self._loop.switch()
+            except (IndexError, RuntimeError) as error:
+                require_labels(error, self._course.place_at_work())
+                raise
+            self._has_gradients = torch.is_grad_enabled()  # it may stand within no_grad()
+        self._sharding.reshard()
+        epoch = self._course.counts.get("epoch")
+        self.epoch = 0 if epoch is None else self._num_epochs(epoch.taken)
+
+    def _num_epochs(self, taken: int) -> int:
+        is_within = "epoch" in self._course.open[:-1]
+        return taken - is_within
+
+    def _drive(self) -> None:
+        for metrics in self._function(self._run, self._parameters):
+            self._yielded(metrics)
+        if self._is_arriving:
+            raise IncompatibleState("the loop ends before the place of the checkpoint")
+        if not self.step and not self._course.is_resuming:
+            raise InputError({"recipe": f"{self.config.recipe} yielded nothing"})
+        self.is_finished = not self._course.is_resuming
+        self._run.norms.warn_if_unused()
+
+    def _yielded(self, metrics: Yielded) -> None:
+        self._num_yields += 1
+        if self._course.is_resuming:  # between the loops on the way back: counted then
+            if self._num_yields > self._max_repeated:
+                raise IncompatibleState("the loop yields more often on its way than it had before")
+            return
+        if not self._has_begun or self._num_yields > MAX_YIELDS:
+            problem = f"{self.config.recipe} yields outside of the run's loops"
+            allowed = "yields within loops over run.epochs, run.steps and run.loader"
+            raise InputError({"recipe": f"{problem}; allowed: {allowed}"})
+        self.step += 1
+        self.metric = None
+        try:
+            self._record(self._means.add(self.step, metrics))
+        except NonFiniteLoss as error:
+            where = self._course.place(at_head=False)
+            raise NonFiniteLoss(error.step, error.value, error.what, where) from None
+        self._record(self._run.new_counts())
+        if self.config.monitor in metrics:
+            value = float(number_of(self.config.monitor, metrics[self.config.monitor]))
+            self._judge(self._total([value])[0] / self.devices.num_ranks)
+
+    def _record(self, points: Mapping[str, float]) -> None:
+        self._points |= points
+        self.metrics |= points
+
+    def _judge(self, value: float) -> None:
+        """Keep the first of the best, so that a tie changes nothing."""
+        best, sign = self.best_metric, 1 if self.config.mode == "min" else -1
+        self.metric = value if math.isfinite(value) else None
+        if self.metric is not None and (best is None or sign * value < sign * best):
+            self.best_metric, self.best_step = value, self.step
+            whole = self._sharding.gathered(self._sharding.models(self._run.kept))
+            if self.devices.rank == 0:
+                models = self._run.modules
+                own = {n: each.state_dict() for n, each in models.items() if n not in (whole or {})}
+                self.best_model = _copy(own) | (whole or {})
+
+    def _whole_in(self, state: StateDict) -> dict[str, dict[str, Any]] | None:
+        """Return the whole models of a divided state, which it has at the end."""
+        if PART not in state:
+            return None
+        return {name: state[name] for name in state[PART][SHARDS] if name in state} or None
+
+    def _opened(self, state: StateDict) -> StateDict:
+        """Return the state with what the objects of this rank can load."""
+        if PART not in state:
+            return self._sharding.laid_out(self._run.kept, state)
+        of_ranks = {0: state[PART], **self._parts}
+        parts = {rank: each.get(SHARDS, {}) for rank, each in of_ranks.items()}
+        num_ranks = int(state["state"].get("num_ranks", 1))
+        opened = self._sharding.opened(self._run.kept, parts, num_ranks)
+        self._parts = {}
+        return {name: each for name, each in state.items() if name != PART} | opened
+
+    def _at_head(self) -> None:
+        """Return to the runtime if something was yielded, and before the first loop.
+
+        Also where the last epoch of max_duration has ended: it may end without a yield.
+        """
+        if not self._run.is_sealed:
+            self._sharding.require_sharded(self._run.kept)
+        self._run.is_sealed = True
+        is_due = self._num_yields or not self._has_begun or self._is_arriving
+        if is_due or (self._unit == "ep" and self._course.open == ["epoch"] and self._is_last()):
+            self._has_begun, self._is_arriving = True, False
+            self._runtime.switch()
+
+    def _is_last(self) -> bool:
+        return self._course.counts["epoch"].taken >= self._limit > 0
+
+    def _require_kept(self, state: StateDict) -> None:
+        """Raise IncompatibleState unless what was kept then is what is kept now."""
+        own, given = self._run.kept, state.keys() - {"state", "best_model"}
+        if own.keys() != given:
+            kept = ", ".join(own) or "nothing"
+            raise IncompatibleState(f"the state has {', '.join(sorted(given))}; kept is {kept}")
+        for name, thing in own.items():
+            if isinstance(thing, nn.Module):
+                require_same_shape(thing.state_dict(), state[name], name)
+            elif isinstance(thing, Optimizer):
+                require_same_optimizers([thing], [state[name]])
+            elif isinstance(thing, dict) and not isinstance(state[name], dict):
+                raise IncompatibleState(f"{name} is no dict in the state")
+
+    def _put_back(self, state: StateDict) -> None:
+        for name, thing in self._run.kept.items():
+            ranks.put_back(thing, _copy(state[name]))
+
+
+def _sharding_of(config: LoopConfig, devices: Devices, device: torch.device) -> Sharding:
+    if config.sharding == "none" or devices.num_ranks == 1:
+        return Undivided()
+    shards: Sharding = load("trainops.kinds.loop.sharding:Shards")(devices, device)
+    return shards
+
+
+def _copy(value: Any) -> Any:
+    """Return a copy on the CPU: an alias would follow the training."""
+    if isinstance(value, Tensor):
+        is_plain = type(value) is Tensor  # a divided one stays where its ranks are
+        return value.detach().to("cpu", copy=True) if is_plain else value.detach().clone()
+    if isinstance(value, Mapping):
+        return {name: _copy(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(_copy(each) for each in value)
+    return value

@@ -1,0 +1,153 @@
+"""What a LightningModule logs: values of steps, and means of epochs that are kept."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torchmetrics import Metric
+
+from trainops.kinds.loop.means import number_of
+from trainops.kinds.loop.replicas import Reductions
+from trainops.runtime.errors import InputError
+
+
+class Logged:
+    """Receives `self.log`. `kept` holds the sums of the epoch and the latest value of each name.
+
+    The sums are those of this rank until the epoch ends; then they are added up over all ranks.
+    """
+
+    def __init__(self, module: nn.Module, kept: dict[str, Any], reductions: Reductions) -> None:
+        self._module, self._kept, self._reductions = module, kept, reductions
+        self._kept |= {"sums": {}, "metrics": {}, "latest": {}, "num_ranks": reductions.num_ranks}
+        self._points: dict[str, float | Tensor] = {}  # since the last yield
+        self.stage = "train"
+        self._is_step = False  # a hook of a training batch is running
+        self._batch_size: Callable[[], int] = int  # of the batch, if a batch's hook is running
+        self._is_counted = True  # the batch does not repeat another one of the pass
+
+    def log(
+        self,
+        name: str,
+        value: Any,
+        *_display: Any,
+        on_step: bool | None = None,
+        on_epoch: bool | None = None,
+        reduce_fx: Any = "mean",
+        sync_dist: bool = False,
+        rank_zero_only: bool = False,
+        batch_size: int | None = None,
+        **_others: Any,
+    ) -> None:
+        """Take the place of LightningModule.log; what concerns displays is ignored.
+
+        Means of epochs are over all ranks, whatever `sync_dist` is.
+        """
+        if reduce_fx not in ("mean", torch.mean):
+            problem = f"self.log({name!r}) has the reduce_fx {reduce_fx!r}"
+            raise InputError({"recipe": f"{problem}; allowed: mean"})
+        if isinstance(value, Metric):
+            self._kept["metrics"].setdefault(self.stage, {})[name] = self._place(name, value)
+            return
+        number = number_of(name, value)
+        on_step = self._is_step if on_step is None else on_step
+        on_epoch = not self._is_step if on_epoch is None else on_epoch
+        is_both = on_step and on_epoch
+        self._require_common(name, on_step=on_step, rank_zero_only=rank_zero_only)
+        if on_epoch and not (rank_zero_only and self._reductions.rank):
+            self._add(
+                f"{name}_epoch" if is_both else name, number, batch_size or self._batch_size() or 1
+            )
+        if on_step:
+            number = self._reductions.mean(number) if sync_dist else number
+            self._point(f"{name}_step" if is_both else name, number)
+        if is_both:
+            self._kept["latest"][name] = number
+
+    @contextmanager
+    def during(
+        self, batch_size: Callable[[], int], *, is_step: bool, is_counted: bool = True
+    ) -> Iterator[None]:
+        """Hooks of a batch run within the block; one that is not counted repeats another."""
+        self._begin_with_ranks()
+        self._batch_size, self._is_step, self._is_counted = batch_size, is_step, is_counted
+        try:
+            yield
+        finally:
+            self._batch_size, self._is_step, self._is_counted = int, False, True
+
+    def take(self) -> dict[str, float | Tensor]:
+        """Return the values of steps since the last call."""
+        points, self._points = self._points, {}
+        return points
+
+    def end_epoch(self) -> dict[str, float | Tensor]:
+        """Return the means and metrics of the stage's epoch, which begins anew.
+
+        They are the same in all ranks; torchmetrics add up their states over the ranks themselves.
+        """
+        self._begin_with_ranks()
+        found = self._means()
+        for name, place in self._reductions.union(
+            self._kept["metrics"].pop(self.stage, {}).items()
+        ):
+            metric = self._module.get_submodule(place)
+            assert isinstance(metric, Metric)  # noqa: S101 - it was one when it was logged
+            found[name] = number_of(name, metric.compute())
+            metric.reset()
+        self._kept["sums"].pop(self.stage, None)
+        self._kept["latest"] |= found
+        self._kept["latest"] |= {name.removesuffix("_epoch"): each for name, each in found.items()}
+        return found
+
+    @property
+    def latest(self) -> Mapping[str, Tensor]:
+        return {name: torch.as_tensor(each) for name, each in self._kept["latest"].items()}
+
+    def _means(self) -> dict[str, float | Tensor]:
+        sums = self._sums()
+        names = self._reductions.union(sums)
+        own = [sums.get(name, (0.0, 0)) for name in names]
+        added = self._reductions.sums([number for each in own for number in each])
+        pairs = zip(names, added[::2], added[1::2], strict=True)
+        # as floats: torch may multiply by the reciprocal of a divisor, on a GPU always
+        return {name: float(total) / float(count) for name, total, count in pairs}
+
+    def _begin_with_ranks(self) -> None:
+        """After a resume with another number of ranks, leave the sums of rank 0 to rank 0."""
+        num_ranks, before = self._reductions.num_ranks, self._kept.get("num_ranks", 1)
+        if before == num_ranks:
+            return
+        self._kept["num_ranks"] = num_ranks
+        if self._reductions.rank:
+            self._kept["sums"].clear()
+            for each in self._module.modules():
+                if isinstance(each, Metric):
+                    each.reset()
+
+    def _require_common(self, name: str, *, on_step: bool, rank_zero_only: bool) -> None:
+        if on_step and rank_zero_only and self._reductions.num_ranks > 1:
+            problem = f"self.log({name!r}) has on_step and rank_zero_only with several processes"
+            raise InputError({"recipe": f"{problem}; allowed: one of them"})
+
+    def _sums(self) -> dict[str, Any]:
+        sums: dict[str, Any] = self._kept["sums"].setdefault(self.stage, {})
+        return sums
+
+    def _point(self, name: str, number: float | Tensor) -> None:
+        self._points[name] = number
+        self._kept["latest"][name] = number
+
+    def _add(self, name: str, number: float | Tensor, count: int) -> None:
+        if not self._is_counted:
+            number, count = 0.0, 0
+        total, before = self._sums().get(name, (0.0, 0))
+        self._sums()[name] = (total + number * count, before + count)
+
+    def _place(self, name: str, metric: Metric) -> str:
+        for place, each in self._module.named_modules():
+            if each is metric:
+                return str(place)
+        raise InputError({"recipe": f"the metric logged as {name!r} is no attribute of the module"})

@@ -1,0 +1,205 @@
+"""Training of a batch, in the order of hooks of Lightning's Trainer."""
+
+import inspect
+import weakref
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from lightning.pytorch import LightningDataModule, LightningModule
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from trainops.kinds.loop.lightning.averaging import Averaging
+from trainops.kinds.loop.lightning.logged import Logged
+from trainops.kinds.loop.lightning.requirements import overrides
+from trainops.kinds.loop.lightning.view import TrainerView
+from trainops.kinds.loop.module.batch import count_examples
+from trainops.kinds.loop.replicas import Replicas
+from trainops.kinds.loop.run import Run
+from trainops.learning.optimizer_state import needs_closure
+from trainops.runtime.errors import InputError
+
+PRECISIONS = {"bf16-mixed": torch.bfloat16, "16-mixed": torch.float16}
+
+
+class TrainingStep(nn.Module):
+    """The training step of a module as a forward pass, which DistributedDataParallel can wrap."""
+
+    def __init__(self, module: LightningModule, call: Callable[[str, Any, int], Any]) -> None:
+        super().__init__()
+        self.module, self._call = module, call
+
+    def forward(self, batch: Any, index: int, outputs: list[Any]) -> Tensor:
+        """Append what training_step returns to `outputs`; return the loss. Raises InputError."""
+        output = self._call("training_step", batch, index)
+        outputs.append(output)
+        loss = output.get("loss") if isinstance(output, Mapping) else output
+        if not isinstance(loss, Tensor):
+            problem = f"training_step returned {type(output).__name__}"
+            raise InputError({"recipe": f"{problem}; allowed: a loss, or a dict with 'loss'"})
+        return loss
+
+
+class BatchSteps:
+    """Calls training_step and validation_step with their hooks."""
+
+    def __init__(
+        self,
+        run: Run,
+        module: LightningModule,
+        datamodule: LightningDataModule | None,
+        view: TrainerView,
+        logged: Logged,
+    ) -> None:
+        self._device, self._module, self._view, self._logged = run.device, module, view, logged
+        self._data: Any = datamodule
+        self._takes_index = {
+            name: len(inspect.signature(getattr(module, name)).parameters) > 1
+            for name in ("training_step", "validation_step")
+        }
+        # `clip` becomes an attribute of the module. A weak reference keeps the run, with its random
+        # generators, out of what is found in the module.
+        self._norms = weakref.ref(run.norms)
+        precision = PRECISIONS.get(view.precision)
+        self._autocast = torch.autocast(run.device.type, precision, enabled=precision is not None)
+        self.replicas = self._connect(run)
+        self._frozen = [
+            (name, each) for name, each in module.named_parameters() if not each.requires_grad
+        ]
+        self.averaging = Averaging(module, self.replicas)
+        self._scaler: torch.amp.GradScaler | None = None
+        if view.precision == "16-mixed":
+            self._scaler = run.keep("scaler", torch.amp.GradScaler(run.device.type))
+
+    def transfer(self, batch: Any) -> Any:
+        """Return the batch on the device, by the hooks of the DataModule or the module."""
+        batch = self._hook("on_before_batch_transfer")(batch, 0)
+        batch = self._hook("transfer_batch_to_device")(batch, self._device, 0)
+        return self._hook("on_after_batch_transfer")(batch, 0)
+
+    def train(self, batch: Any, index: int, *, is_stepping: bool) -> Any:
+        """Train with a batch; return what training_step returned."""
+        module = self._module
+        with self._logging(batch, is_step=True):
+            if module.on_train_batch_start(batch, index) == -1:
+                problem = "on_train_batch_start returned -1, which skips the rest of an epoch"
+                raise InputError({"recipe": f"{problem}; allowed: None"})
+            self._require_connected()
+            outputs: list[Any] = []
+            if not module.automatic_optimization:
+                outputs.append(self._call("training_step", batch, index))
+            elif is_stepping:
+                self._step(batch, index, outputs)
+            else:
+                with self.replicas.reducing(is_last=False):
+                    self._closure(batch, index, outputs)
+        return outputs[-1]
+
+    def end(self, output: Any, batch: Any, index: int) -> None:
+        with self._logging(batch, is_step=True):
+            shown = {"loss": output.detach()} if isinstance(output, Tensor) else output
+            self._module.on_train_batch_end(shown, batch, index)
+
+    def validate(self, batch: Any, index: int, *, is_counted: bool) -> None:
+        """Validate a batch; one that is not counted repeats another for the sake of the ranks."""
+        module = self._module
+        logging = self._logging(batch, is_step=False, is_counted=is_counted)
+        with logging, torch.no_grad():
+            module.on_validation_batch_start(batch, index)
+            output = self._call("validation_step", batch, index)
+            module.on_validation_batch_end(output, batch, index)
+
+    def clip(
+        self,
+        optimizer: Optimizer,
+        gradient_clip_val: float | None = None,
+        gradient_clip_algorithm: str | None = None,
+    ) -> None:
+        """Take the place of LightningModule.clip_gradients."""
+        limit = self._view.gradient_clip_val if gradient_clip_val is None else gradient_clip_val
+        parameters = [each for group in optimizer.param_groups for each in group["params"]]
+        if not limit:
+            return
+        if (gradient_clip_algorithm or self._view.gradient_clip_algorithm) == "value":
+            nn.utils.clip_grad_value_(parameters, limit)
+        else:
+            norm = nn.utils.clip_grad_norm_(parameters, limit)
+            if (norms := self._norms()) is not None:
+                norms.check(norm, is_scaled=self._scaler is not None)
+
+    def backward(self, loss: Tensor, *arguments: Any, **options: Any) -> None:
+        """Take the place of LightningModule.manual_backward."""
+        self._module.on_before_backward(loss)
+        self._module.backward(loss, *arguments, **options)
+        if not self._module.automatic_optimization:
+            self.averaging.average()
+        self._module.on_after_backward()
+
+    def _step(self, batch: Any, index: int, outputs: list[Any]) -> None:
+        (optimizer,) = self._view.optimizers
+
+        def closure() -> float | Tensor:
+            loss = self._closure(batch, index, outputs)
+            if self._scaler is not None:
+                self._scaler.unscale_(optimizer)
+            self._module.on_before_optimizer_step(optimizer)
+            self._module.configure_gradient_clipping(
+                optimizer, self._view.gradient_clip_val, self._view.gradient_clip_algorithm
+            )
+            # LBFGS decides by the loss, and all ranks alike
+            return self.replicas.mean(loss) if needs_closure(optimizer) else loss
+
+        if self._scaler is None:
+            epoch = self._view.current_epoch
+            self._module.optimizer_step(epoch, index, optimizer, closure)
+        else:
+            closure()
+            self._scaler.step(optimizer)
+            self._scaler.update()
+        self._view.count_step()
+
+    @torch.enable_grad()
+    def _closure(self, batch: Any, index: int, outputs: list[Any]) -> Tensor:
+        loss: Tensor = self.replicas.step(batch, index, outputs)
+        loss = loss / self._view.accumulate_grad_batches
+        if index % self._view.accumulate_grad_batches == 0:
+            (optimizer,) = self._view.optimizers
+            self._module.on_before_zero_grad(optimizer)
+            self._module.optimizer_zero_grad(self._view.current_epoch, index, optimizer)
+        self.backward(loss if self._scaler is None else self._scaler.scale(loss))
+        return loss.detach()
+
+    def _connect(self, run: Run) -> Replicas:
+        module = self._module
+        step: nn.Module = TrainingStep(module, self._call)
+        if module.automatic_optimization:
+            # Hooks may freeze parameters, which then have no gradient.
+            step = run.wrap(step, find_unused_parameters=True)
+        replicas = Replicas(run, module, step)
+        if not module.automatic_optimization:
+            replicas.share_all()
+        return replicas
+
+    def _require_connected(self) -> None:
+        """Raise InputError for a trained parameter whose gradients are not averaged."""
+        for name, each in self._frozen:
+            if each.requires_grad and self.replicas.num_ranks > 1:
+                problem = f"{name} is trained, but was frozen before the ranks were connected"
+                allowed = "with several processes, to freeze parameters in on_fit_start or later"
+                raise InputError({"recipe": f"{problem}; allowed: {allowed}"})
+
+    def _call(self, name: str, batch: Any, index: int) -> Any:
+        method = getattr(self._module, name)
+        with self._autocast:
+            return method(batch, index) if self._takes_index[name] else method(batch)
+
+    def _hook(self, name: str) -> Any:
+        data = self._data
+        is_of_data = data is not None and overrides(data, LightningDataModule, name)
+        return getattr(data if is_of_data else self._module, name)
+
+    def _logging(self, batch: Any, *, is_step: bool, is_counted: bool = True) -> Any:
+        return self._logged.during(
+            lambda: count_examples(batch), is_step=is_step, is_counted=is_counted
+        )

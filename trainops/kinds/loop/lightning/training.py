@@ -1,0 +1,213 @@
+"""The loop that trains a LightningModule: the order of Lightning's Trainer, with safe points.
+
+A step is an optimizer step (of manual optimization: a batch), or a batch of a validation.
+"""
+
+from collections.abc import Callable, Generator
+from typing import Any, TypeAlias, TypeVar
+
+from lightning.pytorch import LightningDataModule, LightningModule
+from lightning.pytorch.utilities import rank_zero_only
+
+from trainops.kinds.loop.lightning.logged import Logged
+from trainops.kinds.loop.lightning.manual import ManualOptimizer
+from trainops.kinds.loop.lightning.optimizers import configured
+from trainops.kinds.loop.lightning.preparation import keep_module, loaders
+from trainops.kinds.loop.lightning.requirements import (
+    clips_by_norm,
+    overrides,
+    require_module,
+    require_optimizers,
+    require_ranks,
+)
+from trainops.kinds.loop.lightning.schedules import Schedules
+from trainops.kinds.loop.lightning.steps import BatchSteps
+from trainops.kinds.loop.lightning.view import TrainerView
+from trainops.kinds.loop.passes import Passes
+from trainops.kinds.loop.replicas import Reductions
+from trainops.kinds.loop.run import Run, Yielded
+from trainops.kinds.loop.trainer_settings import LightningParameters
+
+BEGINNING = {
+    "global_step": 0, "batch": 0, "has_begun": False, "is_gathering": False,
+    "is_validating": False, "should_stop": False,
+}  # fmt: skip
+P = TypeVar("P", bound=LightningParameters)
+Made: TypeAlias = LightningModule | tuple[LightningModule, LightningDataModule]
+Steps: TypeAlias = Generator[Yielded, None, None]
+
+
+def lightning_loop(make: Callable[[Run, P], Made]) -> Callable[[Run, P], Steps]:
+    """Return the loop that trains what `make(run, parameters)` returns.
+
+    That is a LightningModule with its loaders, or a pair of a LightningModule and a DataModule.
+    """
+
+    def train(run: Run, parameters: P) -> Steps:
+        if run.num_ranks > 1:
+            rank_zero_only.rank = run.rank  # type: ignore[attr-defined]  # of the modules' decorator
+        made = make(run, parameters)
+        module, data = made if isinstance(made, tuple) else (made, None)
+        yield from LightningTraining(run, module, data, parameters).epochs()
+
+    return train
+
+
+class LightningTraining:
+    """Drives the hooks of one module; `progress` is kept and decides what a resume repeats."""
+
+    def __init__(
+        self,
+        run: Run,
+        module: LightningModule,
+        data: LightningDataModule | None,
+        settings: LightningParameters,
+    ) -> None:
+        require_module(module, data, settings, run.device)
+        run.norms.require_known(clips_by_norm(module, settings), "gradient_clip_val, by norm")
+        self._module, self._settings, self._run = module, settings, run
+        self._progress: dict[str, Any] = run.keep("progress", dict(BEGINNING))
+        reductions = Reductions(run)
+        self._logged = Logged(module, run.keep("logged", {}), reductions)
+        self._view = TrainerView(settings, self._progress, self._logged, module, data, reductions)
+        module.trainer = self._view  # type: ignore[assignment]
+        self._train, self._validation = loaders(run, module, data)
+        self._view.measure(self._train, self._validation)
+        module.to(run.device)
+        require_ranks(run, module, settings)
+        self._steps = BatchSteps(run, module, data, self._view, self._logged)
+        self._replicas = self._steps.replicas
+        self._schedules = self._configure()
+        keep_module(run, module, data, self._progress)
+        module.on_fit_start()
+        module.on_train_start()
+
+    def epochs(self) -> Steps:
+        module, progress = self._module, self._progress
+        for epoch in self._run.epochs(self._settings.max_epochs):
+            if progress["should_stop"] and not progress["has_begun"]:
+                break  # a longer training ends where the shorter one was stopped
+            self._view.current_epoch = epoch
+            if not progress["has_begun"]:
+                module.on_train_epoch_start()
+                progress["has_begun"] = True
+            yield from self._epoch()
+            module.on_train_epoch_end()
+            self._agree_on_stopping()
+            metrics = self._logged.end_epoch() | self._logged.take()
+            if self._train.is_at_end:
+                self._schedules.step("epoch", epoch + 1, plateaus=True)
+            progress.update(has_begun=False, batch=0)
+            if metrics:
+                yield metrics
+            if progress["should_stop"]:
+                break
+        module.on_train_end()
+        module.on_fit_end()
+
+    def _epoch(self) -> Steps:
+        progress, every = self._progress, self._settings.accumulate_grad_batches
+        for batch in self._train:
+            progress["batch"] = self._index(self._train)
+            number = progress["batch"] + 1
+            is_stepping = number == len(self._train) or number % every == 0
+            if not progress["is_validating"]:  # else this batch has been trained
+                metrics = self._train_batch(batch, is_stepping=is_stepping)
+                progress["is_gathering"] = not is_stepping
+                if is_stepping:
+                    self._agree_on_stopping()
+                    yield metrics
+            if self._is_validation_due(number):
+                yield from self._validate(releases=is_stepping)
+            if is_stepping:
+                self._schedules.step("step", number, plateaus=True)
+            progress["batch"] = number
+            if progress["should_stop"]:
+                return
+
+    def _train_batch(self, batch: Any, *, is_stepping: bool) -> Yielded:
+        index = self._progress["batch"]
+        batch = self._steps.transfer(batch)
+        output = self._steps.train(batch, index, is_stepping=is_stepping)
+        if is_stepping:
+            self._schedules.step("step", index + 1)
+        if index + 1 == len(self._train):
+            self._schedules.step("epoch", self._view.current_epoch + 1)
+        self._steps.end(output, batch, index)
+        loss = output.get("loss") if isinstance(output, dict) else output
+        return ({} if loss is None else {"train_loss": loss}) | self._logged.take()
+
+    def _is_validation_due(self, number: int) -> bool:
+        settings, progress = self._settings, self._progress
+        if self._validation is None:
+            return False
+        if (self._view.current_epoch + 1) % settings.check_val_every_n_epoch:
+            return False
+        is_asked = progress["is_validating"] or progress["should_stop"]
+        return is_asked or number % (settings.val_check_interval or len(self._train)) == 0
+
+    def _validate(self, *, releases: bool) -> Steps:
+        progress, loader = self._progress, self._validation
+        if loader is None:
+            return
+        if not progress["is_validating"]:
+            self._begin_validation(releases=releases)
+        self._logged.stage, self._view.training, self._view.validating = "validation", False, True
+        for batch in loader:
+            is_counted = self._replicas.is_counted(loader)
+            batch, index = self._steps.transfer(batch), self._index(loader)
+            self._steps.validate(batch, index, is_counted=is_counted)
+            yield {}
+        self._module.on_validation_epoch_end()
+        metrics = self._logged.end_epoch()
+        self._module.on_validation_end()
+        self._agree_on_stopping()
+        for name, is_training in progress.pop("modes").items():
+            self._module.get_submodule(name).training = is_training
+        if overrides(self._module, LightningModule, "on_validation_model_train"):
+            self._module.on_validation_model_train()
+        self._logged.stage, self._view.training, self._view.validating = "train", True, False
+        progress["is_validating"] = False
+        yield metrics
+
+    def _begin_validation(self, *, releases: bool) -> None:
+        module = self._module
+        if releases:
+            module.on_validation_model_zero_grad()
+        modes = {name: each.training for name, each in module.named_modules()}
+        self._progress.update(is_validating=True, modes=modes)
+        self._replicas.share_buffers()
+        self._logged.stage = "validation"
+        module.on_validation_model_eval()
+        module.on_validation_start()
+        module.on_validation_epoch_start()
+
+    def _index(self, loader: Passes) -> int:
+        """Return the number in the pass of this rank's batch."""
+        return loader.numbers.start // self._replicas.num_ranks
+
+    def _agree_on_stopping(self) -> None:
+        """Stop all ranks where the module stops one, after the same step."""
+        (self._progress["should_stop"],) = self._replicas.any([self._progress["should_stop"]])
+
+    def _configure(self) -> Schedules:
+        """Keep optimizers and schedulers, and give the module the trainer's side of its methods."""
+        run, module, view = self._run, self._module, self._view
+        optimizers, configs = configured(module.configure_optimizers())
+        require_optimizers(run, module, optimizers)
+        for number, optimizer in enumerate(optimizers):
+            run.keep(f"optimizer_{number}", optimizer)
+        for number, config in enumerate(configs):
+            run.keep(f"scheduler_{number}", config.scheduler)
+        view.configure(optimizers, configs)
+        averaging = self._steps.averaging
+        given = [ManualOptimizer(module, each, self._progress, averaging) for each in optimizers]
+        methods = {
+            "log": self._logged.log,
+            "optimizers": lambda *_, **__: given[0] if len(given) == 1 else given,
+            "clip_gradients": self._steps.clip,
+            "manual_backward": self._steps.backward,
+        }
+        for name, method in methods.items():
+            setattr(module, name, method)
+        return Schedules(module, configs, self._logged, self._replicas)

@@ -1,0 +1,72 @@
+"""States of torchmetrics, which a module's state_dict has only where they are persistent."""
+
+import sys
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor, nn
+
+from trainops.lazy import load
+
+Encoded: TypeAlias = list[Any]  # the type, and plain values of it
+PLAIN = (bool, int, float, str, type(None))
+
+
+class MetricStates:
+    """The states of the torchmetrics in a module, or of one, with their numbers of updates."""
+
+    def __init__(self, module: nn.Module) -> None:
+        self.metrics = _found("Metric", module)
+        self._collections = _found("MetricCollection", module)
+
+    def state_dict(self) -> dict[str, Any]:
+        for collection in self._collections.values():
+            collection.values(copy_state=False)  # those that share a state get the newest
+        return {
+            name: {"count": each.update_count, "states": encode(dict(each.metric_state))}
+            for name, each in self.metrics.items()
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        for name, each in self.metrics.items():
+            each.reset()
+            for key, value in decode(state[name]["states"]).items():
+                setattr(each, key, value)
+            each._update_count = state[name]["count"]  # has no public setter
+
+
+def _found(name: str, module: nn.Module) -> dict[str, Any]:
+    """Return the modules of a class of torchmetrics within a module, by their names in it."""
+    if "torchmetrics" not in sys.modules:
+        return {}
+    wanted = load(f"torchmetrics:{name}")
+    return {place: each for place, each in module.named_modules() if isinstance(each, wanted)}
+
+
+def encode(value: Any) -> Encoded | None:
+    """Return the value in a form that remembers types and devices; None where it is not plain."""
+    if isinstance(value, Tensor):
+        return ["tensor", value.detach(), str(value.device)]
+    if type(value) in PLAIN:
+        return ["value", value]
+    if type(value) in (list, tuple):
+        items = [encode(each) for each in value]
+        return None if None in items else [type(value).__name__, items]
+    if type(value) is dict:
+        pairs = [(encode(name), encode(each)) for name, each in value.items()]
+        is_plain = all(name is not None and each is not None for name, each in pairs)
+        return ["dict", pairs] if is_plain else None
+    return None
+
+
+def decode(encoded: Encoded) -> Any:
+    kind, value = encoded[0], encoded[1]
+    if kind == "tensor":
+        return value.to(torch.device(encoded[2]), copy=True)
+    if kind in ("list", "tuple"):
+        items = [decode(each) for each in value]
+        return items if kind == "list" else tuple(items)
+    if kind == "dict":
+        return {decode(name): decode(each) for name, each in value}
+    return value

@@ -1,0 +1,121 @@
+"""What a module must offer; everything else is refused before the first step, by InputError."""
+
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+
+import torch
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
+
+from trainops.kinds.loop.batches import MapBatches
+from trainops.kinds.loop.module.base import TrainingModule
+from trainops.kinds.loop.module.optimization import Schedule
+from trainops.kinds.loop.passes import Passes
+from trainops.kinds.loop.run import Run
+from trainops.kinds.loop.settings import ModuleParameters
+from trainops.learning.optimizer_state import needs_closure
+from trainops.runtime.errors import InputError
+
+ONLY = "optimizer"  # the name where there is one
+
+
+def require_precision(parameters: ModuleParameters, device: torch.device) -> None:
+    if parameters.precision == "fp16" and device.type != "cuda":
+        problem = f"got fp16 on {device.type}; allowed: fp16 on GPUs; fp32 and bf16 anywhere"
+        raise InputError({"parameters.precision": problem})
+
+
+def require_ranks(run: Run, validation: Passes | None, parameters: ModuleParameters) -> None:
+    """Raise InputError for what several ranks cannot compute exactly."""
+    if run.num_ranks == 1:
+        return
+    run.require_undivided("a training module")
+    with_ranks = f"with {run.num_ranks} processes"
+    if parameters.compile:
+        problem = f"got true {with_ranks}"
+        raise InputError({"parameters.compile": f"{problem}; allowed: false"})
+    if validation is not None and not isinstance(validation.source, MapBatches):
+        problem = f"got several loaders as the loader 'validation' {with_ranks}"
+        raise InputError({"recipe": f"{problem}; allowed: one loader"})
+
+
+def require_methods(module: object) -> None:
+    if not isinstance(module, TrainingModule):
+        problem = f"got a {type(module).__name__}; allowed: a TrainingModule"
+        raise InputError({"recipe": problem})
+    for name in ("loaders", "optimizers", "training_step"):
+        own = getattr(type(module), name, None)
+        if not callable(own) or own is getattr(TrainingModule, name, None):
+            raise InputError({"recipe": f"{type(module).__name__} has no method {name}"})
+
+
+def require_loaders(
+    loaders: Mapping[str, Passes], parameters: ModuleParameters
+) -> tuple[Passes, Passes | None]:
+    """Return the loader "train", and "validation" if there is one."""
+    names = set(loaders)
+    if "train" not in names or names - {"train", "validation"}:
+        problem = f"got the loaders {', '.join(sorted(names)) or 'none'}"
+        raise InputError({"recipe": f"{problem}; allowed: train, and validation"})
+    for name, each in loaders.items():
+        _require_passes(name, each)
+    if "validation" not in names:
+        for field in ("patience", "validate_every_steps"):
+            if (value := getattr(parameters, field)) is not None:
+                problem = f"got {value}, but the module has no loader validation"
+                raise InputError({f"parameters.{field}": f"{problem}; allowed: nothing"})
+    return loaders["train"], loaders.get("validation")
+
+
+def _require_passes(name: str, loader: object) -> None:
+    if not isinstance(loader, Passes):
+        problem = f"got a {type(loader).__name__} as the loader {name!r}"
+        raise InputError({"recipe": f"{problem}; allowed: what run.loader returns"})
+
+
+def require_optimizers(
+    made: Optimizer | Mapping[str, Optimizer], parameters: ModuleParameters
+) -> dict[str, Optimizer]:
+    """Return the optimizers by name."""
+    optimizers = {ONLY: made} if isinstance(made, Optimizer) else dict(made)
+    if not optimizers or not all(isinstance(each, Optimizer) for each in optimizers.values()):
+        kinds = ", ".join(type(each).__name__ for each in optimizers.values()) or "none"
+        raise InputError({"recipe": f"got the optimizers {kinds}; allowed: at least one of torch"})
+    for (one, first), (other, second) in combinations(optimizers.items(), 2):
+        if set(parameters_of(first)) & set(parameters_of(second)):
+            problem = f"the optimizers {one!r} and {other!r} share parameters"
+            raise InputError({"recipe": f"{problem}; allowed: each parameter in one optimizer"})
+    if parameters.precision == "fp16":
+        for name, each in optimizers.items():
+            if needs_closure(each):
+                problem = f"got fp16 with {type(each).__name__} as {name!r}"
+                raise InputError({"parameters.precision": f"{problem}; allowed: fp32, bf16"})
+    return optimizers
+
+
+def parameters_of(optimizer: Optimizer) -> list[torch.Tensor]:
+    return [each for group in optimizer.param_groups for each in group["params"]]
+
+
+def require_schedules(
+    schedules: Sequence[Schedule], optimizers: Mapping[str, Optimizer], *, has_validation: bool
+) -> None:
+    for each in schedules:
+        _require_schedule(each)
+        name = type(each.scheduler).__name__
+        if isinstance(each.scheduler, ReduceLROnPlateau) != (each.interval == "validation"):
+            problem = f"got the interval {each.interval!r} for {name}"
+            allowed = "validation for ReduceLROnPlateau; step and epoch for others"
+            raise InputError({"recipe": f"{problem}; allowed: {allowed}"})
+        if each.interval == "validation" and not has_validation:
+            problem = f"got {name}, but the module has no loader validation"
+            raise InputError({"recipe": f"{problem}; allowed: schedules by step and epoch"})
+        if each.scheduler.optimizer not in optimizers.values():
+            problem = f"the optimizer of {name} is not among those of the module"
+            raise InputError({"recipe": f"{problem}; allowed: {', '.join(optimizers)}"})
+
+
+def _require_schedule(given: object) -> None:
+    if not (isinstance(given, Schedule) and isinstance(given.scheduler, LRScheduler)):
+        problem = f"got a {type(given).__name__} as a schedule"
+        raise InputError({"recipe": f"{problem}; allowed: Schedule(scheduler, interval)"})

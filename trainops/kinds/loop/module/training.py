@@ -1,0 +1,134 @@
+"""The loop that trains a TrainingModule."""
+
+from collections.abc import Callable, Generator, Mapping
+from typing import Any, TypeVar
+
+from torch.optim.lr_scheduler import ReduceLROnPlateau
+
+from trainops.kinds.loop.module.base import TrainingModule
+from trainops.kinds.loop.module.batch import to_device
+from trainops.kinds.loop.module.optimization import Extent, Schedule
+from trainops.kinds.loop.module.replicas import replicas_of
+from trainops.kinds.loop.module.requirements import (
+    require_loaders,
+    require_methods,
+    require_optimizers,
+    require_precision,
+    require_ranks,
+    require_schedules,
+)
+from trainops.kinds.loop.module.steps import Steps
+from trainops.kinds.loop.module.validation import Validation
+from trainops.kinds.loop.run import Run, Yielded
+from trainops.kinds.loop.settings import ModuleParameters
+
+P = TypeVar("P", bound=ModuleParameters)
+
+
+def module_loop(
+    make: Callable[[Run, P], TrainingModule],
+) -> Callable[[Run, P], Generator[Yielded, None, None]]:
+    """Return the loop that trains the module which `make(run, parameters)` constructs."""
+
+    def train(run: Run, parameters: P) -> Generator[Yielded, None, None]:
+        yield from ModuleTraining(run, make(run, parameters), parameters).epochs()
+
+    return train
+
+
+class ModuleTraining:
+    """Epochs, accumulation windows, validations and schedules of one training.
+
+    A step is an optimizer step, or a batch of a validation: a training can be stopped after each.
+    `progress` is kept, and decides what remains to be done in an iteration that a resume repeats.
+    """
+
+    def __init__(self, run: Run, module: TrainingModule, parameters: ModuleParameters) -> None:
+        self._run, self._module, self._parameters = run, module.to(run.device), parameters
+        require_precision(parameters, run.device)
+        require_methods(module)
+        self._train, validation = require_loaders(module.loaders(run), parameters)
+        require_ranks(run, validation, parameters)
+        self._trainable = {name for name, each in module.named_parameters() if each.requires_grad}
+        self._progress: dict[str, Any] = run.keep(
+            "progress", {"step": 0, "is_validating": False, "is_stopped": False}
+        )
+        run.keep("model", module)
+        optimizers = require_optimizers(module.optimizers(), parameters)
+        for name, optimizer in optimizers.items():
+            run.keep(name, optimizer)
+        self._schedules = self._keep_schedules(optimizers, has_validation=validation is not None)
+        self._replicas = replicas_of(run, module)
+        steps = Steps(run, module, optimizers, self._schedules, parameters, self._replicas)
+        self._steps, self._validation = steps, None
+        if validation is not None:
+            self._validation = Validation(
+                run, module, validation, steps.average, parameters, self._replicas
+            )
+        if parameters.compile:
+            for child in module.children():
+                child.compile(dynamic=False)  # else the kernels depend on the shapes seen before
+
+    def epochs(self) -> Generator[Yielded, None, None]:
+        every_epochs = self._parameters.validate_every_epochs
+        for epoch in self._run.epochs(self._parameters.epochs):
+            self._freeze(epoch)
+            yield from self._epoch()
+            if self._parameters.validate_every_steps is None and (epoch + 1) % every_epochs == 0:
+                yield from self._validate()
+            if self._progress["is_stopped"]:
+                return
+            for each in self._schedules:
+                if each.interval == "epoch":
+                    each.scheduler.step()
+
+    def _epoch(self) -> Generator[Yielded, None, None]:
+        window: list[Any] = []
+        for batch in self._train:
+            if not self._progress["is_validating"]:  # else this batch has been trained
+                window.append(to_device(batch, self._run.device))
+                if not self._is_complete(window):
+                    continue
+                metrics = self._steps.take(window, self._progress["step"])
+                self._progress["step"] += 1
+                window = []
+                yield metrics
+            every = self._parameters.validate_every_steps
+            if every is not None and self._progress["step"] % every == 0:
+                yield from self._validate()
+            if self._progress["is_stopped"]:
+                return
+
+    def _is_complete(self, window: list[Any]) -> bool:
+        return self._train.is_at_end or len(window) == self._parameters.accumulation
+
+    def _validate(self) -> Generator[Yielded, None, None]:
+        if self._validation is None:
+            return
+        self._progress["is_validating"] = True
+        self._replicas.share_buffers()
+        metrics = yield from self._validation.batches()
+        self._progress["is_validating"] = False
+        self._progress["is_stopped"] = self._validation.is_over(metrics)
+        for each in self._schedules:
+            if isinstance(each.scheduler, ReduceLROnPlateau):
+                each.scheduler.step(self._validation.metric(metrics, each.metric))
+        yield metrics
+
+    def _freeze(self, epoch: int) -> None:
+        prefixes = tuple(self._module.frozen(epoch))
+        for name, parameter in self._module.named_parameters():
+            is_frozen = any(name == each or name.startswith(f"{each}.") for each in prefixes)
+            parameter.requires_grad_(name in self._trainable and not is_frozen)
+
+    def _keep_schedules(
+        self, optimizers: Mapping[str, Any], *, has_validation: bool
+    ) -> list[Schedule]:
+        parameters = self._parameters
+        steps = parameters.epochs * -(-len(self._train) // parameters.accumulation)
+        extent = Extent(parameters.epochs, steps)
+        schedules = list(self._module.schedulers(optimizers, extent))
+        require_schedules(schedules, optimizers, has_validation=has_validation)
+        for number, each in enumerate(schedules):
+            self._run.keep(f"schedule_{number}", each.scheduler)
+        return schedules

@@ -1,0 +1,81 @@
+"""Loops whose position is part of every checkpoint."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from trainops.kinds.loop.batches import MapBatches, Source
+from trainops.kinds.loop.course import Course
+
+
+class Passes:
+    """An iterable whose position is part of every checkpoint."""
+
+    def __init__(self, course: Course, name: str, source: Source, dataset: Any = None) -> None:
+        self._course, self.name, self.source = course, name, source
+        self.dataset = dataset  # of a loader, as torch's DataLoader has it
+        self.group = ""  # the loaders that this one is part of
+
+    def __len__(self) -> int:
+        """Return the number of items of the first pass; it may be another in later ones."""
+        length = self.source.length(0)
+        if length is None:
+            raise TypeError(f"the loop {self.name!r} has no length: its dataset is iterable")
+        return length
+
+    @property
+    def is_at_end(self) -> bool:
+        """Whether the item that was taken is the last one of its pass."""
+        counts = self._course.counts[self.name]
+        return counts.taken == counts.length
+
+    @property
+    def numbers(self) -> range:
+        """Numbers in the pass of the batches that the ranks have taken last, of rank 0 first.
+
+        They are fewer than ranks where other ranks repeat batches from the beginning of the pass.
+        """
+        counts = self._course.counts[self.name]
+        at = counts.taken - 1
+        if isinstance(self.source, MapBatches):
+            return self.source.numbers(counts.passes - 1, at)
+        return range(at, at + 1)
+
+    def __iter__(self) -> Iterator[Any]:
+        if self.group:
+            raise ValueError(f"the loader {self.name!r} is part of the loaders {self.group!r}")
+        course = self._course
+        first = course.enter(self.name, self.source.length)
+        if first is None:
+            return
+        counts = course.counts[self.name]
+        items = self.source.items(counts.passes - 1, first)
+        try:
+            while True:
+                course.head()
+                if counts.taken == counts.length:
+                    return
+                try:
+                    item = next(items)
+                except StopIteration:
+                    counts.latest_length = counts.taken
+                    return
+                course.take()
+                yield item
+        finally:
+            course.leave(self.name)
+
+
+class Steps:
+    """The numbers from 0 to `number` - 1."""
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+
+    def length(self, number: int) -> int:
+        return self._number
+
+    def fixed_length(self) -> int:
+        return self._number
+
+    def items(self, number: int, first: int) -> Iterator[int]:
+        return iter(range(first, self._number))

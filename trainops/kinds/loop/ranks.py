@@ -1,0 +1,111 @@
+"""What several ranks of a training loop have in common, and what each has of its own."""
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import torch
+from torch import distributed, nn
+from torch.optim import Optimizer
+
+from trainops.kinds.loop.means import Total
+from trainops.learning.optimizer_state import load_optimizer
+from trainops.runtime.errors import IncompatibleState
+from trainops.runtime.job import StateDict
+from trainops.runtime.ranks import Devices
+
+Kept = Mapping[str, Any]  # objects that a loop keeps, by name
+
+
+def replicated(kept: Kept) -> dict[str, object]:
+    """Return what must be equal in all ranks: parameters of modules, states of optimizers."""
+    found: dict[str, object] = {}
+    for name, thing in kept.items():
+        if isinstance(thing, nn.Module):
+            found[name] = dict(thing.named_parameters())
+        elif isinstance(thing, Optimizer):
+            found[name] = thing.state_dict()
+    return found
+
+
+def rank_state_of(kept: Kept) -> StateDict:
+    """Return what may differ: buffers (running means of a batch norm), dicts, other states."""
+    return {
+        name: _buffers(thing) if isinstance(thing, nn.Module) else state_of(thing)
+        for name, thing in kept.items()
+        if not isinstance(thing, Optimizer)
+    }
+
+
+def load_rank_state(kept: Kept, state: object) -> None:
+    """Put that back. Raises IncompatibleState."""
+    if not isinstance(state, dict) or state.keys() != rank_state_of(kept).keys():
+        raise IncompatibleState("the state of a rank has other objects than those that are kept")
+    for name, saved in state.items():
+        put_back(kept[name], saved)
+
+
+def put_back(thing: Any, saved: Any) -> None:
+    """Load the state of one object; of a module perhaps only its buffers."""
+    if isinstance(thing, nn.Module):
+        thing.load_state_dict(saved, strict=saved.keys() != _buffers(thing).keys())
+    elif isinstance(thing, Optimizer):
+        load_optimizer(thing, saved)
+    elif isinstance(thing, dict):
+        thing.clear()
+        thing.update(saved)
+    else:
+        thing.load_state_dict(saved)
+
+
+def total_of(devices: Devices, device: torch.device) -> Total:
+    """Return what adds up numbers over all ranks; each rank must call it with as many."""
+    if devices.num_ranks == 1:
+        return list
+
+    def total(numbers: list[float]) -> list[float]:
+        sums = torch.tensor(numbers, dtype=torch.float64, device=device)
+        distributed.all_reduce(sums)
+        return [float(each) for each in sums.tolist()]
+
+    return total
+
+
+def rescaled(
+    course: Mapping[str, Any], loaders: Collection[str], *, before: int, now: int
+) -> Mapping[str, Any]:
+    """Return the place of a loop for another number of ranks: passes continue at the same example.
+
+    Where it lies between two batches of a rank, the first of them is trained once more.
+    """
+    if before == now:
+        return course
+    loops = {
+        name: {**each, "taken": each["taken"] * before // now} if name in loaders else each
+        for name, each in course["loops"].items()
+    }
+    return {**course, "loops": loops}
+
+
+def change(
+    before: int, now: int, *, was_divided: bool = False, is_divided: bool = False
+) -> dict[str, str]:
+    """Return what a receipt says of another number of ranks or another sharding, by part."""
+    changes = {}
+    if before != now:
+        effects = "sums are formed in another order, batches are distributed in another way"
+        what = f"was {before}, is {now}: {effects}; further ranks draw new numbers"
+        changes["processes"] = f"{what}; parameters are divided anew" if was_divided else what
+    if was_divided != is_divided:
+        names = {False: "none", True: "full"}
+        what = f"was {names[was_divided]}, is {names[is_divided]}"
+        changes["sharding"] = f"{what}: gradients are summed in another order"
+    return changes
+
+
+def _buffers(module: nn.Module) -> dict[str, Any]:
+    parameters = dict(module.named_parameters())
+    return {name: each for name, each in module.state_dict().items() if name not in parameters}
+
+
+def state_of(thing: Any) -> Any:
+    return thing if isinstance(thing, dict) else thing.state_dict()

@@ -1,0 +1,159 @@
+"""Positions in iterable datasets: continued by the dataset's own state, or by reading again."""
+
+import copy
+import hashlib
+import logging
+from collections.abc import Iterator, Mapping
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from trainops.runtime.errors import IncompatibleState
+
+log = logging.getLogger(__name__)
+SAMPLED_BYTES = 4096  # of each tensor, for the fingerprint of a batch
+
+
+class StatefulDataset(Protocol):
+    """After load_state_dict, the next iter() continues; those after it begin anew."""
+
+    def state_dict(self) -> Any: ...
+    def load_state_dict(self, state: Any) -> Any: ...
+
+
+class DirectPosition:
+    """The state of a dataset, at the boundary of a batch.
+
+    Where the loop over the batches encloses another one that is stopped, a resume needs the batch
+    of the iteration once more: so the state `before` it is saved, too.
+    """
+
+    note = problem = uncertain = ""
+
+    def __init__(self, name: str, dataset: StatefulDataset) -> None:
+        self._name, self._dataset = name, dataset
+        self._place = -1, 0  # the pass, and how many batches of it were taken
+        self._before: Any = None  # the newest batch was taken
+        self._loaded: Any = None  # until the dataset has continued from it
+        self._now: Any = None  # after the newest batch
+        self._has_taken = False
+        self.is_over = False  # a batch that ends before it is full ends the pass
+
+    def begin(self, number: int, first: int) -> int:
+        """Begin a pass at batch `first`; return how many batches have to be read again."""
+        if (number, first + 1) == self._place:
+            self._loaded = self._before
+            self._dataset.load_state_dict(copy.deepcopy(self._before))
+            self.is_over = False
+        elif first and (number, first) != self._place:
+            raise IncompatibleState(f"{self._name} is at {self._place}, not at {(number, first)}")
+        if not first:
+            self.is_over = False
+        self._now = copy.deepcopy(self._current())
+        self._place = number, first
+        return 0
+
+    def took(self, number: int, at: int, batch: Any, is_over: bool) -> None:
+        self._before, self._loaded, self._has_taken = self._now, None, True
+        self.is_over = is_over
+        self._now = copy.deepcopy(self._dataset.state_dict())
+        self._place = number, at + 1
+
+    def state_dict(self) -> dict[str, Any]:
+        number, taken = self._place
+        return {
+            "pass": number, "taken": taken, "is_over": self.is_over,
+            "now": self._current(), "before": self._before,
+        }  # fmt: skip
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Have the dataset continue from a state; not again where it has done so on the way."""
+        if self._has_taken:
+            return
+        self._place = _place(self._name, state)
+        self._before, self._loaded = state["before"], state["now"]
+        self.is_over = bool(state["is_over"])
+        self._dataset.load_state_dict(copy.deepcopy(self._loaded))
+
+    def _current(self) -> Any:
+        return self._dataset.state_dict() if self._loaded is None else self._loaded
+
+
+class ReadAgain:
+    """No state but a fingerprint of the newest batch: whether reading again has led to it."""
+
+    uncertain = (
+        "the loader has no state, so a resume reads its batches again; allowed: a dataset with "
+        "state_dict and load_state_dict, and num_workers 0"
+    )
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self.is_over = False
+        self._place = -1, 0
+        self._fingerprint = ""
+        self._expected: tuple[tuple[int, int], str] | None = None
+        self.note = ""  # for the receipt: what a resume had to do
+        self.problem = ""  # and why it is not exact
+
+    def begin(self, number: int, first: int) -> int:
+        """Return how many batches of the pass have to be read again: all before the first."""
+        if first:
+            self.note = f"{first} batches were read again"
+            log.warning(
+                "loader %r reads %d batches again; a dataset with state_dict and load_state_dict, "
+                "and num_workers 0, continues at once", self._name, first,
+            )  # fmt: skip
+        return first
+
+    def took(self, number: int, at: int, batch: Any, is_over: bool) -> None:
+        self._place, self._fingerprint = (number, at + 1), fingerprint(batch)
+        if self._expected is None or self._expected[0] != self._place:
+            return
+        if self._expected[1] != self._fingerprint:
+            self.problem = f"batch {at} of pass {number} differs from that before the stop"
+            log.warning("loader %r is not exact: %s", self._name, self.problem)
+
+    def state_dict(self) -> dict[str, Any]:
+        number, taken = self._place
+        return {"pass": number, "taken": taken, "fingerprint": self._fingerprint}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self._place = _place(self._name, state)
+        self._fingerprint = str(state["fingerprint"])
+        self._expected = self._place, self._fingerprint
+
+
+def fingerprint(batch: Any) -> str:
+    """Return a digest of the first 4 KiB of each tensor in a batch, and of its plain values."""
+    digest = hashlib.blake2b(digest_size=16)
+    for each in _bytes_in(batch):
+        digest.update(each)
+    return digest.hexdigest()
+
+
+def _bytes_in(value: Any) -> Iterator[bytes]:
+    if isinstance(value, np.ndarray) and value.dtype != object:
+        value = torch.from_numpy(value)
+    if isinstance(value, Tensor):
+        yield f"{value.dtype} {tuple(value.shape)}".encode()
+        flat = value.detach().reshape(-1)[:SAMPLED_BYTES].cpu().contiguous()
+        yield flat.view(torch.uint8)[:SAMPLED_BYTES].numpy().tobytes()
+    elif isinstance(value, Mapping):
+        for name, each in value.items():
+            yield f"{name}".encode()
+            yield from _bytes_in(each)
+    elif isinstance(value, list | tuple):
+        for each in value:
+            yield from _bytes_in(each)
+    elif isinstance(value, str | bytes | int | float | bool):
+        yield repr(value).encode()
+
+
+def _place(name: str, state: Mapping[str, Any]) -> tuple[int, int]:
+    try:
+        return int(state["pass"]), int(state["taken"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise IncompatibleState(f"the position of {name} cannot be read: {error!r}") from error

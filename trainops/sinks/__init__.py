@@ -1,0 +1,1 @@
+"""Metric points of operations as files of other tools: TensorBoard, MLflow, Weights & Biases."""
