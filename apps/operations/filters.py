@@ -258,8 +258,8 @@ class ArtifactQuery(StrictSerializer):
         required=False,
         max_length=200,
         default="",
-        help_text="Checkpoint id, `latest` or `best`; by default the final checkpoint, else "
-        "the latest.",
+        help_text="Checkpoint id, `latest`, `best` or `best:METRIC` (the best by one of several "
+        "monitored metrics); by default the final checkpoint, else the latest.",
     )
 
 

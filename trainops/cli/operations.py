@@ -233,7 +233,9 @@ def resume(
     reference: Id,
     checkpoint: Annotated[
         str | None,
-        typer.Option(help="Checkpoint id, latest or best; by default the latest healthy one."),
+        typer.Option(
+            help="Checkpoint id, latest, best or best:METRIC; by default the latest healthy one."
+        ),
     ] = None,
     accept_inexact: Annotated[
         bool,

@@ -8,6 +8,7 @@ from typing import Final, Literal, TypeAlias, TypedDict
 from apps.operations.comparisons.curves import Curve, MetricCurves
 from apps.operations.models import Operation
 from trainops.kind import KINDS, Objective
+from trainops.runtime import monitors
 
 Mode: TypeAlias = Literal["min", "max"]
 What: TypeAlias = Literal["result", "final", "best", "lowest", "highest"]
@@ -110,6 +111,8 @@ def _monitored(operations: Iterable[Operation]) -> dict[str, set[str]]:
     for each in operations:
         if monitor := each.config.get("monitor"):
             modes[_stem(monitor)].add(each.better)
+        for metric, mode in monitors.further(each.config).items():
+            modes[_stem(metric)].add(mode)
     return modes
 
 
