@@ -80,7 +80,10 @@ class Client:
         return Handle(self.api, self.api.submit("operations", body, key=key))
 
     def operation(self, reference: str) -> "Handle":
-        """Return the operation of an id, or of a prefix or suffix that only one id has."""
+        """Return the operation of an id, or of its last 4 or first 8 letters, or more of them.
+
+        Raises Problem: none matches, or several; its hints are those that match.
+        """
         found = operation_id(self.api, reference)
         return Handle(self.api, self.api.get(f"operations/{found}"))
 
