@@ -37,14 +37,17 @@ class OperationFailed(Problem):
 class Client:
     """One server; safe to use from several threads.
 
-    url, token: by default TRAINOPS_URL and TRAINOPS_TOKEN, else what `up` or `login` saved.
+    url, token: by default TRAINOPS_URL and TRAINOPS_TOKEN, else those of the current context, else
+    what `up` or `login` saved. context: a name of `trainops context ls`, instead of a URL.
 
     Its methods raise Refused (the server's answer was no; `code`, `fields`), Unreachable (no
     response, or only a part of one) or Problem, the base of both.
     """
 
-    def __init__(self, url: str | None = None, token: str | None = None) -> None:
-        self.api = Api(server.find(url=url, token=token))
+    def __init__(
+        self, url: str | None = None, token: str | None = None, *, context: str | None = None
+    ) -> None:
+        self.api = Api(server.find(url=url, token=token, context=context))
 
     def __enter__(self) -> Self:
         return self
