@@ -2,7 +2,7 @@
 
     python -m trainops.launch.password USERNAME
 
-For admins who cannot sign in any more. Whoever may write the database may do this.
+For admins who cannot sign in any more. It requires write access to the database.
 """
 
 import os
