@@ -145,7 +145,7 @@ class UserView(APIView):
         operation_id="users_change", request=UserChangeSerializer, responses=UserSerializer
     )
     def patch(self, request: Request, username: str) -> Response:
-        """Change the role of an account, disable or enable it; not of one's own."""
+        """Change the role of an account, disable or enable it; the caller's own is refused."""
         wanted = body_of(request, UserChangeSerializer)
         user, caller = users.get(username), person(request)
         if "role" in wanted:
