@@ -131,7 +131,7 @@ def test_a_new_password_revokes_tokens_and_ends_sessions(root, caplog):
     assert chosen["password"] == "battery staple 9"
 
 
-def test_nobody_locks_themselves_out_or_takes_over_their_own_account(root):
+def test_a_change_of_the_own_account_is_refused(root):
     for change in ({"role": "viewer"}, {"is_active": False}):
         error(patch(root, "users/root", change), 409, "OWN_ACCOUNT")
     error(root.post("users/root/password"), 409, "OWN_ACCOUNT")
