@@ -9,6 +9,9 @@ from playwright.sync_api import expect
 from apps.operations.models import Operation
 from apps.operations.requests.editing import edit
 from tests.api.saved import saved
+from tests.browser.conftest import NARROW, WIDE
+from tests.browser.test_accessibility import violations
+from tests.browser.test_studies import photograph
 from tests.pages import making
 
 
