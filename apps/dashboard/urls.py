@@ -90,6 +90,7 @@ urlpatterns = [
     path("datasets/<str:dataset_id>/verify", datasets.verify, name="dataset-verify"),
     path("settings/", platform.thresholds, name="settings"),
     path("help/keys", platform.keys, name="keys"),
+    path("help/tour", platform.tour, name="tour"),
     path("api/docs/", platform.api_docs, name="api-docs"),
     path("docs/", documentation.page, name="docs"),
     path("docs/<path:address>/", documentation.page, name="docs-page"),

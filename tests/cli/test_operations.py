@@ -53,7 +53,7 @@ def test_config_prints_a_file_that_run_takes(cli, wish, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (
             ["--set", "epoch=5"],
@@ -67,10 +67,12 @@ def test_config_prints_a_file_that_run_takes(cli, wish, tmp_path):
         (["--set", "epochs"], "--set epochs: allowed: PATH=VALUE"),
     ],
 )
-def test_a_bad_config_is_reported_with_its_place_and_nothing_is_created(cli, wish, arguments, told):
+def test_a_bad_config_is_reported_with_its_place_and_nothing_is_created(
+    cli, wish, arguments, message
+):
     ran = cli("run", wish, *arguments)
     assert ran.exit_code == ExitCode.USAGE
-    assert told in ran.stderr
+    assert message in ran.stderr
     assert ran.stdout == ""
     assert not Operation.objects.exists()
 

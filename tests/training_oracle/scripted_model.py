@@ -21,11 +21,11 @@ class Counting(nn.Module):
 
 def build(parameters: Parameters, context: Context) -> Ingredients:
     model = Counting()
-    told = [
+    rows = [
         float(parameters.not_finite.get(str(epoch), score))
         for epoch, score in enumerate(parameters.scores)
     ]
-    scores = torch.tensor(told, dtype=torch.float64)
+    scores = torch.tensor(rows, dtype=torch.float64)
 
     def score(outputs, targets):
         epochs = int(model.seen) // parameters.examples

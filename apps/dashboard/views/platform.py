@@ -9,6 +9,7 @@ from django.shortcuts import render
 
 from apps.checkpoints.models import Checkpoint
 from apps.dashboard import pages, parts
+from apps.dashboard import tour as tours
 from apps.dashboard.permissions import is_fetch, needs
 from apps.operations.lifecycle import WAITING
 from apps.operations.models import Operation
@@ -101,6 +102,13 @@ def thresholds(request: HttpRequest) -> HttpResponse:
 def keys(request: HttpRequest) -> HttpResponse:
     """The keyboard; the part alone for a dialog."""
     return render(request, "dashboard/keys.html", {"is_fetch": is_fetch(request)})
+
+
+@needs()
+def tour(request: HttpRequest) -> HttpResponse:
+    """The steps of the tour; the part alone for its dialog."""
+    steps = tours.steps(may_create=access.may_create(request.user))
+    return render(request, "dashboard/tour.html", {"is_fetch": is_fetch(request), "steps": steps})
 
 
 @needs()

@@ -70,11 +70,11 @@ class LoopConfig(RecipeConfig):
         return value
 
     def continues(self, before: OperationConfig) -> Sequence[str]:
-        told = {name: value for name, _, value in differences(before, self)}
-        steps = [name for name in told if name.partition(".")[0] not in self.NEUTRAL]
+        changed = {name: value for name, _, value in differences(before, self)}
+        steps = [name for name in changed if name.partition(".")[0] not in self.NEUTRAL]
         if len(steps) != 1 or steps[0] not in LENGTHS:
             return super().continues(before)
-        longer = f"It ends with the weights of a loop submitted with {steps[0]} {told[steps[0]]}"
+        longer = f"It ends with the weights of a loop submitted with {steps[0]} {changed[steps[0]]}"
         return [f"{longer}, unless its learning-rate schedule depends on the length.", SCHEDULES]
 
     @property

@@ -95,8 +95,8 @@ class TrainingConfig(RecipeConfig):
     def continues(self, before: OperationConfig) -> Sequence[str]:
         if not isinstance(before, TrainingConfig):
             return super().continues(before)
-        told = {name: value for name, _, value in differences(before, self)}
-        steps = {name for name in told if name.partition(".")[0] not in self.NEUTRAL}
+        changed = {name: value for name, _, value in differences(before, self)}
+        steps = {name for name in changed if name.partition(".")[0] not in self.NEUTRAL}
         if steps == {"epochs"}:
             return [f"It ends with the weights of a training submitted with {self.epochs} epochs."]
         if "learning_rate" in steps:
@@ -109,7 +109,7 @@ class TrainingConfig(RecipeConfig):
         if self.scheduler == "none" or not isinstance(before, TrainingConfig):
             return
         for name in ("learning_rate", "epochs"):
-            told, kept = getattr(self, name), getattr(before, name)
-            if told != kept:
-                problem = f"got {told}; the {self.scheduler} schedule was built for {kept}"
+            wanted, kept = getattr(self, name), getattr(before, name)
+            if wanted != kept:
+                problem = f"got {wanted}; the {self.scheduler} schedule was built for {kept}"
                 raise ConfigError({name: f"{problem}; allowed to differ with scheduler: none"})
