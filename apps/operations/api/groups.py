@@ -25,7 +25,7 @@ class GroupSerializer(serializers.Serializer[Any]):
     value = serializers.JSONField(
         allow_null=True, help_text="The shared number or text; null: operations without one."
     )
-    label = serializers.CharField(
+    label = serializers.CharField(  # type: ignore[assignment] # a field of that name
         allow_blank=True, help_text="The value as text; of a study its name."
     )
     query = serializers.CharField(
