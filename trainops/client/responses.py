@@ -339,6 +339,7 @@ class Checkpoint(TypedDict):
     health: str
     pinned: bool
     is_best: bool
+    best_of: NotRequired[list[str]]
     created_at: str
 
 
