@@ -22,7 +22,7 @@ MENU = (".navbar-toggler",)  # of narrow windows, where the links are in a menu
 STEPS = (
     Step(
         "Operations",
-        "Each training, backtest or other long job is one operation, and one row of this list. The "
+        "Each long job, such as a training, is one operation, and one row of this list. The "
         "rows are updated while you look. Search by state, metric, parameter or tag, for example "
         "state:failed or val_loss<0.1.",
         ("#list", '.nav-link[href="/"]', *MENU),

@@ -25,6 +25,7 @@ urlpatterns = [
     path("", listing.operations, name="operations"),
     path("operations/", listing.operations),
     path("operations/live", listing.live, name="operations-live"),
+    path("operations/group", listing.group, name="operations-group"),
     path("operations/completions", listing.completed, name="operations-completions"),
     path("operations/views", saved_views.form, name="views"),
     path("operations/views/<int:view_id>/delete", saved_views.delete, name="view-delete"),

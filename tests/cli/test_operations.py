@@ -375,3 +375,15 @@ def test_a_narrow_terminal_shows_whole_ids_and_fewer_columns(monkeypatch):
     header, line = screen.getvalue().splitlines()
     assert row[0] in line and "FAILED" in line and "…" in line
     assert "CREATED" not in header
+
+
+def test_ls_lists_groups(cli, ana):
+    for state in (State.FAILED, State.COMPLETED):
+        in_state(state, ana)
+    ran = cli("ls", "--group-by", "owner")
+    assert ran.stdout.splitlines()[1].split()[:4] == ["ana", "2", "1", "completed,"]
+    assert "owner:ana" in ran.stdout
+    found = cli("ls", "state:failed", "--group-by", "kind", "-o", "json").json
+    assert [(each["value"], each["num_operations"]) for each in found] == [("training", 1)]
+    refused = cli("ls", "--group-by", "val_loss")
+    assert refused.exit_code == ExitCode.USAGE and "allowed: study" in refused.stderr

@@ -134,14 +134,14 @@ TRAINING = [
         ("early stopping one epoch late", "TrainingProgress.is_stopped_early",
          "self.epochs_without_improvement >= patience",
          "self.epochs_without_improvement > patience", BY_HAND),
-        ("an epoch as good as the best takes its place", "TrainingProgress._judge",
-         "sign * value < sign * best", "sign * value <= sign * best", BY_HAND),
-        ("a higher metric is never better", "TrainingProgress._judge",
-         '1 if self.config.mode == "min" else -1', "1", BY_HAND),
-        ("an infinite metric is the best", "TrainingProgress._judge",
+        ("an epoch as good as the best takes its place", "Best.and_then",
+         "sign * value < sign * self.metric", "sign * value <= sign * self.metric", BY_HAND),
+        ("a higher metric is never better", "Best.and_then",
+         '1 if mode == "min" else -1', "1", BY_HAND),
+        ("an infinite metric is the best", "Best.and_then",
          "math.isfinite(value)", "value == value", BY_HAND),
         ("a resume forgets the best epoch", "TrainingProgress.__post_init__",
-         "self._judge(epoch, value)", "",
+         "self._judge(name, epoch, value)", "",
          f"{STOPPING}::test_a_fork_with_more_patience_continues_from_where_it_was_stopped"),
     ),
     *_of(
@@ -289,9 +289,9 @@ LOOP = [
 FEDERATED = [
     *_of(
         "federated.strategy",
-        ("all clients count alike", "Strategy.combine",
+        ("all clients count alike", "FederatedStrategy.combine",
          "(weights / weights.sum())", "(torch.ones_like(weights) / len(weights))", ROUNDS),
-        ("the server's rate is ignored", "Strategy.move",
+        ("the server's rate is ignored", "FederatedStrategy.move",
          "self.config.learning_rate * update", "update", ROUNDS),
     ),
     *_of(

@@ -24,8 +24,10 @@ MODULES = {
     "recipes": ("recipes",),
     "catalogue": ("upload", "workers"),
     "datasets": ("datasets",),
+    "statistics": ("stats",),
     "tokens": ("login", "token"),
     "contexts": ("context",),
+    "users": ("users", "reset-password"),
     "notifications": ("notifications",),
 }
 COMPLETION = "_TRAINOPS_COMPLETE"  # the variable by which a shell asks for completions

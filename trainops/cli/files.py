@@ -148,11 +148,15 @@ def diff(session: Session, one: Path, other: Path) -> None:
 
 
 def weights(
-    session: Session, path: Path, target: Path, which: Literal["best", "last"] | None
+    session: Session,
+    path: Path,
+    target: Path,
+    which: Literal["best", "last"] | None,
+    metric: str | None = None,
 ) -> None:
     """Write the weights, and say which they are."""
     with _raised_as_problem(path):
-        written = export_weights(path, target, which)
+        written = export_weights(path, target, which, metric)
     size = target.stat().st_size
     if session.out.is_data:
         names = list(written.tensors)

@@ -62,6 +62,60 @@ class TokenRequest(TypedDict):
     expires_at: NotRequired[str]  # ISO 8601
 
 
+class User(TypedDict):
+    """An account."""
+
+    username: str
+    email: str
+    role: str | None
+    is_superuser: bool
+    is_active: bool
+    created_at: str
+    signed_in_at: str | None
+
+
+class KindStatistics(TypedDict):
+    """What operations of one kind amount to."""
+
+    kind: str
+    states: dict[str, int]
+    num_checkpoints: int
+    checkpoint_bytes: int
+    compute_hours: float
+    gpu_hours: float
+
+
+class WorkerStatistics(TypedDict):
+    """Slots of the workers that are present, and the number of workers by status."""
+
+    num_slots: int
+    num_running: int
+    statuses: dict[str, int]
+
+
+class DatasetStatistics(TypedDict):
+    """Number and size of all datasets."""
+
+    num_datasets: int
+    size_bytes: int
+
+
+class Statistics(TypedDict):
+    """Numbers about the whole installation; hours are of the last `days` days."""
+
+    days: int
+    kinds: list[KindStatistics]
+    workers: WorkerStatistics
+    datasets: DatasetStatistics
+
+
+class NewPassword(TypedDict):
+    """A password that was set; shown once."""
+
+    username: str
+    password: str
+
+
 class Rule(TypedDict):
     """A notification rule."""
 
@@ -285,6 +339,7 @@ class Checkpoint(TypedDict):
     health: str
     pinned: bool
     is_best: bool
+    best_of: NotRequired[list[str]]
     created_at: str
 
 

@@ -156,7 +156,7 @@ class CheckpointConfig(Strict):
     )
     keep_last: int = Field(2, ge=1, le=1000, description="Number of latest checkpoints to keep.")
     keep_best: int = Field(
-        1, ge=0, le=1000, description="Number of best checkpoints to keep, by the monitored metric."
+        1, ge=0, le=1000, description="Number of best checkpoints to keep by each monitored metric."
     )
     keep_after_success: bool = Field(
         False, description="Keep the checkpoints after the operation completes."
@@ -298,8 +298,8 @@ class OperationConfig(Strict):
         problems = {
             name: f"got {shown(value)}; a fork keeps {shown(kept.get(name))}; "
             f"allowed to differ: {allowed}"
-            for name, value in wanted.items()
-            if name not in self.FORKABLE and value != kept.get(name)
+            for name in dict.fromkeys((*wanted, *kept))
+            if name not in self.FORKABLE and (value := wanted.get(name)) != kept.get(name)
         }
         if problems:
             raise ConfigError(problems)

@@ -57,7 +57,7 @@ def checkpoints(request: HttpRequest) -> HttpResponse:
     """All checkpoints, newest first."""
     found = Checkpoint.objects.values(
         "id", "type", "step", "created_at", "artifacts_size_bytes", "health", "problem",
-        "pinned", "is_best", "metric", "operation_id",
+        "pinned", "is_best", "best_of", "metric", "operation_id",
         operation_name=F("operation__name"), unit=F("operation__unit"),
         epoch=F("state__epoch"), owner_id=F("operation__owner_id"),
         operation_state=F("operation__state"),
