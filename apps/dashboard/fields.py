@@ -58,7 +58,7 @@ LABELS = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Field:
+class FormField:
     """One input. `text` is what it shows: a str, a list of str (columns), or a bool (switch)."""
 
     path: str
@@ -93,7 +93,7 @@ class Field:
     def default_text(self) -> str:
         return "" if self.default in (NOTHING, None) else str(text_of(self.default))
 
-    def with_value(self, value: object) -> "Field":
+    def with_value(self, value: object) -> "FormField":
         if self.kind == "pairs" and isinstance(value, Mapping):
             return replace(self, text=lines_of(value))
         is_structure = self.kind == "json" and value not in (NOTHING, None)
@@ -148,7 +148,7 @@ def fields_of(
     prefix: str = "",
     group: str = "",
     chosen: Chosen = lambda _: NOTHING,
-) -> Iterator[Field]:
+) -> Iterator[FormField]:
     """Yield a field for each leaf; models inside models become groups.
 
     `chosen` returns the value at a path of the config, or NOTHING: where a schema has fields for
@@ -158,7 +158,7 @@ def fields_of(
     yield from _walk(schema, schema.get("$defs", {}), _Place(prefix, group, chosen))
 
 
-def _walk(schema: Schema, models: Mapping[str, Schema], place: _Place) -> Iterator[Field]:
+def _walk(schema: Schema, models: Mapping[str, Schema], place: _Place) -> Iterator[FormField]:
     conditions = {key for each in schema.get("allOf", ()) for key in each["if"]["properties"]}
     decided = _decided(schema, place)
     properties = {**schema.get("properties", {}), **decided}
@@ -184,7 +184,7 @@ def _walk(schema: Schema, models: Mapping[str, Schema], place: _Place) -> Iterat
         decided_by = place.prefix + choice if choice else place.decided_by
         if "dataset" in formats and kind in ("text", "list"):
             kind = NAMES_OF_COLUMNS.get(name, kind)
-        yield Field(
+        yield FormField(
             path=path,
             kind=kind,
             label=label_of(name),
