@@ -21,7 +21,7 @@ ORDERS: dict[str, Expression | F] = {  # name -> expression
     "progress": Cast("step", FloatField()) / NullIf(Cast("total_steps", FloatField()), 0.0),
 }
 FORM = (
-    f"{', '.join(ORDERS)}, a metric, best(METRIC) or a config field; descending with a minus sign"
+    f"{', '.join(ORDERS)}, best(METRIC), a metric or a config field; descending with a minus sign"
 )
 
 
