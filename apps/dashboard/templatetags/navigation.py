@@ -65,7 +65,7 @@ def _count() -> PlatformCounts:
 @register.filter
 def starts_tour(request: HttpRequest | str) -> bool:
     """Return whether this page starts the tour; a page of an error may have no request."""
-    return hasattr(request, "session") and tour.is_due(request)
+    return isinstance(request, HttpRequest) and hasattr(request, "session") and tour.is_due(request)
 
 
 @register.simple_tag(takes_context=True)
