@@ -32,5 +32,5 @@ def test_write_the_pictures_of_the_documentation(open_page, ana):
         expect(page.locator(selector).first).to_be_visible()
         page.wait_for_load_state("networkidle")
         picture = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
-        few = picture.quantize(256, method=Image.Quantize.MAXCOVERAGE)
+        few = picture.quantize(256, method=Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE)
         few.save(DOCS / f"{name}.png", optimize=True)
