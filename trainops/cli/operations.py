@@ -10,7 +10,7 @@ from trainops.cli.session import Session, command
 from trainops.client.api import RowPage
 from trainops.client.problems import ExitCode, Problem
 from trainops.client.references import operation_id
-from trainops.client.responses import Event, Message, Operation
+from trainops.client.responses import AttentionReason, Event, Message, Operation
 from trainops.paths import CLONE, COMMAND
 
 PANEL = "Operations"
@@ -53,9 +53,7 @@ def ls(
     ] = False,
     attention: Annotated[
         bool,
-        typer.Option(
-            "--attention", help="Only operations that failed or have a failed self-check."
-        ),
+        typer.Option("--attention", help="Only operations that need attention: failed, stuck, …"),
     ] = False,
     search: Annotated[str | None, typer.Option(help="Search in names and ids.")] = None,
     sort: Annotated[
@@ -86,21 +84,25 @@ def ls(
     if session.out.is_data:
         session.out.data(page.rows)
     else:
-        _list(session, page, limit)
+        _list(session, page, limit, with_reasons=attention)
 
 
-def _list(session: Session, page: RowPage[Operation], limit: int) -> None:
+def _list(
+    session: Session, page: RowPage[Operation], limit: int, *, with_reasons: bool = False
+) -> None:
     if not page.rows:
         first = "run examples/digits.yaml --follow" if CLONE else "recipes"
         session.out.note(f"No operations. Submit one: {COMMAND} {first}")
         return
+    why = ["WHY"] if with_reasons else []
     session.out.table(
-        ["ID", "NAME", "STATE", "PROGRESS", "LEFT", "METRICS", "OWNER", "CREATED"],
+        ["ID", "NAME", "STATE", *why, "PROGRESS", "LEFT", "METRICS", "OWNER", "CREATED"],
         (
             [
                 looks.cell(row["operation_id"]),
                 looks.cell(row["name"]),
                 looks.state(row["status"]),
+                *([looks.cell(_codes(row))] if with_reasons else []),
                 looks.cell(looks.progress(row)),
                 looks.cell(looks.duration(row.get("eta_seconds"))),
                 looks.cell(looks.metrics(row.get("metrics"), at_most=2)),
@@ -109,11 +111,16 @@ def _list(session: Session, page: RowPage[Operation], limit: int) -> None:
             ]
             for row in page.rows
         ),
-        narrow=["ID", "NAME", "STATE", "PROGRESS"],
+        narrow=["ID", "NAME", "STATE", *(why or ["PROGRESS"])],
         elastic="NAME",
     )
     if page.has_more:
         session.out.note(f"There are more: --limit {min(limit * 5, MAX_LIMIT)}")
+
+
+def _codes(row: Operation) -> str:
+    """Return why it needs attention, as the query `attention:` takes it."""
+    return ", ".join(each["code"].lower() for each in row.get("attention") or ())
 
 
 def show(session: Session, reference: Id) -> None:
@@ -137,6 +144,7 @@ def show(session: Session, reference: Id) -> None:
             ("left", eta and looks.duration(eta)),
             ("metrics", looks.metrics(operation.get("metrics"), at_most=10)),
             ("waits for", blocked and blocked.get("message")),
+            *(("attention", _attention(each)) for each in operation.get("attention") or ()),
             ("reason", operation.get("reason")),
             ("error", error.get("message")),
             ("stop", operation.get("stop_requested")),
@@ -153,6 +161,10 @@ def show(session: Session, reference: Id) -> None:
             ("page", session.server.page(operation["operation_id"])),
         )
     )
+
+
+def _attention(reason: AttentionReason) -> str:
+    return looks.words(f"{reason['message']}. {reason['next_step']}")
 
 
 def watch(session: Session, reference: Id) -> None:

@@ -17,6 +17,7 @@ from django.db.models.functions import Length
 from apps.checkpoints import services as checkpoints
 from apps.checkpoints.models import Checkpoint
 from apps.ledger import services as ledgers
+from apps.operations import concerns
 from apps.operations.attempts import branches, selfchecks
 from apps.operations.attempts.attempt_log import AttemptLog
 from apps.operations.attempts.run_lines import PointLines, RunLines, WindowLines
@@ -218,6 +219,7 @@ class Ledger:
             if staged.step > self.from_step:  # progress: the next crash starts afresh
                 self._require_ownership(restarts_used=0)
                 self.operation.restarts_used = 0
+            concerns.checkpoint_committed(self.operation, staged.step)
         self._written()
         self.lines.committed(staged)
         self._let_go()

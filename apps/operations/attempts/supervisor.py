@@ -10,6 +10,7 @@ import time
 
 from apps.checkpoints import integrity, storage
 from apps.ledger.errors import LedgerBroken
+from apps.operations import concerns
 from apps.operations.attempts import memory, outcomes
 from apps.operations.attempts.children import Child
 from apps.operations.attempts.committer import CheckpointCommitter
@@ -252,7 +253,7 @@ class Supervision:
                 say_corrupted(self.operation, path, _problem_of(path, message))
                 self.ledger.lines.corrupted(message)
             case SaveFailed(error=error):
-                self.operation.record("SAVE_FAILED", actor=self.operation.worker_id, note=error)
+                concerns.not_saved(self.operation, error)
                 self.ledger.lines.save_failed(error)
 
     def _progressed(self, report: ProgressUpdate) -> None:
