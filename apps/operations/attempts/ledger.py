@@ -4,7 +4,7 @@ import logging
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Self, TypedDict
@@ -100,11 +100,15 @@ class Ledger:
         self._moved |= moved
         self.fields |= {"step": step, "total_steps": report.total_steps, "place": place}
         self._rate(step)
-        for step, at, values in report.points:
-            for name, value in values.items():
-                self._point(step, at, name, value)
+        self.measured(report.points)
         self.lines.progress(report)
         return moved
+
+    def measured(self, points: Iterable[tuple[int, float, Mapping[str, float]]]) -> None:
+        """Add points (step, Unix time, value by name)."""
+        for step, at, values in points:
+            for name, value in values.items():
+                self._point(step, at, name, value)
 
     def _point(self, step: int, at: float, name: str, value: float) -> None:
         finite = math.isfinite(value)

@@ -11,7 +11,7 @@ import time
 from apps.checkpoints import integrity, storage
 from apps.ledger.errors import LedgerBroken
 from apps.operations import concerns
-from apps.operations.attempts import memory, outcomes
+from apps.operations.attempts import memory, outcomes, process_use
 from apps.operations.attempts.children import Child
 from apps.operations.attempts.committer import CheckpointCommitter
 from apps.operations.attempts.finalization import finalize
@@ -80,6 +80,7 @@ class Supervision:
         self.ledger = Ledger(operation)
         self.memory = outcomes.MemoryWatch()
         self.memory_use = memory.MemoryUse(child.pid)
+        self.process_use = process_use.ProcessUse(child.pid)
         self.watch = Watchdog(running, operation.config["limits"])
         self.is_started = False
         self.is_alone = False  # its child has hung up
@@ -138,6 +139,8 @@ class Supervision:
             return
         self.inbox.listen(is_waiting=self.committer.is_committing or self.ledger.is_full)
         self.memory_use.sample()
+        if self.first_step is None and self.ledger.step >= 0:  # it has made a step
+            self.ledger.measured(self.process_use.points(self.ledger.step))
         received = self.inbox.received
         while received and not self.committer.is_committing:
             self._handle(received[0])
