@@ -9,7 +9,9 @@ DATA_DIR = tempfile.mkdtemp(prefix="trainops-tests-")
 atexit.register(shutil.rmtree, DATA_DIR, ignore_errors=True)
 
 os.environ["TRAINOPS_DATA_DIR"] = DATA_DIR
+os.environ["XDG_CONFIG_HOME"] = f"{DATA_DIR}/config"  # contexts of the command line
 for name in (
+    "TRAINOPS_CONTEXT",
     "TRAINOPS_BROKER_URL",
     "TRAINOPS_CHECKPOINT_STORAGE",
     "TRAINOPS_SECRET_KEY",

@@ -69,6 +69,7 @@ MIDDLEWARE = [
     "trainops.http.compression.CompressionMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "apps.dashboard.csp.ContentSecurityPolicyMiddleware",
+    "apps.dashboard.time_zone.TimeZoneMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "trainops.http.credentials.ProofMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
@@ -204,6 +205,7 @@ LANGUAGE_CODE = "en"
 TIME_ZONE = os.environ.get("TRAINOPS_TIME_ZONE") or "UTC"
 USE_TZ = True
 USE_I18N = False
+FORMAT_MODULE_PATH = "trainops.formats"  # of the admin; the pages have apps.dashboard.formatting
 
 DATA_UPLOAD_MAX_MEMORY_SIZE = 4 * 1024**2
 FILE_UPLOAD_MAX_MEMORY_SIZE = 4 * 1024**2

@@ -1,9 +1,10 @@
 """How the pages say numbers, moments and states. Pure."""
 
 import math
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
+from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
@@ -13,7 +14,8 @@ from trainops.quantities import number as number
 from trainops.quantities import plural as plural
 from trainops.quantities import size as size
 
-MINUTE, HOUR, DAY = 60, 3600, 86400
+MINUTE, HOUR, DAY, MONTH = 60, 3600, 86400, 30 * 86400
+SECOND = len("2026-11-26 14:07:44")
 
 # state → (word, colour of Tabler)
 BADGES = {
@@ -103,14 +105,47 @@ def badge(state: str, stop_requested: str = "") -> tuple[str, str]:
 def moment(at: datetime | None, mode: str = "ago") -> SafeString:
     """Return a <time> that the page keeps true by itself.
 
-    `mode`: "ago" (3 min ago), "until" (in 23 s), "since" (3 min).
+    `mode`: "ago" (3 min ago), "until" (in 23 s), "since" (3 min), "at" (14:07:44). The text and the
+    title are in the current time zone, which is the reader's; `static/js/clock.js` says the same.
     """
     if at is None:
         return SafeString("—")
     return format_html(
         '<time datetime="{}" data-clock="{}" title="{}">{}</time>',
-        at.isoformat(),
+        at.astimezone(UTC).isoformat(),
         mode,
-        f"{at:%Y-%m-%d %H:%M:%S %Z}",
-        f"{at:%b %d %H:%M}",
+        exact(at),
+        in_words(at, mode, timezone.now()),
     )
+
+
+def exact(at: datetime) -> str:
+    """Return "2026-11-26 14:07:44 +01:00 · 2026-11-26 13:07:44 UTC": the current time zone, UTC."""
+    local, utc = timezone.localtime(at), f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+    text = local.isoformat(sep=" ", timespec="seconds")
+    return f"{text[:SECOND]} {text[SECOND:]} · {utc}" if local.utcoffset() else utc
+
+
+def in_words(at: datetime, mode: str, now: datetime) -> str:
+    """Return a moment as `moment` shows it. What is long past is a date."""
+    seconds = (now - at).total_seconds()
+    if mode == "at":
+        local = timezone.localtime(at)
+        is_today = local.date() == timezone.localtime(now).date()
+        return f"{local:%H:%M:%S}" if is_today else f"{local:%Y-%m-%d %H:%M:%S}"
+    if mode == "since":
+        return duration(round(seconds))
+    if mode == "until":
+        return f"in {duration(round(-seconds))}" if seconds < 0 else "any moment now"
+    if seconds >= MONTH:
+        return f"{timezone.localtime(at):%Y-%m-%d}"
+    return "just now" if seconds < 1 else f"{_coarse(seconds)} ago"
+
+
+def _coarse(seconds: float) -> str:
+    """One unit is enough for a glance."""
+    if seconds < MINUTE:
+        return f"{int(seconds)} s"
+    if seconds < HOUR:
+        return f"{int(seconds // MINUTE)} min"
+    return f"{int(seconds // HOUR)} h" if seconds < DAY else f"{int(seconds // DAY)} d"

@@ -3,6 +3,7 @@
 from typing import Any, ClassVar
 
 from django import forms
+from django.conf import settings
 from django.contrib.auth.models import User
 from django.http import QueryDict
 
@@ -36,6 +37,7 @@ class RuleForm(forms.ModelForm):  # type: ignore[type-arg] # no generic class at
             "on_attention": "Operation needs attention",
             "condition": "Alert",
             "points": "N",
+            "digest_hour": f"Digest hour ({settings.TIME_ZONE})",
         }
 
     def __init__(self, data: QueryDict | None, *, user: User, instance: Rule | None = None) -> None:

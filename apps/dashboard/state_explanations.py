@@ -51,13 +51,13 @@ def _waiting(operation: Operation, newest: Checkpoint | None) -> StateExplanatio
 
 
 def _paused(operation: Operation, newest: Checkpoint | None) -> SafeString:
-    at = timezone.localtime(operation.not_before)
+    at = moment(operation.not_before, "at")
     left = moment(operation.not_before, "until")
     why = Reason(operation.reason).label
     because = f" Reason: {why}." if why else ""
     return format_html(
         "Restarts at {} ({}){}.{}",
-        f"{at:%H:%M:%S}", left, _from(operation, newest), because,
+        at, left, _from(operation, newest), because,
     )  # fmt: skip
 
 

@@ -57,7 +57,8 @@ def notify(rule: Rule, event: Event, operation: Operation) -> None:
         "body": _body(event, operation),
     }
     if rule.digest_hour is not None:
-        next_at = next_hour(rule.digest_hour, timezone.localtime())
+        server_zone = timezone.get_default_timezone()  # not that of the reader of a page
+        next_at = next_hour(rule.digest_hour, timezone.localtime(timezone=server_zone))
         fields |= {"status": Delivery.Status.COLLECTED, "next_at": next_at}
     Delivery.objects.get_or_create(rule=rule, event_id=event.pk, defaults=fields)
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from django.db.models import QuerySet
+from django.db.models import F, QuerySet
 
 from apps.operations import attention
 from apps.operations.lifecycle import State
@@ -24,7 +24,7 @@ ROW_FIELDS = (
     "attempt", "worker_id", "restarts_used", "not_before", "unit", "place", "step", "total_steps",
     "steps_per_second", "metrics", "created_at", "queued_at", "started_at", "finished_at",
     "progressed_at", "self_check", "project", "is_favourite", "archived_at", "acknowledged_at",
-    "acknowledgement", "revision",
+    "acknowledgement", "revision", "monitor",
 )  # fmt: skip
 DETAIL_FIELDS = (
     "config", "config_given", "config_hash", "stop_requested_at", "stop_requested_by",
@@ -71,6 +71,7 @@ class ListRow(LiveRow):
     restarts_used: int
     created_at: datetime
     queued_at: datetime
+    monitor: str | None
 
 
 def rows_of(operations: QuerySet[Operation], fields: Iterable[str]) -> QuerySet[Any]:
@@ -78,7 +79,8 @@ def rows_of(operations: QuerySet[Operation], fields: Iterable[str]) -> QuerySet[
 
     They are a LiveRow for LIVE_FIELDS, a ListRow for ROW_FIELDS.
     """
-    rows: QuerySet[Any] = access.annotated(operations).values(*fields, *_INNER)
+    annotated = access.annotated(operations).annotate(monitor=F("config__monitor"))
+    rows: QuerySet[Any] = annotated.values(*fields, *_INNER)
     return rows
 
 

@@ -205,6 +205,9 @@ class OperationSerializer(LiveOperationSerializer):
         allow_blank=True, help_text="Note of the user who acknowledged what needs attention."
     )
     revision = serializers.IntegerField(help_text="Number of edits; required by the next one.")
+    monitor = serializers.CharField(
+        allow_null=True, help_text="Name of the metric that the config monitors."
+    )
     created_at = serializers.DateTimeField()
     queued_at = serializers.DateTimeField()
 

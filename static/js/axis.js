@@ -1,4 +1,5 @@
 // The x axis of charts: a step, a count that the operation logs, or a time.
+import { local, zone } from "./moments.js";
 import { elapsed, number } from "./numbers.js";
 
 // Metrics that count parts of the work, with the name of one part; they are axes.
@@ -16,25 +17,25 @@ export function axisOptions(x) {
   return { values: (_, ticks) => ticks.map(number) };
 }
 
-// Times of a day in UTC; the date where it changes.
+// Times of a day in the time zone of the reader; the date where it changes.
 function times(ticks, width) {
   let date = "";
   return ticks.map((tick) => {
-    const [day, time] = moment(tick).split(" ");
-    const text = width < 1 ? time.slice(0, 12) : width < 60 ? time.slice(0, 8) : time.slice(0, 5);
+    const { day, time } = local(1000 * tick);
+    const text = width < 1 ? time : width < 60 ? time.slice(0, 8) : time.slice(0, 5);
     const isNew = day !== date;
     date = day;
     return isNew ? `${text}\n${day}` : text;
   });
 }
 
-const moment = (seconds) => new Date(seconds * 1000).toISOString().replace("T", " ");
-
 // The name of the axis, and a place on it as text. `unit`: what one step is called.
-export const axisName = (x, unit) => COUNTS[x] ?? { elapsed: "elapsed", time: "time (UTC)" }[x] ?? unit;
+export const axisName = (x, unit) => COUNTS[x] ?? { elapsed: "elapsed", time: `time (${zone})` }[x] ?? unit;
 
 export function placeText(x, value) {
   if (value == null) return "–";
   if (x === "elapsed") return elapsed(value);
-  return x === "time" ? moment(value).slice(0, 19) : number(value);
+  if (x !== "time") return number(value);
+  const { day, time } = local(1000 * value);
+  return `${day} ${time.slice(0, 8)}`;
 }

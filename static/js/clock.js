@@ -1,6 +1,9 @@
-// Keeps <time data-clock> true. The same words as apps/dashboard/words.py.
+// Keeps <time data-clock> true, in the time zone of the reader. The same words as
+// apps/dashboard/formatting.py.
+import { clockTime, exact, local } from "./moments.js";
 
-const MINUTE = 60, HOUR = 3600, DAY = 86400;
+const MINUTE = 60, HOUR = 3600, DAY = 86400, MONTH = 30 * DAY;
+const zoned = new WeakSet(); // elements whose title is right
 
 const two = (large, largeUnit, small, smallUnit) =>
   `${large} ${largeUnit}` + (small ? ` ${small} ${smallUnit}` : "");
@@ -23,16 +26,21 @@ function coarse(seconds) {
 
 function words(at, mode, now) {
   const seconds = (now - at) / 1000;
+  if (mode === "at") return clockTime(at, now);
   if (mode === "since") return duration(seconds);
   if (mode === "until") return seconds < 0 ? `in ${duration(-seconds)}` : "any moment now";
+  if (seconds >= MONTH) return local(at).day;
   return seconds < 1 ? "just now" : `${coarse(seconds)} ago`;
 }
 
 export function tick(root = document) {
   const now = Date.now();
   for (const time of root.querySelectorAll("time[data-clock]")) {
-    const text = words(Date.parse(time.dateTime), time.dataset.clock, now);
+    const at = Date.parse(time.dateTime), text = words(at, time.dataset.clock, now);
     if (time.textContent !== text) time.textContent = text;
+    if (zoned.has(time)) continue;
+    zoned.add(time);
+    if (time.title !== exact(at)) time.title = exact(at);
   }
 }
 

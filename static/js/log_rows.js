@@ -1,4 +1,5 @@
 // A line of a log as an element: time, level, text. Long lines are cut until they are wanted whole.
+import { exact, local } from "./moments.js";
 import { appendText } from "./sgr.js";
 
 const MAX_CHARACTERS = 2000;
@@ -28,9 +29,9 @@ export function row(line) {
   const element = part("div", "log-line");
   if (line.level) element.classList.add(`log-${line.level.toLowerCase()}`);
   Object.assign(element.dataset, { id: line.id, attempt: line.attempt, group: line.group });
-  const time = part("time", "log-time", new Date(line.at).toISOString().slice(11, 19));
+  const time = part("time", "log-time", local(Date.parse(line.at)).time.slice(0, 8));
   time.dateTime = line.at;
-  time.title = line.at;
+  time.title = exact(Date.parse(line.at));
   const text = part("span", "log-text");
   text.dir = "auto";
   element.append(time, part("span", "log-level", line.level), text);

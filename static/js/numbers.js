@@ -1,19 +1,43 @@
-// Numbers as short text.
+// Numbers as short text. The same texts as trainops/quantities.py and apps/dashboard/formatting.py.
 import { duration } from "./clock.js";
 
+const MANY = 1e15; // from here on an integer is no longer exact
+
+// Four significant digits; from 1,000 on, whole and with separators.
 export function number(value) {
-  if (Number.isInteger(value)) return value.toLocaleString("en");
   const size = Math.abs(value);
-  return size !== 0 && (size < 1e-3 || size >= 1e6) ? value.toExponential(2) : String(Number(value.toPrecision(4)));
+  if (!Number.isFinite(value)) return String(value);
+  if (size >= MANY) return significant(value, 4);
+  if (Number.isInteger(value) || size >= 999.95) return grouped(value, 0);
+  return significant(value, 4);
 }
 
-const BYTES = ["B", "KiB", "MiB", "GiB", "TiB"];
+const grouped = (value, digits) =>
+  value.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits });
 
+// As "%.4g": no zeros at the end, exponents of two digits below 0.0001.
+function significant(value, digits) {
+  const [mantissa, exponent] = value.toExponential(digits - 1).split("e");
+  if (exponent >= -4 && exponent < digits) return String(Number(value.toPrecision(digits)));
+  const sign = exponent[0], power = exponent.slice(1).padStart(2, "0");
+  return `${Number(mantissa)}e${sign}${power}`;
+}
+
+const UNITS = ["B", "kB", "MB", "GB", "TB", "PB"];
+
+// Powers of 1000, three digits.
 export function bytes(value) {
-  const power = value >= 1 ? Math.min(BYTES.length - 1, Math.floor(Math.log2(value) / 10)) : 0;
-  return `${number(value / 1024 ** power)} ${BYTES[power]}`;
+  let power = 0;
+  for (; value >= 999.5 && power < UNITS.length - 1; power++) value /= 1000;
+  return `${significant(value, 3)} ${UNITS[power]}`;
 }
 
-export const percent = (value) => `${number(value)}%`;
-export const share = (value) => percent(Number((100 * value).toPrecision(4)));
+export const percent = (value) => `${number(value)} %`;
+
+// A fraction as percent, with three digits.
+export function share(value) {
+  const size = Math.abs(100 * value);
+  return `${grouped(100 * value, size >= 99.95 ? 0 : size >= 9.995 ? 1 : 2)} %`;
+}
+
 export const elapsed = (seconds) => (seconds < 60 ? `${number(seconds)} s` : duration(seconds));

@@ -81,7 +81,6 @@ export class Plot {
       width: this.body.clientWidth,
       height: this.height,
       padding: [12, RIGHT, 0, 0],
-      tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), "Etc/UTC"),
       scales: {
         x: { time: axis === "time", range: (_, low, high) => view.zoom ?? [low, high] },
         y: { distr: this.isLog ? 3 : 1 },

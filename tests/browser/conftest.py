@@ -52,15 +52,17 @@ def ana(transactional_db, settings, tmp_path):
 
 @pytest.fixture
 def open_page(chromium, live_server, ana):
-    """Return a function that opens a page as ana: open_page("/workers/", width, colour scheme)."""
+    """Return a function that opens a page as ana: open_page("/workers/", width, theme, zone)."""
     contexts, complaints = [], []
     client = Client()
     client.force_login(ana)
     cookie = client.cookies["sessionid"].value
 
-    def open_page(path: str = "/", viewport=WIDE, scheme: str = "light") -> Page:
+    def open_page(
+        path: str = "/", viewport=WIDE, scheme: str = "light", zone: str | None = None
+    ) -> Page:
         context = chromium.new_context(
-            viewport=viewport, color_scheme=scheme, base_url=live_server.url
+            viewport=viewport, color_scheme=scheme, timezone_id=zone, base_url=live_server.url
         )
         contexts.append(context)
         context.add_cookies([{"name": "sessionid", "value": cookie, "url": live_server.url}])

@@ -31,7 +31,7 @@ def test_a_row_changes_where_it_stands(open_page, ana):
     page.evaluate("window.sameDocument = true")
     row(page, operation).locator("a.name").focus()
     operation.row.update(step=45, place="epoch 5 of 5")
-    expect(row(page, operation)).to_contain_text("90%")
+    expect(row(page, operation)).to_contain_text("90 %")
     expect(row(page, operation)).to_contain_text("epoch 5 of 5")
     assert page.evaluate("window.sameDocument")
     expect(row(page, operation).locator("a.name")).to_be_focused()
@@ -77,7 +77,7 @@ def test_the_right_rows_stay_live_after_a_filter(open_page, ana):
     page.get_by_test_id("tab-active").click()
     expect(page).to_have_url(re.compile("tab=active"))
     operation.row.update(step=45)
-    expect(row(page, operation)).to_contain_text("90%")
+    expect(row(page, operation)).to_contain_text("90 %")
 
 
 def test_many_at_once_say_what_is_skipped(open_page, ana):

@@ -72,7 +72,7 @@ def test_new_points_place_and_log_arrive_by_themselves(open_page, running):
     making.curve(running, first=21, last=40)
     making.log(running, "second line\n")
     expect(page.get_by_test_id("place")).to_contain_text("epoch 4 of 5")
-    expect(page.get_by_test_id("percent")).to_have_text("80%")
+    expect(page.get_by_test_id("percent")).to_have_text("80 %")
     expect(page.get_by_test_id("log")).to_contain_text("second line")
     until_changed(page, before)
     assert page.evaluate("window.sameDocument") and not page.evaluate("window.hacked")

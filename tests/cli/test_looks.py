@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 
 from trainops.cli import looks
@@ -54,6 +56,23 @@ def test_a_moment_is_reported_by_its_age(moment, text):
 def test_a_moment_is_written_to_the_second_in_utc():
     assert looks.at("2026-11-23T11:46:39.823000+01:00") == "2026-11-23 10:46:39 UTC"
     assert looks.at(None) == "-"
+
+
+@pytest.mark.parametrize(
+    ("monitor", "objective", "others"),
+    [
+        ("val_accuracy", "val_accuracy 0.5", "train_loss 2 · other 3"),
+        ("lost", "train_loss 2", "other 3 · val_accuracy 0.5"),
+        (None, "train_loss 2", "other 3 · val_accuracy 0.5"),
+    ],
+)
+def test_the_objective_is_the_monitored_metric(monitor, objective, others):
+    metrics = {"epoch": 1, "other": 3, "train_loss": 2.0, "val_accuracy": 0.5}
+    operation: Any = {"metrics": metrics, "monitor": monitor}
+    assert looks.objective(operation) == objective
+    shown = looks.other_metrics(operation, at_most=4)
+    assert sorted(shown.split(" · ")) == sorted(others.split(" · "))
+    assert looks.objective({"metrics": None, "monitor": monitor}) == ""
 
 
 @pytest.mark.parametrize(

@@ -85,8 +85,24 @@ def test_a_wrong_field_of_the_file_is_reported_with_its_line(cli, wish):
 def test_ls_shows_the_newest_first_and_says_that_there_are_more(cli, ana):
     ids = [submitted(ana).pk for _ in range(3)]
     ran = cli("ls", "--limit", 2)
-    assert [line.split()[0] for line in ran.stdout.splitlines()[1:]] == [*reversed(ids)][:2]
+    shown = [line.split()[0] for line in ran.stdout.splitlines()[1:]]
+    assert shown == [each[-6:] for each in reversed(ids[1:])]
     assert "--limit 10" in ran.stderr
+    assert cli("ls", "-q").stdout.splitlines() == [*reversed(ids)]
+
+
+def test_ls_shows_the_monitored_metric_first_and_times_by_their_age(cli, ana):
+    operation = submitted(ana, monitor="val_accuracy")
+    operation.row.update(
+        metrics={"val_loss": 0.5, "val_accuracy": 0.75, "epoch": 2},
+        created_at=timezone.now() - timedelta(minutes=3),
+    )
+    head, row = cli("ls").stdout.splitlines()
+    assert row[head.index("OBJECTIVE") :].startswith("val_accuracy 0.75  ")
+    assert row[head.index("METRICS") :].startswith("val_loss 0.5 ")
+    assert row.endswith("3 min ago")
+    (data,) = cli("ls", "-o", "json").json
+    assert (data["monitor"], data["created_at"][:2]) == ("val_accuracy", "20")
 
 
 @pytest.mark.slow

@@ -69,14 +69,19 @@ class Runs:
 
     def _start(self, environment):
         raw = TOY | {"checkpoint": {"every_steps": self.every_steps, "every_seconds": 1e9}}
+        config = KINDS["training"].parse_config(raw)
         return Start(
             kind="training",
-            config=KINDS["training"].parse_config(raw).model_dump(),
+            config=config.model_dump(),
             inputs={},
             reserve_bytes=0,
             storage_id="",
             directory=self.root,
-            identity={"operation_id": "op", "attempt": self.num_attempts},
+            operation_id="op",
+            attempt=self.num_attempts,
+            config_hash="",
+            input_digests={},
+            has_self_check=config.checkpoint.self_check,
             candidates=tuple(Candidate(each.path, each.digest) for each in self.committed[::-1]),
             grant_until=now() + 60,
             environment=environment,

@@ -4,10 +4,13 @@ import fcntl
 import math
 import socket
 import threading
+from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
+from typing import Any, get_args, get_type_hints
 
 import pytest
 
+from trainops.process import protocol
 from trainops.process.protocol import (
     Append,
     Committed,
@@ -16,10 +19,12 @@ from trainops.process.protocol import (
     ProgressUpdate,
     Restored,
     Staged,
+    Start,
     SubtaskEnded,
     ToChild,
     ToSupervisor,
 )
+from trainops.process.rank_protocol import ToRank, ToRankZero
 from trainops.process.wire import Hangup, Wire, encoded
 from trainops.runtime.checkpoint.manifest import (
     Artifact,
@@ -29,7 +34,7 @@ from trainops.runtime.checkpoint.manifest import (
 )
 from trainops.runtime.ledger import Entry
 from trainops.runtime.receipt import Receipt, ReceiptItem
-from trainops.runtime.subtasks import SubtaskResult
+from trainops.runtime.subtasks import Subtask, SubtaskResult
 
 ENTRY = Entry(
     identity="n", step=3,
@@ -42,6 +47,23 @@ MESSAGES = [
     Append((ENTRY, ENTRY)),
     Staged(StagedCheckpoint("d", CheckpointType.FINAL, 7, "ef", FILES, {"round": 1}, 0.5)),
 ]
+START = Start(
+    kind="training",
+    config={"seed": 1, "optimizer": {"lr": 0.1}},
+    inputs={"ds_1": Path("/data/1.parquet")},
+    directory=Path("/checkpoints/op_1"),
+    storage_id="s",
+    operation_id="op_1",
+    attempt=3,
+    config_hash="c0",
+    input_digests={"ds_1": "ab"},
+    has_self_check=False,
+    candidates=(Candidate(Path("/checkpoints/op_1/a0002-s0000000001-final"), "cd"),),
+    reserve_bytes=10,
+    grant_until=5.0,
+    ledger=protocol.LedgerState("00ff", (ENTRY,)),
+    subtask=Subtask(1, 2, {"epochs": 2}, 2, name="client 3", given=Candidate(Path("/x"), "ab")),
+)
 
 
 @pytest.fixture
@@ -81,6 +103,46 @@ def test_paths_and_nested_objects_arrive_as_what_they_were(ends):
     sent = SubtaskEnded(SubtaskResult(1, 2, "done", Candidate(Path("/x/y"), "ab"), (ENTRY,)))
     ours.send(sent)
     assert received(theirs, 1) == [sent]
+
+
+def test_the_first_message_arrives_as_an_equal_object(ends):
+    ours, theirs = (Wire(end, ToChild) for end in ends)
+    ours.send(START)
+    assert received(theirs, 1) == [START]
+
+
+def test_the_identity_in_manifests_is_made_of_the_fields_of_the_first_message():
+    identity = {
+        "operation_id": "op_1",
+        "attempt": 3,
+        "kind": "training",
+        "config_hash": "c0",
+        "config": {"seed": 1, "optimizer": {"lr": 0.1}},
+        "inputs": {"ds_1": "ab"},
+    }
+    assert [*replace(START, subtask=None).identity.items()] == [*identity.items()]
+    assert [*START.identity.items()] == [*identity.items(), ("subtask", "client 3")]
+
+
+def test_no_field_of_a_message_is_of_type_any():
+    seen = set()
+
+    def look(annotation, place):
+        assert annotation is not Any, place
+        if is_dataclass(annotation) and annotation not in seen:
+            seen.add(annotation)
+            hints = get_type_hints(annotation)
+            for each in fields(annotation):
+                look(hints[each.name], f"{annotation.__name__}.{each.name}")
+        for part in get_args(annotation):
+            look(part, place)
+
+    for received in (
+        protocol.ToChild, protocol.ToSupervisor, protocol.ToSecond, protocol.Checked,
+        ToRank, ToRankZero,
+    ):  # fmt: skip
+        look(received, "messages")
+    assert {Start, Subtask, Candidate, Receipt, Entry} <= seen
 
 
 def test_a_metric_that_is_not_a_number_arrives(ends):

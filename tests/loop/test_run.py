@@ -134,7 +134,7 @@ WRONG = {
     "a path as a name": (keeps("../x", {}), "got the name '../x'"),
     "no metrics": (yields(3.0), "yielded a float"),
     "a text as a metric": (yields({"val_loss": "high"}), "yielded a str as 'val_loss'"),
-    "a vector as a metric": (yields({"val_loss": torch.ones(2)}), "yielded a Tensor"),
+    "a vector as a metric": (yields({"val_loss": torch.ones(2)}), "yielded a tensor of shape (2,)"),
     "no dataset": (loads(object()), "allowed: datasets with __len__ and __getitem__, and iterable"),
     "an empty dataset": (loads(TensorDataset(torch.empty(0, 1))), "has no batch"),
     "no batch size": (loads(TensorDataset(torch.ones(2)), batch_size=0), "batch_size 0"),

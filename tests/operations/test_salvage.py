@@ -93,7 +93,7 @@ def test_a_validation_that_takes_longer_than_a_stall_is_none(runtime):
     [
         (cancel, {"cancel_timeout_seconds": 0.5}, "CANCELLED", "CANCEL_TIMEOUT", "cancellation"),
         (close, {}, "RESUMING", "SHUTDOWN", "shutdown"),
-        (None, {"stall_timeout_seconds": 1.5}, "RESUMING", "STALLED", "failure"),
+        (None, {"stall_timeout_seconds": 5}, "RESUMING", "STALLED", "failure"),
     ],
     ids=["cancel", "shutdown", "stall"],
 )

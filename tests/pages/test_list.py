@@ -233,7 +233,7 @@ class TestLive:
         moving.row.update(step=30)
         answer = self.ask(page, response.context["lines"])
         assert set(answer["rows"]) == {moving.pk} and quiet.pk not in answer["gone"]
-        assert "60%" in answer["rows"][moving.pk]["html"]
+        assert "60 %" in answer["rows"][moving.pk]["html"]
 
     def test_new_ones_are_counted_and_wait(self, page, ana):
         making.operation(ana)

@@ -59,7 +59,7 @@ def test_the_form_makes_a_study_of_what_is_tried(page, prices):
     assert study.design["values"] == {"parameters.fast": [3, 5], "parameters.slow": [10, 20, 30]}
     assert study.operations.count() == 6
     text = page.get(answer.url).content.decode()
-    assert text.count('data-testid="line"') == 6 and "0%" in text
+    assert text.count('data-testid="line"') == 6 and "0 %" in text
 
 
 def test_random_sets_and_folds_come_from_the_form(page, prices):

@@ -25,6 +25,7 @@ MODULES = {
     "catalogue": ("upload", "workers"),
     "datasets": ("datasets",),
     "tokens": ("login", "token"),
+    "contexts": ("context",),
     "notifications": ("notifications",),
 }
 COMPLETION = "_TRAINOPS_COMPLETE"  # the variable by which a shell asks for completions

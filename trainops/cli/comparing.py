@@ -11,9 +11,8 @@ from trainops.cli.comparison_responses import ComparedOperation, ComparedValues,
 from trainops.cli.operations import PANEL
 from trainops.cli.session import Session, command
 from trainops.client.problems import ExitCode, Problem
-from trainops.client.references import operation_id
+from trainops.client.references import operation_id, short_ids
 
-SHORT = 6  # characters at the end of an id
 ALLOWED = "2 to 12 operations"
 MAX_OPERATIONS = 12
 MAX_CHARS = 60  # of a value
@@ -30,7 +29,7 @@ def compare(
         list[str],
         typer.Argument(
             metavar="ID ID...",
-            help=f"{ALLOWED}: complete ids, or unique prefixes or suffixes.",
+            help=f"{ALLOWED}: complete ids, or their last 4 or more letters.",
             show_default=False,
         ),
     ],
@@ -57,16 +56,11 @@ def compare(
     if session.out.is_data:
         session.out.data(comparison)
         return
-    names = _short_ids(ids)
+    names = short_ids(ids)
     _say_operations(session, comparison)
     _say_differences(session, comparison, ids, names)
     _say_values(session, comparison["values"], ids, names)
     session.out.note(f"page  {session.server.url}/compare/?ids={','.join(ids)}")
-
-
-def _short_ids(ids: Sequence[str]) -> list[str]:
-    short = [each[-SHORT:] for each in ids]
-    return short if len(set(short)) == len(short) else list(ids)
 
 
 def _say_operations(session: Session, comparison: Comparison) -> None:

@@ -56,8 +56,8 @@ def logs(
         str | None,
         typer.Option(help="Only output of the last, for example, 90s, 30m or 2h; or an ISO time."),
     ] = None,
-    context: Annotated[
-        int, typer.Option("--context", "-C", min=0, max=20, help="Lines around each match.")
+    around: Annotated[
+        int, typer.Option("--around", "-C", min=0, max=20, help="Lines around each match.")
     ] = 0,
 ) -> None:
     """Print the log of an operation, or the lines that match.
@@ -68,7 +68,7 @@ def logs(
     if grep or level or since:
         if follow_it:
             raise typer.BadParameter("got --follow with a search; allowed: one of them")
-        _search(session, found, grep, level, since, context, attempt)
+        _search(session, found, grep, level, since, around, attempt)
         return
     try:
         if session.out.is_data:
@@ -88,7 +88,7 @@ def _search(
     grep: str,
     level: LogLevel | None,
     since: str | None,
-    context: int,
+    around: int,
     attempt: int | None,
 ) -> None:
     """Print the lines that match, and on stderr how many there are if some are left out."""
@@ -97,7 +97,7 @@ def _search(
         search=grep or None,
         level=level.value if level else None,
         since=None if since is None else _moment(since),
-        around=context,
+        around=around,
         limit=MAX_HITS,
         attempt=attempt,
     )
@@ -106,7 +106,7 @@ def _search(
         return
     group = 0
     for line in lines["lines"]:
-        if context and line["group"] != group:
+        if around and line["group"] != group:
             _print("--\n")
         group = line["group"]
         _print(f"{line['text']}\n")

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 from trainops.cli.tables import Text
 from trainops.client.responses import Operation
+from trainops.plain import Json
 
 DASH = "-"
 STATE_STYLES = {
@@ -103,6 +104,11 @@ def ago(value: str | None, *, clock: Callable[[], float] = time.time) -> str:
     return f"{' '.join(duration(seconds).split()[:2])} ago" if seconds else "now"
 
 
+def when(value: str | None) -> str:
+    """Return e.g. "3 min ago (2026-11-23 10:46:39 UTC)"."""
+    return DASH if moment(value) is None else f"{ago(value)} ({at(value)})"
+
+
 def number(value: object) -> str:
     """Return a metric as people read it: four significant digits, integers whole."""
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -117,6 +123,23 @@ def metrics(values: Mapping[str, object] | None, *, at_most: int = 4) -> str:
     names = sorted(values or {}, key=lambda name: (_rank(name), name))
     shown = [f"{plain(name)} {number((values or {})[name])}" for name in names if name != "epoch"]
     return " · ".join(shown[:at_most])
+
+
+def objective(operation: Operation) -> str:
+    """Return e.g. "val_loss 0.25": the latest value of the monitored metric, else of another."""
+    return metrics(_monitored(operation) or operation.get("metrics"), at_most=1)
+
+
+def other_metrics(operation: Operation, *, at_most: int) -> str:
+    """Return the latest values of those that `objective` does not show."""
+    name = objective(operation).partition(" ")[0]
+    found = operation.get("metrics") or {}
+    return metrics({each: found[each] for each in found if plain(each) != name}, at_most=at_most)
+
+
+def _monitored(operation: Operation) -> dict[str, Json]:
+    name, found = operation.get("monitor"), operation.get("metrics") or {}
+    return {name: found[name]} if name in found else {}
 
 
 def _rank(name: str) -> int:

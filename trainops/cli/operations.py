@@ -9,13 +9,16 @@ from trainops.cli.following import say_commands, watch_to_the_end
 from trainops.cli.session import Session, command
 from trainops.client.api import RowPage
 from trainops.client.problems import ExitCode, Problem
-from trainops.client.references import operation_id
+from trainops.client.references import operation_id, short_ids
 from trainops.client.responses import AttentionReason, Event, Message, Operation
 from trainops.paths import CLONE, COMMAND
 
 PANEL = "Operations"
 MAX_LIMIT = 500
-Id = Annotated[str, typer.Argument(metavar="ID", help="Complete id, or a unique prefix or suffix.")]
+Id = Annotated[
+    str,
+    typer.Argument(metavar="ID", help="Complete id, or at least its last 4 or first 8 letters."),
+]
 Follow = Annotated[bool, typer.Option("--follow", "-f", help="Follow the operation until it ends.")]
 
 
@@ -94,24 +97,27 @@ def _list(
         first = "run examples/digits.yaml --follow" if CLONE else "recipes"
         session.out.note(f"No operations. Submit one: {COMMAND} {first}")
         return
+    ids = short_ids([row["operation_id"] for row in page.rows])
     why = ["WHY"] if with_reasons else []
+    last = ["OBJECTIVE", "PROGRESS", "LEFT", "METRICS", "OWNER", "CREATED"]
     session.out.table(
-        ["ID", "NAME", "STATE", *why, "PROGRESS", "LEFT", "METRICS", "OWNER", "CREATED"],
+        ["ID", "NAME", "STATE", *why, *last],
         (
             [
-                looks.cell(row["operation_id"]),
+                looks.cell(short),
                 looks.cell(row["name"]),
                 looks.state(row["status"]),
                 *([looks.cell(_codes(row))] if with_reasons else []),
+                looks.cell(looks.objective(row)),
                 looks.cell(looks.progress(row)),
                 looks.cell(looks.duration(row.get("eta_seconds"))),
-                looks.cell(looks.metrics(row.get("metrics"), at_most=2)),
+                looks.cell(looks.other_metrics(row, at_most=1)),
                 looks.cell(row.get("owner")),
                 looks.cell(looks.ago(row["created_at"])),
             ]
-            for row in page.rows
+            for short, row in zip(ids, page.rows, strict=True)
         ),
-        narrow=["ID", "NAME", "STATE", *(why or ["PROGRESS"])],
+        narrow=["ID", "NAME", "STATE", *(why or ["OBJECTIVE", "PROGRESS"])],
         elastic="NAME",
     )
     if page.has_more:
@@ -142,7 +148,8 @@ def show(session: Session, reference: Id) -> None:
             ("state", looks.state(operation["status"])),
             ("progress", looks.progress(operation)),
             ("left", eta and looks.duration(eta)),
-            ("metrics", looks.metrics(operation.get("metrics"), at_most=10)),
+            ("objective", looks.objective(operation)),
+            ("metrics", looks.other_metrics(operation, at_most=10)),
             ("waits for", blocked and blocked.get("message")),
             *(("attention", _attention(each)) for each in operation.get("attention") or ()),
             ("reason", operation.get("reason")),
@@ -153,9 +160,9 @@ def show(session: Session, reference: Id) -> None:
             ("label", operation.get("queue")),
             ("attempt", operation.get("attempt")),
             ("worker", operation.get("worker_id")),
-            ("created", operation.get("created_at") and looks.at(operation.get("created_at"))),
-            ("started", operation.get("started_at") and looks.at(operation.get("started_at"))),
-            ("finished", operation.get("finished_at") and looks.at(operation.get("finished_at"))),
+            ("created", operation.get("created_at") and looks.when(operation.get("created_at"))),
+            ("started", operation.get("started_at") and looks.when(operation.get("started_at"))),
+            ("finished", operation.get("finished_at") and looks.when(operation.get("finished_at"))),
             ("config hash", operation.get("config_hash")),
             ("can", ", ".join(operation.get("allowed_actions") or [])),
             ("page", session.server.page(operation["operation_id"])),

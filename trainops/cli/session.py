@@ -18,14 +18,26 @@ from trainops.client.server import ServerAddress
 Url = Annotated[
     str | None,
     typer.Option(
-        "--url", help="Server URL; by default TRAINOPS_URL, else the server started by `up`."
+        "--url",
+        help="Server URL; by default TRAINOPS_URL, else that of the context, else the server "
+        "started by `up`.",
+    ),
+]
+Context = Annotated[
+    str | None,
+    typer.Option(
+        "--context",
+        metavar="NAME",
+        help="Server by its name (see `context ls`); by default TRAINOPS_CONTEXT, else the "
+        "current one.",
     ),
 ]
 Token = Annotated[
     str | None,
     typer.Option(
         "--token",
-        help="API token; by default TRAINOPS_TOKEN, else the token saved by `up` or `login`.",
+        help="API token; by default that of the context, else TRAINOPS_TOKEN, else the one saved "
+        "by `up` or `login`.",
     ),
 ]
 SERVER_ONLY = "This needs the package trainops; here is only trainops-client."
@@ -51,12 +63,14 @@ class Session:
         url: str | None,
         token: str | None,
         output: OutputFormat,
+        context: str | None = None,
         fields: str = "",
         quiet: bool = False,
     ) -> None:
         chosen = [each.strip() for each in fields.split(",") if each.strip()]
         self.out = Out(output, fields=chosen, ids_only=quiet)
-        self._wanted = {"url": url, "token": token}
+        self.given_url, self.given_token = url, token
+        self._wanted = {"url": url, "token": token, "context": context}
         self._exits = ExitStack()
 
     @cached_property
@@ -86,12 +100,15 @@ def command(
             *,
             url: Url,
             token: Token,
+            context: Context,
             output: Output,
             fields: Fields,
             quiet: Quiet,
             **arguments: object,
         ) -> None:
-            session = Session(url=url, token=token, output=output, fields=fields, quiet=quiet)
+            session = Session(
+                url=url, token=token, context=context, output=output, fields=fields, quiet=quiet
+            )
             try:
                 function(session, **arguments)
             except Problem as problem:
@@ -124,6 +141,7 @@ def _signature(function: Callable[..., None]) -> inspect.Signature:
     shared = [
         ("url", Url, None),
         ("token", Token, None),
+        ("context", Context, None),
         ("output", output, OutputFormat.TABLE),
         ("fields", Fields, ""),
         ("quiet", Quiet, False),

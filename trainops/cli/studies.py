@@ -21,7 +21,10 @@ from trainops.plain_yaml import UNREADABLE, parsed, reason
 if TYPE_CHECKING:
     from trainops.client.api import RowPage
 
-Id = Annotated[str, typer.Argument(metavar="ID", help="Complete id, or a unique prefix or suffix.")]
+Id = Annotated[
+    str,
+    typer.Argument(metavar="ID", help="Complete id, or at least its last 4 or first 8 letters."),
+]
 OF_STUDIES = ("design", "metric", "mode")  # in a file, beside what an operation's has
 MAX_VALUES = 6  # of a study's lines on a terminal
 

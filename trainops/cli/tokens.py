@@ -3,6 +3,7 @@
 import os
 import sys
 import time
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Annotated
 
@@ -37,12 +38,12 @@ def register(app: typer.Typer) -> None:
 def login(
     session: Session, username: Username = None, name: Name = "cli", days: Days = None
 ) -> None:
-    """Sign in, and save the server and a token for later commands.
+    """Sign in, and save a token for later commands, in the context if one is used.
 
     Example: trainops login --url https://trainops.example.org
     """
     made = _by_password(session, username, _wanted(name, days))
-    path = server.remember(ServerAddress(session.server.url, made["token"]))
+    path = server.remember(replace(session.server, token=made["token"]))
     if session.out.is_data:
         session.out.data(made)
     session.out.note(f"Signed in at {session.server.url}; the token is in {path}.")

@@ -13,8 +13,10 @@ from trainops.client.responses import Operation
 class AsyncClient:
     """See `Client`."""
 
-    def __init__(self, url: str | None = None, token: str | None = None) -> None:
-        self._client = Client(url, token)
+    def __init__(
+        self, url: str | None = None, token: str | None = None, *, context: str | None = None
+    ) -> None:
+        self._client = Client(url, token, context=context)
 
     async def __aenter__(self) -> Self:
         return self

@@ -37,14 +37,17 @@ class OperationFailed(Problem):
 class Client:
     """One server; safe to use from several threads.
 
-    url, token: by default TRAINOPS_URL and TRAINOPS_TOKEN, else what `up` or `login` saved.
+    url, token: by default TRAINOPS_URL and TRAINOPS_TOKEN, else those of the current context, else
+    what `up` or `login` saved. context: a name of `trainops context ls`, instead of a URL.
 
     Its methods raise Refused (the server's answer was no; `code`, `fields`), Unreachable (no
     response, or only a part of one) or Problem, the base of both.
     """
 
-    def __init__(self, url: str | None = None, token: str | None = None) -> None:
-        self.api = Api(server.find(url=url, token=token))
+    def __init__(
+        self, url: str | None = None, token: str | None = None, *, context: str | None = None
+    ) -> None:
+        self.api = Api(server.find(url=url, token=token, context=context))
 
     def __enter__(self) -> Self:
         return self
@@ -80,7 +83,10 @@ class Client:
         return Handle(self.api, self.api.submit("operations", body, key=key))
 
     def operation(self, reference: str) -> "Handle":
-        """Return the operation of an id, or of a prefix or suffix that only one id has."""
+        """Return the operation of an id, or of its last 4 or first 8 letters, or more of them.
+
+        Raises Problem: none matches, or several; its hints are those that match.
+        """
         found = operation_id(self.api, reference)
         return Handle(self.api, self.api.get(f"operations/{found}"))
 

@@ -1,6 +1,8 @@
 """Ids as people type them: whole, or a beginning or end that fits only one operation."""
 
 import re
+from collections import Counter
+from collections.abc import Sequence
 from typing import TypedDict
 
 from trainops.client.api import Api, RowPage
@@ -9,25 +11,39 @@ from trainops.client.problems import ExitCode, Problem
 OPERATION_ID = re.compile(r"op_[a-z]+_\d{8}_\d{6}_[0-9a-f]{6}")
 STUDY_ID = re.compile(r"st_\d{8}_\d{6}_[0-9a-f]{6}")
 _MOST, _MOST_STUDIES = 50, 500
+MIN_PREFIX, MIN_SUFFIX = 8, 4  # characters of an id that are enough to name it
 
 
 class Named(TypedDict, total=False):
-    """A row of a list: an operation has both keys, a study only the second."""
+    """A row of a list: an operation has all keys, a study no `operation_id`."""
 
     operation_id: str
     id: str
+    name: str
 
 
 def operation_id(api: Api, typed: str) -> str:
-    """Return the id that `typed` is, begins or ends. Raises Problem: it fits none, or several."""
+    """Return the id that `typed` is, begins or ends; a whole id costs no request.
+
+    Raises Problem: it is too short, or fits none or several; the hints are those that it fits.
+    """
     if OPERATION_ID.fullmatch(typed):
         return typed
-    found: RowPage[Named] = (
-        api.rows("operations", q="archived:any", search=typed, limit=_MOST)
-        if typed.strip()
-        else RowPage([])
-    )
+    _require_length(typed, "operation")
+    found = api.rows("operations", q="archived:any", search=typed, limit=_MOST)
     return _only(found, typed, "operation")
+
+
+def short_ids(ids: Sequence[str]) -> list[str]:
+    """Return the last part of each id, or as many of its last parts as no other of them has."""
+    parts = [each.split("_") for each in ids]
+    shown = [""] * len(ids)
+    for num_parts in range(1, max(map(len, parts), default=0) + 1):
+        ends = ["_".join(each[-num_parts:]) for each in parts]
+        counts = Counter(ends)
+        for index, end in enumerate(ends):
+            shown[index] = shown[index] or (end if counts[end] == 1 else "")
+    return [end or whole for end, whole in zip(shown, ids, strict=True)]
 
 
 ALIASES = ("latest", "best")
@@ -55,15 +71,27 @@ def study_id(api: Api, typed: str) -> str:
     """Return the id of the study that `typed` is, begins or ends, as operation_id does."""
     if STUDY_ID.fullmatch(typed):
         return typed
-    found: RowPage[Named] = (
-        api.rows("studies", limit=_MOST_STUDIES) if typed.strip() else RowPage([])
-    )
+    _require_length(typed, "study")
+    found: RowPage[Named] = api.rows("studies", limit=_MOST_STUDIES)
     return _only(RowPage(found.rows), typed, "study")
 
 
+def _require_length(typed: str, what: str) -> None:
+    if len(typed.strip()) < MIN_SUFFIX:
+        raise Problem(
+            f"No {what} matches {typed!r}; allowed: its id, at least the first {MIN_PREFIX} or "
+            f"the last {MIN_SUFFIX} characters.",
+            ExitCode.NOT_FOUND,
+        )
+
+
+def _fits(found: str, typed: str) -> bool:
+    return found.endswith(typed) or (len(typed) >= MIN_PREFIX and found.startswith(typed))
+
+
 def _only(found: RowPage[Named], typed: str, what: str) -> str:
-    ids = [str(row.get("operation_id") or row["id"]) for row in found.rows]
-    fitting = [each for each in ids if each.startswith(typed) or each.endswith(typed)]
+    names = {str(row.get("operation_id") or row["id"]): row.get("name") for row in found.rows}
+    fitting = [each for each in names if _fits(each, typed)]
     several = {"operation": "operations", "study": "studies"}[what]
     if not fitting:
         raise Problem(f"No {what} matches {typed!r}.", ExitCode.NOT_FOUND)
@@ -71,7 +99,7 @@ def _only(found: RowPage[Named], typed: str, what: str) -> str:
         raise Problem(
             f"{typed!r} matches several {several}; type more of the id.",
             ExitCode.USAGE,
-            hints=tuple(fitting[:10]),
+            hints=tuple(f"{each}  {names[each] or ''}".rstrip() for each in fitting[:10]),
         )
     return fitting[0]
 

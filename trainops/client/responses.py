@@ -140,6 +140,7 @@ class Operation(TypedDict):
     percent: NotRequired[float | None]
     place: NotRequired[str | None]
     metrics: NotRequired[dict[str, Json] | None]
+    monitor: NotRequired[str | None]
     steps_per_second: NotRequired[float | None]
     eta_seconds: NotRequired[float | None]
     queued_at: NotRequired[str | None]

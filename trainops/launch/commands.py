@@ -52,6 +52,7 @@ With a running server
   notifications    manage notification rules, list and retry deliveries
   workers          list the workers
   login, token     sign in; create an API token
+  context          list, add, select and remove servers by name
 """
 
 

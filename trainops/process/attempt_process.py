@@ -87,7 +87,7 @@ def _follow(start: Start, line: RankConnection) -> None:
 
 def _second(start: Start, closing: Sequence[int]) -> twin.Twin | None:
     """Return the process that checks the first checkpoint; a subtask has none (ADR 30)."""
-    if start.subtask is not None or not start.config["checkpoint"].get("self_check", True):
+    if start.subtask is not None or not start.has_self_check:
         return None
     return twin.fork(partial(_checked, start), closing=closing)
 

@@ -12,8 +12,9 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
+from trainops.plain import Config
 from trainops.runtime.checkpoint.manifest import Candidate, CheckpointType, StagedCheckpoint
 from trainops.runtime.ledger import Entry
 from trainops.runtime.receipt import Receipt
@@ -43,11 +44,15 @@ class Start:
     """The first message: what to run, and what to start from."""
 
     kind: str
-    config: Mapping[str, Any]  # as in the operation's row; parsed by the kind
+    config: Config  # as in the operation's row; parsed by the kind
     inputs: Mapping[str, Path]
     directory: Path  # where checkpoints are written
     storage_id: str  # expected next to `directory`; empty: not checked
-    identity: Mapping[str, Any]  # written into every manifest
+    operation_id: str
+    attempt: int  # its number
+    config_hash: str
+    input_digests: Mapping[str, str]  # BLAKE3 of each dataset's content and each model's manifest
+    has_self_check: bool  # whether a second process checks the first checkpoint
     candidates: tuple[Candidate, ...]  # to resume from, the newest first
     reserve_bytes: int
     grant_until: float  # deadline on the clock of `now`
@@ -56,6 +61,19 @@ class Start:
     subtask: Subtask | None = None  # if the operation is one
     requires_exact: bool = False  # fail where the resume would not be exact
     num_ranks: int = 1  # processes that compute it
+
+    @property
+    def identity(self) -> Mapping[str, object]:
+        """What every manifest of this attempt says about its origin, in JSON values."""
+        return {
+            "operation_id": self.operation_id,
+            "attempt": self.attempt,
+            "kind": self.kind,
+            "config_hash": self.config_hash,
+            "config": self.config,
+            "inputs": self.input_digests,
+            **({} if self.subtask is None else {"subtask": self.subtask.name}),
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +236,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Succeeded:
-    result: Mapping[str, Any]  # encoded by `lossless`
+    result: Mapping[str, object]  # JSON values, encoded by `lossless`
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,6 @@ import time
 import traceback
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 from trainops.process import protocol, selfcheck, speed, subtask_client, twin
 from trainops.process.failure_messages import failure_message
@@ -164,7 +163,7 @@ class SupervisorClient:
             case Failed(error=error):
                 self.fail(error, "JOB_ERROR")
 
-    def _succeeded(self, result: Mapping[str, Any]) -> None:
+    def _succeeded(self, result: Mapping[str, object]) -> None:
         try:
             encoded = lossless.encode(dict(result))
         except TypeError as error:  # the job's: its result is to be JSON-safe

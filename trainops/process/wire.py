@@ -8,9 +8,12 @@ from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Generic, TypeVar, get_args
+from typing import TYPE_CHECKING, Generic, TypeVar, cast, get_args
 
 from pydantic import TypeAdapter
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 MAX_MESSAGE_BYTES = 64 * 1024**2
 
@@ -37,14 +40,14 @@ class Wire(Generic[M]):
     ) -> None:
         self._end, self._max_bytes = end, max_bytes
         classes: tuple[type[M], ...] = get_args(received) or (received,)
-        self._classes: dict[str, Any] = {each.__name__: each for each in classes}
+        self._classes: dict[str, type] = {each.__name__: each for each in classes}
         self._pieces: list[bytes] = []  # of a line that has not ended
         self._num_bytes = 0
 
     def fileno(self) -> int:
         return self._end.fileno()
 
-    def send(self, message: Any) -> None:
+    def send(self, message: "DataclassInstance") -> None:
         """Send one message; blocks while the other side's buffer is full. Raises Hangup."""
         try:
             self._end.sendall(encoded(message))
@@ -93,11 +96,10 @@ class Wire(Generic[M]):
         if found is None:
             allowed = ", ".join(self._classes)
             raise ValueError(f"got a message {name[:40]!r}; allowed: {allowed}")
-        message: M = _adapter(found).validate_python(_storable(json.loads(content)))
-        return message
+        return cast(M, _adapter(found).validate_python(_storable(json.loads(content))))
 
 
-def encoded(message: Any) -> bytes:
+def encoded(message: "DataclassInstance") -> bytes:
     """Return a message as one line: the name of its class, a space, and its fields as JSON."""
     content = json.dumps(_fields(message), separators=(",", ":"), default=_plain)
     return f"{type(message).__name__} {content}\n".encode()
@@ -110,23 +112,23 @@ def prepare(received: object) -> None:
 
 
 @cache
-def _adapter(message_class: Any) -> TypeAdapter[Any]:
+def _adapter(message_class: type) -> TypeAdapter[object]:
     return TypeAdapter(message_class)
 
 
-def _fields(value: Any) -> dict[str, Any]:
+def _fields(value: "DataclassInstance") -> dict[str, object]:
     return {field.name: getattr(value, field.name) for field in fields(value)}
 
 
-def _plain(value: Any) -> Any:
-    if is_dataclass(value):
+def _plain(value: object) -> object:
+    if is_dataclass(value) and not isinstance(value, type):
         return _fields(value)
     if isinstance(value, Path):
         return str(value)
     raise TypeError(f"a message cannot hold a {type(value).__name__}")
 
 
-def _storable(value: Any) -> Any:
+def _storable(value: object) -> object:
     """Return the value with every text such that any database can store it.
 
     Lone surrogates (of odd file names) and NUL are replaced.

@@ -4,7 +4,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
 from trainops.runtime.checkpoint.manifest import Candidate
 from trainops.runtime.ledger import Entry
@@ -23,7 +23,7 @@ class Subtask:
 
     group: int  # subtasks of one group are started together
     index: int  # order within the group
-    spec: Mapping[str, Any]
+    spec: Mapping[str, object]
     num_steps: int
     begins_with: str = ""
     name: str = ""  # display name
@@ -74,6 +74,6 @@ class SubtaskPort(Protocol):
         """Return the time since the group's start; 0 if it is not known yet."""
 
 
-def is_of_subtask(identity: Mapping[str, Any]) -> bool:
+def is_of_subtask(identity: Mapping[str, object]) -> bool:
     """Whether a checkpoint with this identity in its manifest is a subtask's."""
     return "subtask" in identity or "part" in identity  # the latter in older checkpoints

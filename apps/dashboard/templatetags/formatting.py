@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from datetime import datetime
 
 from django import template
+from django.conf import settings
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
@@ -32,6 +33,12 @@ def until(at: datetime | None) -> SafeString:
 @register.filter
 def since(at: datetime | None) -> SafeString:
     return formatting.moment(at, "since")
+
+
+@register.filter
+def digest_time(hour: int) -> str:
+    """Return the hour of a digest with its time zone, which is the server's."""
+    return f"{hour:02d}:00 {settings.TIME_ZONE}"
 
 
 @register.filter

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from trainops.kinds.federated.budget import PrivacyBudget
 from trainops.kinds.federated.config import FederatedConfig
@@ -46,7 +46,7 @@ class ClientJob:
         secrets, device = Secrets(releases.secret, config.seed), choose_device(config.device)
         constants = given.get("constants", {})
         self.config, self.subtask = config, subtask
-        self.epochs = int(subtask.spec["epochs"])
+        self.epochs = cast(int, subtask.spec["epochs"])
         self.context = FederatedContext(config, inputs, device, secrets, constants)
         self.server = FederatedServer(self.context)
         layout = self.context.layout

@@ -104,12 +104,17 @@ def _name(name: Any) -> str:
 
 def number_of(name: str, value: Any) -> float | Tensor:
     """Return a float, or a float64 tensor: a GPU is not waited for before a point is due."""
-    if isinstance(value, Tensor) and value.numel() == 1:
+    if isinstance(value, Tensor):
+        if value.numel() != 1:
+            raise _not_a_number(f"a tensor of shape {tuple(value.shape)}", name)
         one: Tensor = value.detach()
         return float(one) if one.device.type == "cpu" else one.double().reshape(())
     try:
         return float(value)
     except (TypeError, ValueError):
-        problem = f"the loop yielded a {type(value).__name__} as {name!r}"
-        allowed = "numbers, and tensors of one element"
-        raise InputError({"recipe": f"{problem}; allowed: {allowed}"}) from None
+        raise _not_a_number(f"a {type(value).__name__}", name) from None
+
+
+def _not_a_number(given: str, name: str) -> InputError:
+    allowed = "numbers, and tensors of one element"
+    return InputError({"recipe": f"the loop yielded {given} as {name!r}; allowed: {allowed}"})

@@ -39,9 +39,10 @@ function options(name, body, marks) {
     width: body.clientWidth,
     height: HEIGHT[name],
     padding: [12, 12, 0, 0],
+    tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), "Etc/UTC"), // as the tables' times of bars
     axes: [axis, { ...axis, size: 72, values: (_, ticks) => ticks.map((tick) => (tick === null ? "" : say(tick))) }],
     series: [
-      { label: "time", value: (_, x) => (x == null ? "–" : new Date(x * 1000).toISOString().slice(0, 10)) },
+      { label: "time (UTC)", value: (_, x) => (x == null ? "–" : new Date(x * 1000).toISOString().slice(0, 10)) },
       { label: name, stroke: ink, width: name === "price" ? 1.25 : 2, fill: translucent(ink, name === "price" ? 0 : 0.12), points: { show: false }, value: (_, y) => (y == null ? "–" : say(y)) },
     ],
     cursor: { y: false, points: { size: 7 } },
