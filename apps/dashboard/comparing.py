@@ -11,6 +11,7 @@ from apps.operations.comparisons.records import Part
 from apps.operations.comparisons.services import ComparedOperation, Comparison
 from apps.operations.comparisons.values import ValueRow
 from apps.operations.lifecycle import ACTIVE
+from apps.operations.studies.dimensions import StudyDimensions
 from trainops.runtime.receipt import MATTERS
 
 TITLES: Final[dict[Part, str]] = {
@@ -109,6 +110,19 @@ def value_rows(comparison: Comparison) -> list[tuple[ValueRow, list[ValueCell]]]
     """Return the rows of values, each with its cells."""
     ids = [each["operation_id"] for each in comparison["operations"]]
     return [(row, [_value_cell(row, each) for each in ids]) for row in comparison["values"]]
+
+
+def relations(comparison: Comparison) -> StudyDimensions:
+    """Return what the charts of fields and values draw, as the API returns it for a study."""
+    return {
+        "target": comparison["target"],
+        "is_active": False,
+        "operations": [
+            {"operation_id": each["operation_id"], "name": each["name"], "status": each["status"]}
+            for each in comparison["operations"]
+        ],
+        "dimensions": comparison["dimensions"],
+    }
 
 
 def num_active(comparison: Comparison) -> int:

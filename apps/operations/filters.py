@@ -305,6 +305,20 @@ class ComparisonQuery(StrictSerializer):
     )
 
 
+class ImportanceQuery(StrictSerializer):
+    target = serializers.CharField(
+        required=False,
+        max_length=200,
+        default="",
+        help_text="Key of a value in `dimensions`; by default the objective, or the value that "
+        "most operations have.",
+    )
+
+
+class ImportanceOfQuery(ImportanceQuery):
+    ids = ManyField(help_text="Ids of 2 to 12 operations, separated by commas.")
+
+
 class RecipeQuery(StrictSerializer):
     kind = serializers.ChoiceField(
         choices=list(KINDS),

@@ -14,7 +14,7 @@ from apps.operations.api.checkpoints import (
     UnpinView,
     VerifyView,
 )
-from apps.operations.api.comparisons import ComparisonView
+from apps.operations.api.comparisons import ComparisonView, ImportanceView
 from apps.operations.api.estimates import EstimateView
 from apps.operations.api.exchange import ExportView, ImportView
 from apps.operations.api.operations import (
@@ -45,6 +45,7 @@ from apps.operations.api.studies import (
     StudiesView,
     StudyView,
 )
+from apps.operations.api.study_dimensions import StudyDimensionsView, StudyImportanceView
 
 STUDY = "studies/<str:study_id>"
 ONE = "operations/<str:operation_id>"
@@ -55,6 +56,11 @@ urlpatterns = [
     path("operations/import", ImportView.as_view(), name="api-operations-import"),
     path("operations/estimate", EstimateView.as_view(), name="api-operation-estimate"),
     path("operations/compare", ComparisonView.as_view(), name="api-operations-compare"),
+    path(
+        "operations/compare/importance",
+        ImportanceView.as_view(),
+        name="api-operations-importance",
+    ),
     path("operations/bulk", BulkView.as_view(), name="api-operations-bulk"),
     path("operations/metrics", SeveralMetricsView.as_view(), name="api-operations-metrics"),
     path(ONE, OperationView.as_view(), name="api-operation"),
@@ -94,6 +100,8 @@ urlpatterns = [
     path(f"{STUDY}/extend", ExtendStudyView.as_view(), name="api-study-extend"),
     path(f"{STUDY}/kill", KillStudyView.as_view(), name="api-study-kill"),
     path(f"{STUDY}/resume", ResumeStudyView.as_view(), name="api-study-resume"),
+    path(f"{STUDY}/dimensions", StudyDimensionsView.as_view(), name="api-study-dimensions"),
+    path(f"{STUDY}/importance", StudyImportanceView.as_view(), name="api-study-importance"),
     path("kinds", KindsView.as_view(), name="api-kinds"),
     path("recipes", RecipesView.as_view(), name="api-recipes"),
     path("health", HealthView.as_view(), name="api-health"),

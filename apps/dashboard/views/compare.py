@@ -2,6 +2,7 @@
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
+from django.urls import reverse
 
 from apps.dashboard import comparing
 from apps.dashboard.permissions import needs
@@ -39,6 +40,8 @@ def compare(request: HttpRequest) -> HttpResponse:
             "operations": [each["operation_id"] for each in comparison["operations"]],
             "metrics": comparison["curves"],
         },
+        "relations": comparing.relations(comparison),
+        "importance": f"{reverse('api-operations-importance')}?ids={','.join(ids)}",
     }
     return render(request, "dashboard/compare/page.html", context)
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
+from django.urls import reverse
 from django.views.decorators.http import require_POST
 
 from apps.dashboard import formatting, pages
@@ -88,6 +89,8 @@ def study(request: HttpRequest, study_id: str) -> HttpResponse:
         "may_extend": may_change and asking.may_extend(found),
         "actions": [(a, ASKS[a]) for a in _actions(progress)] if may_change else [],
         "query": request.GET.urlencode(),
+        "drawn_from": reverse("api-study-dimensions", args=[found.pk]),
+        "importance_from": reverse("api-study-importance", args=[found.pk]),
         "compared": [line["id"] for line in lines[:MAX_OPERATIONS]],
     }
     template = "part" if is_fetch(request) else "page"

@@ -11,7 +11,7 @@ from rest_framework.views import APIView
 
 from apps.operations.comparisons import services as comparisons
 from apps.operations.comparisons.records import PARTS
-from apps.operations.filters import ComparisonQuery
+from apps.operations.filters import ComparisonQuery, ImportanceOfQuery
 from apps.operations.lifecycle import State
 from trainops.http.asking import query_of
 from trainops.http.envelope import OPTIONS
@@ -80,6 +80,38 @@ class MetricCurvesSerializer(serializers.Serializer[Any]):
     series = serializers.DictField(child=ComparedCurveSerializer(), help_text=BY_ID)
 
 
+class DimensionSerializer(serializers.Serializer[Any]):
+    key = serializers.CharField(help_text="Path of a field, or a metric and what its value is.")
+    name = serializers.CharField()
+    what = serializers.ChoiceField(
+        choices=["field", "result", "final", "best", "lowest", "highest"]
+    )
+    mode = serializers.ChoiceField(
+        choices=["min", "max"],
+        allow_null=True,
+        help_text="Which values are better; null if not known.",
+    )
+    values = serializers.ListField(
+        help_text="A number, text or null (no value) for each operation, in their order."
+    )
+
+
+class ShareSerializer(serializers.Serializer[Any]):
+    field = serializers.CharField(help_text="Path in the config.")
+    share = serializers.FloatField(help_text="From 0 to 1; together 1.")
+
+
+class ImportanceSerializer(serializers.Serializer[Any]):
+    target = serializers.CharField(
+        allow_blank=True, help_text="Key of the value that is explained."
+    )
+    num_operations = serializers.IntegerField(help_text="Completed operations with this value.")
+    shares = ShareSerializer(many=True, help_text="The largest first.")
+    problem = serializers.CharField(
+        allow_blank=True, help_text="Why there are no shares, such as fewer than 8 operations."
+    )
+
+
 class ComparisonSerializer(serializers.Serializer[Any]):
     baseline = serializers.CharField()
     operations = ComparedOperationSerializer(many=True, help_text="In the order of the request.")
@@ -92,6 +124,12 @@ class ComparisonSerializer(serializers.Serializer[Any]):
         child=serializers.CharField(), help_text="Metrics beyond the first 40."
     )
     is_thinned = serializers.BooleanField()
+    dimensions = DimensionSerializer(
+        many=True, help_text="What operations can be drawn over: fields that differ, and values."
+    )
+    target = serializers.CharField(
+        allow_blank=True, help_text="Key of the value that judges by default."
+    )
 
 
 class ComparisonView(APIView):
@@ -108,3 +146,19 @@ class ComparisonView(APIView):
         query = query_of(request, ComparisonQuery)
         comparison = comparisons.compare(query["ids"], query["baseline"])
         return Response(orjson.Fragment(orjson.dumps(comparison, option=OPTIONS)))
+
+
+class ImportanceView(APIView):
+    @extend_schema(
+        operation_id="operations_importance",
+        parameters=[ImportanceOfQuery],
+        responses=ImportanceSerializer,
+    )
+    def get(self, request: Request) -> Response:
+        """Return the importance of config fields for a value, among 8 to 12 completed operations.
+
+        Shares of a random forest (mean decrease of impurity). While another one is computed, the
+        response is 503 `BUSY`.
+        """
+        query = query_of(request, ImportanceOfQuery)
+        return Response(comparisons.importance_among(query["ids"], query["target"]))

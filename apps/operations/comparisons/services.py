@@ -5,11 +5,21 @@ from typing import Any, TypedDict
 
 from django.db.models import F, QuerySet
 
-from apps.operations.comparisons import curves, records, selection, values
+from apps.operations.comparisons import (
+    curves,
+    dimensions,
+    importance,
+    records,
+    selection,
+    values,
+)
 from apps.operations.comparisons.curves import MetricCurves
 from apps.operations.comparisons.differences import Difference, differing
+from apps.operations.comparisons.dimensions import Dimension
+from apps.operations.comparisons.importance import Importance
 from apps.operations.comparisons.records import PARTS, Part, Recorded
 from apps.operations.comparisons.values import ValueRow
+from apps.operations.lifecycle import State
 from apps.operations.models import Operation
 
 
@@ -47,6 +57,8 @@ class Comparison(TypedDict):
     curves: list[MetricCurves]
     left_out: list[str]
     is_thinned: bool
+    dimensions: list[Dimension]  # what the operations can be drawn over
+    target: str  # key of the value that judges by default
 
 
 def compare(ids: Sequence[str], baseline: str = "") -> Comparison:
@@ -60,18 +72,33 @@ def compare(ids: Sequence[str], baseline: str = "") -> Comparison:
     operations = selection.fetch(ids)
     recorded = records.of(operations)
     found = curves.of(ids)
+    differences = [_part(name, recorded) for name in PARTS]
+    rows = [
+        *values.figures(operations, _results(operations), baseline),
+        *values.of_metrics(operations, found.metrics, baseline),
+    ]
+    drawn = dimensions.of_comparison(ids, differences[0]["rows"], rows)
     return {
         "baseline": baseline,
         "operations": [_described(each, recorded[each.pk].problem) for each in operations],
-        "differences": [_part(name, recorded) for name in PARTS],
-        "values": [
-            *values.figures(operations, _results(operations), baseline),
-            *values.of_metrics(operations, found.metrics, baseline),
-        ],
+        "differences": differences,
+        "values": rows,
         "curves": found.metrics,
         "left_out": found.left_out,
         "is_thinned": found.is_thinned,
+        "dimensions": drawn,
+        "target": dimensions.default_target(drawn, values.monitored(operations)),
     }
+
+
+def importance_among(ids: Sequence[str], target: str = "") -> Importance:
+    """Return the importance of the config fields that differ, for `target` or the default value.
+
+    Raises NotComparable, OperationNotFound, ImportanceBusy, ImportanceFailed.
+    """
+    comparison = compare(ids)
+    completed = [each["status"] == State.COMPLETED for each in comparison["operations"]]
+    return importance.of(comparison["dimensions"], completed, target or comparison["target"])
 
 
 def _described(operation: Operation, problem: str) -> ComparedOperation:

@@ -74,11 +74,11 @@ def of_metrics(
 
     Thinned curves keep the extremes and the newest point, so that these values are exact.
     """
-    monitored = _monitored(operations)
+    modes = _monitored(operations)
     rows = []
     for metric in metrics:
         name, series = metric["name"], metric["series"]
-        mode = mode_of(name, monitored)
+        mode = mode_of(name, modes)
         finals = {each: (curve["values"][-1], curve["steps"][-1]) for each, curve in series.items()}
         known = {each: point for each, point in finals.items() if point[0] is not None}
         rows.append(_row(name, "final", mode, known, baseline))
@@ -98,10 +98,15 @@ def mode_of(name: str, monitored: Mapping[str, set[str]]) -> Mode | None:
     It is that of the monitored metric with the same name but for the prefix train_, val_, test_ or
     evaluation_; otherwise losses are minimised and accuracies maximised.
     """
-    stem = _stem(name)
-    if stem in monitored:
-        return _only(monitored[stem])
-    return next((mode for word, mode in BY_NAME.items() if stem.endswith(word)), None)
+    known = stem(name)
+    if known in monitored:
+        return _only(monitored[known])
+    return next((mode for word, mode in BY_NAME.items() if known.endswith(word)), None)
+
+
+def monitored(operations: Iterable[Operation]) -> set[str]:
+    """Return the names of the metrics that the operations monitor."""
+    return {each.config["monitor"] for each in operations if each.config.get("monitor")}
 
 
 def _monitored(operations: Iterable[Operation]) -> dict[str, set[str]]:
@@ -109,11 +114,12 @@ def _monitored(operations: Iterable[Operation]) -> dict[str, set[str]]:
     modes: dict[str, set[str]] = defaultdict(set)
     for each in operations:
         if monitor := each.config.get("monitor"):
-            modes[_stem(monitor)].add(each.better)
+            modes[stem(monitor)].add(each.better)
     return modes
 
 
-def _stem(name: str) -> str:
+def stem(name: str) -> str:
+    """Return the name of a metric without its prefix."""
     prefix = next((each for each in PREFIXES if name.startswith(each)), "")
     return name.removeprefix(prefix)
 

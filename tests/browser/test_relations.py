@@ -1,0 +1,115 @@
+"""Parallel coordinates, scatter and importance in Chromium, of a comparison and of a study."""
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from apps.operations.comparisons import importance
+from tests.browser.conftest import NARROW
+from tests.browser.test_compare import WIDEST, address, compared
+from tests.browser.test_studies import photograph, prices
+from tests.pages.test_studies import GRID, completed, made
+
+__all__ = ["prices"]  # a fixture
+
+
+@pytest.fixture(autouse=True)
+def shares(monkeypatch):
+    """Importance without the process that grows the forest: 3 to 1, by the order of the fields."""
+
+    def call(module, request, limits):
+        names = list(request["fields"])
+        return {name: (3 if name == names[0] else 1) / (len(names) + 2) for name in names}
+
+    monkeypatch.setattr(importance, "call", call)
+
+
+def chosen(page):
+    """The places of the line and of the dot that stand out, and of how many."""
+    return page.evaluate(
+        """() => ["relation-line", "relation-dot"].map((name) => {
+          const all = [...document.querySelectorAll(`.${name}`)];
+          return [all.length, all.filter((each) => each.classList.contains("is-current")).length];
+        })"""
+    )
+
+
+def overflow(page):
+    return page.evaluate("document.documentElement.scrollWidth - innerWidth")
+
+
+def test_compared_operations_are_drawn_over_fields_and_values(open_page, ana):
+    operations = compared(ana, 9)
+    page = open_page(address(operations), WIDEST)
+    section = page.get_by_test_id("relations")
+    section.scroll_into_view_if_needed()
+    assert chosen(page) == [[9, 0], [9, 0]]
+    expect(page.get_by_test_id("importance").locator("tbody tr")).to_have_count(2)
+    expect(page.get_by_test_id("importance")).to_contain_text("learning_rate75%")
+    page.get_by_test_id("parallel").focus()
+    page.keyboard.press("ArrowRight")
+    readout = page.get_by_test_id("relation-readout")
+    expect(readout).to_contain_text(operations[0].name)
+    expect(readout).to_contain_text("val_loss (best) 0.01667")
+    assert chosen(page) == [[9, 1], [9, 1]]
+    page.keyboard.press("End")
+    expect(readout).to_contain_text(operations[8].name)
+    page.keyboard.press("Escape")
+    expect(readout).to_be_empty()
+    page.get_by_test_id("scatter-up").select_option("train_loss best")
+    page.get_by_test_id("scatter-tint").select_option("seed")
+    page.get_by_test_id("relation-target").select_option("val_loss final")
+    expect(page).to_have_url(re.compile(r"target=val_loss\+final"))
+    page.reload()
+    expect(page.get_by_test_id("scatter-up")).to_have_value("train_loss best")
+    page.get_by_test_id("relation-table").locator("summary").click()
+    cells = page.get_by_test_id("relation-table").locator("tbody tr").first.locator("td, th")
+    expect(cells.first).to_have_text(operations[0].name)
+    expect(page.get_by_test_id("relation-table").locator("tbody tr")).to_have_count(9)
+    page.get_by_test_id("parallel-axes").locator("summary").click()
+    page.get_by_label("seed", exact=True).uncheck()
+    expect(page.locator(".relation-parallel .relation-name")).to_have_count(2)
+    page.keyboard.press("Escape")
+    page.get_by_test_id("scatter").locator("svg").hover(position={"x": 100, "y": 100})
+    for name, viewport in (("wide", WIDEST), ("narrow", NARROW)):
+        page.set_viewport_size(viewport)
+        assert overflow(page) <= 0
+        for scheme in ("light", "dark"):
+            page.emulate_media(color_scheme=scheme)
+            photograph(page, f"relations-{name}-{scheme}")
+    page.get_by_test_id("parallel").focus()
+    page.keyboard.press("Home")
+    page.keyboard.press("Enter")
+    page.wait_for_url(re.compile(f"/operations/{operations[0].pk}/"))
+
+
+def test_a_running_study_keeps_what_is_chosen_while_it_is_updated(open_page, ana, prices):
+    study = made(ana, prices, GRID)
+    completed(study)
+    running = study.operations.order_by("pk").last()
+    running.row.update(state="PENDING", result=None)
+    page = open_page(study.get_absolute_url())
+    expect(page.locator(".relation-line")).to_have_count(8)
+    page.get_by_test_id("scatter-across").select_option("cash")
+    page.get_by_test_id("scatter-across").focus()
+    page.clock.install()
+    running.row.update(state="COMPLETED", result={"sharpe": 1.0, "trades": 1})
+    page.evaluate("window.kept = document.getElementById('relations')")
+    page.clock.run_for(12_000)
+    expect(page.get_by_test_id("study-counts")).to_contain_text("Completed 8")
+    assert page.evaluate("window.kept === document.getElementById('relations')")
+    expect(page.get_by_test_id("scatter-across")).to_have_value("cash")
+
+
+@pytest.mark.parametrize("viewport", [WIDEST, NARROW], ids=["wide", "narrow"])
+def test_a_study_is_drawn_at_any_width(open_page, ana, prices, viewport):
+    study = made(ana, prices, GRID)
+    completed(study)
+    page = open_page(study.get_absolute_url(), viewport)
+    expect(page.locator(".relation-line")).to_have_count(8)
+    expect(page.get_by_test_id("relation-target")).to_have_value("sharpe result")
+    page.locator(".relation-importance").scroll_into_view_if_needed()
+    expect(page.get_by_test_id("importance").locator("tbody tr")).to_have_count(3)
+    assert overflow(page) <= 0
+    photograph(page, f"relations-study-{viewport['width']}")
