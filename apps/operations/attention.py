@@ -29,7 +29,7 @@ class Attention(TextChoices):
     FAILED = "FAILED", "it failed"
     OVER_BUDGET = "OVER_BUDGET", "its privacy budget or time limit ended it"
     CRASH_LOOPING = "CRASH_LOOPING", "it restarts from the same checkpoint again and again"
-    STUCK = "STUCK", "no worker has what it waits for"
+    STUCK = "STUCK", "no available worker has what it waits for"
     LOW_DISK = "LOW_DISK", "no worker has the disk space that it waits for"
     NOT_SAVED = "NOT_SAVED", "its latest checkpoint could not be stored"
     CORRUPTED = "CORRUPTED", "the files of a checkpoint are altered"

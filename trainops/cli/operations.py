@@ -7,6 +7,7 @@ import typer
 from trainops.cli import following, looks, previews
 from trainops.cli.following import say_commands, watch_to_the_end
 from trainops.cli.session import Session, command
+from trainops.cli.tables import Text
 from trainops.client.api import RowPage
 from trainops.client.problems import ExitCode, Problem
 from trainops.client.references import operation_id, short_ids
@@ -170,7 +171,7 @@ def show(session: Session, reference: Id) -> None:
     )
 
 
-def _attention(reason: AttentionReason) -> str:
+def _attention(reason: AttentionReason) -> Text:
     return looks.words(f"{reason['message']}. {reason['next_step']}")
 
 
