@@ -105,9 +105,9 @@ def flower(job: FederatedJob) -> Figures:
 
 def make_job(**more: Any) -> FederatedJob:
     engine = KINDS["federated"]
-    told = {"recipe": "federated_digits", "clients": CLIENTS, "rounds": 1000, "batch_size": BATCH,
+    config = {"recipe": "federated_digits", "clients": CLIENTS, "rounds": 1000, "batch_size": BATCH,
             "learning_rate": RATE, "threads": 1, **more}  # fmt: skip
-    job = engine.make_job(engine.parse_config(told))
+    job = engine.make_job(engine.parse_config(config))
     if not isinstance(job, FederatedJob):
         raise TypeError(type(job))
     return job

@@ -96,8 +96,8 @@ def agent(agents: int, steps: int, value: str = "0", follow: Any = None, **dqn: 
     """Return some steps of DQN; `follow` replaces what moves the target network."""
     with selected(value):
         every = 4 if agents == 1 else 1
-        told = {"batch_size": 8 * every * agents, "train_every": every, "learning_starts": 100}
-        job = job_of(CARTPOLE, agents, dqn={**told, **dqn})
+        defaults = {"batch_size": 8 * every * agents, "train_every": every, "learning_starts": 100}
+        job = job_of(CARTPOLE, agents, dqn={**defaults, **dqn})
     if follow is not None:
         job.population.learner._follow = follow  # one module in place of another
     return steps_of(job, steps)

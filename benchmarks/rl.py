@@ -263,9 +263,9 @@ def balanced(config: dict[str, Any]) -> dict[str, Any]:
     trainer = job.population.trainer
     network = trainer.network if job.config.algorithm == "ppo" else trainer.online
     network.load_state_dict(job.best_model)
-    told = EvaluationConfig(episodes=100)
+    evaluation = EvaluationConfig(episodes=100)
     seed = 10_000 + job.config.seed
-    gained = evaluate(job.world, trainer.players(100)[0], told, seed, job.device)
+    gained = evaluate(job.world, trainer.players(100)[0], evaluation, seed, job.device)
     return {"seed": job.config.seed, "return": gained.mean_return, "reached": reached,
             "seconds": seconds}  # fmt: skip
 

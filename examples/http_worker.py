@@ -122,8 +122,8 @@ class Attempt:
                 self.points.popleft()
 
     def restored(self, receipt):
-        told = {"step": receipt.step, "measured_to": receipt.measured_to}
-        self.call("restored", {**told, "receipt": receipt.to_json()})
+        place = {"step": receipt.step, "measured_to": receipt.measured_to}
+        self.call("restored", {**place, "receipt": receipt.to_json()})
 
     def corrupted(self, candidate, error):
         checkpoint_id = next(
@@ -182,9 +182,9 @@ class Attempt:
 class Ledger(MemoryLedger):
     """The operation's ledger: entries are durable at the server before the run continues."""
 
-    def __init__(self, attempt, told):
-        entries = (Entry(**entry) for entry in told["entries"])
-        super().__init__(entries, secret=bytes.fromhex(told["secret"]), is_durable=True)
+    def __init__(self, attempt, sent):
+        entries = (Entry(**entry) for entry in sent["entries"])
+        super().__init__(entries, secret=bytes.fromhex(sent["secret"]), is_durable=True)
         self.attempt = attempt
 
     def append(self, entries):
@@ -232,8 +232,12 @@ def work(server, claimed, root):
             trace = "".join(traceback.format_exception(error))[-20_000:]
             code = "JOB_ERROR" if isinstance(error, JobError | ValueError) else "PLATFORM_ERROR"
             code = "NOT_EXACT" if isinstance(error, NotExact) else code
-            told = {"code": code, "message": f"{type(error).__name__}: {error}", "traceback": trace}
-            attempt.end("failed", error=told)
+            failure = {
+                "code": code,
+                "message": f"{type(error).__name__}: {error}",
+                "traceback": trace,
+            }
+            attempt.end("failed", error=failure)
 
 
 def _candidate(attempt, described, root):
@@ -277,8 +281,8 @@ def _number(value):
 
 def main(worker_id, *kinds):
     server = Server(os.environ["TRAINOPS_URL"], os.environ["TRAINOPS_TOKEN"], worker_id)
-    told = {"worker_id": worker_id, "worker_type": "example", "kinds": list(kinds)}
-    server.client.post("/api/v1/workers/register", json=told).raise_for_status()
+    worker = {"worker_id": worker_id, "worker_type": "example", "kinds": list(kinds)}
+    server.client.post("/api/v1/workers/register", json=worker).raise_for_status()
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     offer = {"kinds": list(kinds), "memory_bytes": memory, "disk_bytes": 2**50}
     while True:

@@ -20,12 +20,12 @@ def read(**variables):
 
 def test_a_worker_serves_every_kind_and_no_label_unless_it_is_configured():
     assert read() == serving.Serving(tuple(KINDS), (), 1)
-    told = read(KINDS=" training, training", QUEUES="a100,,big.memory", SLOTS="4")
-    assert told == serving.Serving(("training",), ("a100", "big.memory"), 4)
+    found = read(KINDS=" training, training", QUEUES="a100,,big.memory", SLOTS="4")
+    assert found == serving.Serving(("training",), ("a100", "big.memory"), 4)
 
 
 @pytest.mark.parametrize(
-    ("variables", "told"),
+    ("variables", "message"),
     [
         ({"KINDS": "trainig"}, r"KINDS holds 'trainig' \(did you mean training\?\); allowed:"),
         ({"QUEUES": "a100,two words"}, "QUEUES holds 'two words'; at most 64 letters, digits"),
@@ -34,8 +34,8 @@ def test_a_worker_serves_every_kind_and_no_label_unless_it_is_configured():
         ({"SLOTS": "many"}, "SLOTS is 'many'"),
     ],
 )
-def test_what_is_wrong_is_named_with_what_is_allowed(variables, told):
-    with pytest.raises(ValueError, match=told):
+def test_what_is_wrong_is_named_with_what_is_allowed(variables, message):
+    with pytest.raises(ValueError, match=message):
         read(**variables)
 
 

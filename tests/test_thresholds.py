@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "told"),
+    ("name", "value", "message"),
     [
         ("ORPHAN_TIMEOUT_SECONDS", "-1", "TRAINOPS_ORPHAN_TIMEOUT_SECONDS is '-1'; it must be"),
         ("ORPHAN_TIMEOUT_SECONDS", "soon", "TRAINOPS_ORPHAN_TIMEOUT_SECONDS is 'soon'"),
@@ -26,9 +26,9 @@ ROOT = Path(__file__).resolve().parents[1]
         ("CHILD_DEADLINE_SECONDS", "30", "the supervisor must act before the attempt process"),
     ],
 )
-def test_it_says_which_variable_and_why(monkeypatch, name, value, told):
+def test_it_says_which_variable_and_why(monkeypatch, name, value, message):
     monkeypatch.setenv(f"TRAINOPS_{name}", value)
-    with pytest.raises(ValueError, match=told):
+    with pytest.raises(ValueError, match=message):
         thresholds.read()
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-MAX_PROBLEMS = 20  # of one request are told, and how many more there are
+MAX_PROBLEMS = 20  # that a response names; of more it gives the number
 
 
 class DomainError(Exception):

@@ -5,6 +5,7 @@ from pathlib import Path
 from django.db import models
 
 from trainops.clock import DatabaseNow
+from trainops.runtime import monitors
 from trainops.runtime.errors import CheckpointCorrupted
 
 LATEST, BEST = "latest", "best"  # what stands for a checkpoint's id
@@ -12,12 +13,26 @@ LATEST, BEST = "latest", "best"  # what stands for a checkpoint's id
 
 class CheckpointQuerySet(models.QuerySet["Checkpoint"]):
     def named(self, operation_id: str, reference: str) -> "CheckpointQuerySet":
-        """Return an operation's checkpoint by its id, or as `latest` (newest healthy) or `best`."""
+        """Return an operation's checkpoint by its id, or as `latest` (newest healthy) or `best`.
+
+        `best:METRIC` is the best by one of several monitored metrics.
+        """
         mine = self.filter(operation_id=operation_id)
         if reference == LATEST:
             newest = mine.healthy().newest_first().values("pk")[:1]
             return mine.filter(pk__in=list(newest.values_list("pk", flat=True)))
+        if reference.startswith(f"{BEST}:"):
+            return mine.best_by(reference.partition(":")[2])
         return mine.filter(is_best=True) if reference == BEST else mine.filter(pk=reference)
+
+    def best_by(self, metric: str) -> "CheckpointQuerySet":
+        """Return the best by a monitored metric; one with a slash may have _ in its place."""
+        part = monitors.part_of(metric)
+        first = self.filter(is_best=True).values_list("pk", "operation__config__monitor")
+        further = self.exclude(best_of=[]).values_list("pk", "best_of")
+        names = [*((pk, [each]) for pk, each in first if each), *further]
+        found = [pk for pk, each in names if part in map(monitors.part_of, each)]
+        return self.filter(pk__in=found)
 
     def healthy(self) -> "CheckpointQuerySet":
         return self.filter(health=Checkpoint.Health.HEALTHY)
@@ -77,6 +92,11 @@ class Checkpoint(models.Model):
     )
     metric = models.FloatField(null=True, blank=True)
     is_best = models.BooleanField(default=False)
+    best_of = models.JSONField(
+        default=list,
+        blank=True,
+        help_text="Further monitored metrics by which it is the best checkpoint.",
+    )
     pinned = models.BooleanField(default=False)
     health = models.CharField(max_length=12, choices=Health.choices, default=Health.HEALTHY)
     problem = models.TextField(blank=True, help_text="Missing or altered files.")

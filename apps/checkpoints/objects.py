@@ -101,13 +101,13 @@ class StorageObjects:
                     file.write(chunk)
         except Exception as error:
             path.unlink(missing_ok=True)
-            raise self._told_apart(error, name) from error
+            raise self._missing_or(error, name) from error
 
     def size(self, name: str) -> int:
         try:
             return int(self._storage.size(name))
         except Exception as error:
-            raise self._told_apart(error, name) from error
+            raise self._missing_or(error, name) from error
 
     def remove(self, name: str) -> None:
         if self._storage.exists(name):
@@ -141,7 +141,7 @@ class StorageObjects:
         for inner in folders:
             yield from self._names(f"{folder}/{inner}" if folder else inner)
 
-    def _told_apart(self, error: Exception, name: str) -> Exception:
+    def _missing_or(self, error: Exception, name: str) -> Exception:
         """A bucket that is gone must not look like a file that is gone: it cannot be listed."""
         is_absent = isinstance(error, FileNotFoundError) or status_of(error) == NOT_FOUND
         if is_absent and name not in self._names(name.rpartition("/")[0]):

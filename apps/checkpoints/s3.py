@@ -73,13 +73,13 @@ class S3Objects:
         try:
             self._transfer(lambda manager: manager.download(self._bucket, key, str(path)), stop)
         except ClientError as error:
-            raise self._told_apart(error, name) from error
+            raise self._missing_or(error, name) from error
 
     def size(self, name: str) -> int:
         try:
             found = self._client.head_object(Bucket=self._bucket, Key=self._prefix + name)
         except ClientError as error:
-            raise self._told_apart(error, name) from error
+            raise self._missing_or(error, name) from error
         return int(found["ContentLength"])
 
     def remove(self, name: str) -> None:
@@ -125,7 +125,7 @@ class S3Objects:
     def _pages(self, call: str, prefix: str) -> Iterator[ListPage]:
         yield from self._client.get_paginator(call).paginate(Bucket=self._bucket, Prefix=prefix)
 
-    def _told_apart(self, error: Exception, name: str) -> Exception:
+    def _missing_or(self, error: Exception, name: str) -> Exception:
         """Whether the object is missing: a bucket that is gone says the same to a HEAD."""
         if status_of(error) != NOT_FOUND:
             return error

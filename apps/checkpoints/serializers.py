@@ -19,8 +19,8 @@ READ = tuple(sorted({name for engine in KINDS.values() for name in engine.summar
 OF_OPERATION = ("operation__kind", "operation__unit", "operation__total_steps")
 FIELDS = (
     "id", "operation_id", "attempt", "type", "created_at", "step", "state_size_bytes",
-    "artifacts_size_bytes", "counted_size_bytes", "metric", "is_best", "pinned", "health",
-    "problem", "missing_artifacts", "altered_artifacts", "format_version",
+    "artifacts_size_bytes", "counted_size_bytes", "metric", "is_best", "best_of", "pinned",
+    "health", "problem", "missing_artifacts", "altered_artifacts", "format_version",
 )  # fmt: skip
 SECONDS_PER_DAY = 86_400
 
@@ -110,7 +110,11 @@ class CheckpointSerializer(serializers.Serializer[Any]):
         help_text="Size of the artifacts; a shared file counts with the oldest checkpoint."
     )
     metric = serializers.FloatField(allow_null=True)
-    is_best = serializers.BooleanField()
+    is_best = serializers.BooleanField(help_text="Whether it is the best by `monitor`.")
+    best_of = serializers.ListField(
+        child=serializers.CharField(),
+        help_text="Further monitored metrics (`monitors`) by which it is the best.",
+    )
     pinned = serializers.BooleanField(help_text="Whether the checkpoint is kept forever.")
     health = serializers.ChoiceField(choices=Checkpoint.Health.choices)
     problem = serializers.CharField(allow_blank=True, help_text="Missing or altered files.")

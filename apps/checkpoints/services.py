@@ -1,16 +1,22 @@
 """Commit, choose, keep and delete checkpoints. The row is the commit point; files follow it."""
 
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
+from typing import Any
 
 from django.db import transaction
 from django.db.models import QuerySet, Sum
+from django.db.models.fields.json import KeyTransform
 
 from apps.checkpoints import remote, sharing, storage
 from apps.checkpoints.models import Checkpoint, UnownedCheckpoint
 from apps.checkpoints.owners import owners
 from trainops.kind import KINDS
+from trainops.runtime import monitors
 from trainops.runtime.checkpoint.manifest import STATE, StagedCheckpoint
+
+Ranked = tuple[float, int, str]  # value, less is better; step; id, empty: not committed yet
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +72,7 @@ def commit(*, operation_id: str, attempt: int, staged: StagedCheckpoint) -> Chec
     checkpoint.save(force_insert=True)
     sharing.recount(operation_id)
     elect_best(operation_id)
-    checkpoint.refresh_from_db(fields=["is_best", "counted_size_bytes"])
+    checkpoint.refresh_from_db(fields=["is_best", "best_of", "counted_size_bytes"])
     return checkpoint
 
 
@@ -89,17 +95,71 @@ def elect_best(operation_id: str) -> None:
     mine.filter(is_best=True).exclude(pk=best and best.pk).update(is_best=False)
     if best is not None:
         mine.filter(pk=best.pk, is_best=False).update(is_best=True)
+    if modes := monitors.further(newest.operation.config):
+        _elect_further(mine, newest.state, modes)
 
 
-def retain(operation_id: str, *, keep_last: int, keep_best: int, better: str) -> Freed:
+def _elect_further(
+    mine: QuerySet[Checkpoint], newest: Mapping[str, object], modes: Mapping[str, str]
+) -> None:
+    """Mark the best by each further monitored metric, as `elect_best` does by the first."""
+    best_of: dict[str, list[str]] = defaultdict(list)
+    states = _monitored(mine.healthy())
+    for metric, mode in modes.items():
+        ranked = _ranked(states, metric, mode)
+        ever = monitors.best_ever(newest, metric)
+        if ranked and (ever is None or ranked[0][0] <= _sign(mode) * ever):
+            best_of[ranked[0][2]].append(metric)
+    for pk, before in mine.values_list("pk", "best_of"):
+        if before != best_of[pk]:
+            mine.filter(pk=pk).update(best_of=best_of[pk])
+
+
+def _sign(mode: str) -> int:
+    return 1 if mode == "min" else -1
+
+
+def _monitored(checkpoints: QuerySet[Checkpoint]) -> list[tuple[str, int, Any]]:
+    """Return id, step and what the state says of further monitored metrics."""
+    read = KeyTransform(monitors.STATE_KEY, "state")
+    return list(checkpoints.values_list("pk", "step", read))
+
+
+def _ranked(states: Iterable[tuple[str, int, Any]], metric: str, mode: str) -> list[Ranked]:
+    """Return those that measured a further metric, the best first; the earlier of equals first."""
+    values = (
+        (monitors.measured({monitors.STATE_KEY: found}, metric), step, pk)
+        for pk, step, found in states
+    )
+    return sorted(
+        (_sign(mode) * value, step, pk) for value, step, pk in values if value is not None
+    )
+
+
+def retain(
+    operation_id: str,
+    *,
+    keep_last: int,
+    keep_best: int,
+    better: str,
+    further: Mapping[str, str] | None = None,
+) -> Freed:
     """Delete what the operation's policy lets go: never the newest, the best or a pinned one.
+
+    `further`: min or max for each further monitored metric, by which the best ones stay, too.
 
     It is decided where nothing can be committed any more: a ghost that wakes up between deciding
     and deleting would take what is newer than all that it knew.
     """
     with transaction.atomic():
         owners().lock([operation_id])
-        going = expired(operation_id, keep_last=keep_last, keep_best=keep_best, better=better)
+        going = expired(
+            operation_id,
+            keep_last=keep_last,
+            keep_best=keep_best,
+            better=better,
+            further=further,
+        )
         return delete(going)
 
 
@@ -109,6 +169,7 @@ def expired(
     keep_last: int,
     keep_best: int,
     better: str,
+    further: Mapping[str, str] | None = None,
     upcoming: StagedCheckpoint | None = None,
 ) -> QuerySet[Checkpoint]:
     """Return what the operation's policy lets go, now or once `upcoming` is committed.
@@ -121,6 +182,7 @@ def expired(
     places = keep_last if upcoming is None else max(0, keep_last - 1)
     kept = {*newest.values_list("pk", flat=True)[:places]}
     kept |= _best(healthy, keep_best, better, upcoming)
+    kept |= _best_further(healthy, keep_best, further or {}, upcoming)
     newest_failure = healthy.filter(type=Checkpoint.Type.FAILURE).newest_first()[:1]
     kept |= set(newest_failure.values_list("pk", flat=True))
     kept |= owners().needed_by_subtasks(operation_id)
@@ -131,8 +193,7 @@ def _best(
     healthy: QuerySet[Checkpoint], number: int, better: str, upcoming: StagedCheckpoint | None
 ) -> set[str]:
     """Return the ids of the best ones; the earlier of equals first."""
-    sign = 1 if better == "min" else -1
-    order = "metric" if better == "min" else "-metric"
+    sign, order = _sign(better), "metric" if better == "min" else "-metric"
     measured = healthy.exclude(metric=None).order_by(order, "step")[:number]
     ranked = [
         (sign * metric, step, pk)
@@ -142,6 +203,20 @@ def _best(
     if upcoming is not None and upcoming.metric is not None:
         ranked = sorted([*ranked, (sign * upcoming.metric, upcoming.step, "")])[:number]
     return {pk for *_, pk in ranked}
+
+
+def _best_further(
+    healthy: QuerySet[Checkpoint],
+    number: int,
+    modes: Mapping[str, str],
+    upcoming: StagedCheckpoint | None,
+) -> set[str]:
+    """Return the ids of the best by each further monitored metric."""
+    states = _monitored(healthy) if modes and number else []
+    if upcoming is not None:
+        states.append(("", upcoming.step, upcoming.state.get(monitors.STATE_KEY)))
+    ranked = (_ranked(states, metric, mode)[:number] for metric, mode in modes.items())
+    return {pk for each in ranked for *_, pk in each}
 
 
 def keep_only_the_result(operation_id: str) -> Freed:

@@ -1,16 +1,16 @@
 """The files of a checkpoint on the operation page: models first, and how to load each format."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from apps.checkpoints.models import Checkpoint
 from apps.checkpoints.sharing import artifacts
 from apps.dashboard.formatting import number
 from trainops.kind import KINDS
-from trainops.runtime import lossless
+from trainops.runtime import lossless, monitors
 from trainops.runtime.checkpoint.manifest import STATE, Artifact
 
-BEST_MODEL, MODEL = "best_model.pt", "model.pt"
+BEST_MODEL, MODEL = f"{monitors.BEST_MODEL}.pt", "model.pt"
 TITLES = {BEST_MODEL: "Best model", MODEL: "Last model"}
 LOADED = 'torch.load("{}", map_location="cpu", weights_only=True)'
 SNIPPETS = {  # by format: its title, and the code with the name of the downloaded file
@@ -59,12 +59,19 @@ class Source:
     snippets: Sequence[Snippet]
 
 
-def source(checkpoint: Checkpoint, position: str, kind: str, monitor: str) -> Source:
-    """Return the files of a checkpoint of an operation that monitors this metric."""
-    listed = sorted(artifacts(checkpoint.manifest), key=_rank)
-    notes = {MODEL: position, BEST_MODEL: _best(checkpoint, kind, monitor)}
-    files = [File(each, TITLES.get(each.name, ""), notes.get(each.name, "")) for each in listed]
-    return Source(checkpoint, position, files, _snippets(checkpoint, listed))
+def source(
+    checkpoint: Checkpoint, position: str, kind: str, monitor: str, further: Iterable[str] = ()
+) -> Source:
+    """Return the files of a checkpoint of an operation that monitors these metrics."""
+    state = lossless.decode(checkpoint.state)
+    notes = {MODEL: position, BEST_MODEL: _note(monitor, KINDS[kind].best_ever(state))}
+    by_metric = {f"{monitors.part_of(name)}.pt": name for name in further}
+    for file, name in by_metric.items():
+        notes[file] = _note(name, monitors.best_ever(state, name))
+    titles = {**TITLES, **{file: f"Best model by {name}" for file, name in by_metric.items()}}
+    listed = sorted(artifacts(checkpoint.manifest), key=lambda each: _rank(each, by_metric))
+    files = [File(each, titles.get(each.name, ""), notes.get(each.name, "")) for each in listed]
+    return Source(checkpoint, position, files, _snippets(checkpoint, listed, titles))
 
 
 def download_name(checkpoint: Checkpoint, name: str) -> str:
@@ -72,21 +79,22 @@ def download_name(checkpoint: Checkpoint, name: str) -> str:
     return f"{checkpoint.operation_id}-step{checkpoint.step}-{name}"
 
 
-def _rank(file: Artifact) -> tuple[int, str]:
-    first = (BEST_MODEL, MODEL, STATE)
+def _rank(file: Artifact, by_metric: Iterable[str]) -> tuple[int, str]:
+    first = (BEST_MODEL, *by_metric, MODEL, STATE)
     return (first.index(file.name) if file.name in first else len(first), file.name)
 
 
-def _best(checkpoint: Checkpoint, kind: str, monitor: str) -> str:
-    value = KINDS[kind].best_ever(lossless.decode(checkpoint.state))
-    return "" if value is None else f"{monitor} {number(value)}"
+def _note(metric: str, value: float | None) -> str:
+    return "" if value is None else f"{metric} {number(value)}"
 
 
-def _snippets(checkpoint: Checkpoint, files: Sequence[Artifact]) -> list[Snippet]:
+def _snippets(
+    checkpoint: Checkpoint, files: Sequence[Artifact], titles: Mapping[str, str]
+) -> list[Snippet]:
     """Return how the first file of each format is loaded."""
     first: dict[str, str] = {}
     for file in files:
-        first.setdefault(_format(file.name), file.name)
+        first.setdefault(_format(file.name, titles), file.name)
     return [
         Snippet(name, title, code.format(download_name(checkpoint, first[name])))
         for name, (title, code) in SNIPPETS.items()
@@ -94,5 +102,5 @@ def _snippets(checkpoint: Checkpoint, files: Sequence[Artifact]) -> list[Snippet
     ]
 
 
-def _format(name: str) -> str:
-    return "weights" if name in TITLES else "state" if name == STATE else "archive"
+def _format(name: str, models: Mapping[str, str]) -> str:
+    return "weights" if name in models else "state" if name == STATE else "archive"

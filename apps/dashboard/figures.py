@@ -9,6 +9,7 @@ from typing import TypedDict
 from apps.operations import metric_queries
 from apps.operations.lifecycle import Reason
 from apps.operations.models import Attempt, Operation
+from trainops.runtime import monitors
 
 OUTCOME_COLOURS = {
     "running": "blue",
@@ -21,8 +22,10 @@ OUTCOME_COLOURS = {
 
 
 class Best(TypedDict):
-    """The best value of the monitored metric, and its step."""
+    """The best value of a monitored metric, and its step; both 0 where none was measured."""
 
+    metric: str
+    is_known: bool
     value: float
     step: int
 
@@ -30,8 +33,7 @@ class Best(TypedDict):
 class Figures(TypedDict):
     """The figures of an operation, as the context of a template."""
 
-    monitor: str
-    best: Best | None
+    bests: list[Best]  # by `monitor` and further monitored metrics
     newest: tuple[str, object] | None  # a loss if there is one, else another metric
     spent: float  # seconds of ended attempts
     spent_from: datetime | None  # if an attempt runs: its start, less the seconds before
@@ -52,11 +54,9 @@ class AttemptLine:
 
 def of(operation: Operation, attempts: Sequence[Attempt]) -> Figures:
     """Return the figures of an operation."""
-    monitor = operation.config.get("monitor", "")
     spent, running_since = _time_spent(attempts)
     return {
-        "monitor": monitor,
-        "best": _best(operation, monitor),
+        "bests": _bests(operation),
         "newest": _newest(operation.metrics),
         "spent": spent,
         "spent_from": running_since - timedelta(seconds=spent) if running_since else None,
@@ -92,21 +92,30 @@ def _first_step_seconds(attempt: Attempt) -> float | None:
     return float(attempt.timings["child"] + attempt.timings["first_step"])
 
 
-def _best(operation: Operation, monitor: str) -> Best | None:
-    """Return the extreme of the points that stand, the first one; thinned curves have it."""
-    found = metric_queries.curves(operation.pk, names=[monitor])
-    sign = -1 if operation.config.get("mode") == "max" else 1
-    values = [
-        (sign * value, step)
-        for curve in found.series
-        if curve["retired_by"] is None
-        for step, value in zip(curve["steps"], curve["values"], strict=True)
-        if isinstance(value, float)
-    ]
+def _bests(operation: Operation) -> list[Best]:
+    """Return the extremes of the points that stand, the first ones; thinned curves have them."""
+    monitor, modes = operation.config.get("monitor"), monitors.further(operation.config)
+    if monitor:
+        modes = {monitor: operation.config.get("mode", "min"), **modes}
+    found = metric_queries.curves(operation.pk, names=[*modes]) if modes else None
+    values: dict[str, list[tuple[float, int]]] = {name: [] for name in modes}
+    for curve in found.series if found else ():
+        sign = -1 if modes[curve["name"]] == "max" else 1
+        if curve["retired_by"] is None:
+            values[curve["name"]] += [
+                (sign * value, step)
+                for step, value in zip(curve["steps"], curve["values"], strict=True)
+                if isinstance(value, float)
+            ]
+    return [_first(name, mode, values[name]) for name, mode in modes.items()]
+
+
+def _first(metric: str, mode: str, values: Sequence[tuple[float, int]]) -> Best:
     if not values:
-        return None
+        return {"metric": metric, "is_known": False, "value": 0.0, "step": 0}
     value, step = min(values)
-    return {"value": sign * value, "step": step}
+    best = -value if mode == "max" else value
+    return {"metric": metric, "is_known": True, "value": best, "step": step}
 
 
 def _newest(metrics: Mapping[str, object]) -> tuple[str, object] | None:

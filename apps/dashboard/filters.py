@@ -14,6 +14,7 @@ from apps.operations.models import Operation, OperationQuerySet
 from apps.operations.requests.access import Person
 from apps.operations.search.conditions import condition
 from apps.operations.search.language import MAX_LENGTH, QueryError
+from apps.operations.search.sorting import MAX_LENGTH as MAX_NAME
 from apps.operations.search.sorting import is_sort, is_value
 from trainops.kind import KINDS
 
@@ -47,6 +48,7 @@ class Filters:
     query: str = ""
     sort: str = ""  # "" newest first
     columns: tuple[str, ...] = ()  # metrics, config fields and columns, in addition
+    group: str = ""  # what the operations are grouped by; "" a list
     problem: str = ""  # of the query; nothing matches then
 
     @classmethod
@@ -60,18 +62,19 @@ class Filters:
             query=text,
             sort=sort if is_sort(sort := query.get("sort", "")) else "",
             columns=_columns(query.get("columns", "")),
+            group=query.get("group", "")[:MAX_NAME].replace("\0", "").strip(),
             problem=_problem(text, user),
         )
 
     def url(self, **changes: str) -> str:
         """Return this view's query string, with some of it changed; defaults are left out."""
         now = {"tab": self.tab, "kind": self.kind, "owner": self.owner, "q": self.query}
-        now |= {"sort": self.sort, "columns": ",".join(self.columns)}
+        now |= {"sort": self.sort, "columns": ",".join(self.columns), "group": self.group}
         return urlencode({name: value for name, value in (now | changes).items() if value})
 
     @property
     def is_default(self) -> bool:
-        return self == Filters(sort=self.sort, columns=self.columns)
+        return self == Filters(sort=self.sort, columns=self.columns, group=self.group)
 
     @property
     def criteria(self) -> Criteria:

@@ -24,6 +24,7 @@ from apps.operations.requests import access, forking, services
 from apps.operations.requests.access import Person
 from trainops.kind import KINDS, Panel
 from trainops.recipes import users_of_model
+from trainops.runtime import monitors
 
 MAX_EVENTS = 100
 LAST_LINES = 15
@@ -80,7 +81,7 @@ class Subject:
     def shown_checkpoints(self) -> list[Checkpoint]:
         """The result's checkpoint where it completed, else the best and the newest one."""
         return [c for c in self.checkpoints if c.type == Checkpoint.Type.FINAL] or [
-            c for c in self.checkpoints if c.is_best or c == self.newest
+            c for c in self.checkpoints if c.is_best or c.best_of or c == self.newest
         ]
 
     def panels(self, place: str) -> list[Panel]:
@@ -273,11 +274,12 @@ def _events(subject: Subject) -> Mapping[str, object]:
 
 
 def _files(subject: Subject) -> Mapping[str, object]:
-    kind, monitor = subject.operation.kind, subject.operation.config.get("monitor", "")
+    kind, config = subject.operation.kind, subject.operation.config
+    metrics = config.get("monitor", ""), monitors.further(config)
     return {
         "panels": [_drawn(subject, panel) for panel in subject.panels("files")],
         "sources": [
-            checkpoint_files.source(each, subject.position(each), kind, monitor)
+            checkpoint_files.source(each, subject.position(each), kind, *metrics)
             for each in subject.shown_checkpoints
         ],
         "result": None if subject.shows_result else subject.operation.result,

@@ -20,6 +20,8 @@ from apps.operations.search.conditions import (
     owner_id,
     ran_on,
 )
+from apps.operations.search.groups import FORM as GROUP_FORM
+from apps.operations.search.groups import MAX_OFFSET
 from apps.operations.search.language import MAX_LENGTH
 from trainops.http.serializers import StrictSerializer
 from trainops.kind import KINDS
@@ -134,6 +136,18 @@ class OperationQuery(StrictSerializer):
         required=False,
         max_length=64,
         help_text="Operation whose subtasks to list; other lists omit subtasks.",
+    )
+
+
+class GroupQuery(OperationQuery):
+    group_by = serializers.CharField(max_length=80, help_text=f"What a group shares: {GROUP_FORM}.")
+    limit = serializers.IntegerField(required=False, min_value=1, max_value=200, default=50)
+    offset = serializers.IntegerField(
+        required=False,
+        min_value=0,
+        max_value=MAX_OFFSET,
+        default=0,
+        help_text="Number of groups to skip.",
     )
 
 
@@ -266,8 +280,8 @@ class ArtifactQuery(StrictSerializer):
         required=False,
         max_length=200,
         default="",
-        help_text="Checkpoint id, `latest` or `best`; by default the final checkpoint, else "
-        "the latest.",
+        help_text="Checkpoint id, `latest`, `best` or `best:METRIC` (the best by one of several "
+        "monitored metrics); by default the final checkpoint, else the latest.",
     )
 
 

@@ -1,6 +1,5 @@
 """Queries for metric points and logs, in pages of bounded size."""
 
-import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,11 +8,10 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 
-from django.db.models import Count, F, Max, Min, Q, QuerySet, Window
-from django.db.models.expressions import CombinedExpression
-from django.db.models.functions import RowNumber
+from django.db.models import Count, Max, Min, QuerySet
 
 from apps.operations.models import LogChunk, MetricPoint, PackedPoints
+from apps.operations.thinned_points import thinned, width_of
 
 if TYPE_CHECKING:
     from apps.operations.packed_points import LongCurve
@@ -163,7 +161,8 @@ class _Plain:
             shown = shown.exclude(**_key(extent))
         rows = _rows(shown)
         for extent in long:
-            rows += _thinned(self.points, extent, max_points)
+            span = {extent["name"]: (extent["low"], extent["high"])}
+            rows += _rows(thinned(self.points.filter(**_key(extent)), span, max_points))
         return Curves(_series(rows), max(each["last_id"] for each in self.extents), bool(long))
 
 
@@ -231,13 +230,6 @@ def _source(operation_id: str, selection: Mapping[str, Any]) -> _Plain | Packed:
     return _Plain(selected(operation_id, **selection))
 
 
-def width_of(low: int, high: int, max_points: int) -> int:
-    """Return how many steps a thinned curve shows by two points: 2ⁿ or 3 · 2ⁿ."""
-    least = math.ceil((high - low + 1) / max(1, max_points // 2))
-    power = 1 << (least - 1).bit_length()
-    return power * 3 // 4 if power >= 4 and power * 3 // 4 >= least else power
-
-
 def _key(extent: Extent) -> dict[str, Any]:
     return {
         "name": extent["name"],
@@ -250,32 +242,6 @@ def _extents(points: QuerySet[MetricPoint]) -> list[Extent]:
     grouped = points.order_by().values("name", "attempt", "retired_by")
     extents = grouped.annotate(n=Count("id"), low=Min("step"), high=Max("step"), last_id=Max("id"))
     return list(extents)
-
-
-def _thinned(points: QuerySet[MetricPoint], extent: Extent, max_points: int) -> list[_Row]:
-    width = width_of(extent["low"], extent["high"], max_points)
-    ranked = points.filter(**_key(extent)).annotate(**ranks(F("step") / width))
-    return _rows(ranked.filter(EXTREMES | Q(step=extent["high"])))
-
-
-# Of a stretch of steps: the lowest, the highest and a non-finite point.
-EXTREMES = Q(lowest=1) | Q(highest=1) | Q(broken=1)
-
-
-def ranks(*stretch: F | CombinedExpression) -> dict[str, Window]:
-    """Return the annotations that `EXTREMES` filters by; of equal points the first is kept.
-
-    A stretch of whole numbers is a number divided by another: every database rounds down.
-    """
-    orders = {
-        "lowest": F("value").asc(nulls_last=True),
-        "highest": F("value").desc(nulls_last=True),
-        "broken": F("value").asc(nulls_first=True),
-    }
-    return {
-        name: Window(RowNumber(), partition_by=[*stretch], order_by=[order, F("step").asc()])
-        for name, order in orders.items()
-    }
 
 
 def _series(rows: Iterable[_Row]) -> list[Curve]:

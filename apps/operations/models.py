@@ -27,6 +27,7 @@ from apps.operations.subtask_rows import Subtask
 from trainops import progress
 from trainops.clock import DatabaseNow
 from trainops.kind import KINDS
+from trainops.runtime import monitors
 from trainops.runtime.ledger_fields import LedgerFields
 
 __all__ = [
@@ -261,6 +262,7 @@ class Operation(Described):
             "keep_last": keep["keep_last"],
             "keep_best": keep["keep_best"],
             "better": self.better,
+            "further": monitors.further(self.config),
         }
 
     @property
@@ -316,3 +318,4 @@ class RetentionPolicy(TypedDict):
     keep_last: int
     keep_best: int
     better: str  # min or max
+    further: dict[str, str]  # min or max by further monitored metric

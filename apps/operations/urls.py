@@ -17,6 +17,7 @@ from apps.operations.api.checkpoints import (
 from apps.operations.api.comparisons import ComparisonView, ImportanceView
 from apps.operations.api.estimates import EstimateView
 from apps.operations.api.exchange import ExportView, ImportView
+from apps.operations.api.groups import GroupsView
 from apps.operations.api.operations import (
     CancelView,
     KillView,
@@ -61,6 +62,7 @@ urlpatterns = [
         ImportanceView.as_view(),
         name="api-operations-importance",
     ),
+    path("operations/groups", GroupsView.as_view(), name="api-operations-groups"),
     path("operations/bulk", BulkView.as_view(), name="api-operations-bulk"),
     path("operations/metrics", SeveralMetricsView.as_view(), name="api-operations-metrics"),
     path(ONE, OperationView.as_view(), name="api-operation"),

@@ -170,7 +170,7 @@ def _shown(worker: Worker) -> dict[str, object]:
 
 
 def _heartbeat_response(worker_id: str, report: WorkerReport) -> Response:
-    # What has ended comes first: it must not be taken for lost, or be told to go on.
+    # What has ended comes first: it must be neither marked as lost nor sent a grant.
     verdicts = reports.finalize(worker_id=worker_id, ended=report.ended)
     orders = reports.sync(worker_id=worker_id, running=report.running)
     if any(order.directive != "stop" for order in orders):

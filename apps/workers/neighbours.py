@@ -44,7 +44,7 @@ def _hand_back(worker: Worker, actor: str) -> bool:
     running = Operation.objects.filter(state=State.RUNNING, worker_id=worker.pk)
     num_recovered, is_all = 0, True
     for operation in running:
-        # A child whose pid was not written down was told nothing yet, and has computed nothing.
+        # A child whose pid was not written down received no message yet, and has computed nothing.
         attempt = operation.attempts.filter(number=operation.attempt)
         pid = attempt.values_list("pid", flat=True).first()
         if pid and not process_identity.group_has_ended(pid):

@@ -70,7 +70,7 @@ class Ended:
     outcome: str  # "completed", "failed", "cancelled"
     result: Mapping[str, object] | None = None
     error: ReportedError | None = None
-    completed_at: datetime | None = None  # by the worker's clock: told, never reckoned with
+    completed_at: datetime | None = None  # by the worker's clock: only shown, in no calculation
 
 
 @dataclass(frozen=True, slots=True)

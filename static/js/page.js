@@ -25,6 +25,15 @@ if (button) {
   });
 }
 
+const tour = () => import("./tour.js").then(({ start }) => start());
+if ("tour" in document.body.dataset) tour();
+document.addEventListener("click", (event) => {
+  if (event.ctrlKey || event.metaKey || event.shiftKey || !event.target.closest("[data-tour-start]")) return;
+  event.preventDefault();
+  document.querySelector("dialog[open]")?.close();
+  tour();
+});
+
 adopt(document.getElementById("toasts"));
 document.querySelectorAll("[data-refresh]").forEach(refresh);
 document.querySelectorAll("[data-select]").forEach((input) => {

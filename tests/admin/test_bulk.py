@@ -50,8 +50,8 @@ def test_the_first_post_asks_and_does_nothing(operator, two):
 
 
 def test_the_second_does_it_and_names_who_was_skipped(operator, two):
-    told = messages_after(operator, post(operator, OPERATIONS, "resume", *two))
-    assert "Resume: 1 of 2 done." in told and "it belongs to carla" in told
+    messages = messages_after(operator, post(operator, OPERATIONS, "resume", *two))
+    assert "Resume: 1 of 2 done." in messages and "it belongs to carla" in messages
     assert [Operation.objects.get(pk=each.pk).state for each in two] == ["RESUMING", "CANCELLED"]
 
 
@@ -78,8 +78,8 @@ def test_what_each_does(operator, django_capture_on_commit_callbacks, action, st
 
 def test_what_changed_since_it_was_asked_is_skipped(operator, two):
     post(operator, OPERATIONS, "resume", two[0])
-    told = messages_after(operator, post(operator, OPERATIONS, "resume", two[0]))
-    assert "Resume: 0 of 1 done." in told and "it is resuming" in told
+    messages = messages_after(operator, post(operator, OPERATIONS, "resume", two[0]))
+    assert "Resume: 0 of 1 done." in messages and "it is resuming" in messages
 
 
 def test_where_nothing_is_possible_there_is_no_button(operator):
@@ -106,8 +106,8 @@ def test_without_a_csrf_token_nothing_is_done(operator):
 
 def test_checkpoints_are_pinned_unpinned_and_deleted(operator, two):
     mine, others = Checkpoint.objects.order_by("operation__created_at")
-    told = messages_after(operator, post(operator, CHECKPOINTS, "pin", mine, others))
-    assert "Pin: 1 of 2 done." in told and "it belongs to carla" in told
+    messages = messages_after(operator, post(operator, CHECKPOINTS, "pin", mine, others))
+    assert "Pin: 1 of 2 done." in messages and "it belongs to carla" in messages
     assert set(Checkpoint.objects.filter(pinned=True)) == {mine}
     assert "it is pinned" in messages_after(operator, post(operator, CHECKPOINTS, "pin", mine))
     post(operator, CHECKPOINTS, "unpin", mine)
@@ -119,11 +119,11 @@ def test_checkpoints_are_pinned_unpinned_and_deleted(operator, two):
 def test_a_damaged_checkpoint_is_reported(operator, two):
     first = Checkpoint.objects.earliest("operation__created_at")
     damage(first)
-    told = messages_after(operator, post(operator, CHECKPOINTS, "verify", first))
-    assert "Verify: 0 of 1 done." in told
+    messages = messages_after(operator, post(operator, CHECKPOINTS, "verify", first))
+    assert "Verify: 0 of 1 done." in messages
     first.refresh_from_db()
     assert first.health == Checkpoint.Health.CORRUPTED
-    assert first.problem in told
+    assert first.problem in messages
 
 
 def test_workers_are_drained_by_an_admin_only(admin, operator):
@@ -133,7 +133,7 @@ def test_workers_are_drained_by_an_admin_only(admin, operator):
     workers = list(Worker.objects.order_by("pk"))
     post(operator, WORKERS, "drain", *workers)
     assert not Worker.objects.get(pk="w-2").is_draining
-    told = messages_after(admin, post(admin, WORKERS, "drain", *workers))
-    assert "Drain: 1 of 2 done." in told and "it is draining" in told
+    messages = messages_after(admin, post(admin, WORKERS, "drain", *workers))
+    assert "Drain: 1 of 2 done." in messages and "it is draining" in messages
     post(admin, WORKERS, "undrain", *workers)
     assert not Worker.objects.filter(is_draining=True).exists()

@@ -26,12 +26,12 @@ def operation(operator):
 def test_a_preview_says_what_would_happen(operator, operation):
     epochs = operation.config["epochs"]
     path = f"operations/{operation.pk}/preview"
-    told = data(operator.post(path, {"verb": "extend", "to": epochs + 5}))
-    assert told["changes"] == [{"field": "epochs", "before": epochs, "after": epochs + 5}]
-    assert (told["step"], told["place"]) == (10, "epoch 2")
-    assert "checkpoint at epoch 2" in told["notes"][0]
-    told = data(operator.post(path, {"verb": "warm_start", "config": {"batch_size": 3}}))
-    assert "step 0 with the weights" in told["notes"][0]
+    preview = data(operator.post(path, {"verb": "extend", "to": epochs + 5}))
+    assert preview["changes"] == [{"field": "epochs", "before": epochs, "after": epochs + 5}]
+    assert (preview["step"], preview["place"]) == (10, "epoch 2")
+    assert "checkpoint at epoch 2" in preview["notes"][0]
+    preview = data(operator.post(path, {"verb": "warm_start", "config": {"batch_size": 3}}))
+    assert "step 0 with the weights" in preview["notes"][0]
     assert Operation.objects.count() == 1
 
 
@@ -41,9 +41,9 @@ def resume_preview(person, operation, **wanted):
 
 def test_a_preview_of_a_resume_says_where_it_continues(operator, operation):
     operation.row.update(step=25)
-    told = data(resume_preview(operator, operation))
-    assert (told["step"], told["place"], told["changes"]) == (10, "epoch 2", [])
-    assert told["notes"] == [
+    preview = data(resume_preview(operator, operation))
+    assert (preview["step"], preview["place"], preview["changes"]) == (10, "epoch 2", [])
+    assert preview["notes"] == [
         "It continues from epoch 2, repeating 15 steps. The checkpoint is verified first.",
         "The checkpoint has no record of its code and environment: neither is compared.",
     ]

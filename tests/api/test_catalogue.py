@@ -51,8 +51,8 @@ def test_what_is_not_ready_is_named(client, settings, tmp_path):
 @pytest.mark.django_db
 def test_ready_when_all_parts_are(client, monkeypatch):
     monkeypatch.setattr(readiness, "_broker", lambda: "")
-    told = data(client.get("/api/v1/ready"))
-    assert told["parts"] == {"database": "ready", "broker": "ready", "storage": "ready"}
+    status = data(client.get("/api/v1/ready"))
+    assert status["parts"] == {"database": "ready", "broker": "ready", "storage": "ready"}
 
 
 def test_the_brokers_address_is_read_in_all_spellings():

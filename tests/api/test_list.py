@@ -11,6 +11,7 @@ from apps.operations.serializers import OperationSerializer
 from tests.api.answers import data, error
 from tests.api.saved import saved
 from tests.operations.rows import CONFIG, claimed, in_state, submitted
+from tests.pages import making
 from tests.thinning import quick_some
 
 SUBMISSION = {"kind": "training", "config": CONFIG}
@@ -182,3 +183,17 @@ def test_a_list_is_ordered_by_a_metric_page_by_page(operator):
     assert ids(operator.get("operations", ordering="val_loss")) == [low, high, none]
     problem = error(operator.get("operations", ordering="a b"), 400, "VALIDATION_ERROR")
     assert "a metric or a config field" in str(problem["details"])
+
+
+def test_groups_take_the_filters_of_the_list(operator):
+    for state, tags in (("FAILED", ["x"]), ("FAILED", []), ("COMPLETED", ["x"])):
+        making.operation(operator.user, state, tags=tags)
+    found = data(operator.get("operations/groups", group_by="tag", q="state:failed"))
+    assert not found["has_more"] and found["group_by"] == "tag"
+    groups = {each["value"]: (each["counts"], each["query"]) for each in found["groups"]}
+    assert groups == {"x": ({"FAILED": 1}, "tag:x"), None: ({"FAILED": 1}, "no:tag")}
+    first = data(operator.get("operations/groups", group_by="tag", limit=1, kind="training"))
+    assert first["has_more"] and len(first["groups"]) == 1
+    for query in ({}, {"group_by": "val_loss"}, {"group_by": "tag", "offset": -1}):
+        error(operator.get("operations/groups", **query), 400, "VALIDATION_ERROR")
+    error(operator.get("operations/groups", group_by="tag", q="x:y"), 400, "INVALID_QUERY")

@@ -48,18 +48,18 @@ def test_an_idempotency_key_is_not_used_for_something_else(operator):
 
 def test_what_it_waits_for_is_reported_and_nothing_once_it_runs(operator):
     labelled = submitted(operator.user, queue="a100")
-    told = data(operator.get(f"operations/{labelled.pk}"))["waiting_for"]
-    assert told["code"] == "NO_WORKER"
+    reason = data(operator.get(f"operations/{labelled.pk}"))["waiting_for"]
+    assert reason["code"] == "NO_WORKER"
     registry.register(worker_id="worker-1", kinds=["training"], labels=["t4"])
-    told = data(operator.get(f"operations/{labelled.pk}"))["waiting_for"]
-    assert told == {
+    reason = data(operator.get(f"operations/{labelled.pk}"))["waiting_for"]
+    assert reason == {
         "code": "NO_WORKER_WITH_LABEL",
         "message": "No worker has the label a100; available labels: t4.",
     }
     submitted(operator.user)
     assert claim() is not None
     listed = [row["waiting_for"] for row in data(operator.get("operations"))]
-    assert listed == [None, told]
+    assert listed == [None, reason]
 
 
 BAD = {

@@ -38,8 +38,8 @@ def test_curves_are_distinguished_by_metric_attempt_and_whether_they_count(opera
     rows.retire(operation, by=2, after_step=2)
     measured(operation, range(3, 5), attempt=2)
     curves = data(operator.get(f"operations/{operation.pk}/metrics"))
-    told = [(c["name"], c["attempt"], c["retired_by"], c["steps"]) for c in curves["series"]]
-    assert told == [
+    found = [(c["name"], c["attempt"], c["retired_by"], c["steps"]) for c in curves["series"]]
+    assert found == [
         ("accuracy", 1, None, [1, 2]),
         ("loss", 1, None, [1, 2]),
         ("loss", 1, 2, [3]),

@@ -20,7 +20,7 @@ TERMS = st.fixed_dictionaries(
         "slippage": st.sampled_from([0.0, 0.001]),
         "fill": st.sampled_from(["next_open", "same_close"]),
         # An order pays fixed and minimum once for all trades that it closes: which of them bore it
-        # cannot be told from the trades. test_simulation.py has these.
+        # cannot be computed from the trades. test_simulation.py has these.
         "commission": st.sampled_from([{}, {"relative": 0.001}, {"relative": 0.02}]),
         "sizing": st.fixed_dictionaries({"whole_units": st.booleans()}),
     }

@@ -1,4 +1,4 @@
-"""Which order is filled on which bar, at which price: told by bars made by hand."""
+"""Which order is filled on which bar, at which price: on bars made by hand."""
 
 import math
 
@@ -392,8 +392,8 @@ def test_an_order_that_closes_trades_and_opens_one_pays_once(market, terms, paid
     assert broker.account["commission"] - before == pytest.approx(paid)
     assert entries(broker) == [(2, 100.0, -4.0)]
     trades = trades_of(broker.trades)
-    told = trades["commission"].sum() + broker.open_trades["entry_commission"].sum()
-    assert told == pytest.approx(broker.account["commission"])
+    of_trades = trades["commission"].sum() + broker.open_trades["entry_commission"].sum()
+    assert of_trades == pytest.approx(broker.account["commission"])
 
 
 def test_the_rest_of_an_order_is_made_to_fit_what_its_commission_leaves(market):

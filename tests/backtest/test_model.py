@@ -33,9 +33,9 @@ def waves(num_bars):
 
 
 def training(table, root, **parameters):
-    told = {"dataset": DATASET, "horizon": 5, "features": FEATURES, "hidden_sizes": [8]}
+    given = {"dataset": DATASET, "horizon": 5, "features": FEATURES, "hidden_sizes": [8]}
     config = {
-        "recipe": "price_direction", "parameters": told | parameters, "epochs": 6,
+        "recipe": "price_direction", "parameters": given | parameters, "epochs": 6,
         "batch_size": 16, "learning_rate": 0.01,
     }  # fmt: skip
     return TRAINING.make_job(TRAINING.parse_config(config), write(table, root))
@@ -255,9 +255,9 @@ def test_too_few_bars_are_refused_by_name(tmp_path, parameters, field, message):
     ],
 )
 def test_what_cannot_be_learned_is_refused_at_submission(parameters, field):
-    told = {"recipe": "price_direction", "parameters": {"dataset": DATASET} | parameters}
+    config = {"recipe": "price_direction", "parameters": {"dataset": DATASET} | parameters}
     with pytest.raises(ConfigError) as refused:
-        TRAINING.parse_config(told)
+        TRAINING.parse_config(config)
     assert f"parameters.{field}" in refused.value.errors
 
 

@@ -150,8 +150,8 @@ def test_what_is_open_at_the_end_is_closed_as_the_config_says(finish, price, tra
 
 
 def test_a_table_that_is_not_read_back_as_it_was_written_is_not_exported(tmp_path, monkeypatch):
-    told = {"recipe": "sma_crossover", "parameters": {"fast": 2, "slow": 4}}
-    job = run(walk(60), tmp_path, **told)
+    config = {"recipe": "sma_crossover", "parameters": {"fast": 2, "slow": 4}}
+    job = run(walk(60), tmp_path, **config)
     for make in (tables.trades, tables.equity):
         write_csv(make(job), tmp_path / f"{make.__name__}.csv")
     whole = pd.DataFrame.to_csv
@@ -166,8 +166,8 @@ def test_a_table_that_is_not_read_back_as_it_was_written_is_not_exported(tmp_pat
 @pytest.mark.parametrize("begin", ["=", "+", "-", "@", "\t", "\r"])
 def test_no_symbol_is_a_formula_in_a_table(tmp_path, begin):
     table = walk(120).append_column("symbol", pa.array([f"{begin}HYPERLINK(1)"] * 120))
-    told = {"recipe": "sma_crossover", "parameters": {"fast": 2, "slow": 4}}
-    job = run(table, tmp_path, symbols=[f"{begin}HYPERLINK(1)"], **told)
+    config = {"recipe": "sma_crossover", "parameters": {"fast": 2, "slow": 4}}
+    job = run(table, tmp_path, symbols=[f"{begin}HYPERLINK(1)"], **config)
     write_csv(tables.trades(job), tmp_path / "trades.csv")
     write_csv(tables.equity(job), tmp_path / "equity.csv")
     with (tmp_path / "trades.csv").open(newline="") as text:

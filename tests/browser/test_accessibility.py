@@ -84,7 +84,7 @@ def test_axe_finds_nothing(open_page, paths, viewport):
         expect(page.locator("html")).to_have_attribute("data-bs-theme", "dark")
         found[f"{name}, dark"] = violations(page, rules=CONTRAST)
         page.emulate_media(color_scheme="light")
-    assert not any(found.values()), "\n".join(f"{name}: {told}" for name, told in found.items())
+    assert not any(found.values()), "\n".join(f"{name}: {each}" for name, each in found.items())
 
 
 def test_axe_finds_nothing_in_a_dialog(open_page, paths):

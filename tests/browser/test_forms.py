@@ -74,9 +74,9 @@ def test_a_distributed_operation_is_submitted(spread_out):
     expect(spread_out.get_by_test_id("state")).to_have_text("Queued")
     spread_out.get_by_test_id("tab-config").click()
     shown = spread_out.locator("#pane-config")
-    for told in ('"placement": "distributed"', '"*": "client-{client}"', '"0": "hospital-a"',
+    for text in ('"placement": "distributed"', '"*": "client-{client}"', '"0": "hospital-a"',
                  '"round_timeout": 3600.0'):  # fmt: skip
-        expect(shown).to_contain_text(told)
+        expect(shown).to_contain_text(text)
     operation = Operation.objects.get()
     assert operation.config["labels"] == {"*": "client-{client}", "0": "hospital-a"}
     spread_out.goto(f"/operations/new?from={operation.pk}")

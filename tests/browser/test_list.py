@@ -9,6 +9,9 @@ from playwright.sync_api import expect
 from apps.operations.models import Operation
 from apps.operations.requests.editing import edit
 from tests.api.saved import saved
+from tests.browser.conftest import NARROW, WIDE
+from tests.browser.test_accessibility import violations
+from tests.browser.test_studies import photograph
 from tests.pages import making
 
 
@@ -250,3 +253,29 @@ def test_a_query_is_completed_and_saved_as_a_view(open_page, ana):
     page.get_by_test_id("view-name").fill("at night")
     page.get_by_test_id("view-save").click()
     expect(page.get_by_test_id("view")).to_have_text("at night")
+
+
+def test_groups_open_with_their_operations(open_page, ana):
+    for name, tags in (("one", ["night"]), ("two", ["night", "x"]), ("three", [])):
+        making.operation(ana, "COMPLETED", name=name, tags=tags)
+    page = open_page("/")
+    page.get_by_test_id("group-by").fill("tag")
+    page.get_by_test_id("group-by").press("Enter")
+    expect(page.get_by_test_id("group")).to_have_count(3)
+    night = page.get_by_test_id("group").filter(has_text="night")
+    night.locator("summary").focus()
+    page.keyboard.press("Enter")
+    expect(night.get_by_test_id("row")).to_have_count(2)
+    expect(page.get_by_test_id("row")).to_have_count(2)
+    expect(page).to_have_url(re.compile(r"\?group=tag$"))
+    for box in night.get_by_role("checkbox").all():
+        box.check()
+    expect(page.get_by_test_id("bulk-compare")).to_be_enabled()
+    expect(page.get_by_test_id("select-matching")).to_be_hidden()
+    for viewport in (WIDE, NARROW):
+        page.set_viewport_size(viewport)
+        assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+        photograph(page, f"groups-{viewport['width']}")
+    assert not violations(page)
+    night.get_by_test_id("group-list").click()
+    page.wait_for_url(re.compile(r"\?q=tag%3Anight$"))

@@ -1,4 +1,4 @@
-"""A real S3 server process, and a proxy before it that fails when it is told to."""
+"""A real S3 server process, and a proxy before it that fails on request."""
 
 import socket
 import subprocess

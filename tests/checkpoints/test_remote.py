@@ -50,13 +50,15 @@ def staged(operation, content=LARGE, step=10):
     path = storage.operation_directory(operation.pk) / f"a0001-s{step:010d}-periodic"
     path.mkdir(parents=True)
     files = {"state.json": b"{}", "model.pt": content}
-    told = []
+    artifacts = []
     for name, each in files.items():
         (path / name).write_bytes(each)
-        told.append({"name": name, "size_bytes": len(each), "blake3": blake3(each).hexdigest()})
+        artifacts.append(
+            {"name": name, "size_bytes": len(each), "blake3": blake3(each).hexdigest()}
+        )
     manifest = {
         "format": "trainops", "version": 1, "type": "periodic", "step": step, "created_at": "",
-        "environment": {}, "metric": None, "artifacts": told,
+        "environment": {}, "metric": None, "artifacts": artifacts,
     }  # fmt: skip
     (path / "manifest.json").write_text(lossless.dumps(manifest))
     return f"{operation.pk}/{path.name}", blake3((path / "manifest.json").read_bytes()).hexdigest()

@@ -42,7 +42,7 @@ def test_azures_credentials_come_from_the_environment():
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "message"),
     [
         ("s4://kept", "s4:// is not known"),
         ("s3:kept", "not a bucket name"),
@@ -58,8 +58,8 @@ def test_azures_credentials_come_from_the_environment():
         ("s3://[kept", "is not a URL"),
     ],
 )
-def test_what_cannot_be_understood_is_refused_with_what_is_allowed(given, told):
-    with pytest.raises(ValueError, match=told) as refusal:
+def test_what_cannot_be_understood_is_refused_with_what_is_allowed(given, message):
+    with pytest.raises(ValueError, match=message) as refusal:
         read({VARIABLE: given})
     assert VARIABLE in str(refusal.value)
     assert "s3://BUCKET/PREFIX" in str(refusal.value)
@@ -98,8 +98,8 @@ def test_nothing_starts_with_an_address_that_is_wrong():
 
 
 def client_error(status, code):
-    told = {"Error": {"Code": code, "Message": "told"}}
-    return ClientError(told | {"ResponseMetadata": {"HTTPStatusCode": status}}, "PutObject")
+    response = {"Error": {"Code": code, "Message": "refused"}}
+    return ClientError(response | {"ResponseMetadata": {"HTTPStatusCode": status}}, "PutObject")
 
 
 @pytest.mark.parametrize(

@@ -97,8 +97,8 @@ def test_a_checkpoint_that_cannot_be_uploaded_is_said_and_the_run_continues(
     s3_proxy.arm(fault, part="-periodic/")
     operation = run(runtime, submit(step_seconds=0.01, epochs=20, checkpoint={"every_steps": 30}))
     assert_identical(operation, whole)
-    told = {"500": "InternalError", "expired": "ExpiredToken"}[fault]
-    assert told in events(operation, "SAVE_FAILED")[0]
+    code = {"500": "InternalError", "expired": "ExpiredToken"}[fault]
+    assert code in events(operation, "SAVE_FAILED")[0]
     assert [each.type for each in operation.checkpoints.all()] == ["final"]
     assert not list(store.names(f"of/tests/{operation.pk}/a0001-s0000000030"))
 

@@ -19,9 +19,11 @@ from tests.operations import rows
 pytestmark = [pytest.mark.django_db, pytest.mark.database]
 LONG_AGO = time.time() - 10 * 24 * 3600
 METRICS = st.none() | st.sampled_from([0.1, 0.2, 0.3])
+BOTH = st.tuples(METRICS, METRICS)  # by `monitor`, less is better; by ACCURACY, more
+ACCURACY = "val_accuracy"
 EVENTS = st.one_of(
-    st.tuples(st.just("save"), METRICS),
-    st.tuples(st.just("fail"), METRICS),
+    st.tuples(st.just("save"), BOTH),
+    st.tuples(st.just("fail"), BOTH),
     st.tuples(st.just("die while saving"), st.none()),
     st.tuples(st.just("resume"), st.integers(0, 5)),
     st.tuples(st.just("begin"), st.none()),
@@ -68,7 +70,7 @@ class Story:
     """One operation, and what happens to its checkpoints."""
 
     def __init__(self):
-        self.operation = rows.claimed()
+        self.operation = rows.claimed(monitors={ACCURACY: "max"})
         self.attempt, self.step = 1, 0
         self.begun = 0  # the attempt that restored what it starts from last
 
@@ -83,14 +85,16 @@ class Story:
         self.begun = self.attempt
         begun(self.operation, of=self.attempt)
 
-    def save(self, metric, kind="periodic"):
+    def save(self, measured, kind="periodic"):
         self.begin()
         self.step += 10
-        commit(self.operation, self.step, metric, kind, self.attempt)
+        metric, accuracy = measured
+        further = {} if accuracy is None else {ACCURACY: accuracy}
+        commit(self.operation, self.step, metric, kind, self.attempt, **further)
 
-    def fail(self, metric):
+    def fail(self, measured):
         """The failure checkpoint is of the last safe point, where the next attempt continues."""
-        self.save(metric, "failure")
+        self.save(measured, "failure")
         self.resume(0)
 
     def die_while_saving(self, _):
@@ -126,7 +130,8 @@ class Story:
     def retain(self, policy):
         keep_last, keep_best = policy
         must_stay = self.must_stay(keep_best)
-        services.retain(self.operation.pk, keep_last=keep_last, keep_best=keep_best, better="min")
+        policy = {**self.operation.retention, "keep_last": keep_last, "keep_best": keep_best}
+        services.retain(self.operation.pk, **policy)
         assert must_stay <= self.keys()
 
     def clean_up(self, _):
@@ -150,7 +155,17 @@ class Story:
         newest += [each.pk for each in healthy.newest_first()][:1]
         best = healthy.exclude(metric=None).order_by("metric", "step")[:keep_best]
         pinned = self.rows.filter(pinned=True)
-        return {*newest, *best.values_list("pk", flat=True), *pinned.values_list("pk", flat=True)}
+        best = {*best.values_list("pk", flat=True), *self.most_accurate()[:keep_best]}
+        return {*newest, *best, *pinned.values_list("pk", flat=True)}
+
+    def most_accurate(self):
+        """Return the healthy ones by what was measured on their weights, the best first."""
+        found = [
+            (-line["metric"], each.step, each.pk)
+            for each in self.rows.healthy()
+            if (line := each.state["monitored"].get(ACCURACY))
+        ]
+        return [pk for *_, pk in sorted(found)]
 
     def keys(self):
         return set(self.rows.values_list("pk", flat=True))
@@ -163,6 +178,8 @@ class Story:
             assert storage.directory(row.artifacts_path).exists(), f"{row} points to nothing"
         best = self.rows.healthy().exclude(metric=None).order_by("metric", "step").first()
         assert list(self.rows.filter(is_best=True)) == ([best] if best else [])
+        marked = [each.pk for each in self.rows if each.best_of]
+        assert marked == self.most_accurate()[:1]
 
 
 @pytest.mark.slow

@@ -14,13 +14,15 @@ from trainops.runtime.errors import CheckpointCorrupted
 pytestmark = [pytest.mark.django_db, pytest.mark.database]
 
 
-def commit(operation, step, metric=None, kind="periodic", attempt=1):
+def commit(operation, step, metric=None, kind="periodic", attempt=1, **further):
+    """Commit a checkpoint; `further`: what else was measured on its weights, by metric."""
     directory = f"a{attempt:04d}-s{step:010d}-{kind}"
     path = storage.operation_directory(operation.pk) / directory
     path.mkdir(parents=True)
     (path / "state.json").write_text("{}")
+    lines = {name: {"metric": value} for name, value in further.items()}
     staged = StagedCheckpoint(
-        directory, CheckpointType(kind), step, f"{step}", artifacts=(), state={}, metric=metric
+        directory, CheckpointType(kind), step, f"{step}", (), {"monitored": lines}, metric
     )
     return services.commit(operation_id=operation.pk, attempt=attempt, staged=staged)
 
@@ -65,6 +67,37 @@ def test_retention_keeps_the_newest_the_best_and_the_pinned():
     services.pin(Checkpoint.objects.get(step=10).pk, pinned=True)
     services.retain(operation.pk, keep_last=2, keep_best=1, better="min")
     assert kept() == [10, 20, 40, 50]
+
+
+def test_the_best_by_each_monitored_metric_is_marked_named_and_kept():
+    operation = rows.submitted(monitors={"val_accuracy": "max", "train_loss": "min"})
+    values = [(10, 0.5, 0.7), (20, 0.1, 0.6), (30, 0.4, 0.9), (40, 0.3, 0.9), (50, 0.2, 0.8)]
+    for step, metric, accuracy in values:
+        commit(
+            operation, step, metric, val_accuracy=accuracy, train_loss=metric if step < 40 else None
+        )
+        services.retain(operation.pk, **{**operation.retention, "keep_last": 1})
+    assert kept() == [20, 30, 50]
+    assert {c.step: c.best_of for c in Checkpoint.objects.all()} == {
+        20: ["train_loss"], 30: ["val_accuracy"], 50: [],
+    }  # fmt: skip
+    named = Checkpoint.objects.named
+    for name, step in [("val_accuracy", 30), ("train_loss", 20), ("val_loss", 20)]:
+        assert named(operation.pk, f"best:{name}").get().step == step
+    assert not named(operation.pk, "best:other").exists()
+    commit(operation, 60, 0.9, val_accuracy=0.95)
+    assert named(operation.pk, "best:val_accuracy").get().step == 60
+    assert Checkpoint.objects.get(step=30).best_of == []
+
+
+def test_no_checkpoint_is_the_best_where_a_better_value_was_measured_between_two():
+    operation = rows.submitted(monitors={"val_accuracy": "max"})
+    commit(operation, 10, val_accuracy=0.5)
+    last = commit(operation, 20, val_accuracy=0.7)
+    lines = {"val_accuracy": {"metric": 0.7, "best_metric": 0.8, "best_epoch": 1}}
+    Checkpoint.objects.filter(pk=last.pk).update(state={"monitored": lines})
+    services.elect_best(operation.pk)
+    assert [each.best_of for each in Checkpoint.objects.all()] == [[], []]
 
 
 def test_retention_prefers_the_branch_that_continues_to_one_that_was_left():

@@ -113,10 +113,10 @@ def test_a_dry_run_says_what_a_clean_up_would_free(saves):
     first, second = saves.save(), saves.save()
     services.pin(second.pk, pinned=True)
     saves.operation.row.update(state=State.CANCELLED)
-    told = cleaning.clean_up(actor="test", older_than_days=-1, dry_run=True)
-    assert (told.num_checkpoints, Checkpoint.objects.count()) == (1, 2)
-    assert cleaning.clean_up(actor="test", older_than_days=-1).freed_bytes == told.freed_bytes
-    assert told.freed_bytes < first.artifacts_size_bytes - SHARED
+    preview = cleaning.clean_up(actor="test", older_than_days=-1, dry_run=True)
+    assert (preview.num_checkpoints, Checkpoint.objects.count()) == (1, 2)
+    assert cleaning.clean_up(actor="test", older_than_days=-1).freed_bytes == preview.freed_bytes
+    assert preview.freed_bytes < first.artifacts_size_bytes - SHARED
     require_whole(second)
 
 

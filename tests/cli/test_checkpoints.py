@@ -60,6 +60,18 @@ def test_verify_of_an_operation_looks_at_each_of_its_checkpoints(cli, operation)
 
 
 @pytest.mark.slow
+def test_the_best_by_a_further_metric_is_named_by_it(cli, operation):
+    operation.row.update(config=operation.config | {"monitors": {"val/Acc": "max"}})
+    lines = [{"val/Acc": {"metric": value}} for value in (0.5, 0.9)]
+    _, best = (saved(operation, step=n + 1, monitored=each) for n, each in enumerate(lines))
+    shown = cli("checkpoints", "show", f"{operation.pk}:best:val/Acc", "-o", "json")
+    assert json.loads(shown.stdout)["checkpoint_id"] == best.pk
+    assert json.loads(shown.stdout)["best_of"] == ["val/Acc"]
+    listed = cli("checkpoints", "ls", operation.pk)
+    assert listed.stdout.count("best val/Acc") == 1
+    assert cli("checkpoints", "show", f"{operation.pk}:best:other").exit_code != ExitCode.OK
+
+
 def test_the_newest_and_the_best_are_named_by_their_operation(cli, operation):
     best = saved(operation, step=10, metric=0.1)
     newest = saved(operation, step=20, type="periodic", metric=0.2)

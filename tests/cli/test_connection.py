@@ -81,18 +81,18 @@ def test_a_bad_address_is_a_usage_error(cli):
 
 
 @pytest.mark.parametrize(
-    ("status", "headers", "told"),
+    ("status", "headers", "message"),
     [
         (200, {"Content-Type": "text/html"}, "is not a trainops server (HTTP 200, text/html)"),
         (502, {}, "returned an error (HTTP 502"),
         (301, {"Location": "https://box/"}, "redirects to https://box/"),
     ],
 )
-def test_whatever_else_answers_there_is_named(cli, answering, status, headers, told):
+def test_whatever_else_answers_there_is_named(cli, answering, status, headers, message):
     url, _ = answering(status, **headers)
     ran = cli("ls", "--url", url)
     assert ran.exit_code == ExitCode.FAILED
-    assert told in ran.stderr
+    assert message in ran.stderr
 
 
 def test_json_that_is_not_ours_is_no_answer_either(cli, answering):

@@ -55,7 +55,7 @@ def test_watch_follows_to_the_end_and_tells_it_by_its_exit_code(start, ana):
 
 
 @pytest.mark.parametrize(
-    ("state", "fields", "told"),
+    ("state", "fields", "message"),
     [
         (
             State.FAILED,
@@ -65,12 +65,12 @@ def test_watch_follows_to_the_end_and_tells_it_by_its_exit_code(start, ana):
         (State.CANCELLED, {"step": 1, "total_steps": 4}, "CANCELLED at 25 %"),
     ],
 )
-def test_what_did_not_complete_is_a_failure_to_a_script(cli, ana, state, fields, told):
+def test_what_did_not_complete_is_a_failure_to_a_script(cli, ana, state, fields, message):
     operation = in_state(State.RUNNING, ana)
     finish(operation, state, **fields)
     ran = cli("watch", operation.pk)
     assert ran.exit_code == ExitCode.FAILED
-    assert told in ran.stderr and ran.stderr.count(str(state)) == 1
+    assert message in ran.stderr and ran.stderr.count(str(state)) == 1
     assert f"python3 -m trainops resume {operation.pk} --follow" in ran.stderr
 
 
@@ -180,12 +180,12 @@ class Answers:
 
 
 def test_a_server_that_comes_back_is_waited_for():
-    server, told = Answers(None, None, {"state": "RUNNING"}), []
+    server, messages = Answers(None, None, {"state": "RUNNING"}), []
     answer = following.patiently(
-        server.ask, lost=told.append, clock=server.clock, sleep=server.sleep
+        server.ask, lost=messages.append, clock=server.clock, sleep=server.sleep
     )
     assert answer == {"state": "RUNNING"}
-    assert told == ["No server at."] * 2
+    assert messages == ["No server at."] * 2
 
 
 def test_a_server_that_stays_away_is_given_up():

@@ -53,7 +53,7 @@ def test_config_prints_a_file_that_run_takes(cli, wish, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (
             ["--set", "epoch=5"],
@@ -67,10 +67,12 @@ def test_config_prints_a_file_that_run_takes(cli, wish, tmp_path):
         (["--set", "epochs"], "--set epochs: allowed: PATH=VALUE"),
     ],
 )
-def test_a_bad_config_is_reported_with_its_place_and_nothing_is_created(cli, wish, arguments, told):
+def test_a_bad_config_is_reported_with_its_place_and_nothing_is_created(
+    cli, wish, arguments, message
+):
     ran = cli("run", wish, *arguments)
     assert ran.exit_code == ExitCode.USAGE
-    assert told in ran.stderr
+    assert message in ran.stderr
     assert ran.stdout == ""
     assert not Operation.objects.exists()
 
@@ -392,3 +394,15 @@ def test_a_narrow_terminal_shows_whole_ids_and_fewer_columns(monkeypatch):
     header, line = screen.getvalue().splitlines()
     assert row[0] in line and "FAILED" in line and "…" in line
     assert "CREATED" not in header
+
+
+def test_ls_lists_groups(cli, ana):
+    for state in (State.FAILED, State.COMPLETED):
+        in_state(state, ana)
+    ran = cli("ls", "--group-by", "owner")
+    assert ran.stdout.splitlines()[1].split()[:4] == ["ana", "2", "1", "completed,"]
+    assert "owner:ana" in ran.stdout
+    found = cli("ls", "state:failed", "--group-by", "kind", "-o", "json").json
+    assert [(each["value"], each["num_operations"]) for each in found] == [("training", 1)]
+    refused = cli("ls", "--group-by", "val_loss")
+    assert refused.exit_code == ExitCode.USAGE and "allowed: study" in refused.stderr

@@ -97,7 +97,7 @@ def test_set_reaches_into_fields_and_lists_and_makes_what_is_missing(read):
 
 
 @pytest.mark.parametrize(
-    ("typed", "told"),
+    ("typed", "message"),
     [
         ("epochs", "PATH=VALUE"),
         ("=5", "PATH=VALUE"),
@@ -112,16 +112,16 @@ def test_set_reaches_into_fields_and_lists_and_makes_what_is_missing(read):
         (r'name="\ud800"', "a lone surrogate"),
     ],
 )
-def test_a_set_that_leads_nowhere_says_why(read, typed, told):
+def test_a_set_that_leads_nowhere_says_why(read, typed, message):
     with pytest.raises(Problem) as problem:
         read(FILE).assign(typed)
-    assert told in str(problem.value)
+    assert message in str(problem.value)
     assert str(problem.value).startswith(f"--set {typed}: ")
     assert problem.value.exit_code == ExitCode.USAGE
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("kind: training\nconfig: {a: [1}\n", "wish.yaml:2: not YAML"),
         ("kind: training\nepochs: 5\n", "wish.yaml:2: epochs: there is no such field"),
@@ -142,10 +142,10 @@ def test_a_set_that_leads_nowhere_says_why(read, typed, told):
         (f"config: {'1' * 5000}", "not YAML"),
     ],
 )
-def test_a_file_that_is_none_is_refused_with_its_line(read, text, told):
+def test_a_file_that_is_none_is_refused_with_its_line(read, text, message):
     with pytest.raises(Problem) as problem:
         read(text)
-    assert told in str(problem.value)
+    assert message in str(problem.value)
     assert problem.value.exit_code == ExitCode.USAGE
 
 

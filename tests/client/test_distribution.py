@@ -22,16 +22,16 @@ def installed(tmp_path_factory):
 
 @pytest.mark.slow
 def test_the_client_is_installed_without_the_server(installed, tmp_path):
-    told = {"cwd": tmp_path, "env": plain_environment(TRAINOPS_DATA_DIR=str(tmp_path))}
-    assert run(installed / "trainops", "--version", **told) == f"trainops {VERSION}\n"
-    assert "fork" in run(installed / "trainops", "--help", **told)
+    options = {"cwd": tmp_path, "env": plain_environment(TRAINOPS_DATA_DIR=str(tmp_path))}
+    assert run(installed / "trainops", "--version", **options) == f"trainops {VERSION}\n"
+    assert "fork" in run(installed / "trainops", "--help", **options)
     program = (
         "from trainops.client import AsyncClient, Client; import importlib.util as u;"
         "print(u.find_spec('trainops.settings'), u.find_spec('trainops.runtime'))"
     )
-    assert run(installed / "python", "-c", program, **told) == "None None\n"
+    assert run(installed / "python", "-c", program, **options) == "None None\n"
     command = [installed / "trainops", "recipes", "new", "x"]
-    ran = subprocess.run(command, capture_output=True, text=True, check=False, **told)
+    ran = subprocess.run(command, capture_output=True, text=True, check=False, **options)
     assert ran.returncode == 2
     assert ran.stderr == "error: This needs the package trainops; here is only trainops-client.\n"
 

@@ -23,15 +23,15 @@ def test_it_knows_nothing_of_the_environment_but_where_code_is(monkeypatch):
     for name in ("TRAINOPS_SECRET_KEY", "PGPASSWORD", "AWS_SECRET_ACCESS_KEY", "HOME"):
         monkeypatch.setenv(name, "a secret")
     monkeypatch.setenv("TRAINOPS_RECIPES", "")
-    told = ask("environment")
-    assert set(told) <= {*calling.KEPT, *calling.SET, "LC_CTYPE"}
-    assert "TRAINOPS_RECIPES" in told and "a secret" not in told.values()
+    environment = ask("environment")
+    assert set(environment) <= {*calling.KEPT, *calling.SET, "LC_CTYPE"}
+    assert "TRAINOPS_RECIPES" in environment and "a secret" not in environment.values()
 
 
 def test_it_has_every_limit_and_comes_after_pages():
-    told = ask("limits")
-    assert (told["CORE"], told["FSIZE"], told["NOFILE"]) == (0, 20 * MIB, 256)
-    assert told["CPU"] == 30 * os.cpu_count() and told["AS"] > 200 * MIB
+    limits = ask("limits")
+    assert (limits["CORE"], limits["FSIZE"], limits["NOFILE"]) == (0, 20 * MIB, 256)
+    assert limits["CPU"] == 30 * os.cpu_count() and limits["AS"] > 200 * MIB
     assert ask("niceness") >= 10
 
 

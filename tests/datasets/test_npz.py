@@ -43,18 +43,18 @@ def npy(values) -> bytes:
 
 def header(shape, descr="|u1", order=False) -> bytes:
     sink = io.BytesIO()
-    told = {"descr": descr, "fortran_order": order, "shape": shape}
-    np.lib.format.write_array_header_1_0(sink, told)
+    fields = {"descr": descr, "fortran_order": order, "shape": shape}
+    np.lib.format.write_array_header_1_0(sink, fields)
     return sink.getvalue()
 
 
 def pictures(table, column="image"):
     """Return the stored images (N, H, W, C), or masks (N, H, W)."""
-    told = table.columns[column]
+    described = table.columns[column]
     dtype = json.loads(pq.read_metadata(table.path).metadata[b"trainops"])["image"]["dtype"]
     dtype = dtype if column == "image" else "uint8"
     return np.stack([np.frombuffer(each, dtype) for each in table.rows[column]]).reshape(
-        -1, *told["shape"]
+        -1, *described["shape"]
     )
 
 

@@ -366,7 +366,7 @@ def require_drawn(case: Case, root: Path, rng: random.Random) -> ScriptedSupervi
     chosen = sorted(rng.sample(sorted(found), min(2, len(found))))
     require_stops_in_evaluations_change_nothing(
         case, root / "evaluating", expected, {step: found[step] for step in chosen},
-        Directive.CANCEL,  # told to shut down, some go on to the end of an episode
+        Directive.CANCEL,  # asked to shut down, some go on to the end of an episode
     )  # fmt: skip
     return expected
 
@@ -427,14 +427,14 @@ def without_config(state: Mapping[str, Any]) -> dict[str, Any]:
     return {**state, "state": plain}
 
 
-def require_same_ending(expected: RunEnd, found: RunEnd, told: object = "") -> None:
+def require_same_ending(expected: RunEnd, found: RunEnd, where: object = "") -> None:
     """Nothing differs; of a run that began later, in what it came to."""
     for name, part in expected.state.items():
         there = found.state.get(name)
-        assert there == part, (name, told, differing(part, there))
-    assert found.state.keys() == expected.state.keys(), told
-    assert found.result == expected.result, told
-    assert found.points.items() <= expected.points.items(), told
+        assert there == part, (name, where, differing(part, there))
+    assert found.state.keys() == expected.state.keys(), where
+    assert found.result == expected.result, where
+    assert found.points.items() <= expected.points.items(), where
 
 
 def differing(one: Any, other: Any) -> Any:
@@ -552,7 +552,7 @@ def small_pictures() -> pa.Table:
     drawing = np.random.default_rng(3)
     masks = drawing.random((26, 9, 8)) < 0.3
     images = drawing.integers(0, 99, (26, 9, 8, 2)) + 150 * masks[..., None]
-    told = {"image": {"shape": [9, 8, 2], "dtype": "uint8"}}
+    layout = {"image": {"shape": [9, 8, 2], "dtype": "uint8"}}
     table = pa.table(
         {
             "image": pa.array([each.astype(np.uint8).tobytes() for each in images], pa.binary(144)),
@@ -561,7 +561,7 @@ def small_pictures() -> pa.Table:
             "client": pa.array(["north" if i % 3 else "south" for i in range(26)]),
         }
     )
-    return table.replace_schema_metadata({"trainops": json.dumps(told)})
+    return table.replace_schema_metadata({"trainops": json.dumps(layout)})
 
 
 BARS = {"dataset": DATASET, "chunk_bars": 1}

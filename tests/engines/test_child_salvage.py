@@ -43,7 +43,7 @@ def ends():
 @pytest.fixture(autouse=True)
 def _no_timer(monkeypatch):
     """The kernel's timer would end the process of the tests."""
-    monkeypatch.setattr("trainops.process.supervisor_client.signal.setitimer", lambda *told: None)
+    monkeypatch.setattr("trainops.process.supervisor_client.signal.setitimer", lambda *_: None)
 
 
 def heard(wire, *, until):
@@ -69,13 +69,13 @@ def test_every_request_is_acknowledged_while_an_earlier_one_is_worked_on(ends):
 
 
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "message"),
     [
         (SaveFailed(7, "the disk is full"), "the disk is full"),
         (ZeroDivisionError("in the recipe"), "ZeroDivisionError: in the recipe"),
     ],
 )
-def test_what_went_wrong_is_reported_and_the_request_is_answered(ends, error, told):
+def test_what_went_wrong_is_reported_and_the_request_is_answered(ends, error, message):
     line, wire = ends
     attempt = Hanging(error)
     attempt.may_end.set()
@@ -84,7 +84,7 @@ def test_what_went_wrong_is_reported_and_the_request_is_answered(ends, error, to
     first, failed, last = heard(wire, until=3)
     kind = CheckpointType.FAILURE
     assert (first, last) == (Salvaging(kind), Salvaged(kind))
-    assert isinstance(failed, NotSaved) and told in failed.error
+    assert isinstance(failed, NotSaved) and message in failed.error
 
 
 def test_nothing_more_is_sent_where_another_attempt_owns_the_operation(ends):

@@ -84,6 +84,7 @@ VALUES = {
     "max_grad_norm": [None, 0.5],
     "early_stopping_patience": [None, 1, 2],
     "monitor": ["val_loss", "train_loss", f"val_{METRIC}"],
+    "monitors": [{}, {"train_loss": "max"}, {f"val_{METRIC}": "max", "train_loss": "min"}],
     "log_every_steps": [1, 3, 1000],
 }
 WITHOUT_EFFECT = ("checkpoint", "restart", "limits", "resources", "log_every_steps")
@@ -100,6 +101,8 @@ def settled(drawn):
     drawn, of_recipe = dict(drawn), PARAMETERS[drawn["recipe"]]
     drawn["parameters"], metric = of_recipe[drawn["parameters"] % len(of_recipe)]
     drawn["monitor"] = drawn["monitor"].replace(METRIC, metric)
+    further = {name.replace(METRIC, metric): mode for name, mode in drawn["monitors"].items()}
+    drawn["monitors"] = {name: each for name, each in further.items() if name != drawn["monitor"]}
     if drawn["device"] == "cpu":
         drawn["resources.gpu_memory_gb"] = None
     elif torch.cuda.is_available():
@@ -136,7 +139,8 @@ def require_contract(config, chance):
         found = ending(case, root, changes)
         require_same_ending(expected, replace(found, points={}), changes)
         if config["early_stopping_patience"] is None:  # else it tells when to stop
-            found = ending(case, root, {"monitor": "train_loss", "mode": other["mode"]})
+            changes = {"monitor": "train_loss", "mode": other["mode"], "monitors": {}}
+            found = ending(case, root, changes)
             assert learned(found) == learned(expected), other["mode"]
 
 

@@ -30,10 +30,10 @@ class LateTwin:
 
     def __init__(self, make_job, seed):
         self.make_job, self.seed = make_job, seed
-        self.told, self.may_begin, self.has_ended = [], threading.Event(), False
+        self.sent, self.may_begin, self.has_ended = [], threading.Event(), False
 
     def send(self, message):
-        self.told.append(message)
+        self.sent.append(message)
 
     def answer(self, timeout_seconds):
         assert self.may_begin.wait(60)
@@ -41,7 +41,7 @@ class LateTwin:
         ours, theirs = socket.socketpair()
         with ours, theirs:
             wire = Wire(ours, protocol.Checked)
-            for message in self.told:
+            for message in self.sent:
                 wire.send(message)
             selfcheck.attend(self.make_job, self.seed, Wire(theirs, ToSecond))
             (answer,) = wire.read()

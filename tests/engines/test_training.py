@@ -134,9 +134,10 @@ def test_the_best_model_is_a_copy_of_the_best_epoch():
     best = job.result()["best"]
     assert best["epoch"] < 6, "choose another learning rate: the last epoch was the best"
     assert all(
-        torch.equal(job.best_model[key], at_epoch[best["epoch"]][key]) for key in at_epoch[1]
+        torch.equal(job.best_models["val_loss"][key], at_epoch[best["epoch"]][key])
+        for key in at_epoch[1]
     )
-    assert not torch.equal(job.best_model["0.weight"], job.trainer.model[0].weight)
+    assert not torch.equal(job.best_models["val_loss"]["0.weight"], job.trainer.model[0].weight)
 
 
 def test_the_result_is_what_a_person_asks_for():

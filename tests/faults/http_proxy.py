@@ -101,10 +101,10 @@ class Handler(BaseHTTPRequestHandler):
             content = response.read()
         finally:
             line.close()
-        told = {k: v for k, v in response.getheaders() if k.lower() not in HOP_BY_HOP}
+        kept = {k: v for k, v in response.getheaders() if k.lower() not in HOP_BY_HOP}
         length = response.getheader("Content-Length") or len(content)
         self._answer(response.status, content[: len(content) // 2] if is_cut else content,
-                     told | {"Content-Length": str(length)})  # fmt: skip
+                     kept | {"Content-Length": str(length)})  # fmt: skip
         if is_cut:
             self._reset()
 

@@ -117,7 +117,7 @@ PROTECTIONS = [
         "::test_a_worker_that_starts_removes_the_files_of_killed_workers_only",
     ),
     Protection(
-        "the ways to die are told apart",
+        "the ways to die are distinguished",
         "apps.operations.attempts.outcomes:of_exit",
         "reason = SIGNALS.get(exit_code, Reason.PLATFORM_ERROR)",
         "reason = Reason.PLATFORM_ERROR",
@@ -205,7 +205,7 @@ PROTECTIONS = [
         "test_what_the_next_attempt_may_adopt_stays_until_it_has_begun",
     ),
     Protection(
-        "a superseded attempt is told to stop",
+        "a superseded attempt is stopped",
         "apps.workers.reports:sync",
         "        if key in owned\n        else AttemptOrder",
         "        if True\n        else AttemptOrder",
@@ -383,7 +383,7 @@ PROTECTIONS = [
     ),
     Protection(
         "a bucket that is gone is not taken for files that are gone",
-        "apps.checkpoints.s3:S3Objects._told_apart",
+        "apps.checkpoints.s3:S3Objects._missing_or",
         "        is_there = any(found.name == name for found in self.all(name))\n",
         "        is_there = False\n",
         f"{REMOTE}::test_a_bucket_that_is_gone_is_not_taken_for_files_that_are_gone",

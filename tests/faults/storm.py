@@ -234,9 +234,9 @@ class Storm:
 
         def found() -> list[str]:
             children = [c for each in self.stack.processes(NURSERY) for c in each.children()]
-            told = [f"I5 a child is left: {child}" for child in children]
+            orphans = [f"I5 a child is left: {child}" for child in children]
             self.stack.post("checkpoints/cleanup", {"empty_trash": True})
-            return told + list(judge.leftovers(self.stack))
+            return orphans + list(judge.leftovers(self.stack))
 
         with suppress(AssertionError):
             wait_until(lambda: not found(), 4 * LEASE_SECONDS)

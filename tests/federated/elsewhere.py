@@ -84,7 +84,7 @@ class Elsewhere:
         return [each for each in entries if FIELDS.subtask(each.values) == key]
 
     def _train(self, subtask):
-        """Run the client's attempts; the first dies where it is told to."""
+        """Run the client's attempts; the first dies at the given place."""
         saved = []
         for number in (1, 2):
             dies = number == 1 and self.dies_at == (subtask.group, subtask.index)

@@ -25,9 +25,9 @@ ADAPTIVE = {"eta": 0.1, "tau": 1e-3}
 
 
 def main(path):
-    told = json.loads(Path(path).read_text())
-    start = np.array(told["start"], np.float32)
-    rounds = list(zip(told["updates"], told["counts"], strict=True))
+    given = json.loads(Path(path).read_text())
+    start = np.array(given["start"], np.float32)
+    rounds = list(zip(given["updates"], given["counts"], strict=True))
     results = {name: after_each(make(start), start, rounds) for name, make in STRATEGIES.items()}
     print(json.dumps(results))  # noqa: T201
 

@@ -27,8 +27,8 @@ def case(keeping="none", privacy=(), **config):
 
 def make_job(keeping="none", ledger=None, **config):
     engine = KINDS["federated"]
-    told = engine.parse_config({"seed": 7, **case(keeping, **config).config})
-    return engine.make_job(told, {}, ledger)
+    parsed = engine.parse_config({"seed": 7, **case(keeping, **config).config})
+    return engine.make_job(parsed, {}, ledger)
 
 
 def run_through(job):

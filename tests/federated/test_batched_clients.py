@@ -236,9 +236,9 @@ def test_batch_normalisation_is_refused_with_the_way_out():
 @pytest.mark.parametrize("mode", ["sample", "hybrid"])
 def test_noise_for_each_example_is_refused_before_the_run(mode):
     engine = KINDS["federated"]
-    told = {**case(mode).config, **AT_ONCE}
+    config = {**case(mode).config, **AT_ONCE}
     with pytest.raises(ConfigError) as found:
-        engine.parse_config(told)
+        engine.parse_config(config)
     assert repr(mode) in found.value.errors["batched_clients"]
 
 

@@ -98,9 +98,9 @@ def test_no_example_adds_more_than_the_bound(way, dtype, data):
     shape, figures = SHAPES[way], numbers_of(dtype)
     count = int(np.prod(shape))
     plain = data.draw(st.lists(figures, min_size=count, max_size=count), label="inputs")
-    told = data.draw(st.lists(figures, min_size=2, max_size=2), label="targets")
+    values = data.draw(st.lists(figures, min_size=2, max_size=2), label="targets")
     inputs = torch.tensor(plain, dtype=TYPES[dtype]).view(1, *shape)
-    targets = torch.tensor(told, dtype=TYPES[dtype]).view(1, 2)
+    targets = torch.tensor(values, dtype=TYPES[dtype]).view(1, 2)
     found = sum_of(model_of(way, TYPES[dtype]), inputs, targets).double()
     assert bool(torch.isfinite(found).all())
     assert float(found.norm()) <= MOST

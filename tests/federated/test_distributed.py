@@ -274,9 +274,9 @@ def test_what_a_client_spends_does_not_tell_its_size(tmp_path):
     _, outcome = go_distributed(case_, tmp_path / "op", house, ledger)
     assert isinstance(outcome, Succeeded), outcome
     assert len({each.steps for each in ledger.releases() if each.level == "sample"}) > 1
-    told = [loaded(house.done[1, client])["state"]["privacy"] for client in range(4)]
-    assert told[0]["path_epsilon"] > 0
-    assert len({each["path_epsilon"] for each in told}) == 1
+    figures = [loaded(house.done[1, client])["state"]["privacy"] for client in range(4)]
+    assert figures[0]["path_epsilon"] > 0
+    assert len({each["path_epsilon"] for each in figures}) == 1
 
 
 def test_labels_go_with_the_parts(tmp_path):
@@ -288,7 +288,7 @@ def test_labels_go_with_the_parts(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("field", "changes", "told"),
+    ("field", "changes", "message"),
     [
         ("labels", {"labels": {"0": "a"}}, "placement: distributed"),
         ("round_timeout", {"round_timeout": 5}, "placement: distributed"),
@@ -304,7 +304,7 @@ def test_labels_go_with_the_parts(tmp_path):
          "which clients are sampled"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_had_is_refused_by_name(field, changes, told):
+def test_what_cannot_be_had_is_refused_by_name(field, changes, message):
     with pytest.raises(ConfigError) as refused:
         KINDS["federated"].parse_config({**case().config, **changes})
-    assert told in refused.value.errors[field]
+    assert message in refused.value.errors[field]

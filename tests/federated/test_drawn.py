@@ -115,7 +115,7 @@ def settled(drawn):
         drawn["privacy.accountant"] = "rdp"  # the other takes seconds
     settle_placement(drawn, has_samples, has_users)
     if drawn["privacy.mode"] != "none":
-        drawn["monitor"] = "val_loss"  # what was measured in training is not told
+        drawn["monitor"] = "val_loss"  # what was measured in training is not reported
     if drawn["device"] == "cpu":
         drawn["resources.gpu_memory_gb"] = None
     return drawn

@@ -217,8 +217,8 @@ def test_running_statistics_are_averaged_and_counters_hold_the_largest():
 def test_buffers_of_every_type_are_averaged_or_the_largest(dtype, averaged):
     one, other = (torch.tensor(value).to(dtype) for value in (1, 7))
     one = torch.zeros_like(one) if dtype == torch.bool else one
-    told = [{"it": one}, {"it": other}]
-    found = average_of(told, torch.tensor([3.0, 1.0]), MEANS.combine)["it"]
+    buffers = [{"it": one}, {"it": other}]
+    found = average_of(buffers, torch.tensor([3.0, 1.0]), MEANS.combine)["it"]
     assert found.dtype == dtype and found.shape == () and found.item() == averaged
 
 
@@ -276,9 +276,9 @@ def test_a_round_whose_metric_is_not_finite_is_never_the_best():
 
 @pytest.mark.parametrize("keeping", ["sample", "user", "hybrid"])
 def test_no_figure_of_the_clients_own_examples_is_reported(keeping):
-    job, told = make_job(keeping, ServerLedger()), {}
-    told = run_through(job)
-    names = {name for metrics in told.values() for name in metrics}
+    job, curve = make_job(keeping, ServerLedger()), {}
+    curve = run_through(job)
+    names = {name for metrics in curve.values() for name in metrics}
     assert names == {"val_loss", "val_accuracy", "epsilon"}
     assert job.state_dict()["state"]["clients"] == {}
 
@@ -300,8 +300,8 @@ def test_how_far_each_client_moved_the_model_is_reported_where_no_privacy_is_kep
         sent = dict(job.server.updates)
         job.advance()
     for client, update in sent.items():
-        told = job.server.means[client]["update_norm"]
-        assert told == pytest.approx(update.vector.norm().item(), rel=1e-6)
+        norm = job.server.means[client]["update_norm"]
+        assert norm == pytest.approx(update.vector.norm().item(), rel=1e-6)
     for keeping in ("sample", "user", "hybrid"):
         hidden = make_job(keeping, ServerLedger())
         run_through(hidden)

@@ -244,8 +244,8 @@ def test_a_budget_that_is_spent_already_ends_a_fork_at_once():
 
 def test_who_takes_part_by_chance_is_in_no_state():
     job, state = stopped(ServerLedger(), "user", at=7, fraction=0.5, clients=12)
-    told = state["state"]
-    assert told["chosen"] is None and told["client"] is None and told["num_chosen"] > 3
+    plain = state["state"]
+    assert plain["chosen"] is None and plain["client"] is None and plain["num_chosen"] > 3
     assert list(state["clients"]["done"]) == ["0", "1", "2"]
     assert state["clients"]["visit"]["client"] == 3
     assert list(job.server.updates) == list(job.progress.chosen[:3])
@@ -260,13 +260,13 @@ def figures_by_place(secret, **config):
     """Return a hybrid run's figures by round and by how far it is, and who took part."""
     ledger = ServerLedger(secret=secret)
     job = make_job("hybrid", ledger, **UNEVEN, **config)
-    told = {}
+    figures = {}
     while job.step < job.total_steps:
         job.advance()
         place = (job.progress.number, job.progress.done > 0, job.progress.epoch)
-        told[place] = job.state_dict()["state"]["privacy"]
+        figures[place] = job.state_dict()["state"]["privacy"]
     noise = job.result()["privacy"]["noise_multiplier"]
-    return told, [job.context.schedule.chosen(number) for number in range(1, 7)], noise, ledger
+    return figures, [job.context.schedule.chosen(number) for number in range(1, 7)], noise, ledger
 
 
 @pytest.mark.slow
@@ -289,10 +289,10 @@ def test_found_noise_does_not_tell_who_takes_part():
 @pytest.mark.slow
 @pytest.mark.parametrize("fraction", [0.6, 1.0])
 def test_figures_of_a_hybrid_run_are_never_below_what_was_spent(fraction):
-    told, _, _, ledger = figures_by_place(b"one", fraction=fraction)
+    figures, _, _, ledger = figures_by_place(b"one", fraction=fraction)
     exact = Account(1e-5)
     exact.add(ledger.releases())
-    shown = max(each["sample_epsilon"] for each in told.values())
+    shown = max(each["sample_epsilon"] for each in figures.values())
     assert shown > exact.of("sample") if fraction < 1 else shown == pytest.approx(
         exact.of("sample"), rel=1e-9
     )  # fmt: skip
@@ -349,9 +349,9 @@ def test_result_and_receipt_say_which_accountant_gave_the_figure(most, by, tmp_p
     (note,) = (item.note for item in receipt.items if item.part == "spent")
     assert note.startswith("epsilon ") and f" by {by}" in note and receipt.exact
     job = make_job("sample", ledger, privacy={"accountant": "prv"}, rounds=2)
-    told = job.result()
-    assert told["privacy"]["accountant"] == "prv" and told["privacy"]["figures_by"] == [by]
-    assert bool(told["warnings"]) == (by == "rdp")
+    result = job.result()
+    assert result["privacy"]["accountant"] == "prv" and result["privacy"]["figures_by"] == [by]
+    assert bool(result["warnings"]) == (by == "rdp")
 
 
 @pytest.mark.slow

@@ -69,14 +69,14 @@ def test_in_a_file_it_is_torchs_and_back_it_is_the_same(way):
     config = config_of(way)
     model, optimizer, _, ours = side_by_side(config, steps=5)
     shapes, state = [each.shape for each in model.parameters()], ours.state_dict()
-    told = to_torch(state, config, shapes)
-    optimizer.load_state_dict(told)  # torch takes it
+    converted = to_torch(state, config, shapes)
+    optimizer.load_state_dict(converted)  # torch takes it
     theirs = side_by_side(config, steps=5)[1].state_dict()["state"]
     kept = {n: {k for k, v in each.items() if v is not None} for n, each in theirs.items()}
-    assert {n: set(each) for n, each in told["state"].items()} == {
+    assert {n: set(each) for n, each in converted["state"].items()} == {
         n: k for n, k in kept.items() if k
     }
-    back = from_torch(told, ours.state_dict(), config, shapes)
+    back = from_torch(converted, ours.state_dict(), config, shapes)
     assert back.get("steps") == state.get("steps")
     assert len(back["moments"]) == len(state["moments"])
     for one, other in zip(back["moments"], state["moments"], strict=True):
@@ -106,20 +106,20 @@ def test_a_files_optimizer_that_does_not_fit_is_refused(damage, problem):
     config = config_of({"optimizer": "adam"})
     model, _, _, ours = side_by_side(config, steps=5)
     shapes = [each.shape for each in model.parameters()]
-    told = to_torch(ours.state_dict(), config, shapes)
-    damage(told)
+    converted = to_torch(ours.state_dict(), config, shapes)
+    damage(converted)
     with pytest.raises(IncompatibleState, match=problem):
-        from_torch(told, ours.state_dict(), config, shapes)
+        from_torch(converted, ours.state_dict(), config, shapes)
 
 
 def test_moments_that_the_configs_optimizer_has_no_place_for_are_refused():
     config, plain = config_of({"optimizer": "adam"}), config_of({"optimizer": "sgd"})
     model, _, _, ours = side_by_side(config, steps=2)
     shapes = [each.shape for each in model.parameters()]
-    told = to_torch(ours.state_dict(), config, shapes)
+    converted = to_torch(ours.state_dict(), config, shapes)
     own = ClientOptimizer(plain, ours.moments[0]).state_dict()
     with pytest.raises(IncompatibleState, match=r"keeps \['exp_avg', 'exp_avg_sq'\]; sgd"):
-        from_torch(told, own, plain, shapes)
+        from_torch(converted, own, plain, shapes)
 
 
 @pytest.mark.parametrize(
@@ -134,10 +134,10 @@ def test_moments_that_the_configs_optimizer_has_no_place_for_are_refused():
 )
 def test_settings_of_a_file_that_are_not_those_here_are_named(way, others):
     config = config_of(way)
-    told = side_by_side(config, steps=1)[1].state_dict()
-    assert other_settings(told, config) == {}
-    told["param_groups"][0].update(others)
-    assert other_settings(told, config) == others
+    converted = side_by_side(config, steps=1)[1].state_dict()
+    assert other_settings(converted, config) == {}
+    converted["param_groups"][0].update(others)
+    assert other_settings(converted, config) == others
 
 
 class Half(nn.Module):

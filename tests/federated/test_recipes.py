@@ -36,8 +36,10 @@ def table_job(root, **config):
     engine = KINDS["federated"]
     parameters = {"dataset": DATASET, "target": "price", "hidden_sizes": [4],
                   **config.pop("parameters", {})}  # fmt: skip
-    told = engine.parse_config({"recipe": "federated_tabular", "parameters": parameters, **config})
-    return engine.make_job(told, {DATASET: root / "one.parquet", OTHER: root / "other.parquet"})
+    parsed = engine.parse_config(
+        {"recipe": "federated_tabular", "parameters": parameters, **config}
+    )
+    return engine.make_job(parsed, {DATASET: root / "one.parquet", OTHER: root / "other.parquet"})
 
 
 def sizes(job):
@@ -131,7 +133,7 @@ def test_by_column_each_value_is_a_client(tmp_path):
     floors = small_table()["floor"].cast("string").to_pylist()
     assert {*names} <= {*floors, "missing"} and len({*names}) == 5
     run_through(job)
-    with pytest.raises(InputError, match="got 'cellar'; what these examples are told apart by"):
+    with pytest.raises(InputError, match="got 'cellar'; these examples can be grouped by"):
         table_job(tmp_path, partition={"by": "column", "column": "cellar"})
 
 
@@ -151,12 +153,12 @@ def with_further_table(root, other):
     pq.write_table(small_table(), root / "one.parquet")
     pq.write_table(other, root / "other.parquet")
     engine = KINDS["federated"]
-    told = engine.parse_config({
+    parsed = engine.parse_config({
         "recipe": "federated_tabular", "partition": {"by": "file"},
         "parameters": {"dataset": DATASET, "target": "price", "hidden_sizes": [4],
                        "more_datasets": [OTHER]},
     })  # fmt: skip
-    return engine.make_job(told, {DATASET: root / "one.parquet", OTHER: root / "other.parquet"})
+    return engine.make_job(parsed, {DATASET: root / "one.parquet", OTHER: root / "other.parquet"})
 
 
 @pytest.mark.parametrize("column", ["size", "price"])
@@ -177,8 +179,8 @@ def test_numbers_in_one_table_and_words_in_another_are_refused_by_name(column, t
     words = pa.array(["few", "many", "all", "none", "one"] * 5)
     with pytest.raises(InputError) as found:
         with_further_table(tmp_path, other.set_column(place, column, words))
-    told = found.value.errors["parameters.more_datasets"]
-    assert ("size is numbers" if column == "size" else "the target is of several kinds") in told
+    message = found.value.errors["parameters.more_datasets"]
+    assert ("size is numbers" if column == "size" else "the target is of several kinds") in message
 
 
 def test_clients_of_a_column_are_named_only_where_no_privacy_is_kept(tmp_path):
@@ -195,11 +197,11 @@ def test_a_column_called_file_is_a_column(tmp_path):
     pq.write_table(table, tmp_path / "one.parquet")
     engine = KINDS["federated"]
     for by, count in ({"by": "column", "column": "file"}, 5), ({"by": "file"}, 1):
-        told = engine.parse_config({
+        parsed = engine.parse_config({
             "recipe": "federated_tabular", "partition": {**by, "min_examples": 1},
             "parameters": {"dataset": DATASET, "target": "price", "hidden_sizes": [4]},
         })  # fmt: skip
-        assert len(sizes(engine.make_job(told, {DATASET: tmp_path / "one.parquet"}))) == count
+        assert len(sizes(engine.make_job(parsed, {DATASET: tmp_path / "one.parquet"}))) == count
 
 
 def test_classes_of_a_table_can_be_partitioned(tmp_path):
@@ -248,7 +250,7 @@ def test_numbers_too_rough_to_clip_are_refused_with_privacy(dtype):
 
 
 @pytest.mark.parametrize(
-    ("config", "field", "told"),
+    ("config", "field", "message"),
     [
         ({"privacy": {"mode": "sample"}}, "privacy.noise_multiplier", "without target_epsilon"),
         ({"privacy": {"mode": "user"}}, "privacy.user_noise_multiplier", "without target_epsilon"),
@@ -262,12 +264,12 @@ def test_numbers_too_rough_to_clip_are_refused_with_privacy(dtype):
         ({"partition": {"by": "column"}}, "partition.column", "required"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_had_together_is_reported_at_submission(config, field, told):
+def test_what_cannot_be_had_together_is_reported_at_submission(config, field, message):
     import re
 
     with pytest.raises(ConfigError) as found:
         FederatedConfig.parse({"recipe": "crowd", **config})
-    assert re.search(told, found.value.errors[field]), found.value.errors
+    assert re.search(message, found.value.errors[field]), found.value.errors
 
 
 @pytest.mark.slow

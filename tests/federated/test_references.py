@@ -57,8 +57,8 @@ def test_strategies_agree_with_flower(name):
 def test_what_is_held_to_is_what_flower_comes_to():
     """Flower's pins contradict ours, so it runs in an environment of its own."""
     command = [os.environ[INTERPRETER], RECORDED.with_name("flower_results.py"), RECORDED]
-    told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    for name, found in json.loads(told).items():
+    output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    for name, found in json.loads(output).items():
         np.testing.assert_allclose(found, FLOWER["results"][name], rtol=1e-6)
 
 

@@ -130,8 +130,8 @@ def test_losses_and_their_gradients_are_those_of_each_example(name):
     torch.manual_seed(1)
     loss, shape, draw = LOSSES[name]
     outputs, targets, shares = torch.randn(5, *shape), draw(), torch.rand(5)
-    told = losses_of(loss)(*(each.unsqueeze(0) for each in (outputs, targets, shares)))
-    losses, gradients = (each.squeeze(0) for each in told)
+    computed = losses_of(loss)(*(each.unsqueeze(0) for each in (outputs, targets, shares)))
+    losses, gradients = (each.squeeze(0) for each in computed)
     outputs.requires_grad_()
     for place in range(5):
         one = loss(outputs[place].unsqueeze(0), targets[place].unsqueeze(0))

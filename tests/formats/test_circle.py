@@ -46,9 +46,9 @@ def kind_of(source):
 
 
 def request(direction, config, **more):
-    told = {"direction": direction, "kind": config.kind, "inputs": {}, "secret": SECRET,
+    body = {"direction": direction, "kind": config.kind, "inputs": {}, "secret": SECRET,
             "config": config.model_dump(mode="json")}  # fmt: skip
-    return exchange.answer(json.loads(json.dumps({**told, **more})))
+    return exchange.answer(json.loads(json.dumps({**body, **more})))
 
 
 def imported(file, config, root):

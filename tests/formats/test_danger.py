@@ -274,7 +274,7 @@ def test_a_record_that_is_there_twice_is_refused(tmp_path, never_loaded):
 
 
 def shaped(tmp_path, *, numel=6, offset=0, shape=(2, 3), stride=(3, 1), key="0"):
-    """A file with one tensor of six values, declared as told."""
+    """A file with one tensor of six values, declared as given."""
 
     def number(value):
         return b"\x8a" + bytes([n := (value.bit_length() // 8 + 1)]) + value.to_bytes(n, "little")

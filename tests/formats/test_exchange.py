@@ -351,3 +351,16 @@ def test_the_machine_that_continues_decides_how_a_step_is_computed(tmp_path, nam
     imported = import_training(read_training(save(content, tmp_path / "file.ckpt")), parse())
     assert imported.step == 25
     Run(parse()).load(imported.state).until(26)
+
+
+def test_each_best_model_goes_along_by_whose_metric_the_last_epoch_is_the_best():
+    config = parse(monitor="val_loss", mode="max", monitors={"train_loss": "min"}, epochs=5)
+    trained = Run(config).until(38 * 2)
+    assert trained.job.progress.further["train_loss"].epochs == 2
+    assert trained.job.progress.best.epochs == 1
+    file = export_training(trained.parts(), config, name="x", saved_at=0.0)
+    imported = import_training(file, config)
+    assert same(imported.state["best_model_train_loss"], imported.state["model"])
+    assert "best_model" not in imported.state
+    item = receipt(imported)["history"]
+    assert not item.exact and item.note.startswith("without val_loss: the best model, of epoch 1")

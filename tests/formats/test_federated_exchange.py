@@ -35,14 +35,14 @@ def _other_tool(monkeypatch):
 
 
 def config(**changes):
-    told = {"recipe": "other_tool", "rounds": 3, "clients": 2, "local_epochs": 5, "batch_size": 6,
+    plain = {"recipe": "other_tool", "rounds": 3, "clients": 2, "local_epochs": 5, "batch_size": 6,
             "learning_rate": 1e-3, "momentum": 0.9, "monitor": "val_dice",
             "mode": "max"}  # fmt: skip
-    return KINDS["federated"].parse_config({**told, **changes})
+    return KINDS["federated"].parse_config({**plain, **changes})
 
 
-def goes_on(imported, told, ledger=None):
-    job = KINDS["federated"].make_job(told, {}, ledger)
+def goes_on(imported, parsed, ledger=None):
+    job = KINDS["federated"].make_job(parsed, {}, ledger)
     job.load_state_dict({n: p for n, p in freeze(imported.state).items() if n != "random"})
     assert job.step == imported.step
     run_through(job)
@@ -179,8 +179,8 @@ def test_numbers_of_other_types_and_orders_are_read_and_what_is_none_is_refused(
 
     def of(change):
         arrays = tuple(map(change, file.server.parameters))
-        told = replace(file, server=replace(file.server, parameters=arrays))
-        return import_federated(told, job.config).state["model"]
+        changed = replace(file, server=replace(file.server, parameters=arrays))
+        return import_federated(changed, job.config).state["model"]
 
     for change in (lambda a: a.astype(">f4"), lambda a: a[::-1].copy()[::-1], np.float64):
         for ours, theirs in zip(of(change).values(), file.server.parameters, strict=True):
@@ -212,13 +212,13 @@ def test_what_clients_came_to_goes_along():
     bare = replace(file, clients={
         client: replace(each, final_metrics=None) for client, each in file.clients.items()
     })  # fmt: skip
-    told = {
+    is_exact = {
         item.part: item.exact
         for item in import_federated(
             bare, make_job(server={"strategy": "fedavg"}).config
         ).receipt.items
     }
-    assert told["client 0's means"] is False
+    assert is_exact["client 0's means"] is False
 
 
 def test_a_model_of_bfloat16_is_exported_as_float32():
@@ -236,8 +236,8 @@ def test_a_file_that_was_trained_without_noise_is_reported_and_its_clients_begin
     private = make_job("hybrid", server={"strategy": "fedavg"}).config
     imported = import_federated(file, private, secret=b"ours")
     assert imported.step == 8 and imported.state["clients"] == {"done": {}, "visit": None}
-    told = {item.part: item.exact for item in imported.receipt.items}
-    assert told["privacy: sample level"] is told["privacy: user level"] is False
+    is_exact = {item.part: item.exact for item in imported.receipt.items}
+    assert is_exact["privacy: sample level"] is is_exact["privacy: user level"] is False
 
 
 def test_no_unnoised_update_leaves_under_user_level_privacy():
@@ -263,11 +263,11 @@ def test_histories_are_the_worst_clients_and_explain_the_figure(tmp_path):
     job = make_job("hybrid", ServerLedger(), partition={"by": "dirichlet", "alpha": 1.0})
     run_through(job)
     file = exported(job)
-    told = file.privacy
-    assert len(told.sample_history) == len(told.user_history) == 3  # of each round
+    privacy = file.privacy
+    assert len(privacy.sample_history) == len(privacy.user_history) == 3  # of each round
     total = job.noise_accounting.budget.total()
-    assert told.cumulative_sample_epsilon == total["sample_epsilon"]
-    assert told.cumulative_user_epsilon == total["user_epsilon"]
+    assert privacy.cumulative_sample_epsilon == total["sample_epsilon"]
+    assert privacy.cumulative_user_epsilon == total["user_epsilon"]
     imported = import_federated(file, job.config)
     assert not any(entry.carried for entry in releases_of(imported.entries)), (
         "the histories explain it all"
@@ -305,16 +305,16 @@ def test_no_steps_in_a_files_history_are_no_release():
     assert figures[0] == figures[1] and figures[0]["sample_epsilon"] > 0
 
 
-@pytest.mark.parametrize(("best", "is_told"), [(0.999, True), (0.0, False), (0.1, False)])
-def test_a_better_model_that_is_not_in_the_file_is_reported(best, is_told):
+@pytest.mark.parametrize(("best", "is_reported"), [(0.999, True), (0.0, False), (0.1, False)])
+def test_a_better_model_that_is_not_in_the_file_is_reported(best, is_reported):
     job = make_job(monitor="val_accuracy", mode="max")
     run_through(job)
     file = exported(job)
     better = replace(file, server=replace(file.server, best_dice=best))
-    told = {item.part: item for item in import_federated(better, job.config).receipt.items}
-    assert ("best model" in told) == is_told
-    if is_told:
-        assert "0.999" in told["best model"].note and not told["best model"].exact
+    items = {item.part: item for item in import_federated(better, job.config).receipt.items}
+    assert ("best model" in items) == is_reported
+    if is_reported:
+        assert "0.999" in items["best model"].note and not items["best model"].exact
 
 
 @pytest.mark.parametrize("name", ["round", "clients", "dropped"])

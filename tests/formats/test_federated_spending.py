@@ -56,8 +56,8 @@ def spent_of(imported):
 
 @pytest.mark.slow
 def test_steps_of_the_round_in_progress_are_counted_as_opacus_counts_them(tmp_path):
-    file, told = documented(tmp_path), config(rounds=10, privacy=SAMPLE)
-    imported = import_federated(file, told, secret=b"ours")
+    file, parsed = documented(tmp_path), config(rounds=10, privacy=SAMPLE)
+    imported = import_federated(file, parsed, secret=b"ours")
     assert imported.step == 33, "client 0 goes on at epoch 3 of 5"
     assert spent_of(imported) == pytest.approx(opacus((1.0, 0.1, 360)), rel=1e-9)
     assert not any(entry.carried for entry in releases_of(imported.entries))
@@ -69,9 +69,9 @@ def test_steps_of_the_round_in_progress_are_counted_as_opacus_counts_them(tmp_pa
 
 @pytest.mark.slow
 def test_the_run_continues_from_what_the_round_has_spent(tmp_path):
-    file, told = documented(tmp_path), config(rounds=4, privacy=SAMPLE)
-    imported = import_federated(file, told, secret=b"ours")
-    job = goes_on(imported, told, ServerLedger(releases_of(imported.entries), secret=b"ours"))
+    file, parsed = documented(tmp_path), config(rounds=4, privacy=SAMPLE)
+    imported = import_federated(file, parsed, secret=b"ours")
+    job = goes_on(imported, parsed, ServerLedger(releases_of(imported.entries), secret=b"ours"))
     (own,) = {
         (each.noise_multiplier, each.sample_rate, each.steps)
         for each in job.ledger.releases() if each.client == 1
@@ -85,8 +85,8 @@ def test_the_run_continues_from_what_the_round_has_spent(tmp_path):
 def test_a_file_without_histories_is_never_cheaper_than_what_it_did(source, tmp_path):
     """Two rounds of 15 steps, then 15 more of client 1, at 1/3 with noise multiplier 1."""
     file = read_federated(original(source, tmp_path))
-    told = config(privacy=SAMPLE)
-    imported = import_federated(file, told, secret=b"ours")
+    parsed = config(privacy=SAMPLE)
+    imported = import_federated(file, parsed, secret=b"ours")
     assert spent_of(imported) > opacus((1.0, 1 / 3, 45))
     assert math.isclose(
         spent_of(imported),
@@ -99,8 +99,8 @@ def test_a_file_without_histories_is_never_cheaper_than_what_it_did(source, tmp_
 def test_a_first_round_in_progress_is_not_called_free(tmp_path):
     file = documented(tmp_path, sample_history=[], cumulative_sample_epsilon=0.0)
     file = replace(file, round=replace(file.round, current=1))
-    told = config(privacy=SAMPLE)
-    imported = import_federated(file, told, secret=b"ours")
+    parsed = config(privacy=SAMPLE)
+    imported = import_federated(file, parsed, secret=b"ours")
     assert spent_of(imported) == 0.5
     assert not any("not counted" in item.note for item in imported.receipt.items)
 
@@ -190,9 +190,9 @@ def free(tmp_path):
 def test_every_field_that_holds_a_loss_is_entered(name, keeping, tmp_path):
     noise = {"user_noise_multiplier": 1.0} if keeping != "sample" else {}
     noise |= {"noise_multiplier": 1.0} if keeping != "user" else {}
-    told = config(rounds=10, privacy={"mode": keeping, **noise})
-    nothing = import_federated(free(tmp_path), told, secret=b"ours")
-    something = import_federated(SPENDING[name](free(tmp_path)), told, secret=b"ours")
+    parsed = config(rounds=10, privacy={"mode": keeping, **noise})
+    nothing = import_federated(free(tmp_path), parsed, secret=b"ours")
+    something = import_federated(SPENDING[name](free(tmp_path)), parsed, secret=b"ours")
     assert spent_of(nothing) == 0
     assert spent_of(something) >= 3
     plain = import_federated(SPENDING[name](free(tmp_path)), config(rounds=10))

@@ -51,8 +51,8 @@ def written(path, sums=SUMS, by=0.5):
 
 def request(direction, **more):
     config = TallyConfig().model_dump(mode="json")
-    told = {"direction": direction, "kind": "tally", "config": config, "inputs": {}}
-    found = answer(json.loads(json.dumps(told | more)))
+    body = {"direction": direction, "kind": "tally", "config": config, "inputs": {}}
+    found = answer(json.loads(json.dumps(body | more)))
     assert "refused" not in found, found
     return found
 
@@ -112,10 +112,10 @@ def test_the_newest_of_its_files_is_taken(tmp_path):
 def test_its_file_becomes_a_checkpoint_and_that_the_same_file(tmp_path):
     path = written(tmp_path / "tally.pt")
     identity = {"operation_id": "op", "kind": "tally", "config": TallyConfig().model_dump()}
-    told = request("import", file=str(path), directory=str(tmp_path / "op"), identity=identity)
-    place = tmp_path / "op" / told["staged"]["directory"]
+    answered = request("import", file=str(path), directory=str(tmp_path / "op"), identity=identity)
+    place = tmp_path / "op" / answered["staged"]["directory"]
     state = CheckpointStore(place.parent, identity={}).load(
-        Candidate(place, told["staged"]["digest"])
+        Candidate(place, answered["staged"]["digest"])
     )
     assert state["sums"].tolist() == SUMS
     assert named(place, "fields").detail == "a state of tallies"
@@ -125,7 +125,7 @@ def test_its_file_becomes_a_checkpoint_and_that_the_same_file(tmp_path):
     again = request(
         "export",
         checkpoint=str(place),
-        digest=told["staged"]["digest"],
+        digest=answered["staged"]["digest"],
         name="it",
         file=str(tmp_path / "again.pt"),
         which="last",
@@ -154,7 +154,7 @@ def test_a_checkpoint_that_lacks_what_its_kind_has_is_no_other_kind_s(tmp_path):
 def test_its_table_is_written_as_csv(tmp_path):
     place = saved(tmp_path / "op", {"kind": "tally"})
     target = tmp_path / "sums.csv"
-    told = request("tabulate", checkpoint=str(place.path), digest=place.digest, table="sums",
+    answered = request("tabulate", checkpoint=str(place.path), digest=place.digest, table="sums",
                    file=str(target))  # fmt: skip
     assert target.read_text() == "sum\n0.5\n1.0\n1.5\n"
-    assert told["size_bytes"] == target.stat().st_size
+    assert answered["size_bytes"] == target.stat().st_size

@@ -230,7 +230,7 @@ def test_arrays_are_compared_too(tmp_path):
 
 
 def test_the_best_model_is_exported_unless_the_last_is_asked_for(run, own, tmp_path):
-    best, last = run.job.best_model, run.job.trainer.model.state_dict()
+    best, last = run.job.state_dict()["best_model"], run.job.trainer.model.state_dict()
     target = tmp_path / "out.safetensors"
     for which, expected in ((None, best), ("best", best), ("last", last)):
         written = export_weights(own, target, which)
@@ -239,6 +239,18 @@ def test_the_best_model_is_exported_unless_the_last_is_asked_for(run, own, tmp_p
         assert found.keys() == expected.keys()
         assert all(torch.equal(found[name], expected[name]) for name in expected)
     assert list(tmp_path.glob(".*")) == []
+
+
+def test_a_best_model_is_exported_by_its_metric(tmp_path):
+    run = Run(parse(monitors={"train_loss": "max"})).until(38 * 2)
+    path, target = run.save(tmp_path / "op_1"), tmp_path / "out.safetensors"
+    parts = {"val_loss": "best_model", "train_loss": "best_model_train_loss"}
+    for metric, part in parts.items():
+        assert export_weights(path, target, None, metric).what == f"best model by {metric}"
+        expected = run.job.state_dict()[part]
+        assert all(torch.equal(each, expected[name]) for name, each in load_file(target).items())
+    with pytest.raises(UnknownFormat, match="'val_iou'; allowed: train_loss, val_loss"):
+        export_weights(path, target, None, "val_iou")
 
 
 def test_a_checkpoint_without_a_best_model_gives_its_last(tmp_path):

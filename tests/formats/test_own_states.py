@@ -25,8 +25,8 @@ def federated(keeping="none", at=13, **config):
 
 
 def backtest(root, at=40):
-    told = {"recipe": "sma_crossover", "parameters": {"fast": 2, "slow": 4, "entry": "limit"}}
-    job = make_backtest(walk(100), root, chunk_bars=10, **told)
+    config = {"recipe": "sma_crossover", "parameters": {"fast": 2, "slow": 4, "entry": "limit"}}
+    job = make_backtest(walk(100), root, chunk_bars=10, **config)
     while job.step < at:
         job.advance()
     return freeze(job.state_dict())

@@ -149,9 +149,9 @@ CONFIGS = {
 
 @pytest.mark.parametrize("name", quick_some(CONFIGS, every=3))
 def test_a_checkpoint_of_each_learner_is_a_file_that_their_checks_accept(name, tmp_path):
-    told, kind = CONFIGS[name]
-    job = played(told, 23)
-    parsed = KINDS["rl"].parse_config({"seed": 7, **told})
+    changes, kind = CONFIGS[name]
+    job = played(changes, 23)
+    parsed = KINDS["rl"].parse_config({"seed": 7, **changes})
     file = export_rl(freeze(job.state_dict()), parsed, saved_at=1.0)
     path = tmp_path / file.name
     write(file, path)
@@ -220,12 +220,12 @@ def test_the_best_evaluated_agent_is_exported_if_none_is_named():
 
 @pytest.mark.slow
 def test_an_agent_that_was_exported_continues_alone(tmp_path):
-    told = SEPARATELY["plain"]
-    job = played(told, 23)
-    parsed = KINDS["rl"].parse_config({"seed": 7, **told})
+    changes = SEPARATELY["plain"]
+    job = played(changes, 23)
+    parsed = KINDS["rl"].parse_config({"seed": 7, **changes})
     path = tmp_path / "file.pt"
     write(export_rl(freeze(job.state_dict()), parsed, saved_at=1.0, agent=1), path)
-    alone = {**told, "agents": 1, "environment_steps": 60, "population": {"networks": "shared"},
+    alone = {**changes, "agents": 1, "environment_steps": 60, "population": {"networks": "shared"},
              "replay": {"capacity": 20}}  # fmt: skip
     imported = import_rl(read_rl(path)[0], KINDS["rl"].parse_config({"seed": 7, **alone}))
     assert imported.step == 23 and {i.part: i for i in imported.receipt.items}["replay"].exact
@@ -241,9 +241,9 @@ def test_the_other_tools_names_of_fields_come_back(tmp_path):
 
 
 def test_a_file_of_ours_comes_back(tmp_path):
-    told = of(GRID, "dqn", 2, 60, replay={"capacity": 24}, **ADAPTIVE)
-    job = played(told, 23)
-    parsed = KINDS["rl"].parse_config({"seed": 7, **told})
+    changes = of(GRID, "dqn", 2, 60, replay={"capacity": 24}, **ADAPTIVE)
+    job = played(changes, 23)
+    parsed = KINDS["rl"].parse_config({"seed": 7, **changes})
     path = tmp_path / "file.pt"
     write(export_rl(freeze(job.state_dict()), parsed, saved_at=1.0), path)
     state = import_rl(read_rl(path)[0], parsed).state

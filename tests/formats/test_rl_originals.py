@@ -24,22 +24,22 @@ from trainops.runtime.checkpoint.snapshot import freeze
 NINE = list(tree("rl")["population_state"]["exploration_state"])
 
 
-def parsed(told):
-    return KINDS["rl"].parse_config({"seed": 7, **told})
+def parsed(changes):
+    return KINDS["rl"].parse_config({"seed": 7, **changes})
 
 
-def gone_on(imported, told, steps):
+def gone_on(imported, wanted, steps):
     """Return a job that loaded an imported state and went on."""
-    job = KINDS["rl"].make_job(told)
+    job = KINDS["rl"].make_job(wanted)
     job.load_state_dict({n: part for n, part in imported.state.items() if n != "random"})
     for _ in range(steps):
         job.advance()
     return job
 
 
-def written(job, told, path):
+def written(job, wanted, path):
     """Return the file as it is read back."""
-    write_verified(export_rl(freeze(job.state_dict()), told, saved_at=1.0), path)
+    write_verified(export_rl(freeze(job.state_dict()), wanted, saved_at=1.0), path)
     return read_rl(path)[0]
 
 
@@ -53,10 +53,10 @@ def ring(job):
 @pytest.mark.parametrize("source", SOURCES, ids=str)
 def test_how_agents_explore_is_kept_from_a_file_to_its_export(source, tmp_path):
     given = read_rl(original(source, tmp_path))[0].population.exploration
-    told = config()
-    job = gone_on(taken_in(original(source, tmp_path)), told, steps=130)
-    again = gone_on_from_checkpoint(job, told)
-    found = written(again, told, tmp_path / "ours.pt").population.exploration
+    wanted = config()
+    job = gone_on(taken_in(original(source, tmp_path)), wanted, steps=130)
+    again = gone_on_from_checkpoint(job, wanted)
+    found = written(again, wanted, tmp_path / "ours.pt").population.exploration
     assert list(found) == NINE and key_tree(found) == key_tree(_without_numpy(given, found))
     for name in ("fixed_network", "predictor_network"):
         for key, weights in given["rnd_state"][name].items():
@@ -66,8 +66,8 @@ def test_how_agents_explore_is_kept_from_a_file_to_its_export(source, tmp_path):
     assert lengths and found["survival_history"] == [*given["survival_history"], *lengths]
 
 
-def gone_on_from_checkpoint(job, told):
-    other = KINDS["rl"].make_job(told)
+def gone_on_from_checkpoint(job, wanted):
+    other = KINDS["rl"].make_job(wanted)
     other.load_state_dict(freeze(job.state_dict()))
     return other
 
@@ -79,12 +79,12 @@ def _without_numpy(given, found):
 
 @pytest.mark.parametrize("more", [{}, NOVELTY])
 def test_a_run_of_ours_gets_the_nine_keys_with_networks_that_the_other_tool_loads(more, tmp_path):
-    told = of(GRID, "dqn", 2, 60, **more)
-    file = written(played(told, 23), parsed(told), tmp_path / "ours.pt")
+    changes = of(GRID, "dqn", 2, 60, **more)
+    file = written(played(changes, 23), parsed(changes), tmp_path / "ours.pt")
     found = dict(file.population.exploration)
     assert list(found)[:9] and set(NINE) <= found.keys()
     assert ("novelty" in found) == bool(more)
-    rnd, embedded = found["rnd_state"], parsed(told).novelty.embedding
+    rnd, embedded = found["rnd_state"], parsed(changes).novelty.embedding
     assert list(rnd) == list(tree("rl")["population_state"]["exploration_state"]["rnd_state"])
     sizes = [file.observation_dim, 256, 128, embedded]
     for name in ("fixed_network", "predictor_network"):
@@ -106,10 +106,10 @@ def test_a_run_of_ours_gets_the_nine_keys_with_networks_that_the_other_tool_load
 
 
 def test_our_own_novelty_comes_back(tmp_path):
-    told = parsed(of(GRID, "dqn", 2, 60, **NOVELTY))
+    wanted = parsed(of(GRID, "dqn", 2, 60, **NOVELTY))
     job = played(of(GRID, "dqn", 2, 60, **NOVELTY), 23)
-    written(job, told, tmp_path / "ours.pt")
-    imported = import_rl(read_rl(tmp_path / "ours.pt")[0], told)
+    written(job, wanted, tmp_path / "ours.pt")
+    imported = import_rl(read_rl(tmp_path / "ours.pt")[0], wanted)
     assert {item.part: item for item in imported.receipt.items}["novelty"].exact
     mine, theirs = job.population.novelty.each[0], imported.state["novelty"]
     assert torch.equal(mine.predictor.state_dict()["0.weight"], theirs["predictor"]["0.weight"])
@@ -128,12 +128,12 @@ def test_an_incomplete_state_of_exploration_is_reported_and_replaced(tmp_path):
 
 
 def test_stages_are_counted_from_1_as_the_other_tool_counts_them(tmp_path):
-    told, _ = CONFIGS["plain"]
-    job = played(told, 23)
+    changes, _ = CONFIGS["plain"]
+    job = played(changes, 23)
     job.population.curriculum.stages = [0, 2]
-    file = written(job, parsed(told), tmp_path / "ours.pt")
+    file = written(job, parsed(changes), tmp_path / "ours.pt")
     assert file.curriculum["agent_stages"].tolist() == [1, 3]
-    state = import_rl(file, parsed(told)).state
+    state = import_rl(file, parsed(changes)).state
     assert state["state"]["stages"] == [0, 2]
     without = parsed(of(GRID, "dqn", 2, 60))
     plain = written(played(of(GRID, "dqn", 2, 60), 3), without, tmp_path / "none.pt")
@@ -143,10 +143,10 @@ def test_stages_are_counted_from_1_as_the_other_tool_counts_them(tmp_path):
 @pytest.mark.parametrize("name", ["plain", "prioritized"])
 @pytest.mark.parametrize("steps", [4, 23])
 def test_a_ring_comes_back_bit_for_bit_with_its_priorities(name, steps, tmp_path):
-    told = parsed(CONFIGS[name][0])
+    wanted = parsed(CONFIGS[name][0])
     job = played(CONFIGS[name][0], steps)
-    imported = import_rl(written(job, told, tmp_path / "ours.pt"), told)
-    other = gone_on(imported, told, 0)
+    imported = import_rl(written(job, wanted, tmp_path / "ours.pt"), wanted)
+    other = gone_on(imported, wanted, 0)
     assert other.step == steps and torch.equal(ring(job)[:-2], ring(other)[:-2])
     assert torch.equal(ring(job)[-2:, :-13], ring(other)[-2:, :-13]), "but they end there"
     if name == "prioritized":
@@ -157,13 +157,13 @@ def test_a_ring_comes_back_bit_for_bit_with_its_priorities(name, steps, tmp_path
 
 
 def test_priorities_of_a_file_are_errors_and_ours_their_power(tmp_path):
-    told = parsed(CONFIGS["prioritized"][0])
+    wanted = parsed(CONFIGS["prioritized"][0])
     job = played(CONFIGS["prioritized"][0], 23)
-    held = written(job, told, tmp_path / "ours.pt").population.replay
+    held = written(job, wanted, tmp_path / "ours.pt").population.replay
     count, slots = job.population.replay.count, job.population.replay.slots
     assert held.position == count % slots < held.capacity
     own = job.population.learner.priorities.saved().float()
-    found = torch.from_numpy(held.priorities).pow(told.replay.alpha)
+    found = torch.from_numpy(held.priorities).pow(wanted.replay.alpha)
     torch.testing.assert_close(found, own, rtol=1e-5, atol=0)
 
 
@@ -192,10 +192,10 @@ def test_a_larger_ring_after_a_fork_is_not_full(name, tmp_path):
 @pytest.mark.slow
 def test_a_ring_that_was_left_behind_is_exported_empty(tmp_path):
     imported = taken_in(original("rl", tmp_path), agents=7)
-    told = config(agents=7)
-    replay = written(gone_on(imported, told, 0), told, tmp_path / "ours.pt").population.replay
+    wanted = config(agents=7)
+    replay = written(gone_on(imported, wanted, 0), wanted, tmp_path / "ours.pt").population.replay
     assert (replay.size, replay.position) == (0, 0)
-    replay = written(gone_on(imported, told, 3), told, tmp_path / "more.pt").population.replay
+    replay = written(gone_on(imported, wanted, 3), wanted, tmp_path / "more.pt").population.replay
     assert (replay.size, replay.position) == (21, 21)
 
 
@@ -203,11 +203,11 @@ def test_a_ring_that_was_left_behind_is_exported_empty(tmp_path):
     ("name", "steps"), quick_some([*product(["recurrent", "sequences"], [3, 23, 58])], every=4)
 )
 def test_episodes_of_recurrent_agents_come_back_with_those_that_are_open(name, steps, tmp_path):
-    told = parsed(CONFIGS[name][0])
+    wanted = parsed(CONFIGS[name][0])
     job = played(CONFIGS[name][0], steps)
-    file = written(job, told, tmp_path / "ours.pt")
-    imported = import_rl(file, told)
-    other = gone_on(imported, told, 0)
+    file = written(job, wanted, tmp_path / "ours.pt")
+    imported = import_rl(file, wanted)
+    other = gone_on(imported, wanted, 0)
     assert other.step == steps and torch.equal(ring(job)[:-2], ring(other)[:-2])
     ends = 2 * job.population.replay.layout.observed + 3
     assert bool(ring(other)[-2:, ends : ends + 2].any(1).all()), "open episodes end there"
@@ -222,11 +222,11 @@ def test_episodes_of_recurrent_agents_come_back_with_those_that_are_open(name, s
 @pytest.mark.slow
 def test_episodes_without_what_they_led_to_lose_the_step_that_was_cut(tmp_path):
     """As the other tool writes them: by whom is not said, nor what a last step led to."""
-    told = parsed(of(GRID, "recurrent_dqn", 1, 60))
+    wanted = parsed(of(GRID, "recurrent_dqn", 1, 60))
     job = played(of(GRID, "recurrent_dqn", 1, 60), 23)
-    content = _bare(written(job, told, tmp_path / "ours.pt"))
-    imported = import_rl(content, told)
-    other = gone_on(imported, told, 0)
+    content = _bare(written(job, wanted, tmp_path / "ours.pt"))
+    imported = import_rl(content, wanted)
+    other = gone_on(imported, wanted, 0)
     ends = job.population.replay.layout.observed * 2 + 3
     cut = (ring(job)[:, ends] == 0) & (ring(job)[:, ends + 1] == 1)
     cut[-1] |= not bool(ring(job)[-1, ends])

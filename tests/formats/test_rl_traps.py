@@ -112,9 +112,9 @@ def test_episodes_are_compared_as_numbers(directory):
 def test_of_a_directory_the_newest_healthy_file_is_taken(directory):
     newest = directory / "checkpoint_ep100000.pt"
     newest.write_bytes(newest.read_bytes()[:-100])
-    path, (told,) = newest_healthy(directory)
+    path, (problem,) = newest_healthy(directory)
     assert path.name == "checkpoint_ep99999.pt"
-    assert told.startswith("checkpoint_ep100000.pt: ") and "SHA-256" in told
+    assert problem.startswith("checkpoint_ep100000.pt: ") and "SHA-256" in problem
     for each in directory.glob("*.pt"):
         each.write_bytes(b"")
     with pytest.raises(DamagedFile, match="no healthy checkpoint: checkpoint_ep100000"):

@@ -111,9 +111,9 @@ def test_a_directory_of_them_gives_the_furthest_healthy_one(trained, tmp_path):
     found = [root / "last_checkpoint" / each for each in BOTH]
     weights = next(each for each in found if each.exists())
     weights.write_bytes(weights.read_bytes()[:-50])
-    path, (told,) = newest_healthy(root)
+    path, (problem,) = newest_healthy(root)
     assert path.name in ("recovery_checkpoint", "checkpoint_epoch2_step32")
-    assert told.startswith("last_checkpoint: content: ")
+    assert problem.startswith("last_checkpoint: content: ")
 
 
 @pytest.mark.parametrize("missing", ["training_state.pth", "pytorch_model.bin"])

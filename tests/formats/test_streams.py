@@ -18,13 +18,13 @@ def two(tmp_path):
     return first, run.save(state)
 
 
-def told(*words):
+def run_command(*words):
     return CliRunner().invoke(build(), ["checkpoints", *map(str, words)])
 
 
 def test_they_verify_and_a_stream_may_hold_what_is_no_number(two):
     for each in two:
-        result = told("verify", each.path)
+        result = run_command("verify", each.path)
         assert result.exit_code == 0, result.output
 
 
@@ -35,17 +35,17 @@ def test_a_flipped_byte_of_a_shared_file_is_found_in_both(two):
         file.seek(9000)
         file.write(bytes([byte ^ 1]))
     for each in two:
-        result = told("verify", each.path)
+        result = run_command("verify", each.path)
         assert result.exit_code == 1 and "best_model.pt" in result.output
 
 
 def test_they_are_shown_by_file(two):
-    output = told("show", two[1].path).output
+    output = run_command("show", two[1].path).output
     assert "equity-0x1" in output and "equity-tail" in output
 
 
 def test_what_differs_is_reported_by_column(two):
-    result = told("diff", two[0].path, two[1].path)
+    result = run_command("diff", two[0].path, two[1].path)
     assert result.exit_code == 1
     assert "equity.equity" in result.output and "(200,)" in result.output
     assert "best_model" not in result.output

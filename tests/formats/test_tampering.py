@@ -24,8 +24,8 @@ pytestmark = pytest.mark.usefixtures("foreign")
 
 
 def saved(root, state: StateDict, step, config):
-    told = config.model_dump(mode="json")
-    store = CheckpointStore(root, identity={"kind": "training", "config": told})
+    plain = config.model_dump(mode="json")
+    store = CheckpointStore(root, identity={"kind": "training", "config": plain})
     return store.write(CheckpointType.PERIODIC, step=step, state=state).path
 
 

@@ -71,8 +71,8 @@ def case(tmp_path_factory):
         supervisor=supervisor,
     )
     model = supervisor.checkpoints[-1].path
-    told = {"recipe": "evaluation", "parameters": {"operation": TRAINED}, "batch_size": 32}
-    return OfModel("evaluation", "digits", told, stops=(1, 2, 7, 11), model=model)
+    evaluated = {"recipe": "evaluation", "parameters": {"operation": TRAINED}, "batch_size": 32}
+    return OfModel("evaluation", "digits", evaluated, stops=(1, 2, 7, 11), model=model)
 
 
 def test_its_entry_point_is_the_only_thing_that_names_it():
@@ -103,14 +103,14 @@ def test_its_scores_are_written_verified_and_read_again(case, tmp_path):
     checkpoint = supervisor.checkpoints[-1]
     config = KINDS["evaluation"].parse_config(case.config).model_dump(mode="json")
     file = tmp_path / "scores.pt"
-    told = answer(
+    answered = answer(
         {
             "direction": "export", "kind": "evaluation", "config": config, "entries": [],
             "checkpoint": str(checkpoint.path), "digest": checkpoint.digest,
             "file": str(file), "name": "Scored", "which": "last", "agent": None,
         }
     )  # fmt: skip
-    assert told.get("name") == f"scores_of_{TRAINED}.pt", told
+    assert answered.get("name") == f"scores_of_{TRAINED}.pt", answered
     scores = read(file)
     means = supervisor.progress[-1].metrics
     assert scores.scores == means and scores.examples > 0
@@ -134,6 +134,6 @@ def test_its_scores_are_those_of_the_training(case, tmp_path):
         policy=CheckpointPolicy(every_steps=None, every_seconds=1e9),
         supervisor=reference,
     )
-    told = reference.curve[max(reference.curve)]
-    assert last.metrics["accuracy"] == told["val_accuracy"]
-    assert last.metrics["loss"] == pytest.approx(told["val_loss"], rel=1e-6)  # other batches
+    measured = reference.curve[max(reference.curve)]
+    assert last.metrics["accuracy"] == measured["val_accuracy"]
+    assert last.metrics["loss"] == pytest.approx(measured["val_loss"], rel=1e-6)  # other batches

@@ -20,8 +20,8 @@ pytestmark = [pytest.mark.journey, pytest.mark.slow]
 def stack(tmp_path_factory):
     directory = tmp_path_factory.mktemp("further")
     path = os.pathsep.join([*install(directory / "site"), os.environ.get("PYTHONPATH", "")])
-    told = {"PYTHONPATH": path, "TRAINOPS_ADMIN_PASSWORD": PASSWORD}
-    with running(directory / "var", **told) as stack:
+    environment = {"PYTHONPATH": path, "TRAINOPS_ADMIN_PASSWORD": PASSWORD}
+    with running(directory / "var", **environment) as stack:
         yield stack
 
 
@@ -86,8 +86,8 @@ def test_its_scores_are_exported_by_api_and_command_line(stack, trained, tmp_pat
     operation_id = stack.submit(kind="evaluation", **config(trained, batch_size=64))
     result = stack.wait(operation_id, "COMPLETED")["result"]
     file = tmp_path / "scores.pt"
-    told = exported(stack, operation_id, file)
-    assert told["format"] == "evaluation"
+    outlined = exported(stack, operation_id, file)
+    assert outlined["format"] == "evaluation"
     scores = torch.load(file, weights_only=True)  # noqa: TID251 - as another program reads it
     assert (scores["operation"], scores["examples"]) == (trained, result.pop("examples"))
     assert scores["scores"] == result
@@ -99,9 +99,9 @@ def test_its_scores_are_exported_by_api_and_command_line(stack, trained, tmp_pat
 def exported(stack, operation_id, file):
     """Export by the command line; return what it prints."""
     token = stack.client.headers["Authorization"].removeprefix("Bearer ")
-    told = os.environ | {"TRAINOPS_URL": stack.url, "TRAINOPS_TOKEN": token}
+    environment = os.environ | {"TRAINOPS_URL": stack.url, "TRAINOPS_TOKEN": token}
     command = [*PROGRAM, "checkpoints", "export", operation_id, "-o", str(file), "--output", "json"]
-    ran = subprocess.run(command, env=told, capture_output=True, text=True, check=True)
+    ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     return json.loads(ran.stdout)
 
 

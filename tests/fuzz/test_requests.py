@@ -117,14 +117,14 @@ class Fuzzer:
         response = self.people[who].generic(method, f"{path}?{query}", **options)
         took = time.monotonic() - began
         said = [who, method, path[:300], query[:300], str(options)[:500]]
-        if response.status_code >= 500 and not self.is_told(response):
+        if response.status_code >= 500 and not self.is_reported(response):
             self.wrong.append((response.status_code, *said, response.content[:300]))
         elif took > MAX_SECONDS:
             self.wrong.append((took, *said))
         elif address.is_api and not is_enveloped(response):
             self.wrong.append(("no envelope", *said, response.content[:300]))
 
-    def is_told(self, response):
+    def is_reported(self, response):
         """Whether it says that it passes; no broker is there in these tests."""
         is_ready = b"NOT_READY" not in response.content
         return response.status_code == 503 and ("Retry-After" in response or not is_ready)

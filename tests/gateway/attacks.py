@@ -156,8 +156,8 @@ ATTACKS = {
 @contextmanager
 def attacked(names, *, port, tokens, operation_id):
     """Attack from a process of its own for the length of the block."""
-    told = json.dumps([names, port, tokens, operation_id])
-    process = subprocess.Popen([sys.executable, "-m", "tests.gateway.attacks", told], cwd=ROOT)
+    arguments = json.dumps([names, port, tokens, operation_id])
+    process = subprocess.Popen([sys.executable, "-m", "tests.gateway.attacks", arguments], cwd=ROOT)
     try:
         yield
         assert process.poll() is None, "the attacker gave up"
@@ -166,8 +166,8 @@ def attacked(names, *, port, tokens, operation_id):
         process.wait()
 
 
-def main(told):
-    names, *rest = json.loads(told)
+def main(arguments):
+    names, *rest = json.loads(arguments)
     attacker = Attacker(*rest)
     for name in names:
         for what in ATTACKS[name]:

@@ -43,8 +43,8 @@ def inhabited(data_dir):
             "TRAINOPS_DATA_DIR": str(stack.data_dir),
             "DJANGO_SETTINGS_MODULE": "trainops.settings",
         }
-        told = subprocess.check_output([sys.executable, "-c", PEOPLE], cwd=ROOT, env=env)
-        stack.tokens, stack.session = json.loads(told)
+        output = subprocess.check_output([sys.executable, "-c", PEOPLE], cwd=ROOT, env=env)
+        stack.tokens, stack.session = json.loads(output)
         stack.exported = stack.submit(recipe="digits", epochs=1)
         stack.wait(stack.exported, "COMPLETED")
         yield stack
@@ -114,8 +114,8 @@ def attack(stack, names, seconds):
         measured = Measured(stack, operation_id)
         measured.look(1)
         measured.seconds.clear()
-        told = {"port": stack.port, "tokens": stack.tokens, "operation_id": stack.exported}
-        with attacked(names, **told) if names else nullcontext():
+        target = {"port": stack.port, "tokens": stack.tokens, "operation_id": stack.exported}
+        with attacked(names, **target) if names else nullcontext():
             measured.look(seconds)
     measured.client.close()
     return measured

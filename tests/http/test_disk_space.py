@@ -42,12 +42,12 @@ def test_a_checkpoint_of_a_remote_worker_may_take_the_reserve(free):
     ("path", "kind"), [("/api/v1/datasets", "application/json"), ("/datasets/upload", "text/plain")]
 )
 def test_a_full_disk_is_reported(path, kind):
-    told = {}
+    answered = {}
     application = Admission().refusal({"PATH_INFO": path}, NoSpace("There is no room."))
     body = b"".join(
-        application({}, lambda status, headers: told.update(dict(headers), status=status))
+        application({}, lambda status, headers: answered.update(dict(headers), status=status))
     )
-    assert (told["status"][:3], told["Content-Type"]) == ("507", kind)
+    assert (answered["status"][:3], answered["Content-Type"]) == ("507", kind)
     assert b"There is no room." in body
 
 

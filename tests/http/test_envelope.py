@@ -81,8 +81,8 @@ def test_a_database_that_is_away_is_said_once_and_passes(client, caplog, path):
     else:
         assert b"The database does not answer" in response.content
     (record,) = [each for each in caplog.records if each.levelname == "ERROR"]
-    told = f"The database did not respond to {path}: server closed the connection"
-    assert (record.getMessage(), record.exc_info) == (told, None)
+    message = f"The database did not respond to {path}: server closed the connection"
+    assert (record.getMessage(), record.exc_info) == (message, None)
 
 
 def test_a_body_without_a_length_is_refused_and_never_taken_for_an_empty_one(client):

@@ -152,7 +152,7 @@ def test_a_password_that_is_set_elsewhere_revokes_tokens_too(ana):
 
 @pytest.fixture
 def slow_hashes(settings, monkeypatch):
-    """Hashes of two threads that do not end before they are told to."""
+    """Hashes of two threads that do not end before they are released."""
     settings.PASSWORD_HASHERS = ["trainops.http.passwords.LimitedHasher"]
     monkeypatch.setattr(passwords, "WAIT_SECONDS", 0.05)
     begun, go_on = [], threading.Event()

@@ -49,7 +49,7 @@ def upload(api, content=b"a,b\n1,x\n2,y\n", path="/api/v1/datasets"):
     return api.client.post(path, {"file": file})
 
 
-def require_told(response, limit, *, allowed, current, requested):
+def require_refused(response, limit, *, allowed, current, requested):
     error = response.json()["error"]
     assert (response.status_code, error["code"]) == (409, "LIMIT_REACHED")
     assert error["details"] == {
@@ -61,7 +61,7 @@ def require_told(response, limit, *, allowed, current, requested):
 def test_a_submission_above_the_limit_is_refused_and_names_it(otto, limit):
     limit(max_active_operations_per_person=1)
     assert otto.post("operations", WANTED).status_code == 202
-    require_told(
+    require_refused(
         otto.post("operations", WANTED),
         "TRAINOPS_MAX_ACTIVE_OPERATIONS_PER_PERSON",
         allowed=1, current=1, requested=1,
@@ -110,7 +110,7 @@ def test_resuming_above_the_limit_is_refused_and_changes_nothing(otto, limit):
 @pytest.mark.slow
 def test_a_study_counts_with_all_of_its_operations(otto, limit):
     limit(max_active_operations_per_person=2)
-    require_told(
+    require_refused(
         otto.post("studies", STUDY),
         "TRAINOPS_MAX_ACTIVE_OPERATIONS_PER_PERSON",
         allowed=2, current=0, requested=3,
@@ -129,7 +129,7 @@ def test_a_study_counts_with_all_of_its_operations(otto, limit):
 def test_studies_have_a_limit(otto, limit):
     limit(max_studies_per_person=1)
     assert otto.post("studies", STUDY).status_code == 202
-    require_told(
+    require_refused(
         otto.post("studies", STUDY),
         "TRAINOPS_MAX_STUDIES_PER_PERSON",
         allowed=1, current=1, requested=1,
@@ -141,7 +141,7 @@ def test_tokens_have_a_limit_which_expired_ones_do_not_fill(otto, limit):
     lifetime = timedelta(seconds=-1)
     Token.objects.create(otto.user, expiry=lifetime, scope=TokenScope.USER)
     assert otto.post("tokens", {"name": "a"}).status_code == 201
-    require_told(
+    require_refused(
         otto.post("tokens", {"name": "b"}),
         "TRAINOPS_MAX_TOKENS_PER_PERSON",
         allowed=1, current=1, requested=1,
@@ -158,7 +158,7 @@ def test_datasets_have_a_limit_by_number(otto, limit):
     first = upload(otto)
     assert first.status_code == 201
     assert upload(otto).json()["data"] == first.json()["data"]  # the same table again
-    require_told(
+    require_refused(
         upload(otto, b"c\n1\n2\n"),
         "TRAINOPS_MAX_DATASETS_PER_PERSON",
         allowed=1, current=1, requested=1,

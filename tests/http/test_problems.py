@@ -61,8 +61,8 @@ def test_a_worker_may_send_thousands_of_points():
 def test_a_config_says_the_first_problems_and_how_many_more(num):
     with pytest.raises(ConfigError) as caught:
         OperationConfig.parse({f"field{number}": 1 for number in range(num)})
-    told, _ = failure_of(caught.value, {})
-    require_bounded(told, num)
+    problem, _ = failure_of(caught.value, {})
+    require_bounded(problem, num)
 
 
 def test_long_names_are_cut():
@@ -72,8 +72,8 @@ def test_long_names_are_cut():
 
 
 def test_every_problem_of_serializers_counts():
-    told, _ = failure_of(ValidationError({str(number): ["bad"] for number in range(900)}), {})
-    require_bounded(told, 900)
+    problem, _ = failure_of(ValidationError({str(number): ["bad"] for number in range(900)}), {})
+    require_bounded(problem, 900)
 
 
 def test_a_serializer_names_the_first_unknown_fields():
@@ -84,12 +84,12 @@ def test_a_serializer_names_the_first_unknown_fields():
     assert len(caught.value.detail) == MAX_PROBLEMS + 1
 
 
-def require_bounded(told, num):
-    assert len(told.details["fields"]) == min(num, MAX_PROBLEMS)
-    assert told.details.get("num_more", 0) == max(0, num - MAX_PROBLEMS)
-    assert len(told.message) < 2000
+def require_bounded(problem, num):
+    assert len(problem.details["fields"]) == min(num, MAX_PROBLEMS)
+    assert problem.details.get("num_more", 0) == max(0, num - MAX_PROBLEMS)
+    assert len(problem.message) < 2000
     if num > 1:
-        assert f"(and {num - 1} more: " in told.message
+        assert f"(and {num - 1} more: " in problem.message
 
 
 def test_who_is_not_signed_in_hears_that_first(client, db):

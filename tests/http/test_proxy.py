@@ -42,7 +42,7 @@ def test_the_last_entry_counts_and_only_behind_a_proxy(settings, is_behind, forw
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("value", "told"),
+    ("value", "expected"),
     quick_some(
         [
             ("1", [True, True, 365 * 86_400, ["HTTP_X_FORWARDED_PROTO", "https"], 1]),
@@ -51,14 +51,14 @@ def test_the_last_entry_counts_and_only_behind_a_proxy(settings, is_behind, forw
         every=2,
     ),
 )
-def test_one_variable_decides_about_all(tmp_path, value, told):
+def test_one_variable_decides_about_all(tmp_path, value, expected):
     env = os.environ | {
         "TRAINOPS_BEHIND_HTTPS_PROXY": value,
         "TRAINOPS_DATA_DIR": str(tmp_path),
         "DJANGO_SETTINGS_MODULE": "trainops.settings",
     }
     said = subprocess.check_output([sys.executable, "-c", TELL], cwd=ROOT, env=env)
-    assert json.loads(said) == told
+    assert json.loads(said) == expected
 
 
 @pytest.mark.django_db

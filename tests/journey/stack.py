@@ -50,14 +50,14 @@ class Stack:
         self.client = httpx.Client(base_url=f"{self.url}/api/v1/", timeout=30)
 
     def sign_in(self) -> None:
-        told = self.data_dir / "cli.json"
+        access = self.data_dir / "cli.json"
 
         def has_come_up() -> bool:
             assert self.process.poll() is None, "it has ended"
-            return told.exists() and self._answers()
+            return access.exists() and self._answers()
 
         wait_until(has_come_up, 90)
-        token = json.loads(told.read_text())["token"]
+        token = json.loads(access.read_text())["token"]
         self.client.headers["Authorization"] = f"Bearer {token}"
 
     def _answers(self) -> bool:

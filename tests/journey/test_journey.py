@@ -119,7 +119,7 @@ def test_a_worker_that_is_frozen_beyond_its_lease_is_a_ghost_that_changes_nothin
 
 
 def test_lost_messages_are_mended(stack):
-    """Nothing is told to the broker at all: the row alone is the promise."""
+    """The broker receives nothing at all: the row alone is the promise."""
     stack.post("operations", {"kind": "training", "config": CONFIG | {"epochs": 1}})
     ids = [stack.submit(**CONFIG | {"epochs": 1}) for _ in range(5)]
     for operation_id in ids:

@@ -72,10 +72,10 @@ class Harness:
         return code
 
 
-def await_true(condition: Callable[[], bool], told: Callable[[], object] = lambda: "") -> None:
+def await_true(condition: Callable[[], bool], describe: Callable[[], object] = lambda: "") -> None:
     deadline = time.monotonic() + SOON
     while not condition():
-        assert time.monotonic() < deadline, told()
+        assert time.monotonic() < deadline, describe()
         time.sleep(0.02)
 
 

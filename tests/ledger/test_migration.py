@@ -112,8 +112,8 @@ def test_a_broken_chain_stays_broken_at_the_same_entry(how, caplog):
     }[how]
     with pytest.raises(LedgerBroken, match=problem):
         spent_by("op_1")
-    is_told = "The ledger of op_1 was modified before this migration." in caplog.text
-    assert is_told == (how != "a removed account")
+    is_reported = "The ledger of op_1 was modified before this migration." in caplog.text
+    assert is_reported == (how != "a removed account")
 
 
 @pytest.mark.usefixtures("_ends_at_the_newest")

@@ -38,6 +38,7 @@ VALUES = {
     "recipe": list(PARAMETERS),
     "parameters": [0, 1],  # which of the recipe's
     "monitor": ["val_loss", "train_loss", "unknown"],
+    "monitors": [{}, {"accuracy": "max"}, {"accuracy": "min", "another": "min"}],
     "log_every_steps": [1, 3, 1000],
     "processes": [1, 2],  # here one process computes it; several are tested in tests/ranks
     "sharding": ["none", "full"],

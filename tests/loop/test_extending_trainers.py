@@ -117,9 +117,9 @@ def test_a_preview_says_what_becomes_of_a_schedule():
     kind = KINDS["loop"]
     before, after = (kind.parse_config(lit(epochs).config) for epochs in (2, 4))
     after.require_forkable(before)
-    told = " ".join(after.continues(before))
-    assert "a loop submitted with parameters.max_epochs 4, unless its learning-rate" in told
-    assert "OneCycleLR ends with an error" in told
+    sentences = " ".join(after.continues(before))
+    assert "a loop submitted with parameters.max_epochs 4, unless its learning-rate" in sentences
+    assert "OneCycleLR ends with an error" in sentences
 
 
 def test_a_preview_of_more_max_steps_says_what_becomes_of_a_schedule():
@@ -128,6 +128,6 @@ def test_a_preview_of_more_max_steps_says_what_becomes_of_a_schedule():
         kind.parse_config(hugging(1, "linear", max_steps=each).config) for each in (4, 9)
     )
     after.require_forkable(before)
-    told = " ".join(after.continues(before))
-    assert "a loop submitted with parameters.max_steps 9, unless its learning-rate" in told
-    assert "linear, cosine) have the rates of the longer training" in told
+    sentences = " ".join(after.continues(before))
+    assert "a loop submitted with parameters.max_steps 9, unless its learning-rate" in sentences
+    assert "linear, cosine) have the rates of the longer training" in sentences

@@ -47,8 +47,8 @@ def _checkpoint(path):
 def _table(path):
     target = path.with_suffix(".normalised")
     request = {"source": str(path), "target": str(target), "options": {}, "limits": {}}
-    told = child.answer(request)
-    return {"refused": [told["refused"]["message"]] if "refused" in told else []}
+    answered = child.answer(request)
+    return {"refused": [answered["refused"]["message"]] if "refused" in answered else []}
 
 
 def _config(path):

@@ -15,15 +15,15 @@ def require_harmless(seeds, tmp_path):
     proof = tmp_path / "executed"
     files = [generate(seed, tmp_path, proof) for seed in seeds]
     assert not proof.exists()
-    told = call("tests.malicious.reading", {"files": [str(each) for each in files]}, LIMITS)
+    answered = call("tests.malicious.reading", {"files": [str(each) for each in files]}, LIMITS)
     assert not proof.exists()
-    for each in told["found"]:
+    for each in answered["found"]:
         assert "bug" not in each, each
         assert each["seconds"] < MAX_SECONDS, each
         for sentence in each["refused"]:
             assert sentence.strip() and len(sentence) < 2000 and "Traceback" not in sentence, each
-    assert told["bytes"] < MAX_BYTES
-    return told["found"]
+    assert answered["bytes"] < MAX_BYTES
+    return answered["found"]
 
 
 def require_refused_before_loading(found):

@@ -9,8 +9,8 @@ ACCOUNTS = "ledger_ledgeraccount"
 
 def tampered(*statements):
     """Execute statements on {entries} and {accounts} without the ledger's triggers."""
-    told = [each.format(entries=guards.TABLE, accounts=ACCOUNTS) for each in statements]
+    filled = [each.format(entries=guards.TABLE, accounts=ACCOUNTS) for each in statements]
     vendor = connection.vendor
     with connection.cursor() as cursor:
-        for statement in (*guards.DROP[vendor], *told, *guards.CREATE[vendor]):
+        for statement in (*guards.DROP[vendor], *filled, *guards.CREATE[vendor]):
             cursor.execute(statement)

@@ -39,7 +39,7 @@ def needing(**fields):
 
 
 @pytest.mark.parametrize(
-    ("waiting", "workers", "code", "told"),
+    ("waiting", "workers", "code", "message"),
     [
         (TRAINING, [], BlockingReason.NO_WORKER, "No worker is running"),
         (
@@ -147,10 +147,10 @@ def needing(**fields):
         ),
     ],
 )
-def test_it_says_what_is_missing(waiting, workers, code, told):
+def test_it_says_what_is_missing(waiting, workers, code, message):
     given = answer(waiting, *workers)
     assert given.code == code, given
-    assert told in given.message
+    assert message in given.message
 
 
 def test_one_worker_that_fits_is_enough():
@@ -232,5 +232,5 @@ def test_a_coordinator_needs_a_wait_slot_only():
     server = needing(device="cuda", takes_slot=False)
     assert answer(TRAINING, busy).code == BlockingReason.WORKERS_BUSY
     assert answer(server, busy).code == BlockingReason.SOON
-    told = answer(server, replace(busy, num_waiting_slots=NUM_WAIT_SLOTS))
-    assert told.code == BlockingReason.WORKERS_BUSY and "all 4 wait slots" in told.message
+    reason = answer(server, replace(busy, num_waiting_slots=NUM_WAIT_SLOTS))
+    assert reason.code == BlockingReason.WORKERS_BUSY and "all 4 wait slots" in reason.message

@@ -50,8 +50,8 @@ def ledger(operation_id="op_1", count=4):
 def test_the_database_refuses_to_change_or_delete_an_entry(statement):
     ledger()
     before = spent_by("op_1")
-    told = statement.format(entries=guards.TABLE)
-    for one in (told, f"{told} WHERE number = 2"):
+    filled = statement.format(entries=guards.TABLE)
+    for one in (filled, f"{filled} WHERE number = 2"):
         with (
             pytest.raises(DatabaseError, match="append-only"),
             transaction.atomic(),

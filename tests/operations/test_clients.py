@@ -181,13 +181,13 @@ def test_lists_leave_clients_out_and_say_what_they_wait_for(runtime, person):
     try:
         ask = {"part_of": going.operation.pk}
         found = rows_of(narrowed(Operation.objects.all(), ask, person), ROW_FIELDS)
-        told = described_all(list(found.order_by("subtask__index")), person)
+        described = described_all(list(found.order_by("subtask__index")), person)
         listed = narrowed(Operation.objects.all(), {}, person)
     finally:
         queue_status._registered.pop()
-    assert [each["part_of"] for each in told] == [going.operation.pk] * 3
-    assert [each["allowed_actions"] for each in told] == [[]] * 3
-    waits = [each["waiting_for"]["message"] for each in told]
+    assert [each["part_of"] for each in described] == [going.operation.pk] * 3
+    assert [each["allowed_actions"] for each in described] == [[]] * 3
+    waits = [each["waiting_for"]["message"] for each in described]
     assert waits[0] == "A worker claims it shortly."
     assert waits[1] == "No worker has the label nobody."
     assert [each.pk for each in listed] == [going.operation.pk]
@@ -231,8 +231,8 @@ def test_who_stays_away_is_dropped_and_the_events_say_so(runtime):
 def test_never_with_fewer_than_min_clients_and_it_says_what_it_waits_for(runtime):
     going = Round(runtime, submit(labels={"1": "nobody"}, round_timeout=0.5, min_clients=3))
     going.sent(3)
-    told = "round 1 of 2, 2 of 3 clients done; past its time, and waits for at least 3"
-    wait_until(lambda: not going.last_first() and place_of(going.operation) == told, 20)
+    place = "round 1 of 2, 2 of 3 clients done; past its time, and waits for at least 3"
+    wait_until(lambda: not going.last_first() and place_of(going.operation) == place, 20)
     Subtask.objects.get(index=1).operation.row.update(queue="")
     wait_until(lambda: Subtask.objects.filter(group=2, index=1).exists() or going.last_first())
     wait_until(Subtask.objects.filter(group=2, index=1).exists)
@@ -252,9 +252,9 @@ def test_what_is_dropped_writes_no_more(runtime):
     part.row.update(state="RUNNING", attempt=1, lease_expires_at="2099-01-01T00:00Z")
     claimed.refresh_from_db()
     subtasks.drop(services.get(going.operation.pk), [part.pk])
-    told = Ledger(claimed, account_id=going.operation.pk)
+    account = Ledger(claimed, account_id=going.operation.pk)
     with pytest.raises(claims.Fenced):
-        told.append([entry(1).to_entry()])
+        account.append([entry(1).to_entry()])
     assert services.get(part.pk).reason == "DROPPED" and not ledger(going.operation)
     done = going.to_its_end()
     assert done.result["dropped"] == 1, "this round's; in the next one it is there again"

@@ -86,11 +86,11 @@ def carried(checkpoint, target):
 
 
 def take_in(api, directory, tmp_path, **changes):
-    told = json.loads((directory / "manifest.json").read_text())
+    manifest = json.loads((directory / "manifest.json").read_text())
     file = tmp_path / f"{directory.name}.zip"
     file.unlink(missing_ok=True)
     packed.pack(directory, packed.names_in(directory), file)
-    wanted = {"kind": told["kind"], "config": told["config"] | changes}
+    wanted = {"kind": manifest["kind"], "config": manifest["config"] | changes}
     upload = SimpleUploadedFile(directory.name, file.read_bytes())
     form = {"file": upload, "operation": json.dumps(wanted)}
     return api.client.post("/api/v1/operations/import", form)
@@ -113,9 +113,9 @@ def test_it_continues_to_the_identical_result(runtime, db, settings, tmp_path, k
     answer = api.post(f"checkpoints/{whole.pk}/{chosen.pk}/verify").json()["data"]
     assert (answer["health"], answer["level"]) == ("healthy", "ok"), answer["checks"]
     directory = carried(chosen, tmp_path / "carried")
-    told = json.loads((directory / "manifest.json").read_text())
-    assert told["config"] == whole.config
-    assert told["inputs"].keys() == ({whole.config["dataset"]} if kind == "backtest" else set())
+    manifest = json.loads((directory / "manifest.json").read_text())
+    assert manifest["config"] == whole.config
+    assert manifest["inputs"].keys() == ({whole.config["dataset"]} if kind == "backtest" else set())
 
     call_command("flush", interactive=False, verbosity=0)
     move(settings, tmp_path / "second")
@@ -167,8 +167,8 @@ def test_altered_bytes_are_refused_and_nothing_is_left(source, tmp_path):
 
 def test_one_of_another_kind_is_refused(source, tmp_path):
     api, directory = source
-    told = json.loads((directory / "manifest.json").read_text()) | {"kind": "rl"}
-    (directory / "manifest.json").write_text(json.dumps(told))
+    manifest = json.loads((directory / "manifest.json").read_text()) | {"kind": "rl"}
+    (directory / "manifest.json").write_text(json.dumps(manifest))
     form = {"kind": "training", "config": CASES["training"]}
     file = tmp_path / "packed.zip"
     packed.pack(directory, packed.names_in(directory), file)
@@ -183,9 +183,9 @@ def test_a_private_one_is_refused_since_its_ledger_is_elsewhere(runtime, db, tmp
         runtime, services.submit(kind="federated", config=CASES["federated"], owner=api.user)
     )
     directory = carried(middle(whole), tmp_path / "carried")
-    told = json.loads((directory / "manifest.json").read_text())
-    told["config"]["privacy"] |= {"mode": "sample", "noise_multiplier": 1.0}
-    (directory / "manifest.json").write_text(json.dumps(told))
+    manifest = json.loads((directory / "manifest.json").read_text())
+    manifest["config"]["privacy"] |= {"mode": "sample", "noise_multiplier": 1.0}
+    (directory / "manifest.json").write_text(json.dumps(manifest))
     error = refused(take_in(api, directory, tmp_path))
     assert "database of the other installation" in error["message"]
 

@@ -66,7 +66,7 @@ def test_the_same_is_made_once_for_all(imported, calls, settings):
 
 
 def test_a_person_has_one_export_made_at_a_time(imported, operator_of, monkeypatch):
-    """The others are told to try again; nobody waits in line."""
+    """The others are asked to try again; there is no queue."""
     begun, may_end = Event(), Event()
 
     def call(module, request, limits):

@@ -122,10 +122,10 @@ def test_the_api_answers_with_the_new_operation_once(db, source):
     path, body = f"operations/{source.pk}/fork", {"config": {"epochs": 30}, "name": "twin"}
     first, again = (api.post(path, body, headers={"Idempotency-Key": "k1"}) for _ in "12")
     assert (first.status_code, again.status_code) == (202, 202)
-    told = first.json()["data"]
-    assert again.json()["data"]["id"] == told["id"] and Operation.objects.count() == 2
-    assert first["Location"].endswith(f"/operations/{told['id']}")
-    assert (told["forked_from"], told["step"], told["config"]["epochs"]) == (source.pk, 10, 30)
+    made = first.json()["data"]
+    assert again.json()["data"]["id"] == made["id"] and Operation.objects.count() == 2
+    assert first["Location"].endswith(f"/operations/{made['id']}")
+    assert (made["forked_from"], made["step"], made["config"]["epochs"]) == (source.pk, 10, 30)
 
     refused = api.post(path, {"config": {"seed": 1}})
     assert refused.status_code == 400

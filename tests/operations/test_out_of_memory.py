@@ -130,7 +130,7 @@ def test_torch_without_memory_for_a_tensor_is_out_of_memory():
     assert reason_code(raised.value) == "OUT_OF_MEMORY"
 
 
-def told(operation):
+def peak_bytes(operation):
     found = re.search(r"peak resident memory ([\d.]+) GB, least free [\d.]+ GB of", operation)
     return float(found[1]) * 1e9
 
@@ -147,7 +147,7 @@ def test_an_operation_without_memory_tells_its_peak_and_what_to_try(runtime):
     assert message.startswith("MemoryError: 100000000 numbers were too many (peak resident memory ")
     assert "batch_size 8 instead of 16" in message
     printed = int(re.search(r"peak bytes: (\d+)", log)[1])
-    assert abs(told(message) - printed) < 0.02e9
+    assert abs(peak_bytes(message) - printed) < 0.02e9
     assert "scripted_model.py" in operation.error["traceback"]
     assert operation.attempts.get().note == message
 
@@ -161,5 +161,5 @@ def test_a_process_that_the_kernel_killed_tells_the_peak_that_was_sampled(runtim
     assert operation.reason == Reason.OUT_OF_MEMORY
     message = operation.error["message"]
     assert message.startswith("the kernel killed it: memory ran out (peak resident memory ")
-    assert told(message) > 0.4e9
+    assert peak_bytes(message) > 0.4e9
     assert "batch_size 8 instead of 16" in message

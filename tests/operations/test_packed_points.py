@@ -148,18 +148,18 @@ def small(monkeypatch):
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(
-    told=happenings,
+    happened=happenings,
     names=st.sampled_from([(), NAMES[:1], NAMES[1:]]),
     window=st.tuples(st.none() | st.integers(0, 300), st.none() | st.integers(0, 3000)),
     max_points=st.sampled_from([2, 5, 10, 30, 1000]),
 )
-def test_packed_points_give_the_curves_of_all_points(person, told, names, window, max_points):
+def test_packed_points_give_the_curves_of_all_points(person, happened, names, window, max_points):
     after_step, to_step = window
     asked = {"names": names, "after_step": after_step, "to_step": to_step}
     asked |= {"max_points": max_points}
     with transaction.atomic():
         story = Story(making.operation(person))
-        for what, *how in told:
+        for what, *how in happened:
             if what == "pack":
                 packed_points.pack_all(story.operation.pk)
             else:

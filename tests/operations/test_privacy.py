@@ -208,8 +208,8 @@ def test_nothing_of_the_secret_or_of_a_users_update_is_in_what_is_kept(runtime, 
             content = path.read_bytes()
             assert bytes.fromhex(secret) not in content and secret.encode() not in content
             assert b"train_loss" not in content
-    told = str(Operation.objects.values().get(pk=operation.pk))
-    assert secret not in told and "train_" not in str(services.get(operation.pk).metrics)
+    values = str(Operation.objects.values().get(pk=operation.pk))
+    assert secret not in values and "train_" not in str(services.get(operation.pk).metrics)
 
 
 def is_over(pid):

@@ -93,10 +93,12 @@ def test_what_is_ahead_is_counted_by_priority_then_age():
     urgent = rows.submitted(priority=1)
     rows.submitted(queue="a100", priority=9)  # stands in another line
     rows.submitted(priority=9).row.update(takes_slot=False)  # waits for a wait slot
-    told = {each.pk: queue_status.of_operation(each).message for each in (first, second, urgent)}
-    assert "next in the queue" in told[urgent.pk]
-    assert "1 operation is ahead of it" in told[first.pk]
-    assert "2 operations are ahead of it" in told[second.pk]
+    messages = {
+        each.pk: queue_status.of_operation(each).message for each in (first, second, urgent)
+    }
+    assert "next in the queue" in messages[urgent.pk]
+    assert "1 operation is ahead of it" in messages[first.pk]
+    assert "2 operations are ahead of it" in messages[second.pk]
 
 
 def test_what_does_not_wait_waits_for_nothing():

@@ -330,8 +330,8 @@ time.sleep(3600)
 @pytest.mark.slow
 def test_children_die_with_the_forkserver_while_their_worker_is_frozen():
     """Nobody is left to kill them, and nothing hangs up: the kernel does it."""
-    told = encoded(start_message(submit("hold_gil", at=2, epochs=100_000), 120)).decode()
-    command = [sys.executable, "-c", WORKER, told]
+    message = encoded(start_message(submit("hold_gil", at=2, epochs=100_000), 120)).decode()
+    command = [sys.executable, "-c", WORKER, message]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as worker:
         pid = int(worker.stdout.readline())
         (forkserver,) = psutil.Process(worker.pid).children()

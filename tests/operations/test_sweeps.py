@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.django_db, pytest.mark.database]
 @pytest.fixture
 def sent(monkeypatch):
     messages = []
-    monkeypatch.setattr(sweeps, "dispatch", lambda *told: messages.append(told))
+    monkeypatch.setattr(sweeps, "dispatch", lambda *arguments: messages.append(arguments))
     return messages
 
 

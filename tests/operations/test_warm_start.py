@@ -56,8 +56,8 @@ def test_max_duration_completes_and_an_extension_raises_it(runtime, person):
 
     with pytest.raises(ConfigError, match=r"got 6; it was 6; allowed: more limits\.max_duration"):
         forking.extend(operation_id=trained.pk, owner=person, to=6)
-    told = previews.preview("extend", operation_id=trained.pk, to=9)
-    assert told.notes[1] == "It continues exactly, as if limits.max_duration had been 9ba."
+    preview = previews.preview("extend", operation_id=trained.pk, to=9)
+    assert preview.notes[1] == "It continues exactly, as if limits.max_duration had been 9ba."
     longer = forking.extend(operation_id=trained.pk, owner=person, to=9)
     assert longer.config["limits"]["max_duration"] == "9ba"
 
@@ -176,8 +176,8 @@ def test_a_preview_of_a_warm_start_never_understates_what_was_spent(
     runtime, person, before, after, said
 ):
     source = federated(runtime, person, before)
-    told = {"privacy": {"user_noise_multiplier": None, **after}}
-    notes = previews.preview("warm_start", operation_id=source.pk, config=told).notes[2:]
+    changes = {"privacy": {"user_noise_multiplier": None, **after}}
+    notes = previews.preview("warm_start", operation_id=source.pk, config=changes).notes[2:]
     assert len(notes) == len(said)
     assert all(each in note for each, note in zip(said, notes, strict=True))
 

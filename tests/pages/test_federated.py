@@ -108,8 +108,8 @@ def test_clients_that_are_files_have_their_tables_names(ana, in_process):
     north = datasets.add_table(io.BytesIO(b"a,b\n1,2\n"), filename="x.csv", name="North").pk
     config = {"partition": {"by": "file"}}
     operation = making.operation(ana, "RUNNING", kind="federated", config=config)
-    told = {"names": [north, "ds_gone"]}
-    assert federation.names_of(operation, told) == ["North", "ds_gone"]
+    described = {"names": [north, "ds_gone"]}
+    assert federation.names_of(operation, described) == ["North", "ds_gone"]
 
 
 def test_the_grid_follows_the_run_beyond_its_checkpoint(ana):
@@ -157,15 +157,15 @@ def test_the_card_says_that_given_weights_are_not_in_the_ledger(page, ana):
 
 
 @pytest.mark.slow
-def test_the_round_in_which_the_budget_ends_is_foretold(ana):
+def test_the_round_in_which_the_budget_ends_is_predicted(ana):
     ledger = ServerLedger()
     config = {"privacy": {"target_epsilon": 20.0}, "rounds": 40}
     job = job_at(16, "sample", ledger, **config)
-    foretold = federation.privacy(shown(ana, job, ledger), state_of(job), job.step)["ends"]
+    predicted = federation.privacy(shown(ana, job, ledger), state_of(job), job.step)["ends"]
     while job.step < job.total_steps:
         job.advance()
     assert job.result()["reason"] == "PRIVACY_BUDGET"
-    assert not foretold["is_enough"] and foretold["round"] == len(job.progress.history)
+    assert not predicted["is_enough"] and predicted["round"] == len(job.progress.history)
 
 
 @pytest.mark.slow
@@ -174,12 +174,12 @@ def test_a_forecast_goes_by_how_often_clients_take_part(ana, target, is_enough):
     ledger = ServerLedger()
     config = {"privacy": {"target_epsilon": target}, "rounds": 40, "clients": 8, "fraction": 0.25}
     job = job_at(41, "sample", ledger, **config)
-    foretold = federation.privacy(shown(ana, job, ledger), state_of(job), job.step)["ends"]
+    predicted = federation.privacy(shown(ana, job, ledger), state_of(job), job.step)["ends"]
     while job.step < job.total_steps:
         job.advance()
     ended = len(job.progress.history)
-    assert (ended == 40) is foretold["is_enough"] is is_enough
-    assert is_enough or abs(foretold["round"] - ended) <= 4
+    assert (ended == 40) is predicted["is_enough"] is is_enough
+    assert is_enough or abs(predicted["round"] - ended) <= 4
 
 
 @pytest.mark.slow
@@ -189,13 +189,13 @@ def test_a_hybrid_forecast_counts_each_client_in_each_round(ana, target):
     privacy = {"target_epsilon": target, "noise_multiplier": 3.0, "user_noise_multiplier": 1.0}
     uneven = {"partition": {"by": "dirichlet", "alpha": 0.5}, "clients": 8, "fraction": 0.8}
     job = job_at(30, "hybrid", ledger, privacy=privacy, rounds=200, **uneven)
-    told = federation.privacy(shown(ana, job, ledger), state_of(job), job.step)
-    assert told["num_entries"] == len(ledger.releases()) and told["worst_client"] is None
-    assert told["sample"] == pytest.approx(job.noise_accounting.budget.total()["sample_epsilon"])
+    figures = federation.privacy(shown(ana, job, ledger), state_of(job), job.step)
+    assert figures["num_entries"] == len(ledger.releases()) and figures["worst_client"] is None
+    assert figures["sample"] == pytest.approx(job.noise_accounting.budget.total()["sample_epsilon"])
     while job.step < job.total_steps:
         job.advance()
     assert job.result()["reason"] == "PRIVACY_BUDGET"
-    assert told["ends"]["round"] == len(job.progress.history)
+    assert figures["ends"]["round"] == len(job.progress.history)
 
 
 @pytest.mark.slow
@@ -204,9 +204,9 @@ def test_the_tighter_accountants_figures_are_those_of_the_run(page, ana):
     job = job_at(9, "sample", ledger, privacy={"accountant": "prv", "target_epsilon": 30.0})
     epsilon = job.noise_accounting.budget.total()["epsilon"]
     operation = shown(ana, job, ledger)
-    told = federation.privacy(operation, state_of(job), job.step)
-    assert told["spent"] == told["sample"] == epsilon and told["ends"] is None
-    assert told["spent"] < federation.privacy(operation, {}, 0)["spent"]
+    figures = federation.privacy(operation, state_of(job), job.step)
+    assert figures["spent"] == figures["sample"] == epsilon and figures["ends"] is None
+    assert figures["spent"] < federation.privacy(operation, {}, 0)["spent"]
     text = page_of(page, operation)
     assert f"ε {epsilon:.2f}" in text and "By privacy loss distributions" in text
     assert "at most" not in text
@@ -244,13 +244,13 @@ def test_what_the_tighter_account_does_not_know_of_yet_is_reported(page, ana):
     )
 
 
-@pytest.mark.parametrize(("keeping", "is_told"), [("sample", True), ("hybrid", False)])
+@pytest.mark.parametrize(("keeping", "is_shown"), [("sample", True), ("hybrid", False)])
 def test_whose_privacy_is_spent_most_is_reported_unless_clients_are_private(
-    page, ana, keeping, is_told
+    page, ana, keeping, is_shown
 ):
     ledger = ServerLedger()
     text = page_of(page, shown(ana, job_at(9, keeping, ledger), ledger))
-    assert ("The worst client, " in text) == is_told
+    assert ("The worst client, " in text) == is_shown
 
 
 def spent(number, round_number, **changes):
@@ -266,7 +266,7 @@ def rounds(first, last, way=0):
             for number in range(first, last + 1) for client in range(4)]  # fmt: skip
 
 
-def foretold(owner, entries, target=10.0):
+def predicted(owner, entries, target=10.0):
     ledger = ServerLedger(entries)
     job = job_at(0, "sample", privacy={"target_epsilon": target}, rounds=100)
     operation = shown(owner, job, ledger)
@@ -275,14 +275,14 @@ def foretold(owner, entries, target=10.0):
 
 def test_what_was_imported_is_no_part_of_a_round_to_come(ana):
     imported = spent(999_000, 0, client=None, steps=100)
-    assert foretold(ana, [imported, *rounds(6, 7)]) == foretold(ana, rounds(1, 7))
+    assert predicted(ana, [imported, *rounds(6, 7)]) == predicted(ana, rounds(1, 7))
     carried = spent(999_000, 0, client=None, steps=0, sample_rate=0.0, carried=3.0)
-    ends = foretold(ana, [carried, *rounds(1, 7)])["round"]
-    assert ends == foretold(ana, rounds(1, 7), target=7.0)["round"]
+    ends = predicted(ana, [carried, *rounds(1, 7)])["round"]
+    assert ends == predicted(ana, rounds(1, 7), target=7.0)["round"]
 
 
 def test_after_a_resume_with_other_noise_the_forecast_is_of_the_new_way(ana):
-    ends = foretold(ana, [*rounds(1, 20), *rounds(2, 4, way=5)])["round"]
+    ends = predicted(ana, [*rounds(1, 20), *rounds(2, 4, way=5)])["round"]
     twice = Account(1e-5)  # each client's: 20 rounds, 2 more, and those to come
     fitting = 0
     while True:
@@ -292,7 +292,7 @@ def test_after_a_resume_with_other_noise_the_forecast_is_of_the_new_way(ana):
         fitting += 1
     assert ends == 3 + fitting - 1 > 4
     again = [*rounds(1, 20), *rounds(2, 20, way=5)]
-    assert foretold(ana, again) is not None
+    assert predicted(ana, again) is not None
 
 
 @pytest.mark.slow
@@ -456,9 +456,9 @@ def test_of_very_many_clients_at_once_the_first_are_drawn(ana):
 @pytest.mark.parametrize(("step", "first", "last"), [(0, 0, 39), (60, 60, 99), (95, 60, 99)])
 def test_of_very_many_clients_those_are_drawn_who_are_next(ana, more, step, first, last):
     job = make_job(clients=100, local_epochs=1, parameters={"examples": 600}, **more)
-    told = {**state_of(job), "clients_done": step}
+    state = {**state_of(job), "clients_done": step}
     operation = shown(ana, job, ServerLedger())
-    grid = client_grid.grid(operation, told, 0)
+    grid = client_grid.grid(operation, state, 0)
     assert [row["number"] for row in grid["rows"]] == list(range(first, last + 1))
     done = sum(row["num_done"] for row in grid["rows"])
     assert done == max(0, step - first) and grid["num_more"] == 60
@@ -467,8 +467,8 @@ def test_of_very_many_clients_those_are_drawn_who_are_next(ana, more, step, firs
 def test_very_many_epochs_are_reported_and_not_drawn(page, ana):
     job = job_at(0, local_epochs=500)
     operation = shown(ana, job, ServerLedger(), ahead=123)
-    told = page_of(page, operation).partition('data-testid="clients"')[2]
-    assert "123 of 500" in told and 'title="Epoch' not in told
+    part = page_of(page, operation).partition('data-testid="clients"')[2]
+    assert "123 of 500" in part and 'title="Epoch' not in part
 
 
 def test_where_clients_train_what_they_wait_for_and_who_was_dropped(page, ana):
@@ -481,11 +481,11 @@ def test_where_clients_train_what_they_wait_for_and_who_was_dropped(page, ana):
     )  # fmt: skip
     making.attempt(rows[1], worker_id="hospital-b")
     text = page_of(page, server)
-    told = text.partition('data-testid="clients"')[2].partition("</table>")[0]
-    assert "1 of 2" in told and "hospital-b" in told
-    assert "No worker is running" in told
-    assert told.count("the round proceeded without it") == told.count("Dropped") == 1
-    assert all(f"/operations/{each.pk}/" in told for each in rows)
+    part = text.partition('data-testid="clients"')[2].partition("</table>")[0]
+    assert "1 of 2" in part and "hospital-b" in part
+    assert "No worker is running" in part
+    assert part.count("the round proceeded without it") == part.count("Dropped") == 1
+    assert all(f"/operations/{each.pk}/" in part for each in rows)
     shown_rows = [line for line in page.get("/operations/").content.decode().split("<tr") if
                   any(each.pk in line for each in rows)]  # fmt: skip
     assert not shown_rows, "the list is of whole operations"

@@ -25,6 +25,25 @@ def test_models_are_listed_first_with_what_they_are(ana):
     assert (files[0].note, files[1].note) == ("val_loss 0.02", "epoch 3")
 
 
+def test_best_models_are_named_by_their_metrics(ana):
+    checkpoint = saved(making.operation(ana, "COMPLETED"), type="final")
+    checkpoint.manifest += [
+        {"name": f"{name}.pt", "size_bytes": 1, "blake3": "0" * 64}
+        for name in ("best_model", "best_model_val_accuracy", "best_model_val_iou")
+    ]
+    lines = {"val_accuracy": {"best_metric": 0.9}, "val_iou": {"best_metric": None}}
+    checkpoint.state = {"best_metric": 0.02, "monitored": lines}
+    found = checkpoint_files.source(
+        checkpoint, "epoch 3", "training", "val_loss", ["val_accuracy", "val_iou"]
+    )
+    assert [(file.title, file.note) for file in found.files][:4] == [
+        ("Best model", "val_loss 0.02"),
+        ("Best model by val_accuracy", "val_accuracy 0.9"),
+        ("Best model by val_iou", ""),
+        ("Last model", "epoch 3"),
+    ]
+
+
 def test_the_page_shows_code_with_the_names_of_the_downloads(page, ana):
     operation = making.operation(ana, "COMPLETED")
     checkpoint = saved(operation, type="final")

@@ -27,15 +27,21 @@ def loaded(client, path, sizes):
             loaded(client, f"{path.rpartition('/')[0]}/{name}", sizes)
 
 
-@pytest.mark.parametrize("name", ["list", "operation", "new"])
+@pytest.mark.parametrize("name", ["list", "operation", "new", "tour"])
 def test_a_first_visit_loads_little(page, ana, name):
     operation = making.operation(ana, "COMPLETED")
     making.curve(operation)
     address = {"list": "/", "operation": operation.get_absolute_url(), "new": "/operations/new"}
+    address["tour"] = "/"
     html = page.get(address[name], headers={"accept-encoding": "gzip"})
     sizes = {address[name]: len(html.content)}
     assert html["Content-Encoding"] == "gzip"
-    for path in [FONT, *LOADED.findall(page.get(address[name]).content.decode())]:
+    scripts = []
+    if name == "tour":  # the first page behind the first sign-in
+        fetch = {"accept-encoding": "gzip", "X-Requested-With": "fetch"}
+        sizes["/help/tour"] = len(page.get("/help/tour", headers=fetch).content)
+        scripts.append("/static/js/tour.js")
+    for path in [FONT, *scripts, *LOADED.findall(page.get(address[name]).content.decode())]:
         loaded(page, path, sizes)
     assert "/static/js/poll.js" in sizes
     assert sum(sizes.values()) < MAX_BYTES, sizes

@@ -1,6 +1,8 @@
 """The list: one query for the rows, all of its state in the address, nothing that moves."""
 
+import html
 import json
+import re
 from itertools import product
 from urllib.parse import urlencode
 
@@ -302,3 +304,19 @@ def test_an_acknowledged_failure_is_not_counted_as_one_to_review(page, ana):
     cache.clear()
     assert "to review" not in page.get("/").context["summary"]
     assert shown(page.get("/?tab=attention")) == []
+
+
+def test_the_list_is_shown_in_groups_that_open(page, ana):
+    one = making.operation(ana, "COMPLETED", name="one", tags=["night run"])
+    one.row.update(result={"best": {"value": 0.25}})
+    making.operation(ana, "FAILED", name="two")
+    text = page.get("/?group=tag&q=kind:training").content.decode()
+    assert text.count('data-testid="group"') == 2 and "best val loss" in text and "0.25" in text
+    assert "no tag" in text and "2 by tag" in text
+    (address,) = re.findall(r'hx-get="(/operations/group\?[^"]*night[^"]*)"', text)
+    rows = page.get(html.unescape(address)).content.decode()
+    assert 'data-testid="row"' in rows and ">one<" in rows and ">two<" not in rows
+    assert "select-all" not in rows and "group=" not in rows
+    refused = page.get("/?group=val_loss").content.decode()
+    assert "got &#x27;val_loss&#x27;; allowed: study" in refused
+    assert 'data-testid="row"' in page.get("/?group=").content.decode()

@@ -69,8 +69,8 @@ def test_an_episode_that_a_stop_cuts_is_neither_logged_nor_reported_to_the_curri
         job = played(config, steps)
         other = resumed(job, config)
         assert episodes_of(other) == episodes_of(job)
-        told = sum(tracker.episodes for tracker in other.population.curriculum.trackers)
-        assert told <= other.population.episodes.completed
+        counted = sum(tracker.episodes for tracker in other.population.curriculum.trackers)
+        assert counted <= other.population.episodes.completed
 
 
 def test_a_run_ends_after_n_episodes():
@@ -204,9 +204,9 @@ def test_checks_come_in_their_order():
 def test_a_changed_config_is_a_warning_that_names_the_keys():
     job = played(DQN, 6)
     other = resumed(job, {**DQN, "discount": 0.5, "dqn": {**DQN["dqn"], "batch_size": 9}})
-    told = other.inexact["config"]
-    assert "discount was 0.99, is 0.5" in told and "dqn.batch_size was 4, is 9" in told
-    assert "fork" in told
+    note = other.inexact["config"]
+    assert "discount was 0.99, is 0.5" in note and "dqn.batch_size was 4, is 9" in note
+    assert "fork" in note
     assert not resumed(job, DQN).inexact
 
 

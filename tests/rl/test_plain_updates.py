@@ -136,8 +136,8 @@ def drawn(learner, environment_steps):
         oldest = replay.count - len(replay)
         return torch.randint(len(replay), (size,), generator=generator) + oldest, None
     slots, _ = learner.priorities.draw(size, generator)
-    told = learner.config.replay
-    beta = told.beta + (1 - told.beta) * min(1.0, environment_steps / told.beta_steps)
+    settings = learner.config.replay
+    beta = settings.beta + (1 - settings.beta) * min(1.0, environment_steps / settings.beta_steps)
     every = learner.priorities.saved().double()
     chances = (every / every.sum())[slots]
     weights = (len(replay) * chances) ** -beta
@@ -177,9 +177,9 @@ def require_target(learner, target, online, updates):
 
 def require_priorities(learner, numbers, errors):
     """A row's priority is its error to the power of alpha; the last one of a repeated row's."""
-    told, kept = learner.config.replay, learner.priorities.saved()
+    settings, kept = learner.config.replay, learner.priorities.saved()
     for slot, error in zip((numbers % learner.replay.slots).tolist(), errors.tolist(), strict=True):
-        expected = (abs(error) + 1e-6) ** told.alpha
+        expected = (abs(error) + 1e-6) ** settings.alpha
         assert float(kept[slot]) == pytest.approx(expected, rel=2**-8)  # bfloat16
 
 

@@ -77,7 +77,7 @@ def learner(burn_in, length, steps, *, ends=(), replay=None, **dqn):
     return made
 
 
-def told(made, step, agent=0):
+def sequence(made, step, agent=0):
     """Return the steps of the sequence around one, and those that are learned from."""
     rows, learned = made.sequences(torch.tensor([2 * step + agent]))
     steps = (rows[:, 0] // 2).tolist()
@@ -87,27 +87,27 @@ def told(made, step, agent=0):
 
 
 def test_a_sequence_begins_before_what_is_learned_from_it():
-    steps, learned = told(learner(2, 3, 10), 5)
+    steps, learned = sequence(learner(2, 3, 10), 5)
     assert steps == [3, 4, 5, 6, 7] and learned == [5, 6, 7]
 
 
 def test_a_sequence_never_begins_before_its_episode():
-    steps, learned = told(learner(3, 2, 10, ends={(4, 0)}), 6)
+    steps, learned = sequence(learner(3, 2, 10, ends={(4, 0)}), 6)
     assert steps[:3] == [5, 6, 7] and learned == [6, 7]
-    steps, learned = told(learner(3, 2, 10, ends={(4, 1)}), 6)
+    steps, learned = sequence(learner(3, 2, 10, ends={(4, 1)}), 6)
     assert steps == [3, 4, 5, 6, 7] and learned == [6, 7], "another agent's end is no matter"
 
 
 def test_a_sequence_ends_with_its_episode_and_with_what_there_is():
-    _, learned = told(learner(2, 4, 10, ends={(6, 0)}), 5)
+    _, learned = sequence(learner(2, 4, 10, ends={(6, 0)}), 5)
     assert learned == [5, 6]
-    _, learned = told(learner(2, 4, 10), 8)
+    _, learned = sequence(learner(2, 4, 10), 8)
     assert learned == [8, 9]
 
 
 def test_a_sequence_never_begins_before_the_oldest_row():
     made = learner(4, 2, 25)  # 20 of them are still here
-    steps, learned = told(made, 6)
+    steps, learned = sequence(made, 6)
     assert steps[:3] == [5, 6, 7] and learned == [6, 7]
 
 

@@ -106,8 +106,8 @@ def test_each_agent_is_evaluated_by_its_own_network_from_the_same_beginnings():
 @pytest.mark.slow
 def test_stages_are_each_agents_own():
     job = played(of(GRID, "recurrent_dqn", 3, 60, **SEPARATE, **ADAPTIVE), 50)
-    told = [tracker.episodes for tracker in job.population.curriculum.trackers]
-    assert len(told) == len(job.population.curriculum.stages) == 3
+    episodes = [tracker.episodes for tracker in job.population.curriculum.trackers]
+    assert len(episodes) == len(job.population.curriculum.stages) == 3
 
 
 def test_a_fork_takes_each_agents_newest_rows_over():

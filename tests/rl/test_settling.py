@@ -16,7 +16,7 @@ AT = 3
 
 
 def stopped(tmp_path, *, seconds=20.0, agents=1, directive=Directive.PREEMPT):
-    """Return the case, and what it told until it stopped."""
+    """Return the case, and what it reported until it stopped."""
     config = of(CARTPOLE, "dqn", agents, 30, checkpoint={"finish_episode_seconds": seconds})
     case, supervisor = Case("rl", "settling", config, stops=()), ScriptedSupervisor(AT, directive)
     attempt(case, tmp_path, supervisor)

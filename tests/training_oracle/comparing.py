@@ -67,7 +67,7 @@ def require_equal(
         with pytest.raises(NonFiniteLoss):
             job.advance()
     else:
-        assert job.step == job.total_steps, "the engine goes on, or told to stop too early"
+        assert job.step == job.total_steps, "the engine goes on, or was stopped too early"
         require_equal_end(job, expected, config)
     return expected
 

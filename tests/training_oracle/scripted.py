@@ -8,6 +8,7 @@ from trainops.runtime.config import Strict
 
 class Parameters(Strict):
     scores: list[float] = Field(min_length=1, description="val_score of each epoch in turn")
+    others: list[float] = Field([], description="val_other of each epoch in turn")
     examples: int = Field(6, ge=1, le=100)
     not_finite: dict[str, str] = Field(
         default_factory=dict, description="nan, inf or -inf instead, by the epoch (from 0)"

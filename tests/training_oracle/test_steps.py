@@ -196,7 +196,7 @@ TOY = {"recipe": "toy", "batch_size": 8, "epochs": 4, "seed": 7, "max_grad_norm"
 
 def use(monkeypatch, **ingredients):
     build = toy_model.build
-    monkeypatch.setattr(toy_model, "build", lambda *told: replace(build(*told), **ingredients))
+    monkeypatch.setattr(toy_model, "build", lambda *given: replace(build(*given), **ingredients))
 
 
 @pytest.mark.slow

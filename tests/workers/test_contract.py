@@ -357,8 +357,8 @@ def test_what_the_ledger_could_not_give_back_as_it_came_is_refused(
         other["values"][name] = value
     path = f"{attempt}/{shape}"
     _, error = worker.refused(400, "VALIDATION_ERROR", "POST", path, {"entries": [one, other]})
-    told = str(error)
-    assert f"got {value!r}"[:30].replace("'", "") in told.replace("'", "") and allowed in told
+    message = str(error)
+    assert f"got {value!r}"[:30].replace("'", "") in message.replace("'", "") and allowed in message
     assert spent_by(claimed["operation_id"]) == []
     worker.data("POST", path, {"entries": [one]})
     verify(claimed["operation_id"])

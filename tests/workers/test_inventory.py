@@ -90,8 +90,8 @@ def test_gpus_are_known_by_what_no_order_can_change(driver, monkeypatch, visible
     if visible is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
     assert inventory.visible_devices() == found
-    told = inventory.capabilities()
-    assert (told["gpu"], [gpu["id"] for gpu in told["gpus"]]) == (
+    offered = inventory.capabilities()
+    assert (offered["gpu"], [gpu["id"] for gpu in offered["gpus"]]) == (
         bool(found),
         [device.id for device in found],
     )

@@ -173,10 +173,10 @@ def test_while_the_database_is_away_every_address_says_so_and_afterwards_all_is_
         assert "The database did not respond to /api/v1/operations" in log
         assert "Traceback" not in log
 
-        def told():
+        def is_reported():
             rows = [each for each in stack.get("workers") if each["worker_type"] == "celery"]
             return rows and "OperationalError" in rows[0]["last_error"]
 
-        wait_until(told)
+        wait_until(is_reported)
         done = stack.submit(recipe="scripted", epochs=1)
         stack.wait(done, "COMPLETED")

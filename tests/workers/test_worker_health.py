@@ -50,8 +50,8 @@ def test_a_worker_that_wrote_in_time_is_healthy_and_an_overdue_one_is_not():
 
 
 def test_a_worker_that_has_ended_counts_for_nothing():
-    told = f"worker_id='gone', **{TOLD}"
-    command = f"from trainops import worker_health; worker_health.tell({told})"
+    arguments = f"worker_id='gone', **{TOLD}"
+    command = f"from trainops import worker_health; worker_health.tell({arguments})"
     subprocess.run([sys.executable, "-c", command], cwd=ROOT, check=True)
     assert probe()[1]["workers"] == []
 

@@ -52,15 +52,15 @@ def describe(job: ResumableJob) -> dict[str, Leaf]:
         path, value, around = queue.popleft()
         if path in leaves or isinstance(value, SKIPPED) or _is_ours(value):
             continue
-        if (told := _leaf(value)) is not None:
-            leaves[path] = _made(around, *told, value)
+        if (described := _leaf(value)) is not None:
+            leaves[path] = _made(around, *described, value)
             continue
         if id(value) in seen:
             continue
         seen[id(value)] = value
         inner = _inner(path, value, around)
-        if (told := _outside(value)) is not None:
-            leaves[path] = _made(inner, *told, value)
+        if (described := _outside(value)) is not None:
+            leaves[path] = _made(inner, *described, value)
         queue.extend((_clean(f"{path}{step}"), each, _registered(inner, step))
                      for step, each in _inside(value) if not step.startswith(".__"))  # fmt: skip
     return leaves

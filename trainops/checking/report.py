@@ -52,7 +52,7 @@ class CheckReport:
         return not self.findings and all(each.is_equal for each in self.tried)
 
     def to_json(self) -> JsonObject:
-        told: JsonObject = {
+        values: JsonObject = {
             "recipe": self.recipe,
             "kind": self.kind,
             "exact": self.is_exact,
@@ -66,9 +66,9 @@ class CheckReport:
         }  # fmt: skip
         if self.cost is not None:
             measured = asdict(self.cost.measured)
-            told["milliseconds_per_step"] = {name: list(each) for name, each in measured.items()}
-            told["checkpoint_every_steps"] = self.cost.every_steps
-        return told
+            values["milliseconds_per_step"] = {name: list(each) for name, each in measured.items()}
+            values["checkpoint_every_steps"] = self.cost.every_steps
+        return values
 
     def __str__(self) -> str:
         return "\n".join([*self._verdict(), *self._found(), *self._notes()])

@@ -26,6 +26,7 @@ MODULES = {
     "datasets": ("datasets",),
     "tokens": ("login", "token"),
     "contexts": ("context",),
+    "users": ("users", "reset-password"),
     "notifications": ("notifications",),
 }
 COMPLETION = "_TRAINOPS_COMPLETE"  # the variable by which a shell asks for completions

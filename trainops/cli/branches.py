@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 Checkpoint = Annotated[
     str | None,
-    typer.Option(help="Checkpoint id, latest or best; by default the latest healthy one."),
+    typer.Option(
+        help="Checkpoint id, latest, best or best:METRIC; by default the latest healthy one."
+    ),
 ]
 Name = Annotated[str, typer.Option(help="Display name of the new operation.")]
 Assignments = Annotated[

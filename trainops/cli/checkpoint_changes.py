@@ -18,7 +18,9 @@ from trainops.paths import COMMAND
 CheckpointId = Annotated[
     str,
     typer.Argument(
-        metavar="CHECKPOINT", help="Checkpoint id, ID:latest or ID:best.", show_default=False
+        metavar="CHECKPOINT",
+        help="Checkpoint id, ID:latest, ID:best or ID:best:METRIC.",
+        show_default=False,
     ),
 ]
 Deleted = Annotated[

@@ -100,6 +100,7 @@ def _cells(row: Checkpoint) -> list[Text]:
     kept = [
         word for word, is_true in (("pinned", row["pinned"]), ("best", row["is_best"])) if is_true
     ]
+    kept += [f"best {metric}" for metric in row.get("best_of", [])]
     return [
         looks.cell(row["checkpoint_type"]),
         looks.cell(row["step"]),

@@ -38,7 +38,7 @@ def export(
         str,
         typer.Argument(
             metavar="ID",
-            help="Operation or checkpoint id; also ID:latest, ID:best.",
+            help="Operation or checkpoint id; also ID:latest, ID:best, ID:best:METRIC.",
             show_default=False,
         ),
     ],
@@ -206,12 +206,21 @@ def weights(
             help="Model to write; by default the best, else the last.", show_default=False
         ),
     ] = None,
+    metric: Annotated[
+        str | None,
+        typer.Option(
+            help="Monitored metric by which the model is the best; by default monitor.",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
     """Write one model of a checkpoint as safetensors.
 
     Example: trainops checkpoints weights last.pt -o model.safetensors --which last
     """
-    files_here().weights(session, path, target, which and which.value)
+    if metric is not None and which is Which.LAST:
+        raise Problem("--metric names a best model; allowed with --which best", ExitCode.USAGE)
+    files_here().weights(session, path, target, which and which.value, metric)
 
 
 def files_here() -> ModuleType:

@@ -39,7 +39,7 @@ class CheckRow(TypedDict):
 
 def verify(session: Session, path: Path, *, strict: bool) -> None:
     """Show a table of checks. Raises Problem if one failed; if strict, also for a warning."""
-    with _told_as_problem(path):
+    with _raised_as_problem(path):
         report = checks_of(path)
     if session.out.is_data:
         checks = [_row(check) for check in report.checks]
@@ -81,7 +81,7 @@ def sendable(session: Session, directory: Path, scratch: Path) -> tuple[Path, Pa
     Says which were left. One that is a directory is packed into `scratch`. Raises Problem.
     """
     path = directory
-    with _told_as_problem(directory):
+    with _raised_as_problem(directory):
         if not is_checkpoint(directory):
             path, skipped = newest_healthy(directory)
             for each in skipped:
@@ -98,13 +98,13 @@ def held(path: Path) -> JsonObject:
 
     Raises Problem.
     """
-    with _told_as_problem(path):
+    with _raised_as_problem(path):
         return submission_of(path)
 
 
 def show(session: Session, path: Path) -> None:
     """Show the tree of keys."""
-    with _told_as_problem(path):
+    with _raised_as_problem(path):
         lines = lines_of(path)
     if session.out.is_data:
         session.out.data([asdict(line) for line in lines])
@@ -125,7 +125,7 @@ def show(session: Session, path: Path) -> None:
 
 def diff(session: Session, one: Path, other: Path) -> None:
     """Show what differs. Raises Problem if anything does."""
-    with _told_as_problem(one, other):
+    with _raised_as_problem(one, other):
         found = differences(one, other)
     if session.out.is_data:
         session.out.data([asdict(each) for each in found])
@@ -148,11 +148,15 @@ def diff(session: Session, one: Path, other: Path) -> None:
 
 
 def weights(
-    session: Session, path: Path, target: Path, which: Literal["best", "last"] | None
+    session: Session,
+    path: Path,
+    target: Path,
+    which: Literal["best", "last"] | None,
+    metric: str | None = None,
 ) -> None:
     """Write the weights, and say which they are."""
-    with _told_as_problem(path):
-        written = export_weights(path, target, which)
+    with _raised_as_problem(path):
+        written = export_weights(path, target, which, metric)
     size = target.stat().st_size
     if session.out.is_data:
         names = list(written.tensors)
@@ -166,7 +170,7 @@ def weights(
 
 
 @contextmanager
-def _told_as_problem(*paths: Path) -> Iterator[None]:
+def _raised_as_problem(*paths: Path) -> Iterator[None]:
     names = " and ".join(map(str, paths))
     try:
         yield

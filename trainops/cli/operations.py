@@ -4,11 +4,11 @@ from typing import Annotated
 
 import typer
 
-from trainops.cli import following, looks, previews
+from trainops.cli import following, grouping, looks, previews
 from trainops.cli.following import say_commands, watch_to_the_end
 from trainops.cli.session import Session, command
 from trainops.cli.tables import Text
-from trainops.client.api import RowPage
+from trainops.client.api import Param, RowPage
 from trainops.client.problems import ExitCode, Problem
 from trainops.client.references import operation_id, short_ids
 from trainops.client.responses import AttentionReason, Event, Message, Operation
@@ -64,27 +64,32 @@ def ls(
         str | None,
         typer.Option(help="Metric, config field or column; descending: --sort=-NAME."),
     ] = None,
+    group_by: Annotated[
+        str | None,
+        typer.Option(help="List groups: study, tag, project, owner, a config field, …"),
+    ] = None,
     limit: Annotated[int, typer.Option(min=1, max=MAX_LIMIT, help="Show at most N.")] = 20,
 ) -> None:
-    """List operations, latest first.
+    """List operations, latest first, or groups of them.
 
     Example: trainops ls 'val_loss<0.1 older:7d' --sort=-val_accuracy
     """
-    page: RowPage[Operation] = session.api.rows(
-        "operations",
-        q=" ".join(query or []) or None,
-        state=state.upper() if state else None,
-        kind=kind,
-        recipe=recipe,
-        reason=reason.upper() if reason else None,
-        tag=tag,
-        owner="me" if mine else None,
-        resumable="true" if resumable else None,
-        needs_attention="true" if attention else None,
-        search=search,
-        ordering=sort,
-        limit=limit,
-    )
+    wanted: dict[str, Param] = {
+        "q": " ".join(query or []) or None,
+        "state": state.upper() if state else None,
+        "kind": kind,
+        "recipe": recipe,
+        "reason": reason.upper() if reason else None,
+        "tag": tag,
+        "owner": "me" if mine else None,
+        "resumable": "true" if resumable else None,
+        "needs_attention": "true" if attention else None,
+        "search": search,
+    }
+    if group_by:
+        grouping.say_groups(session, group_by, limit, wanted)
+        return
+    page: RowPage[Operation] = session.api.rows("operations", **wanted, ordering=sort, limit=limit)
     if session.out.is_data:
         session.out.data(page.rows)
     else:
@@ -253,7 +258,9 @@ def resume(
     reference: Id,
     checkpoint: Annotated[
         str | None,
-        typer.Option(help="Checkpoint id, latest or best; by default the latest healthy one."),
+        typer.Option(
+            help="Checkpoint id, latest, best or best:METRIC; by default the latest healthy one."
+        ),
     ] = None,
     accept_inexact: Annotated[
         bool,

@@ -18,6 +18,7 @@ NARROW_WIDTH = 130
 
 ID_FIELDS = (
     "checkpoint_id", "operation_id", "worker_id", "rule_id", "delivery_id", "id", "name",
+    "username",
 )  # fmt: skip
 
 

@@ -26,5 +26,5 @@ def show(session: Session, found: str, verb: str, wanted: Mapping[str, object]) 
     for note in preview["notes"]:
         session.out.text(looks.plain(note))
     for change in preview["changes"]:
-        told = f"{change['field']}: {change['before']} → {change['after']}"
-        session.out.text(f"  {looks.plain(told)}")
+        line = f"{change['field']}: {change['before']} → {change['after']}"
+        session.out.text(f"  {looks.plain(line)}")

@@ -207,7 +207,10 @@ class Handle:
         return self.cancel().wait(timeout)
 
     def resume(self, checkpoint: str | None = None) -> Self:
-        """Continue from a checkpoint: an id, "latest" or "best"; by default the latest healthy."""
+        """Continue from a checkpoint; by default from the latest healthy one.
+
+        `checkpoint`: an id, "latest", "best" or "best:METRIC".
+        """
         body = {"checkpoint_id": checkpoint} if checkpoint else {}
         self._api.post(f"operations/{self.id}/resume", body)
         return self.refresh()

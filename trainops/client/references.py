@@ -46,19 +46,24 @@ def short_ids(ids: Sequence[str]) -> list[str]:
     return [end or whole for end, whole in zip(shown, ids, strict=True)]
 
 
-ALIASES = ("latest", "best")
+BEST = "best"
+ALIASES = ("latest", BEST)
 
 
 def checkpoint_named(api: Api, typed: str) -> tuple[str, str | None]:
     """Return the ids of an operation and of its checkpoint that `typed` names.
 
-    A checkpoint's own id begins with its operation's; `OPERATION:latest` and `OPERATION:best`
-    name one, too. None for the checkpoint where only an operation is named. Raises Problem.
+    A checkpoint's own id begins with its operation's; `OPERATION:latest`, `OPERATION:best` and
+    `OPERATION:best:METRIC` name one, too. None for the checkpoint where only an operation is named.
+    Raises Problem.
     """
     front, colon, alias = typed.partition(":")
     if colon:
+        best, of, metric = alias.partition(":")
+        if metric and best == BEST:
+            return operation_id(api, front), f"{best}{of}{metric.replace('/', '_')}"
         if alias not in ALIASES:
-            allowed = " and ".join(f"{front}:{each}" for each in ALIASES)
+            allowed = ", ".join(f"{front}:{each}" for each in (*ALIASES, f"{BEST}:METRIC"))
             raise Problem(f"got {typed!r}; allowed: {allowed}", ExitCode.USAGE)
         return operation_id(api, front), alias
     if "-" in typed:
@@ -106,11 +111,12 @@ def _only(found: RowPage[Named], typed: str, what: str) -> str:
 
 def checkpoint_path(api: Api, reference: str) -> str:
     """Return a checkpoint's address. Raises Problem where none is named."""
-    found, chosen = checkpoint_named(api, reference) if "/" not in reference else ("", None)
+    is_path = "/" in reference.partition(f":{BEST}:")[0]
+    found, chosen = ("", None) if is_path else checkpoint_named(api, reference)
     if chosen is None:
         raise Problem(
-            f"got {reference!r}; allowed: a checkpoint id (see `checkpoints ls`), or ID:latest or "
-            "ID:best with the id of an operation.",
+            f"got {reference!r}; allowed: a checkpoint id (see `checkpoints ls`), or "
+            "ID:latest, ID:best or ID:best:METRIC with the id of an operation.",
             ExitCode.NOT_FOUND,
         )
     return f"checkpoints/{found}/{chosen}"

@@ -62,6 +62,25 @@ class TokenRequest(TypedDict):
     expires_at: NotRequired[str]  # ISO 8601
 
 
+class User(TypedDict):
+    """An account."""
+
+    username: str
+    email: str
+    role: str | None
+    is_superuser: bool
+    is_active: bool
+    created_at: str
+    signed_in_at: str | None
+
+
+class NewPassword(TypedDict):
+    """A password that was set; shown once."""
+
+    username: str
+    password: str
+
+
 class Rule(TypedDict):
     """A notification rule."""
 
@@ -294,6 +313,7 @@ class Checkpoint(TypedDict):
     health: str
     pinned: bool
     is_best: bool
+    best_of: NotRequired[list[str]]
     created_at: str
 
 

@@ -56,11 +56,11 @@ def recognise(outline: Outline) -> FileFormat:
             if each.is_of_tensors:
                 return each
     keys = ", ".join(map(str, list(entries)[:10])) or "none"
-    hints = [each.hint for each in sorted(known, key=_told_first) if each.hint]
+    hints = [each.hint for each in sorted(known, key=_order) if each.hint]
     raise UnknownFormat(f"the keys at the top are {keys}; {', '.join(hints)}")
 
 
-def _told_first(known: FileFormat) -> tuple[bool, int]:
+def _order(known: FileFormat) -> tuple[bool, int]:
     return known.is_of_tensors, len(known.title)  # shortest first, what has no keys last
 
 

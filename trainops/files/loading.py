@@ -87,7 +87,7 @@ def _taken(
     before = trial.before(job) if trial else None
     parts = dict(freeze(state))
     streams = parts.pop(RANDOM, {})
-    with _told_as_incompatible("a resume would fail"):
+    with _raised_as_incompatible("a resume would fail"):
         job.load_state_dict(parts)
         if job.step != checkpoint.step:
             raise IncompatibleState(f"the job is at step {job.step}, not {checkpoint.step}")
@@ -96,7 +96,7 @@ def _taken(
     compared = f"loaded into a fresh job of kind {checkpoint.identity.get('kind', '')}".rstrip()
     detail = f"{compared}: at {job.unit} {job.step}, {job.place}"
     if trial is not None:
-        with _told_as_incompatible("the first step after a resume would fail"):
+        with _raised_as_incompatible("the first step after a resume would fail"):
             if job.step < job.total_steps:
                 job.advance()
         detail += f"; {trial.compared}"
@@ -134,7 +134,7 @@ def _streams_kept(config: OperationConfig) -> Iterator[None]:
 
 
 @contextmanager
-def _told_as_incompatible(what: str) -> Iterator[None]:
+def _raised_as_incompatible(what: str) -> Iterator[None]:
     try:
         yield
     except IncompatibleState as error:

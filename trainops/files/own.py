@@ -74,12 +74,12 @@ class OwnReading:
         )
 
     def read_manifest(self) -> str:
-        with _told_as_damage():
+        with _raised_as_damage():
             self.checkpoint = read_manifest(self.path)
         return f"{self.checkpoint.type} checkpoint of step {self.checkpoint.step}"
 
     def compare_digests(self) -> str:
-        with _told_as_damage():
+        with _raised_as_damage():
             self.checkpoint = verify(self.path)
         files, size = self.checkpoint.artifacts, self.checkpoint.size_bytes
         return f"{len(files)} files, {size:,} bytes, as the manifest says"
@@ -125,7 +125,7 @@ def load_parts(path: Path) -> StateDict:
     The checkpoint may come from anywhere: nothing is loaded before its outlines are within limits.
     """
     deque(outlines(path), maxlen=0)
-    with _told_as_damage():
+    with _raised_as_damage():
         store = CheckpointStore(path.parent, identity={})
         parts = store.load(Candidate(path, read_manifest(path).digest))
         deque(leaves(parts), maxlen=0)  # the walk must reach their end
@@ -148,7 +148,7 @@ def _columns(stream: Stream) -> dict[str, object]:
 
 def outlines(path: Path) -> Iterator[tuple[str, object]]:
     """Yield each part's name and outline, every byte verified. Raises FormatErrors, OSErrors."""
-    with _told_as_damage():
+    with _raised_as_damage():
         checkpoint = with_state(read_manifest(path))
         yield "state", dict(checkpoint.state)
         for artifact in checkpoint.artifacts:
@@ -158,7 +158,7 @@ def outlines(path: Path) -> Iterator[tuple[str, object]]:
 
 
 @contextmanager
-def _told_as_damage() -> Iterator[None]:
+def _raised_as_damage() -> Iterator[None]:
     try:
         yield
     except CheckpointCorrupted as error:

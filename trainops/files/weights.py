@@ -14,20 +14,26 @@ from trainops.files.errors import FaultyExport, UnknownFormat
 from trainops.files.known import directory_format_of, format_of
 from trainops.files.reading import read
 from trainops.files.writing import write_safetensors
+from trainops.runtime import monitors
 
 
 def export_weights(
-    path: Path, target: Path, which: Literal["best", "last"] | None = None
+    path: Path,
+    target: Path,
+    which: Literal["best", "last"] | None = None,
+    metric: str | None = None,
 ) -> Weights:
     """Write one model of a checkpoint to a safetensors file, and return it.
 
-    Without `which`: the best one where the checkpoint has it, else the last. Raises FormatErrors
-    and OSErrors.
+    Without `which`: the best one where the checkpoint has it, else the last. `metric`: the best
+    by which monitored metric, by default `monitor`. Raises FormatErrors and OSErrors.
     """
+    if metric is not None and not own.is_own(path):
+        raise UnknownFormat("a file of another tool has no models by metric; allowed: none")
     if directory := directory_format_of(path):
         found = _foreign_weights(directory.read(path), which)
     elif own.is_own(path):
-        found = _own_weights(path, which)
+        found = _own_weights(path, which) if metric is None else _best_weights(path, metric)
     else:
         found = _foreign_weights(read(path), which)
     write_safetensors(found.tensors, target, {"format": "pt", "source": found.what})
@@ -56,6 +62,21 @@ def _own_weights(path: Path, which: str | None) -> Weights:
     if which == "best" or "model" not in state:
         raise UnknownFormat(f"the checkpoint has no {which or 'last'} model; {', '.join(state)}")
     return Weights("last model", state["model"])
+
+
+def _best_weights(path: Path, metric: str) -> Weights:
+    """Return the best model by one of the monitored metrics of our own checkpoint."""
+    config = own.submission_of(path).get("config")
+    known = {}
+    if isinstance(config, Mapping):
+        known = {name: monitors.part_of(name) for name in monitors.further(config)}
+        known |= {str(config.get("monitor")): monitors.BEST_MODEL}
+    state = own.load_parts(path)
+    saved = {name: part for name, part in known.items() if part in state}
+    if metric not in saved:
+        allowed = ", ".join(sorted(saved)) or "nothing: the checkpoint has no best model"
+        raise UnknownFormat(f"got the metric {metric!r:.60}; allowed: {allowed}")
+    return Weights(f"best model by {metric}", state[saved[metric]])
 
 
 def _foreign_weights(file: object, which: str | None) -> Weights:

@@ -48,7 +48,7 @@ def write_safetensors(
     with _draft_of(path) as draft:
         try:
             save_file(apart, draft, dict(metadata))
-        except SafetensorError as error:  # the disk's, told in its own way
+        except SafetensorError as error:  # of the disk, in the library's own class
             raise OSError(errno.EIO, f"{path} cannot be written: {error}") from error
         _sync(draft)
 

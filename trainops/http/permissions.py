@@ -55,6 +55,16 @@ class IsAdmin(RolePermission):
     writing = Role.ADMIN
 
 
+class IsSuperuser(IsAdmin):
+    """Superusers, such as the first account: they manage accounts."""
+
+    def has_permission(self, request: Request, view: "APIView") -> bool:
+        is_admin = super().has_permission(request, view)
+        if request.user.is_authenticated and not is_worker_token(request):
+            self.message = "This requires a superuser, such as the first account."
+        return is_admin and bool(getattr(request.user, "is_superuser", False))
+
+
 class IsWorker(BasePermission):
     """A token of the scope `worker`, which is an admin's, or an admin who stands in for one."""
 

@@ -1,5 +1,6 @@
 """The three roles, as Django groups: viewer reads, operator also creates, admin does everything."""
 
+from collections.abc import Iterable
 from enum import StrEnum
 
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser, Group
@@ -49,5 +50,10 @@ def has_role(user: AbstractBaseUser | AnonymousUser, needed: Role) -> bool:
 
 def _highest(user: AbstractBaseUser | AnonymousUser) -> Role | None:
     groups = getattr(user, "groups", Group.objects.none())
-    names = set(groups.filter(name__in=list(Role)).values_list("name", flat=True))
-    return max((Role(name) for name in names), key=lambda role: role.rank, default=None)
+    return role_among(groups.values_list("name", flat=True))
+
+
+def role_among(groups: Iterable[str]) -> Role | None:
+    """Return the highest role among names of groups; other groups are no roles."""
+    found = [Role(name) for name in groups if name in list(Role)]
+    return max(found, key=lambda role: role.rank, default=None)

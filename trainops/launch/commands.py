@@ -53,6 +53,8 @@ With a running server
   workers          list the workers
   login, token     sign in; create an API token
   context          list, add, select and remove servers by name
+  users            list and add users, give roles, disable accounts
+  reset-password   set a new password; with --local also without a server
 """
 
 

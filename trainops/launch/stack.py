@@ -120,7 +120,7 @@ def _postgres(options: LaunchOptions, env: dict[str, str]) -> Program:
         env=env,
         cwd=Path("/"),
         user=user,
-        stop_signal=signal.SIGINT,  # a fast shutdown: clients are told, nothing is lost
+        stop_signal=signal.SIGINT,  # a fast shutdown: clients are disconnected, nothing is lost
         stop_seconds=30.0,
         orphan_signal=signal.SIGINT,
         is_ready=partial(embedded.postgres_answers, directory, user, binaries),

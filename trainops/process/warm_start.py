@@ -58,8 +58,8 @@ def _with_weights(
         state[part], item = _filled(part, state[part], given.get(source_part, {}))
         items.append(item)
     if not any(item.restored for item in items):
-        told = "; ".join(f"{item.part}: {item.note}" for item in items)
-        raise IncompatibleState(f"none of the weights can be taken ({told})")
+        notes = "; ".join(f"{item.part}: {item.note}" for item in items)
+        raise IncompatibleState(f"none of the weights can be taken ({notes})")
     state = freeze(state)
     job.load_state_dict(dict(state))
     return state | {RANDOM: streams}, items

@@ -156,7 +156,7 @@ class CheckpointConfig(Strict):
     )
     keep_last: int = Field(2, ge=1, le=1000, description="Number of latest checkpoints to keep.")
     keep_best: int = Field(
-        1, ge=0, le=1000, description="Number of best checkpoints to keep, by the monitored metric."
+        1, ge=0, le=1000, description="Number of best checkpoints to keep by each monitored metric."
     )
     keep_after_success: bool = Field(
         False, description="Keep the checkpoints after the operation completes."
@@ -298,18 +298,18 @@ class OperationConfig(Strict):
         problems = {
             name: f"got {shown(value)}; a fork keeps {shown(kept.get(name))}; "
             f"allowed to differ: {allowed}"
-            for name, value in wanted.items()
-            if name not in self.FORKABLE and value != kept.get(name)
+            for name in dict.fromkeys((*wanted, *kept))
+            if name not in self.FORKABLE and (value := wanted.get(name)) != kept.get(name)
         }
         if problems:
             raise ConfigError(problems)
 
     def continues(self, before: "OperationConfig") -> Sequence[str]:
         """Return sentences on how a fork from a state of `before` goes on under this config."""
-        told = {name: value for name, _, value in differences(before, self)}
-        changed = {name.partition(".")[0] for name in told}
-        if not changed - self.NEUTRAL and "limits.max_duration" in told:
-            length = told["limits.max_duration"] or "unlimited"
+        values = {name: value for name, _, value in differences(before, self)}
+        changed = {name.partition(".")[0] for name in values}
+        if not changed - self.NEUTRAL and "limits.max_duration" in values:
+            length = values["limits.max_duration"] or "unlimited"
             return [f"It continues exactly, as if limits.max_duration had been {length}."]
         if not changed - self.NEUTRAL:
             return ["It continues exactly: what differs has no effect on the results."]
@@ -331,11 +331,11 @@ def _differences(
     before: Mapping[str, object], after: Mapping[str, object], prefix: str = ""
 ) -> Iterator[tuple[str, object, object]]:
     for name in dict.fromkeys((*before, *after)):
-        was, told = before.get(name), after.get(name)
-        if isinstance(was, Mapping) and isinstance(told, Mapping):
-            yield from _differences(was, told, f"{prefix}{name}.")
-        elif was != told:
-            yield f"{prefix}{name}", was, told
+        was, now = before.get(name), after.get(name)
+        if isinstance(was, Mapping) and isinstance(now, Mapping):
+            yield from _differences(was, now, f"{prefix}{name}.")
+        elif was != now:
+            yield f"{prefix}{name}", was, now
 
 
 def _marked(

@@ -227,6 +227,6 @@ def _texts(saved: Mapping[str, object], key: str) -> dict[str, str]:
 
 def named(names: Iterable[str]) -> str:
     """Return the first of these files, and the number of the others."""
-    told = sorted(names)
-    more = len(told) - MAX_NAMED
-    return ", ".join(told[:MAX_NAMED]) + (f" and {more} more" if more > 0 else "")
+    ordered = sorted(names)
+    more = len(ordered) - MAX_NAMED
+    return ", ".join(ordered[:MAX_NAMED]) + (f" and {more} more" if more > 0 else "")

@@ -6,10 +6,12 @@ from typing import Any, TypedDict, cast
 from django import template
 from django.conf import settings
 from django.core.cache import cache
+from django.http import HttpRequest
 from django.template import Context
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
+from apps.dashboard import tour
 from apps.operations.attempts import quota
 from apps.operations.models import Operation
 from apps.workers.models import Worker
@@ -58,6 +60,12 @@ def _count() -> PlatformCounts:
         "over_quota": quota.owners_above(),
         "quota": settings.THRESHOLDS.checkpoint_quota_bytes,
     }
+
+
+@register.filter
+def starts_tour(request: HttpRequest | str) -> bool:
+    """Return whether this page starts the tour; a page of an error may have no request."""
+    return hasattr(request, "session") and tour.is_due(request)
 
 
 @register.simple_tag(takes_context=True)

@@ -13,6 +13,7 @@ from django.shortcuts import render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST
 
+from apps.dashboard import tour
 from apps.dashboard.permissions import needs, user_of
 from apps.dashboard.responses import say
 from trainops.http import tokens
@@ -42,6 +43,13 @@ class SignIn(LoginView):
     template_name = "dashboard/account/login.html"
     authentication_form = SignInForm
     redirect_authenticated_user = True
+
+    def form_valid(self, form: AuthenticationForm) -> HttpResponse:
+        is_first = form.get_user().last_login is None
+        response = super().form_valid(form)
+        if is_first:
+            tour.offer(self.request)
+        return response
 
 
 class ChangePasswordForm(PasswordChangeForm):

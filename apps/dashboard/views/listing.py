@@ -1,11 +1,12 @@
 """The list of operations, and what keeps it live."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 
-from apps.dashboard import filters, pages, rows
+from apps.dashboard import filters, grouping, pages, rows
 from apps.dashboard.filters import TABS, Filters
 from apps.dashboard.permissions import needs
 from apps.operations import attention
@@ -20,6 +21,7 @@ from apps.operations.search.sorting import ordering
 from trainops.kind import KINDS
 
 PAGE_SIZE = 50
+GROUP_SIZE = 20  # rows of a group that is opened
 MAX_NEW = 100  # counted no further
 
 
@@ -28,16 +30,31 @@ def operations(request: HttpRequest) -> HttpResponse:
     wanted = Filters.read(request.GET, request.user)
     found = rows.select(wanted.apply(request.user), wanted.columns)
     cursor = request.GET.get("cursor", "")
+    if wanted.group:
+        return _grouped(request, wanted, cursor)
     if wanted.sort:
         page = pages.fetch_sorted(found, cursor, PAGE_SIZE, ordering(wanted.sort))
     else:
         page = pages.fetch(found, cursor, PAGE_SIZE)
-    counts = filters.counts(wanted, request.user)
     context = {
-        "filters": wanted,
+        **_context(request, wanted),
         "page": page,
         "lines": rows.lines(page.rows, request.user, wanted.columns),
         "headings": _headings(wanted),
+    }
+    return render(request, "dashboard/operations/list.html", context)
+
+
+def _grouped(request: HttpRequest, wanted: Filters, cursor: str) -> HttpResponse:
+    context = {**_context(request, wanted), "page": grouping.page(wanted, request.user, cursor)}
+    return render(request, "dashboard/operations/list.html", context)
+
+
+def _context(request: HttpRequest, wanted: Filters) -> dict[str, Any]:
+    """Return what the list and its groups have in common."""
+    counts = filters.counts(wanted, request.user)
+    return {
+        "filters": wanted,
         "tabs": _tabs(wanted, counts),
         "summary": _summary(wanted, counts),
         "total": counts[wanted.tab],
@@ -46,8 +63,25 @@ def operations(request: HttpRequest) -> HttpResponse:
         "kinds": [(name, engine.label) for name, engine in KINDS.items()],
         "may_create": access.may_create(request.user),
         "max_compared": MAX_OPERATIONS,
+        "groupings": grouping.OFFERED,
     }
-    return render(request, "dashboard/operations/list.html", context)
+
+
+@needs()
+def group(request: HttpRequest) -> HttpResponse:
+    """Return the newest rows of a group, or the first of the chosen order."""
+    wanted = Filters.read(request.GET, request.user)
+    found = rows.select(wanted.apply(request.user), wanted.columns)
+    by = ordering(wanted.sort) if wanted.sort else ("-created_at", "-pk")
+    shown = list(found.order_by(*by)[: GROUP_SIZE + 1])
+    context = {
+        "lines": rows.lines(shown[:GROUP_SIZE], request.user, wanted.columns),
+        "headings": _headings(wanted),
+        "filters": wanted,
+        "has_more": len(shown) > GROUP_SIZE,
+        "is_part": True,
+    }
+    return render(request, "dashboard/operations/group.html", context)
 
 
 def _url(view: SavedView) -> str:

@@ -9,6 +9,7 @@ from django.shortcuts import render
 
 from apps.checkpoints.models import Checkpoint
 from apps.dashboard import pages, parts
+from apps.dashboard import tour as tours
 from apps.dashboard.permissions import is_fetch, needs
 from apps.operations.lifecycle import WAITING
 from apps.operations.models import Operation
@@ -63,7 +64,7 @@ def checkpoints(request: HttpRequest) -> HttpResponse:
     """All checkpoints, newest first."""
     found = Checkpoint.objects.values(
         "id", "type", "step", "created_at", "artifacts_size_bytes", "health", "problem",
-        "pinned", "is_best", "metric", "operation_id",
+        "pinned", "is_best", "best_of", "metric", "operation_id",
         operation_name=F("operation__name"), unit=F("operation__unit"),
         epoch=F("state__epoch"), owner_id=F("operation__owner_id"),
         operation_state=F("operation__state"),
@@ -101,6 +102,13 @@ def thresholds(request: HttpRequest) -> HttpResponse:
 def keys(request: HttpRequest) -> HttpResponse:
     """The keyboard; the part alone for a dialog."""
     return render(request, "dashboard/keys.html", {"is_fetch": is_fetch(request)})
+
+
+@needs()
+def tour(request: HttpRequest) -> HttpResponse:
+    """The steps of the tour; the part alone for its dialog."""
+    steps = tours.steps(may_create=access.may_create(request.user))
+    return render(request, "dashboard/tour.html", {"is_fetch": is_fetch(request), "steps": steps})
 
 
 @needs()

@@ -53,16 +53,16 @@ class ImageSet:
         self.preview: list[list[object]] = []
         self._least, self._most = np.inf, -np.inf
         self._marked = 0  # pixels of masks
-        self._told = {
+        self._described = {
             name: ColumnDescription(Column(name, self._kind(name)))
             for name in self.names
             if name in ("labels", "client")
         }
-        self._counts: dict[str, Counter[Any]] = {name: Counter() for name in self._told}
+        self._counts: dict[str, Counter[Any]] = {name: Counter() for name in self._described}
 
     def write(self, target: Path) -> None:
         schema = pa.schema([(COLUMNS[name], self._type(name)) for name in self.names])
-        plain = [COLUMNS[name] for name in self._told]
+        plain = [COLUMNS[name] for name in self._described]
         rows = max(1, min(65_536, GROUP_BYTES // self._width("images")))
         with pq.ParquetWriter(
             target, schema, version="2.6", compression="zstd", use_dictionary=plain,
@@ -80,12 +80,13 @@ class ImageSet:
     def columns(self) -> list[ColumnRow]:
         """Return the described columns, JSON-safe."""
         return [
-            self._plain(name) if name in self._told else self._picture(name) for name in self.names
+            self._plain(name) if name in self._described else self._picture(name)
+            for name in self.names
         ]
 
     def _column(self, name: str, values: NDArray[Any]) -> pa.Array:
         """Return some rows as an Arrow array. Raises TableRefused."""
-        if name in self._told:
+        if name in self._described:
             return _plain_values(name, values, self._type(name))
         if name == "images":
             values = image_arrays.channels_last(values, self.shape)
@@ -99,7 +100,7 @@ class ImageSet:
         return pa.FixedSizeBinaryArray.from_buffers(self._type(name), len(values), [None, buffer])
 
     def _look(self, arrays: dict[str, NDArray[Any]]) -> None:
-        for name, description in self._told.items():
+        for name, description in self._described.items():
             values = _plain_values(name, arrays[name], self._type(name))
             description.look(values)
             self._counts[name].update(values.to_pylist())
@@ -116,7 +117,7 @@ class ImageSet:
         return cell(value.item())
 
     def _plain(self, name: str) -> ColumnRow:
-        found, counts = self._told[name].to_json(), self._counts[name]
+        found, counts = self._described[name].to_json(), self._counts[name]
         row: ColumnRow = {**found, "name": COLUMNS[name]}
         if len(counts) <= MAX_COUNTED:
             row["counts"] = [
@@ -154,7 +155,11 @@ class ImageSet:
         return height * width * (channels * self.dtype.itemsize if name == "images" else 1)
 
     def _type(self, name: str) -> pa.DataType:
-        return self._told[name].column.type if name in self._told else pa.binary(self._width(name))
+        return (
+            self._described[name].column.type
+            if name in self._described
+            else pa.binary(self._width(name))
+        )
 
 
 def _plain_values(name: str, values: NDArray[Any], kind: pa.DataType) -> pa.Array:

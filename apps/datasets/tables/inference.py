@@ -7,7 +7,7 @@ import pyarrow as pa
 from apps.datasets.tables.conversion import cleaned, converted, looks_like_codes, misfits
 from apps.datasets.tables.refusals import TableRefused, at_rows
 
-STRING = "string"  # category or text: told apart when the distinct values are known
+STRING = "string"  # category or text, which is decided by the distinct values
 MOSTLY = 0.9  # a column with so many numbers was probably meant to hold numbers only
 REMEMBERED = 10
 ZONED, LOCAL = "datetime with zone", "datetime without zone"

@@ -126,7 +126,7 @@ class CheckpointAdmin(ReadOnlyAdmin):
     actions_detail = ("verify", "pin", "unpin", "remove")
     fieldsets = (
         (None, {"fields": (("operation", "attempt", "step"), ("shown_type", "created_at"))}),
-        ("Health", {"fields": (("shown_health", "pinned", "is_best"), "problem")}),
+        ("Health", {"fields": (("shown_health", "pinned", "is_best", "best_of"), "problem")}),
         (
             "Files",
             {

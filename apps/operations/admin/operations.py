@@ -197,7 +197,7 @@ class OperationAdmin(ReadOnlyAdmin):
     )
     def cancel(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponseBase:
         def cancelled() -> str:
-            return _told(services.cancel(operation_id=id_in(object_id), actor=_person(request)))
+            return _message(services.cancel(operation_id=id_in(object_id), actor=_person(request)))
 
         return self.carried_out(request, self.address_of(id_in(object_id)), cancelled)
 
@@ -212,7 +212,7 @@ class OperationAdmin(ReadOnlyAdmin):
     )
     def kill(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponseBase:
         def killed() -> str:
-            return _told(services.kill(operation_id=id_in(object_id), actor=_person(request)))
+            return _message(services.kill(operation_id=id_in(object_id), actor=_person(request)))
 
         return self.carried_out(request, self.address_of(id_in(object_id)), killed)
 
@@ -273,7 +273,7 @@ def _person(request: HttpRequest) -> User:
     return cast(User, request.user)
 
 
-def _told(operation: Operation) -> str:
+def _message(operation: Operation) -> str:
     if operation.is_finished:
         return f"{operation} is {operation.state}."
     return f"Requested a stop of {operation}; it stops at its next safe point."

@@ -20,10 +20,12 @@ def preview(*, operation_id: str, checkpoint_id: str = "") -> Preview:
     """Return what a resume would do. Raises what the resume itself would raise at once."""
     operation = services.resumable(operation_id)
     checkpoint, _ = services.first_healthy(operation, checkpoint_id)
-    told = notes(operation, checkpoint)
+    sentences = notes(operation, checkpoint)
     if operation.config.get("exact") == "required":
-        told.append("The config requires an exact resume: one that is not fails, and says why.")
-    return Preview(checkpoint, services.position(checkpoint, operation), (), told)
+        sentences.append(
+            "The config requires an exact resume: one that is not fails, and says why."
+        )
+    return Preview(checkpoint, services.position(checkpoint, operation), (), sentences)
 
 
 def notes(operation: Operation, start: Checkpoint) -> list[str]:

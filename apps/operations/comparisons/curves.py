@@ -5,21 +5,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypedDict
 
-from django.db.models import (
-    BigIntegerField,
-    Case,
-    Count,
-    F,
-    Max,
-    Q,
-    QuerySet,
-    Value,
-    When,
-)
+from django.db.models import Count, Max, QuerySet
 
 from apps.operations import metric_queries
-from apps.operations.metric_queries import EXTREMES, NOT_FINITE, Extent, Packed, ranks, width_of
+from apps.operations.metric_queries import NOT_FINITE, Extent, Packed
 from apps.operations.models import MetricPoint, PackedPoints
+from apps.operations.thinned_points import thinned
 from trainops.runtime.throughput import SYSTEM
 
 MAX_METRICS = 40
@@ -85,7 +76,8 @@ def of(ids: Sequence[str], *, max_points: int = MAX_POINTS) -> ComparedCurves:
             long[each["operation_id"]].append(each)
     rows = _rows(_short(points.filter(name__in=names), long))
     for operation_id, mine in long.items():
-        rows += _rows(_thinned(points.filter(operation_id=operation_id), mine, allowed))
+        spans = {each["name"]: (0, each["high"]) for each in mine}
+        rows += _rows(thinned(points.filter(operation_id=operation_id), spans, allowed))
     is_thinned = bool(long)
     for operation_id, source in packed.items():
         curves = source.curves(allowed)
@@ -147,22 +139,6 @@ def _short(
         names = [each["name"] for each in extents]
         points = points.exclude(operation_id=operation_id, name__in=names)
     return points
-
-
-def _thinned(
-    points: QuerySet[MetricPoint], long: Iterable[_Extent], allowed: int
-) -> QuerySet[MetricPoint]:
-    """Return few of the points of one operation: of the curves in `long`."""
-    high = {each["name"]: each["high"] for each in long}
-    widths = {name: width_of(0, last, allowed) for name, last in high.items()}
-    stretch = F("step") / _by_name(widths)
-    ranked = points.filter(name__in=high).annotate(**ranks(F("name"), stretch))
-    return ranked.filter(EXTREMES | Q(step=_by_name(high)))
-
-
-def _by_name(numbers: Mapping[str, int]) -> Case:
-    whens = [When(name=name, then=Value(number)) for name, number in numbers.items()]
-    return Case(*whens, output_field=BigIntegerField())
 
 
 # The columns of a point: operation, metric, step, value, not_finite.

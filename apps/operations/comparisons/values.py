@@ -8,6 +8,7 @@ from typing import Final, Literal, TypeAlias, TypedDict
 from apps.operations.comparisons.curves import Curve, MetricCurves
 from apps.operations.models import Operation
 from trainops.kind import KINDS, Objective
+from trainops.runtime import monitors
 
 Mode: TypeAlias = Literal["min", "max"]
 What: TypeAlias = Literal["result", "final", "best", "lowest", "highest"]
@@ -115,6 +116,8 @@ def _monitored(operations: Iterable[Operation]) -> dict[str, set[str]]:
     for each in operations:
         if monitor := each.config.get("monitor"):
             modes[stem(monitor)].add(each.better)
+        for metric, mode in monitors.further(each.config).items():
+            modes[stem(metric)].add(mode)
     return modes
 
 

@@ -26,8 +26,8 @@ def digest(
 ) -> str:  # fmt: skip
     """Return the digest (64 hexadecimal digits) of the entry with these values of FIELDS."""
     moment = released_at.astimezone(UTC).isoformat(timespec="microseconds")
-    told = (_text(*each) for each in zip(FIELDS, values, strict=True))
-    return _digest(secret, [previous, str(number), str(attempt), moment, *told])
+    texts = (_text(*each) for each in zip(FIELDS, values, strict=True))
+    return _digest(secret, [previous, str(number), str(attempt), moment, *texts])
 
 
 def _text(name: str, value: Any) -> str:

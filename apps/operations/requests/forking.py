@@ -142,8 +142,8 @@ def configs(
 ) -> tuple[OperationConfig, OperationConfig]:
     """Return the config of an operation, and that with changes. Raises ConfigError."""
     kind = KINDS[source.kind]
-    told = merged(source.config_given, changes)
-    return kind.parse_config(source.config), kind.parse_config(told)
+    given = merged(source.config_given, changes)
+    return kind.parse_config(source.config), kind.parse_config(given)
 
 
 def merged(config: Mapping[str, object], changes: Mapping[str, object]) -> Config:

@@ -130,9 +130,9 @@ def restart_or_fail(
         first_delay=settings.THRESHOLDS.restart_delay_seconds,
         longest_delay=settings.THRESHOLDS.restart_delay_max_seconds,
     )
-    told = error or {"code": str(reason), "message": note, "traceback": ""}
+    reported = error or {"code": str(reason), "message": note, "traceback": ""}
     with transaction.atomic():
-        moved = _decide(owned, decision, actor=actor, note=note, reason=reason, error=told)
+        moved = _decide(owned, decision, actor=actor, note=note, reason=reason, error=reported)
         if moved:
             close_attempt(operation, outcome=outcome, reason=reason, note=note)
             if isinstance(decision, restarts.Restart) and reason not in restarts.FREE:

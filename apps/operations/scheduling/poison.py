@@ -24,8 +24,8 @@ def own_fault(operation: Operation, reason: Reason, note: str) -> str:
     deaths += [(a.number, a.host, a.reason, a.note) for a in earlier if a.reason in CRASH]
     if len({host for _, host, _, _ in deaths if host}) < HOSTS:
         return ""
-    told = "; ".join(
+    crashes = "; ".join(
         f"attempt {number} on {host or 'an unknown host'}: {reason} ({note})"
         for number, host, reason, note in reversed(deaths)
     )
-    return f"it crashed on {HOSTS} hosts, so the operation is at fault: {told}"
+    return f"it crashed on {HOSTS} hosts, so the operation is at fault: {crashes}"

@@ -15,6 +15,7 @@ from apps.operations import attention
 from apps.operations.lifecycle import ACTIVE, OLDER_REASONS, RESUMABLE, Reason, State
 from apps.operations.models import Attempt, Tag
 from apps.operations.requests.access import Person, has_checkpoint
+from apps.operations.search.groups import without
 from apps.operations.search.language import COMPARISONS, Term, parse
 from apps.operations.search.values import is_set, named
 from trainops.kind import KINDS
@@ -166,6 +167,7 @@ FIELDS: dict[str, Field] = {  # what they mean: docs/lists.md
         lambda value, _: Q() if value == "any" else Q(archived_at__isnull=value == "no"),
         allowed=("yes", "no", "any"),
     ),
+    "no": Field(lambda value, _: without(value)),
     "older": Field(lambda value, _: Q(created_at__lt=_ago(value)), form=AGES),
     "newer": Field(lambda value, _: Q(created_at__gte=_ago(value)), form=AGES),
     "attention": Field(

@@ -21,6 +21,7 @@ COLUMNS = {  # name in queries -> column that holds a number
     "steps_per_second": "steps_per_second",
 }
 METRIC, CONFIG = "metric.", "config."
+METRICS = "metrics"  # the column with the latest values
 Path = tuple[str | int, ...]  # keys of objects, and indexes of lists
 _INDEX = re.compile(r"[0-9]{1,9}")
 
@@ -113,22 +114,22 @@ def named(name: str) -> Named:
     The prefixes `config.` and `metric.` choose. A recipe's parameter needs no `parameters.`.
     """
     if name.startswith(METRIC):
-        return Named(name.removeprefix(METRIC), "metrics", (name.removeprefix(METRIC),))
+        return Named(name.removeprefix(METRIC), METRICS, (name.removeprefix(METRIC),))
     if name.startswith(CONFIG):
         return _config(name.removeprefix(CONFIG))
     if name in COLUMNS:
         return Named(name, COLUMNS[name])
     if name.split(".")[0] in config_fields() or name in parameters():
         return _config(name)
-    return Named(name, "metrics", (name,))
+    return Named(name, METRICS, (name,))
 
 
 def _config(name: str) -> Named:
     is_parameter = name.split(".")[0] not in config_fields() and name in parameters()
-    return Named(name, "config", ("parameters", name) if is_parameter else _path(name))
+    return Named(name, "config", ("parameters", name) if is_parameter else path_of(name))
 
 
-def _path(name: str) -> Path:
+def path_of(name: str) -> Path:
     """Return the parts of a dotted name; a number is an index of a list."""
     return tuple(int(part) if _INDEX.fullmatch(part) else part for part in name.split("."))
 

@@ -68,15 +68,15 @@ class EvaluationJob:
         return {"state": {"batch": self.step, "means": self.means.state_dict()}}
 
     def load_state_dict(self, state: StateDict) -> None:
-        told = state["state"]
-        if not 0 <= told["batch"] <= self.total_steps:
-            problem = f"got batch {told['batch']}; allowed: 0 to {self.total_steps}"
+        saved = state["state"]
+        if not 0 <= saved["batch"] <= self.total_steps:
+            problem = f"got batch {saved['batch']}; allowed: 0 to {self.total_steps}"
             raise IncompatibleState(problem)
         try:
-            self.means.load_state_dict(told["means"])
+            self.means.load_state_dict(saved["means"])
         except KeyError as error:
             raise IncompatibleState(f"it has no sum of {error}") from error
-        self.step = told["batch"]
+        self.step = saved["batch"]
 
     def result(self) -> Mapping[str, Any]:
         return {"examples": self.means.count, **self.means.means()}

@@ -40,7 +40,7 @@ class Distributed:
         self._number = 0  # of the round whose clients are out
         self._sent: set[int] = set()
         self._results: dict[int, SubtaskResult] = {}
-        self._is_told_to_drop = False
+        self._has_dropped = False
 
     def next(self, progress: FederatedProgress, plan: Plan) -> SubtaskResult | None:
         """Return what became of the client that is the next in order; None where it is not known.
@@ -80,7 +80,7 @@ class Distributed:
         if saved is None or saved < begins:
             self._ask_for_a_checkpoint(progress.number)
             return False
-        self._number, self._results, self._is_told_to_drop = progress.number, {}, False
+        self._number, self._results, self._has_dropped = progress.number, {}, False
         self._sent = set()
         self._send_more(progress, plan)
         return True
@@ -104,10 +104,10 @@ class Distributed:
             if each.group == progress.number:
                 self._results[each.index] = each
         self._require_enough(progress)
-        if self._is_overdue(progress) and not self._is_told_to_drop:
+        if self._is_overdue(progress) and not self._has_dropped:
             away = [client for client in self._yet(progress) if client not in self._results]
             if len(progress.taken) + self._num_done(progress) >= self._needed(progress):
-                self._is_told_to_drop = True
+                self._has_dropped = True
                 self.subtasks.drop(progress.number, away)
 
     def _require_enough(self, progress: FederatedProgress) -> None:

@@ -89,7 +89,7 @@ class FederatedJob:
         self.local_training: LocalTraining | BatchedClients | None = None
         is_distributed = subtasks is not None and config.is_distributed
         self.distributed = Distributed(config, subtasks) if is_distributed and subtasks else None
-        self._untold: dict[str, float] = {}  # of rounds without clients, before the first step
+        self._unreported: dict[str, float] = {}  # of rounds without clients, before the first step
         self.in_parts = False
         self._finishing: Finishing | None = None  # under way; no part of the state
         self._mind_the_budget()
@@ -129,18 +129,19 @@ class FederatedJob:
 
     def advance(self) -> Metrics:
         if not self.is_evaluating:
-            self._untold |= self._finish_rounds({})  # at the beginning, that nobody takes part in
+            # At the beginning: rounds in which no client takes part.
+            self._unreported |= self._finish_rounds({})
             if self.progress.is_over or self.progress.is_spent:
-                return self._told()
+                return self._take_metrics()
             if not self._train_next():
-                return {} if self._is_elsewhere else self._told()
+                return {} if self._is_elsewhere else self._take_metrics()
             if self.in_parts and self._has_trained_round():
                 return {}
         measured = self._finish_round() if self._has_trained_round() else {}
         if measured is None and self._has_trained_round():
             return {}
         self._step_done(measured or {})
-        return self._told()
+        return self._take_metrics()
 
     @property
     def _is_elsewhere(self) -> bool:
@@ -152,12 +153,12 @@ class FederatedJob:
         return self._take_next() if self._is_elsewhere else self._train()
 
     def _step_done(self, measured: dict[str, float]) -> None:
-        self._untold |= self._finish_rounds(measured)
+        self._unreported |= self._finish_rounds(measured)
         self.noise_accounting.budget.passed(self.step)
         self._mind_the_budget()
 
-    def _told(self) -> Metrics:
-        metrics, self._untold = self._untold, {}
+    def _take_metrics(self) -> Metrics:
+        metrics, self._unreported = self._unreported, {}
         return metrics
 
     def state_dict(self) -> StateDict:
@@ -201,8 +202,8 @@ class FederatedJob:
         local_training = server.load_state_dict(state, progress, visit_state)
         self.context, self.server, self.noise_accounting = context, server, noise_accounting
         self.progress, self.local_training, self._finishing = progress, local_training, None
-        told = progress.history[-1] if progress.history and not progress.step else {}
-        self._untold = {name: each for name, each in told.items() if name not in NUMBERS}
+        line = progress.history[-1] if progress.history and not progress.step else {}
+        self._unreported = {name: each for name, each in line.items() if name not in NUMBERS}
         self._mind_the_budget()
 
     @property
@@ -375,8 +376,8 @@ class FederatedJob:
         return FederatedContext(self.config, self.inputs, self.device, self.secrets, constants)
 
     def _warnings(self) -> list[str]:
-        told = warnings_of(self.config, len(self.context.parts))
-        return [*told, *filter(None, [self.noise_accounting.budget.warning])]
+        warnings = warnings_of(self.config, len(self.context.parts))
+        return [*warnings, *filter(None, [self.noise_accounting.budget.warning])]
 
     def _constants(self) -> dict[str, Any]:
         return dict(self.context.ingredients.constants)

@@ -55,10 +55,10 @@ def warnings_of(config: FederatedOptions, num_clients: int) -> list[str]:
 
 def _problems_of_placement(config: FederatedOptions) -> dict[str, str]:
     if not config.is_distributed:
-        told = {"labels": config.labels, "round_timeout": config.round_timeout}
+        given = {"labels": config.labels, "round_timeout": config.round_timeout}
         return {
             name: f"got {value}; allowed with placement: distributed"
-            for name, value in told.items()
+            for name, value in given.items()
             if value
         }
     if config.batched_clients:

@@ -74,6 +74,6 @@ class BatchedMetricAccumulator:
             losses, outputs, targets, counted = (torch.stack(each) for each in pieces)
             flat = outputs.flatten(0, 2), targets.flatten(0, 2)  # the others are (S, n, B)
             measured = [losses, *(each(*flat).view_as(counted) for each in self._measures)]
-            told = torch.stack(measured) * counted
-            self._sums += told.sum(dim=(1, 3), dtype=torch.float64).T
+            values = torch.stack(measured) * counted
+            self._sums += values.sum(dim=(1, 3), dtype=torch.float64).T
             self._batches, self._num_numbers = [], 0

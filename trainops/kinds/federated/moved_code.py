@@ -1,9 +1,9 @@
-"""Digests of source files before their packages were moved, by the digest of the moved file.
+"""Digests of source files before moves and renames, by the digest of the file as it is now.
 
-The name of a release includes a digest of the source code. A run from before the move continues
-with the same noise only if its release names stay the same. In these files only import paths and
-names changed, and trainops.kinds.federated.implementation selects the fast modules. A file that is
-edited later is not found here, and its releases get new names.
+The name of a release includes a digest of the source code. A run from before such a change
+continues with the same noise only if its release names stay the same. In these files only import
+paths and names changed, and trainops.kinds.federated.implementation selects the fast modules. A
+file that is edited later is not found here, and its releases get new names.
 """
 
 BEFORE = {
@@ -14,10 +14,10 @@ BEFORE = {
     "0b7a509119d1481fa4855a9ff1442ffacee678e9737e01f9900c0ce4d95e2de1":
     "b636d13356af2e8c71cea06283be9c9792f4e3cfa21be83b0e09f86bab45de74",
     # fast.ghost_clipping
-    "cf92a8ce771bf0a1292c1be107114e4e3e400cf9cff1b4cae592eb1438fbfd60":
-    "63633c264aadc7e4e4a33ec66da315d392b35d8e3a82ffe05d3507aa511d78d2",
+    "ad966858327fd3b090115e29f4201ecb809512f8b160ea8e8903c4c244dcbd48":
+    "99a7b4d6daac829044e05b777ca7d2ddd280badf166511569a1111cfa0bddb4f",
     # fast.losses
-    "abeb94c21062e5d6b1d81b295327af5bc50af28371367d59266c3d3820f458dc":
+    "ed30601da3e268b62f53861a4a82070fc9c1ae89ae13d179f38eddef6e0ee2cc":
     "33d7c8293acefd6f99f7b26262feb858e5979d053727d509c0e98d85be4c09da",
     # fast.optimizer
     "781420e9fbfb84513b8be0535e44d15c844e9a668329d7351c9447211e895c3a":
@@ -26,8 +26,8 @@ BEFORE = {
     "16c64411a7b6951f6994ee941c51398264d7f0133626c0a0cc337bc6b25fdc7f":
     "318ad1a16b8c3d3078af7d042603438e3d90143bf3a194ecd37a94360ad834b3",
     # server
-    "f26f8752f80d38c92e2cb2f1ff6094ab30add4b591867e977d1a604e4491d852":
-    "2bb43b7ac8609b16bdcad83eff35c5599e728e88bb2ffe18cb9ecf9cc6381148",
+    "6a72c56f81d06bf2cb5974b2ffaa6e8518e9d4900544e9db1a2071de952f5f5d":
+    "f88e96cd68ba53318031d36347b06abdfba3809c1b05e610b9ee220e0699256f",
     # schedule
     "eb49cb7631e337e645b0d44ac8706df30ca33fbc4b8657fd2973b38155759775":
     "a8eeac502f6c80bc713184412ad8cba4cfd503c898ce04710f1939f46bebb7ff",

@@ -45,10 +45,10 @@ class NoiseAccounting:
         if config.has_users_noised:
             given = config.privacy.user_noise_multiplier
             self.user_noise_multiplier = find_user_noise(config) if given is None else given
-        told = config.model_dump(mode="json", exclude=IRRELEVANT)
-        told["privacy"].pop("target_epsilon")
+        settings = config.model_dump(mode="json", exclude=IRRELEVANT)
+        settings["privacy"].pop("target_epsilon")
         here = (f"{__package__}.{name}" for name in CODE)
-        self._told = [told, *map(_digest_of, (*config.code(), *here))]
+        self._settings_and_code = [settings, *map(_digest_of, (*config.code(), *here))]
         self._data: dict[int, str] = {}
 
     def of_epoch(
@@ -61,7 +61,7 @@ class NoiseAccounting:
             self._of_examples(progress, local_training.client, ""),
             local_training.state_dict(),
         )
-        plain = [unnamed.to_json(), progress.epoch, self._told]
+        plain = [unnamed.to_json(), progress.epoch, self._settings_and_code]
         follows_from = [
             local_training.anchor, state["parameters"], state["buffers"], state["optimizer"],
             self.context.layout.frozen, self._data_of(local_training.client), circumstances(),
@@ -78,7 +78,7 @@ class NoiseAccounting:
         if not self.context.config.has_users_noised:
             return None
         unnamed = self._of_users(progress, "")
-        plain = [unnamed.to_json(), list(progress.chosen), self._told]
+        plain = [unnamed.to_json(), list(progress.chosen), self._settings_and_code]
         strategy = self.context.strategy.state
         follows_from = [server.sum_of_updates(), server.parameters, strategy, circumstances()]
         entry = replace(unnamed, noise=self.context.secrets.identity(plain, follows_from))

@@ -142,7 +142,7 @@ def _by_group(federation: Federation, name: str, field: str) -> list[Tensor]:
     if group is None:
         allowed = ", ".join(filter(None, federation.groups)) or "none"
         got = f"got {name or 'file'!r}"
-        raise InputError({field: f"{got}; what these examples are told apart by: {allowed}"})
+        raise InputError({field: f"{got}; these examples can be grouped by: {allowed}"})
     parts = [(group.owners == number).nonzero().flatten() for number in range(len(group.names))]
     return [part for part in parts if len(part)]
 
@@ -160,16 +160,16 @@ def picture(
 
     Unless privacy is kept, of each class, and what clients of a column or of files are called.
     """
-    told: dict[str, Any] = {"examples": [len(part) for part in parts]}
+    described: dict[str, Any] = {"examples": [len(part) for part in parts]}
     if config.is_private:
-        return told
+        return described
     if (group := _group_of(config, federation)) is not None:
-        told["names"] = [group.names[int(group.owners[part[0]])] for part in parts]
+        described["names"] = [group.names[int(group.owners[part[0]])] for part in parts]
     if (classes := federation.classes) is not None:
         counts = [classes.owners[part].bincount(minlength=len(classes.names)) for part in parts]
-        told["classes"] = list(classes.names)
-        told["counts"] = [each.tolist() for each in counts]
-    return told
+        described["classes"] = list(classes.names)
+        described["counts"] = [each.tolist() for each in counts]
+    return described
 
 
 def _group_of(config: FederatedOptions, federation: Federation) -> Group | None:

@@ -147,7 +147,7 @@ class FederatedProgress:
         Where chance decides who takes part, it does not say who: what privacy gains by chance it
         gains only while that is unknown.
         """
-        is_told = not self.schedule.is_by_chance
+        is_public = not self.schedule.is_by_chance
         best, last = self.best, self.history[-1] if self.history else {}
         is_between = not (self.done or self.epoch)
         return {
@@ -156,9 +156,9 @@ class FederatedProgress:
             "rounds": self.config.rounds,
             "num_clients": self.schedule.num_clients,
             "num_chosen": len(self.chosen),
-            "chosen": list(self.chosen) if is_told else None,
+            "chosen": list(self.chosen) if is_public else None,
             "clients_done": self.done,
-            "client": self.client if is_told else None,
+            "client": self.client if is_public else None,
             **({"dropped": list(self.dropped)} if self.dropped else {}),
             **({"differs": sorted(self.differs)} if self.differs else {}),
             "client_epoch": self.epoch,

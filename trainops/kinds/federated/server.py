@@ -33,7 +33,7 @@ class FederatedServer:
         self.buffers = context.layout.buffers()
         self.updates: dict[int, Update] = {}
         self.best: tuple[Tensor, Buffers] | None = None
-        # Each client's newest, and how far it moved the model, where they are told.
+        # Each client's newest, and how far it moved the model, where they may be published.
         self.means: dict[int, dict[str, float]] = {}
         self._masked: dict[int, Any] = {}  # by their place in the round: nobody is named
 
@@ -193,12 +193,12 @@ class FederatedServer:
         weights = torch.tensor([each.num_examples for each in updates], dtype=torch.float64)
         weights = weights.to(self.parameters.device)
         if self.buffers:
-            told = [each.buffers for each in updates]
-            self.buffers = average_of(told, weights, self.context.strategy.combine)
+            buffers = [each.buffers for each in updates]
+            self.buffers = average_of(buffers, weights, self.context.strategy.combine)
         vectors = torch.stack([each.vector for each in updates])
         norms = torch.linalg.vector_norm(vectors, dim=1).tolist()
         for client, norm in zip(sorted(self.updates), norms, strict=True):
-            if client in self.means:  # where figures of single clients are told
+            if client in self.means:  # where figures of single clients may be published
                 self.means[client]["update_norm"] = norm
         return self.context.strategy.combine(vectors, weights)
 

@@ -13,6 +13,7 @@ from trainops.runtime.config import (
     OperationConfig,
     differences,
 )
+from trainops.runtime.monitors import DESCRIPTION, Monitors, MonitorsConfig
 from trainops.runtime.throughput import SYSTEM
 
 SCHEDULES = (
@@ -28,7 +29,7 @@ class LoopCheckpointConfig(CheckpointConfig):
     every_epochs: int = Field(10, ge=1, description="Epochs between checkpoints.")
 
 
-class LoopConfig(RecipeConfig):
+class LoopConfig(MonitorsConfig, RecipeConfig):
     """A training loop and its parameters; the loop itself decides how it trains."""
 
     kind: ClassVar[str] = "loop"
@@ -43,6 +44,9 @@ class LoopConfig(RecipeConfig):
     )
     mode: Literal["min", "max"] = Field(
         "min", description="Whether lower (min) or higher (max) values of the metric are better."
+    )
+    monitors: Monitors = Field(
+        default_factory=dict, description=DESCRIPTION, examples=[{"accuracy": "max"}]
     )
     log_every_steps: int = Field(
         10, ge=1, description="Steps between points of a curve; a point is the mean since the last."
@@ -62,19 +66,20 @@ class LoopConfig(RecipeConfig):
     checkpoint: LoopCheckpointConfig = LoopCheckpointConfig()
     limits: LearningLimitsConfig = LearningLimitsConfig()
 
-    @field_validator("monitor")
+    @field_validator("monitor", "monitors")
     @classmethod
-    def _is_yielded(cls, value: str) -> str:
-        if value.startswith(SYSTEM):
+    def _is_yielded(cls, value: str | Monitors) -> str | Monitors:
+        names = [value] if isinstance(value, str) else value
+        if any(name.startswith(SYSTEM) for name in names):
             raise ValueError(f"allowed: yielded metrics, whose names do not begin with {SYSTEM}")
         return value
 
     def continues(self, before: OperationConfig) -> Sequence[str]:
-        told = {name: value for name, _, value in differences(before, self)}
-        steps = [name for name in told if name.partition(".")[0] not in self.NEUTRAL]
+        changed = {name: value for name, _, value in differences(before, self)}
+        steps = [name for name in changed if name.partition(".")[0] not in self.NEUTRAL]
         if len(steps) != 1 or steps[0] not in LENGTHS:
             return super().continues(before)
-        longer = f"It ends with the weights of a loop submitted with {steps[0]} {told[steps[0]]}"
+        longer = f"It ends with the weights of a loop submitted with {steps[0]} {changed[steps[0]]}"
         return [f"{longer}, unless its learning-rate schedule depends on the length.", SCHEDULES]
 
     @property

@@ -56,8 +56,8 @@ class Constants:
                 for name in {**state, **self.values}
                 if name not in state or name not in self.values or state[name] != self.values[name]
             ]
-            told = ", ".join(differing)
-            raise IncompatibleState(f"the constants measured on the data differ: {told}")
+            names = ", ".join(differing)
+            raise IncompatibleState(f"the constants measured on the data differ: {names}")
 
 
 class IngredientsModule(TrainingModule):

@@ -2,7 +2,6 @@
 
 import inspect
 import logging
-import math
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,10 +9,11 @@ from typing import Any, ClassVar
 
 import torch
 from greenlet import greenlet
-from torch import Tensor, nn
+from torch import nn
 from torch.optim import Optimizer
 
 from trainops.kinds.loop import ranks
+from trainops.kinds.loop.bests import Bests, copied
 from trainops.kinds.loop.config import LoopConfig
 from trainops.kinds.loop.course import Course
 from trainops.kinds.loop.grad_norms import GradNorms
@@ -55,10 +55,7 @@ class LoopJob:
         self.step, self.epoch = 0, 0
         self.is_finished = False
         self.metrics: dict[str, float] = {}  # newest points by name
-        self.metric: float | None = None  # the monitored one, if yielded at this step
-        self.best_metric: float | None = None
-        self.best_step: int | None = None
-        self.best_model: dict[str, dict[str, Any]] | None = None
+        self._bests = Bests(config)
         device = choose_device(config.device)
         self._total = ranks.total_of(devices, device)
         self._means = Means(config.log_every_steps, self._total)
@@ -70,6 +67,7 @@ class LoopJob:
             self._course, seed=config.seed, device=device, inputs=inputs, devices=devices,
             sharding=self._sharding,
             norms=GradNorms(config.limits, self._course, lambda: self.step),
+            taken=self._bests.parts.values(),
         )  # fmt: skip
         self._points: dict[str, float] = {}
         self._num_yields = 0  # since the last safe point
@@ -124,9 +122,7 @@ class LoopJob:
             "epoch": self.epoch,
             "global_step": self.step,
             "metrics": dict(self.metrics),
-            "metric": self.metric,
-            "best_metric": self.best_metric,
-            "best_step": self.best_step,
+            **self._bests.to_state(),
             "course": self._course.to_state(),
             "means": self._means.state_dict(),
             "is_finished": self.is_finished,
@@ -136,8 +132,7 @@ class LoopJob:
         own = {name: thing for name, thing in self._run.kept.items() if name not in divided}
         kept = {name: ranks.state_of(thing) for name, thing in own.items()}
         parts = {PART: {SHARDS: divided}} if divided else {}
-        best = {} if self.best_model is None else {"best_model": self.best_model}
-        return {"state": plain, **kept, **parts, **(self._whole or {}), **best}
+        return {"state": plain, **kept, **parts, **(self._whole or {}), **self._bests.models()}
 
     @property
     def is_divided(self) -> bool:
@@ -154,6 +149,7 @@ class LoopJob:
         if self.step or not self._run.is_sealed:
             raise IncompatibleState("a state can be loaded only into a new job")
         was_divided = PART in state
+        bests = Bests(self.config).from_state(state)
         state, self._whole = self._opened(state), self._whole_in(state)
         self._require_kept(state)
         # The optimizer has stepped, in an earlier process: torch need not be surprised.
@@ -175,9 +171,7 @@ class LoopJob:
         self._put_back(state)
         self._means, self.is_finished = means, bool(plain.get("is_finished"))
         self.step, self.epoch = int(plain["global_step"]), int(plain["epoch"])
-        self.metrics, self.metric = dict(plain["metrics"]), plain["metric"]
-        self.best_metric, self.best_step = plain["best_metric"], plain["best_step"]
-        self.best_model = _copy(state["best_model"]) if "best_model" in state else None
+        self.metrics, self._bests = dict(plain["metrics"]), bests
 
     def replicated(self) -> Mapping[str, object]:
         return {
@@ -194,7 +188,7 @@ class LoopJob:
         }
 
     def load_rank_state_dict(self, state: StateDict) -> None:
-        ranks.load_rank_state(self._run.kept, _copy(state.get("kept")))
+        ranks.load_rank_state(self._run.kept, copied(state.get("kept")))
         self._means.load_state_dict(state.get("means", {}))
 
     def objects(self) -> Mapping[str, Any]:
@@ -218,12 +212,7 @@ class LoopJob:
         return {
             "recipe": self.config.recipe,
             "final": dict(self.metrics),
-            "best": {
-                "metric": self.config.monitor,
-                "mode": self.config.mode,
-                "value": self.best_metric,
-                "step": self.best_step,
-            },
+            **self._bests.result(),
             "epochs": self.epoch,
             "steps": self.step,
             **({"stopped_by": self._stopped_by} if self._is_stopped else {}),
@@ -309,32 +298,30 @@ class LoopJob:
             allowed = "yields within loops over run.epochs, run.steps and run.loader"
             raise InputError({"recipe": f"{problem}; allowed: {allowed}"})
         self.step += 1
-        self.metric = None
         try:
             self._record(self._means.add(self.step, metrics))
         except NonFiniteLoss as error:
             where = self._course.place(at_head=False)
             raise NonFiniteLoss(error.step, error.value, error.what, where) from None
         self._record(self._run.new_counts())
-        if self.config.monitor in metrics:
-            value = float(number_of(self.config.monitor, metrics[self.config.monitor]))
-            self._judge(self._total([value])[0] / self.devices.num_ranks)
+        self._judge(metrics)
 
     def _record(self, points: Mapping[str, float]) -> None:
         self._points |= points
         self.metrics |= points
 
-    def _judge(self, value: float) -> None:
-        """Keep the first of the best, so that a tie changes nothing."""
-        best, sign = self.best_metric, 1 if self.config.mode == "min" else -1
-        self.metric = value if math.isfinite(value) else None
-        if self.metric is not None and (best is None or sign * value < sign * best):
-            self.best_metric, self.best_step = value, self.step
+    def _judge(self, metrics: Yielded) -> None:
+        """Keep the models where they are the best by a monitored metric."""
+        names = [name for name in self._bests.parts if name in metrics]
+        values = [float(number_of(name, metrics[name])) for name in names]
+        totals = self._total(values) if values else []
+        means = (total / self.devices.num_ranks for total in totals)
+        if best := self._bests.judge(dict(zip(names, means, strict=True)), self.step):
             whole = self._sharding.gathered(self._sharding.models(self._run.kept))
             if self.devices.rank == 0:
                 models = self._run.modules
                 own = {n: each.state_dict() for n, each in models.items() if n not in (whole or {})}
-                self.best_model = _copy(own) | (whole or {})
+                self._bests.keep(best, copied(own) | (whole or {}))
 
     def _whole_in(self, state: StateDict) -> dict[str, dict[str, Any]] | None:
         """Return the whole models of a divided state, which it has at the end."""
@@ -371,7 +358,7 @@ class LoopJob:
 
     def _require_kept(self, state: StateDict) -> None:
         """Raise IncompatibleState unless what was kept then is what is kept now."""
-        own, given = self._run.kept, state.keys() - {"state", "best_model"}
+        own, given = self._run.kept, state.keys() - {"state", *self._bests.parts.values()}
         if own.keys() != given:
             kept = ", ".join(own) or "nothing"
             raise IncompatibleState(f"the state has {', '.join(sorted(given))}; kept is {kept}")
@@ -385,7 +372,7 @@ class LoopJob:
 
     def _put_back(self, state: StateDict) -> None:
         for name, thing in self._run.kept.items():
-            ranks.put_back(thing, _copy(state[name]))
+            ranks.put_back(thing, copied(state[name]))
 
 
 def _sharding_of(config: LoopConfig, devices: Devices, device: torch.device) -> Sharding:
@@ -393,15 +380,3 @@ def _sharding_of(config: LoopConfig, devices: Devices, device: torch.device) -> 
         return Undivided()
     shards: Sharding = load("trainops.kinds.loop.sharding:Shards")(devices, device)
     return shards
-
-
-def _copy(value: Any) -> Any:
-    """Return a copy on the CPU: an alias would follow the training."""
-    if isinstance(value, Tensor):
-        is_plain = type(value) is Tensor  # a divided one stays where its ranks are
-        return value.detach().to("cpu", copy=True) if is_plain else value.detach().clone()
-    if isinstance(value, Mapping):
-        return {name: _copy(each) for name, each in value.items()}
-    if isinstance(value, list | tuple):
-        return type(value)(_copy(each) for each in value)
-    return value

@@ -29,8 +29,8 @@ def pair(default: list[float], description: str) -> tuple[Any, Any]:
 
 
 def default_by_length(description: str) -> tuple[Any, Any]:
-    told = f"{description}; by default the length of the training."
-    return (int | None, Field(None, ge=1, le=INFINITE, description=told))
+    text = f"{description}; by default the length of the training."
+    return (int | None, Field(None, ge=1, le=INFINITE, description=text))
 
 
 BETAS = pair([0.9, 0.999], "Decay factors of the means of gradients and of their squares.")

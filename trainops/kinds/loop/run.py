@@ -78,10 +78,12 @@ class Run:
         devices: Devices = ALONE,
         sharding: Sharding | None = None,
         norms: GradNorms | None = None,
+        taken: Iterable[str] = (),
     ) -> None:
         self.seed, self.device = seed, device
         self.rank, self.num_ranks = devices.rank, devices.num_ranks
         self._devices, self._sharding = devices, sharding or Undivided()
+        self._taken = TAKEN.union(taken)
         self.kept: dict[str, Any] = {}
         self.details: dict[str, Any] = {}  # JSON-safe facts for the result
         self.datasets: dict[str, Any] = {}
@@ -326,9 +328,9 @@ class Run:
         return {name: each for name, each in self.kept.items() if isinstance(each, nn.Module)}
 
     def _require_name(self, name: str) -> None:
-        is_taken = name in TAKEN | self.kept.keys() | self.datasets.keys()
+        is_taken = name in self._taken | self.kept.keys() | self.datasets.keys()
         if not NAME.fullmatch(name) or is_taken or RANK_PART.fullmatch(name):
             problem = f"got the name {name!r:.60}"
-            taken = [*sorted(TAKEN), "rank1, rank2, ..."]
+            taken = [*sorted(self._taken), "rank1, rank2, ..."]
             allowed = f"{NAME.pattern}, each once, except {', '.join(taken)}"
             raise InputError({"recipe": f"{problem}; allowed: {allowed}"})

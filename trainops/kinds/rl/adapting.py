@@ -12,8 +12,11 @@ from trainops.runtime.job import StateDict
 def adapt(state: StateDict, before: RlConfig, after: RlConfig) -> StateDict:
     """Return the state under the new config: a ring of another capacity keeps its newest rows."""
     plain, learning = state["state"], dict(state["learning"])
-    told = after.model_dump(mode="json", exclude=IRRELEVANT)
-    provenance = plain["provenance"] | {"config": told, "config_hash": provenance_hash(told)}
+    settings = after.model_dump(mode="json", exclude=IRRELEVANT)
+    provenance = plain["provenance"] | {
+        "config": settings,
+        "config_hash": provenance_hash(settings),
+    }
     adapted = state | {"state": _schedules(plain, after) | {"provenance": provenance}}
     old, new = learning["capacity"], after.replay.capacity // after.agents * after.agents
     if after.algorithm == "ppo" or old == new:

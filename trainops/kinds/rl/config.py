@@ -332,13 +332,13 @@ class RlConfig(RecipeConfig):
         if not isinstance(before, RlConfig):
             return
         if self.replay.prioritized != before.replay.prioritized:
-            told = f"got {self.replay.prioritized}; a fork keeps {before.replay.prioritized}"
-            raise ConfigError({"replay.prioritized": told})
+            problem = f"got {self.replay.prioritized}; a fork keeps {before.replay.prioritized}"
+            raise ConfigError({"replay.prioritized": problem})
         if self.anneal and self.environment_steps != before.environment_steps:
-            told = (
+            problem = (
                 f"got {self.environment_steps}; a fork with anneal keeps {before.environment_steps}"
             )
-            raise ConfigError({"environment_steps": told})
+            raise ConfigError({"environment_steps": problem})
 
 
 def _contradictions(config: RlConfig) -> list[tuple[str, str]]:
@@ -348,18 +348,18 @@ def _contradictions(config: RlConfig) -> list[tuple[str, str]]:
             ("network.hidden_sizes", f"got {config.network.hidden_sizes}; each must be at least 1")
         )
     if config.is_separate and config.agents > MAX_NETWORKS:
-        told = f"got {config.agents}; allowed with separate networks: at most {MAX_NETWORKS}"
-        found.append(("agents", told))
+        problem = f"got {config.agents}; allowed with separate networks: at most {MAX_NETWORKS}"
+        found.append(("agents", problem))
     return found
 
 
 def _of_ppo(config: RlConfig) -> list[tuple[str, str]]:
     if config.algorithm != "ppo":
         return []
-    told = "rollout_steps" if config.is_separate else "rollout_steps times agents"
+    what = "rollout_steps" if config.is_separate else "rollout_steps times agents"
     most = config.ppo.rollout_steps * (1 if config.is_separate else config.agents)
     if config.ppo.batch_size > most:
-        return [("ppo.batch_size", f"got {config.ppo.batch_size}; allowed: at most {told}, {most}")]
+        return [("ppo.batch_size", f"got {config.ppo.batch_size}; allowed: at most {what}, {most}")]
     return []
 
 
@@ -386,6 +386,6 @@ def _of_curriculum(config: RlConfig) -> list[tuple[str, str]]:
     if rule != "none" and len(stages) < 2:
         return [("curriculum.stages", f"got {len(stages)}; {rule} requires at least 2")]
     if config.curriculum.retreat_at >= config.curriculum.advance_at:
-        told = f"got {config.curriculum.retreat_at}; must be below advance_at"
-        return [("curriculum.retreat_at", told)]
+        problem = f"got {config.curriculum.retreat_at}; must be below advance_at"
+        return [("curriculum.retreat_at", problem)]
     return []

@@ -106,12 +106,12 @@ class Curriculum:
         agents, num_stages = len(self.stages), max(1, len(self.config.stages))
         if len(state["stages"]) != agents or not all(0 <= s < num_stages for s in state["stages"]):
             raise ValueError(f"stages {state['stages']} of {agents} agents and {num_stages} stages")
-        told = [unpadded(state["trackers"][name]) for name in TRACKED]
+        columns = [unpadded(state["trackers"][name]) for name in TRACKED]
         episodes, gains = state["trackers"]["episodes"], unpadded(state["gains"])
         if len(gains) != sum(map(len, self.gains)) or len(episodes) != len(self.trackers):
             raise ValueError("the curriculum's memory is of other agents or stages")
         self.stages = list(state["stages"])
-        self.trackers = [Tracker(*each) for each in zip(*told, episodes, strict=True)]
+        self.trackers = [Tracker(*each) for each in zip(*columns, episodes, strict=True)]
         self.gains = [
             gains[first : first + num_stages] for first in range(0, len(gains), num_stages)
         ]
@@ -152,5 +152,5 @@ def padded(rows: Sequence[Sequence[float]], width: int) -> dict[str, Tensor]:
 
 def unpadded(state: Mapping[str, Tensor]) -> list[list[float]]:
     """Undo padded."""
-    told = zip(state["values"].tolist(), state["lengths"].tolist(), strict=True)
-    return [row[:length] for row, length in told]
+    rows = zip(state["values"].tolist(), state["lengths"].tolist(), strict=True)
+    return [row[:length] for row, length in rows]

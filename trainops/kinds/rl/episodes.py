@@ -88,8 +88,8 @@ class Episodes:
         if len(self._waiting) >= MAX_WAITING:
             _ = self.log
         mixed = entropies(self.chosen[rows]).tolist()
-        told = zip(which, lengths, gained, survival, mixed, strict=True)
-        finished = [Finished(*each) for each in told]
+        columns = zip(which, lengths, gained, survival, mixed, strict=True)
+        finished = [Finished(*each) for each in columns]
         self.drop(rows)
         for each in finished:
             self._count(each)
@@ -127,10 +127,10 @@ class Episodes:
         counts = torch.bincount(everybody[everybody >= 0], minlength=agents)
         shares = torch.bincount(newest, minlength=agents)
         sums = torch.bincount(newest, returns, minlength=agents)
-        told = zip(counts.tolist(), shares.tolist(), sums.tolist(), strict=True)
+        rows = zip(counts.tolist(), shares.tolist(), sums.tolist(), strict=True)
         return [
             {"episodes": count, "return_mean": total / share if share else None}
-            for count, share, total in told
+            for count, share, total in rows
         ]
 
     def state_dict(self) -> StateDict:

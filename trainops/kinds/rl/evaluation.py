@@ -142,6 +142,6 @@ class EpisodeRecorder:
             "frames": {name: [frame[name] for frame in self.frames] for name in names},
         }
 
-    def _keep(self, frame: Mapping[str, Any], **told: Any) -> None:
+    def _keep(self, frame: Mapping[str, Any], **outcome: Any) -> None:
         moving = {name: value for name, value in frame.items() if name not in FIXED}
-        self.frames.append(moving | told)
+        self.frames.append(moving | outcome)

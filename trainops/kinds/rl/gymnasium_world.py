@@ -96,8 +96,8 @@ class Gymnasiums:
         cuts = np.zeros(self.count, np.bool_)
         for number, action in enumerate(actions.tolist()):
             environment = self.environments[number]
-            told = environment.step(action + self.world.first_action)
-            observation, reward, ends[number], cuts[number], _ = told
+            outcome = environment.step(action + self.world.first_action)
+            observation, reward, ends[number], cuts[number], _ = outcome
             self.seen[number], rewards[number] = self.world.flat(observation), reward
         return self._outcome(rewards, ends, cuts)
 
@@ -138,10 +138,10 @@ class Gymnasiums:
     def _outcome(self, rewards: Any, ends: Any, cuts: Any) -> StepResult:
         self.ages += 1
         truncated = (cuts | (self.ages >= self.limits.cpu().numpy())) & ~ends
-        told = (torch.from_numpy(each) for each in (rewards, ends, truncated))
+        tensors = (torch.from_numpy(each) for each in (rewards, ends, truncated))
         if self.device.type != "cpu":
-            told = (each.to(self.device) for each in told)
-        return StepResult(self.observe(), *told)
+            tensors = (each.to(self.device) for each in tensors)
+        return StepResult(self.observe(), *tensors)
 
     def _inner(self) -> StateDict:
         if self.world.obstacle:

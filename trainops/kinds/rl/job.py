@@ -199,7 +199,7 @@ class RlJob:
         """Keep the networks where they did no better before."""
         returns = [each.mean_return for each in found]
         top = returns.index(max(returns))
-        told: Evaluated = {
+        latest: Evaluated = {
             "step": self.step,
             "episode": self.population.episodes.completed,
             "return": mean(returns),
@@ -207,13 +207,13 @@ class RlJob:
             "recording": found[top].recording,
             **({"returns": returns, "agent": top} if self.config.is_separate else {}),
         }
-        self.newest = told
-        self.first = self.first or told
-        if self.best is None or told["return"] > self.best["return"]:
-            self.best = told
+        self.newest = latest
+        self.first = self.first or latest
+        if self.best is None or latest["return"] > self.best["return"]:
+            self.best = latest
             self.best_model = _copy(self.population.learner.state_dict()["model"])
         best = {"evaluation_return_best": max(returns)} if self.config.is_separate else {}
-        return {"evaluation_return": mean(returns), "evaluation_length": told["length"], **best}
+        return {"evaluation_return": mean(returns), "evaluation_length": latest["length"], **best}
 
     def _evaluations(self) -> dict[str, Evaluated]:
         found = {"first": self.first, "best": self.best, "newest": self.newest}

@@ -75,18 +75,18 @@ class Population:
         total, count = self.losses.tolist()
         self.losses.zero_()
         learner, replay = self.learner, self.replay
-        told = self.episodes.point() | {"episodes": float(self.episodes.completed)}
-        told |= {"environment_steps": float(self.environment_steps)}
-        told |= {"updates": float(learner.updates)}
+        metrics = self.episodes.point() | {"episodes": float(self.episodes.completed)}
+        metrics |= {"environment_steps": float(self.environment_steps)}
+        metrics |= {"updates": float(learner.updates)}
         if count:
-            told["loss"] = total / count
+            metrics["loss"] = total / count
         if self.config.algorithm != "ppo":
-            told |= {"epsilon": self.epsilon, "buffer_fill": len(replay) / replay.slots}
+            metrics |= {"epsilon": self.epsilon, "buffer_fill": len(replay) / replay.slots}
         if self.novelty is not None:
-            told["novelty_weight"] = self.novelty.weight(self.environment_steps)
+            metrics["novelty_weight"] = self.novelty.weight(self.environment_steps)
         if self.curriculum.stages:
-            told["stage"] = mean([float(stage) for stage in self.curriculum.stages])
-        return told
+            metrics["stage"] = mean([float(stage) for stage in self.curriculum.stages])
+        return metrics
 
     def check_finite(self) -> None:
         total = float(self.losses[0])

@@ -16,7 +16,7 @@ IRRELEVANT = {"exact", "checkpoint", "restart", "limits", "resources"}
 
 def provenance_of(config: RlConfig, space: Space) -> dict[str, Any]:
     """Return plain values that say it."""
-    told = config.model_dump(mode="json", exclude=IRRELEVANT)
+    settings = config.model_dump(mode="json", exclude=IRRELEVANT)
     return {
         "version": VERSION,
         "substrate": {"type": space.substrate, "position_dim": space.position_dim},
@@ -25,13 +25,13 @@ def provenance_of(config: RlConfig, space: Space) -> dict[str, Any]:
         "observation_field_ids": space.field_ids,
         "meters": list(space.meters),
         "affordances": list(space.affordances),
-        "config_hash": provenance_hash(told),
-        "config": told,
+        "config_hash": provenance_hash(settings),
+        "config": settings,
     }
 
 
-def provenance_hash(told: Mapping[str, Any]) -> str:
-    return hashlib.sha256(lossless.dumps(dict(told)).encode()).hexdigest()
+def provenance_hash(config: Mapping[str, Any]) -> str:
+    return hashlib.sha256(lossless.dumps(dict(config)).encode()).hexdigest()
 
 
 def check_provenance(given: Mapping[str, Any], own: Mapping[str, Any]) -> str:

@@ -50,11 +50,11 @@ class TransitionLayout:
     ) -> Tensor:  # fmt: skip
         """Return (environments, width) float32, written to `out` where that is given."""
         rewards = outcome.rewards
-        told = torch.stack(
+        numbers = torch.stack(
             [actions, rewards, torch.zeros_like(rewards) if novelty is None else novelty,
              outcome.terminated, outcome.truncated], dim=1,
         )  # fmt: skip
-        parts = [observations, outcome.observations, told]
+        parts = [observations, outcome.observations, numbers]
         parts += [each for each in (masks, next_masks) if each is not None]
         return torch.cat(parts, dim=1, out=out)
 
@@ -138,8 +138,8 @@ class Replay(Ring):
         taken = slice(start, start + self.agents)
         if self.count - len(self._stream) >= min(self.slots, FLUSH_ROWS):
             self._flush()
-        told = observations, actions, outcome, novelty, masks, next_masks
-        self.layout.row(*told, out=self.rows[taken])
+        transition = observations, actions, outcome, novelty, masks, next_masks
+        self.layout.row(*transition, out=self.rows[taken])
         self.count += self.agents
         return taken
 

@@ -1,9 +1,10 @@
 """The config of a training operation."""
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from trainops.learning.limits import LearningLimitsConfig
 from trainops.recipe_config import RecipeConfig
@@ -13,6 +14,9 @@ from trainops.runtime.config import (
     differences,
 )
 from trainops.runtime.errors import ConfigError
+from trainops.runtime.monitors import DESCRIPTION, EXAMPLES, Monitors, MonitorsConfig
+
+METRIC = r"^(train|val)_[a-z][a-z0-9_]*$"
 
 
 class TrainingCheckpointConfig(CheckpointConfig):
@@ -21,7 +25,7 @@ class TrainingCheckpointConfig(CheckpointConfig):
     every_epochs: int = Field(10, ge=1, description="Epochs between checkpoints.")
 
 
-class TrainingConfig(RecipeConfig):
+class TrainingConfig(MonitorsConfig, RecipeConfig):
     """A recipe, its parameters, and how it is trained."""
 
     kind: ClassVar[str] = "training"
@@ -72,15 +76,23 @@ class TrainingConfig(RecipeConfig):
     )
     monitor: str = Field(
         "val_loss",
-        pattern=r"^(train|val)_[a-z][a-z0-9_]*$",
+        pattern=METRIC,
         description="Metric that selects the best checkpoint and triggers early stopping.",
     )
     mode: Literal["min", "max"] = Field(
         "min", description="Whether lower (min) or higher (max) values of the metric are better."
     )
+    monitors: Monitors = Field(default_factory=dict, description=DESCRIPTION, examples=EXAMPLES)
     log_every_steps: int = Field(10, ge=1, description="Steps between points of the loss curve.")
     checkpoint: TrainingCheckpointConfig = TrainingCheckpointConfig()
     limits: LearningLimitsConfig = LearningLimitsConfig()
+
+    @field_validator("monitors")
+    @classmethod
+    def _are_measured(cls, value: Monitors) -> Monitors:
+        if wrong := [name for name in value if not re.match(METRIC, name)]:
+            raise ValueError(f"{wrong[0]!r:.60} is no metric; allowed: {METRIC}")
+        return value
 
     @classmethod
     def parse(cls, raw: Mapping[str, Any]) -> Self:
@@ -95,8 +107,8 @@ class TrainingConfig(RecipeConfig):
     def continues(self, before: OperationConfig) -> Sequence[str]:
         if not isinstance(before, TrainingConfig):
             return super().continues(before)
-        told = {name: value for name, _, value in differences(before, self)}
-        steps = {name for name in told if name.partition(".")[0] not in self.NEUTRAL}
+        changed = {name: value for name, _, value in differences(before, self)}
+        steps = {name for name in changed if name.partition(".")[0] not in self.NEUTRAL}
         if steps == {"epochs"}:
             return [f"It ends with the weights of a training submitted with {self.epochs} epochs."]
         if "learning_rate" in steps:
@@ -109,7 +121,7 @@ class TrainingConfig(RecipeConfig):
         if self.scheduler == "none" or not isinstance(before, TrainingConfig):
             return
         for name in ("learning_rate", "epochs"):
-            told, kept = getattr(self, name), getattr(before, name)
-            if told != kept:
-                problem = f"got {told}; the {self.scheduler} schedule was built for {kept}"
+            wanted, kept = getattr(self, name), getattr(before, name)
+            if wanted != kept:
+                problem = f"got {wanted}; the {self.scheduler} schedule was built for {kept}"
                 raise ConfigError({name: f"{problem}; allowed to differ with scheduler: none"})

@@ -16,6 +16,7 @@ from trainops.learning.labels import require_labels
 from trainops.learning.mean_metrics import MeanMetrics
 from trainops.learning.shapes import require_same_shape
 from trainops.learning.validation import Validation
+from trainops.runtime import monitors
 from trainops.runtime.checkpoint.stream import Stream
 from trainops.runtime.devices import choose_device
 from trainops.runtime.errors import IncompatibleState, NonFiniteLoss
@@ -43,7 +44,7 @@ class TrainingJob:
         self.progress = TrainingProgress(config, self.trainer.route)
         self.epoch_means = self.trainer.new_mean_metrics()
         self.logged_loss = MeanMetrics(["loss"], self.device)  # since the last logged point
-        self.best_model: dict[str, Tensor] | None = None
+        self.best_models: dict[str, dict[str, Tensor]] = {}  # by monitored metric
         self.origin: Mapping[str, Any] = {}  # where it began, if with another tool's file
         self.in_parts = False
         self._validation: Validation | None = None  # under way; no part of the state
@@ -131,7 +132,11 @@ class TrainingJob:
             },
             **learned,
             **({"history": self.progress.history.stream} if self.progress.cursor.epoch else {}),
-            **({"best_model": self.best_model} if self.best_model is not None else {}),
+            **{
+                self.part_of(name): self.best_models[name]
+                for name in self.progress.bests
+                if name in self.best_models
+            },
             **({"constants": constants} if (constants := self._constants()) else {}),
         }
 
@@ -149,7 +154,8 @@ class TrainingJob:
         progress = TrainingProgress(self.config, trainer.route).from_state(
             plain, history, learning_rate
         )
-        _check_best_model(progress, state)
+        parts = {name: self.part_of(name) for name in progress.bests}
+        _check_best_models(progress, parts, state)
         logged_loss, epoch_means = MeanMetrics(["loss"], self.device), trainer.new_mean_metrics()
         try:
             logged_loss.load_state_dict(plain["logged_loss"])
@@ -159,7 +165,7 @@ class TrainingJob:
         trainer.load_state_dict(state)
         self.trainer, self.progress, self._order, self._validation = trainer, progress, None, None
         self.logged_loss, self.epoch_means = logged_loss, epoch_means
-        self.best_model = _copy(state["best_model"]) if "best_model" in state else None
+        self.best_models = {n: _copy(state[part]) for n, part in parts.items() if part in state}
         self.origin = plain.get("origin") or {}
 
     def objects(self) -> Mapping[str, Any]:
@@ -176,6 +182,7 @@ class TrainingJob:
                 "value": best.metric,
                 "epoch": best.epochs,
             },
+            **self._further_result(),
             "epochs": self.progress.cursor.epoch,
             "steps": self.step,
             "samples_seen": self.progress.cursor.samples_seen,
@@ -189,6 +196,19 @@ class TrainingJob:
             ],
             "details": dict(self.trainer.ingredients.description),
         }
+
+    def _further_result(self) -> dict[str, Any]:
+        """Return the best value of each further monitored metric."""
+        found = {
+            name: {"mode": self.config.monitors[name], "value": best.metric, "epoch": best.epochs}
+            for name, best in self.progress.further.items()
+        }
+        return {monitors.STATE_KEY: found} if found else {}
+
+    def part_of(self, metric: str) -> str:
+        """Return the part of the state that is the best model by a monitored metric."""
+        is_first = metric == self.config.monitor
+        return monitors.BEST_MODEL if is_first else monitors.part_of(metric)
 
     @property
     def _batch_at_work(self) -> str:
@@ -214,13 +234,13 @@ class TrainingJob:
         return metrics
 
     def _finish_epoch(self, validated: dict[str, float]) -> dict[str, float]:
-        """Keep the best model, write the epoch's line; return the points to record."""
+        """Keep the best models, write the epoch's line; return the points to record."""
         trained = self.trainer.in_units(self.epoch_means.means(), "train")
         self.epoch_means.reset()
         self.trainer.epoch_done((trained | validated)[self.config.monitor])
         rate = {"learning_rate": self.trainer.learning_rate}
-        if self.progress.epoch_done(trained | validated | rate):
-            self.best_model = _copy(self.trainer.model.state_dict())
+        if best := self.progress.epoch_done(trained | validated | rate):
+            self.best_models |= dict.fromkeys(best, _copy(self.trainer.model.state_dict()))
         del trained["train_loss"]  # the curve has the loss since the last point instead
         return trained | validated | rate | {"epoch": float(self.progress.cursor.epoch)}
 
@@ -244,10 +264,13 @@ def _copy(weights: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _check_best_model(progress: TrainingProgress, state: StateDict) -> None:
-    if ("best_model" in state) != (progress.best.metric is not None):
-        raise IncompatibleState(
-            "the best model is there without its metric, or the other way round"
-        )
-    if "best_model" in state:
-        require_same_shape(state["model"], state["best_model"], "best_model")
+def _check_best_models(
+    progress: TrainingProgress, parts: Mapping[str, str], state: StateDict
+) -> None:
+    """Raise IncompatibleState unless each best model is there that was measured, and no other."""
+    for name, part in parts.items():
+        if (part in state) != (progress.bests[name].metric is not None):
+            problem = "is there without its metric, or the other way round"
+            raise IncompatibleState(f"the best model by {name} {problem}")
+        if part in state:
+            require_same_shape(state["model"], state[part], part)

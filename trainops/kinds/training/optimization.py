@@ -77,10 +77,10 @@ def require_schedulers(schedulers: Sequence[LRScheduler], config: TrainingConfig
 
 def _wanted(scheduler: LRScheduler) -> list[str]:
     """Return the arguments that a step cannot do without."""
-    told = inspect.signature(scheduler.step).parameters.values()
+    parameters = inspect.signature(scheduler.step).parameters.values()
     return [
         each.name
-        for each in told
+        for each in parameters
         if each.default is each.empty
         and each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)
     ]

@@ -8,7 +8,7 @@ from typing import Any
 from trainops.kinds.training.config import TrainingConfig
 from trainops.kinds.training.history import History
 from trainops.learning.data import BatchPlan
-from trainops.runtime import lossless
+from trainops.runtime import lossless, monitors
 from trainops.runtime.errors import IncompatibleState
 
 SHOWN = ("train_loss", "val_loss", "train_accuracy", "val_accuracy")
@@ -27,10 +27,16 @@ class Cursor:
 
 @dataclass(frozen=True, slots=True)
 class Best:
-    """The best finished epoch by the monitored metric; nothing where none was finite."""
+    """The best finished epoch by a monitored metric; nothing where none was finite."""
 
     metric: float | None = None
     epochs: int | None = None  # finished when it was reached
+
+    def and_then(self, value: float, epoch: int, mode: str) -> "Best":
+        """Return the better one; of equals the first, so that a tie changes nothing."""
+        sign = 1 if mode == "min" else -1
+        is_better = self.metric is None or sign * value < sign * self.metric
+        return Best(value, epoch) if math.isfinite(value) and is_better else self
 
 
 @dataclass(slots=True)
@@ -42,6 +48,7 @@ class TrainingProgress:
     cursor: Cursor = field(default_factory=Cursor)
     history: History = field(default_factory=History)
     best: Best = field(default_factory=Best, init=False)
+    further: dict[str, Best] = field(init=False)  # by each further monitored metric
     best_val_loss: float | None = field(default=None, init=False)
     _planned_steps: int = field(init=False)  # of all epochs
     _max_steps: float = field(init=False)  # by limits.max_duration
@@ -49,8 +56,10 @@ class TrainingProgress:
     def __post_init__(self) -> None:
         self._planned_steps = self.config.epochs * self.route.steps_per_epoch
         self._max_steps = self._limited_steps()
-        for epoch, value in enumerate(self.history.values(self.config.monitor), 1):
-            self._judge(epoch, value)
+        self.further = dict.fromkeys(self.config.monitors, Best())
+        for name in (self.config.monitor, *self.further):
+            for epoch, value in enumerate(self.history.values(name), 1):
+                self._judge(name, epoch, value)
         for loss in self.history.values("val_loss"):
             self._judge_loss(loss)
 
@@ -66,25 +75,33 @@ class TrainingProgress:
         cursor.next_batch += num_batches
         cursor.samples_seen += num_samples
 
-    def epoch_done(self, metrics: Mapping[str, float]) -> bool:
-        """Write the epoch's line and go to the next; return whether it was the best so far."""
+    def epoch_done(self, metrics: Mapping[str, float]) -> list[str]:
+        """Write the epoch's line and go to the next; return by which metrics it is the best."""
         self.cursor.epoch += 1
         self.cursor.next_batch = 0
         self.history.append(metrics)
-        self._judge(self.cursor.epoch, metrics[self.config.monitor])
+        for name in (self.config.monitor, *self.further):
+            self._judge(name, self.cursor.epoch, metrics[name])
         self._judge_loss(metrics.get("val_loss", math.nan))
-        return self.best.epochs == self.cursor.epoch
+        return [name for name, best in self.bests.items() if best.epochs == self.cursor.epoch]
 
-    def _judge(self, epoch: int, value: float) -> None:
-        """Keep the first of the best epochs, so that a tie changes nothing."""
-        best, sign = self.best.metric, 1 if self.config.mode == "min" else -1
-        if math.isfinite(value) and (best is None or sign * value < sign * best):
-            self.best = Best(value, epoch)
+    def _judge(self, name: str, epoch: int, value: float) -> None:
+        if name == self.config.monitor:
+            self.best = self.best.and_then(value, epoch, self.config.mode)
+        else:
+            self.further[name] = self.further[name].and_then(
+                value, epoch, self.config.monitors[name]
+            )
 
     def _judge_loss(self, loss: float) -> None:
         best = self.best_val_loss
         if math.isfinite(loss) and (best is None or loss < best):
             self.best_val_loss = loss
+
+    @property
+    def bests(self) -> dict[str, Best]:
+        """The best epochs by all monitored metrics, `monitor` first."""
+        return {self.config.monitor: self.best, **self.further}
 
     @property
     def epochs_without_improvement(self) -> int:
@@ -146,9 +163,23 @@ class TrainingProgress:
             "best_epoch": best.epochs,
             "epochs_without_improvement": self.epochs_without_improvement,
             "metric": last.get(self.config.monitor) if cursor.next_batch == 0 else None,
+            **self._further_state(last),
             "training_history": lines,
             "cursor": asdict(cursor),
         }
+
+    def _further_state(self, last: Mapping[str, Any]) -> dict[str, Any]:
+        if not self.further:
+            return {}
+        lines = {
+            name: {
+                "metric": _finite(last.get(name)) if self.cursor.next_batch == 0 else None,
+                "best_metric": best.metric,
+                "best_epoch": best.epochs,
+            }
+            for name, best in self.further.items()
+        }
+        return {monitors.STATE_KEY: lines}
 
     def from_state(
         self, state: Mapping[str, Any], history: History, learning_rate: float
@@ -184,3 +215,7 @@ class TrainingProgress:
         )
         if not agree:
             raise IncompatibleState(f"{cursor} is no place between two steps of {route}")
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None

@@ -211,7 +211,9 @@ def _build(config: TrainingConfig, context: Context) -> Ingredients:
     available = [f"train_{name}" for name in measured]
     if ingredients.validation is not None:
         available += [f"val_{name}" for name in measured]
+    allowed = f"{recipe.name} measures {', '.join(available)}"
     if config.monitor not in available:
-        allowed = ", ".join(available)
-        raise InputError({"monitor": f"got {config.monitor!r}; {recipe.name} measures {allowed}"})
+        raise InputError({"monitor": f"got {config.monitor!r}; {allowed}"})
+    if missing := [name for name in config.monitors if name not in available]:
+        raise InputError({"monitors": f"got {missing[0]!r}; {allowed}"})
     return ingredients

@@ -79,8 +79,8 @@ class ArrayRows(Dataset[dict[str, Tensor]]):
             raise DataError(f"{root} holds several arrays of one name: {', '.join(names)}")
         lengths = {each.name: each.shape[0] for each in self.arrays}
         if len(set(lengths.values())) != 1:
-            told = ", ".join(f"{name} has {length} rows" for name, length in lengths.items())
-            problem = told or "no array"
+            found = ", ".join(f"{name} has {length} rows" for name, length in lengths.items())
+            problem = found or "no array"
             raise DataError(f"{root} holds {problem}; allowed: arrays of the same length")
 
 

@@ -137,8 +137,8 @@ class ParquetRows(Dataset[Row]):
         for name in self.columns:
             other = schema.field(name).type if name in schema.names else "missing"
             if other != self.schema.field(name).type:
-                told = f"{name} is {other} in {path}, {self.schema.field(name).type} before"
-                raise DataError(f"{told}; allowed: the same columns in all files")
+                problem = f"{name} is {other} in {path}, {self.schema.field(name).type} before"
+                raise DataError(f"{problem}; allowed: the same columns in all files")
 
     def _open(self, file: int) -> pq.ParquetFile:
         return pq.ParquetFile(self.directory.root / self.directory.name(file), pre_buffer=False)

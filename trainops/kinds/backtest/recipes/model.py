@@ -8,7 +8,7 @@ from trainops.kinds.backtest.recipes.entries import EntryParameters
 from trainops.recipes import Recipe
 from trainops.runtime.config import IsModel
 
-# What a model learned from and what it is to trade are told in the same fields.
+# What a model learned from and what it is to trade are fields of the same names.
 OF_A_SERIES = ("dataset", "columns", "symbols", "timezone", "resample")
 
 
@@ -39,8 +39,8 @@ class ModelParameters(EntryParameters):
 
     @field_validator("leave")
     @classmethod
-    def _below(cls, leave: float, told: ValidationInfo) -> float:
-        enter = told.data.get("enter")
+    def _below(cls, leave: float, info: ValidationInfo) -> float:
+        enter = info.data.get("enter")
         if enter is not None and leave > enter:
             raise ValueError(f"must be at most enter ({enter:g})")
         return leave

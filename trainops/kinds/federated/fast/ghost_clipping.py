@@ -80,9 +80,9 @@ class GhostClippedSums:
             for (_, layer), entered, came_back in zip(self._layers, before, back, strict=True)
         ]
 
-    def _named(self, told: Sequence[Mapping[str, Tensor]]) -> Sums:
+    def _named(self, sums: Sequence[Mapping[str, Tensor]]) -> Sums:
         """Return what was reported of each layer's parameters, by their names."""
-        layers = zip(self._layers, told, strict=True)
+        layers = zip(self._layers, sums, strict=True)
         return {f"{layer}.{what}": e for (layer, _), each in layers for what, e in each.items()}
 
     def _forward(self, inputs: tuple[Tensor, ...]) -> tuple[list[Tensor], list[Tensor], Tensor]:

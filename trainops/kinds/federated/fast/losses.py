@@ -22,9 +22,9 @@ def losses_of(loss: Loss) -> Losses:
         is_of_classes = outputs.ndim == 3 and targets.ndim == 2 and not targets.is_floating_point()
         if is_cross_entropy and is_of_classes:
             return _of_classes(outputs, targets, shares)
-        gradients, told = of_each(outputs.flatten(0, 1), targets.flatten(0, 1))
+        gradients, values = of_each(outputs.flatten(0, 1), targets.flatten(0, 1))
         gradients *= shares.reshape(-1, *[1] * (gradients.ndim - 1))
-        return told.view_as(shares), gradients.view_as(outputs)
+        return values.view_as(shares), gradients.view_as(outputs)
 
     return losses
 

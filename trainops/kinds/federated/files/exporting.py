@@ -103,24 +103,24 @@ def _clients(
     `spent` is what the round has spent so far.
     """
     plain, kept = state["state"], state["clients"]
-    is_told = not config.has_users_noised
-    is_training = is_told and not config.batched_clients  # together they begin the round anew
+    is_by_client = not config.has_users_noised
+    is_training = is_by_client and not config.batched_clients  # together they begin the round anew
     found = {}
     for place, client in enumerate(plain["chosen"] or ()):
-        mine = [each for each in spent if is_told and each.client == client]
-        told = {"client_id": client, **_partial_privacy(mine, config)}
-        if is_told and place < plain["clients_done"] and place not in plain.get("dropped", ()):
-            found[client] = _done(kept["done"][str(client)], state, config, told)
+        mine = [each for each in spent if is_by_client and each.client == client]
+        common = {"client_id": client, **_partial_privacy(mine, config)}
+        if is_by_client and place < plain["clients_done"] and place not in plain.get("dropped", ()):
+            found[client] = _done(kept["done"][str(client)], state, config, common)
         elif is_training and client == plain["client"] and plain["client_epoch"]:
-            found[client] = _training(kept["visit"], state, config, told)
+            found[client] = _training(kept["visit"], state, config, common)
         else:
             epoch = EpochProgress(0, config.local_epochs, "pending")
-            found[client] = ClientState(epoch=epoch, **told)
+            found[client] = ClientState(epoch=epoch, **common)
     return found
 
 
 def _done(
-    update: Mapping[str, Any], state: StateDict, config: FederatedOptions, told: Mapping[str, Any]
+    update: Mapping[str, Any], state: StateDict, config: FederatedOptions, common: Mapping[str, Any]
 ) -> ClientState:
     """Return a client whose epochs are over, with its own model as its result."""
     moved = _named(update, state, 1.0, update["vector"])
@@ -130,7 +130,7 @@ def _done(
         loss_sum=epochs * update["means"].get("loss", 0.0),
         final_parameters=arrays_of(list(moved.values())),
         final_metrics={name: float(value) for name, value in update["means"].items()},
-        num_samples=update["num_examples"], **told,
+        num_samples=update["num_examples"], **common,
     )  # fmt: skip
 
 
@@ -138,7 +138,7 @@ def _training(
     local_training: Mapping[str, Any],
     state: StateDict,
     config: FederatedOptions,
-    told: Mapping[str, Any],
+    common: Mapping[str, Any],
 ) -> ClientState:
     named = _named(local_training, state, 0.0, local_training["parameters"])
     shapes = [named[name].shape for name in _trained(local_training, state)]
@@ -149,7 +149,7 @@ def _training(
         epochs_done=local_training["epoch"],
         loss_sum=local_training["epoch"] * mean, model_state=named,
         optimizer_state=to_torch(local_training["optimizer"], config, shapes),
-        num_samples=state["state"]["partition"]["examples"][local_training["client"]], **told,
+        num_samples=state["state"]["partition"]["examples"][local_training["client"]], **common,
     )  # fmt: skip
 
 

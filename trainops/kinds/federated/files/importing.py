@@ -141,19 +141,19 @@ def _take_rounds(taking: _Import) -> None:
         raise IncompatibleState(f"{done} rounds are done, the config has {config.rounds}")
     for notice in notices(taking.file):
         taking.say("rounds", notice)
-    told = taking.file.server
-    metrics = {name: each for name, each in told.metrics.items() if name not in NUMBERS}
+    server = taking.file.server
+    metrics = {name: each for name, each in server.metrics.items() if name not in NUMBERS}
     for number in range(1, done + 1):
         line = {"round": number, "clients": len(progress.chosen), config.monitor: math.nan}
         progress.history.append(line | (metrics if number == done else {}))
     last = metrics.get(config.monitor, math.nan)
     if progress.best.round == done and done:
         taking.job.server.keep_best()
-        is_better = told.best_dice > last if config.mode == "max" else told.best_dice < last
-        if told.best_dice and is_better:
-            note = f"{config.monitor} was {told.best_dice:g} at best, and that model is not in the "
-            taking.say("best model", f"{note}file; the last one, at {last:g}, is the best so far",
-                       is_exact=False)  # fmt: skip
+        is_better = server.best_dice > last if config.mode == "max" else server.best_dice < last
+        if server.best_dice and is_better:
+            best = f"{config.monitor} was {server.best_dice:g} at best"
+            note = f"{best}, and that model is not in the file; the last one, at {last:g}, is the "
+            taking.say("best model", f"{note}best so far", is_exact=False)
     elif done:
         note = f"without {config.monitor}: the best model so far is not in the file"
         taking.say("history", note, is_exact=False)
@@ -203,14 +203,14 @@ def _update(taking: _Import, client: int, state: ClientState) -> Update:
 
 def _means(taking: _Import, client: int, state: ClientState) -> dict[str, float]:
     """Return what a client's examples came to, where the file has all of it."""
-    names, told = ("loss", *taking.job.context.ingredients.measures), state.final_metrics or {}
+    names, metrics = ("loss", *taking.job.context.ingredients.measures), state.final_metrics or {}
     if taking.config.is_private:
         return {}
-    if not all(math.isfinite(told.get(name, math.nan)) for name in names):
+    if not all(math.isfinite(metrics.get(name, math.nan)) for name in names):
         note = f"the file does not have {', '.join(names)} of it; the round's are the others'"
         taking.say(f"client {client}'s means", note, is_exact=False)
         return {}
-    return {name: told[name] for name in names}
+    return {name: metrics[name] for name in names}
 
 
 def _go_on(taking: _Import, client: int, state: ClientState) -> None:
@@ -236,8 +236,8 @@ def _go_on(taking: _Import, client: int, state: ClientState) -> None:
     taking.say(f"client {client}", f"at epoch {state.epoch.current} of {state.epoch.total}, with "
                "its optimizer; its means are of the epochs to come")  # fmt: skip
     if others := other_settings(theirs, taking.config):
-        told = ", ".join(f"{name} {value!r:.40}" for name, value in others.items())
-        why = f"had {told}; what holds is the config's, and torch's defaults"
+        settings = ", ".join(f"{name} {value!r:.40}" for name, value in others.items())
+        why = f"had {settings}; what holds is the config's, and torch's defaults"
         taking.say(f"client {client}'s optimizer", why, is_exact=False)
 
 

@@ -41,15 +41,16 @@ class PartialSpend:
 
 def has_spent(file: FederatedFile) -> bool:
     """Whether any field of the file holds a privacy loss."""
-    told = file.privacy
+    privacy = file.privacy
     figures = (
-        told.cumulative_sample_epsilon, told.cumulative_user_epsilon, told.partial_round_epsilon,
+        privacy.cumulative_sample_epsilon, privacy.cumulative_user_epsilon,
+        privacy.partial_round_epsilon,
         *(file.server.metrics.get(name, 0.0) for name in (EPSILON, *SAMPLE, *USER)),
     )  # fmt: skip
     clients = file.clients.values()
     return bool(
         any(figures)
-        or any(steps for *_, steps in (*told.sample_history, *told.user_history))
+        or any(steps for *_, steps in (*privacy.sample_history, *privacy.user_history))
         or any(spends_samples(client) for client in clients)
     )
 
@@ -72,10 +73,10 @@ def ledger_entries(
 
     Raises IncompatibleState where the file holds a loss that no entry can express.
     """
-    told = file.privacy
+    privacy = file.privacy
     _require_delta(file, delta)
     figures = _figures(file)
-    histories = {"sample": told.sample_history, "user": told.user_history}
+    histories = {"sample": privacy.sample_history, "user": privacy.user_history}
     account = Account(delta)
     for level in LEVELS:
         for entry in _completed(level, histories[level], figures[level], delta, identity):
@@ -85,8 +86,8 @@ def ledger_entries(
     for entry, note in _in_progress(list(_partial_spends(file)), identity, is_by_client, delta):
         account.add([entry])
         yield entry, part, note
-    missing = told.partial_round_epsilon - (account.of("sample") - before)
-    if missing > LEAST * max(1.0, told.partial_round_epsilon):
+    missing = privacy.partial_round_epsilon - (account.of("sample") - before)
+    if missing > LEAST * max(1.0, privacy.partial_round_epsilon):
         entry = _entry(identity, "sample", "partial_round_epsilon", carried=missing)
         yield entry, part, carried_note(entry)
 
@@ -105,13 +106,13 @@ def _figures(file: FederatedFile) -> dict[Level, float]:
 
     An epsilon of both levels together counts for the sample level as far as it exceeds them.
     """
-    told, metrics = file.privacy, file.server.metrics
+    privacy, metrics = file.privacy, file.server.metrics
 
     def largest(figure: float, names: Sequence[str]) -> float:
         return max(figure, *(_checked(metrics, name, "server.metrics") for name in names))
 
-    sample = largest(told.cumulative_sample_epsilon, SAMPLE)
-    user = largest(told.cumulative_user_epsilon, USER)
+    sample = largest(privacy.cumulative_sample_epsilon, SAMPLE)
+    user = largest(privacy.cumulative_user_epsilon, USER)
     return {"sample": max(sample, largest(0.0, [EPSILON]) - user), "user": user}
 
 

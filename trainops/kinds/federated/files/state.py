@@ -61,8 +61,8 @@ def _of_clients(
     yield "state.client", plain["client"], chosen[done] if done < len(chosen) else None
     yield "clients.done", sorted(map(int, clients["done"])), sorted(passed)
     if local_training is not None and "client" in local_training:
-        told = (local_training["client"], local_training["epoch"])
-        yield "clients.visit", told, (plain["client"], epoch)
+        position = (local_training["client"], local_training["epoch"])
+        yield "clients.visit", position, (plain["client"], epoch)
 
 
 def _of_best(

@@ -72,8 +72,13 @@ def grid(
 
 def _at_the_end(state: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a state as if all clients with recorded values had just done their round."""
-    told = sorted(int(client) for client in state.get("clients", {}))
-    here = {"num_chosen": len(told), "chosen": told, "clients_done": len(told), "client_epoch": 0}
+    clients = sorted(int(client) for client in state.get("clients", {}))
+    here = {
+        "num_chosen": len(clients),
+        "chosen": clients,
+        "clients_done": len(clients),
+        "client_epoch": 0,
+    }
     return {**state, **here, "dropped": (), "round": state.get("round", 1) - 1}
 
 

@@ -109,15 +109,15 @@ def _privacy_in_time(
     Of a ledger that was changed from outside there is a problem, and no figure.
     """
     key = f"privacy:{operation.pk}:{operation.state}:{step}"
-    told: Mapping[str, Any] | None = cache.get(key)
-    if told is None:
+    figures: Mapping[str, Any] | None = cache.get(key)
+    if figures is None:
         began = perf_counter()
         try:
-            told = privacy(operation, state, step)
+            figures = privacy(operation, state, step)
         except LedgerBroken as error:
             return {"problem": str(error)}
-        cache.set(key, told, int((perf_counter() - began) / SHARE_OF_TIME))
-    return told
+        cache.set(key, figures, int((perf_counter() - began) / SHARE_OF_TIME))
+    return figures
 
 
 def privacy(operation: Operation, state: Mapping[str, Any], step: int) -> Mapping[str, Any] | None:
@@ -199,21 +199,23 @@ def _ends(
     return {"round": current - 1 + left, "is_enough": left >= most}
 
 
-def names_of(operation: Operation, told: Mapping[str, Any] | None) -> Sequence[str]:
+def names_of(operation: Operation, described: Mapping[str, Any] | None) -> Sequence[str]:
     """Return what clients of a column or of files are called, by their number; else nothing."""
-    names: Sequence[str] = (told or {}).get("names", [])
+    names: Sequence[str] = (described or {}).get("names", [])
     if operation.config["partition"]["by"] != "file":
         return names
     known = dict(Dataset.objects.filter(pk__in=names).values_list("pk", "name"))
     return [known.get(each, each) for each in names]
 
 
-def partition(told: Mapping[str, Any] | None, called: Sequence[str]) -> Mapping[str, Any] | None:
+def partition(
+    described: Mapping[str, Any] | None, called: Sequence[str]
+) -> Mapping[str, Any] | None:
     """Return a bar for each client, as long as its examples are many, cut by their classes."""
-    if not told:
+    if not described:
         return None
-    sizes, names = told["examples"], told.get("classes", [])
-    counts = told.get("counts") or [[size] for size in sizes]
+    sizes, names = described["examples"], described.get("classes", [])
+    counts = described.get("counts") or [[size] for size in sizes]
     largest = max(sizes)
     bars = []
     for number, (size, of_class) in enumerate(zip(sizes, counts, strict=True)):

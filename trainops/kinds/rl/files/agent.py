@@ -63,5 +63,5 @@ def _plain(state: StateDict, agent: int, updates: int) -> dict[str, Any]:
 
 def _rows_of(part: StateDict, agent: int) -> StateDict:
     """Return what of a part a file tells: one row of what has a row for each agent."""
-    told = ("layout", "depletion", "gained", "lengths")
-    return {name: part[name][agent : agent + 1] for name in told if name in part}
+    names = ("layout", "depletion", "gained", "lengths")
+    return {name: part[name][agent : agent + 1] for name in names if name in part}

@@ -68,13 +68,13 @@ def exploration_state(state: StateDict, config: RlConfig, space: Space) -> dict[
     found = imported.get("exploration") or _new(config, space, plain["environment_steps"])
     lengths = _lengths(state)
     history = [*found["survival_history"], *lengths][-int(found["survival_window"]) :]
-    told = {
+    values = {
         **found,
         "rnd_state": {**found["rnd_state"], "epsilon": plain["epsilon"]},
         "survival_history": history,
     }
     own = {"novelty": state["novelty"]} if state.get("novelty") else {}
-    return {name: told[name] for name in KEYS} | own
+    return {name: values[name] for name in KEYS} | own
 
 
 def _new(config: RlConfig, space: Space, steps: int) -> dict[str, Any]:

@@ -127,13 +127,13 @@ class _Held:
             return SequentialReplay(closed, self.capacity)
         transitions = _transitions(self.layout.batch(self._by_slot(self.rows))) if self.size else {}
         if "priorities" in self.state:
-            told = self.prioritized
+            config = self.prioritized
             return PrioritizedReplay(
                 size=self.size, position=self.position % self.capacity, capacity=self.capacity,
                 transitions=_with_one_reward(transitions),
-                priorities=self._priorities(), alpha=told.alpha,
-                max_priority=raw_priority(self.state["learning"]["largest_priority"], told.alpha),
-                beta=linear(told.beta, 1.0, told.beta_steps, self.count), beta_annealing=True,
+                priorities=self._priorities(), alpha=config.alpha,
+                max_priority=raw_priority(self.state["learning"]["largest_priority"], config.alpha),
+                beta=linear(config.beta, 1.0, config.beta_steps, self.count), beta_annealing=True,
             )  # fmt: skip
         return PlainReplay(self.size, self.position, self.capacity, transitions)
 
@@ -208,14 +208,14 @@ def _transitions(batch: Batch) -> dict[str, Tensor]:
 def _own(batch: Batch) -> dict[str, Tensor]:
     """Return what the other tool does not keep, and does not mind."""
     masks = {"masks": batch.masks, "next_masks": batch.next_masks}
-    told = {name: each for name, each in masks.items() if each is not None}
-    return {"truncated": batch.truncated, **told}
+    given = {name: each for name, each in masks.items() if each is not None}
+    return {"truncated": batch.truncated, **given}
 
 
 def _with_one_reward(transitions: dict[str, Tensor]) -> dict[str, Tensor]:
     """Return them as the other tool's prioritized ring has them."""
-    told = ("rewards_extrinsic", "rewards_intrinsic")
-    kept = {name: each for name, each in transitions.items() if name not in told}
+    rewards = ("rewards_extrinsic", "rewards_intrinsic")
+    kept = {name: each for name, each in transitions.items() if name not in rewards}
     return kept | ({"rewards": transitions["rewards_extrinsic"]} if transitions else {})
 
 

@@ -197,9 +197,9 @@ def _take_stages(file: RlFile, job: RlJob) -> list[ReceiptItem]:
 def _keep(file: RlFile, job: RlJob) -> list[ReceiptItem]:
     """Keep what only the other tool uses, for exports of this run; take our novelty back."""
     items, novelty, given = [], job.population.novelty, file.population.exploration
-    told = given.get("novelty")
+    saved = given.get("novelty")
     if novelty is not None:
-        is_taken = isinstance(told, Mapping) and _is_loaded(novelty, told)
+        is_taken = isinstance(saved, Mapping) and _is_loaded(novelty, saved)
         note = (
             "" if is_taken else "its networks have another size or are missing; it starts untrained"
         )
@@ -211,9 +211,9 @@ def _keep(file: RlFile, job: RlJob) -> list[ReceiptItem]:
         note = "its layout is not the tool's; exports get a new one"
         items.append(ReceiptItem("exploration", False, False, note))
     ordering = file.affordances.ordering
-    told_names = {"ordering": list(ordering)} if ordering else {}
-    if kept is not None or told_names:
-        job.imported = {**told_names, **({} if kept is None else {"exploration": kept})}
+    ordered = {"ordering": list(ordering)} if ordering else {}
+    if kept is not None or ordered:
+        job.imported = {**ordered, **({} if kept is None else {"exploration": kept})}
     return items
 
 

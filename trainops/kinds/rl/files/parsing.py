@@ -85,8 +85,8 @@ def _read_curriculum(fields: Fields) -> Mapping[str, Any]:
     if isinstance(stages, list | tuple) and all(map(is_integer, stages)):
         stages = torch.tensor([int(stage) for stage in stages], dtype=torch.int64)
     if stages is not None and not (isinstance(stages, Tensor) and stages.dim() == 1):
-        told = f"is {shown(stages)}; must be a tensor of one dimension, or a list of integers"
-        fields.wrong("curriculum_state.agent_stages", told)
+        problem = f"is {shown(stages)}; must be a tensor of one dimension, or a list of integers"
+        fields.wrong("curriculum_state.agent_stages", problem)
         return {}
     return {**curriculum, **({} if stages is None else {"agent_stages": stages})}
 
@@ -99,8 +99,8 @@ def _read_affordances(fields: Fields, substrate: Fields) -> AffordanceLayout:
     for name, place in found.items():
         plain = place.tolist() if isinstance(place, Tensor) and place.dim() == 1 else place
         if not isinstance(plain, list | tuple) or not all(map(is_integer, plain)):
-            told = f"is {shown(place)}; must be a list of integers"
-            fields.wrong(name if is_flat else f"positions.{name}", told)
+            problem = f"is {shown(place)}; must be a list of integers"
+            fields.wrong(name if is_flat else f"positions.{name}", problem)
             continue
         positions[str(name)] = tuple(map(int, plain))
     if is_flat:

@@ -91,29 +91,29 @@ def _episode_rows(episode: Episode, layout: TransitionLayout) -> Tensor:
     Where the file does not say what a step led to, the next observation does; the last step of an
     episode that was cut has none, so that step is left.
     """
-    told = dict(episode)
-    if "next_observations" not in told:
-        seen = told["observations"]
-        told["next_observations"] = torch.cat([seen[1:], seen[-1:]])
-        if len(seen) and not bool(told["dones"][-1]):
-            told = {name: each[:-1] for name, each in told.items()}
-    if not len(told["actions"]):
+    columns = dict(episode)
+    if "next_observations" not in columns:
+        seen = columns["observations"]
+        columns["next_observations"] = torch.cat([seen[1:], seen[-1:]])
+        if len(seen) and not bool(columns["dones"][-1]):
+            columns = {name: each[:-1] for name, each in columns.items()}
+    if not len(columns["actions"]):
         return torch.zeros(0, layout.width)
-    ended = told.get("truncated", torch.zeros(len(told["actions"]))).bool().clone()
-    ended[-1] |= not bool(told["dones"][-1])
-    return _rows({**told, "truncated": ended}, layout)
+    ended = columns.get("truncated", torch.zeros(len(columns["actions"]))).bool().clone()
+    ended[-1] |= not bool(columns["dones"][-1])
+    return _rows({**columns, "truncated": ended}, layout)
 
 
-def _rows(told: Episode, layout: TransitionLayout) -> Tensor:
+def _rows(columns: Episode, layout: TransitionLayout) -> Tensor:
     """Return transitions as rows; every action was allowed where the file does not say."""
-    rewards = told["rewards"] if "rewards_extrinsic" not in told else told["rewards_extrinsic"]
-    dones = told["dones"].bool()
-    outcome = StepResult(
-        told["next_observations"], rewards, dones, told.get("truncated", torch.zeros_like(dones))
-    )
+    rewards = columns["rewards_extrinsic" if "rewards_extrinsic" in columns else "rewards"]
+    dones = columns["dones"].bool()
+    truncated = columns.get("truncated", torch.zeros_like(dones))
+    outcome = StepResult(columns["next_observations"], rewards, dones, truncated)
     masks = next_masks = None
     if layout.has_masks:
         allowed = torch.ones(len(dones), layout.actions)
-        masks, next_masks = told.get("masks", allowed), told.get("next_masks", allowed)
-    intrinsic = told.get("rewards_intrinsic", torch.zeros_like(rewards))
-    return layout.row(told["observations"], told["actions"], outcome, intrinsic, masks, next_masks)
+        masks, next_masks = columns.get("masks", allowed), columns.get("next_masks", allowed)
+    intrinsic = columns.get("rewards_intrinsic", torch.zeros_like(rewards))
+    seen, actions = columns["observations"], columns["actions"]
+    return layout.row(seen, actions, outcome, intrinsic, masks, next_masks)

@@ -42,8 +42,8 @@ def check_world(file: RlFile, world: WorldSpec) -> dict[str, str]:
     for place, found, wanted in places:
         if None not in (found, wanted) and found != wanted:
             raise InvalidFields({place: f"is {shown(found)} in the file and {shown(wanted)} here"})
-    for place, told in _other_names(file, world):
-        raise InvalidFields({place: told})
+    for place, problem in _other_names(file, world):
+        raise InvalidFields({place: problem})
     if file.config_hash == world.config_hash or None in (file.config_hash, world.config_hash):
         return {}
     changed = dict(_changes(file.training_config, world.training_config, "training_config"))
@@ -70,8 +70,8 @@ def _other_names(file: RlFile, world: WorldSpec) -> Iterator[tuple[str, str]]:
 def _fields_apart(given: Sequence[str], own: Sequence[str], names: Sequence[str]) -> str:
     """Return which fields differ, ours with their names."""
     called = {each: f"{name} ({each})" for each, name in zip(own, names, strict=False)}
-    told = apart([called.get(each, each) for each in given], [called.get(e, e) for e in own])
-    return f"{len(given)} in the file and {len(own)} here; {told}"
+    difference = apart([called.get(each, each) for each in given], [called.get(e, e) for e in own])
+    return f"{len(given)} in the file and {len(own)} here; {difference}"
 
 
 def apart(given: Sequence[str], own: Sequence[str]) -> str:
@@ -80,8 +80,8 @@ def apart(given: Sequence[str], own: Sequence[str]) -> str:
     only_here = [name for name in own if name not in given]
     if not only_there and not only_here:
         return f"{', '.join(given)} in the file, in another order here: {', '.join(own)}"
-    told = {"only in the file": only_there, "only here": only_here}
-    return "; ".join(f"{where}: {', '.join(names)}" for where, names in told.items() if names)
+    by_place = {"only in the file": only_there, "only here": only_here}
+    return "; ".join(f"{where}: {', '.join(names)}" for where, names in by_place.items() if names)
 
 
 def _changes(before: Any, now: Any, place: str) -> list[tuple[str, str]]:

@@ -164,9 +164,9 @@ class DqnLearner:
         size, replay = self.config.dqn.batch_size, self.replay
         if self.priorities is None:
             return replay.draw(size, self.drawing), None
-        told = self.config.replay
+        config = self.config.replay
         slots, likely = self.priorities.draw(size, self.drawing)
-        beta = linear(told.beta, 1.0, told.beta_steps, environment_steps)
+        beta = linear(config.beta, 1.0, config.beta_steps, environment_steps)
         behind = ((replay.count - 1 - slots) % replay.slots).clamp(max=len(replay) - 1)
         return replay.count - 1 - behind, importance(likely, len(replay), beta)
 

@@ -65,8 +65,8 @@ class SeparateLearners:
         return sum(each.updates for each in self.learners)
 
     def act(self, observations: Tensor, masks: Tensor | None, epsilon: float) -> Tensor:
-        told = zip(self.learners, observations.split(1), self._split(masks), strict=True)
-        return torch.cat([each.act(seen, can, epsilon) for each, seen, can in told])
+        inputs = zip(self.learners, observations.split(1), self._split(masks), strict=True)
+        return torch.cat([each.act(seen, can, epsilon) for each, seen, can in inputs])
 
     def recorded(self, taken: slice) -> None:
         slot = taken.start // len(self.learners)
@@ -96,9 +96,9 @@ class SeparateLearners:
 
     def load_state_dict(self, state: StateDict) -> None:
         """Take over. Raises IncompatibleState."""
-        told, agents = state["learning"]["updates"], state["learning"]["agents"]
-        if told != (made := sum(each["updates"] for each in agents.values())):
-            raise IncompatibleState(f"{told} updates are told, its agents made {made}")
+        num_updates, agents = state["learning"]["updates"], state["learning"]["agents"]
+        if num_updates != (made := sum(each["updates"] for each in agents.values())):
+            raise IncompatibleState(f"the state has {num_updates} updates, its agents made {made}")
         for agent, each in enumerate(self.learners):
             each.load_state_dict(state_of(state, agent, len(self.learners)))
 

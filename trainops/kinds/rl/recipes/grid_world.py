@@ -133,8 +133,8 @@ def _of_space(world: GridWorldParameters) -> list[tuple[str, str]]:
             found.append((name, f"got {place}; allowed: a cell of {world.size}, from 0"))
     for number, each in enumerate(world.affordances):
         if each.hours and not all(0 <= hour <= world.day_steps for hour in each.hours):
-            told = f"got {each.hours}; allowed: 0 to day_steps ({world.day_steps})"
-            found.append((f"affordances.{number}.hours", told))
+            problem = f"got {each.hours}; allowed: 0 to day_steps ({world.day_steps})"
+            found.append((f"affordances.{number}.hours", problem))
     return found
 
 

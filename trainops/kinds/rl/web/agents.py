@@ -137,12 +137,12 @@ def uses(counts: Sequence[int], names: Sequence[str]) -> list[dict[str, Any]]:
 def members(plain: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return a line for each agent with a network of its own, the best evaluated first."""
     evaluation = plain["evaluations"].get("newest", {})
-    told = plain.get("agents", [])
-    returns = evaluation.get("returns") or [None] * len(told)
-    stages = plain["stages"] or [None] * len(told)
+    agents = plain.get("agents", [])
+    returns = evaluation.get("returns") or [None] * len(agents)
+    stages = plain["stages"] or [None] * len(agents)
     lines = [
         {**each, "agent": agent, "stage": stage, "evaluation": gained}
-        for agent, (each, stage, gained) in enumerate(zip(told, stages, returns, strict=False))
+        for agent, (each, stage, gained) in enumerate(zip(agents, stages, returns, strict=False))
     ]
     return sorted(lines, key=lambda line: (line["evaluation"] is None, -(line["evaluation"] or 0)))
 

@@ -224,9 +224,9 @@ def warnings(file: TrainingFile) -> list[str]:
         if others:
             found.append(f"{others[0]}: no tensor of the model has this shape")
         rates = [group.get("lr") for group in optimizer["param_groups"]]
-        told = file.schedulers[number].get("_last_lr") if number < len(file.schedulers) else None
-        if isinstance(told, list) and len(told) == len(rates) and told != rates:
-            found.append(f"{place} has the rates {shown(rates)}, its schedule set {shown(told)}")
+        used = file.schedulers[number].get("_last_lr") if number < len(file.schedulers) else None
+        if isinstance(used, list) and len(used) == len(rates) and used != rates:
+            found.append(f"{place} has the rates {shown(rates)}, its schedule set {shown(used)}")
     return found
 
 

@@ -116,7 +116,7 @@ def _continued(file: TrainingFile, job: TrainingJob, state: StateDict) -> Import
         "random": random,
         **({"scheduler": schedulers} if schedulers else {}),
         **({"history": history.stream} if history.stream is not None else {}),
-        **({"best_model": dict(file.model)} if is_best else {}),
+        **{job.part_of(name): dict(file.model) for name in is_best},
     }
     step = cursor.optimizer_steps
     return Imported(step, parts, Receipt(step, file.name, items))

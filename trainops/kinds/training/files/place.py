@@ -50,27 +50,30 @@ def fit_position(file: TrainingFile, job: TrainingJob) -> tuple[Cursor, ReceiptI
 
 def fit_history(
     file: TrainingFile, job: TrainingJob, cursor: Cursor
-) -> tuple[History, bool, list[ReceiptItem]]:
-    """Return a line for each finished epoch, and whether the weights are those of the best one.
+) -> tuple[History, list[str], list[ReceiptItem]]:
+    """Return a line for each finished epoch, and by which monitored metrics the weights are best.
 
-    The file holds no other model than its last. So where an earlier epoch was the best, the
-    monitored metric starts anew. Raises Obstacle where early stopping would count from there.
+    The file holds no other model than its last. So where an earlier epoch was the best by a
+    monitored metric, that starts anew. Raises Obstacle where early stopping would count from there.
     """
     if not cursor.epoch:
-        return History(), False, []
+        return History(), [], []
     monitor, patience = job.config.monitor, job.config.early_stopping_patience
     columns = _columns(file.metrics_history, cursor.epoch)
     history = _history(columns, cursor.epoch, monitor)
-    best = TrainingProgress(job.config, job.trainer.route, cursor, history).best.epochs
-    is_best = best == cursor.epoch and cursor.next_batch == 0
-    if not is_best:
-        history = _history(columns | {monitor: []}, cursor.epoch, monitor)
-        if patience is not None and cursor.epoch >= patience:
-            raise Obstacle("early stopping counts from the best epoch, whose model is not here")
+    progress = TrainingProgress(job.config, job.trainer.route, cursor, history)
+    epochs = {name: best.epochs for name, best in progress.bests.items()}
+    at_end = cursor.next_batch == 0
+    is_best = [name for name, epoch in epochs.items() if epoch == cursor.epoch and at_end]
+    if anew := [name for name in epochs if name not in is_best]:
+        history = _history(columns | {name: [] for name in anew}, cursor.epoch, monitor)
+    if monitor in anew and patience is not None and cursor.epoch >= patience:
+        raise Obstacle("early stopping counts from the best epoch, whose model is not here")
     note = "" if columns else "the file has none of these epochs"
-    if best and not is_best:
-        note = f"without {monitor}: the best model, of epoch {best}, is not in the file"
-    return history, is_best, [ReceiptItem("history", bool(columns), is_best, note)]
+    if lost := [name for name in anew if epochs[name]]:
+        lines = [f"without {n}: the best model, of epoch {epochs[n]}" for n in lost]
+        note = f"{', '.join(lines)}, is not in the file"
+    return history, is_best, [ReceiptItem("history", bool(columns), not anew, note)]
 
 
 def _history(columns: Mapping[str, list[Any]], num_epochs: int, monitor: str) -> History:

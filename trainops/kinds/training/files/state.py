@@ -67,7 +67,7 @@ def fresh_of(job: TrainingJob) -> Fresh:
     groups = [[dict(group) for group in each.param_groups] for each in optimizers]
     try:
         job.advance()
-    except Exception:  # noqa: BLE001 - the recipe's: told as what could not be compared
+    except Exception:  # noqa: BLE001 - the recipe's: None says that they are not compared
         return Fresh(groups, None)
     return Fresh(groups, [frozenset(each.state_dict()["state"]) for each in optimizers])
 
@@ -103,13 +103,13 @@ def _rates(
     for number, optimizer in enumerate(state["optimizer"]):
         groups = optimizer["param_groups"]
         schedules = _schedules_of(job, state, number)
-        told = schedules[0].get("_last_lr") if len(schedules) == 1 else None
+        last_rates = schedules[0].get("_last_lr") if len(schedules) == 1 else None
         for k, group in enumerate(groups):
             place, rate = f"optimizer[{number}].param_groups[{k}].lr", _plain(group["lr"])
             imported = _at(_at(origin.get("rates"), number, []), k, None)
             bases = [_base(fresh.groups[number][k]), *([] if imported is None else [imported])]
             if schedules:
-                set_last = _plain(_at(told, k, rate))
+                set_last = _plain(_at(last_rates, k, rate))
                 if rate != set_last and not is_at_import:
                     yield place, f"is {rate:g}; its schedule set {set_last:g}", True
                 bases.append(_base(group))
@@ -118,7 +118,7 @@ def _rates(
                 yield place, f"is {rate:g}; without a schedule it is {bases[-1]:g}", is_far
             if schedules and rate > MAX_FACTOR * max(bases):
                 # A cycle of CyclicLR and the end of SWALR lie above the rate that they began with.
-                is_of_schedule = told is not None and rate == _plain(_at(told, k, None))
+                is_of_schedule = last_rates is not None and rate == _plain(_at(last_rates, k, None))
                 problem = f"is {rate:g}; more than {MAX_FACTOR} x {max(bases):g}"
                 yield place, problem, not is_of_schedule
 

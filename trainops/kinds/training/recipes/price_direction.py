@@ -13,7 +13,7 @@ from trainops.runtime.config import DatasetId, Strict
 
 
 class PriceDirectionParameters(Strict):
-    """Which prices, what of them is looked at, and what is to be foretold."""
+    """The price series, its features and the label to predict."""
 
     dataset: DatasetId = Field(description="Price series: an uploaded table of bars.")
     columns: PriceColumns = PriceColumns()
@@ -67,15 +67,15 @@ class PriceDirectionParameters(Strict):
 
     @field_validator("label")
     @classmethod
-    def _fits_task(cls, label: str, told: ValidationInfo) -> str:
-        if label == "zigzag" and told.data.get("task") == "regression":
+    def _fits_task(cls, label: str, info: ValidationInfo) -> str:
+        if label == "zigzag" and info.data.get("task") == "regression":
             raise ValueError("zigzag has only directions; allowed with task: classification")
         return label
 
     @field_validator("validate_until")
     @classmethod
-    def _later(cls, day: date | None, told: ValidationInfo) -> date | None:
-        first = told.data.get("train_until")
+    def _later(cls, day: date | None, info: ValidationInfo) -> date | None:
+        first = info.data.get("train_until")
         if day is not None and first is not None and day <= first:
             raise ValueError(f"must be after train_until ({first})")
         return day

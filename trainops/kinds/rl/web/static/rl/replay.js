@@ -93,7 +93,7 @@ class Replay {
       }
       const at = Math.min(kept.at, last(recording));
       drawFrame(canvas, recording, at);
-      const text = told(recording, at);
+      const text = described(recording, at);
       caption.textContent = text;
       canvas.setAttribute("aria-label", text);
     }
@@ -103,7 +103,7 @@ class Replay {
 const last = (recording) => (recording ? recording.frames.reward.length - 1 : 0);
 
 // What happened at this step, in words.
-function told(recording, at) {
+function described(recording, at) {
   const { frames, world, length } = recording;
   const gained = frames.reward.slice(0, at + 1).reduce((sum, each) => sum + each, 0);
   const action = frames.action[at] === null ? "begins" : world.actions[frames.action[at]];

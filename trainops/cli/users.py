@@ -1,0 +1,179 @@
+"""Commands on accounts: list, add, give a role, disable, reset a password; for superusers."""
+
+import os
+import subprocess
+import sys
+from enum import StrEnum
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from trainops import paths
+from trainops.cli import looks
+from trainops.cli.session import SERVER_ONLY, Session, command
+from trainops.cli.type_names import Group
+from trainops.client.problems import ExitCode, Problem
+from trainops.client.responses import NewPassword, User
+
+if TYPE_CHECKING:
+    from trainops.client.api import RowPage
+
+PANEL = "Access"
+Username = Annotated[str, typer.Argument(metavar="USERNAME", help="Username.")]
+
+
+class Role(StrEnum):
+    """Roles of users; `none` has no access."""
+
+    VIEWER = "viewer"
+    OPERATOR = "operator"
+    ADMIN = "admin"
+    NONE = "none"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the group `users`, and the command `reset-password`."""
+    group = typer.Typer(
+        cls=Group,
+        no_args_is_help=True,
+        help="List and add users, give roles, disable accounts; for superusers.\n\n"
+        "Example: trainops users add ben --role operator",
+    )
+    for function in (ls, add, role, disable, enable):
+        command(group, function.__name__)(function)
+    app.add_typer(group, name="users", rich_help_panel=PANEL)
+    command(app, "reset-password", panel=PANEL)(reset_password)
+
+
+def ls(session: Session) -> None:
+    """List the accounts with their roles.
+
+    Example: trainops users ls
+    """
+    page: RowPage[User] = session.api.rows("users", limit=500)
+    if session.out.is_data:
+        session.out.data(page.rows)
+        return
+    session.out.table(
+        ["USERNAME", "ROLE", "ACCOUNT", "EMAIL", "SIGNED IN", "CREATED"],
+        (
+            [
+                looks.cell(row["username"]),
+                looks.cell(_role(row)),
+                looks.cell("active" if row["is_active"] else "disabled"),
+                looks.cell(row["email"]),
+                looks.cell(looks.ago(row["signed_in_at"])),
+                looks.cell(looks.ago(row["created_at"])),
+            ]
+            for row in page.rows
+        ),
+        narrow=["USERNAME", "ROLE", "ACCOUNT", "SIGNED IN"],
+        elastic="USERNAME",
+    )
+    if page.has_more:
+        session.out.note("There are more than 500; the page Admin lists all.")
+
+
+def add(
+    session: Session,
+    username: Username,
+    role: Annotated[Role, typer.Option(help="Role of the user.")] = Role.NONE,
+    email: Annotated[str, typer.Option(help="Mail address, for notifications.")] = "",
+) -> None:
+    """Create an account with a random password, and print the password once.
+
+    Example: trainops users add ben --role operator
+    """
+    body = {"username": username, "email": email, "role": _value(role)}
+    made: NewPassword = session.api.post("users", body)
+    _show(session, made)
+
+
+def role(
+    session: Session,
+    username: Username,
+    role: Annotated[Role, typer.Argument(help="Role instead of the present one.")],
+) -> None:
+    """Give a user another role; `none` takes all access away.
+
+    Example: trainops users role ben viewer
+    """
+    _change(session, username, {"role": _value(role)})
+
+
+def disable(session: Session, username: Username) -> None:
+    """Disable an account: no access by password, session or token until it is enabled.
+
+    Example: trainops users disable ben
+    """
+    _change(session, username, {"is_active": False})
+
+
+def enable(session: Session, username: Username) -> None:
+    """Enable a disabled account.
+
+    Example: trainops users enable ben
+    """
+    _change(session, username, {"is_active": True})
+
+
+def reset_password(
+    session: Session,
+    username: Username,
+    local: Annotated[
+        bool,
+        typer.Option("--local", help="In the database of the installation here, without a server."),
+    ] = False,
+) -> None:
+    """Set a random password and print it once; revokes the tokens of the account.
+
+    Example: trainops reset-password admin --local
+    """
+    if local:
+        made: NewPassword = {"username": username, "password": _local(username)}
+    else:
+        made = session.api.post(f"users/{username}/password")
+    _show(session, made)
+
+
+def _local(username: str) -> str:
+    """Set the password in a process that loads the server's modules; return it."""
+    if find_spec("trainops.launch") is None:
+        raise Problem(SERVER_ONLY, ExitCode.USAGE)
+    done = subprocess.run(  # noqa: S603 - our own module; the name is one argument
+        [sys.executable, "-m", "trainops.launch.password", username],
+        env={**os.environ, "TRAINOPS_DATA_DIR": str(paths.data_dir().resolve())},
+        cwd=paths.ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise Problem((done.stderr.strip().splitlines() or ["no output"])[-1], ExitCode.USAGE)
+    return done.stdout.strip()
+
+
+def _change(session: Session, username: str, change: dict[str, object]) -> None:
+    changed: User = session.api.patch(f"users/{username}", change)
+    if session.out.is_data:
+        session.out.data(changed)
+    else:
+        account = "active" if changed["is_active"] else "disabled"
+        session.out.text(f"{looks.plain(changed['username'])}: {_role(changed)}, {account}")
+
+
+def _show(session: Session, made: NewPassword) -> None:
+    if session.out.is_data:
+        session.out.data(made)
+    else:
+        session.out.text(made["password"])
+        session.out.note(f"The password of {made['username']} is shown only once.")
+
+
+def _role(user: User) -> str:
+    return "superuser" if user["is_superuser"] else user["role"] or "none"
+
+
+def _value(role: Role) -> str | None:
+    return None if role is Role.NONE else role.value

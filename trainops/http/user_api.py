@@ -1,0 +1,174 @@
+"""Endpoints for accounts: list, create, role, disable, reset a password; for superusers."""
+
+from collections.abc import Iterable
+from typing import Any, ClassVar
+
+from django.contrib.auth.models import User
+from django.contrib.auth.validators import UnicodeUsernameValidator
+from django.urls import reverse
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.permissions import SAFE_METHODS
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.throttling import ScopedRateThrottle
+from rest_framework.views import APIView
+
+from trainops.http import users
+from trainops.http.asking import body_of, person, query_of
+from trainops.http.pagination import NewestFirstCounted
+from trainops.http.permissions import IsSuperuser
+from trainops.http.roles import Role, role_among
+from trainops.http.serializers import StrictSerializer
+
+
+class UserSerializer(serializers.Serializer[User]):
+    username = serializers.CharField(read_only=True)
+    email = serializers.CharField(read_only=True)
+    role = serializers.SerializerMethodField(help_text="Highest role; null: none.")
+    is_superuser = serializers.BooleanField(read_only=True)
+    is_active = serializers.BooleanField(
+        read_only=True, help_text="False: no access by password, session or token."
+    )
+    created_at = serializers.DateTimeField(source="date_joined", read_only=True)
+    signed_in_at = serializers.DateTimeField(
+        source="last_login", read_only=True, allow_null=True, help_text="Latest sign-in on a page."
+    )
+
+    def get_role(self, user: User) -> str | None:
+        if user.is_superuser:
+            return Role.ADMIN.value
+        role = role_among(group.name for group in user.groups.all())
+        return role.value if role else None
+
+
+class PasswordSerializer(serializers.Serializer[Any]):
+    """A password that was set."""
+
+    username = serializers.CharField(read_only=True)
+    password = serializers.CharField(read_only=True, help_text="Password; shown only once.")
+
+
+class NewUserSerializer(PasswordSerializer, UserSerializer):
+    """A created account."""
+
+
+def _role_field(**options: Any) -> serializers.ChoiceField:
+    allowed = f"{{input!r}} is not a role; allowed: {', '.join(Role)}"
+    return serializers.ChoiceField(
+        choices=[each.value for each in Role], error_messages={"invalid_choice": allowed}, **options
+    )
+
+
+class UserRequestSerializer(StrictSerializer):
+    username = serializers.CharField(max_length=150, validators=[UnicodeUsernameValidator()])
+    email = serializers.EmailField(required=False, default="", allow_blank=True, max_length=254)
+    role = _role_field(
+        required=False, default=None, allow_null=True, help_text="By default no role: no access."
+    )
+
+
+class UserChangeSerializer(StrictSerializer):
+    role = _role_field(required=False, allow_null=True, help_text="Null: no role.")
+    is_active = serializers.BooleanField(required=False)
+
+    def validate(self, attrs: dict[str, object]) -> dict[str, object]:
+        if not attrs:
+            raise serializers.ValidationError(f"got nothing; allowed: {', '.join(self.fields)}")
+        return attrs
+
+
+class PasswordRequestSerializer(StrictSerializer):
+    password = serializers.CharField(
+        max_length=1000,
+        required=False,
+        default="",
+        trim_whitespace=False,
+        style={"input_type": "password"},
+        help_text="By default a random one.",
+    )
+
+
+class UserPages(NewestFirstCounted):
+    """By name."""
+
+    default_ordering = "username"
+
+
+class SettingThrottle(ScopedRateThrottle):
+    """Limits the passwords that one person sets: each takes a core for half a second."""
+
+    def allow_request(self, request: Request, view: APIView) -> bool:
+        return request.method in SAFE_METHODS or super().allow_request(request, view)
+
+
+class UsersView(APIView):
+    permission_classes = (IsSuperuser,)
+    throttle_classes = (SettingThrottle,)
+    throttle_scope = "password"
+    pagination_class = UserPages
+    ordering_fields: ClassVar[Iterable[str]] = ()
+
+    @extend_schema(operation_id="users_list", responses=UserSerializer(many=True))
+    def get(self, request: Request) -> Response:
+        """List the accounts by name."""
+        query_of(request, is_paged=True)
+        paginator = UserPages()
+        found = User.objects.prefetch_related("groups")
+        page = paginator.paginate_queryset(found, request, self)
+        return paginator.get_paginated_response(UserSerializer(page, many=True).data)
+
+    @extend_schema(
+        operation_id="users_create",
+        request=UserRequestSerializer,
+        responses={201: NewUserSerializer},
+    )
+    def post(self, request: Request) -> Response:
+        """Create an account with a random password, which the response shows only once."""
+        wanted = body_of(request, UserRequestSerializer)
+        role = Role(wanted["role"]) if wanted["role"] else None
+        user, password = users.create(wanted["username"], email=wanted["email"], role=role)
+        body = UserSerializer(user).data | {"password": password}
+        address = reverse("api-user", args=[user.username])
+        return Response(body, status=201, headers={"Location": address})
+
+
+class UserView(APIView):
+    permission_classes = (IsSuperuser,)
+
+    @extend_schema(operation_id="users_get", responses=UserSerializer)
+    def get(self, request: Request, username: str) -> Response:
+        """Return an account."""
+        return Response(UserSerializer(users.get(username)).data)
+
+    @extend_schema(
+        operation_id="users_change", request=UserChangeSerializer, responses=UserSerializer
+    )
+    def patch(self, request: Request, username: str) -> Response:
+        """Change the role of an account, disable or enable it; the caller's own is refused."""
+        wanted = body_of(request, UserChangeSerializer)
+        user, caller = users.get(username), person(request)
+        if "role" in wanted:
+            role = Role(wanted["role"]) if wanted["role"] else None
+            users.set_role(user, role, by=caller)
+        if "is_active" in wanted:
+            users.set_active(user, wanted["is_active"], by=caller)
+        return Response(UserSerializer(user).data)
+
+
+class UserPasswordView(APIView):
+    permission_classes = (IsSuperuser,)
+    throttle_classes = (SettingThrottle,)
+    throttle_scope = "password"
+
+    @extend_schema(
+        operation_id="users_reset_password",
+        request=PasswordRequestSerializer,
+        responses=PasswordSerializer,
+    )
+    def post(self, request: Request, username: str) -> Response:
+        """Set a password; the tokens of the account are revoked, and its sessions end."""
+        wanted = body_of(request, PasswordRequestSerializer)
+        user = users.get(username)
+        password = users.reset_password(user, wanted["password"], by=person(request))
+        return Response({"username": user.username, "password": password})

@@ -1,0 +1,111 @@
+"""Accounts are created, given roles, disabled and given passwords here; superusers only."""
+
+import secrets
+
+from django.contrib.auth import password_validation
+from django.contrib.auth.models import Group, User
+from django.db import IntegrityError, transaction
+
+from trainops.errors import DomainError
+from trainops.http.access_log import note
+from trainops.http.roles import Role
+
+PASSWORD_BYTES = 12
+
+
+class UserNotFound(DomainError):
+    """There is no user of this name."""
+
+    def __init__(self, username: str) -> None:
+        message = f"There is no user {username[:150]!r}."
+        super().__init__("USER_NOT_FOUND", message, {"username": username[:150]}, status=404)
+
+
+class OwnAccount(DomainError):
+    """A change of the caller's own account, which could lock the caller out."""
+
+    def __init__(self, change: str) -> None:
+        super().__init__("OWN_ACCOUNT", f"This is your own account: {change}", status=409)
+
+
+def get(username: str) -> User:
+    """Return a user. Raises UserNotFound."""
+    user = None if "\x00" in username else User.objects.filter(username=username).first()
+    if user is None:
+        raise UserNotFound(username)
+    return user
+
+
+def create(username: str, *, email: str = "", role: Role | None = None) -> tuple[User, str]:
+    """Return a new user and a random password, which is stored as a hash only.
+
+    Raises DomainError: the name is taken.
+    """
+    password = new_password()
+    try:
+        with transaction.atomic():
+            user = User.objects.create_user(username, email, password)
+            note("user created", user=username)
+            if role is not None:
+                user.groups.add(_group(role))
+    except IntegrityError:
+        raise DomainError(
+            "USER_EXISTS", f"There already is a user {username!r}.", {"username": username}, 409
+        ) from None
+    return user, password
+
+
+def set_role(user: User, role: Role | None, *, by: User) -> None:
+    """Give a user this role and no other; None: no role. Raises DomainError."""
+    if user == by:
+        raise OwnAccount("ask another superuser for another role.")
+    if user.is_superuser:
+        raise DomainError(
+            "IS_SUPERUSER",
+            f"{user.username} is a superuser and therefore an admin; the admin site changes that.",
+            status=409,
+        )
+    with transaction.atomic():
+        others = user.groups.filter(name__in=list(Role)).exclude(name=role)
+        user.groups.remove(*others)
+        if role is not None:
+            user.groups.add(_group(role))
+
+
+def set_active(user: User, is_active: bool, *, by: User) -> None:
+    """Enable or disable an account: a disabled one has no access by password, session or token.
+
+    Raises DomainError: it is the caller's own.
+    """
+    if user == by:
+        raise OwnAccount("another superuser can disable it.")
+    changed = User.objects.filter(pk=user.pk).exclude(is_active=is_active)
+    if changed.update(is_active=is_active):
+        note("user enabled" if is_active else "user disabled", user=user.username)
+    user.is_active = is_active
+
+
+def reset_password(user: User, password: str = "", *, by: User | None) -> str:
+    """Set a password, or a random one, and return it; revokes tokens and ends sessions.
+
+    `by`: the caller; None on the command line of the server. Raises DomainError (the caller's own)
+    and Django's ValidationError (too short or too common).
+    """
+    if user == by:
+        raise OwnAccount("change the password on the page Account, which asks for the current one.")
+    if password:
+        password_validation.validate_password(password, user)
+    password = password or new_password()
+    user.set_password(password)
+    user.save(update_fields=["password"])  # tells the validators, which revoke the tokens
+    return password
+
+
+def new_password() -> str:
+    """Return a random password of 96 bits."""
+    return secrets.token_urlsafe(PASSWORD_BYTES)
+
+
+def _group(role: Role) -> Group:
+    group, _ = Group.objects.get_or_create(name=role.value)
+    return group
