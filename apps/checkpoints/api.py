@@ -106,7 +106,7 @@ EQUAL: tuple[Literal["operation_id", "type", "health", "pinned"], ...] = (
 )
 
 
-class Criteria(TypedDict, total=False):
+class CheckpointCriteria(TypedDict, total=False):
     """What `CheckpointQuery` validated."""
 
     operation_id: str
@@ -116,7 +116,7 @@ class Criteria(TypedDict, total=False):
     older_than_days: float
 
 
-def _wanted(query: Criteria) -> Q:
+def _wanted(query: CheckpointCriteria) -> Q:
     wanted = Q()
     for name in EQUAL:
         if query.get(name) is not None:

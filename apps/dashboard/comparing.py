@@ -24,7 +24,7 @@ MAX_CHARS = 200  # of a value in a cell
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class ComparedColumn:
     """An operation, and the addresses of the same page with another baseline or without it."""
 
     operation: ComparedOperation
@@ -63,12 +63,12 @@ class PartTable:
     rows: list[tuple[str, list[DifferenceCell]]]
 
 
-def columns(comparison: Comparison) -> list[Column]:
+def columns(comparison: Comparison) -> list[ComparedColumn]:
     """Return a column for each operation."""
     ids = [each["operation_id"] for each in comparison["operations"]]
     baseline = comparison["baseline"]
     return [
-        Column(
+        ComparedColumn(
             operation=each,
             is_baseline=each["operation_id"] == baseline,
             as_baseline=address(ids, each["operation_id"]),

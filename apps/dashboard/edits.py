@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass
 
-from apps.dashboard.fields import NOTHING, Field, put
+from apps.dashboard.fields import NOTHING, FormField, put
 from apps.dashboard.form import PREFIX, Form
 from trainops.kind import KINDS
 from trainops.recipes import Recipe
@@ -48,12 +48,12 @@ def _edited(form: Form) -> dict[str, tuple[str, object]]:
     }
 
 
-def _is_posted(form: Form, field: Field) -> bool:
+def _is_posted(form: Form, field: FormField) -> bool:
     """Whether the browser sent a field; of a switch that is off it sends nothing."""
     return field.kind == "switch" or f"{PREFIX}{field.path}" in (form.posted or {})
 
 
-def _value(field: Field) -> object:
+def _value(field: FormField) -> object:
     match field.text:
         case bool():
             return field.text

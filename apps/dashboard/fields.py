@@ -57,7 +57,7 @@ LABELS = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Field:
+class FormField:
     """One input. `text` is what it shows: a str, a list of str (columns), or a bool (switch)."""
 
     path: str
@@ -91,7 +91,7 @@ class Field:
     def default_text(self) -> str:
         return "" if self.default in (NOTHING, None) else str(text_of(self.default))
 
-    def with_value(self, value: object) -> "Field":
+    def with_value(self, value: object) -> "FormField":
         if self.kind == "pairs" and isinstance(value, Mapping):
             return replace(self, text=lines_of(value))
         is_structure = self.kind == "json" and value not in (NOTHING, None)
@@ -146,7 +146,7 @@ def fields_of(
     prefix: str = "",
     group: str = "",
     chosen: Chosen = lambda _: NOTHING,
-) -> Iterator[Field]:
+) -> Iterator[FormField]:
     """Yield a field for each leaf; models inside models become groups.
 
     `chosen` returns the value at a path of the config, or NOTHING: where a schema has fields for
@@ -156,7 +156,7 @@ def fields_of(
     yield from _walk(schema, schema.get("$defs", {}), _Place(prefix, group, chosen))
 
 
-def _walk(schema: Schema, models: Mapping[str, Schema], place: _Place) -> Iterator[Field]:
+def _walk(schema: Schema, models: Mapping[str, Schema], place: _Place) -> Iterator[FormField]:
     conditions = {key for each in schema.get("allOf", ()) for key in each["if"]["properties"]}
     decided = _decided(schema, place)
     properties = {**schema.get("properties", {}), **decided}
@@ -179,7 +179,7 @@ def _walk(schema: Schema, models: Mapping[str, Schema], place: _Place) -> Iterat
         kind = _kind(found)
         if "dataset" in formats and kind in ("text", "list"):
             kind = NAMES_OF_COLUMNS.get(name, kind)
-        yield Field(
+        yield FormField(
             path=path,
             kind=kind,
             label=label_of(name),

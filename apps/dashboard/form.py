@@ -8,7 +8,17 @@ from django.db.models import Q
 from django.http import QueryDict
 
 from apps.dashboard import trying
-from apps.dashboard.fields import COLUMN, COLUMNS, LABELS, NOTHING, Field, Text, at, fields_of, put
+from apps.dashboard.fields import (
+    COLUMN,
+    COLUMNS,
+    LABELS,
+    NOTHING,
+    FormField,
+    Text,
+    at,
+    fields_of,
+    put,
+)
 from apps.datasets.models import DIRECTORY, Dataset
 from apps.datasets.tables.rows import ColumnRow
 from apps.operations.lifecycle import State
@@ -63,7 +73,7 @@ class Form:
         return list(trained.only("id", "name").order_by("-id")[:200])
 
     @cached_property
-    def fields(self) -> list[Field]:
+    def fields(self) -> list[FormField]:
         return [self._filled(field) for field in self._blank if self._is_shown(field)]
 
     @property
@@ -76,19 +86,19 @@ class Form:
         return bool(KINDS[self.recipe.kind].days)
 
     @property
-    def parameters(self) -> list[Field]:
+    def parameters(self) -> list[FormField]:
         return [field for field in self.fields if field.path.startswith(PARAMETERS)]
 
     @property
-    def basic(self) -> list[Field]:
+    def basic(self) -> list[FormField]:
         """What is shown at once: plain fields first, then those of groups."""
         own = (f for f in self.fields if f.is_basic and not f.path.startswith(PARAMETERS))
         return sorted(own, key=lambda field: bool(field.group))
 
     @property
-    def advanced(self) -> dict[str, list[Field]]:
+    def advanced(self) -> dict[str, list[FormField]]:
         """The folded fields by group, in the order of the schema."""
-        groups: dict[str, list[Field]] = {}
+        groups: dict[str, list[FormField]] = {}
         for field in self.fields:
             if not field.is_basic and not field.path.startswith(PARAMETERS):
                 groups.setdefault(field.group or self.engine, []).append(field)
@@ -117,7 +127,7 @@ class Form:
         return trying.read(self._study)
 
     @property
-    def triable(self) -> list[Field]:
+    def triable(self) -> list[FormField]:
         return trying.choices(self.fields)
 
     @property
@@ -168,7 +178,7 @@ class Form:
         return config
 
     @cached_property
-    def _blank(self) -> list[Field]:
+    def _blank(self) -> list[FormField]:
         engine = fields_of(KINDS[self.recipe.kind].json_schema())
         shown = [field for field in engine if field.path not in HIDDEN]
         parameters = fields_of(self.recipe.json_schema(), PARAMETERS, chosen=self._chosen)
@@ -179,17 +189,17 @@ class Form:
             return self.posted.get(PREFIX + path) or NOTHING
         return at(self.config, path)
 
-    def _is_new(self, field: Field) -> bool:
+    def _is_new(self, field: FormField) -> bool:
         """Whether a choice was changed since the form was shown, and the field is there by it."""
         if self.posted is None or not field.decided_by:
             return False
         now = self.posted.get(PREFIX + field.decided_by)
         return self.posted.get(SHOWN + field.decided_by, now) != now
 
-    def _is_shown(self, field: Field) -> bool:
+    def _is_shown(self, field: FormField) -> bool:
         return self.may_differ is None or field.path.partition(".")[0] in self.may_differ
 
-    def _placed(self, field: Field) -> Field:
+    def _placed(self, field: FormField) -> FormField:
         """Mark what is shown at once: what the example or `given` sets, and the usual three."""
         given = self.recipe.example if self.given is None else self.given
         is_basic = field.path in ALWAYS_BASIC or at(given, field.path) is not NOTHING
@@ -199,7 +209,7 @@ class Form:
             return replace(field, is_basic=True, label=label)
         return replace(field, is_basic=is_basic)
 
-    def _filled(self, field: Field) -> Field:
+    def _filled(self, field: FormField) -> FormField:
         error = (self.errors or {}).get(field.path) or self._inner_error(field)
         if self._is_new(field):
             filled = field.with_value(field.default)
@@ -222,7 +232,7 @@ class Form:
         chosen = [at(self.config, field.path) for field in self._blank if field.kind == "dataset"]
         return any(dataset.pk in chosen for dataset in self.datasets)
 
-    def _inner_error(self, field: Field) -> str:
+    def _inner_error(self, field: FormField) -> str:
         """A problem of one element of a list is a problem of the list."""
         inner = (
             f"{path.removeprefix(field.path + '.')}: {why}"
@@ -231,7 +241,7 @@ class Form:
         )
         return "; ".join(inner)
 
-    def _given(self, field: Field) -> list[str]:
+    def _given(self, field: FormField) -> list[str]:
         return self.posted.getlist(PREFIX + field.path) if self.posted is not None else []
 
 
@@ -241,13 +251,13 @@ def _groups(path: str) -> set[str]:
     return {".".join(parts[:end]) for end in range(1, len(parts) + 1)} - {"parameters"}
 
 
-def _joined(field: Field) -> Text:
+def _joined(field: FormField) -> Text:
     if field.kind == "list" and isinstance(field.text, list):
         return ", ".join(field.text)
     return field.text
 
 
-def _as_typed(field: Field, given: Sequence[str]) -> Text:
+def _as_typed(field: FormField, given: Sequence[str]) -> Text:
     if field.kind == "switch":
         return bool(given)
     if field.kind == COLUMNS:

@@ -14,7 +14,7 @@ from django.utils.dateparse import parse_datetime
 from rest_framework.exceptions import ValidationError
 
 from trainops.http.numbers import whole_number
-from trainops.http.pagination import Cursor
+from trainops.http.pagination import PageCursor
 
 ORDERING = "-created_at"
 MAX_POSITION = 1_000_000
@@ -54,10 +54,10 @@ class Page(Generic[R]):
         return _cursor(self.rows[0] if self.rows else BEFORE_ALL, backwards=True)
 
 
-def read(cursor: str) -> Cursor | None:
+def read(cursor: str) -> PageCursor | None:
     """Return what a link said, or None for anything that is not one of ours: the first page."""
     try:
-        known = Cursor.decode(cursor) if cursor else None
+        known = PageCursor.decode(cursor) if cursor else None
     except ValidationError:
         return None
     if known is None or not isinstance(known.value, str) or not isinstance(known.id, str):
@@ -86,7 +86,7 @@ def fetch(rows: QuerySet[M, R], cursor: str, size: int) -> Page[R]:
 
 
 def _num_newer(rows: QuerySet[M, R], first: PlacedRow) -> int:
-    edge = Cursor(ORDERING, True, first["created_at"].isoformat(), first["id"])
+    edge = PageCursor(ORDERING, True, first["created_at"].isoformat(), first["id"])
     return beyond(rows.order_by(), edge).count()
 
 
@@ -103,7 +103,7 @@ def fetch_sorted(rows: QuerySet[M, R], cursor: str, size: int, by: Sequence[Orde
     )
 
 
-def beyond(rows: QuerySet[M, T], edge: Cursor | None) -> QuerySet[M, T]:
+def beyond(rows: QuerySet[M, T], edge: PageCursor | None) -> QuerySet[M, T]:
     """Narrow to what lies beyond the edge, in its direction."""
     if edge is None:
         return rows
@@ -118,7 +118,7 @@ def _order(backwards: bool) -> tuple[str, str]:
 
 
 def _cursor(row: PlacedRow, *, backwards: bool) -> str:
-    return Cursor(ORDERING, backwards, row["created_at"].isoformat(), row["id"]).encode()
+    return PageCursor(ORDERING, backwards, row["created_at"].isoformat(), row["id"]).encode()
 
 
 def _moment(value: str) -> datetime | None:

@@ -7,7 +7,7 @@ from typing import TypedDict
 from apps.operations import metric_queries
 
 
-class Columns(TypedDict):
+class PointColumns(TypedDict):
     """Equally long lists: a value is None where it is not finite, a time is Unix time."""
 
     steps: list[int]
@@ -15,7 +15,7 @@ class Columns(TypedDict):
     times: list[float]
 
 
-class Series(Columns):
+class Series(PointColumns):
     """The points of one metric in one attempt."""
 
     name: str
@@ -52,7 +52,7 @@ def window(
 
 def _columns(curves: metric_queries.Curves) -> Points:
     """Return one entry per metric and attempt with equally long `steps`, `values` and `times`."""
-    series: dict[tuple[str, int], Columns] = defaultdict(
+    series: dict[tuple[str, int], PointColumns] = defaultdict(
         lambda: {"steps": [], "values": [], "times": []}
     )
     for curve in curves.series:

@@ -11,7 +11,7 @@ from typing import NotRequired, TypedDict
 
 from django.http import QueryDict
 
-from apps.dashboard.fields import Field
+from apps.dashboard.fields import FormField
 from trainops.http.numbers import whole_number
 from trainops.runtime.errors import ConfigError
 
@@ -114,12 +114,12 @@ def is_wanted(posted: QueryDict) -> bool:
     return any(row.path and row.text for row in read(posted))
 
 
-def choices(fields: Sequence[Field]) -> list[Field]:
+def choices(fields: Sequence[FormField]) -> list[FormField]:
     """Return the fields of which several values can be tried."""
     return [field for field in fields if field.kind in TRIABLE]
 
 
-def design(posted: QueryDict, fields: Sequence[Field]) -> Design:
+def design(posted: QueryDict, fields: Sequence[FormField]) -> Design:
     """Return the design that was typed. Raises ConfigError, which names what cannot be read."""
     by_path = {field.path: field for field in choices(fields)}
     values = {
@@ -131,7 +131,7 @@ def design(posted: QueryDict, fields: Sequence[Field]) -> Design:
     made: Design = {"values": values, "method": typed["method"] or "grid"}
     for name in ("samples", "seed", "parallel", "max_seconds"):
         if typed[name] and (name != "samples" or made["method"] != "grid"):
-            made[name] = _whole(typed, name)  # type: ignore[literal-required] # one of its keys
+            made[name] = _whole(typed, name)
     if pruner := _pruner(typed):
         made["pruner"] = pruner
     if typed["folds"]:
@@ -144,7 +144,7 @@ def _pruner(typed: Mapping[str, str]) -> Pruner | None:
     if typed["pruner"]:
         pruner: Pruner = {"method": typed["pruner"]}
         for name in given:
-            pruner[name] = _whole(typed, name)  # type: ignore[literal-required] # likewise
+            pruner[name] = _whole(typed, name)  # type: ignore[literal-required] # one of its keys
         return pruner
     if given:
         allowed = ", ".join(name for name in PRUNERS if name)
@@ -153,7 +153,7 @@ def _pruner(typed: Mapping[str, str]) -> Pruner | None:
     return None
 
 
-def values_of(field: Field, text: str) -> list[object] | Range:
+def values_of(field: FormField, text: str) -> list[object] | Range:
     """Return the values, or the range, that a text means for a field. Raises ConfigError."""
     match = RANGE.fullmatch(text)
     if match is None or field.kind not in ("number", "integer"):
@@ -171,7 +171,7 @@ def values_of(field: Field, text: str) -> list[object] | Range:
     return [round(each) if is_whole else float(f"{each:.12g}") for each in steps]
 
 
-def _one(field: Field, text: str) -> object:
+def _one(field: FormField, text: str) -> object:
     if field.kind == "switch":
         if text.lower() not in ("true", "false"):
             problem = f"got {text!r}; allowed: true, false"

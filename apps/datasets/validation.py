@@ -8,10 +8,10 @@ from typing import NoReturn
 from django.conf import settings
 
 from apps.datasets.errors import DatasetError
-from apps.datasets.tables.options import Limits, TableOptions
-from apps.datasets.tables.rows import Answer, NormalisedTable
+from apps.datasets.tables.options import TableLimits, TableOptions
+from apps.datasets.tables.rows import NormalisedTable, TableAnswer
 from trainops.confined import limits as confined
-from trainops.confined.calling import Failed, OutOfMemory, OutOfTime, call
+from trainops.confined.calling import NoAnswer, OutOfMemory, OutOfTime, call
 from trainops.slots import Slots
 
 logger = logging.getLogger(__name__)
@@ -38,16 +38,16 @@ def normalise(
     within = confined.Limits(MEMORY_BYTES, SECONDS, file_bytes=limits().max_unpacked_bytes)
     try:
         with _slots.taken(person, wait_seconds=WAIT_SECONDS):
-            answer: Answer = call("apps.datasets.tables.child", request, within)
-    except Failed as error:
+            answer: TableAnswer = call("apps.datasets.tables.child", request, within)
+    except NoAnswer as error:
         raise _unreadable(error) from error
     if "table" not in answer:
         _refuse(answer)
     return answer["table"]
 
 
-def limits() -> Limits:
-    return Limits(**getattr(settings, "DATASET_LIMITS", {}))
+def limits() -> TableLimits:
+    return TableLimits(**getattr(settings, "DATASET_LIMITS", {}))
 
 
 def disk_full() -> DatasetError:
@@ -58,7 +58,7 @@ def disk_full() -> DatasetError:
     )
 
 
-def _unreadable(error: Failed) -> DatasetError:
+def _unreadable(error: NoAnswer) -> DatasetError:
     """Return what to tell of a process that gave no answer."""
     match error:
         case OutOfMemory():
@@ -74,7 +74,7 @@ def _unreadable(error: Failed) -> DatasetError:
             return DatasetError({"file": problem}, "UNREADABLE_FILE")
 
 
-def _refuse(answer: Answer) -> NoReturn:
+def _refuse(answer: TableAnswer) -> NoReturn:
     match answer:
         case {"refused": {"code": code, "message": message, "field": field, "details": details}}:
             raise DatasetError({field: message}, code, details=details)

@@ -10,7 +10,7 @@ from django.db import transaction
 from django.db.models import QuerySet
 
 from apps.notifications import matching
-from apps.notifications.conditions import CONDITIONS, Point, Settings
+from apps.notifications.conditions import CONDITIONS, AlertPoint, Settings
 from apps.notifications.models import Alert, Rule
 from apps.operations.lifecycle import State
 from apps.operations.models import Attempt, Event, MetricPoint, Operation
@@ -145,9 +145,9 @@ def _page(operation: Operation, after: int) -> list[PointRow]:
     return [PointRow(*row) for row in newer.values_list(*PointRow._fields)[:PAGE]]
 
 
-def _point(row: PointRow) -> Point:
+def _point(row: PointRow) -> AlertPoint:
     value = float(row.not_finite or "nan") if row.value is None else row.value
-    return Point(row.name, row.step, value)
+    return AlertPoint(row.name, row.step, value)
 
 
 def _newest_attempt(operation: Operation) -> tuple[int, str]:

@@ -23,22 +23,22 @@ class Settings:
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class AlertPoint:
     name: str
     step: int
     value: float  # also NaN and infinite
 
 
 @dataclass(frozen=True, slots=True)
-class Condition:
+class AlertCondition:
     """follow returns the next summary; note says why the alert is raised, and is empty if not."""
 
-    follow: Callable[[Settings, Summary, Point], Summary]
+    follow: Callable[[Settings, Summary, AlertPoint], Summary]
     note: Callable[[Settings, Summary], str]
     of_one_attempt: bool = False  # whether points of earlier attempts do not count
 
 
-def _follow_plateau(settings: Settings, summary: Summary, point: Point) -> Summary:
+def _follow_plateau(settings: Settings, summary: Summary, point: AlertPoint) -> Summary:
     if point.name != settings.metric:
         return summary
     best = summary.get("best")
@@ -60,7 +60,7 @@ def _plateau(settings: Settings, summary: Summary) -> str:
     return f"{settings.metric} is not better for {summary['since']} points; best: {best}"
 
 
-def _follow_not_finite(settings: Settings, summary: Summary, point: Point) -> Summary:
+def _follow_not_finite(settings: Settings, summary: Summary, point: AlertPoint) -> Summary:
     if settings.metric not in ("", point.name):
         return summary
     if math.isfinite(point.value):
@@ -73,7 +73,7 @@ def _not_finite(settings: Settings, summary: Summary) -> str:
     return f"not finite: {', '.join(found)}" if found else ""
 
 
-def _follow_throughput(settings: Settings, summary: Summary, point: Point) -> Summary:
+def _follow_throughput(settings: Settings, summary: Summary, point: AlertPoint) -> Summary:
     is_other = point.name != (settings.metric or STEPS_PER_SECOND)
     if is_other or not math.isfinite(point.value):
         return summary
@@ -97,7 +97,7 @@ def _mean(values: list[float]) -> float:
 
 
 CONDITIONS = {
-    "plateau": Condition(_follow_plateau, _plateau),
-    "not_finite": Condition(_follow_not_finite, _not_finite),
-    "throughput_halved": Condition(_follow_throughput, _throughput, of_one_attempt=True),
+    "plateau": AlertCondition(_follow_plateau, _plateau),
+    "not_finite": AlertCondition(_follow_not_finite, _not_finite),
+    "throughput_halved": AlertCondition(_follow_throughput, _throughput, of_one_attempt=True),
 }

@@ -17,18 +17,18 @@ from apps.operations import inputs
 from apps.operations.errors import StorageUnavailable
 from apps.operations.ids import is_subtask
 from apps.operations.models import Operation
-from trainops.confined.calling import Failed, OutOfTime, call
+from trainops.confined.calling import NoAnswer, OutOfTime, call
 from trainops.confined.limits import Limits
 from trainops.errors import DomainError
 from trainops.files.checks import CheckJson
 from trainops.files.kind_files import Export, KindFiles, files_of
 from trainops.files.requests import (
-    Answer,
     AnyRequest,
     CheckRequest,
+    ExchangeAnswer,
+    ExchangeRefusal,
     ExportRequest,
     ExportSource,
-    Refusal,
     Secret,
     TabulateRequest,
 )
@@ -237,18 +237,18 @@ def models_here(config: OperationConfig) -> dict[str, Checkpoint]:
     return models
 
 
-def ask(request: AnyRequest, *, person: str, wait_seconds: float = WAIT_SECONDS) -> Answer:
+def ask(request: AnyRequest, *, person: str, wait_seconds: float = WAIT_SECONDS) -> ExchangeAnswer:
     """Return what a confined process answers; for each person one works at a time.
 
     Raises DomainError, also where the file breaks the process.
     """
     try:
         with _slots.taken(person, wait_seconds=wait_seconds):
-            answer: Answer = call("trainops.files.exchange", request, _limits(request))
+            answer: ExchangeAnswer = call("trainops.files.exchange", request, _limits(request))
     except OutOfTime:
         message = f"Processing the file takes longer than {SECONDS} seconds."
         raise DomainError("UNUSABLE_FILE", message, {"allowed_seconds": SECONDS}) from None
-    except Failed as error:
+    except NoAnswer as error:
         logger.warning("A file could not be exchanged: %s\n%s", error, error.log)
         message = f"The file could not be processed: the importer crashed ({error})."
         raise DomainError("UNUSABLE_FILE", message) from error
@@ -271,6 +271,6 @@ def _size(path: Path) -> int:
     return sum(each.lstat().st_size for each in files if each.exists())
 
 
-def _status(refused: Refusal) -> int:
+def _status(refused: ExchangeRefusal) -> int:
     known = {"STORAGE_ERROR": 507, "CHECKPOINT_CORRUPTED": 409, "EXPORT_NOT_VERIFIED": 500}
     return known.get(refused["code"], 400)

@@ -17,7 +17,7 @@ from apps.sinks.models import SinkWrite
 from trainops import backoff
 from trainops.clock import DatabaseNow, seconds_from_now
 from trainops.sinks import known
-from trainops.sinks.details import Details, Point, PointsChanged
+from trainops.sinks.details import Details, SinkPoint, SinkPointsChanged
 
 WHATS = frozenset({State.RUNNING, State.FAILED, State.CANCELLED, State.COMPLETED})
 CHECK_SECONDS = 5.0  # between two queries for what is due
@@ -65,7 +65,7 @@ def _write(row: SinkWrite) -> None:
         known.write(row.sink, directory, details(operation), pages(operation.pk))
     except Operation.DoesNotExist:
         return  # deleted, and this row with it
-    except (OSError, PointsChanged) as error:
+    except (OSError, SinkPointsChanged) as error:
         logger.warning("%s was not written and is retried: %s", row, error)
         _retry(row, str(error))
     else:
@@ -103,7 +103,7 @@ def details(operation: Operation) -> Details:
     )
 
 
-def pages(operation_id: str) -> Iterator[Sequence[Point]]:
+def pages(operation_id: str) -> Iterator[Sequence[SinkPoint]]:
     """Yield the points that stand, in the order in which they were measured.
 
     Raises PointsChanged after the last page if a resume began meanwhile.
@@ -115,11 +115,11 @@ def pages(operation_id: str) -> Iterator[Sequence[Point]]:
     while rows := list(columns.filter(id__gt=last_id)[:PAGE]):
         last_id = rows[-1][0]
         yield [
-            Point(name, step, float(not_finite) if value is None else value, at)
+            SinkPoint(name, step, float(not_finite) if value is None else value, at)
             for _, name, step, value, not_finite, at in rows
         ]
     if _newest_attempt(operation_id) != begun:
-        raise PointsChanged(operation_id)
+        raise SinkPointsChanged(operation_id)
 
 
 def _newest_attempt(operation_id: str) -> tuple[int, int | None] | None:

@@ -13,12 +13,14 @@ from apps.workers.api import (
     WorkersView,
     WorkerView,
 )
+from apps.workers.statistics_api import StatisticsView
 
 ONE = "workers/<str:worker_id>"
 ATTEMPT = f"{ONE}/attempts/<str:operation_id>/<int:attempt>"
 STAGED = f"{ATTEMPT}/checkpoints/<str:directory>"
 
 urlpatterns = [
+    path("stats", StatisticsView.as_view(), name="api-stats"),
     path("workers", WorkersView.as_view(), name="api-workers"),
     path("workers/register", RegisterView.as_view(), name="api-workers-register"),
     path(ONE, WorkerView.as_view(), name="api-worker"),

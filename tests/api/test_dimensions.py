@@ -11,7 +11,7 @@ from tests.api.answers import data, error
 from tests.api.test_comparisons import compared, made, measured
 from tests.pages.test_studies import GRID, completed, prices
 from tests.pages.test_studies import made as study_of
-from trainops.confined.calling import Failed
+from trainops.confined.calling import NoAnswer
 
 __all__ = ["prices"]  # a fixture
 
@@ -140,8 +140,8 @@ def test_reasons_for_no_importance(viewer, ana, asked):
     found = data(viewer.get("operations/compare/importance", ids=ids, target="flat_loss best"))
     assert found["problem"] == "All operations have the same value."
     refused = viewer.get("operations/compare/importance", ids=ids, target="loss")
-    told = error(refused, 400, "VALIDATION_ERROR")["details"]["fields"]["target"]
-    assert "got 'loss'; allowed: " in told and "val_loss best" in told
+    problem = error(refused, 400, "VALIDATION_ERROR")["details"]["fields"]["target"]
+    assert "got 'loss'; allowed: " in problem and "val_loss best" in problem
     for each in operations:
         each.row.update(config=operations[0].config)
     found = data(viewer.get("operations/compare/importance", ids=ids, target="val_loss final"))
@@ -163,7 +163,7 @@ def test_only_one_importance_is_computed_at_a_time(viewer, ana, asked, monkeypat
 
 def test_a_crash_of_the_process_is_an_error_without_its_cause(viewer, ana, monkeypatch):
     def call(*_):
-        raise Failed("it was killed", "secret traceback")
+        raise NoAnswer("it was killed", "secret traceback")
 
     monkeypatch.setattr(importance, "call", call)
     ids = ",".join(each.pk for each in eight(ana))

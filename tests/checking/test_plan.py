@@ -2,17 +2,17 @@
 
 import pytest
 
-from trainops.checking.messages import Point
+from trainops.checking.messages import StopPoint
 from trainops.checking.plan import plan
 
 
 def run_of(num_steps, epoch):
     """Return the safe points of a run whose epochs end with an evaluation of two parts."""
-    points = [Point(0)]
+    points = [StopPoint(0)]
     for step in range(1, num_steps + 1):
         if step % epoch == 0:
-            points += [Point(step, True, step // epoch)] * 2
-        points.append(Point(step, False, step // epoch))
+            points += [StopPoint(step, True, step // epoch)] * 2
+        points.append(StopPoint(step, False, step // epoch))
     return points
 
 
@@ -31,15 +31,15 @@ def test_the_stops_are_at_each_kind_of_place_and_twice_in_a_row():
 
 
 def test_one_place_is_tried_once_with_all_its_names():
-    planned = plan([Point(0), Point(1), Point(2), Point(3)])
+    planned = plan([StopPoint(0), StopPoint(1), StopPoint(2), StopPoint(3)])
     assert [case.name for case in planned.cases] == [
         "the first step",
         "the second step, a middle step, inside an epoch, the last step",
     ]
     assert planned.not_reached == ("the end of an epoch",)
-    assert planned.end == Point(3)
+    assert planned.end == StopPoint(3)
 
 
 def test_a_run_of_one_step_cannot_be_stopped():
     with pytest.raises(ValueError, match="a single step"):
-        plan([Point(0), Point(1)])
+        plan([StopPoint(0), StopPoint(1)])

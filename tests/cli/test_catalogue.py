@@ -3,7 +3,9 @@ import yaml
 
 from apps.datasets.models import Dataset
 from apps.operations.models import Operation
+from apps.workers import registry
 from apps.workers.models import Worker
+from tests.operations.rows import submitted
 from trainops.cli.catalogue import allowed
 from trainops.client.problems import ExitCode
 
@@ -95,3 +97,16 @@ def test_workers_are_listed_with_what_they_do(cli):
     shown = cli("workers").stdout
     assert "box:1" in shown and "BUSY" in shown
     assert cli("workers", "-o", "json").json[0]["slots"] == 2
+
+
+def test_stats_shows_a_row_for_each_kind_and_their_sum(cli, ana):
+    submitted(ana)
+    registry.register(worker_id="w", kinds=["training"], slots=4)
+    shown = cli("stats").stdout
+    head, *rows = [line.split() for line in shown.splitlines() if line]
+    assert head[:3] == ["KIND", "PENDING", "RUNNING"]
+    sums = {row[0]: row[1] for row in rows}
+    assert (sums["training"], sums["all"], sums["rl"]) == ("1", "1", "-")
+    assert "0 of 4 in use" in shown and "1 AVAILABLE" in shown
+    assert cli("stats", "-o", "json").json["workers"]["num_slots"] == 4
+    assert cli("stats", "-o", "csv").stdout.startswith("kind,states,num_checkpoints")

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from apps.datasets.tables.normalise import normalise
-from apps.datasets.tables.options import Limits, TableOptions
+from apps.datasets.tables.options import TableLimits, TableOptions
 from apps.datasets.tables.refusals import TableRefused
 from tests import storages
 
@@ -37,7 +37,7 @@ def read(tmp_path):
     def read(content, limits=None, **options):
         source, target = tmp_path / "source", tmp_path / "table.parquet"
         source.write_bytes(content.encode() if isinstance(content, str) else content)
-        found = normalise(source, target, TableOptions(**options), limits or Limits())
+        found = normalise(source, target, TableOptions(**options), limits or TableLimits())
         return Table(found, target)
 
     return read

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from apps.datasets.tables.options import Limits
+from apps.datasets.tables.options import TableLimits
 from tests.thinning import quick_some
 
 # --- dialects and encodings
@@ -165,7 +165,8 @@ def test_ragged_rows_are_named(refused):
 
 def test_too_many_rows(refused):
     assert (
-        refused("TOO_MANY_ROWS", "a\n" + "1\n" * 11, Limits(max_rows=10)).details["allowed"] == 10
+        refused("TOO_MANY_ROWS", "a\n" + "1\n" * 11, TableLimits(max_rows=10)).details["allowed"]
+        == 10
     )
 
 
@@ -174,7 +175,7 @@ def test_a_quote_that_is_never_closed(refused):
 
 
 def test_a_row_without_an_end(refused):
-    limits = Limits(max_row_bytes=4096)
+    limits = TableLimits(max_row_bytes=4096)
     refused("BAD_QUOTES", 'a,b\n1,"' + "x\n" * 5000, limits)
     refused("HEADER_TOO_LONG", "a" * 5000, limits)
     refused("ROW_TOO_LONG", "a\n1\n" + "x" * 9000 + "\n1\n", limits)
@@ -266,14 +267,14 @@ def test_a_column_without_values_is_a_category_of_none(read):
 
 def test_the_type_is_that_of_all_rows_not_of_the_first(read):
     rows = [str(n) for n in range(5000)] + ["0.5"]
-    limits = Limits(max_row_bytes=4096)  # many small blocks
+    limits = TableLimits(max_row_bytes=4096)  # many small blocks
     assert read("a\n" + "\n".join(rows) + "\n", limits).types == {"a": "number"}
 
 
 def test_text_among_numbers_is_reported_with_its_rows(read):
     values = [str(n) for n in range(200)]
     values[17], values[150] = "n.a.", "12 kg"
-    column = read("a\n" + "\n".join(values) + "\n", Limits(max_row_bytes=256)).columns["a"]
+    column = read("a\n" + "\n".join(values) + "\n", TableLimits(max_row_bytes=256)).columns["a"]
     assert column["type"] == "text"
     assert "2 of 200 values: row 19: 'n.a.'; row 152: '12 kg'" in column["note"]
 
@@ -284,7 +285,7 @@ def test_text_in_a_declared_number_is_an_error_with_its_rows(refused):
     error = refused(
         "WRONG_TYPE",
         "b,a\n" + "".join(f"x,{value}\n" for value in values),
-        Limits(max_row_bytes=256),
+        TableLimits(max_row_bytes=256),
         columns={"a": "number"},
     )
     assert error.field == "columns.a"
@@ -391,7 +392,7 @@ def test_the_same_table_gives_the_same_bytes_however_it_was_written(read):
         return text.getvalue()
 
     plain = read(written(",", csv.QUOTE_MINIMAL)).path.read_bytes()
-    other = read(written("\t", csv.QUOTE_ALL), Limits(max_row_bytes=70_001)).path.read_bytes()
+    other = read(written("\t", csv.QUOTE_ALL), TableLimits(max_row_bytes=70_001)).path.read_bytes()
     assert plain == other
 
 

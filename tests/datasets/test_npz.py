@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from apps.datasets.tables.options import Limits
+from apps.datasets.tables.options import TableLimits
 from apps.datasets.tables.refusals import TableRefused
 
 IMAGES = np.arange(6 * 9 * 8, dtype=np.uint8).reshape(6, 9, 8)
@@ -214,7 +214,7 @@ def test_a_bomb_is_refused_by_what_it_declares(refused):
     files = [("images.npy", header((count, 8, 8)) + bytes(64 * count)), ("labels.npy", npy(LABELS))]
     bomb = archive(files, zipfile.ZIP_DEFLATED)
     assert len(bomb) < 20_000
-    error = refused("TOO_LARGE_UNPACKED", bomb, Limits(max_image_bytes=10**6))
+    error = refused("TOO_LARGE_UNPACKED", bomb, TableLimits(max_image_bytes=10**6))
     assert error.details["given"] > 64 * count and error.details["allowed"] == 10**6
 
 
@@ -235,7 +235,7 @@ def test_an_archive_that_lies_about_the_size_is_refused(refused):
     assert "images" in refused("INVALID_NPZ", packed.replace(there, said)).message
 
 
-@pytest.mark.parametrize("limits", [Limits(max_rows=5), Limits(max_row_bytes=71)])
+@pytest.mark.parametrize("limits", [TableLimits(max_rows=5), TableLimits(max_row_bytes=71)])
 def test_too_many_and_too_large_images_are_refused(refused, limits):
     code = "TOO_MANY_ROWS" if limits.max_rows == 5 else "TOO_LARGE_ROW"
     refused(code, npz(images=IMAGES, labels=LABELS), limits)

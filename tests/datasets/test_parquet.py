@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from apps.datasets.tables.normalise import normalise
-from apps.datasets.tables.options import Limits, TableOptions
+from apps.datasets.tables.options import TableLimits, TableOptions
 from apps.datasets.tables.refusals import TableRefused
 from tests.datasets.conftest import parquet
 
@@ -125,17 +125,17 @@ def test_names(refused):
 
 
 def test_too_many_rows_by_what_the_file_says(refused):
-    refused("TOO_MANY_ROWS", parquet({"a": list(range(11))}), Limits(max_rows=10))
+    refused("TOO_MANY_ROWS", parquet({"a": list(range(11))}), TableLimits(max_rows=10))
 
 
 @pytest.mark.slow
 def test_a_small_file_that_unpacks_into_a_large_one(refused):
     content = parquet({"a": ["x" * 1000] * 200_000}, use_dictionary=False, compression="zstd")
     assert len(content) < 1_000_000
-    error = refused("TOO_LARGE_UNPACKED", content, Limits(max_unpacked_bytes=10_000_000))
+    error = refused("TOO_LARGE_UNPACKED", content, TableLimits(max_unpacked_bytes=10_000_000))
     assert error.details["allowed"] == 10_000_000
     repeated = parquet({"a": ["x" * 1000] * 200_000})  # says it is small: one word, repeated
-    refused("TOO_LARGE_UNPACKED", repeated, Limits(max_unpacked_bytes=10_000_000))
+    refused("TOO_LARGE_UNPACKED", repeated, TableLimits(max_unpacked_bytes=10_000_000))
 
 
 @pytest.mark.parametrize("content", [b"PAR1", b"PAR1PAR1", b"PAR1" + b"\x00" * 50 + b"PAR1"])
@@ -169,7 +169,7 @@ def test_altered_bytes_are_refused_or_read_but_never_an_accident(tmp_path, edits
     source, target = tmp_path / "source", tmp_path / "table.parquet"
     source.write_bytes(content)
     with suppress(TableRefused):  # and nothing else
-        assert normalise(source, target, TableOptions(), Limits())["num_rows"] > 0
+        assert normalise(source, target, TableOptions(), TableLimits())["num_rows"] > 0
 
 
 def test_csv_and_parquet_of_one_table_are_one_dataset(read):

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from apps.datasets.tables.normalise import normalise
-from apps.datasets.tables.options import Limits, TableOptions
+from apps.datasets.tables.options import TableLimits, TableOptions
 from tests.engines.contract import DATASET
 from trainops.kind import KINDS
 from trainops.learning.ingredients import Context
@@ -29,7 +29,7 @@ def uploaded(tmp_path):
     def uploaded(**arrays):
         source, target = tmp_path / "set.npz", tmp_path / "set.parquet"
         np.savez(source, **arrays)
-        found = normalise(source, target, TableOptions(), Limits())
+        found = normalise(source, target, TableOptions(), TableLimits())
         return {DATASET: target}, {DATASET: found["columns"]}
 
     return uploaded
@@ -177,7 +177,7 @@ def test_what_a_dataset_lacks_is_reported_before_the_run_and_in_it(
 def test_a_table_is_no_set_of_images(recipe, tmp_path):
     source, target = tmp_path / "t.csv", tmp_path / "t.parquet"
     source.write_text("label,mask\n1,2\n3,4\n")
-    columns = normalise(source, target, TableOptions(), Limits())["columns"]
+    columns = normalise(source, target, TableOptions(), TableLimits())["columns"]
     engine = KINDS["training"]
     config = engine.parse_config({"recipe": recipe, "parameters": {"dataset": DATASET}})
     assert "a table; allowed" in config.check_columns({DATASET: columns})["parameters.dataset"]

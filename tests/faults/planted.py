@@ -289,9 +289,9 @@ LOOP = [
 FEDERATED = [
     *_of(
         "federated.strategy",
-        ("all clients count alike", "Strategy.combine",
+        ("all clients count alike", "FederatedStrategy.combine",
          "(weights / weights.sum())", "(torch.ones_like(weights) / len(weights))", ROUNDS),
-        ("the server's rate is ignored", "Strategy.move",
+        ("the server's rate is ignored", "FederatedStrategy.move",
          "self.config.learning_rate * update", "update", ROUNDS),
     ),
     *_of(

@@ -12,12 +12,12 @@ from trainops.kinds.federated.masking import mask, unmask
 from trainops.kinds.federated.options import ServerConfig
 from trainops.kinds.federated.parameter_layout import average_of
 from trainops.kinds.federated.rng import Secrets, begin_streams
-from trainops.kinds.federated.strategies.strategy import Strategy
+from trainops.kinds.federated.strategies.strategy import FederatedStrategy
 from trainops.runtime import reproducibility
 from trainops.runtime.checkpoint.snapshot import freeze
 from trainops.runtime.errors import IncompatibleState, NonFiniteLoss
 
-MEANS = Strategy(ServerConfig(), torch.zeros(1))
+MEANS = FederatedStrategy(ServerConfig(), torch.zeros(1))
 NORMED = {"parameters": {"norm": True}}
 
 

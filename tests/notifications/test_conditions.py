@@ -5,14 +5,14 @@ import math
 
 import pytest
 
-from apps.notifications.conditions import CONDITIONS, STEPS_PER_SECOND, Point, Settings
+from apps.notifications.conditions import CONDITIONS, STEPS_PER_SECOND, AlertPoint, Settings
 
 
 def notes(condition, settings, values, name="val_loss"):
     """Return the note after each value; the summary passes through JSON, as it is stored."""
     followed, summary, found = CONDITIONS[condition], {}, []
     for step, value in enumerate(values, 1):
-        summary = followed.follow(settings, summary, Point(name, step, value))
+        summary = followed.follow(settings, summary, AlertPoint(name, step, value))
         summary = json.loads(json.dumps(summary))
         found.append(followed.note(settings, summary))
     return found
@@ -64,5 +64,5 @@ def test_the_summary_does_not_grow():
         settings, summary = Settings("m", "min", 5), {}
         for step in range(1000):
             value = math.nan if step % 7 == 0 else step % 5
-            summary = followed.follow(settings, summary, Point("m", step, value))
+            summary = followed.follow(settings, summary, AlertPoint("m", step, value))
         assert len(json.dumps(summary)) < 200, condition

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from apps.dashboard import branches, fields
-from apps.dashboard.fields import Field, fields_of
+from apps.dashboard.fields import FormField, fields_of
 from apps.dashboard.form import Form
 from apps.datasets import services as datasets
 from apps.operations.models import Operation
@@ -309,13 +309,13 @@ class TestFields:
         ],
     )
     def test_texts_become_values(self, kind, element, typed, value):
-        field = Field(path="x", kind=kind, label="X", element=element)
+        field = FormField(path="x", kind=kind, label="X", element=element)
         assert field.value([typed]) == value
 
     def test_a_blank_is_the_default_or_null(self):
-        assert Field(path="x", kind="integer", label="X").value([""]) is fields.NOTHING
-        assert Field(path="x", kind="integer", label="X", nullable=True).value([]) is None
-        assert Field(path="x", kind="switch", label="X").value([]) is False
+        assert FormField(path="x", kind="integer", label="X").value([""]) is fields.NOTHING
+        assert FormField(path="x", kind="integer", label="X", nullable=True).value([]) is None
+        assert FormField(path="x", kind="switch", label="X").value([]) is False
 
     @pytest.mark.slow
     def test_every_recipe_makes_a_form(self, db):

@@ -8,7 +8,7 @@ import pytest
 from django.utils import timezone
 
 from apps.dashboard import trying
-from apps.dashboard.fields import Field
+from apps.dashboard.fields import FormField
 from apps.datasets import services as datasets
 from apps.operations.models import Operation, Study
 from apps.operations.studies import comparison
@@ -104,12 +104,12 @@ def test_what_cannot_be_tried_is_reported_and_stays_as_typed(page, prices):
     ],
 )
 def test_values_are_read_by_the_kind_of_their_field(kind, text, values):
-    assert trying.values_of(Field(path="a", kind=kind, label="A"), text) == values
+    assert trying.values_of(FormField(path="a", kind=kind, label="A"), text) == values
 
 
 def test_a_switch_has_two_values():
     with pytest.raises(ConfigError, match="allowed: true, false"):
-        trying.values_of(Field(path="a", kind="switch", label="A"), "perhaps")
+        trying.values_of(FormField(path="a", kind="switch", label="A"), "perhaps")
 
 
 def test_the_page_compares_the_best_first_and_maps_two_of_the_values(page, ana, prices):

@@ -12,13 +12,13 @@ from apps.operations.models import Operation
 from apps.operations.search.completion import completions
 from apps.operations.search.conditions import condition
 from tests.pages import making
-from trainops.http.pagination import Cursor
+from trainops.http.pagination import PageCursor
 
 on_both_databases = pytest.mark.database
 NEWEST = ("-created_at", "-pk")
 SORTED = ("TEMP B-TREE", "Sort")
 SCANNED = ("SCAN operations_operation\n", "Seq Scan on operations_operation")
-EDGES = (None, Cursor(pages.ORDERING, False, "2026-01-01T00:00:00+00:00", "op_training_x"))
+EDGES = (None, PageCursor(pages.ORDERING, False, "2026-01-01T00:00:00+00:00", "op_training_x"))
 
 
 @pytest.fixture

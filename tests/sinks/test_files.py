@@ -11,7 +11,7 @@ import pytest
 from tests.sinks import readers
 from trainops.paths import ROOT
 from trainops.sinks import known, mlflow
-from trainops.sinks.details import Details, Point, PointsChanged
+from trainops.sinks.details import Details, SinkPoint, SinkPointsChanged
 
 START = datetime(2026, 11, 25, 9, 20, tzinfo=UTC)
 DETAILS = Details(
@@ -22,7 +22,7 @@ DETAILS = Details(
 
 
 def points(steps, name="loss", value=math.sqrt):
-    return [Point(name, step, value(step), START + timedelta(seconds=step)) for step in steps]
+    return [SinkPoint(name, step, value(step), START + timedelta(seconds=step)) for step in steps]
 
 
 def plain(given):
@@ -126,8 +126,8 @@ def test_mlflow_reads_the_points_the_config_and_the_state(tmp_path):
     known.write("mlflow", store, DETAILS, [old])
     killed("mlflow", store, "while it writes")
     special = [("a", math.inf), ("b", -math.inf), ("c", 0.1 + 0.2), ("d", 5e-324), ("e", -0.0)]
-    given = points(range(1, 7)) + [Point(name, 1, value, START) for name, value in special]
-    hostile = [Point(name, 2, 1.0, START) for name in HOSTILE]
+    given = points(range(1, 7)) + [SinkPoint(name, 1, value, START) for name, value in special]
+    hostile = [SinkPoint(name, 2, 1.0, START) for name in HOSTILE]
     known.write("mlflow", store, DETAILS, [given[:3], given[3:], hostile])
     (found,) = [each[DETAILS.id] for each in readers.mlflow(store)]
     names = {each.name for each in given + hostile}
@@ -159,11 +159,11 @@ def test_names_that_mlflow_allows_are_kept(name):
 def test_points_that_changed_while_they_were_read_are_not_written(tmp_path, sink):
     def changed():
         yield points([1])
-        raise PointsChanged(DETAILS.id)
+        raise SinkPointsChanged(DETAILS.id)
 
     known.write(sink, tmp_path, DETAILS, [points(range(1, 4))])
     before = {each: each.read_bytes() for each in tmp_path.rglob("*") if each.is_file()}
-    with pytest.raises(PointsChanged, match="try again"):
+    with pytest.raises(SinkPointsChanged, match="try again"):
         known.write(sink, tmp_path, DETAILS, changed())
     assert {each: each.read_bytes() for each in tmp_path.rglob("*") if each.is_file()} == before
 

@@ -15,7 +15,7 @@ from tests.sinks.wandb_server import serving, sync
 from tests.waiting import has_ended, wait_until
 from trainops.paths import ROOT
 from trainops.sinks import known, wandb
-from trainops.sinks.details import Point
+from trainops.sinks.details import SinkPoint
 
 needs_wandb = readers.needs_wandb
 BYTES_OF_ROW = 250  # at least, with its summary
@@ -53,9 +53,9 @@ def test_wandb_sync_uploads_the_points_the_config_and_the_state(tmp_path, monkey
     }.items():  # fmt: skip
         monkeypatch.setenv(name, value)
     special = [("a", math.inf), ("b", -math.inf), ("c", 0.1 + 0.2), ("d", 5e-324), ("e", 2.0**60)]
-    given = points(range(1, 7)) + [Point(name, 1, value, START) for name, value in special]
-    hostile = [Point(name, 2, 1.0, START) for name in HOSTILE]
-    undefined = Point("undefined", 2**53 + 1, math.nan, START)
+    given = points(range(1, 7)) + [SinkPoint(name, 1, value, START) for name, value in special]
+    hostile = [SinkPoint(name, 2, 1.0, START) for name in HOSTILE]
+    undefined = SinkPoint("undefined", 2**53 + 1, math.nan, START)
     known.write(
         "wandb",
         runs,

@@ -133,7 +133,7 @@ def test_a_resume_during_a_write_discards_it(directory, monkeypatch):
     pages = services.pages(operation.pk)
     next(pages)
     operation.attempts.update(from_step=1)  # it begins to compute
-    with pytest.raises(services.PointsChanged):
+    with pytest.raises(services.SinkPointsChanged):
         list(pages)
 
 

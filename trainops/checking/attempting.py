@@ -6,7 +6,14 @@ from collections.abc import Callable
 from functools import partial
 
 from trainops.checking import clocks, graphs, loaders
-from trainops.checking.messages import Attempted, AttemptRequest, Ending, Graph, Point, Subject
+from trainops.checking.messages import (
+    Attempted,
+    AttemptRequest,
+    CheckedJob,
+    Ending,
+    Graph,
+    StopPoint,
+)
 from trainops.kind import KINDS
 from trainops.runtime import lossless
 from trainops.runtime.checkpoint.manifest import Candidate, Checkpoint
@@ -46,7 +53,7 @@ def attempt(request: AttemptRequest) -> Attempted:
     return recorder.answer(outcome, () if ledger is None else tuple(ledger.entries()))
 
 
-def prepared(subject: Subject) -> OperationConfig:
+def prepared(subject: CheckedJob) -> OperationConfig:
     """Return the parsed config, with determinism and threads set in this process."""
     config = KINDS[subject.kind].parse_config(subject.config)
     set_determinism(config.deterministic, config.threads)
@@ -54,12 +61,12 @@ def prepared(subject: Subject) -> OperationConfig:
 
 
 def factory(
-    subject: Subject, config: OperationConfig, ledger: MemoryLedger | None
+    subject: CheckedJob, config: OperationConfig, ledger: MemoryLedger | None
 ) -> Callable[[], ResumableJob]:
     return partial(KINDS[subject.kind].make_job, config, subject.inputs, ledger)
 
 
-def ledger_of(subject: Subject, entries: tuple[Entry, ...] = ()) -> MemoryLedger | None:
+def ledger_of(subject: CheckedJob, entries: tuple[Entry, ...] = ()) -> MemoryLedger | None:
     """Return the ledger of kinds that have one."""
     if not KINDS[subject.kind].uses_ledger(subject.config):
         return None
@@ -75,7 +82,7 @@ class AttemptRecorder:
         self._began = time.perf_counter()
         self._checkpoint: Checkpoint | None = None
         self._curve: dict[int, dict[str, float]] = {}
-        self._points: list[Point] = []
+        self._points: list[StopPoint] = []
         self._inexact: dict[str, str] = {}
         self._graphs: dict[int, Graph] = {}
 
@@ -93,7 +100,7 @@ class AttemptRecorder:
     def report(self, progress: Progress) -> Directive:
         if progress.metrics:
             self._curve.setdefault(progress.step, {}).update(progress.metrics)
-        point = Point(progress.step, progress.is_evaluating, self._milestones(progress.step))
+        point = StopPoint(progress.step, progress.is_evaluating, self._milestones(progress.step))
         self._points.append(point)
         self._describe(point)
         return Directive.CANCEL if self._is_end(point) else Directive.PROCEED
@@ -135,12 +142,12 @@ class AttemptRecorder:
             return job.milestones()
         return step // job.checkpoint_steps if isinstance(job, Paced) else 0
 
-    def _describe(self, point: Point) -> None:
+    def _describe(self, point: StopPoint) -> None:
         wanted = point.step in self._request.graph_steps and point.step not in self._graphs
         if wanted and not point.is_evaluating and self._job is not None:
             self._graphs[point.step] = Graph(point.step, graphs.describe(self._job))
 
-    def _is_end(self, point: Point) -> bool:
+    def _is_end(self, point: StopPoint) -> bool:
         stop, request = self._request.stop, self._request
         if stop is not None:
             return (point.step, point.is_evaluating) == (stop.step, stop.is_evaluating)

@@ -10,7 +10,7 @@ MAX_NAMED = 3  # values in a sentence
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Cause:
     """One thing that makes a resume inexact. subject: its path or name; empty: not known."""
 
     category: str
@@ -28,7 +28,7 @@ class Pair:
     after: Leaf
 
 
-def forgotten(undisturbed: Sequence[Graph], resumed: Sequence[Graph]) -> list[Finding]:
+def forgotten(undisturbed: Sequence[Graph], resumed: Sequence[Graph]) -> list[Cause]:
     """Return a finding for each object whose values a resume does not bring back.
 
     A value counts if it differs right after the resume and still after the next step: others are
@@ -106,8 +106,8 @@ def _first(path: str) -> str:
     return path.partition(".")[0].partition("[")[0] or path
 
 
-def _findings(pairs: Sequence[Pair]) -> list[Finding]:
-    found: dict[str, Finding] = {}
+def _findings(pairs: Sequence[Pair]) -> list[Cause]:
+    found: dict[str, Cause] = {}
     for pair in pairs:
         subject = _subject(pair)
         if subject not in found:
@@ -115,7 +115,7 @@ def _findings(pairs: Sequence[Pair]) -> list[Finding]:
     return list(found.values())[:MAX_FINDINGS]
 
 
-def _finding(subject: str, pair: Pair) -> Finding:
+def _finding(subject: str, pair: Pair) -> Cause:
     leaf = pair.before
     if leaf.is_generator:
         return _of_generator(subject, leaf)
@@ -125,7 +125,7 @@ def _finding(subject: str, pair: Pair) -> Finding:
     if leaf.is_local:
         return _of_local(subject, leaf, values)
     if _is_unsaved(leaf):
-        return Finding(
+        return Cause(
             "not_kept", subject,
             f"{subject} ({leaf.owner_type}) changes while training, and no checkpoint holds it",
             "Make it part of the model (assign it as a submodule), or keep it: "
@@ -134,7 +134,7 @@ def _finding(subject: str, pair: Pair) -> Finding:
     return _of_attribute(subject, leaf, values)
 
 
-def _of_attribute(subject: str, leaf: Leaf, values: str) -> Finding:
+def _of_attribute(subject: str, leaf: Leaf, values: str) -> Cause:
     problem = f"{subject} is a plain attribute that changes while training ({values})"
     if leaf.is_module:
         remedy = (
@@ -151,19 +151,19 @@ def _of_attribute(subject: str, leaf: Leaf, values: str) -> Finding:
     else:
         problem = f"{subject} is a global variable that changes while training ({values})"
         remedy = "Make it a buffer of the model, or a value of a dict that is kept."
-    return Finding("attribute", subject, problem, remedy)
+    return Cause("attribute", subject, problem, remedy)
 
 
-def _of_local(subject: str, leaf: Leaf, values: str) -> Finding:
+def _of_local(subject: str, leaf: Leaf, values: str) -> Cause:
     name = _name(subject)
     if leaf.owner:
-        return Finding(
+        return Cause(
             "not_kept", subject,
             f"{subject} ({leaf.owner_type}) has a state that changes while training, "
             "and is not kept",
             f'Keep it before the first loop: {name} = run.keep("{name}", {name}).',
         )  # fmt: skip
-    return Finding(
+    return Cause(
         "local", subject,
         f"{subject} is a local variable that outlives an iteration ({values})",
         f'Keep it in a dict: sums = run.keep("sums", {{"{name}": ...}}), and change '
@@ -171,9 +171,9 @@ def _of_local(subject: str, leaf: Leaf, values: str) -> Finding:
     )  # fmt: skip
 
 
-def _of_generator(subject: str, leaf: Leaf) -> Finding:
+def _of_generator(subject: str, leaf: Leaf) -> Cause:
     where = "a local variable" if leaf.is_local else "made after the first step began"
-    return Finding(
+    return Cause(
         "generator", subject,
         f"{subject} is a random generator that no checkpoint holds ({where})",
         "Draw from the global streams of torch, NumPy or Python, or make it before the first "
@@ -181,8 +181,8 @@ def _of_generator(subject: str, leaf: Leaf) -> Finding:
     )  # fmt: skip
 
 
-def _of_iterator(subject: str, leaf: Leaf) -> Finding:
-    return Finding(
+def _of_iterator(subject: str, leaf: Leaf) -> Cause:
+    return Cause(
         "iterator", subject,
         f"{subject} is a partly consumed iterator ({leaf.iterator_type}) without a state: its "
         "position is lost",
@@ -191,7 +191,7 @@ def _of_iterator(subject: str, leaf: Leaf) -> Finding:
     )  # fmt: skip
 
 
-def suspects(undisturbed: Sequence[Graph], resumed: Sequence[Graph]) -> list[Finding]:
+def suspects(undisturbed: Sequence[Graph], resumed: Sequence[Graph]) -> list[Cause]:
     """Return a finding for each iterator whose position cannot be read."""
     return [
         _of_iterator(path, leaf)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from trainops.checking.messages import Attempted, Subject
+from trainops.checking.messages import Attempted, CheckedJob
 from trainops.checking.plan import CheckPlan, plan
 from trainops.checking.report import CheckReport, Cost
 from trainops.checking.runner import PATIENCE, START_SECONDS, Runner
@@ -119,7 +119,7 @@ def _cost(runner: Runner, whole: Attempted, tell: Tell) -> Cost | None:
 
 def _subject(
     recipe: Recipe, config: Mapping[str, Any], inputs: Mapping[str, Path], directory: Path
-) -> Subject:
+) -> CheckedJob:
     """Return the recipe's example with the given fields.
 
     Directories of data are registered below `directory`. Raises ConfigError and DataError.
@@ -135,7 +135,7 @@ def _subject(
     for each in parsed.dataset_ids():
         if paths[each].is_dir():
             paths[each] = registered(paths[each], each, directory / "datasets")
-    return Subject(recipe.kind, whole, paths)
+    return CheckedJob(recipe.kind, whole, paths)
 
 
 def _recipe(name: str, kind: str | None) -> Recipe:
@@ -147,7 +147,7 @@ def _recipe(name: str, kind: str | None) -> Recipe:
     return known[name]
 
 
-def _with_milestones(subject: Subject) -> Subject:
+def _with_milestones(subject: CheckedJob) -> CheckedJob:
     """Have the job count each epoch (episode, round), so that a stop can be at its end."""
     config: dict[str, Any] = dict(subject.config)
     for threshold in KINDS[subject.kind].thresholds:

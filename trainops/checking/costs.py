@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 
 from trainops.checking.attempting import factory, ledger_of, prepared
-from trainops.checking.messages import Measure, Measured
+from trainops.checking.messages import Measure, StepTimes
 from trainops.runtime import reproducibility
 from trainops.runtime.checkpoint.manifest import Candidate, Checkpoint
 from trainops.runtime.checkpoint.store import CheckpointPolicy, CheckpointStore
@@ -50,7 +50,7 @@ class NoCheckpoints(CheckpointPolicy):
         return False
 
 
-def measure(request: Measure) -> Measured:
+def measure(request: Measure) -> StepTimes:
     """Measure the three ways in turns, so that a change of the machine's load meets all of them."""
     config = prepared(request.subject)
 
@@ -63,7 +63,7 @@ def measure(request: Measure) -> Measured:
         bare.append(_bare(make, config.seed, request.until))
         runner.append(_in_runner(make, config.seed, request, None, number))
         saving.append(_in_runner(make, config.seed, request, request.every_steps, number))
-    return Measured(tuple(bare), tuple(runner), tuple(saving))
+    return StepTimes(tuple(bare), tuple(runner), tuple(saving))
 
 
 def _bare(make: Callable[[], ResumableJob], seed: int, until: int) -> float:

@@ -12,7 +12,7 @@ Ending = Literal["completed", "stopped", "failed"]
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class CheckedJob:
     """What is checked: the config of a kind, and the files that it names by id."""
 
     kind: str
@@ -21,7 +21,7 @@ class Subject:
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class StopPoint:
     """A safe point. milestones: how many checkpoints have come due, as after epochs."""
 
     step: int
@@ -39,12 +39,12 @@ class AttemptRequest:
     draws: a file for the draws in worker processes of loaders; None: they are not observed.
     """
 
-    subject: Subject
+    subject: CheckedJob
     directory: Path
     number: int = 1
     candidate: Candidate | None = None
     entries: tuple[Entry, ...] = ()  # of the ledger, by earlier attempts
-    stop: Point | None = None
+    stop: StopPoint | None = None
     max_steps: int = 2**62
     max_seconds: float = float("inf")
     graph_steps: tuple[int, ...] = ()
@@ -64,7 +64,7 @@ class Compare:
 class Measure:
     """Measure the time of a step, up to this step, `repeats` times in each way."""
 
-    subject: Subject
+    subject: CheckedJob
     directory: Path
     until: int
     every_steps: int  # between checkpoints, where there are some
@@ -117,7 +117,7 @@ class Attempted:
     files: Mapping[str, str] = field(default_factory=dict)
     result: str = ""  # as JSON
     curve: Mapping[int, Mapping[str, float]] = field(default_factory=dict)
-    points: tuple[Point, ...] = ()
+    points: tuple[StopPoint, ...] = ()
     inexact: Mapping[str, str] = field(default_factory=dict)  # of the receipt: why, by part
     entries: tuple[Entry, ...] = ()
     graphs: tuple[Graph, ...] = ()
@@ -132,7 +132,7 @@ class CheckpointDifferences:
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class StepTimes:
     """Milliseconds per step in each repeat: the bare job, the runner, the runner with saving."""
 
     bare: tuple[float, ...]
@@ -140,4 +140,4 @@ class Measured:
     saving: tuple[float, ...]
 
 
-Answer = Attempted | CheckpointDifferences | Measured
+Answer = Attempted | CheckpointDifferences | StepTimes

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from trainops.checking.messages import Point
+from trainops.checking.messages import StopPoint
 
 EVALUATION = "inside an evaluation"  # which not every recipe has
 
@@ -13,19 +13,19 @@ class Case:
     """One case of the contract: stop at each of these points in turn, then run to the end."""
 
     name: str
-    stops: tuple[Point, ...]
+    stops: tuple[StopPoint, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class CheckPlan:
     """The cases, and what the undisturbed run did not reach."""
 
-    end: Point
+    end: StopPoint
     cases: tuple[Case, ...]
     not_reached: tuple[str, ...]
 
 
-def plan(points: Sequence[Point]) -> CheckPlan:
+def plan(points: Sequence[StopPoint]) -> CheckPlan:
     """Return the cases for a run with these safe points.
 
     Raises ValueError where there is no safe point between the first and the last.
@@ -44,7 +44,9 @@ def plan(points: Sequence[Point]) -> CheckPlan:
     return CheckPlan(end, tuple(_merged(cases)), tuple(missing))
 
 
-def _places(points: Sequence[Point], inner: Sequence[Point]) -> dict[str, Sequence[Point]]:
+def _places(
+    points: Sequence[StopPoint], inner: Sequence[StopPoint]
+) -> dict[str, Sequence[StopPoint]]:
     """Return one point of each kind of place, or none where the run does not reach any."""
     before = [points[0], *inner]
     ends = [one for one, last in zip(inner, before, strict=False)
@@ -61,7 +63,7 @@ def _places(points: Sequence[Point], inner: Sequence[Point]) -> dict[str, Sequen
     }
 
 
-def _inside(inner: Sequence[Point], ends: Sequence[Point]) -> Sequence[Point]:
+def _inside(inner: Sequence[StopPoint], ends: Sequence[StopPoint]) -> Sequence[StopPoint]:
     """Return a point between two ends of epochs: of the second epoch where it is reached."""
     after = ends[0].step if ends else 0
     until = ends[1].step if len(ends) > 1 else inner[-1].step + 1
@@ -71,7 +73,7 @@ def _inside(inner: Sequence[Point], ends: Sequence[Point]) -> Sequence[Point]:
 
 def _merged(cases: Sequence[Case]) -> list[Case]:
     """Return each place once, with all its names."""
-    names: dict[tuple[Point, ...], list[str]] = {}
+    names: dict[tuple[StopPoint, ...], list[str]] = {}
     for case in cases:
         names.setdefault(case.stops, []).append(case.name)
     return [Case(", ".join(each), stops) for stops, each in names.items()]

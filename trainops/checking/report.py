@@ -4,8 +4,8 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 
-from trainops.checking.causes import Finding
-from trainops.checking.messages import Measured
+from trainops.checking.causes import Cause
+from trainops.checking.messages import StepTimes
 from trainops.plain import JsonObject
 
 
@@ -26,7 +26,7 @@ class Tried:
 class Cost:
     """Milliseconds per step; checkpoints every `every_steps` steps where there are some."""
 
-    measured: Measured
+    measured: StepTimes
     num_steps: int
     every_steps: int
 
@@ -41,8 +41,8 @@ class CheckReport:
     steps: int = 0  # of the undisturbed run
     total_steps: int = 0  # 0: it was cut
     tried: list[Tried] = field(default_factory=list)
-    findings: list[Finding] = field(default_factory=list)
-    warnings: list[Finding] = field(default_factory=list)  # what had no effect so far
+    findings: list[Cause] = field(default_factory=list)
+    warnings: list[Cause] = field(default_factory=list)  # what had no effect so far
     not_reached: tuple[str, ...] = ()
     cost: Cost | None = None
 

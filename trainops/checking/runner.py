@@ -8,12 +8,12 @@ from pathlib import Path
 from trainops.checking.messages import (
     Attempted,
     AttemptRequest,
+    CheckedJob,
     CheckpointDifferences,
     Compare,
     Measure,
-    Measured,
-    Point,
-    Subject,
+    StepTimes,
+    StopPoint,
 )
 from trainops.checking.servers import NoAnswer, Servers
 
@@ -38,7 +38,7 @@ class Runner:
     """Runs attempts of one subject, each in a process of its own."""
 
     servers: Servers
-    subject: Subject
+    subject: CheckedJob
     directory: Path
     timeout_seconds: float = START_SECONDS
     _num_runs: int = field(default=0, init=False)
@@ -46,7 +46,7 @@ class Runner:
     def attempt(
         self,
         *,
-        stop: Point | None = None,
+        stop: StopPoint | None = None,
         after: Attempted | None = None,
         circumstances: Circumstances = PLAIN,
         graph_steps: tuple[int, ...] = (),
@@ -72,7 +72,7 @@ class Runner:
         except NoAnswer as error:
             return Attempted(ending="failed", error=f"the process gave no result: {error}")
 
-    def through(self, stops: Sequence[Point]) -> list[Attempted]:
+    def through(self, stops: Sequence[StopPoint]) -> list[Attempted]:
         """Stop at each of these points in turn, each time in a new process."""
         attempts: list[Attempted] = []
         for stop in stops:
@@ -81,10 +81,10 @@ class Runner:
                 break
         return attempts
 
-    def measure(self, until: int, every_steps: int, repeats: int) -> Measured:
+    def measure(self, until: int, every_steps: int, repeats: int) -> StepTimes:
         """Raises NoAnswer."""
         request = Measure(self.subject, self.directory / "cost", until, every_steps, repeats)
-        return self.servers.first.call(request, Measured, self.timeout_seconds)
+        return self.servers.first.call(request, StepTimes, self.timeout_seconds)
 
     def differences(self, whole: Attempted, attempts: Sequence[Attempted]) -> tuple[str, ...]:
         """Return where the last of these attempts differs from the undisturbed run."""

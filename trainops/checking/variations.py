@@ -2,8 +2,8 @@
 
 import time
 
-from trainops.checking.causes import Finding, unstable
-from trainops.checking.messages import Attempted, Point
+from trainops.checking.causes import Cause, unstable
+from trainops.checking.messages import Attempted, StopPoint
 from trainops.checking.report import Tried
 from trainops.checking.runner import PLAIN, Circumstances, Runner
 
@@ -14,20 +14,20 @@ NAME = "a second run, with another hash seed and another clock"
 class Variations:
     """Undisturbed runs under other circumstances, compared with `whole`."""
 
-    def __init__(self, runner: Runner, whole: Attempted, end: Point) -> None:
+    def __init__(self, runner: Runner, whole: Attempted, end: StopPoint) -> None:
         self._runner, self._whole, self._end = runner, whole, end
         self.is_repeatable = True  # two runs of one hash seed and the real clock are equal
         clock = time.time() + SHIFT_SECONDS
         self._hash, self._time = Circumstances(has_other_hash_seed=True), Circumstances(clock=clock)
         self._both = Circumstances(has_other_hash_seed=True, clock=clock)
 
-    def run(self) -> tuple[Tried, list[Finding]]:
+    def run(self) -> tuple[Tried, list[Cause]]:
         """Return the comparison, and what the result depends on."""
         other = self._undisturbed(self._both)
         differs = self._runner.differences(self._whole, [other])
         return Tried(NAME, differs=differs), self._causes(other) if differs else []
 
-    def _causes(self, other: Attempted) -> list[Finding]:
+    def _causes(self, other: Attempted) -> list[Cause]:
         if self._differs(self._whole, self._undisturbed(PLAIN)):
             self.is_repeatable = False
             return self._causes_of_noise(other)
@@ -37,7 +37,7 @@ class Variations:
                 found.append(finding(self._unstable(PLAIN, circumstances)))
         return found or [_unseeded([])]
 
-    def _causes_of_noise(self, other: Attempted) -> list[Finding]:
+    def _causes_of_noise(self, other: Attempted) -> list[Cause]:
         """Return why two runs differ that nothing was changed for: by the clock, or by chance."""
         one, repeated = self._undisturbed(self._time), self._undisturbed(self._time)
         if self._differs(one, repeated):
@@ -63,8 +63,8 @@ class Variations:
         return unstable(runs[0].graphs, runs[1].graphs)
 
 
-def _of_hash(subjects: list[str]) -> Finding:
-    return Finding(
+def _of_hash(subjects: list[str]) -> Cause:
+    return Cause(
         "hash_order", ", ".join(subjects),
         "The result depends on PYTHONHASHSEED, which is another number in each process: on the "
         f"order of a set, or on hash() of a text{_seen_in(subjects)}",
@@ -72,16 +72,16 @@ def _of_hash(subjects: list[str]) -> Finding:
     )  # fmt: skip
 
 
-def _of_clock(subjects: list[str]) -> Finding:
-    return Finding(
+def _of_clock(subjects: list[str]) -> Cause:
+    return Cause(
         "clock", ", ".join(subjects),
         f"The result depends on the clock{_seen_in(subjects)}",
         "Make the time a parameter, or derive the value from the seed and the step.",
     )  # fmt: skip
 
 
-def _unseeded(subjects: list[str]) -> Finding:
-    return Finding(
+def _unseeded(subjects: list[str]) -> Cause:
+    return Cause(
         "unseeded", ", ".join(subjects),
         f"Two undisturbed runs of the same config differ{_seen_in(subjects)}",
         "Seed each generator from the seed of the operation (run.seed, context.seed). os.urandom, "

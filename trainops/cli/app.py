@@ -24,6 +24,7 @@ MODULES = {
     "recipes": ("recipes",),
     "catalogue": ("upload", "workers"),
     "datasets": ("datasets",),
+    "statistics": ("stats",),
     "tokens": ("login", "token"),
     "contexts": ("context",),
     "users": ("users", "reset-password"),

@@ -16,7 +16,7 @@ from trainops.client.problems import ExitCode, Problem
 from trainops.client.references import operation_id
 from trainops.client.responses import Operation
 from trainops.sinks import known
-from trainops.sinks.details import Details, Point
+from trainops.sinks.details import Details, SinkPoint
 
 
 def register(app: typer.Typer) -> None:
@@ -70,12 +70,12 @@ class Counted:
         self.num_points = 0
         self._api, self._id = api, operation_id
 
-    def pages(self) -> Iterator[Sequence[Point]]:
+    def pages(self) -> Iterator[Sequence[SinkPoint]]:
         """Yield the points. Raises PointsChanged after the last page if a resume began."""
         for page in curves.pages(self._api, self._id):
             self.num_points += len(page)
             yield [
-                Point(each.name, each.step, each.value, datetime.fromisoformat(each.at))
+                SinkPoint(each.name, each.step, each.value, datetime.fromisoformat(each.at))
                 for each in page
             ]
 

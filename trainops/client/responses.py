@@ -74,6 +74,41 @@ class User(TypedDict):
     signed_in_at: str | None
 
 
+class KindStatistics(TypedDict):
+    """What operations of one kind amount to."""
+
+    kind: str
+    states: dict[str, int]
+    num_checkpoints: int
+    checkpoint_bytes: int
+    compute_hours: float
+    gpu_hours: float
+
+
+class WorkerStatistics(TypedDict):
+    """Slots of the workers that are present, and the number of workers by status."""
+
+    num_slots: int
+    num_running: int
+    statuses: dict[str, int]
+
+
+class DatasetStatistics(TypedDict):
+    """Number and size of all datasets."""
+
+    num_datasets: int
+    size_bytes: int
+
+
+class Statistics(TypedDict):
+    """Numbers about the whole installation; hours are of the last `days` days."""
+
+    days: int
+    kinds: list[KindStatistics]
+    workers: WorkerStatistics
+    datasets: DatasetStatistics
+
+
 class NewPassword(TypedDict):
     """A password that was set; shown once."""
 

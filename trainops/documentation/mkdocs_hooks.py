@@ -3,7 +3,7 @@
 from typing import Any
 
 from trainops.documentation import pages
-from trainops.documentation.pages import Entry
+from trainops.documentation.pages import NavigationEntry
 
 
 def on_config(config: Any) -> Any:
@@ -28,6 +28,6 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     return pages.markdown(page.file.src_uri)
 
 
-def _nav(entry: Entry) -> dict[str, Any]:
+def _nav(entry: NavigationEntry) -> dict[str, Any]:
     inside = [_nav(each) for each in entry.children]
     return {entry.title: inside or entry.path}

@@ -28,12 +28,12 @@ ELSEWHERE = re.compile(r"[a-z]+:|#|/")  # how targets begin that are no relative
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class NavigationEntry:
     """One line of the navigation: a page, or a section with further lines."""
 
     title: str
     path: str = ""
-    children: tuple["Entry", ...] = ()
+    children: tuple["NavigationEntry", ...] = ()
 
 
 @cache
@@ -78,12 +78,12 @@ def title(path: str) -> str:
 
 
 @cache
-def navigation() -> tuple[Entry, ...]:
+def navigation() -> tuple[NavigationEntry, ...]:
     """Return the order of pages: `nav` of mkdocs.yml, its folders expanded."""
     return _entries(yaml.safe_load((SOURCES / "mkdocs.yml").read_text())["nav"])
 
 
-def entries(of: Sequence[Entry]) -> Iterator[Entry]:
+def entries(of: Sequence[NavigationEntry]) -> Iterator[NavigationEntry]:
     """Yield the lines with a page, those of sections, too."""
     for each in of:
         if each.path:
@@ -96,18 +96,20 @@ def slug(heading: str, separator: str = "-") -> str:
     return re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", separator)
 
 
-def _entries(nav: Sequence[Mapping[str, object]]) -> tuple[Entry, ...]:
+def _entries(nav: Sequence[Mapping[str, object]]) -> tuple[NavigationEntry, ...]:
     return tuple(_entry(name, value) for each in nav for name, value in each.items())
 
 
-def _entry(name: str, value: object) -> Entry:
+def _entry(name: str, value: object) -> NavigationEntry:
     if isinstance(value, list):
-        return Entry(name, children=_entries(value))
+        return NavigationEntry(name, children=_entries(value))
     if not str(value).endswith("/"):
-        return Entry(name, str(value))
+        return NavigationEntry(name, str(value))
     inside = [each for each in sorted(paths()) if each.startswith(str(value)) and each != ADR]
-    first = [Entry("Overview", ADR)] if ADR.startswith(str(value)) else []
-    return Entry(name, children=(*first, *(Entry(title(each), each) for each in inside)))
+    first = [NavigationEntry("Overview", ADR)] if ADR.startswith(str(value)) else []
+    return NavigationEntry(
+        name, children=(*first, *(NavigationEntry(title(each), each) for each in inside))
+    )
 
 
 def _file(path: str) -> str:

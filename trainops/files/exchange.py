@@ -21,12 +21,12 @@ from trainops.files.kind_files import Export, files_of
 from trainops.files.loading import Surroundings
 from trainops.files.own import OwnReading, outlines
 from trainops.files.requests import (
-    Answer,
     CheckRequest,
+    ExchangeAnswer,
+    ExchangeRequest,
     ExportRequest,
     ForkRequest,
     ImportRequest,
-    Request,
     TabulateRequest,
     WarmStartRequest,
 )
@@ -66,7 +66,7 @@ for each in KINDS.values():  # now: the process's limit of memory is for what fi
     files_of(each).import_all()
 
 
-def answer(request: Request) -> Answer:
+def answer(request: ExchangeRequest) -> ExchangeAnswer:
     try:
         return DIRECTIONS[request["direction"]](request)
     except FaultyExport as error:
@@ -91,7 +91,7 @@ def answer(request: Request) -> Answer:
         return _refused("STORAGE_ERROR", str(error))
 
 
-def take_in(request: ImportRequest) -> Answer:
+def take_in(request: ImportRequest) -> ExchangeAnswer:
     """Write the file as a checkpoint below `directory`, not yet committed."""
     config = _config(request)
     reproducibility.set_determinism(config.deterministic, config.threads)
@@ -111,7 +111,7 @@ def take_in(request: ImportRequest) -> Answer:
 
 def _take_over(
     request: ImportRequest, path: Path, config: OperationConfig, inputs: Mapping[str, Path]
-) -> Answer:
+) -> ExchangeAnswer:
     """Write a checkpoint of another installation's operation as one below `directory`.
 
     It is a fork whose source is not here: what a fork may not change must be as it was. Raises
@@ -176,7 +176,7 @@ def _unpacked(file: Path) -> Iterator[Path]:
         shutil.rmtree(directory, ignore_errors=True)
 
 
-def give_out(request: ExportRequest) -> Answer:
+def give_out(request: ExportRequest) -> ExchangeAnswer:
     """Write a checkpoint as a file of the other tool at `file`."""
     path = Path(request["checkpoint"])
     store = CheckpointStore(path.parent, identity={})
@@ -209,7 +209,7 @@ def _written(request: ExportRequest, state: StateDict, created_at: str) -> str:
     return exported.name or target.name
 
 
-def fork_off(request: ForkRequest) -> Answer:
+def fork_off(request: ForkRequest) -> ExchangeAnswer:
     """Write a checkpoint of one operation as the first one of another, below `directory`."""
     engine = KINDS[request["kind"]]
     checkpoint = fork(
@@ -224,7 +224,7 @@ def fork_off(request: ForkRequest) -> Answer:
     return {"staged": staged_json.to_json(staged(checkpoint))}
 
 
-def start_warm(request: WarmStartRequest) -> Answer:
+def start_warm(request: WarmStartRequest) -> ExchangeAnswer:
     """Write the weights of a checkpoint as the first one of another operation."""
     checkpoint, receipt = warm_start(
         KINDS[request["kind"]],
@@ -237,7 +237,7 @@ def start_warm(request: WarmStartRequest) -> Answer:
     return {"staged": staged_json.to_json(staged(checkpoint)), "receipt": receipt.to_json()}
 
 
-def check(request: CheckRequest) -> Answer:
+def check(request: CheckRequest) -> ExchangeAnswer:
     """Load a checkpoint into a fresh job of its config, and say what was found."""
     secret = request.get("secret")
     around = Surroundings(
@@ -250,7 +250,7 @@ def check(request: CheckRequest) -> Answer:
     return {"checks": [each.to_json() for each in checks]}
 
 
-def tabulate(request: TabulateRequest) -> Answer:
+def tabulate(request: TabulateRequest) -> ExchangeAnswer:
     """Write a table of an operation's final checkpoint as CSV at `file`."""
     kind, path = KINDS[request["kind"]], Path(request["checkpoint"])
     inputs = {name: Path(each) for name, each in request["inputs"].items()}
@@ -262,7 +262,7 @@ def tabulate(request: TabulateRequest) -> Answer:
     return {"size_bytes": Path(request["file"]).stat().st_size}
 
 
-DIRECTIONS: Mapping[str, Callable[[Any], Answer]] = {  # each takes its own request
+DIRECTIONS: Mapping[str, Callable[[Any], ExchangeAnswer]] = {  # each takes its own request
     "import": take_in,
     "export": give_out,
     "fork": fork_off,
@@ -272,10 +272,10 @@ DIRECTIONS: Mapping[str, Callable[[Any], Answer]] = {  # each takes its own requ
 }
 
 
-def _config(request: Request) -> OperationConfig:
+def _config(request: ExchangeRequest) -> OperationConfig:
     config = KINDS[request["kind"]].parse_config(request["config"])
     return config.model_copy(update={"device": "cpu"}) if hasattr(config, "device") else config
 
 
-def _refused(code: str, message: str, **details: object) -> Answer:
+def _refused(code: str, message: str, **details: object) -> ExchangeAnswer:
     return {"refused": {"code": code, "message": message, "details": details}}

@@ -9,7 +9,7 @@ from trainops.runtime.ledger import EntryJson
 from trainops.runtime.receipt import ReceiptJson
 
 
-class Request(TypedDict):
+class ExchangeRequest(TypedDict):
     """The fields of every request: paths are absolute, digests are BLAKE3."""
 
     direction: Literal["import", "export", "fork", "warm_start", "tabulate", "check"]
@@ -41,13 +41,13 @@ class Target(TypedDict):
     inputs: dict[str, str]  # path of each input
 
 
-class ImportRequest(Request, Target, Secret):
+class ImportRequest(ExchangeRequest, Target, Secret):
     """Write a file as a checkpoint below `directory`."""
 
     file: str
 
 
-class ExportSource(Request):
+class ExportSource(ExchangeRequest):
     """What an exported file depends on."""
 
     checkpoint: str
@@ -64,7 +64,7 @@ class ExportRequest(ExportSource):
     file: str
 
 
-class ForkRequest(Request, Target, Secret):
+class ForkRequest(ExchangeRequest, Target, Secret):
     """Write a checkpoint of one operation as the first one of another."""
 
     checkpoint: str
@@ -72,21 +72,21 @@ class ForkRequest(Request, Target, Secret):
     config_before: Config
 
 
-class WarmStartRequest(Request, Target, Secret):
+class WarmStartRequest(ExchangeRequest, Target, Secret):
     """Write the weights of a checkpoint, in a new state, as the first one of another operation."""
 
     checkpoint: str
     digest: str
 
 
-class CheckRequest(Request, Secret):
+class CheckRequest(ExchangeRequest, Secret):
     """Load a checkpoint into a fresh job."""
 
     checkpoint: str
     inputs: dict[str, str]
 
 
-class TabulateRequest(Request):
+class TabulateRequest(ExchangeRequest):
     """Write a table of a checkpoint as CSV."""
 
     checkpoint: str
@@ -101,7 +101,7 @@ AnyRequest: TypeAlias = (
 )
 
 
-class Refusal(TypedDict):
+class ExchangeRefusal(TypedDict):
     """Why a request was refused."""
 
     code: str
@@ -109,10 +109,10 @@ class Refusal(TypedDict):
     details: dict[str, object]
 
 
-class Answer(TypedDict, total=False):
+class ExchangeAnswer(TypedDict, total=False):
     """A refusal, or the fields of what was made."""
 
-    refused: Refusal
+    refused: ExchangeRefusal
     staged: StagedJson
     receipt: ReceiptJson
     entries: list[EntryJson]

@@ -33,7 +33,7 @@ CURSOR, LIMIT, ORDERING, COUNT = "cursor", "limit", "ordering", "count"
 
 
 @dataclass(frozen=True, slots=True)
-class Cursor:
+class PageCursor:
     """The edge of a page: rows beyond (value, id) in the direction of `ordering`, or backwards."""
 
     ordering: str
@@ -46,7 +46,7 @@ class Cursor:
         return urlsafe_b64encode(orjson.dumps(parts, default=str)).decode().rstrip("=")
 
     @classmethod
-    def decode(cls, text: str) -> "Cursor":
+    def decode(cls, text: str) -> "PageCursor":
         """Raises ValidationError for anything that `encode` did not write."""
         try:
             padded = text.encode() + b"=" * (-len(text) % 4)
@@ -105,7 +105,7 @@ class NewestFirst(BasePagination):
         return list(ordered[: self.limit + 1])
 
     def _beyond(self, queryset: QuerySet[Any], field: str, descending: bool) -> Q:
-        cursor = cast(Cursor, self.cursor)
+        cursor = cast(PageCursor, self.cursor)
         value = _value_of(queryset, field, cursor.value)
         row_id = _value_of(queryset, "pk", cursor.id)
         if value is None or row_id is None:
@@ -129,7 +129,7 @@ class NewestFirst(BasePagination):
         if not edge:
             return remove_query_param(self.url, CURSOR)
         field = self.ordering.lstrip("-")
-        cursor = Cursor(self.ordering, backwards, _get(edge[0], field), _id(edge[0]))
+        cursor = PageCursor(self.ordering, backwards, _get(edge[0], field), _id(edge[0]))
         return replace_query_param(self.url, CURSOR, cursor.encode())
 
     def _ordering(self, request: Request, view: "APIView | None") -> str:
@@ -141,11 +141,11 @@ class NewestFirst(BasePagination):
             )
         return given
 
-    def _cursor(self, request: Request) -> Cursor | None:
+    def _cursor(self, request: Request) -> PageCursor | None:
         text = request.query_params.get(CURSOR)
         if not text:
             return None
-        cursor = Cursor.decode(text)
+        cursor = PageCursor.decode(text)
         if cursor.ordering != self.ordering:
             raise ValidationError({CURSOR: f"belongs to a list ordered by {cursor.ordering!r}"})
         return cursor
@@ -171,7 +171,9 @@ class NewestFirst(BasePagination):
         limit = {"type": "integer", "minimum": 1, "maximum": self.max_page_size}
         orderings = {"type": "string", "enum": _orderings(view, self.default_ordering)}
         return [
-            _parameter(CURSOR, {"type": "string"}, "Cursor from the links of the previous page."),
+            _parameter(
+                CURSOR, {"type": "string"}, "PageCursor from the links of the previous page."
+            ),
             _parameter(LIMIT, limit | {"default": self.page_size}, "Number of rows per page."),
             _parameter(ORDERING, orderings, "Order; descending with a minus sign."),
             _parameter(COUNT, {"type": "boolean"}, "Also count all rows (requires a scan)."),

@@ -51,6 +51,7 @@ With a running server
   datasets         list datasets, register and verify directories
   notifications    manage notification rules, list and retry deliveries
   workers          list the workers
+  stats            operations by state and kind, slots, storage, compute hours
   login, token     sign in; create an API token
   context          list, add, select and remove servers by name
   users            list and add users, give roles, disable accounts

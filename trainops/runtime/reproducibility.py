@@ -131,7 +131,7 @@ def set_determinism(deterministic: bool, threads: int) -> None:
     torch.backends.cudnn.benchmark = not deterministic
 
 
-class Environment(TypedDict):
+class RunEnvironment(TypedDict):
     """What decides the last bits of a sum."""
 
     python: str
@@ -146,13 +146,13 @@ class Environment(TypedDict):
     implementation: NotRequired[str]  # only of the plain one
 
 
-def environment() -> Environment:
+def environment() -> RunEnvironment:
     """Return what decides the last bits of a sum, for the manifest and the receipt.
 
     The fast implementation has no entry: releases are named by this, and older ones had none.
     """
     on_cuda = torch.cuda.is_initialized()
-    found: Environment = {
+    found: RunEnvironment = {
         "python": platform.python_version(),
         "numpy": np.__version__,
         "torch": torch.__version__,

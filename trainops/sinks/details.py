@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeAlias
 from trainops.plain import Json
 
 
-class Point(NamedTuple):
+class SinkPoint(NamedTuple):
     """One value of one metric at one step; it may be NaN or infinite."""
 
     name: str
@@ -18,10 +18,10 @@ class Point(NamedTuple):
     at: datetime
 
 
-Pages: TypeAlias = Iterable[Sequence[Point]]  # in order of step for each metric
+Pages: TypeAlias = Iterable[Sequence[SinkPoint]]  # in order of step for each metric
 
 
-class PointsChanged(Exception):
+class SinkPointsChanged(Exception):
     """A resume retired points while they were read: what was written so far is discarded."""
 
     def __init__(self, operation_id: str) -> None:

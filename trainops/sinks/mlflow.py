@@ -15,7 +15,7 @@ from pathlib import Path, PurePosixPath
 import yaml
 from blake3 import blake3
 
-from trainops.sinks.details import Details, Pages, Point, flattened
+from trainops.sinks.details import Details, Pages, SinkPoint, flattened
 from trainops.sinks.drafts import drafts, publish
 
 EXPERIMENT_ID, EXPERIMENT = "730148559312046721", "trainops"
@@ -73,7 +73,7 @@ def _write_metrics(scratch: Path, pages: Pages) -> dict[str, Path]:
     return written
 
 
-def _line(point: Point) -> str:
+def _line(point: SinkPoint) -> str:
     return f"{_milliseconds(point.at)} {point.value!r} {point.step}\n"
 
 

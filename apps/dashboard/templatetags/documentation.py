@@ -13,6 +13,6 @@ def docs_url(path: str) -> str:
 
 
 @register.filter
-def docs_paths(entry: pages.Entry) -> list[str]:
+def docs_paths(entry: pages.NavigationEntry) -> list[str]:
     """Return the paths of all pages of a section."""
     return [each.path for each in pages.entries(entry.children)]

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from apps.datasets.directories.messages import Added, Answer, Request
+from apps.datasets.directories.messages import Added, DirectoryAnswer, DirectoryRequest
 from trainops.checkpoint_storage import parse
 from trainops.datasets import files, layouts, manifest, verification
 from trainops.datasets.description import DirectoryDescription, Verification
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 NUM_SHOWN = 50
 
 
-def answer(request: Request) -> Answer:
+def answer(request: DirectoryRequest) -> DirectoryAnswer:
     root, allowed = Path(request["root"]), [Path(each) for each in request["allowed"]]
     target, source = Path(request["manifest"]), request["source"]
     try:

@@ -6,7 +6,7 @@ from trainops.datasets.description import DirectoryDescription, Verification
 from trainops.datasets.sampling import Sample
 
 
-class Request(TypedDict):
+class DirectoryRequest(TypedDict):
     """`manifest` is written ("add") or read ("verify"); links may lead below `allowed`.
 
     Of a prefix in a bucket, `source` is its URL with options; otherwise it is empty. A
@@ -21,7 +21,7 @@ class Request(TypedDict):
     sample: Sample | None
 
 
-class Answer(TypedDict, total=False):
+class DirectoryAnswer(TypedDict, total=False):
     """The answer to a request: `added`, `verified` or `refused`."""
 
     added: "Added"

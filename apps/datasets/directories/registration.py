@@ -11,12 +11,12 @@ from django.conf import settings
 
 from apps.datasets import services, storage
 from apps.datasets.directories import prefixes
-from apps.datasets.directories.messages import Answer
+from apps.datasets.directories.messages import DirectoryAnswer
 from apps.datasets.errors import DatasetError, DatasetNotDirectory
 from apps.datasets.models import DIRECTORY, Dataset
 from trainops import dataset_buckets
 from trainops.confined import limits as confined
-from trainops.confined.calling import Failed, OutOfMemory, OutOfTime, call
+from trainops.confined.calling import NoAnswer, OutOfMemory, OutOfTime, call
 from trainops.datasets.description import Verification
 from trainops.datasets.sampling import Sample
 from trainops.slots import Slots
@@ -125,7 +125,7 @@ def _call(
     manifest: Path,
     actor: "User | None",
     sample: Sample | None = None,
-) -> Answer:
+) -> DirectoryAnswer:
     request = {
         "action": action,
         "root": place.root,
@@ -138,15 +138,17 @@ def _call(
     try:
         with _slots.taken(actor.get_username() if actor else ""):
             kept = {"kept": dataset_buckets.variables()} if place.source else {}
-            answer = cast(Answer, call("apps.datasets.directories.child", request, within, **kept))
-    except Failed as error:
+            answer = cast(
+                DirectoryAnswer, call("apps.datasets.directories.child", request, within, **kept)
+            )
+    except NoAnswer as error:
         raise _unreadable(place.root, error) from error
     if "refused" in answer:
         raise DatasetError({"path": answer["refused"]}, "UNREADABLE_DIRECTORY")
     return answer
 
 
-def _unreadable(root: str, error: Failed) -> DatasetError:
+def _unreadable(root: str, error: NoAnswer) -> DatasetError:
     match error:
         case OutOfMemory() | OutOfTime():
             problem = f"{root} cannot be read within the limits of the server. {error}"

@@ -8,18 +8,18 @@ import errno
 from pathlib import Path
 
 from apps.datasets.tables.normalise import normalise
-from apps.datasets.tables.options import Limits, TableOptions
+from apps.datasets.tables.options import TableLimits, TableOptions
 from apps.datasets.tables.refusals import TableRefused
-from apps.datasets.tables.rows import Answer, Request
+from apps.datasets.tables.rows import TableAnswer, TableRequest
 
 
-def answer(request: Request) -> Answer:
+def answer(request: TableRequest) -> TableAnswer:
     try:
         table = normalise(
             Path(request["source"]),
             Path(request["target"]),
             TableOptions(**request["options"]),
-            Limits(**request["limits"]),
+            TableLimits(**request["limits"]),
         )
     except TableRefused as refused:
         return {

@@ -14,7 +14,7 @@ from apps.datasets.tables.columns import Column, check_declared, checked
 from apps.datasets.tables.conversion import cleaned, converted
 from apps.datasets.tables.dialect import delimiter_of, header_of, read_head
 from apps.datasets.tables.inference import ColumnType, DeclaredType
-from apps.datasets.tables.options import Limits, TableOptions
+from apps.datasets.tables.options import TableLimits, TableOptions
 from apps.datasets.tables.refusals import TableRefused
 
 LEAST_BLOCK_BYTES, RESERVED_BYTES = 2**20, 2**30
@@ -38,7 +38,7 @@ class Ragged:
 class CsvSource:
     """Reads a UTF-8 file without a byte order mark. Every problem is a TableRefused."""
 
-    def __init__(self, path: Path, options: TableOptions, limits: Limits) -> None:
+    def __init__(self, path: Path, options: TableOptions, limits: TableLimits) -> None:
         self.path = path
         self.limits = limits
         head, complete = read_head(path, limits)
@@ -163,7 +163,7 @@ def _longest_row(batch: pa.RecordBatch) -> int:
     return int(pc.max(reduce(pc.add, lengths)).as_py() or 0)
 
 
-def too_many_rows(given: int, limits: Limits) -> TableRefused:
+def too_many_rows(given: int, limits: TableLimits) -> TableRefused:
     return TableRefused(
         "TOO_MANY_ROWS",
         f"The table has more than {limits.max_rows} rows.",

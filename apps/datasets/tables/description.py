@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from apps.datasets.tables.columns import Column
-from apps.datasets.tables.rows import ColumnRow, Table
+from apps.datasets.tables.rows import ColumnRow, DescribedTable
 
 MAX_DISTINCT = 1000  # above it they are not counted, and `distinct` is null
 FEW = 50
@@ -85,7 +85,7 @@ class Description:
             head = batch.slice(0, wanted)
             self.preview += _rows(head.columns)
 
-    def to_json(self) -> Table:
+    def to_json(self) -> DescribedTable:
         return {
             "num_rows": self.num_rows,
             "columns": [column.to_json() for column in self.columns],

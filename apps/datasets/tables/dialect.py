@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 
-from apps.datasets.tables.options import DELIMITERS, Limits
+from apps.datasets.tables.options import DELIMITERS, TableLimits
 from apps.datasets.tables.refusals import TableRefused, listed
 
 SAMPLE_ROWS = 100
 
 
-def read_head(path: Path, limits: Limits) -> tuple[str, bool]:
+def read_head(path: Path, limits: TableLimits) -> tuple[str, bool]:
     """The first characters of a UTF-8 file, enough for the header; and whether that is all."""
     with path.open(encoding="utf-8", newline="") as file:
         head = file.read(limits.max_row_bytes)
@@ -42,7 +42,7 @@ def delimiter_of(head: str, *, complete: bool, named: str = "") -> str:
     return max(candidates, key=candidates.__getitem__, default=",")
 
 
-def header_of(head: str, delimiter: str, *, complete: bool, limits: Limits) -> list[str]:
+def header_of(head: str, delimiter: str, *, complete: bool, limits: TableLimits) -> list[str]:
     """The column names, trimmed. Raises TableRefused where they cannot be used."""
     rows = _rows(head, delimiter, complete, 1)
     if not rows:
@@ -57,7 +57,7 @@ def header_of(head: str, delimiter: str, *, complete: bool, limits: Limits) -> l
     return names
 
 
-def check_names(names: Sequence[str], limits: Limits) -> None:
+def check_names(names: Sequence[str], limits: TableLimits) -> None:
     """Raises TableRefused: too many, empty, repeated, too long, or not printable."""
     if len(names) > limits.max_columns:
         raise TableRefused(

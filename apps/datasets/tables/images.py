@@ -19,9 +19,9 @@ from apps.datasets.tables import image_arrays
 from apps.datasets.tables.columns import Column
 from apps.datasets.tables.description import ColumnDescription, cell
 from apps.datasets.tables.npz import Npz
-from apps.datasets.tables.options import Limits, TableOptions
+from apps.datasets.tables.options import TableLimits, TableOptions
 from apps.datasets.tables.refusals import TableRefused
-from apps.datasets.tables.rows import ColumnRow, Table
+from apps.datasets.tables.rows import ColumnRow, DescribedTable
 from apps.datasets.tables.thumbnails import thumbnail
 
 GROUP_BYTES = 16 * 1024**2
@@ -30,7 +30,9 @@ MAX_COUNTED = 100  # classes whose images are counted one by one
 COLUMNS = {"images": "image", "labels": "label", "masks": "mask", "client": "client"}
 
 
-def normalise_images(source: Path, target: Path, options: TableOptions, limits: Limits) -> Table:
+def normalise_images(
+    source: Path, target: Path, options: TableOptions, limits: TableLimits
+) -> DescribedTable:
     """Write `target`; return its description. Raises TableRefused."""
     _refuse_options(options)
     with Npz(source, image_arrays.ARRAYS, limits) as archive:

@@ -18,15 +18,17 @@ from apps.datasets.tables.csv_source import CsvSource
 from apps.datasets.tables.description import Description
 from apps.datasets.tables.encoding import to_utf8
 from apps.datasets.tables.images import normalise_images
-from apps.datasets.tables.options import Limits, TableOptions
+from apps.datasets.tables.options import TableLimits, TableOptions
 from apps.datasets.tables.parquet_source import ParquetSource, too_large
 from apps.datasets.tables.refusals import TableRefused
-from apps.datasets.tables.rows import NormalisedTable, Table
+from apps.datasets.tables.rows import DescribedTable, NormalisedTable
 
 CELLS_IN_GROUP = 2**22
 
 
-def normalise(source: Path, target: Path, options: TableOptions, limits: Limits) -> NormalisedTable:
+def normalise(
+    source: Path, target: Path, options: TableOptions, limits: TableLimits
+) -> NormalisedTable:
     """Write `target`; return its description.
 
     Raises TableRefused. Memory is bounded by a row group and a block of the CSV, not by the file.
@@ -52,7 +54,7 @@ def normalise(source: Path, target: Path, options: TableOptions, limits: Limits)
             return {"format": "npz", "encoding": "", "delimiter": "", **description}
 
 
-def _write(table: CsvSource | ParquetSource, target: Path, limits: Limits) -> Table:
+def _write(table: CsvSource | ParquetSource, target: Path, limits: TableLimits) -> DescribedTable:
     description = Description(table.columns)
     unpacked = 0
     schema = schema_of(table.columns)

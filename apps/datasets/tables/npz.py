@@ -18,7 +18,7 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from apps.datasets.tables.options import Limits
+from apps.datasets.tables.options import TableLimits
 from apps.datasets.tables.refusals import TableRefused, listed
 
 ENDING = ".npy"
@@ -31,7 +31,7 @@ ENCRYPTED = 0x1
 
 
 @dataclass(frozen=True, slots=True)
-class Outline:
+class ArrayOutline:
     """What the header of an array says."""
 
     name: str
@@ -52,7 +52,7 @@ class Npz:
     Raises TableRefused for whatever is not as it says.
     """
 
-    def __init__(self, path: Path, allowed: tuple[str, ...], limits: Limits) -> None:
+    def __init__(self, path: Path, allowed: tuple[str, ...], limits: TableLimits) -> None:
         self._files = ExitStack()
         try:
             self._archive = self._files.enter_context(zipfile.ZipFile(path))
@@ -66,7 +66,9 @@ class Npz:
             self._files.close()
             raise
         self._readers = {name: file for name, (file, _) in opened.items()}
-        self.outlines: Mapping[str, Outline] = {name: each for name, (_, each) in opened.items()}
+        self.outlines: Mapping[str, ArrayOutline] = {
+            name: each for name, (_, each) in opened.items()
+        }
         if (unpacked := sum(info.file_size for info in infos)) > limits.max_image_bytes:
             self._files.close()
             raise TableRefused(
@@ -98,7 +100,7 @@ class Npz:
             if self._bytes(name, 1):
                 raise broken(f"{name} has data after its end")
 
-    def _open(self, info: zipfile.ZipInfo) -> tuple[IO[bytes], Outline]:
+    def _open(self, info: zipfile.ZipInfo) -> tuple[IO[bytes], ArrayOutline]:
         """Return an array's file, at its first number, and what its header says."""
         name = info.filename[: -len(ENDING)]
         if info.flag_bits & ENCRYPTED:
@@ -116,11 +118,11 @@ class Npz:
                 given="Fortran order",
                 allowed="C order",
             )
-        outline = Outline(name, tuple(shape), dtype)
+        outline = ArrayOutline(name, tuple(shape), dtype)
         _check_size(outline, info.file_size - file.tell())
         return file, outline
 
-    def _read(self, outline: Outline, count: int) -> NDArray[Any]:
+    def _read(self, outline: ArrayOutline, count: int) -> NDArray[Any]:
         size = count * outline.row_bytes
         content = self._bytes(outline.name, size)
         if len(content) != size:
@@ -164,7 +166,7 @@ def _check_names(names: list[str], allowed: tuple[str, ...]) -> None:
         )
 
 
-def _check_size(outline: Outline, size: int) -> None:
+def _check_size(outline: ArrayOutline, size: int) -> None:
     """The header and the archive agree on how much there is to read, and it is plain numbers."""
     if outline.dtype.hasobject or outline.dtype.names is not None:
         raise TableRefused(

@@ -19,7 +19,7 @@ class TableOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class TableLimits:
     max_columns: int = 1000
     max_rows: int = 50_000_000
     max_unpacked_bytes: int = 8 * 1024**3  # of the table in memory; never held at once

@@ -13,7 +13,7 @@ from apps.datasets.tables.conversion import cleaned, converted
 from apps.datasets.tables.csv_source import too_many_rows
 from apps.datasets.tables.dialect import check_names
 from apps.datasets.tables.inference import DeclaredType
-from apps.datasets.tables.options import Limits, TableOptions
+from apps.datasets.tables.options import TableLimits, TableOptions
 from apps.datasets.tables.refusals import TableRefused
 
 FIRST_ROW = 1
@@ -23,7 +23,7 @@ BROKEN = (pa.ArrowException, OSError, ValueError, KeyError, OverflowError, TypeE
 
 
 class ParquetSource:
-    def __init__(self, path: Path, options: TableOptions, limits: Limits) -> None:
+    def __init__(self, path: Path, options: TableOptions, limits: TableLimits) -> None:
         self.limits = limits
         self.declared = options.columns
         self.file = _open(path)
@@ -112,7 +112,7 @@ class ParquetSource:
             raise too_large(2**31, self.limits) from None
 
 
-def too_large(given: int, limits: Limits) -> TableRefused:
+def too_large(given: int, limits: TableLimits) -> TableRefused:
     return TableRefused(
         "TOO_LARGE_UNPACKED",
         f"Unpacked, the table has {given} bytes; at most {limits.max_unpacked_bytes} are allowed.",

@@ -25,7 +25,7 @@ class ColumnRow(TypedDict):
     counts: NotRequired[list[Count]]  # of labels and clients
 
 
-class Table(TypedDict):
+class DescribedTable(TypedDict):
     """A described table with its first rows, in the order of `columns`."""
 
     num_rows: int
@@ -33,7 +33,7 @@ class Table(TypedDict):
     preview: list[list[object]]
 
 
-class NormalisedTable(Table):
+class NormalisedTable(DescribedTable):
     """A described table and the format of the upload; empty texts for formats without them."""
 
     format: str
@@ -49,8 +49,8 @@ class OptionFields(TypedDict):
     columns: dict[str, str]
 
 
-class Request(TypedDict):
-    """A request to read an upload; `limits` are the fields of `Limits`."""
+class TableRequest(TypedDict):
+    """A request to read an upload; `limits` are the fields of `TableLimits`."""
 
     source: str
     target: str
@@ -58,7 +58,7 @@ class Request(TypedDict):
     limits: dict[str, int]
 
 
-class Refusal(TypedDict):
+class TableRefusal(TypedDict):
     """Why a table was refused."""
 
     code: str
@@ -67,10 +67,10 @@ class Refusal(TypedDict):
     details: dict[str, object]
 
 
-class Answer(TypedDict, total=False):
+class TableAnswer(TypedDict, total=False):
     """The answer to a request; it has one key."""
 
     table: NormalisedTable
-    refused: Refusal
+    refused: TableRefusal
     out_of_memory: bool
     disk_full: bool

@@ -9,7 +9,7 @@ from rest_framework.request import Request
 from rest_framework.utils.urls import replace_query_param
 
 from apps.operations.search.sorting import FORM, is_sort, ordering
-from trainops.http.pagination import CURSOR, ORDERING, Cursor, NewestFirst
+from trainops.http.pagination import CURSOR, ORDERING, NewestFirst, PageCursor
 
 if TYPE_CHECKING:
     from rest_framework.views import APIView
@@ -56,7 +56,7 @@ class SortedPages(NewestFirst):
 
     def _at(self, position: int) -> str:
         return replace_query_param(
-            self.url, CURSOR, Cursor(self.ordering, False, position, "").encode()
+            self.url, CURSOR, PageCursor(self.ordering, False, position, "").encode()
         )
 
     def get_schema_operation_parameters(self, view: "APIView") -> list[dict[str, object]]:

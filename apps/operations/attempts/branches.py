@@ -14,7 +14,7 @@ from apps.operations.records import Attempt, MetricPoint, PackedPoints
 
 
 @dataclass(slots=True)
-class Branch:
+class CountedSteps:
     """The last step that counts of each attempt; and of those of which nothing is known."""
 
     last_steps: dict[int, int] = field(default_factory=dict)
@@ -66,7 +66,7 @@ def standing(operation_id: str) -> dict[int, int | None]:
         return {}
     start = (newest.from_step if newest.measured_to is None else newest.measured_to) or 0
     if newest.receipt is None:  # of an early version, which stored none
-        branch = Branch(others_before=newest.number, others_to=start)
+        branch = CountedSteps(others_before=newest.number, others_to=start)
     else:
         branch = _branch(operation_id, newest.receipt.get("checkpoint"), start)
     earlier = begun.filter(number__lt=newest.number).values_list("number", flat=True)
@@ -74,7 +74,7 @@ def standing(operation_id: str) -> dict[int, int | None]:
     return {**others, **branch.last_steps, newest.number: None}
 
 
-def _branch(operation_id: str, checkpoint: str | None, measured_to: int) -> Branch:
+def _branch(operation_id: str, checkpoint: str | None, measured_to: int) -> CountedSteps:
     begun = Attempt.objects.filter(operation_id=operation_id).exclude(receipt=None)
     starts = {
         number: (directory, (step if measured is None else measured) or 0)
@@ -82,7 +82,7 @@ def _branch(operation_id: str, checkpoint: str | None, measured_to: int) -> Bran
             "number", "receipt__checkpoint", "from_step", "measured_to"
         )
     }
-    branch = Branch()
+    branch = CountedSteps()
     while checkpoint:
         attempt = storage.attempt_of(checkpoint)
         branch.last_steps[attempt] = measured_to

@@ -19,7 +19,7 @@ MIN_POINTS_OF_CURVE, MAX_POINTS_OF_CURVE = 100, 1000
 AXIS = "epoch"  # a metric that charts use as an axis
 
 
-class Curve(TypedDict):
+class ComparedCurve(TypedDict):
     """The points of one metric of one operation, as columns of equal length, by step."""
 
     steps: list[int]
@@ -30,7 +30,7 @@ class MetricCurves(TypedDict):
     """The curves of one metric by operation id; operations without points have none."""
 
     name: str
-    series: dict[str, Curve]
+    series: dict[str, ComparedCurve]
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +155,7 @@ def _rows(points: QuerySet[MetricPoint]) -> list[_Row]:
 def _by_metric(
     names: Sequence[str], ids: Sequence[str], rows: Iterable[_Row]
 ) -> list[MetricCurves]:
-    found: dict[tuple[str, str], Curve] = defaultdict(lambda: {"steps": [], "values": []})
+    found: dict[tuple[str, str], ComparedCurve] = defaultdict(lambda: {"steps": [], "values": []})
     for operation_id, name, step, value, not_finite in rows:
         curve = found[name, operation_id]
         curve["steps"].append(step)

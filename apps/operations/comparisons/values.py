@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import isfinite
 from typing import Final, Literal, TypeAlias, TypedDict
 
-from apps.operations.comparisons.curves import Curve, MetricCurves
+from apps.operations.comparisons.curves import ComparedCurve, MetricCurves
 from apps.operations.models import Operation
 from trainops.kind import KINDS, Objective
 from trainops.runtime import monitors
@@ -136,7 +136,7 @@ def _only(modes: set[str]) -> Mode | None:
 _Point: TypeAlias = tuple[float | str, int | None]  # value and step
 
 
-def _extreme(curve: Curve, mode: Mode) -> _Point | None:
+def _extreme(curve: ComparedCurve, mode: Mode) -> _Point | None:
     """Return the first lowest or highest finite point."""
     sign = 1 if mode == "min" else -1
     pairs = zip(curve["values"], curve["steps"], strict=True)

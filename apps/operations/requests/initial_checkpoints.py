@@ -15,7 +15,7 @@ from apps.operations import exchange, inputs
 from apps.operations.models import Operation
 from trainops.errors import DomainError
 from trainops.files.requests import (
-    Answer,
+    ExchangeAnswer,
     ForkRequest,
     ImportRequest,
     Target,
@@ -35,7 +35,7 @@ ATTEMPT = 0  # of a checkpoint that no attempt of ours computed
 class InitialCheckpoint(ABC):
     """What an operation begins with: read before there is a row, committed with it."""
 
-    answer: Answer = field(default_factory=Answer, init=False)
+    answer: ExchangeAnswer = field(default_factory=ExchangeAnswer, init=False)
 
     what: ClassVar[str]  # of the event
     wait_seconds: ClassVar[float] = WAIT_SECONDS  # for a free process

@@ -39,7 +39,7 @@ class Range(Strict):
         return self
 
 
-class Condition(Strict):
+class PathCondition(Strict):
     """When a path has values at all: another path has one of these."""
 
     path: str
@@ -87,7 +87,7 @@ class Design(Strict):
     values: dict[str, list[Any] | Range] = Field(
         description="Values or ranges by dotted path in the config.", max_length=10
     )
-    conditions: dict[str, Condition] = Field(
+    conditions: dict[str, PathCondition] = Field(
         default_factory=dict, description="Paths that have values under a condition only."
     )
     method: Method = Field("grid", description="Sampler.")

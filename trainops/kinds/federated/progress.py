@@ -12,7 +12,7 @@ from trainops.runtime.errors import IncompatibleState
 
 
 @dataclass(frozen=True, slots=True)
-class Best:
+class BestRound:
     """The best completed round by the monitored metric; nothing where none was finite."""
 
     metric: float | None = None
@@ -38,7 +38,7 @@ class FederatedProgress:
     is_spent: bool = False
     dropped: list[int] = field(default_factory=list)
     differs: set[str] = field(default_factory=set)
-    _best: Best = field(default=Best(), repr=False)  # of the first `_num_judged` lines
+    _best: BestRound = field(default=BestRound(), repr=False)  # of the first `_num_judged` lines
     _num_judged: int = field(default=0, repr=False)
 
     @property
@@ -110,13 +110,13 @@ class FederatedProgress:
         return f"round {self.number} of {rounds}, client {at} of {len(self.chosen)}"
 
     @property
-    def best(self) -> Best:
+    def best(self) -> BestRound:
         """Return the first of the best rounds, so that a tie changes nothing."""
         sign = 1 if self.config.mode == "min" else -1
         for line in self.history[self._num_judged :]:  # lines are added, and never changed
             value, best = line[self.config.monitor], self._best.metric
             if math.isfinite(value) and (best is None or sign * value < sign * best):
-                self._best = Best(value, line["round"])
+                self._best = BestRound(value, line["round"])
         self._num_judged = len(self.history)
         return self._best
 

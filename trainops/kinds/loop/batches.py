@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from trainops.kinds.loop.examples import (
     Collate,
-    Failure,
+    LoadFailure,
     Loading,
     NumberedBatch,
     as_loaded,
@@ -223,7 +223,7 @@ class MapBatches:
         except (KeyError, TypeError) as error:
             raise IncompatibleState(f"the counts of {self.name} cannot be read") from error
 
-    def _failed(self, batch: Any, failures: list[Failure]) -> None:
+    def _failed(self, batch: Any, failures: list[LoadFailure]) -> None:
         if not self._skips or batch is None:
             raise InputError({"recipe": failures[0].what}) from ExampleFailed(failures[0].traceback)
         for each in failures:

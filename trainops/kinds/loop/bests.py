@@ -80,8 +80,8 @@ class Bests:
         found, plain = Bests(self._config), state["state"]
         lines = {**plain.get(monitors.STATE_KEY, {}), self._config.monitor: plain}
         if lines.keys() != found.parts.keys():
-            told, own = ", ".join(sorted(lines)), ", ".join(sorted(found.parts))
-            raise IncompatibleState(f"the state monitors {told}; the config {own}")
+            saved, own = ", ".join(sorted(lines)), ", ".join(sorted(found.parts))
+            raise IncompatibleState(f"the state monitors {saved}; the config {own}")
         for name, part in found.parts.items():
             model = copied(state[part]) if part in state else None
             line = {each: lines[name].get(each) for each in NAMES}

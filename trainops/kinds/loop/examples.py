@@ -21,7 +21,7 @@ FILE_LISTS = ("samples", "imgs", "files", "paths")  # attributes of datasets, by
 Collate: TypeAlias = Callable[[list[Any]], Any]
 
 
-class Failure(NamedTuple):
+class LoadFailure(NamedTuple):
     """Why an example could not be loaded."""
 
     what: str
@@ -32,7 +32,7 @@ class Loaded(NamedTuple):
     """A batch, or None where no example of it could be loaded; and those that could not."""
 
     batch: Any
-    failures: list[Failure]
+    failures: list[LoadFailure]
 
 
 class NumberedBatch(list[int]):
@@ -79,7 +79,7 @@ class Loading(Dataset[Loaded]):
                 examples, failures = self._one_by_one(batch)
             return self._collated(batch, examples, failures)
 
-    def _one_by_one(self, batch: NumberedBatch) -> tuple[Any, list[Failure]]:
+    def _one_by_one(self, batch: NumberedBatch) -> tuple[Any, list[LoadFailure]]:
         """Return the examples that could be loaded, None if there are none, and the failures."""
         examples, failures = [], []
         for place, index in enumerate(batch):
@@ -95,7 +95,7 @@ class Loading(Dataset[Loaded]):
                 failures.append(_failure(f"example {index} of {self.name!r}{at}", error))
         return examples or None, failures
 
-    def _at_once(self, batch: NumberedBatch) -> tuple[Any, list[Failure]]:
+    def _at_once(self, batch: NumberedBatch) -> tuple[Any, list[LoadFailure]]:
         """Return what the dataset has for all of them: a list, or a tensor."""
         if self.dataset_draws:
             start_streams(batch.key)
@@ -107,7 +107,7 @@ class Loading(Dataset[Loaded]):
             what = f"batch {batch.number} of {self.name!r} (examples {list(batch)!s:.200})"
             return None, [_failure(what, error)]
 
-    def _collated(self, batch: NumberedBatch, examples: Any, failures: list[Failure]) -> Loaded:
+    def _collated(self, batch: NumberedBatch, examples: Any, failures: list[LoadFailure]) -> Loaded:
         if examples is None:
             return Loaded(None, failures)
         if self.collate is None:
@@ -151,9 +151,9 @@ def cannot_load(name: str, number: int, at: int, error: Exception) -> Exception:
     )
 
 
-def _failure(what: str, error: Exception) -> Failure:
+def _failure(what: str, error: Exception) -> LoadFailure:
     text = f"{type(error).__name__}: {error}"
-    return Failure(f"{what} cannot be loaded: {text[:500]}", traceback.format_exc())
+    return LoadFailure(f"{what} cannot be loaded: {text[:500]}", traceback.format_exc())
 
 
 def _has_tensors(dataset: Any) -> bool:

@@ -91,7 +91,7 @@ def evaluate(
     return evaluation
 
 
-class Evaluating:
+class EvaluationInProgress:
     """The evaluation of several players under way, one after the other. It is never saved."""
 
     def __init__(self, players: Sequence[Player], begin: Callable[[Player], Playing]) -> None:

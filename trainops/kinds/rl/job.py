@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from trainops.kinds.rl.config import RlConfig
 from trainops.kinds.rl.curriculum import mean
 from trainops.kinds.rl.environment import BuildContext, World
-from trainops.kinds.rl.evaluation import Evaluating, Evaluation, Playing
+from trainops.kinds.rl.evaluation import Evaluation, EvaluationInProgress, Playing
 from trainops.kinds.rl.learners.learner import Player
 from trainops.kinds.rl.population import Population
 from trainops.kinds.rl.provenance import check_provenance, provenance_of
@@ -47,7 +47,7 @@ class RlJob:
         self.imported: StateDict | None = None  # what of another tool's file only its exports use
         self.inexact: dict[str, str] = {}
         self.in_parts = self.is_evaluating = False
-        self._evaluating: Evaluating | None = None  # under way; no part of the state
+        self._evaluating: EvaluationInProgress | None = None  # under way; no part of the state
 
     @property
     def is_same_when_plain(self) -> bool:
@@ -182,7 +182,7 @@ class RlJob:
         """Play the fixed episodes, a step at a time if `in_parts`; say what they came to."""
         if self._evaluating is None:
             players = self.population.learner.players(self.config.evaluation.episodes)
-            self._evaluating = Evaluating(players, self._playing)
+            self._evaluating = EvaluationInProgress(players, self._playing)
         is_over = self._evaluating.go_on()
         while not (is_over or self.in_parts):
             is_over = self._evaluating.go_on()

@@ -73,7 +73,7 @@ class GhostClippedSums:
         sums = self._named([rule.summed(shares) for rule in rules])
         return sums | {name: sums[name] + each for name, each in extra.items()}
 
-    def _rules(self, before: Sequence[Tensor], back: Sequence[Tensor]) -> "list[Rule]":
+    def _rules(self, before: Sequence[Tensor], back: Sequence[Tensor]) -> "list[LayerRule]":
         """Return each layer's rule, of what went into it and what came back to it."""
         return [
             RULES[type(layer)](layer, entered, came_back)
@@ -104,7 +104,7 @@ class GhostClippedSums:
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class LayerRule:
     """What is known of each example's gradient of one layer, without all of them in memory.
 
     squares: each example's squared norm (N,), and whatever else must not overflow for it.
@@ -117,7 +117,7 @@ class Rule:
     of_each: Callable[[Tensor], Mapping[str, Tensor]]
 
 
-def _linear(layer: nn.Module, entered: Tensor, back: Tensor) -> Rule:
+def _linear(layer: nn.Module, entered: Tensor, back: Tensor) -> LayerRule:
     if entered.ndim > 2:  # several places share the weights: they add up before the norm
         return _of_each(layer, torch.einsum("n...i,n...o->noi", entered, back),
                         back.flatten(1, -2).sum(dim=1))  # fmt: skip
@@ -134,10 +134,10 @@ def _linear(layer: nn.Module, entered: Tensor, back: Tensor) -> Rule:
         weights = torch.einsum("ni,no->noi", entered[some].double(), own)
         return {"weight": weights} | ({"bias": own} if has_bias else {})
 
-    return Rule((norms + squares if has_bias else norms, squares, others), summed, of_each)
+    return LayerRule((norms + squares if has_bias else norms, squares, others), summed, of_each)
 
 
-def _conv(layer: nn.Module, entered: Tensor, back: Tensor) -> Rule:
+def _conv(layer: nn.Module, entered: Tensor, back: Tensor) -> LayerRule:
     if not isinstance(layer, nn.Conv2d) or isinstance(layer.padding, str):
         raise TypeError(type(layer).__name__)
     patches = nn.functional.unfold(
@@ -148,7 +148,7 @@ def _conv(layer: nn.Module, entered: Tensor, back: Tensor) -> Rule:
     return _of_each(layer, weights, flat.sum(dim=2))
 
 
-def _group_norm(layer: nn.Module, entered: Tensor, back: Tensor) -> Rule:
+def _group_norm(layer: nn.Module, entered: Tensor, back: Tensor) -> LayerRule:
     if not isinstance(layer, nn.GroupNorm):
         raise TypeError(type(layer).__name__)
     normed = nn.functional.group_norm(entered, layer.num_groups, eps=layer.eps)
@@ -156,7 +156,7 @@ def _group_norm(layer: nn.Module, entered: Tensor, back: Tensor) -> Rule:
     return _of_each(layer, (normed * back).reshape(shape).sum(2), back.reshape(shape).sum(2))
 
 
-def _of_each(layer: nn.Module, weights: Tensor, biases: Tensor) -> Rule:
+def _of_each(layer: nn.Module, weights: Tensor, biases: Tensor) -> LayerRule:
     """The rule where each example's own gradients are there: (N, ...) and (N, outputs)."""
     given = {"weight": weights} | ({"bias": biases} if isinstance(layer.bias, Tensor) else {})
     norms = torch.stack([each.flatten(1).square().sum(dim=1) for each in given.values()]).sum(dim=0)
@@ -166,10 +166,10 @@ def _of_each(layer: nn.Module, weights: Tensor, biases: Tensor) -> Rule:
             name: (shares @ each.flatten(1)).view(each.shape[1:]) for name, each in given.items()
         }
 
-    return Rule((norms,), summed, lambda some: {name: e[some] for name, e in given.items()})
+    return LayerRule((norms,), summed, lambda some: {name: e[some] for name, e in given.items()})
 
 
-RULES: Mapping[type[nn.Module], Callable[[nn.Module, Tensor, Tensor], Rule]] = {
+RULES: Mapping[type[nn.Module], Callable[[nn.Module, Tensor, Tensor], LayerRule]] = {
     nn.Linear: _linear,
     nn.Conv2d: _conv,
     nn.GroupNorm: _group_norm,

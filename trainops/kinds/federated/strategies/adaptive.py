@@ -7,10 +7,10 @@ its first rounds as Flower does, with the round counted from 1.
 import torch
 from torch import Tensor
 
-from trainops.kinds.federated.strategies.strategy import Strategy
+from trainops.kinds.federated.strategies.strategy import FederatedStrategy
 
 
-class FedAdagrad(Strategy):
+class FedAdagrad(FederatedStrategy):
     remembers = ("second_moment",)
 
     def move(self, parameters: Tensor, update: Tensor, round_number: int) -> Tensor:
@@ -19,7 +19,7 @@ class FedAdagrad(Strategy):
         return parameters + self.config.learning_rate * update / (second.sqrt() + self.config.tau)
 
 
-class FedAdam(Strategy):
+class FedAdam(FederatedStrategy):
     remembers = ("first_moment", "second_moment")
 
     def move(self, parameters: Tensor, update: Tensor, round_number: int) -> Tensor:

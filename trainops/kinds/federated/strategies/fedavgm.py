@@ -5,10 +5,10 @@ Hsu, Qi and Brown, "Measuring the effects of non-identical data distribution" (2
 
 from torch import Tensor
 
-from trainops.kinds.federated.strategies.strategy import Strategy
+from trainops.kinds.federated.strategies.strategy import FederatedStrategy
 
 
-class FedAvgM(Strategy):
+class FedAvgM(FederatedStrategy):
     remembers = ("momentum",)
 
     def move(self, parameters: Tensor, update: Tensor, round_number: int) -> Tensor:

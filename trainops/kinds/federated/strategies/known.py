@@ -9,10 +9,10 @@ from trainops.kinds.federated.strategies.adaptive import FedAdagrad, FedAdam, Fe
 from trainops.kinds.federated.strategies.fedavgm import FedAvgM
 from trainops.kinds.federated.strategies.fedprox import FedProx
 from trainops.kinds.federated.strategies.robust import Median, TrimmedMean
-from trainops.kinds.federated.strategies.strategy import Strategy
+from trainops.kinds.federated.strategies.strategy import FederatedStrategy
 
-STRATEGIES: Mapping[str, type[Strategy]] = {
-    "fedavg": Strategy,
+STRATEGIES: Mapping[str, type[FederatedStrategy]] = {
+    "fedavg": FederatedStrategy,
     "fedprox": FedProx,
     "fedavgm": FedAvgM,
     "fedadam": FedAdam,
@@ -23,6 +23,6 @@ STRATEGIES: Mapping[str, type[Strategy]] = {
 }
 
 
-def make_strategy(config: ServerConfig, like: Tensor) -> Strategy:
+def make_strategy(config: ServerConfig, like: Tensor) -> FederatedStrategy:
     """Return the strategy that a config names, for parameters like these (P,)."""
     return STRATEGIES[config.strategy](config, like)

@@ -5,10 +5,10 @@ Yin et al., "Byzantine-robust distributed learning" (2018): coordinate-wise medi
 
 from torch import Tensor
 
-from trainops.kinds.federated.strategies.strategy import Strategy
+from trainops.kinds.federated.strategies.strategy import FederatedStrategy
 
 
-class Median(Strategy):
+class Median(FederatedStrategy):
     def combine(self, updates: Tensor, weights: Tensor) -> Tensor:
         """Of an even number the mean of the two in the middle."""
         in_order, count = updates.sort(dim=0).values, len(updates)
@@ -16,7 +16,7 @@ class Median(Strategy):
         return middle
 
 
-class TrimmedMean(Strategy):
+class TrimmedMean(FederatedStrategy):
     def combine(self, updates: Tensor, weights: Tensor) -> Tensor:
         cut = int(self.config.trim * len(updates))
         kept = updates.sort(dim=0).values[cut : len(updates) - cut]

@@ -10,7 +10,7 @@ from torch import Tensor
 from trainops.kinds.federated.options import ServerConfig
 
 
-class Strategy:
+class FederatedStrategy:
     """How clients are held together and how what they send becomes the next model.
 
     `state` is all that the server remembers between rounds: tensors of the model's size, by name.

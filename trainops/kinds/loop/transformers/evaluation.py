@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 IGNORED_INDEX = -100  # by which Hugging Face pads what is concatenated
 
 
-class Evaluation:
+class TrainerEvaluation:
     """Calls prediction_step and compute_metrics; losses, predictions and labels are kept.
 
     Each rank evaluates its part of the batches, and has the results of all.

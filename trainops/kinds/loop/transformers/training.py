@@ -17,7 +17,7 @@ from transformers import Trainer
 from trainops.kinds.loop.module.batch import count_examples
 from trainops.kinds.loop.replicas import Replicas
 from trainops.kinds.loop.run import Run, Yielded
-from trainops.kinds.loop.transformers.evaluation import Evaluation
+from trainops.kinds.loop.transformers.evaluation import TrainerEvaluation
 from trainops.kinds.loop.transformers.requirements import require_trainer
 from trainops.runtime.config import Strict
 
@@ -75,9 +75,9 @@ class TransformersTraining:
         wrapped = run.wrap(self._model, find_unused_parameters=True)
         self._replicas = Replicas(run, self._model, wrapped)
         trainer.model_wrapped = wrapped
-        self._evaluation: Evaluation | None = None
+        self._evaluation: TrainerEvaluation | None = None
         if args.eval_strategy != "no":
-            self._evaluation = Evaluation(run, trainer, self._replicas, is_random=is_random)
+            self._evaluation = TrainerEvaluation(run, trainer, self._replicas, is_random=is_random)
 
     def epochs(self) -> Steps:
         for epoch in self._run.epochs(self._num_epochs):
