@@ -288,5 +288,7 @@ UNFOLD = {
     "SHOW_HISTORY": False,
     "SHOW_VIEW_ON_SITE": True,
     "COLORS": {"primary": ADMIN_BLUE},
+    "STYLES": ["/static/css/states.css", "/static/css/admin.css"],
+    "SCRIPTS": ["/static/js/admin.js"],
     "SIDEBAR": {"show_search": True, "navigation": "trainops.admin_base.navigation"},
 }

@@ -8,7 +8,7 @@ from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from apps.operations.lifecycle import State
+from apps.operations.badges import badge as badge
 from apps.operations.scheduling.blocking import BlockingReason
 from trainops.quantities import number as number
 from trainops.quantities import plural as plural
@@ -17,15 +17,6 @@ from trainops.quantities import size as size
 MINUTE, HOUR, DAY, MONTH = 60, 3600, 86400, 30 * 86400
 SECOND = len("2026-11-26 14:07:44")
 
-# state → (word, colour of Tabler)
-BADGES = {
-    State.PENDING: ("Queued", "secondary"),
-    State.RUNNING: ("Running", "blue"),
-    State.RESUMING: ("Resuming", "azure"),
-    State.COMPLETED: ("Completed", "green"),
-    State.FAILED: ("Failed", "red"),
-    State.CANCELLED: ("Cancelled", "orange"),
-}
 # What keeps a waiting operation from being taken, in a few words; what passes by itself has none.
 OBSTACLES = {
     BlockingReason.NO_WORKER: "no worker is running",
@@ -40,7 +31,6 @@ OBSTACLES = {
     BlockingReason.STORAGE_AWAY: "the storage is unavailable",
     BlockingReason.DISK_SHORT: "not enough disk space",
 }
-STOPPING = {"cancel": ("Cancelling", "orange"), "kill": ("Killing", "red")}
 
 
 def duration(seconds: float | None) -> str:
@@ -93,13 +83,6 @@ def rate(steps_per_second: float | None, unit: str) -> str:
         if steps_per_second * factor >= 1 or name == "h":
             return f"{number(float(f'{steps_per_second * factor:.3g}'))} {unit}s/{name}"
     return ""
-
-
-def badge(state: str, stop_requested: str = "") -> tuple[str, str]:
-    """Return (word, colour) of an operation's state."""
-    if state == State.RUNNING and stop_requested:
-        return STOPPING[stop_requested]
-    return BADGES[State(state)]
 
 
 def moment(at: datetime | None, mode: str = "ago") -> SafeString:

@@ -7,21 +7,14 @@ from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
+from django.utils.safestring import SafeString
 
 from apps.workers import registry
+from apps.workers.badges import status_badge
 from apps.workers.models import Worker
 from trainops.admin_base import ReadOnlyAdmin, button, column, id_in
 from trainops.admin_bulk import BulkAction
 from trainops.http.roles import Role, has_role
-
-COLOURS = {
-    Worker.Status.AVAILABLE: "success",
-    Worker.Status.BUSY: "primary",
-    Worker.Status.DRAINING: "warning",
-    Worker.Status.TEMPORARILY_UNAVAILABLE: "warning",
-    Worker.Status.GONE: "danger",
-}
-
 
 DRAIN = "The worker finishes its operations and accepts no new ones."
 UNDRAIN = "The worker claims the next waiting operation that it serves."
@@ -82,9 +75,9 @@ class WorkerAdmin(ReadOnlyAdmin):
     def get_queryset(self, request: HttpRequest) -> QuerySet[Worker]:
         return Worker.objects.with_status().order_by("worker_id")
 
-    @column(description="Status", label=COLOURS)
-    def status(self, worker: Any) -> str:
-        return str(worker.status)
+    @column(description="Status")
+    def status(self, worker: Any) -> SafeString:
+        return status_badge(worker.status)
 
     @button(
         "Drain",

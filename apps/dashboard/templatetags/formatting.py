@@ -6,10 +6,10 @@ from datetime import datetime
 
 from django import template
 from django.conf import settings
-from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from apps.dashboard import formatting
+from apps.operations import badges
 
 register = template.Library()
 SHARES = (
@@ -23,6 +23,8 @@ register.filter("number", formatting.number)
 register.filter("share", formatting.share)
 register.filter("plural", formatting.plural)
 register.filter("ago", formatting.moment)
+register.simple_tag(badges.state_badge, name="state_badge")
+register.simple_tag(badges.progress_bar, name="progress")
 
 
 @register.filter
@@ -71,27 +73,3 @@ def leaf(path: str) -> str:
 @register.filter
 def pretty_json(value: object) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False)
-
-
-@register.simple_tag
-def state_badge(state: str, stop_requested: str = "") -> SafeString:
-    word, colour = formatting.badge(state, stop_requested)
-    return format_html(
-        '<span class="status status-{}" data-testid="state" data-state="{}">'
-        '<span class="status-dot{}" aria-hidden="true"></span>{}</span>',
-        colour,
-        state,
-        " status-dot-animated" if state == "RUNNING" else "",
-        word,
-    )
-
-
-@register.simple_tag
-def progress(percent: float, colour: str, label: str) -> SafeString:
-    """A bar without an inline style, which the security policy refuses."""
-    return format_html(
-        '<progress class="bar bar-{}" max="100" value="{}" aria-label="{}"></progress>',
-        colour,
-        f"{percent:.2f}",
-        label,
-    )

@@ -14,16 +14,10 @@ from apps.dashboard.permissions import is_fetch, needs
 from apps.operations.lifecycle import WAITING
 from apps.operations.models import Operation
 from apps.operations.requests import access
+from apps.workers.badges import status_badge
 from apps.workers.models import Worker
 
 PAGE_SIZE = 50
-WORKER_COLOURS = {
-    "AVAILABLE": "green",
-    "BUSY": "blue",
-    "DRAINING": "azure",
-    "TEMPORARILY_UNAVAILABLE": "orange",
-    "GONE": "secondary",
-}
 MEANING = {
     "AVAILABLE": "idle, waiting for work",
     "BUSY": "running operations",
@@ -44,8 +38,7 @@ def workers(request: HttpRequest) -> HttpResponse:
         "workers": [
             {
                 "row": worker,
-                "colour": WORKER_COLOURS[worker.status],
-                "word": worker.status.replace("_", " ").capitalize(),
+                "badge": status_badge(worker.status),
                 "meaning": MEANING[worker.status],
                 "running": running.get(worker.pk, []),
                 "gpus": worker.capabilities.get("gpus") or [],

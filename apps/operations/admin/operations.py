@@ -13,7 +13,7 @@ from django.utils.safestring import SafeString
 from unfold.enums import ActionVariant
 
 from apps.operations.admin.records import AttemptInline, EventInline
-from apps.operations.lifecycle import State
+from apps.operations.badges import badge, progress_bar, state_badge
 from apps.operations.models import Operation, Subtask
 from apps.operations.requests import access, deletion, services
 from apps.operations.requests.access import Action
@@ -22,15 +22,6 @@ from trainops.admin_base import ReadOnlyAdmin, button, column, id_in
 from trainops.admin_bulk import BulkAction
 from trainops.kind import KINDS
 from trainops.recipes import recipes
-
-COLOURS = {
-    State.PENDING: "info",
-    State.RUNNING: "primary",
-    State.RESUMING: "info",
-    State.COMPLETED: "success",
-    State.FAILED: "danger",
-    State.CANCELLED: "warning",
-}
 
 
 class KindFilter(admin.SimpleListFilter):
@@ -170,17 +161,15 @@ class OperationAdmin(ReadOnlyAdmin):
     def called(self, operation: Operation) -> tuple[str, str]:
         return operation.name, operation.pk
 
-    @column(description="State", label=COLOURS, ordering="state")
-    def shown_state(self, operation: Operation) -> str:
-        return operation.state
+    @column(description="State", ordering="state")
+    def shown_state(self, operation: Operation) -> SafeString:
+        return state_badge(operation.state, operation.stop_requested)
 
     @column(description="Progress", ordering="step")
     def progress(self, operation: Operation) -> SafeString:
-        return format_html(
-            '<span class="whitespace-nowrap"><progress max="100" value="{}"></progress> {}</span>',
-            f"{operation.percent:.1f}",
-            f"{operation.percent:.0f} %",
-        )
+        colour = badge(operation.state, operation.stop_requested)[1]
+        bar = progress_bar(operation.percent, colour, "Progress")
+        return format_html('<span class="bar-line">{} {} %</span>', bar, f"{operation.percent:.0f}")
 
     @column(description="Waiting for")
     def waits_for(self, operation: Operation) -> str:
