@@ -5,7 +5,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('operations', '0028_packed_points'),
+        ('operations', '0029_extremes'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 

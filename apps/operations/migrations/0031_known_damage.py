@@ -13,7 +13,7 @@ def fill_in(apps, schema_editor):
 class Migration(migrations.Migration):
 
     dependencies = [
-        ("operations", "0029_concerns"),
+        ("operations", "0030_concerns"),
         ("checkpoints", "0003_availability"),
     ]
 
