@@ -134,6 +134,12 @@ class Operation(Described):
     steps_per_second = models.FloatField(null=True, blank=True)
     progressed_at = models.DateTimeField(null=True, blank=True)
     metrics = models.JSONField(default=dict, blank=True, help_text="Latest value of each metric.")
+    extremes = models.JSONField(
+        default=dict,
+        null=True,
+        blank=True,
+        help_text="Lowest and highest finite value of each metric; null: not counted yet.",
+    )
     self_check = models.CharField(
         max_length=16,
         blank=True,

@@ -17,9 +17,11 @@ from django.db.models.functions import Length
 from apps.checkpoints import services as checkpoints
 from apps.checkpoints.models import Checkpoint
 from apps.ledger import services as ledgers
+from apps.operations import extremes
 from apps.operations.attempts import branches, selfchecks
 from apps.operations.attempts.attempt_log import AttemptLog
 from apps.operations.attempts.run_lines import PointLines, RunLines, WindowLines
+from apps.operations.extremes import Extremes
 from apps.operations.models import Attempt, LogChunk, MetricPoint, Operation, PackedPoints
 from apps.operations.scheduling.claims import Fenced
 from apps.operations.studies import pruning
@@ -52,6 +54,7 @@ class Ledger:
     clock: Callable[[], float] = time.monotonic
     fields: ProgressFields = field(default_factory=ProgressFields)
     metrics: dict[str, float | str] = field(default_factory=dict)
+    extremes: Extremes | None = None  # None: not counted yet
     points: list[MetricPoint] = field(default_factory=list)
     output: AttemptLog = field(
         default_factory=lambda: AttemptLog(settings.THRESHOLDS.log_bytes_per_attempt)
@@ -69,6 +72,7 @@ class Ledger:
 
     def __post_init__(self) -> None:
         self.metrics = dict(self.operation.metrics)
+        self.extremes = self.operation.extremes
         self.account_id = self.account_id or self.operation.pk
         monitor = str(self.operation.config.get("monitor", ""))
         self.lines = RunLines(self.output, self.operation.unit or "step", PointLines(monitor))
@@ -162,6 +166,8 @@ class Ledger:
                 self.operation.pk, by=self.operation.attempt,
                 checkpoint=receipt["checkpoint"], measured_to=kept,
             )  # fmt: skip
+            self.extremes = extremes.measured(self.operation.pk)
+            self._require_ownership(extremes=self.extremes)
             if step:
                 how = "exactly" if receipt["exact"] else "not exactly"
                 self.operation.record(
@@ -233,7 +239,12 @@ class Ledger:
 
     def _write(self) -> None:
         moved = {"progressed_at": DatabaseNow()} if self._moved else {}
-        self._require_ownership(metrics=self.metrics, **self.fields, **moved)
+        if self.extremes is None:
+            self.extremes = extremes.measured(self.operation.pk)
+        self.extremes = extremes.widened(self.extremes, self.points)
+        self._require_ownership(
+            metrics=self.metrics, extremes=self.extremes, **self.fields, **moved
+        )
         if "step" in self.fields:
             self._attempt(to_step=self.fields["step"])
         if self.timings:
