@@ -21,7 +21,7 @@ from tests.fuzz.addresses import HEADERS, addresses, body_names, form_names, que
 from tests.fuzz.values import BY_NAME, NESTED, STRINGS, VALUES, WITH_NUL
 from tests.pages import making
 from tests.thinning import some_of
-from trainops.confined.calling import NoAnswer
+from trainops.confined.calling import ConfinedProcessFailed
 from trainops.http.models import Token, TokenScope
 from trainops.statement_timeout import unlimited
 
@@ -36,7 +36,7 @@ def _nothing_is_read(monkeypatch):
     """Processes that read files have tests of their own."""
 
     def call(*_):
-        raise NoAnswer("It was not read.")
+        raise ConfinedProcessFailed("It was not read.")
 
     monkeypatch.setattr(exchange, "call", call)
     monkeypatch.setattr(validation, "call", call)

@@ -20,7 +20,7 @@ from apps.operations.attempts.ledger import Ledger
 from apps.operations.attempts.outages import Outages
 from apps.operations.attempts.outcomes import AttemptOutcome, Interrupted, Superseded
 from apps.operations.attempts.preparation import Preparation, say_corrupted
-from apps.operations.attempts.salvage import Salvage
+from apps.operations.attempts.salvage import SalvageDelay
 from apps.operations.attempts.watchdog import Watchdog
 from apps.operations.lifecycle import Reason
 from apps.operations.models import Attempt, Operation
@@ -91,7 +91,7 @@ class Supervision:
             self.ledger, self.nobody_waits, send=self._send, moved=self.watch.moved
         )
         self.preparation = Preparation(self.ledger, self.nobody_waits)
-        self.salvage = Salvage(send=self._send)
+        self.salvage = SalvageDelay(send=self._send)
         self.subtasks = SubtaskManager(operation, self.nobody_waits)
         self.ended: Ended | None = None
         self.verdict: AttemptOutcome | None = None
