@@ -12,6 +12,7 @@ NAMES = {
     "trainers": "a step in each form of training, against other trainers; resumes in an epoch",
     "ranks": "a step of two processes, against torchrun by itself",
     "start": "from submitting to the first step, part by part",
+    "commands": "CPU time of `ls` as a whole process",
     "memory": "what the web process, beat and a worker keep in memory",
     "lists": "the list API with 100,000 operations",
     "curves": "charts of an operation with a million points, and what packing costs",

@@ -3,6 +3,7 @@ import socket
 from collections import defaultdict
 from pathlib import Path
 from uuid import uuid4
+from zlib import crc32
 
 import pytest
 from django.contrib.auth.models import User
@@ -14,12 +15,13 @@ from apps.operations import exchange
 from tests import confinement, emptying, storages
 from tests.waiting import wait_until
 from trainops.confined import calling
-from trainops.launch.testing import QUICK
+from trainops.launch.testing import LONG, QUICK
 
 # An example may take long on a busy machine: no property of this project is about time.
 settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("busy")
 
+MOST_SLOW_CASES = 8  # of a family
 MODULE_MARKS = re.compile(r"^pytestmark = (\[[^\]]*\]|.*)", re.MULTILINE)
 
 
@@ -36,17 +38,35 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 @pytest.hookimpl(trylast=True)  # after the marks have chosen
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """In the quick set, keep the first, the middle and the last case of each family."""
-    if config.option.markexpr != QUICK:
+    """Keep some cases of each family of tests: quick, three; otherwise about eight of a slow one.
+
+    All cases run with `--all`, and where pytest itself is given files.
+    """
+    marks = config.option.markexpr
+    if marks != QUICK and f"not {LONG}" not in marks:
         return
     families = defaultdict(list)
     for item in items:
         families[item.nodeid.partition("[")[0]].append(item)
     kept = {
-        family[at] for family in families.values() for at in (0, len(family) // 2, len(family) - 1)
+        item
+        for name, family in families.items()
+        for item in (_ends_and_middle(family) if marks == QUICK else _some_slow(name, family))
     }
     config.hook.pytest_deselected(items=[each for each in items if each not in kept])
     items[:] = [each for each in items if each in kept]
+
+
+def _ends_and_middle(family: list[pytest.Item]) -> list[pytest.Item]:
+    return [family[at] for at in (0, len(family) // 2, len(family) - 1)]
+
+
+def _some_slow(name: str, family: list[pytest.Item]) -> list[pytest.Item]:
+    """Return every Nth case; families over the same cases begin with different ones."""
+    every = -(-len(family) // MOST_SLOW_CASES)
+    if every < 2 or not any(each.get_closest_marker("slow") for each in family):
+        return family
+    return family[crc32(name.encode()) % every :: every]
 
 
 @pytest.fixture(scope="session")

@@ -75,7 +75,7 @@ def test_a_built_in_recipe_is_exact(name, servers, tmp_path):
     assert report.is_exact and not report.warnings, str(report)
 
 
-@pytest.mark.parametrize("name", DIRECTORIES)
+@pytest.mark.parametrize("name", some_of([*DIRECTORIES], every=3))
 def test_a_built_in_recipe_that_reads_a_directory_is_exact(name, servers, tmp_path):
     fill, small = DIRECTORIES[name]
     fill(tmp_path)
@@ -84,6 +84,7 @@ def test_a_built_in_recipe_that_reads_a_directory_is_exact(name, servers, tmp_pa
     assert report.is_exact and not report.warnings, str(report)
 
 
+@pytest.mark.exhaustive
 def test_a_backtest_of_a_trained_model_is_exact(servers, tmp_path):
     table = test_model.waves(90)
     model = test_model.trained(table, tmp_path)
@@ -93,7 +94,7 @@ def test_a_backtest_of_a_trained_model_is_exact(servers, tmp_path):
     assert report.is_exact, str(report)
 
 
-@pytest.mark.parametrize("name", ["wine", "iris"])
+@pytest.mark.parametrize("name", some_of(["wine", "iris"], every=2))
 def test_an_example_is_exact(name, servers):
     report = check(name, servers)
     assert report.is_exact and not report.warnings, str(report)

@@ -50,7 +50,7 @@ def check(name, servers, **more):
 
 @pytest.mark.parametrize(
     "name",
-    some_of(NAMES, every=4),
+    some_of(NAMES, every=7),
 )
 def test_a_forgotten_state_is_found_by_name_and_has_a_remedy(name, servers):
     category, subject, problem, remedy = FOUND[name]

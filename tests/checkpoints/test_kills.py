@@ -116,7 +116,7 @@ def stand(request, tmp_path_factory):
     stand.close()
 
 
-@pytest.mark.parametrize("moment", some_of(MOMENTS, every=3))
+@pytest.mark.parametrize("moment", some_of(MOMENTS, every=5))
 def test_the_death_of_the_child(stand, moment):
     operation_id = stand.ask("submit")
     stand.ask("attempt", operation_id=operation_id, child_point=moment)

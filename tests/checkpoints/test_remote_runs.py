@@ -14,6 +14,7 @@ from apps.operations.models import Operation
 from apps.operations.requests import deletion, forking, services
 from tests.operations.attempts import Running, killed_after_its_first_checkpoint, run, submit
 from tests.operations.test_supervisor import curve, weights
+from tests.thinning import some_of
 from tests.waiting import has_ended, wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.faults, pytest.mark.django_db(transaction=True)]
@@ -81,7 +82,7 @@ def test_a_fork_has_objects_of_its_own(runtime, store, machine, person, whole):
     assert weights(ended) == weights(whole)
 
 
-@pytest.mark.parametrize("fault", ["500", "slow_down", "cut_upload", "stall"])
+@pytest.mark.parametrize("fault", some_of(["500", "slow_down", "cut_upload", "stall"], every=3))
 def test_faults_that_pass_cost_a_run_nothing(runtime, store, s3_proxy, whole, fault):
     s3_proxy.arm(fault, 2)
     operation = run(runtime, submit(epochs=20, checkpoint={"every_steps": 30}))

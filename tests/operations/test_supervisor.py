@@ -303,7 +303,7 @@ def test_children_die_with_the_forkserver_even_with_the_lock_held():
     forkserver = ForkServer()
     forkserver.open()
     wait_until(lambda: forkserver.is_ready, 60)
-    child = start(forkserver, "hold_gil", grant_seconds=60)
+    child = start(forkserver, "hold_gil", grant_seconds=240)
     forkserver._closed = True
     forkserver._process.kill()
     wait_until(lambda: has_ended(child.pid))

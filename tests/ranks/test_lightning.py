@@ -59,7 +59,7 @@ def points_of(attempts, name):
     return [each[name] for _, each in sorted(attempts.curve.items()) if name in each]
 
 
-@pytest.mark.parametrize("name", SETTINGS)
+@pytest.mark.parametrize("name", some_of([*SETTINGS], every=3))
 def test_two_ranks_train_as_lightnings_trainer_does(name, by_lightning, undisturbed):
     state, expected = state_of(undisturbed(name).committed[-1]), by_lightning[name]
     assert state["model"].keys() == expected["model"].keys()
@@ -166,7 +166,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.parametrize("name", some_of([*REFUSED], every=3))
 def test_what_ranks_of_a_lightning_module_cannot_have_is_refused(name, attempts):
     config, message = REFUSED[name]
     ended = attempts.attempt(recipe="ranked_lit", **config)

@@ -53,7 +53,7 @@ def evaluations(attempts):
     return [each for _, each in sorted(attempts.curve.items()) if "eval_loss" in each]
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", some_of([*CASES], every=2))
 def test_two_ranks_train_as_trainer_train_does(name, under_torchrun, attempts):
     attempts.config = config_of(dropout=0.0, arguments=CASES[name])
     assert isinstance(attempts.attempt(), Succeeded), attempts.ended
@@ -108,7 +108,7 @@ def test_a_stop_within_an_evaluation_changes_nothing(attempts, undisturbed):
     require_same_end(attempts, undisturbed)
 
 
-@pytest.mark.parametrize(("after", "num_steps"), [(1, 2 + 3), (3, 2 + 1)])
+@pytest.mark.parametrize(("after", "num_steps"), some_of([(1, 2 + 3), (3, 2 + 1)], every=2))
 def test_epochs_continue_with_another_number_of_ranks(after, num_steps, attempts, undisturbed):
     """An evaluation counts each batch once, and the schedule ends with the last epoch."""
     attempts.config = config_of(arguments=DRAWN)

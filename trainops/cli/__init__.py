@@ -5,6 +5,7 @@ import os
 import sys
 from importlib import import_module
 
+from trainops.cli import quick
 from trainops.cli.app import COMPLETION, build
 from trainops.paths import COMMAND
 
@@ -21,4 +22,6 @@ def main(arguments: list[str] | None = None) -> None:
         # Typer registers its shells only with options of its own.
         import_module("typer.completion").completion_init()
     app = build(given[0] if given else None)
+    if COMPLETION not in os.environ:
+        quick.run(app, given)  # exits, if it runs the command
     app(args=given, prog_name=COMMAND, complete_var=COMPLETION)

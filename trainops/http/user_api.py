@@ -22,7 +22,7 @@ from trainops.http.roles import Role, role_among
 from trainops.http.serializers import StrictSerializer
 
 
-class UserSerializer(serializers.Serializer[User]):
+class UserSerializer(serializers.Serializer[Any]):
     username = serializers.CharField(read_only=True)
     email = serializers.CharField(read_only=True)
     role = serializers.SerializerMethodField(help_text="Highest role; null: none.")

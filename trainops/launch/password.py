@@ -14,6 +14,7 @@ from django.db import DatabaseError
 from pydantic import ValidationError
 
 from trainops import paths
+from trainops.errors import DomainError
 from trainops.launch import embedded
 
 
@@ -38,8 +39,6 @@ def main(arguments: Sequence[str]) -> int:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "trainops.settings")
     try:
         django.setup()
-        from trainops.errors import DomainError  # noqa: PLC0415 - see reset()
-
         password = reset(username)
     except ValidationError as error:  # of the settings
         return _refuse("; ".join(e["msg"].removeprefix("Value error, ") for e in error.errors()))
