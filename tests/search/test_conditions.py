@@ -166,16 +166,24 @@ def test_the_number_of_queries_does_not_depend_on_rows(three, ana, django_assert
         found("val_loss<1 epochs>=5 -tag:x is:attention older:1d worker:w study:y", ana)
 
 
+F1 = {"train_f.1": [0.3, 0.9]}  # further monitored
+
+
 @pytest.fixture
 def extremes(ana):
     """Of metrics with and without a direction; monitored are return (max) and val_score (min)."""
     for name, monitor, mode, found in (
         ("rl", "return", "max", {"return": [1, 9], "evaluation_return": [2, 8], "loss": [3, 7]}),
-        ("net", "val_score", "min", {"val_score": [0.1, 5], "train_score": [0.2, 4], "x": [1, 2]}),
+        (
+            "net",
+            "val_score",
+            "min",
+            {"val_score": [0.1, 5], "train_score": [0.2, 4], "x": [1, 2]} | F1,
+        ),
         ("old", "val_loss", "min", None),
     ):
         made = making.operation(ana, "COMPLETED", name=name)
-        config = made.config | {"monitor": monitor, "mode": mode}
+        config = made.config | {"monitor": monitor, "mode": mode, "monitors": {"val_f.1": "max"}}
         made.row.update(config=config, extremes=found)
 
 
@@ -190,6 +198,7 @@ def extremes(ana):
         ("best(train_score)=0.2", {"net"}),
         ("best(metric.val_score)=0.1", {"net"}),
         ("best(x)>0", set()),
+        ("best(train_f.1)=0.9", {"net"}),
         ("-best(val_score)=0.1", {"rl", "old"}),
         ("no:best(val_score)", {"rl", "old"}),
     ],

@@ -30,10 +30,13 @@ class Best:
     def number(self) -> Expression | F:
         low, high = (NumberAt(EXTREMES, (self.name, place)) for place in (0, 1))
         by_the_name = {"min": low, "max": high, None: Value(None)}[by_name(stem(self.name))]
-        is_monitored = reduce(or_, map(_monitors, ("", *PREFIXES), [stem(self.name)] * 5))
+        alike = [prefix + stem(self.name) for prefix in ("", *PREFIXES)]
+        is_monitored = reduce(or_, (_holds("monitor", each, at=()) for each in alike))
         return Case(
             When(is_monitored & Q(lookups.Exact(_mode(), Value("max"))), then=high),
             When(is_monitored, then=low),
+            When(reduce(or_, (_holds("monitors", "max", at=(each,)) for each in alike)), then=high),
+            When(reduce(or_, (_holds("monitors", "min", at=(each,)) for each in alike)), then=low),
             default=by_the_name,
             output_field=FloatField(),
         )
@@ -49,8 +52,9 @@ def best_of(name: str) -> Best | None:
     return Best(found[1]) if found else None
 
 
-def _monitors(prefix: str, name: str) -> Q:
-    return Q(lookups.Exact(TextAt("config", ("monitor",)), Value(prefix + name)))
+def _holds(field: str, text: str, *, at: Path) -> Q:
+    """Return the condition that a config has this text in a field, or at a path within it."""
+    return Q(lookups.Exact(TextAt("config", (field, *at)), Value(text)))
 
 
 def _mode() -> Coalesce:
