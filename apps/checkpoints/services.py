@@ -1,7 +1,7 @@
 """Commit, choose, keep and delete checkpoints. The row is the commit point; files follow it."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -16,6 +16,7 @@ from trainops.kind import KINDS
 from trainops.runtime import monitors
 from trainops.runtime.checkpoint.manifest import STATE, StagedCheckpoint
 
+Monitored = tuple[str, int, Any]  # id, step, and what the state says of further metrics
 Ranked = tuple[float, int, str]  # value, less is better; step; id, empty: not committed yet
 
 
@@ -96,15 +97,17 @@ def elect_best(operation_id: str) -> None:
     if best is not None:
         mine.filter(pk=best.pk, is_best=False).update(is_best=True)
     if modes := monitors.further(newest.operation.config):
-        _elect_further(mine, newest.state, modes)
+        _elect_further(mine, _monitored(mine.healthy()), newest.state, modes)
 
 
 def _elect_further(
-    mine: QuerySet[Checkpoint], newest: Mapping[str, object], modes: Mapping[str, str]
+    mine: QuerySet[Checkpoint],
+    states: Sequence[Monitored],
+    newest: Mapping[str, object],
+    modes: Mapping[str, str],
 ) -> None:
     """Mark the best by each further monitored metric, as `elect_best` does by the first."""
     best_of: dict[str, list[str]] = defaultdict(list)
-    states = _monitored(mine.healthy())
     for metric, mode in modes.items():
         ranked = _ranked(states, metric, mode)
         ever = monitors.best_ever(newest, metric)
@@ -119,13 +122,12 @@ def _sign(mode: str) -> int:
     return 1 if mode == "min" else -1
 
 
-def _monitored(checkpoints: QuerySet[Checkpoint]) -> list[tuple[str, int, Any]]:
-    """Return id, step and what the state says of further monitored metrics."""
+def _monitored(checkpoints: QuerySet[Checkpoint]) -> list[Monitored]:
     read = KeyTransform(monitors.STATE_KEY, "state")
     return list(checkpoints.values_list("pk", "step", read))
 
 
-def _ranked(states: Iterable[tuple[str, int, Any]], metric: str, mode: str) -> list[Ranked]:
+def _ranked(states: Iterable[Monitored], metric: str, mode: str) -> list[Ranked]:
     """Return those that measured a further metric, the best first; the earlier of equals first."""
     values = (
         (monitors.measured({monitors.STATE_KEY: found}, metric), step, pk)

@@ -31,6 +31,7 @@ Schema = TypedDict(  # JSON Schema, as Pydantic writes it
         "description": str,
         "examples": list[dict[str, object]],
         "x-recipe": str,
+        "x-with": dict[str, list[str]],
         "allOf": "list[Schema]",
         "if": "Schema",
         "then": "Schema",
@@ -73,6 +74,7 @@ class FormField:
     own_default: object = NOTHING  # where its group is given without it
     decides: bool = False  # which other fields there are
     decided_by: str = ""  # path of the choice without which it would not be there
+    has_effect: bool = True  # with what is chosen; see `shown_with` of trainops.runtime.config
     choices: Sequence[str] = ()
     minimum: object = None
     maximum: object = None
@@ -160,6 +162,7 @@ def _walk(schema: Schema, models: Mapping[str, Schema], place: _Place) -> Iterat
     conditions = {key for each in schema.get("allOf", ()) for key in each["if"]["properties"]}
     decided = _decided(schema, place)
     properties = {**schema.get("properties", {}), **decided}
+    deciding = conditions.union(*(each.get("x-with", ()) for each in properties.values()))
     formats = {_resolve(each, models)[0].get("format") for each in properties.values()}
     for name, given in properties.items():
         found, nullable = _resolve(given, models)
@@ -177,6 +180,8 @@ def _walk(schema: Schema, models: Mapping[str, Schema], place: _Place) -> Iterat
             yield from _walk(found, models, inner)
             continue
         kind = _kind(found)
+        choice, values = next(iter(given.get("x-with", {}).items()), ("", []))
+        decided_by = place.prefix + choice if choice else place.decided_by
         if "dataset" in formats and kind in ("text", "list"):
             kind = NAMES_OF_COLUMNS.get(name, kind)
         yield FormField(
@@ -189,8 +194,9 @@ def _walk(schema: Schema, models: Mapping[str, Schema], place: _Place) -> Iterat
             nullable=nullable,
             default=default,
             own_default=own_default,
-            decides=name in conditions,
-            decided_by=place.decided_by,
+            decides=name in deciding,
+            decided_by=decided_by,
+            has_effect=not choice or _value_of(choice, schema, place) in values,
             choices=tuple(map(str, found.get("enum", ()))),
             minimum=found.get("minimum"),
             maximum=found.get("maximum"),
@@ -207,12 +213,17 @@ def _decided(schema: Schema, place: _Place) -> dict[str, Schema]:
     found: dict[str, Schema] = {}
     for each in schema.get("allOf", ()):
         for name, wanted in each["if"]["properties"].items():
-            value = place.chosen(place.prefix + name)
-            if value is NOTHING:
-                value = place.given.get(name, schema["properties"][name].get("default"))
-            if value == wanted["const"]:
+            if _value_of(name, schema, place) == wanted["const"]:
                 found |= each["then"]["properties"]
     return found
+
+
+def _value_of(name: str, schema: Schema, place: _Place) -> object:
+    """Return the chosen value of a field, else its default."""
+    value = place.chosen(place.prefix + name)
+    if value is NOTHING:
+        return place.given.get(name, schema["properties"][name].get("default"))
+    return value
 
 
 def _resolve(schema: Schema, models: Mapping[str, Schema]) -> tuple[Schema, bool]:

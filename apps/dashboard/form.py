@@ -179,10 +179,18 @@ class Form:
 
     @cached_property
     def _blank(self) -> list[FormField]:
-        engine = fields_of(KINDS[self.recipe.kind].json_schema())
+        engine = fields_of(KINDS[self.recipe.kind].json_schema(), chosen=self._chosen)
         shown = [field for field in engine if field.path not in HIDDEN]
         parameters = fields_of(self.recipe.json_schema(), PARAMETERS, chosen=self._chosen)
-        return [self._placed(field) for field in (*parameters, *shown)]
+        found = (field for field in (*parameters, *shown) if field.has_effect or self._has(field))
+        return [self._placed(field) for field in found]
+
+    def _has(self, field: FormField) -> bool:
+        """Whether a field without effect was given all the same: it is kept."""
+        if self.posted is not None:
+            return f"{PREFIX}{field.path}" in self.posted and not self._is_new(field)
+        is_given = at(self.given or {}, field.path) is not NOTHING
+        return is_given or at(self.config, field.path) not in (NOTHING, field.default)
 
     def _chosen(self, path: str) -> object:
         if self.posted is not None:

@@ -134,12 +134,25 @@ class Operation(Described):
     steps_per_second = models.FloatField(null=True, blank=True)
     progressed_at = models.DateTimeField(null=True, blank=True)
     metrics = models.JSONField(default=dict, blank=True, help_text="Latest value of each metric.")
+    extremes = models.JSONField(
+        default=dict,
+        null=True,
+        blank=True,
+        help_text="Lowest and highest finite value of each metric; null: not counted yet.",
+    )
     self_check = models.CharField(
         max_length=16,
         blank=True,
         default="",
         db_default="",
         help_text="Result of the latest self-check: equal, differs or not_loaded.",
+    )
+    concerns = models.CharField(
+        max_length=96,
+        blank=True,
+        default="",
+        db_default="",
+        help_text="Further reasons why it needs attention: codes, separated by commas.",
     )
 
     created_at = models.DateTimeField(db_default=DatabaseNow())
@@ -192,6 +205,9 @@ class Operation(Described):
                 name="operation_active_of",
             ),
             models.Index(fields=["self_check"], name="operation_self_check"),
+            models.Index(
+                fields=["concerns"], condition=Q(concerns__gt=""), name="operation_concerns"
+            ),
             models.Index(
                 fields=["project", "-created_at", "-id"],
                 condition=Q(project__gt=""),

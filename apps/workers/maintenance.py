@@ -16,8 +16,8 @@ from apps.datasets import services as datasets
 from apps.datasets.uploads import services as uploads
 from apps.installation import periodic
 from apps.notifications import alerts, deliveries, digests
-from apps.operations import exports, outbox, packing
-from apps.operations.scheduling import sweeps
+from apps.operations import exports, extremes, outbox, packing
+from apps.operations.scheduling import stuck, sweeps
 from apps.sinks import services as sinks
 from apps.workers import hosts, neighbours
 from apps.workers.loops import BackgroundLoops, report
@@ -38,6 +38,7 @@ def sweep(*, actor: str) -> None:
     for part in (
         partial(neighbours.recover_ended, actor=actor),
         partial(sweeps.sweep, actor=actor),
+        partial(stuck.WATCH.check, actor=actor),
         outbox.deliver,
         partial(hosts.drain_faulty, actor=actor),
     ):
@@ -58,6 +59,7 @@ def clean_up_if_due(*, actor: str) -> bool:
         return False
     exports.sweep()
     logger.info("cleanup: points of %d operations packed", packing.pack_left())
+    logger.info("cleanup: extremes of %d operations counted", extremes.measure_left())
     try:
         logger.info("cleanup: %d sign-in counters", login_throttle.forget_expired())
         logger.info("cleanup: %d deliveries", deliveries.forget_old())

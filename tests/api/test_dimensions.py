@@ -11,7 +11,7 @@ from tests.api.answers import data, error
 from tests.api.test_comparisons import compared, made, measured
 from tests.pages.test_studies import GRID, completed, prices
 from tests.pages.test_studies import made as study_of
-from trainops.confined.calling import NoAnswer
+from trainops.confined.calling import ConfinedProcessFailed
 
 __all__ = ["prices"]  # a fixture
 
@@ -70,16 +70,19 @@ def test_a_study_has_its_trials_and_latest_metrics_as_columns(viewer, prices, in
     study = study_of(viewer.user, prices, GRID)
     completed(study)
     last = study.operations.order_by("pk").last()
-    last.row.update(state="FAILED", metrics={"equity": 5.0, "epoch": 1, "system/speed": 2.0})
+    metrics = {"equity": 5.0, "train_loss": 2.0, "epoch": 1, "system/speed": 2.0}
+    extremes = {"equity": [1.0, 9.0], "train_loss": [0.5, 3.0]}
+    last.row.update(state="FAILED", metrics=metrics, extremes=extremes)
     found = data(viewer.get(f"studies/{study.pk}/dimensions"))
     columns = by_key(found)
     assert [each["operation_id"] for each in found["operations"]][-1] == last.pk
     assert found["target"] == "sharpe result" and not found["is_active"]
     rows = zip(columns["parameters.slow"], columns["parameters.fast"], strict=True)
     assert columns["sharpe result"] == [*[slow - fast for slow, fast in rows][:-1], None]
-    assert columns["equity final"] == [None] * 7 + [5.0]
+    assert columns["equity final"] == [None] * 7 + [5.0] and "equity best" not in columns
+    assert columns["train_loss best"] == [None] * 7 + [0.5]
     assert columns["trades result"] == [7] * 8 and "epoch final" not in columns
-    assert list(columns)[:3] == ["parameters.fast", "parameters.slow", "cash"]
+    assert set([*columns][:3]) == {"parameters.fast", "parameters.slow", "cash"}
 
 
 def test_fields_of_trials_differ_also_by_being_absent():
@@ -163,7 +166,7 @@ def test_only_one_importance_is_computed_at_a_time(viewer, ana, asked, monkeypat
 
 def test_a_crash_of_the_process_is_an_error_without_its_cause(viewer, ana, monkeypatch):
     def call(*_):
-        raise NoAnswer("it was killed", "secret traceback")
+        raise ConfinedProcessFailed("it was killed", "secret traceback")
 
     monkeypatch.setattr(importance, "call", call)
     ids = ",".join(each.pk for each in eight(ana))

@@ -259,11 +259,10 @@ def test_the_best_value_and_a_comparison_are_the_same(person, small, mode):
     MetricPoint.objects.filter(operation=operation, step__in=(50, 60)).update(value=9.0)
 
     def seen():
-        return figures._best(operation, "train_loss"), curves.of([operation.pk, other.pk])
+        (best,) = figures._bests(operation)
+        return (best["value"], best["step"]), curves.of([operation.pk, other.pk])
 
     before = seen()
-    assert before[0] == (
-        {"value": -1.0, "step": 40} if mode == "min" else {"value": 9.0, "step": 50}
-    )
+    assert before[0] == ((-1.0, 40) if mode == "min" else (9.0, 50))
     packed_points.pack_all(operation.pk)
     assert seen() == before

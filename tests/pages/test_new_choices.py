@@ -9,12 +9,12 @@ from trainops.recipes import recipes
 OPTIMIZER, SCHEDULE = "parameters.optimizer", "parameters.schedule"
 
 
-def form(config=None, posted=None):
+def form(config=None, posted=None, recipe="digit_classifier"):
     data = None
     if posted is not None:
         data = QueryDict(mutable=True)
         data.update(posted)
-    return Form(recipes()["digit_classifier"], config or {}, posted=data)
+    return Form(recipes()[recipe], config or {}, posted=data)
 
 
 def field(found, path):
@@ -88,3 +88,44 @@ def test_the_page_asks_for_the_fields_of_another_choice(page):
     shown = page.get("/operations/new?recipe=digit_classifier").content.decode()
     assert f'name="shown.{OPTIMIZER}.name" value="AdamW"' in shown
     assert f'name="config.{OPTIMIZER}.options.betas" value="0.9, 0.999"' in shown
+
+
+FLAT = ("momentum", "scheduler_step_epochs", "scheduler_factor", "warmup_fraction")
+
+
+def flat(found):
+    return [each.path for each in found.fields if each.path in FLAT]
+
+
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [
+        ({}, []),
+        ({"optimizer": "sgd"}, ["momentum"]),
+        ({"scheduler": "cosine"}, []),
+        ({"scheduler": "step"}, ["scheduler_step_epochs", "scheduler_factor"]),
+        ({"scheduler": "onecycle"}, ["warmup_fraction"]),
+        ({"optimizer": "sgd", "scheduler": "warmup_cosine"}, ["momentum", "warmup_fraction"]),
+        ({"momentum": 0.5}, ["momentum"]),  # without effect, but given
+        ({"momentum": 0.9}, []),
+    ],
+)
+def test_fields_of_an_optimizer_and_a_schedule_are_shown_with_them(config, expected):
+    assert flat(form(config, recipe="digits")) == expected
+
+
+def test_another_optimizer_shows_and_drops_its_own_fields():
+    sent = posted_of(form(recipe="digits"), **{"config.optimizer": "sgd"})
+    sgd = form(posted=sent, recipe="digits")
+    assert (flat(sgd), field(sgd, "momentum").text) == (["momentum"], "0.9")
+    sent = posted_of(sgd, **{"config.momentum": "0.5"})
+    found = form(posted=sent, recipe="digits")
+    config = found.to_config()
+    assert (config["optimizer"], config["momentum"]) == ("sgd", 0.5)
+    again = form(posted=posted_of(found, **{"config.optimizer": "adamw"}), recipe="digits")
+    assert flat(again) == [] and again.to_config().keys() == {"recipe", "optimizer"}
+
+
+def test_a_field_without_effect_keeps_what_was_given():
+    found = form({"momentum": 0.5}, recipe="digits")
+    assert form(posted=posted_of(found), recipe="digits").to_config()["momentum"] == 0.5

@@ -164,3 +164,53 @@ def test_every_field_takes_text_of_any_script(db, ana, name):
 def test_the_number_of_queries_does_not_depend_on_rows(three, ana, django_assert_num_queries):
     with django_assert_num_queries(1):
         found("val_loss<1 epochs>=5 -tag:x is:attention older:1d worker:w study:y", ana)
+
+
+F1 = {"train_f.1": [0.3, 0.9]}  # further monitored
+
+
+@pytest.fixture
+def extremes(ana):
+    """Of metrics with and without a direction; monitored are return (max) and val_score (min)."""
+    for name, monitor, mode, found in (
+        ("rl", "return", "max", {"return": [1, 9], "evaluation_return": [2, 8], "loss": [3, 7]}),
+        (
+            "net",
+            "val_score",
+            "min",
+            {"val_score": [0.1, 5], "train_score": [0.2, 4], "x": [1, 2]} | F1,
+        ),
+        ("old", "val_loss", "min", None),
+    ):
+        made = making.operation(ana, "COMPLETED", name=name)
+        config = made.config | {"monitor": monitor, "mode": mode, "monitors": {"val_f.1": "max"}}
+        made.row.update(config=config, extremes=found)
+
+
+@pytest.mark.parametrize(
+    ("query", "names"),
+    [
+        ("best(return)>=9", {"rl"}),
+        ("best(return)<9", set()),
+        ("best(evaluation_return)=8", {"rl"}),
+        ("best(loss)=3", {"rl"}),
+        ("best(val_score)<=0.1", {"net"}),
+        ("best(train_score)=0.2", {"net"}),
+        ("best(metric.val_score)=0.1", {"net"}),
+        ("best(x)>0", set()),
+        ("best(train_f.1)=0.9", {"net"}),
+        ("-best(val_score)=0.1", {"rl", "old"}),
+        ("no:best(val_score)", {"rl", "old"}),
+    ],
+)
+def test_the_best_value_follows_the_direction_of_the_metric(extremes, ana, query, names):
+    assert found(query, ana) == names
+
+
+def test_lists_are_sorted_by_the_best_value(extremes, ana):
+    ordered = Operation.objects.order_by(*ordering("-best(return)"))
+    assert ordered[0].name == "rl"
+    columns = Operation.objects.values_list("name", named("best(val_score)").text)
+    assert dict(columns) == {"net": 0.1, "rl": None, "old": None}
+    with pytest.raises(QueryError, match="allowed after '=': a number"):
+        found("best(return)=high", ana)

@@ -18,6 +18,7 @@ MODULES = {
     "branches": ("fork", "extend", "warm-start"),
     "logs": ("logs",),
     "points": ("export-points",),
+    "downloading": ("download",),
     "comparing": ("compare",),
     "studies": ("studies",),
     "checkpoints": ("checkpoints",),

@@ -129,6 +129,6 @@ class AsyncHandle:
             await asyncio.to_thread(self.handle.extend, to, checkpoint=checkpoint, name=name)
         )
 
-    async def download(self, directory: str | Path = ".") -> list[Path]:
+    async def download(self, directory: str | Path = ".", *, checkpoint: str = "") -> list[Path]:
         """See `Handle.download`."""
-        return await asyncio.to_thread(self.handle.download, directory)
+        return await asyncio.to_thread(self.handle.download, directory, checkpoint=checkpoint)

@@ -8,9 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Self
 
-from blake3 import blake3
-
-from trainops.client import curves, server
+from trainops.client import curves, files, server
 from trainops.client.api import Api, difference_of
 from trainops.client.problems import Problem
 from trainops.client.references import operation_id
@@ -225,27 +223,14 @@ class Handle:
         body = {"checkpoint_id": checkpoint, "name": name, "to": to}
         return Handle(self._api, self._api.submit(f"operations/{self.id}/extend", body))
 
-    def download(self, directory: str | Path = ".") -> list[Path]:
-        """Write the files of its final checkpoint, else of its latest, into a directory.
+    def download(self, directory: str | Path = ".", *, checkpoint: str = "") -> list[Path]:
+        """Write the files of a checkpoint into a directory; return their paths.
+
+        checkpoint: its id, `latest` or `best`; by default the final one, else the latest.
 
         Each is compared with its digest. Raises Problem and OSError.
         """
-        folder = Path(directory)
-        folder.mkdir(parents=True, exist_ok=True)
-        found = self._api.get(f"operations/{self.id}/artifacts")
-        return [self._downloaded(folder, each) for each in found]
-
-    def _downloaded(self, folder: Path, artifact: Mapping[str, Any]) -> Path:
-        name = str(artifact["name"])
-        if Path(name).name != name:
-            raise Problem(f"The server names a file {name!r}; allowed: a name without directories.")
-        target, address = folder / name, f"operations/{self.id}/artifacts/{name}"
-        self._api.download(address, target, checkpoint_id=artifact["checkpoint_id"])
-        digest = blake3(max_threads=blake3.AUTO).update_mmap(target).hexdigest()
-        if digest != str(artifact["blake3"]).rpartition(":")[2]:
-            target.unlink()
-            raise Problem(f"{name} arrived with other bytes than were saved; try again.")
-        return target
+        return files.download(self._api, self.id, Path(directory), checkpoint=checkpoint)
 
     def _acted(self, verb: str) -> Self:
         self._api.post(f"operations/{self.id}/{verb}")

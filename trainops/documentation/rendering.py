@@ -33,7 +33,7 @@ class Heading:
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
+class RenderedPage:
     """A page as HTML, and its headings below the title."""
 
     html: str
@@ -69,7 +69,7 @@ def path_of(address: str) -> str:
 
 
 @cache
-def document(path: str) -> Document:
+def document(path: str) -> RenderedPage:
     """Return a page. Raises KeyError: there is none."""
     parser = MarkdownIt("commonmark", {"html": False}).enable("table")
     tokens = parser.parse(pages.markdown(path))
@@ -80,7 +80,7 @@ def document(path: str) -> Document:
     html = parser.renderer.render(tokens, parser.options, {})
     for tag, accessible in ACCESSIBLE.items():
         html = html.replace(tag, accessible)
-    return Document(html, tuple(headings))
+    return RenderedPage(html, tuple(headings))
 
 
 def search(query: str) -> list[Found]:

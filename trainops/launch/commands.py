@@ -37,6 +37,7 @@ With a running server
   config           print the config of an operation as a file for run
   compare          compare operations: config, code, data, environment, metrics
   export-points    write the metrics of an operation for TensorBoard, MLflow or W&B
+  download         download the files of an operation, compared with their digests
   cancel           save a checkpoint at the next safe point, then stop
   edit             rename, tag, annotate, archive or acknowledge an operation
   bulk             do one action to all operations that match a query

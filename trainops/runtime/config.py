@@ -8,6 +8,7 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
+    JsonValue,
     StringConstraints,
     ValidationError,
     WithJsonSchema,
@@ -325,6 +326,14 @@ class OperationConfig(Strict):
 def differences(before: Strict, after: Strict) -> list[tuple[str, object, object]]:
     """Return the fields that differ: their dotted paths and both values."""
     return list(_differences(before.model_dump(mode="json"), after.model_dump(mode="json")))
+
+
+def shown_with(choice: str, *values: str) -> dict[str, JsonValue]:
+    """Return what the schema of a field says that has an effect with some values of a choice only.
+
+    Forms show the field with these values. With others it is accepted, too, without effect.
+    """
+    return {"x-with": {choice: [*values]}}
 
 
 def _differences(

@@ -65,5 +65,5 @@ class SortedPages(NewestFirst):
 
 
 def _with_any_text(parameter: Mapping[str, object]) -> dict[str, object]:
-    schema = {"type": "string", "pattern": r"^-?[^\W\d][\w./-]*$", "maxLength": 80}
+    schema = {"type": "string", "pattern": r"^-?(best\()?[^\W\d][\w./-]*\)?$", "maxLength": 80}
     return {**parameter, "description": f"Order: {FORM}.", "schema": schema}

@@ -36,7 +36,7 @@ class StudyDimensionsView(APIView):
     @extend_schema(operation_id="studies_dimensions", responses=StudyDimensionsSerializer)
     @with_etag
     def get(self, request: Request, study_id: str) -> Response:
-        """Return tried values, objectives and latest metrics of the operations, as columns."""
+        """Return tried values, objectives and metrics of the operations, as columns."""
         query_of(request)
         return Response(dimensions.of(studies.get(study_id)))
 

@@ -4,7 +4,7 @@ import logging
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Self, TypedDict
@@ -17,9 +17,11 @@ from django.db.models.functions import Length
 from apps.checkpoints import services as checkpoints
 from apps.checkpoints.models import Checkpoint
 from apps.ledger import services as ledgers
+from apps.operations import concerns, extremes
 from apps.operations.attempts import branches, selfchecks
 from apps.operations.attempts.attempt_log import AttemptLog
 from apps.operations.attempts.run_lines import PointLines, RunLines, WindowLines
+from apps.operations.extremes import Extremes
 from apps.operations.models import Attempt, LogChunk, MetricPoint, Operation, PackedPoints
 from apps.operations.scheduling.claims import Fenced
 from apps.operations.studies import pruning
@@ -52,6 +54,7 @@ class Ledger:
     clock: Callable[[], float] = time.monotonic
     fields: ProgressFields = field(default_factory=ProgressFields)
     metrics: dict[str, float | str] = field(default_factory=dict)
+    extremes: Extremes | None = None  # None: not counted yet
     points: list[MetricPoint] = field(default_factory=list)
     output: AttemptLog = field(
         default_factory=lambda: AttemptLog(settings.THRESHOLDS.log_bytes_per_attempt)
@@ -69,6 +72,7 @@ class Ledger:
 
     def __post_init__(self) -> None:
         self.metrics = dict(self.operation.metrics)
+        self.extremes = self.operation.extremes
         self.account_id = self.account_id or self.operation.pk
         monitor = str(self.operation.config.get("monitor", ""))
         self.lines = RunLines(self.output, self.operation.unit or "step", PointLines(monitor))
@@ -99,11 +103,15 @@ class Ledger:
         self._moved |= moved
         self.fields |= {"step": step, "total_steps": report.total_steps, "place": place}
         self._rate(step)
-        for step, at, values in report.points:
-            for name, value in values.items():
-                self._point(step, at, name, value)
+        self.measured(report.points)
         self.lines.progress(report)
         return moved
+
+    def measured(self, points: Iterable[tuple[int, float, Mapping[str, float]]]) -> None:
+        """Add points (step, Unix time, value by name)."""
+        for step, at, values in points:
+            for name, value in values.items():
+                self._point(step, at, name, value)
 
     def _point(self, step: int, at: float, name: str, value: float) -> None:
         finite = math.isfinite(value)
@@ -162,6 +170,8 @@ class Ledger:
                 self.operation.pk, by=self.operation.attempt,
                 checkpoint=receipt["checkpoint"], measured_to=kept,
             )  # fmt: skip
+            self.extremes = extremes.measured(self.operation.pk)
+            self._require_ownership(extremes=self.extremes)
             if step:
                 how = "exactly" if receipt["exact"] else "not exactly"
                 self.operation.record(
@@ -218,6 +228,7 @@ class Ledger:
             if staged.step > self.from_step:  # progress: the next crash starts afresh
                 self._require_ownership(restarts_used=0)
                 self.operation.restarts_used = 0
+            concerns.checkpoint_committed(self.operation, staged.step)
         self._written()
         self.lines.committed(staged)
         self._let_go()
@@ -233,7 +244,12 @@ class Ledger:
 
     def _write(self) -> None:
         moved = {"progressed_at": DatabaseNow()} if self._moved else {}
-        self._require_ownership(metrics=self.metrics, **self.fields, **moved)
+        if self.extremes is None:
+            self.extremes = extremes.measured(self.operation.pk)
+        self.extremes = extremes.widened(self.extremes, self.points)
+        self._require_ownership(
+            metrics=self.metrics, extremes=self.extremes, **self.fields, **moved
+        )
         if "step" in self.fields:
             self._attempt(to_step=self.fields["step"])
         if self.timings:

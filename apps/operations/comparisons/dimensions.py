@@ -6,7 +6,8 @@ from math import isfinite
 from typing import Final, Literal, TypeAlias, TypedDict
 
 from apps.operations.comparisons.differences import Difference, distinct
-from apps.operations.comparisons.values import Mode, ValueRow, What
+from apps.operations.comparisons.values import ValueRow, What
+from apps.operations.search.directions import Mode
 
 Scalar: TypeAlias = float | str | None
 FIELD: Final = "field"

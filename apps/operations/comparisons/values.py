@@ -7,14 +7,12 @@ from typing import Final, Literal, TypeAlias, TypedDict
 
 from apps.operations.comparisons.curves import ComparedCurve, MetricCurves
 from apps.operations.models import Operation
+from apps.operations.search.directions import Mode, by_name, stem
 from trainops.kind import KINDS, Objective
 from trainops.runtime import monitors
 
-Mode: TypeAlias = Literal["min", "max"]
 What: TypeAlias = Literal["result", "final", "best", "lowest", "highest"]
 OF_MONITORED: Final = Objective().metric  # repeats the best value of the monitored metric
-PREFIXES = ("train_", "val_", "test_", "evaluation_")
-BY_NAME: Final[Mapping[str, Mode]] = {"loss": "min", "accuracy": "max"}
 
 
 class Cell(TypedDict):
@@ -102,7 +100,7 @@ def mode_of(name: str, monitored: Mapping[str, set[str]]) -> Mode | None:
     known = stem(name)
     if known in monitored:
         return _only(monitored[known])
-    return next((mode for word, mode in BY_NAME.items() if known.endswith(word)), None)
+    return by_name(known)
 
 
 def monitored(operations: Iterable[Operation]) -> set[str]:
@@ -119,12 +117,6 @@ def _monitored(operations: Iterable[Operation]) -> dict[str, set[str]]:
         for metric, mode in monitors.further(each.config).items():
             modes[stem(metric)].add(mode)
     return modes
-
-
-def stem(name: str) -> str:
-    """Return the name of a metric without its prefix."""
-    prefix = next((each for each in PREFIXES if name.startswith(each)), "")
-    return name.removeprefix(prefix)
 
 
 def _only(modes: set[str]) -> Mode | None:

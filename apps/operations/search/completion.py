@@ -59,7 +59,9 @@ def _stored(name: str, start: str) -> list[str]:
 
 def _names(word: str) -> list[str]:
     terms = [f"{name}:" for name in FIELDS]
-    values = sorted({*metrics(), *COLUMNS, *config_fields(), *parameters()})
+    measured = metrics()
+    values = sorted({*measured, *COLUMNS, *config_fields(), *parameters()})
+    values += sorted(f"best({name})" for name in measured)
     return [each for each in (*terms, *values) if _begins(each, word)]
 
 

@@ -12,8 +12,10 @@ from django.db.models.functions import NullIf
 
 from apps.operations.lifecycle import State
 from apps.operations.models import OperationQuerySet, Study
+from apps.operations.search.best import EXTREMES
+from apps.operations.search.json_values import NumberAt, TextAt
 from apps.operations.search.sorting import is_value
-from apps.operations.search.values import METRICS, NumberAt, TextAt, named, path_of
+from apps.operations.search.values import METRICS, named, path_of
 from trainops.errors import DomainError
 from trainops.kind import KINDS, Objective
 
@@ -94,7 +96,7 @@ def _keys(name: str) -> dict[str, Combinable]:
     if not is_value(name):
         raise GroupingError(name)
     value = named(name)
-    if value.column == METRICS:
+    if value.column in (METRICS, EXTREMES):
         raise GroupingError(name)
     if not value.path:
         return {"shared_number": value.number}

@@ -8,9 +8,10 @@ from trainops.errors import DomainError
 MAX_LENGTH, MAX_TERMS = 1000, 30
 COMPARISONS = ("<=", ">=", "!=", "=", "<", ">")
 NAME = r"[^\W\d][\w./-]*"
+VALUE = rf"(?:best\({NAME}\)|{NAME})"  # the name of a value, or the best one of a metric
 _TERM = re.compile(
     rf"""(?P<minus>-?)
-    (?:(?P<name>{NAME})(?P<operator>:|<=|>=|!=|=|<|>))?
+    (?:(?P<name>{VALUE})(?P<operator>:|<=|>=|!=|=|<|>))?
     (?P<value>(?:"[^"]*"|[^\s"])*)""",
     re.VERBOSE,
 )

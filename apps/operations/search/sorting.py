@@ -5,10 +5,10 @@ import re
 from django.db.models import Expression, F, FloatField, OrderBy
 from django.db.models.functions import Cast, NullIf
 
-from apps.operations.search.language import NAME
+from apps.operations.search.language import VALUE
 from apps.operations.search.values import named
 
-_SORT = re.compile(rf"-?{NAME}")
+_SORT = re.compile(rf"-?{VALUE}")
 MAX_LENGTH = 80
 ORDERS: dict[str, Expression | F] = {  # name -> expression
     "created": F("created_at"),
@@ -20,7 +20,9 @@ ORDERS: dict[str, Expression | F] = {  # name -> expression
     "worker": F("worker_id"),
     "progress": Cast("step", FloatField()) / NullIf(Cast("total_steps", FloatField()), 0.0),
 }
-FORM = f"{', '.join(ORDERS)}, a metric or a config field; descending with a minus sign"
+FORM = (
+    f"{', '.join(ORDERS)}, best(METRIC), a metric or a config field; descending with a minus sign"
+)
 
 
 def is_value(text: str) -> bool:

@@ -1,15 +1,13 @@
 """Values of operations that queries name: columns, config fields, latest values of metrics."""
 
-import json
 import re
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
-from django.db.backends.base.base import BaseDatabaseWrapper
-from django.db.models import BooleanField, CharField, Expression, F, FloatField, Func
-from django.db.models.sql.compiler import SQLCompiler
+from django.db.models import BooleanField, Expression, F, Func
 
+from apps.operations.search.best import Best, best_of
+from apps.operations.search.json_values import NumberAt, Path, TextAt
 from trainops.kind import KINDS
 from trainops.recipes import recipes
 
@@ -22,63 +20,7 @@ COLUMNS = {  # name in queries -> column that holds a number
 }
 METRIC, CONFIG = "metric.", "config."
 METRICS = "metrics"  # the column with the latest values
-Path = tuple[str | int, ...]  # keys of objects, and indexes of lists
 _INDEX = re.compile(r"[0-9]{1,9}")
-
-
-class _JsonAt(Func):
-    """What a JSON column holds at a path; null where that is nothing or of another type."""
-
-    sqlite: str
-    postgresql: str
-
-    def __init__(self, column: str, path: Path, **extra: Any) -> None:
-        self.path = path
-        super().__init__(F(column), **extra)
-
-    def as_sqlite(
-        self, compiler: SQLCompiler, connection: BaseDatabaseWrapper, **_: Any
-    ) -> tuple[str, tuple[Any, ...]]:
-        return self._sql(self.sqlite, _json_path(self.path), compiler)
-
-    def as_postgresql(
-        self, compiler: SQLCompiler, connection: BaseDatabaseWrapper, **_: Any
-    ) -> tuple[str, tuple[Any, ...]]:
-        return self._sql(self.postgresql, f"strict {_json_path(self.path)}", compiler)
-
-    def _sql(self, template: str, path: str, compiler: SQLCompiler) -> tuple[str, tuple[str, ...]]:
-        column, _ = compiler.compile(self.source_expressions[0])
-        return template.replace("COLUMN", column), (path,) * template.count("%s")
-
-
-def _json_path(path: Path) -> str:
-    """Return the JSON path, whose basic form is the same in both databases."""
-    return "$" + "".join(f"[{p}]" if isinstance(p, int) else f".{json.dumps(p)}" for p in path)
-
-
-_FOUND = "jsonb_path_query_first(COLUMN, %s::jsonpath, '{}', true)"  # true: null, not an error
-
-
-class NumberAt(_JsonAt):
-    output_field = FloatField()
-    sqlite = (
-        "CASE WHEN JSON_TYPE(COLUMN, %s) IN ('integer', 'real')"
-        " THEN JSON_EXTRACT(COLUMN, %s) + 0.0 END"
-    )
-    postgresql = (
-        f"CASE WHEN jsonb_typeof({_FOUND}) = 'number' THEN ({_FOUND})::double precision END"
-    )
-
-
-class TextAt(_JsonAt):
-    """Text, or what JSON calls true and false; numbers as the database writes them."""
-
-    output_field = CharField()
-    sqlite = (
-        "CASE JSON_TYPE(COLUMN, %s) WHEN 'true' THEN 'true' WHEN 'false' THEN 'false'"
-        " ELSE CAST(JSON_EXTRACT(COLUMN, %s) AS TEXT) END"
-    )
-    postgresql = f"({_FOUND} #>> '{{}}')"
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,11 +50,14 @@ def is_set(column: str) -> Func:
     return Func(F(column), template=template, output_field=BooleanField())
 
 
-def named(name: str) -> Named:
+def named(name: str) -> Named | Best:
     """Return the value called `name`: a column, else a config field, else a metric's latest value.
 
+    `best(NAME)` is the best value of a metric over the run.
     The prefixes `config.` and `metric.` choose. A recipe's parameter needs no `parameters.`.
     """
+    if best := best_of(name):
+        return best
     if name.startswith(METRIC):
         return Named(name.removeprefix(METRIC), METRICS, (name.removeprefix(METRIC),))
     if name.startswith(CONFIG):

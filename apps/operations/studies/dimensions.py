@@ -1,4 +1,4 @@
-"""The trials of a study as they are drawn: tried values, objectives and latest metrics."""
+"""The trials of a study as they are drawn: tried values, objectives and metrics."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -9,9 +9,10 @@ from apps.operations.comparisons import dimensions, importance
 from apps.operations.comparisons.curves import AXIS
 from apps.operations.comparisons.dimensions import Dimension
 from apps.operations.comparisons.importance import Importance
-from apps.operations.comparisons.values import Mode, mode_of, number, stem
+from apps.operations.comparisons.values import mode_of, number
 from apps.operations.lifecycle import State
 from apps.operations.models import Study
+from apps.operations.search.directions import Mode, stem
 from apps.operations.studies import asking, comparison
 from apps.operations.studies.rows import Trial
 from trainops.runtime.throughput import SYSTEM
@@ -79,7 +80,7 @@ def _drawn(study: Study, found: Sequence[Trial]) -> _Drawn:
         _mode(study.mode),
         (each["value"] for each in lines),
     )
-    values = [objective, *_figures(study, lines), *_latest(study, lines)]
+    values = [objective, *_figures(study, lines), *_measured(study, lines)]
     known = dimensions.with_values(values)
     target = objective["key"] if objective in known else dimensions.default_target(known)
     return _Drawn(lines, [*fields, *known], target)
@@ -101,22 +102,25 @@ def _figures(study: Study, lines: Sequence[Trial]) -> list[Dimension]:
     ]
 
 
-def _latest(study: Study, lines: Sequence[Trial]) -> list[Dimension]:
-    """Return the latest values of metrics, those of most operations first."""
-    metrics: dict[str, Any] = dict(study.operations.order_by().values_list("pk", "metrics"))
-    counts = Counter(name for each in metrics.values() for name in each)
+def _measured(study: Study, lines: Sequence[Trial]) -> list[Dimension]:
+    """Return the latest and the best values of metrics, those of most operations first."""
+    rows = study.operations.order_by().values_list("pk", "metrics", "extremes")
+    metrics: dict[str, Any] = {pk: (latest, extremes or {}) for pk, latest, extremes in rows}
+    counts = Counter(name for latest, _ in metrics.values() for name in latest)
     names = sorted(counts, key=lambda name: (-counts[name], name))
     shown = [name for name in names if name != AXIS and not name.startswith(SYSTEM)]
     monitored = {stem(comparison.metric_name(study)): {study.mode}}
-    return [
-        dimensions.value(
-            name,
-            "final",
-            mode_of(name, monitored),
-            (number(metrics.get(each["id"], {}).get(name)) for each in lines),
-        )
-        for name in shown[:MAX_METRICS]
-    ]
+    found = []
+    for name in shown[:MAX_METRICS]:
+        mode = mode_of(name, monitored)
+        mine = [metrics.get(each["id"], ({}, {})) for each in lines]
+        latest = (number(each.get(name)) for each, _ in mine)
+        found.append(dimensions.value(name, "final", mode, latest))
+        if mode is not None:
+            place = 0 if mode == "min" else 1
+            best = (each[name][place] if name in each else None for _, each in mine)
+            found.append(dimensions.value(name, "best", mode, best))
+    return found
 
 
 def _mode(text: str | None) -> Mode | None:

@@ -12,6 +12,7 @@ from trainops.runtime.config import (
     CheckpointConfig,
     OperationConfig,
     differences,
+    shown_with,
 )
 from trainops.runtime.errors import ConfigError
 from trainops.runtime.monitors import DESCRIPTION, EXAMPLES, Monitors, MonitorsConfig
@@ -46,21 +47,35 @@ class TrainingConfig(MonitorsConfig, RecipeConfig):
     )
     weight_decay: float = Field(0.0, ge=0, le=10, description="Weight decay of the optimizer.")
     optimizer: Literal["sgd", "adam", "adamw"] = "adam"
-    momentum: float = Field(0.9, ge=0, lt=1, description="Momentum (sgd only).")
+    momentum: float = Field(
+        0.9,
+        ge=0,
+        lt=1,
+        description="Momentum (sgd only).",
+        json_schema_extra=shown_with("optimizer", "sgd"),
+    )
     scheduler: Literal["none", "cosine", "step", "onecycle", "warmup_cosine"] = Field(
         "none", description="Learning rate schedule."
     )
     scheduler_step_epochs: int = Field(
-        10, ge=1, description="Epochs between decays (step schedule only)."
+        10,
+        ge=1,
+        description="Epochs between decays (step schedule only).",
+        json_schema_extra=shown_with("scheduler", "step"),
     )
     scheduler_factor: float = Field(
-        0.1, gt=0, lt=1, description="Decay factor (step schedule only)."
+        0.1,
+        gt=0,
+        lt=1,
+        description="Decay factor (step schedule only).",
+        json_schema_extra=shown_with("scheduler", "step"),
     )
     warmup_fraction: float = Field(
         0.1,
         ge=0,
         lt=1,
         description="Fraction of all steps used for warmup (warmup_cosine and onecycle only).",
+        json_schema_extra=shown_with("scheduler", "onecycle", "warmup_cosine"),
     )
     gradient_accumulation: int = Field(
         1, ge=1, le=10_000, description="Number of batches per optimizer step."
