@@ -12,7 +12,7 @@ from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from typing import Any
 
-from trainops.confined.calling import NoAnswer
+from trainops.confined.calling import ConfinedProcessFailed
 from trainops.confined.limits import Limits, confine, confine_memory
 from trainops.process.forkserver import WARM
 
@@ -34,7 +34,7 @@ def call(module: str, request: Mapping[str, object], limits: Limits) -> Any:
             answer = None
     process.join()
     if answer is None:
-        raise NoAnswer(f"The process ended with exit code {process.exitcode}.")
+        raise ConfinedProcessFailed(f"The process ended with exit code {process.exitcode}.")
     return json.loads(answer)
 
 

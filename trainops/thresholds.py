@@ -93,6 +93,11 @@ class Thresholds(BaseSettings):
     restart_delay_max_seconds: PositiveFloat = Field(
         300, description="Maximum seconds before a restart."
     )
+    stuck_after_seconds: PositiveFloat = Field(
+        120,
+        description="Seconds for which no worker can run a waiting operation before it needs "
+        "attention.",
+    )
     host_fault_operations: PositiveInt = Field(
         3,
         description="Number of operations that crash on one host only before that host is drained.",

@@ -8,6 +8,7 @@ from blake3 import blake3
 
 from apps.checkpoints import place, remote, sharing, storage
 from apps.checkpoints.models import Checkpoint
+from apps.checkpoints.owners import owners
 from apps.checkpoints.services import elect_best
 from trainops.runtime.checkpoint.manifest import MANIFEST, verify
 from trainops.runtime.errors import CheckpointCorrupted
@@ -58,7 +59,7 @@ def mark(artifacts_path: str, problem: CheckpointCorrupted) -> None:
         missing_artifacts=problem.missing,
         altered_artifacts=problem.altered,
     )
-    elect_best(artifacts_path.partition("/")[0])
+    _changed(artifacts_path.partition("/")[0])
 
 
 def heal(artifacts_path: str) -> bool:
@@ -71,8 +72,13 @@ def heal(artifacts_path: str) -> bool:
         )
     )
     if is_healed:
-        elect_best(artifacts_path.partition("/")[0])
+        _changed(artifacts_path.partition("/")[0])
     return is_healed
+
+
+def _changed(operation_id: str) -> None:
+    elect_best(operation_id)
+    owners().check_damage(operation_id)
 
 
 def manifest_of(checkpoint: Checkpoint) -> bytes:

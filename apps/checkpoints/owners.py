@@ -32,6 +32,9 @@ class Owners(Protocol):
     def not_succeeded(self, operation_id: str) -> QuerySet[Any]:
         """Return the operations that are not COMPLETED; of all where `operation_id` is empty."""
 
+    def check_damage(self, operation_id: str) -> None:
+        """Note whether any of the operation's checkpoints is altered."""
+
     def finished(self) -> QuerySet[Any]:
         """Return the operations that have ended, however."""
 

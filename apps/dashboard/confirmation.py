@@ -135,7 +135,7 @@ def _archived(_: object, healthy: Sequence[Checkpoint] = ()) -> str:
 
 
 def _acknowledged(_: object, healthy: Sequence[Checkpoint] = ()) -> str:
-    return "An acknowledged failure needs no attention until the operation is resumed."
+    return "An acknowledged operation needs no attention until it is resumed or has a new reason."
 
 
 def _delete(operation: Operation, healthy: Sequence[Checkpoint]) -> SafeString | str:

@@ -153,7 +153,20 @@ def _explanation(subject: Subject) -> Mapping[str, object]:
     return {
         "explanation": state_explanations.of(subject.operation, subject.newest),
         "self_check": selfchecks.newest(subject.attempts) if is_bad else None,
+        "concerns": [
+            (each, _note_of(subject, each), attention.NEXT_STEPS[each])
+            for each in attention.split(subject.operation.concerns)
+        ],
+        "may_acknowledge": subject.may_change
+        and attention.is_needed(attention.row_of(subject.operation)),
     }
+
+
+def _note_of(subject: Subject, reason: str) -> str:
+    """Return what the event of a concern says; that of an old one is not read."""
+    events = (event for event in subject.events if event.what == reason)
+    note = next((event.note for event in events), "")
+    return note.rstrip(".")
 
 
 def _progress(subject: Subject) -> Mapping[str, object]:

@@ -14,6 +14,7 @@ from django.utils.safestring import SafeString
 
 from apps.dashboard import formatting
 from apps.operations import attention
+from apps.operations.attention import Attention
 from apps.operations.lifecycle import WAITING, Reason, State
 from apps.operations.models import Operation, OperationQuerySet
 from apps.operations.requests import access
@@ -28,7 +29,7 @@ FIELDS = (
     *queue_status.FIELDS, "recipe", "name", "owner_id", "attempt", "worker_id",
     "stop_requested", "stop_requested_at", "lease_expires_at",
     "place", "unit", "step", "total_steps", "steps_per_second", "metrics",
-    "created_at", "started_at", "finished_at", "self_check",
+    "created_at", "started_at", "finished_at", "self_check", "concerns", "acknowledged_at",
 )  # fmt: skip
 ADDED = "column_"  # and a number: names of additional columns in a query
 TIMES = re.compile(r"(<time [^>]*>)[^<]*")
@@ -53,6 +54,8 @@ class ListColumns(AccessRow):
     started_at: datetime | None
     finished_at: datetime | None
     self_check: str
+    concerns: str
+    acknowledged_at: datetime | None
     monitor: str | None
     error_message: str | None
 
@@ -123,12 +126,17 @@ class OperationRow:
         if self.is_silent:
             return "the worker stopped responding"
         if self.wait is not None:
-            return self._waits_for(self.wait)
+            return self._waits_for(self.wait) + self._also()
         if values["state"] == State.FAILED:
             return values["error_message"] or Reason(values["reason"]).label
         if values["stop_requested"]:
             return format_html("requested {}", formatting.moment(values["stop_requested_at"]))
-        return attention.BAD_CHECKS.get(values["self_check"], "")
+        return next((each.label for each in attention.reasons(values)), "")
+
+    def _also(self) -> str:
+        """Return that a waiting operation is in a crash loop."""
+        is_loop = Attention.CRASH_LOOPING in self.values["concerns"]
+        return f" · {Attention.CRASH_LOOPING.label}" if is_loop else ""
 
     def _waits_for(self, wait: QueueStatus) -> str | SafeString:
         if wait.code is BlockingReason.PAUSED:

@@ -9,6 +9,7 @@ from django.http import QueryDict
 
 from apps.notifications.models import Rule
 from apps.notifications.validation import only_user
+from apps.operations.attention import CONCERNS
 from apps.operations.lifecycle import Reason
 from trainops.kind import KINDS
 
@@ -47,7 +48,13 @@ class RuleForm(forms.ModelForm):  # type: ignore[type-arg] # no generic class at
         if only:
             del self.fields["owner"]
         self._offer("kind", [(name, name) for name in KINDS])
-        self._offer("reason", [each for each in Reason.choices if each[0]])
+        self._offer(
+            "reason",
+            [
+                *(each for each in Reason.choices if each[0]),
+                *((each.value, each.label) for each in CONCERNS),
+            ],
+        )
         for field in self.fields.values():
             kind = getattr(field.widget, "input_type", "text")
             field.widget.attrs["class"] = CLASSES.get(kind, "form-control")

@@ -29,7 +29,10 @@ METHODS = {
     "cmaes": "CMA-ES: by results, numbers only",
 }
 PRUNERS = {"": "None", "median": "Median", "asha": "ASHA", "hyperband": "Hyperband"}
-SEARCH = ("method", "samples", "parallel", "max_seconds", "pruner", "folds")  # fields of the form
+PRUNER_NUMBERS = ("min_reports", "min_trials", "reduction")
+SEARCH = (  # fields of the form
+    "method", "samples", "seed", "parallel", "max_seconds", "pruner", *PRUNER_NUMBERS, "folds",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +63,9 @@ class Pruner(TypedDict):
     """The method that stops trials early."""
 
     method: str
+    min_reports: NotRequired[int]
+    min_trials: NotRequired[int]
+    reduction: NotRequired[int]
 
 
 class Design(TypedDict):
@@ -68,6 +74,7 @@ class Design(TypedDict):
     values: dict[str, list[object] | Range]
     method: str
     samples: NotRequired[int]
+    seed: NotRequired[int]
     parallel: NotRequired[int]
     max_seconds: NotRequired[int]
     pruner: NotRequired[Pruner]
@@ -122,17 +129,28 @@ def design(posted: QueryDict, fields: Sequence[FormField]) -> Design:
     }
     typed = search(posted)
     made: Design = {"values": values, "method": typed["method"] or "grid"}
-    if made["method"] != "grid":
-        made["samples"] = _whole(typed, "samples") or 20
-    if parallel := _whole(typed, "parallel"):
-        made["parallel"] = parallel
-    if max_seconds := _whole(typed, "max_seconds"):
-        made["max_seconds"] = max_seconds
-    if typed["pruner"]:
-        made["pruner"] = {"method": typed["pruner"]}
-    if folds := _whole(typed, "folds"):
-        made["walk_forward"] = {"folds": folds}
+    for name in ("samples", "seed", "parallel", "max_seconds"):
+        if typed[name] and (name != "samples" or made["method"] != "grid"):
+            made[name] = _whole(typed, name)
+    if pruner := _pruner(typed):
+        made["pruner"] = pruner
+    if typed["folds"]:
+        made["walk_forward"] = {"folds": _whole(typed, "folds")}
     return made
+
+
+def _pruner(typed: Mapping[str, str]) -> Pruner | None:
+    given = [name for name in PRUNER_NUMBERS if typed[name]]
+    if typed["pruner"]:
+        pruner: Pruner = {"method": typed["pruner"]}
+        for name in given:
+            pruner[name] = _whole(typed, name)  # type: ignore[literal-required] # one of its keys
+        return pruner
+    if given:
+        allowed = ", ".join(name for name in PRUNERS if name)
+        problem = f"got {given[0]} without a pruner; allowed with it: {allowed}"
+        raise ConfigError({"design.pruner": problem})
+    return None
 
 
 def values_of(field: FormField, text: str) -> list[object] | Range:
@@ -163,8 +181,8 @@ def _one(field: FormField, text: str) -> object:
 
 
 def _whole(typed: Mapping[str, str], name: str) -> int:
-    """Return a number of the form; 0 where nothing was typed."""
-    number = whole_number(typed[name] or "0", 0, 9_999_999)
+    """Return a number of the form."""
+    number = whole_number(typed[name], 0, 9_999_999)
     if number is None:
         raise ConfigError({f"design.{name}": f"got {typed[name][:20]!r}; must be a whole number"})
     return number

@@ -11,7 +11,7 @@ from apps.datasets.errors import DatasetError
 from apps.datasets.tables.options import TableLimits, TableOptions
 from apps.datasets.tables.rows import NormalisedTable, TableAnswer
 from trainops.confined import limits as confined
-from trainops.confined.calling import NoAnswer, OutOfMemory, OutOfTime, call
+from trainops.confined.calling import ConfinedProcessFailed, OutOfMemory, OutOfTime, call
 from trainops.slots import Slots
 
 logger = logging.getLogger(__name__)
@@ -39,7 +39,7 @@ def normalise(
     try:
         with _slots.taken(person, wait_seconds=WAIT_SECONDS):
             answer: TableAnswer = call("apps.datasets.tables.child", request, within)
-    except NoAnswer as error:
+    except ConfinedProcessFailed as error:
         raise _unreadable(error) from error
     if "table" not in answer:
         _refuse(answer)
@@ -58,7 +58,7 @@ def disk_full() -> DatasetError:
     )
 
 
-def _unreadable(error: NoAnswer) -> DatasetError:
+def _unreadable(error: ConfinedProcessFailed) -> DatasetError:
     """Return what to tell of a process that gave no answer."""
     match error:
         case OutOfMemory():

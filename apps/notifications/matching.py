@@ -17,15 +17,18 @@ def owner_of(operation: Operation) -> str:
     return operation.owner.get_username() if operation.owner else ""
 
 
-def covering(rules: Iterable[Rule], operation: Operation) -> Iterator[Rule]:
-    """Yield the rules that cover the operation, which its users may see."""
+def covering(rules: Iterable[Rule], operation: Operation, what: str = "") -> Iterator[Rule]:
+    """Yield the rules that cover the operation, which its users may see.
+
+    what: the event; one that is a reason for attention is compared with the rule's reason, too.
+    """
     tags = set(operation.tags.values_list("name", flat=True))
     owner = owner_of(operation)
     for rule in rules:
         is_wanted = (
             rule.kind in ("", operation.kind)
             and rule.owner in ("", owner)
-            and rule.reason in ("", operation.reason)
+            and rule.reason in ("", operation.reason, what)
             and (not rule.tag or rule.tag in tags)
         )
         if is_wanted and not why_off(rule) and _may_see(rule, operation):

@@ -43,14 +43,18 @@ class Rule(models.Model):
     on_cancelled = models.BooleanField("cancelled", default=False)
     on_completed = models.BooleanField("completed", default=False)
     on_attention = models.BooleanField(
-        "attention", default=False, help_text="Failed self-checks of checkpoints."
+        "attention",
+        default=False,
+        help_text="New reasons for attention, but for failures.",
     )
     kind = models.CharField(max_length=16, blank=True, help_text="Empty: operations of any kind.")
     owner = models.CharField(
         max_length=150, blank=True, help_text="Username of the owner. Empty: operations of anyone."
     )
     reason = models.CharField(
-        max_length=24, blank=True, help_text="Reason of the end. Empty: any reason."
+        max_length=24,
+        blank=True,
+        help_text="Reason of the end or for attention. Empty: any.",
     )
     tag = models.CharField(max_length=64, blank=True, help_text="Empty: with or without tags.")
     condition = models.CharField(

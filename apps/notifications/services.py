@@ -9,7 +9,7 @@ from django.db.models import QuerySet
 from apps.notifications import alerts, matching
 from apps.notifications.models import Delivery, Rule
 from apps.operations.attempts.selfchecks import EVENTS
-from apps.operations.attention import BAD_CHECKS
+from apps.operations.attention import BAD_CHECKS, CONCERNS
 from apps.operations.lifecycle import State
 from apps.operations.models import Event, Operation
 from trainops.clock import DatabaseNow
@@ -22,6 +22,7 @@ EVENT_FIELDS: dict[str, str] = {
     State.CANCELLED: "on_cancelled",
     State.COMPLETED: "on_completed",
     **{EVENTS[each]: "on_attention" for each in BAD_CHECKS},
+    **dict.fromkeys(CONCERNS, "on_attention"),
 }
 
 
@@ -32,7 +33,7 @@ def notify_of(event: Event) -> None:
     if operation is None:
         return
     wanted = Rule.objects.filter(is_active=True, **{EVENT_FIELDS[event.what]: True})
-    for rule in matching.covering(wanted.select_related("user"), operation):
+    for rule in matching.covering(wanted.select_related("user"), operation, event.what):
         matching.notify(rule, event, operation)
     if operation.is_finished:
         alerts.check_operation(operation)

@@ -9,6 +9,7 @@ from django.core.exceptions import ValidationError
 from django.core.validators import validate_email
 
 from apps.notifications.models import Rule
+from apps.operations.attention import CONCERNS
 from apps.operations.lifecycle import Reason
 from trainops.http.roles import Role, has_role
 from trainops.kind import KINDS
@@ -82,7 +83,7 @@ def _mail_address(rule: Rule) -> Iterator[tuple[str, str]]:
 def _filters(rule: Rule) -> Iterator[tuple[str, str]]:
     if rule.kind and rule.kind not in KINDS:
         yield "kind", f"got {rule.kind!r}; allowed: {', '.join(KINDS)}, or empty"
-    reasons = [each for each in Reason.values if each]
+    reasons = [*(each for each in Reason.values if each), *CONCERNS]
     if rule.reason and rule.reason not in reasons:
         yield "reason", f"got {rule.reason!r}; allowed: {', '.join(reasons)}, or empty"
     user = only_user(rule)

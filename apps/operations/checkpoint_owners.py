@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterable
 from django.db.models import Max, Q
 
 from apps.checkpoints.models import Checkpoint
+from apps.operations import concerns
 from apps.operations.lifecycle import FINISHED, State
 from apps.operations.models import Operation, Subtask
 from apps.operations.queryset import OperationQuerySet
@@ -41,6 +42,9 @@ class Operations:
 
     def not_succeeded(self, operation_id: str) -> OperationQuerySet:
         return _of(operation_id).exclude(state=State.COMPLETED)
+
+    def check_damage(self, operation_id: str) -> None:
+        concerns.check_damage(operation_id)
 
     def finished(self) -> OperationQuerySet:
         return Operation.objects.filter(state__in=FINISHED)

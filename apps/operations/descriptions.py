@@ -13,7 +13,10 @@ class Described(models.Model):
         null=True, blank=True, help_text="When it was archived; lists omit it."
     )
     acknowledged_at = models.DateTimeField(
-        null=True, blank=True, help_text="When its failure was acknowledged; null after a resume."
+        null=True, blank=True, help_text="When what needs attention was acknowledged."
+    )
+    acknowledgement = models.CharField(
+        max_length=500, blank=True, default="", db_default="", help_text="Note of the user on it."
     )
     revision = models.PositiveIntegerField(
         default=0, db_default=0, help_text="Number of edits; detects concurrent ones."

@@ -17,7 +17,7 @@ from apps.operations import inputs
 from apps.operations.errors import StorageUnavailable
 from apps.operations.ids import is_subtask
 from apps.operations.models import Operation
-from trainops.confined.calling import NoAnswer, OutOfTime, call
+from trainops.confined.calling import ConfinedProcessFailed, OutOfTime, call
 from trainops.confined.limits import Limits
 from trainops.errors import DomainError
 from trainops.files.checks import CheckJson
@@ -248,7 +248,7 @@ def ask(request: AnyRequest, *, person: str, wait_seconds: float = WAIT_SECONDS)
     except OutOfTime:
         message = f"Processing the file takes longer than {SECONDS} seconds."
         raise DomainError("UNUSABLE_FILE", message, {"allowed_seconds": SECONDS}) from None
-    except NoAnswer as error:
+    except ConfinedProcessFailed as error:
         logger.warning("A file could not be exchanged: %s\n%s", error, error.log)
         message = f"The file could not be processed: the importer crashed ({error})."
         raise DomainError("UNUSABLE_FILE", message) from error

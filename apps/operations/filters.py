@@ -9,6 +9,7 @@ from django.db.models import Q
 from rest_framework import serializers
 
 from apps.operations import attention
+from apps.operations.attention import Attention
 from apps.operations.lifecycle import OLDER_REASONS, Reason, State
 from apps.operations.models import OperationQuerySet, Tag
 from apps.operations.requests.access import Person
@@ -70,6 +71,7 @@ class Criteria(TypedDict, total=False):
     created_before: datetime
     resumable: bool
     needs_attention: bool
+    attention: list[str]
     search: str
     q: str
     part_of: str
@@ -115,7 +117,12 @@ class OperationQuery(StrictSerializer):
         required=False,
         allow_null=True,
         default=None,
-        help_text="FAILED, or with a self-check that found a resume not exact or impossible.",
+        help_text="Whether there is a reason (see `attention`) that no user has acknowledged.",
+    )
+    attention = ManyField(
+        required=False,
+        allowed=Attention.values,
+        help_text="Why it needs attention: one or more values, separated by commas.",
     )
     search = serializers.CharField(
         required=False, max_length=120, help_text="Words, each part of the name or id."
@@ -189,6 +196,7 @@ _FILTERS: dict[str, Callable[[Any], Q]] = {
     "created_before": lambda moment: Q(created_at__lt=moment),
     "resumable": _if(is_resumable),
     "needs_attention": _if(attention.needed),
+    "attention": lambda reasons: attention.needed_for(*reasons),
 }
 
 

@@ -147,6 +147,13 @@ class Operation(Described):
         db_default="",
         help_text="Result of the latest self-check: equal, differs or not_loaded.",
     )
+    concerns = models.CharField(
+        max_length=96,
+        blank=True,
+        default="",
+        db_default="",
+        help_text="Further reasons why it needs attention: codes, separated by commas.",
+    )
 
     created_at = models.DateTimeField(db_default=DatabaseNow())
     queued_at = models.DateTimeField(db_default=DatabaseNow())
@@ -198,6 +205,9 @@ class Operation(Described):
                 name="operation_active_of",
             ),
             models.Index(fields=["self_check"], name="operation_self_check"),
+            models.Index(
+                fields=["concerns"], condition=Q(concerns__gt=""), name="operation_concerns"
+            ),
             models.Index(
                 fields=["project", "-created_at", "-id"],
                 condition=Q(project__gt=""),

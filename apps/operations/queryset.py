@@ -8,12 +8,13 @@ from django.db import models, transaction
 from django.db.models import Q
 from django.db.models.functions import Coalesce
 
-from apps.operations.lifecycle import FINISHED, State, sources_of
+from apps.operations import attention
+from apps.operations.lifecycle import ACTIVE, FINISHED, State, sources_of
 from apps.operations.placement import Offer
 from trainops.clock import DatabaseNow
 
 if TYPE_CHECKING:
-    from apps.operations.models import Operation  # noqa: F401 - named in quotes below
+    from apps.operations.models import Operation
 
 # Written out, not as parameters: SQLite uses an index of some rows only where it sees at once that
 # the question is about those. Without it, a claim reads every operation there ever was.
@@ -93,40 +94,47 @@ class OperationQuerySet(models.QuerySet["Operation"]):
             row = self.filter(state__in=sources_of(to)).select_for_update().first()
             if row is None:
                 return False
+            reason = fields.get("reason", "")
+            concerns = attention.after_move(row.concerns, row.state, to, reason)
             moved = type(self)(self.model).filter(pk=row.pk, state=row.state, attempt=row.attempt)
-            if not moved.update(state=to, **_stamps(to), **fields):
+            if not moved.update(state=to, concerns=concerns, **_stamps(to, row, reason), **fields):
                 return False
             attempt = row.attempt + 1 if "attempt" in fields else row.attempt
             row.record(to, actor=actor, note=note, from_state=row.state, attempt=attempt)
+            for new in set(attention.split(concerns)) - set(attention.split(row.concerns)):
+                row.record(new, actor=actor, note=new.label, attempt=attempt)
         return True
 
 
-def _stamps(to: State) -> dict[str, object]:
-    """Return the timestamps that belong to a state, so that no caller can forget one."""
+def _stamps(to: State, row: "Operation", reason: object) -> dict[str, object]:
+    """Return the columns that belong to a state, so that no caller can forget one."""
+    # The restarts of a crash loop are what a user has acknowledged; all else begins anew.
+    is_loop = row.state in ACTIVE and attention.Attention.CRASH_LOOPING in row.concerns
+    unacknowledged = {} if is_loop else attention.UNACKNOWLEDGED
     if to is State.RUNNING:
         return {
             "started_at": Coalesce("started_at", DatabaseNow()),
             "finished_at": None,
             "archived_at": None,
-            "acknowledged_at": None,
             "reason": "",
+            **unacknowledged,
         }
     if to in FINISHED:
         # A failure is new, also where a user has acknowledged the self-check of the attempt.
-        unacknowledged = {"acknowledged_at": None} if to is State.FAILED else {}
+        is_new = to is State.FAILED or attention.is_spent(reason)
         return {
             "finished_at": DatabaseNow(),
             "lease_expires_at": None,
             "worker_id": "",
             "not_before": None,
             "stop_requested": "",
-            **unacknowledged,
+            **(attention.UNACKNOWLEDGED if is_new else {}),
         }
     return {
         "queued_at": DatabaseNow(),
         "finished_at": None,
         "archived_at": None,
-        "acknowledged_at": None,
+        **unacknowledged,
         "lease_expires_at": None,
         "worker_id": "",
         "stop_requested": "",

@@ -24,7 +24,7 @@ ROW_FIELDS = (
     "attempt", "worker_id", "restarts_used", "not_before", "unit", "place", "step", "total_steps",
     "steps_per_second", "metrics", "created_at", "queued_at", "started_at", "finished_at",
     "progressed_at", "self_check", "project", "is_favourite", "archived_at", "acknowledged_at",
-    "revision", "monitor",
+    "acknowledgement", "revision", "monitor",
 )  # fmt: skip
 DETAIL_FIELDS = (
     "config", "config_given", "config_hash", "stop_requested_at", "stop_requested_by",
@@ -54,6 +54,7 @@ class LiveRow(AccessRow):
     finished_at: datetime | None
     progressed_at: datetime | None
     self_check: str
+    concerns: str
     acknowledged_at: datetime | None
     owner__username: str | None
     subtask__parent_id: str | None
@@ -115,6 +116,10 @@ def described(row: LiveRow, user: Person) -> dict[str, object]:
     described["percent"] = progress.percent(row["step"], row["total_steps"])
     described["eta_seconds"] = _eta_seconds(row)
     described["needs_attention"] = attention.is_needed(row)
+    described["attention"] = [
+        {"code": each.value, "message": each.label, "next_step": attention.NEXT_STEPS[each]}
+        for each in attention.reasons(row)
+    ]
     described["is_resumable"] = access.is_resumable(row)
     described["allowed_actions"] = access.allowed_actions(row, user)
     return described
@@ -138,7 +143,7 @@ def detail(operation_id: str, user: Person) -> dict[str, object] | None:
 
 
 _INNER = (
-    "owner_id", "owner__username", "subtask__parent_id",
+    "owner_id", "owner__username", "subtask__parent_id", "concerns",
     *access.ANNOTATIONS, *queue_status.NEED_FIELDS,
 )  # fmt: skip
 

@@ -5,6 +5,7 @@ from typing import Any
 from drf_spectacular.utils import extend_schema_serializer
 from rest_framework import serializers
 
+from apps.operations.attention import Attention
 from apps.operations.lifecycle import Reason, State
 from apps.operations.requests.access import Action
 from apps.operations.scheduling.blocking import BlockingReason
@@ -57,6 +58,12 @@ class EditSerializer(StrictSerializer):
     acknowledged = serializers.BooleanField(
         required=False, help_text="Whether it no longer needs attention; until it is resumed."
     )
+    acknowledgement = serializers.CharField(
+        max_length=500,
+        required=False,
+        allow_blank=True,
+        help_text="Note on it, such as the cause; only where it is acknowledged.",
+    )
     revision = serializers.IntegerField(
         min_value=0,
         max_value=2**31 - 1,
@@ -103,6 +110,14 @@ class ForkSerializer(StrictSerializer):
 
 
 @extend_schema_serializer(deprecate_fields=["id", "state"])
+class AttentionSerializer(serializers.Serializer[Any]):
+    """One reason why an operation needs attention."""
+
+    code = serializers.ChoiceField(choices=Attention.values)
+    message = serializers.CharField()
+    next_step = serializers.CharField()
+
+
 class LiveOperationSerializer(serializers.Serializer[Any]):
     """How far it is, and what can be done."""
 
@@ -143,11 +158,13 @@ class LiveOperationSerializer(serializers.Serializer[Any]):
         help_text="Result of the latest self-check: `equal`, `differs` or `not_loaded`.",
     )
     acknowledged_at = serializers.DateTimeField(
-        allow_null=True, help_text="When its failure was acknowledged."
+        allow_null=True, help_text="When what needs attention was acknowledged."
     )
     needs_attention = serializers.BooleanField(
-        help_text="Whether it failed, or a self-check found that a resume is inexact or "
-        "impossible, and that was not acknowledged."
+        help_text="Whether `attention` has a reason and was not acknowledged."
+    )
+    attention = AttentionSerializer(
+        many=True, help_text="Why it needs attention, acknowledged or not."
     )
     is_resumable = serializers.BooleanField(
         help_text="Whether it ended early with a healthy checkpoint."
@@ -183,6 +200,9 @@ class OperationSerializer(LiveOperationSerializer):
     is_favourite = serializers.BooleanField()
     archived_at = serializers.DateTimeField(
         allow_null=True, help_text="When it was archived; lists omit it."
+    )
+    acknowledgement = serializers.CharField(
+        allow_blank=True, help_text="Note of the user who acknowledged what needs attention."
     )
     revision = serializers.IntegerField(help_text="Number of edits; required by the next one.")
     monitor = serializers.CharField(

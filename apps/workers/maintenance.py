@@ -17,7 +17,7 @@ from apps.datasets.uploads import services as uploads
 from apps.installation import periodic
 from apps.notifications import alerts, deliveries, digests
 from apps.operations import exports, extremes, outbox, packing
-from apps.operations.scheduling import sweeps
+from apps.operations.scheduling import stuck, sweeps
 from apps.sinks import services as sinks
 from apps.workers import hosts, neighbours
 from apps.workers.loops import BackgroundLoops, report
@@ -38,6 +38,7 @@ def sweep(*, actor: str) -> None:
     for part in (
         partial(neighbours.recover_ended, actor=actor),
         partial(sweeps.sweep, actor=actor),
+        partial(stuck.WATCH.check, actor=actor),
         outbox.deliver,
         partial(hosts.drain_faulty, actor=actor),
     ):

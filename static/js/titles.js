@@ -3,6 +3,8 @@ import { bytes, number, percent, share } from "./numbers.js";
 
 const SYSTEM = {
   "system/data_wait_share": { title: "Time spent waiting for data", format: share },
+  "system/cpu_percent": { title: "CPU (100% is one core)", format: percent },
+  "system/memory_bytes": { title: "Memory", format: bytes },
   "system/gpu_utilization": { title: "GPU utilization", format: percent },
   "system/gpu_memory_bytes": { title: "GPU memory", format: bytes },
 };

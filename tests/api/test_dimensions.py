@@ -11,7 +11,7 @@ from tests.api.answers import data, error
 from tests.api.test_comparisons import compared, made, measured
 from tests.pages.test_studies import GRID, completed, prices
 from tests.pages.test_studies import made as study_of
-from trainops.confined.calling import NoAnswer
+from trainops.confined.calling import ConfinedProcessFailed
 
 __all__ = ["prices"]  # a fixture
 
@@ -166,7 +166,7 @@ def test_only_one_importance_is_computed_at_a_time(viewer, ana, asked, monkeypat
 
 def test_a_crash_of_the_process_is_an_error_without_its_cause(viewer, ana, monkeypatch):
     def call(*_):
-        raise NoAnswer("it was killed", "secret traceback")
+        raise ConfinedProcessFailed("it was killed", "secret traceback")
 
     monkeypatch.setattr(importance, "call", call)
     ids = ",".join(each.pk for each in eight(ana))

@@ -138,6 +138,25 @@ def test_an_empty_list_says_what_to_do(cli):
     assert cli("ls", "-o", "json").json == []
 
 
+def test_ls_and_show_say_why_an_operation_needs_attention_and_a_note_acknowledges_it(cli, ana):
+    stuck, other = submitted(ana), submitted(ana)
+    stuck.row.update(concerns="STUCK,CORRUPTED")
+    head, row = cli("ls", "--attention").stdout.splitlines()
+    assert row[head.index("WHY") :].startswith("stuck, corrupted ")
+    assert "WHY" not in cli("ls").stdout
+    shown = " ".join(cli("show", stuck.pk).stdout.split())
+    assert "attention no available worker has what it waits for. Start a worker" in shown
+    assert cli("edit", stuck.pk, "--acknowledge", "--because", "a node is ordered").exit_code == 0
+    (row,) = (each for each in cli("ls", "-o", "json").json if each["id"] == stuck.pk)
+    assert (row["needs_attention"], row["acknowledgement"]) == (False, "a node is ordered")
+    other.row.update(concerns="STUCK")
+    acknowledged = cli("bulk", "acknowledge", "is:attention", "--because", "known", "--yes")
+    assert acknowledged.exit_code == 0, acknowledged.stderr
+    other.refresh_from_db()
+    assert other.acknowledgement == "known"
+    assert cli("ls", "--attention").stdout == ""
+
+
 def test_ls_takes_a_query(cli, ana):
     found = submitted(ana)
     found.row.update(metrics={"val_loss": 0.05})

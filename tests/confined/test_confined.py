@@ -7,7 +7,7 @@ import psutil
 import pytest
 
 from trainops.confined import calling
-from trainops.confined.calling import Killed, NoAnswer, OutOfMemory, OutOfTime, call
+from trainops.confined.calling import ConfinedProcessFailed, Killed, OutOfMemory, OutOfTime, call
 from trainops.confined.limits import Limits
 
 MIB = 2**20
@@ -46,7 +46,7 @@ def test_memory_is_counted_from_what_the_program_itself_takes():
 def test_a_file_is_not_longer_than_allowed(tmp_path):
     path = tmp_path / "file"
     ask("write", path=str(path), num_bytes=20 * MIB)
-    with pytest.raises(NoAnswer):
+    with pytest.raises(ConfinedProcessFailed):
         ask("write", path=str(path), num_bytes=21 * MIB)
     assert path.stat().st_size <= 20 * MIB
 
@@ -62,7 +62,8 @@ def test_what_takes_too_long_is_killed(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("do", "error", "words"), [("crash", Killed, "signal 11"), ("fail", NoAnswer, "what is wrong")]
+    ("do", "error", "words"),
+    [("crash", Killed, "signal 11"), ("fail", ConfinedProcessFailed, "what is wrong")],
 )
 def test_what_breaks_is_reported(do, error, words):
     with pytest.raises(error, match=words):
@@ -75,7 +76,7 @@ def test_what_is_printed_is_no_answer():
 
 def test_an_answer_without_end_is_not_read(monkeypatch):
     monkeypatch.setattr(calling, "MAX_ANSWER_BYTES", MIB)
-    with pytest.raises(NoAnswer, match="more than 1048576 bytes"):
+    with pytest.raises(ConfinedProcessFailed, match="more than 1048576 bytes"):
         ask("answer_at_length", num_bytes=2 * MIB)
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.confined.test_confined import LIMITS, MIB
 from tests.confinement import call
-from trainops.confined.calling import NoAnswer
+from trainops.confined.calling import ConfinedProcessFailed
 
 pytestmark = pytest.mark.slow
 
@@ -25,5 +25,5 @@ def test_a_forked_process_has_every_limit(monkeypatch):
 
 @pytest.mark.parametrize("how", ["crash", "fail"])
 def test_a_forked_process_that_dies_has_no_answer(how):
-    with pytest.raises(NoAnswer, match="ended with exit code"):
+    with pytest.raises(ConfinedProcessFailed, match="ended with exit code"):
         ask(how)

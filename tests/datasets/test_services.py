@@ -25,7 +25,7 @@ from apps.installation import storages
 from apps.installation.models import StorageBinding
 from tests.datasets.conftest import parquet
 from tests.thinning import some_of
-from trainops.confined.calling import Killed, NoAnswer, OutOfMemory, OutOfTime
+from trainops.confined.calling import ConfinedProcessFailed, Killed, OutOfMemory, OutOfTime
 from trainops.runtime.checkpoint import storage_identity
 
 CSV = b"a,b\n1,x\n2,y\n"
@@ -266,7 +266,7 @@ def test_the_sweep_leaves_what_is_owned_and_takes_what_crashed_uploads_left(in_p
         (Killed("It died of signal 11."), "UNREADABLE_FILE"),
         (OutOfTime("It takes longer than 2 seconds."), "TABLE_TOO_LARGE"),
         (OutOfMemory("It takes more than 2 bytes of memory."), "TABLE_TOO_LARGE"),
-        (NoAnswer("ValueError: what is wrong"), "UNREADABLE_FILE"),
+        (ConfinedProcessFailed("ValueError: what is wrong"), "UNREADABLE_FILE"),
     ],
 )
 def test_a_reader_that_dies_ends_no_other_process(settings, monkeypatch, error, code):

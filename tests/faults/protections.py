@@ -328,8 +328,8 @@ PROTECTIONS = [
     Protection(
         "a server that goes away sends workers away",
         "trainops.http.closing:require_open",
-        "    if is_announced():\n        raise Closing",
-        "    if False:\n        raise Closing",
+        "    if is_announced():\n        raise ServerClosing",
+        "    if False:\n        raise ServerClosing",
         "tests/workers/test_server.py::test_alone_it_says_goodbye_before_its_port_is_closed",
     ),
     Protection(
@@ -846,7 +846,7 @@ PROTECTIONS = [
     ),
     Protection(
         "what is in memory is saved before a kill",
-        "apps.operations.attempts.salvage:Salvage.before",
+        "apps.operations.attempts.salvage:SalvageDelay.before",
         "self._send(SalvageRequest(TYPES[outcome.reason]))",
         "self._is_over = True",
         f"{SALVAGE}::test_a_step_that_hangs_loses_nothing_but_itself",
@@ -867,7 +867,7 @@ PROTECTIONS = [
     ),
     Protection(
         "what does not answer is not waited for",
-        "apps.operations.attempts.salvage:Salvage.before",
+        "apps.operations.attempts.salvage:SalvageDelay.before",
         "self._clock() < self._until and not self._is_over",
         "not self._is_over",
         f"{SALVAGE}::"

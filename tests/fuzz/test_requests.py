@@ -21,8 +21,9 @@ from tests.fuzz.addresses import HEADERS, addresses, body_names, form_names, que
 from tests.fuzz.values import BY_NAME, NESTED, STRINGS, VALUES, WITH_NUL
 from tests.pages import making
 from tests.thinning import some_of
-from trainops.confined.calling import NoAnswer
+from trainops.confined.calling import ConfinedProcessFailed
 from trainops.http.models import Token, TokenScope
+from trainops.statement_timeout import unlimited
 
 pytestmark = [pytest.mark.django_db, pytest.mark.database, pytest.mark.slow]
 MAX_SECONDS, MAX_BYTES = 20, 400 * 2**20
@@ -35,10 +36,20 @@ def _nothing_is_read(monkeypatch):
     """Processes that read files have tests of their own."""
 
     def call(*_):
-        raise NoAnswer("It was not read.")
+        raise ConfinedProcessFailed("It was not read.")
 
     monkeypatch.setattr(exchange, "call", call)
     monkeypatch.setattr(validation, "call", call)
+
+
+@pytest.fixture(autouse=True)
+def _no_limit_between_statements(db):
+    """All requests of a test share one transaction, idle while a busy machine computes them.
+
+    Each request has a limit of its own instead (MAX_SECONDS).
+    """
+    with unlimited():
+        yield
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 from trainops import paths
 from trainops.launch import environment, servers, testing
 from trainops.launch.refusal import CannotStart
-from trainops.launch.testing import Step
+from trainops.launch.testing import CheckStep
 
 
 def python(code: str) -> list[str]:
@@ -19,15 +19,15 @@ def python(code: str) -> list[str]:
 @pytest.fixture
 def steps(monkeypatch):
     """What would be run, without running it; the environment counts as made."""
-    ran: list[Step] = []
+    ran: list[CheckStep] = []
     monkeypatch.setattr(environment, "ensure", lambda *_, **__: None)
     monkeypatch.setattr(testing, "_run", lambda step: ran.append(step) or True)
     return ran
 
 
 def test_each_check_is_named_and_timed_and_its_failure_seen(capfd):
-    assert testing._run(Step("fine", python("print('hello')")))
-    assert not testing._run(Step("broken", python("raise SystemExit(3)")))
+    assert testing._run(CheckStep("fine", python("print('hello')")))
+    assert not testing._run(CheckStep("broken", python("raise SystemExit(3)")))
     said = capfd.readouterr().out
     assert "── fine\nhello\n── fine: passed in 0." in said
     assert "── broken: FAILED (exit code 3) in 0." in said
@@ -36,7 +36,7 @@ def test_each_check_is_named_and_timed_and_its_failure_seen(capfd):
 def test_a_step_may_cache_bytecode_and_has_its_own_variables(monkeypatch):
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
     code = "import os, sys; raise SystemExit(sys.dont_write_bytecode or os.environ['OWN'] != 'x')"
-    assert testing._run(Step("fine", python(code), {"OWN": "x"}))
+    assert testing._run(CheckStep("fine", python(code), {"OWN": "x"}))
 
 
 def test_tests_write_into_memory_where_it_has_room(steps, monkeypatch, tmp_path):
@@ -132,8 +132,8 @@ def test_what_is_exhaustive_runs_only_on_request(steps, monkeypatch):
 
 def test_no_test_at_all_is_a_failure_unless_a_person_selected(capfd):
     empty = python("raise SystemExit(5)")
-    assert not testing._run(Step("pytest", empty))
-    assert testing._run(Step("pytest", empty, may_be_empty=True))
+    assert not testing._run(CheckStep("pytest", empty))
+    assert testing._run(CheckStep("pytest", empty, may_be_empty=True))
     capfd.readouterr()
 
 

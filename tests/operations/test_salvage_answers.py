@@ -3,7 +3,7 @@
 import pytest
 
 from apps.operations.attempts.outcomes import Cancelled, Interrupted
-from apps.operations.attempts.salvage import ANSWER_SECONDS, WRITE_SECONDS, Salvage
+from apps.operations.attempts.salvage import ANSWER_SECONDS, WRITE_SECONDS, SalvageDelay
 from apps.operations.lifecycle import Reason
 from trainops.process import protocol
 from trainops.process.protocol import Salvaged, Salvaging
@@ -32,7 +32,7 @@ def sent():
 
 @pytest.fixture
 def salvage(clock, sent):
-    return Salvage(send=sent.append, clock=clock)
+    return SalvageDelay(send=sent.append, clock=clock)
 
 
 def test_a_request_is_sent_once_and_the_end_comes_after_its_answer(salvage, sent):

@@ -2,6 +2,7 @@
 
 import pytest
 
+from apps.operations.attempts import process_use
 from apps.operations.models import MetricPoint
 from apps.operations.requests import services
 from tests.operations.attempts import Running, run, submit
@@ -10,6 +11,12 @@ from trainops.runtime.throughput import SYSTEM
 
 pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
 NAMES = {"system/samples_per_second", "system/data_wait_share"}
+USE = {"system/cpu_percent", "system/memory_bytes"}
+
+
+@pytest.fixture(autouse=True)
+def often(monkeypatch):
+    monkeypatch.setattr(process_use, "LEAST_SECONDS", 0.02)
 
 
 def measured(operation, attempt):
@@ -29,14 +36,25 @@ def test_every_attempt_has_points_of_its_speed_and_its_outcome_has_none(runtime,
     assert done.state == "COMPLETED"
     for attempt, last in ((1, stopped.step), (2, done.step)):
         points = measured(operation, attempt)
-        assert set(points.values_list("name", flat=True)) == NAMES
+        assert set(points.values_list("name", flat=True)) == NAMES | USE
+        points = points.filter(name__in=NAMES)
         assert points.filter(step=last).count() == len(NAMES)
         assert all(point.value >= 0 for point in points)
         # A stop within a validation has the points of its step measured again.
         assert all(point.step == last for point in points if point.retired_by)
     assert done.attempts.get(number=2).receipt["exact"]
-    assert "train_loss" in done.metrics and not NAMES & done.metrics.keys()
+    assert "train_loss" in done.metrics and not (NAMES | USE) & done.metrics.keys()
     assert SYSTEM not in str(done.result)
     whole = run(runtime, submit(epochs=6))
     assert weights(done) == weights(whole) and done.result == whole.result
     assert curve(done) == curve(whole)
+
+
+def test_a_kind_without_a_speed_has_points_of_its_processor_and_memory(runtime, person):
+    config = {"recipe": "grid_corridor", "environment_steps": 2000}
+    operation = services.submit(kind="rl", config=config, owner=person)
+    assert run(runtime, operation).state == "COMPLETED"
+    points = MetricPoint.objects.filter(operation=operation, name__startswith=SYSTEM)
+    assert set(points.values_list("name", flat=True)) == USE
+    memory = points.filter(name="system/memory_bytes").values_list("value", flat=True)
+    assert all(value > 50e6 for value in memory)  # an interpreter with torch

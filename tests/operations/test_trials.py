@@ -7,15 +7,17 @@ import pytest
 from django.db import connection
 from django.utils import timezone
 
-from apps.operations.attempts.work import work_until_idle
 from apps.operations.lifecycle import Reason, State
 from apps.operations.models import Attempt, MetricPoint, Study, Suggestion
-from apps.operations.requests.submission import InStudy
+from apps.operations.requests import services as requests
 from apps.operations.scheduling import claims
 from apps.operations.studies import asking, pruning, reports
 from apps.operations.studies import services as studies
 from apps.operations.studies.designs import Pruner
 from apps.operations.studies.sampling import StudySearch
+from tests.operations.attempts import Running, run
+from tests.operations.test_supervisor import weights
+from tests.waiting import wait_until
 from trainops.clock import seconds_from_now
 from trainops.errors import DomainError
 from trainops.runtime.checkpoint.manifest import CheckpointType
@@ -279,25 +281,38 @@ def test_an_error_of_the_pruner_does_not_end_the_attempt(last, caplog):
 
 
 @pytest.mark.slow
-def test_a_commit_of_a_checkpoint_asks_the_pruner(person, runtime):
+def test_a_pruned_trial_stops_at_a_checkpoint_and_a_resume_ends_as_if_it_had_not_been(
+    person, runtime
+):
     """Real children: the rate of the second trial is useless."""
-    config = {"recipe": "digits", "epochs": 2, "checkpoint": {"every_epochs": 1}}
+    config = {
+        "recipe": "scripted", "parameters": {"what": "nothing", "step_seconds": 0.02},
+        "epochs": 12, "batch_size": 16, "checkpoint": {"every_epochs": 1},
+    }  # fmt: skip
     design = {
-        "values": {"learning_rate": [0.01, 1e-7]},
-        "seed": 1,
-        "parallel": 1,
+        "values": {"learning_rate": [0.05, 1e-9]}, "seed": 2, "parallel": 1,
         "pruner": {"method": "median", "min_trials": 1},
-    }
-    study = create(person, design)
-    study.operations.all().delete()
-    study.suggestions.all().delete()
-    Study.objects.update(config=config, num_trials=0)  # the trials are submitted here
-    good, useless = ({"learning_rate": rate} for rate in (0.01, 1e-7))
-    for number, rate in enumerate((good, useless)):
-        part = InStudy(study.pk, rate)
-        study.refresh_from_db()
-        operation = asking.submit_part(study, config | rate, part)
-        Suggestion.objects.create(study=study, number=number, values=rate, operation=operation)
-        work_until_idle(runtime)
-        requests = operation.events.filter(what="CANCEL_REQUESTED", actor="pruner")
-        assert requests.exists() == (rate is useless)
+    }  # fmt: skip
+    study = studies.create(kind="training", config=config, design=design, owner=person)
+    good = study.operations.get()
+    assert run(runtime, good).state == "COMPLETED"
+    useless = study.operations.exclude(pk=good.pk).get()
+    running = Running(runtime, useless)
+    wait_until(useless.row.filter(stop_requested="cancel").exists)
+    running.held.stop = useless.Stop.CANCEL  # as the worker's loop does
+    pruned = running.ended()
+    assert (pruned.state, pruned.reason) == ("CANCELLED", Reason.PRUNED)
+    assert 0 < pruned.step < pruned.total_steps
+    assert not good.events.filter(actor="pruner").exists()
+    at_stop = pruned.checkpoints.get(type="cancellation")
+    assert at_stop.step == pruned.step
+    trial = asking.search_of(study, studies.planning.parse(study.design), {}).trials[1]
+    assert trial.state.name == "PRUNED"
+    requests.resume(operation_id=pruned.pk, actor=person)
+    done = run(runtime, pruned)
+    assert (done.state, done.reason) == ("COMPLETED", "")
+    assert done.attempts.get(number=2).receipt["exact"]
+    assert done.events.filter(actor="pruner").count() == 1, "it is not pruned again"
+    whole = requests.submit(kind="training", config=done.config_given, owner=person)
+    whole = run(runtime, whole)
+    assert weights(done) == weights(whole) and done.result == whole.result

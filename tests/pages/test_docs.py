@@ -17,6 +17,17 @@ def test_every_page_has_an_address(page):
         assert page.get(rendering.url(path)).status_code == 200, path
 
 
+def test_pictures_are_shown_and_small():
+    folder = pages.SOURCES / "docs"
+    texts = "".join(
+        each.read_text() for each in [*folder.glob("*.md"), folder.parent / "README.md"]
+    )
+    pictures = list(folder.glob("*.png"))
+    assert len(pictures) >= 4
+    for each in pictures:
+        assert f"{each.name})" in texts and each.stat().st_size < 120_000, each
+
+
 def test_pictures_and_the_openapi_document_are_served(page):
     for name, kind in (("screenshot.png", "image/png"), ("openapi.yaml", "yaml")):
         answer = page.get(f"/docs/{name}")

@@ -2,8 +2,10 @@
 
 import html
 import io
+from datetime import timedelta
 
 import pytest
+from django.utils import timezone
 
 from apps.dashboard import trying
 from apps.dashboard.fields import FormField
@@ -199,6 +201,62 @@ def test_a_search_comes_from_the_form_and_is_continued_on_its_page(page, prices)
     for typed in ("many", "0", "900"):
         found = page.post(f"/studies/{study.pk}/extend", {"trials": typed}, follow=True)
         assert f"got {typed!r}; allowed: 1 to 500" in html.unescape(found.content.decode())
+
+
+def test_a_pruner_with_its_numbers_and_the_seed_come_from_the_form(page, prices):
+    typed = {"pruner": "asha", "min_reports": "2", "min_trials": "", "reduction": "4", "seed": "7"}
+    answer = posted(
+        page, prices, ("parameters.fast", "2..9"),
+        **{"try.method": "random", "try.samples": "3", "try.parallel": "1"},
+        **{f"try.{name}": value for name, value in typed.items()},
+    )  # fmt: skip
+    design = Study.objects.get().design
+    pruner = {"method": "asha", "min_reports": 2, "reduction": 4}
+    assert pruner.items() <= design["pruner"].items() and design["pruner"]["min_trials"] == 5
+    assert (design["seed"], design["parallel"]) == (7, 1)
+    text = page.get(answer.url).content.decode()
+    assert "Sampler random · pruner asha · at most 1 active at a time" in text
+
+
+@pytest.mark.parametrize(
+    ("field", "text", "problem"),
+    [
+        ("parallel", "0", "design.parallel"),
+        ("samples", "0", "design.samples"),
+        ("max_seconds", "0", "design.max_seconds"),
+        ("folds", "0", "design.walk_forward.folds"),
+        ("min_trials", "2", "got min_trials without a pruner; allowed with it: median"),
+    ],
+)
+def test_numbers_that_are_too_small_or_without_a_pruner_are_refused(
+    page, prices, field, text, problem
+):
+    answer = posted(
+        page, prices, ("parameters.fast", "2..9"), **{"try.method": "random", f"try.{field}": text}
+    )
+    assert answer.status_code == 422 and problem in answer.content.decode()
+    assert not Study.objects.exists()
+
+
+def test_a_study_whose_compute_time_is_spent_says_so_and_is_continued_with_more(page, ana, prices):
+    design = {
+        "values": {"parameters.fast": {"low": 2, "high": 9, "whole": True}},
+        "method": "random", "samples": 3, "parallel": 1, "max_seconds": 60.0,
+    }  # fmt: skip
+    study = made(ana, prices, design)
+    first = study.operations.get()
+    now = timezone.now()
+    making.attempt(first, started_at=now - timedelta(seconds=61), ended_at=now)
+    first.row.update(state="COMPLETED", result={"sharpe": 1.0})
+    text = page.get(study.get_absolute_url()).content.decode()
+    assert "compute time 1 min 1 s of 1 min; no more trials are submitted" in text
+    refused = page.post(
+        f"/studies/{study.pk}/extend", {"trials": "1", "seconds": "-1"}, follow=True
+    )
+    assert "got '-1'; allowed: 0 to" in html.unescape(refused.content.decode())
+    page.post(f"/studies/{study.pk}/extend", {"trials": "1", "seconds": "60"})
+    study.refresh_from_db()
+    assert (study.max_seconds, study.num_trials, study.operations.count()) == (120, 4, 2)
 
 
 def test_a_pruner_and_a_front_are_shown(page, ana, prices):

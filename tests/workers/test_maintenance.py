@@ -7,13 +7,14 @@ from django.utils import timezone
 
 from apps.installation.models import PeriodicJob
 from apps.operations import outbox
-from apps.operations.scheduling import sweeps
+from apps.operations.scheduling import stuck, sweeps
 from apps.workers import hosts, maintenance, neighbours
 from trainops.clock import seconds_from_now
 
 PARTS = [
     (neighbours, "recover_ended"),
     (sweeps, "sweep"),
+    (stuck.WATCH, "check"),
     (outbox, "deliver"),
     (hosts, "drain_faulty"),
 ]

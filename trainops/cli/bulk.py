@@ -41,6 +41,9 @@ def bulk(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only list the outcomes; change nothing.")
     ] = False,
+    because: Annotated[
+        str, typer.Option(help="Note on what is acknowledged (acknowledge only).")
+    ] = "",
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation.")] = False,
 ) -> None:
     """Do one action to all operations that match a query, at most 500.
@@ -58,7 +61,8 @@ def bulk(
             _say(session, preview)
         raise Problem(f"No operation that matches can be changed by {action}.", ExitCode.CONFLICT)
     confirm(session, _question(action, len(ids), preview), yes)
-    answer: BulkOutcomes = session.api.post("operations/bulk", {"action": action.value, "ids": ids})
+    chosen = {"action": action.value, "ids": ids, **({"note": because} if because else {})}
+    answer: BulkOutcomes = session.api.post("operations/bulk", chosen)
     _say(session, answer)
     if refused := answer["num_refused"]:
         raise Problem(f"{refused} of {len(ids)} operations were refused.", ExitCode.CONFLICT)

@@ -13,7 +13,9 @@ from trainops.client.references import operation_id
 if TYPE_CHECKING:
     from trainops.client.responses import Operation
 
-OPTIONS = "--name, --tag, --untag, --project, --notes, --favourite, --archive, --acknowledge"
+OPTIONS = (
+    "--name, --tag, --untag, --project, --notes, --favourite, --archive, --acknowledge, --because"
+)
 
 
 def register(app: typer.Typer) -> None:
@@ -42,6 +44,9 @@ def edit(
             "--acknowledge/--no-acknowledge", help="It needs no attention until it is resumed."
         ),
     ] = None,
+    because: Annotated[
+        str | None, typer.Option(help="Note on the acknowledgement, such as the cause.")
+    ] = None,
 ) -> None:
     """Rename, tag, annotate, archive or acknowledge an operation.
 
@@ -55,6 +60,7 @@ def edit(
         "is_favourite": favourite,
         "archived": archive,
         "acknowledged": acknowledge,
+        "acknowledgement": because,
     }
     body = {field: value for field, value in given.items() if value is not None}
     if not body and not tag and not untag:

@@ -7,10 +7,11 @@ import typer
 from trainops.cli import following, grouping, looks, previews
 from trainops.cli.following import say_commands, watch_to_the_end
 from trainops.cli.session import Session, command
+from trainops.cli.tables import Text
 from trainops.client.api import Param, RowPage
 from trainops.client.problems import ExitCode, Problem
 from trainops.client.references import operation_id, short_ids
-from trainops.client.responses import Event, Message, Operation
+from trainops.client.responses import AttentionReason, Event, Message, Operation
 from trainops.paths import CLONE, COMMAND
 
 PANEL = "Operations"
@@ -56,9 +57,7 @@ def ls(
     ] = False,
     attention: Annotated[
         bool,
-        typer.Option(
-            "--attention", help="Only operations that failed or have a failed self-check."
-        ),
+        typer.Option("--attention", help="Only operations that need attention: failed, stuck, …"),
     ] = False,
     search: Annotated[str | None, typer.Option(help="Search in names and ids.")] = None,
     sort: Annotated[
@@ -94,22 +93,27 @@ def ls(
     if session.out.is_data:
         session.out.data(page.rows)
     else:
-        _list(session, page, limit)
+        _list(session, page, limit, with_reasons=attention)
 
 
-def _list(session: Session, page: RowPage[Operation], limit: int) -> None:
+def _list(
+    session: Session, page: RowPage[Operation], limit: int, *, with_reasons: bool = False
+) -> None:
     if not page.rows:
         first = "run examples/digits.yaml --follow" if CLONE else "recipes"
         session.out.note(f"No operations. Submit one: {COMMAND} {first}")
         return
     ids = short_ids([row["operation_id"] for row in page.rows])
+    why = ["WHY"] if with_reasons else []
+    last = ["OBJECTIVE", "PROGRESS", "LEFT", "METRICS", "OWNER", "CREATED"]
     session.out.table(
-        ["ID", "NAME", "STATE", "OBJECTIVE", "PROGRESS", "LEFT", "METRICS", "OWNER", "CREATED"],
+        ["ID", "NAME", "STATE", *why, *last],
         (
             [
                 looks.cell(short),
                 looks.cell(row["name"]),
                 looks.state(row["status"]),
+                *([looks.cell(_codes(row))] if with_reasons else []),
                 looks.cell(looks.objective(row)),
                 looks.cell(looks.progress(row)),
                 looks.cell(looks.duration(row.get("eta_seconds"))),
@@ -119,11 +123,16 @@ def _list(session: Session, page: RowPage[Operation], limit: int) -> None:
             ]
             for short, row in zip(ids, page.rows, strict=True)
         ),
-        narrow=["ID", "NAME", "STATE", "OBJECTIVE", "PROGRESS"],
+        narrow=["ID", "NAME", "STATE", *(why or ["OBJECTIVE", "PROGRESS"])],
         elastic="NAME",
     )
     if page.has_more:
         session.out.note(f"There are more: --limit {min(limit * 5, MAX_LIMIT)}")
+
+
+def _codes(row: Operation) -> str:
+    """Return why it needs attention, as the query `attention:` takes it."""
+    return ", ".join(each["code"].lower() for each in row.get("attention") or ())
 
 
 def show(session: Session, reference: Id) -> None:
@@ -148,6 +157,7 @@ def show(session: Session, reference: Id) -> None:
             ("objective", looks.objective(operation)),
             ("metrics", looks.other_metrics(operation, at_most=10)),
             ("waits for", blocked and blocked.get("message")),
+            *(("attention", _attention(each)) for each in operation.get("attention") or ()),
             ("reason", operation.get("reason")),
             ("error", error.get("message")),
             ("stop", operation.get("stop_requested")),
@@ -164,6 +174,10 @@ def show(session: Session, reference: Id) -> None:
             ("page", session.server.page(operation["operation_id"])),
         )
     )
+
+
+def _attention(reason: AttentionReason) -> Text:
+    return looks.words(f"{reason['message']}. {reason['next_step']}")
 
 
 def watch(session: Session, reference: Id) -> None:

@@ -171,6 +171,14 @@ class OperationError(TypedDict, total=False):
     message: str
 
 
+class AttentionReason(TypedDict):
+    """Why an operation needs attention, and what to do."""
+
+    code: str
+    message: str
+    next_step: str
+
+
 class Operation(TypedDict):
     """A row of the list of operations, or one operation."""
 
@@ -194,6 +202,7 @@ class Operation(TypedDict):
     finished_at: NotRequired[str | None]
     not_before: NotRequired[str | None]
     waiting_for: NotRequired[BlockingReason | None]
+    attention: NotRequired[list[AttentionReason]]
     reason: NotRequired[str | None]
     error: NotRequired[OperationError | None]
     stop_requested: NotRequired[str | None]

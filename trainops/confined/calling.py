@@ -34,7 +34,7 @@ SET = {
 NO_MEMORY = ("MemoryError", "bad_alloc", "can't allocate memory", "Cannot allocate memory")
 
 
-class NoAnswer(Exception):
+class ConfinedProcessFailed(Exception):
     """The process gave no answer; `log` is the end of what it wrote to stderr."""
 
     def __init__(self, message: str, log: str = "") -> None:
@@ -42,15 +42,15 @@ class NoAnswer(Exception):
         self.log = log
 
 
-class OutOfTime(NoAnswer):
+class OutOfTime(ConfinedProcessFailed):
     """It took longer than allowed."""
 
 
-class OutOfMemory(NoAnswer):
+class OutOfMemory(ConfinedProcessFailed):
     """It took more memory than allowed."""
 
 
-class Killed(NoAnswer):
+class Killed(ConfinedProcessFailed):
     """It died of a signal, as a parser does that a file has broken."""
 
 
@@ -82,7 +82,7 @@ def call(
         if process.returncode:
             raise _failed(process.returncode, _end_of(log), limits)
         if answer.seek(0, os.SEEK_END) > MAX_ANSWER_BYTES:
-            raise NoAnswer(f"The response has more than {MAX_ANSWER_BYTES} bytes.")
+            raise ConfinedProcessFailed(f"The response has more than {MAX_ANSWER_BYTES} bytes.")
         answer.seek(0)
         return json.load(answer)
 
@@ -94,14 +94,14 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         process.wait()
 
 
-def _failed(code: int, log: str, limits: Limits) -> NoAnswer:
+def _failed(code: int, log: str, limits: Limits) -> ConfinedProcessFailed:
     if any(sign in log for sign in NO_MEMORY):
         return OutOfMemory(f"It takes more than {limits.memory_bytes} bytes of memory.", log)
     if code == -signal.SIGXCPU:
         return OutOfTime(f"It takes longer than {limits.seconds} seconds.", log)
     if code < 0:
         return Killed(f"The process was killed by signal {-code}.", log)
-    return NoAnswer(log.strip().rpartition("\n")[2][:300], log)
+    return ConfinedProcessFailed(log.strip().rpartition("\n")[2][:300], log)
 
 
 def _end_of(log: IO[bytes]) -> str:

@@ -11,7 +11,7 @@ from trainops.datasets.errors import DataError, DirectoryAway
 MAX_FILES = 5_000_000
 
 
-class Found(NamedTuple):
+class FoundFile(NamedTuple):
     """A file: its name relative to the directory, and what the file system or bucket says of it.
 
     `changed_ns` is a time that no program can set back: the ctime, or LastModified of an object.
@@ -23,13 +23,13 @@ class Found(NamedTuple):
     version: str = ""  # the ETag of an object
 
 
-def scan(root: Path, allowed: Sequence[Path] = ()) -> list[Found]:
+def scan(root: Path, allowed: Sequence[Path] = ()) -> list[FoundFile]:
     """Return all files below `root`, sorted by name.
 
     Links to files are followed; with `allowed`, only to files below one of these. Raises
     DirectoryAway, and DataError, which names what is neither a file nor a directory.
     """
-    found: list[Found] = []
+    found: list[FoundFile] = []
     for each in _walk(root, "", allowed):
         found.append(each)
         if len(found) > MAX_FILES:
@@ -41,7 +41,7 @@ def is_below(path: Path, roots: Sequence[Path]) -> bool:
     return any(path.is_relative_to(root) for root in roots)
 
 
-def _walk(root: Path, prefix: str, allowed: Sequence[Path]) -> Iterator[Found]:
+def _walk(root: Path, prefix: str, allowed: Sequence[Path]) -> Iterator[FoundFile]:
     try:
         with os.scandir(root / prefix) as entries:
             for entry in entries:
@@ -60,7 +60,7 @@ def _walk(root: Path, prefix: str, allowed: Sequence[Path]) -> Iterator[Found]:
         raise DirectoryAway(f"{root / prefix} {why} on this machine") from error
 
 
-def _found(root: Path, name: str, entry: "os.DirEntry[str]", allowed: Sequence[Path]) -> Found:
+def _found(root: Path, name: str, entry: "os.DirEntry[str]", allowed: Sequence[Path]) -> FoundFile:
     path = root / name
     if entry.is_symlink():
         target = path.resolve()
@@ -71,7 +71,7 @@ def _found(root: Path, name: str, entry: "os.DirEntry[str]", allowed: Sequence[P
     status = path.stat()
     if not stat.S_ISREG(status.st_mode):
         raise DataError(f"{path} is neither a file nor a directory")
-    return Found(name, status.st_size, status.st_ctime_ns)
+    return FoundFile(name, status.st_size, status.st_ctime_ns)
 
 
 def _readable(name: str, folder: Path) -> str:

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from trainops.datasets.description import ClassCount, ColumnType, DirectoryDescription
 from trainops.datasets.errors import DataError
-from trainops.datasets.files import Found
+from trainops.datasets.files import FoundFile
 
 IMAGES = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp"})
 SPLITS = frozenset({"train", "val", "valid", "validation", "test"})
@@ -22,7 +22,7 @@ HUGGING_FACE = frozenset({"dataset_info.json", "state.json"})
 MAX_CLASSES, MAX_HEADERS, MAX_COLUMNS = 1000, 1000, 200
 
 
-def describe(root: Path | None, found: Sequence[Found]) -> DirectoryDescription:
+def describe(root: Path | None, found: Sequence[FoundFile]) -> DirectoryDescription:
     """Return the layout; without `root`, by the names alone.
 
     Raises DataError for a file whose header contradicts its name.

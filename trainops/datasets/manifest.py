@@ -18,7 +18,7 @@ from blake3 import blake3
 from numpy.typing import NDArray
 
 from trainops.datasets.errors import DataError, changed
-from trainops.datasets.files import Found
+from trainops.datasets.files import FoundFile
 
 BLOCK_BYTES = 64 * 2**20
 PIECE_BYTES = 2**20
@@ -73,12 +73,12 @@ class Manifest:
         return cls(names, sizes.to_numpy(), digests)
 
 
-def make(root: Path, found: list[Found]) -> Manifest:
+def make(root: Path, found: list[FoundFile]) -> Manifest:
     """Read every file below `root`; return their manifest. Raises DataError."""
     return of_digests(found, partial(_digests_of, root))
 
 
-def of_digests(found: list[Found], digests_of: Callable[[Found], list[bytes]]) -> Manifest:
+def of_digests(found: list[FoundFile], digests_of: Callable[[FoundFile], list[bytes]]) -> Manifest:
     """Return the manifest of files whose digests a function returns, called in several threads."""
     digests: list[list[bytes]] = []
     with ThreadPoolExecutor(NUM_THREADS) as threads:
@@ -105,7 +105,7 @@ def block_digest(file: BinaryIO, number: int) -> bytes:
     return hasher.digest()
 
 
-def differences(registered: Manifest, found: Iterable[Found]) -> Iterator[str]:
+def differences(registered: Manifest, found: Iterable[FoundFile]) -> Iterator[str]:
     """Yield what differs in names and sizes, in the order of the names."""
     position = 0
     for each in found:
@@ -123,7 +123,7 @@ def differences(registered: Manifest, found: Iterable[Found]) -> Iterator[str]:
         yield f"{registered.names[rest]} is missing"
 
 
-def _digests_of(root: Path, found: Found) -> list[bytes]:
+def _digests_of(root: Path, found: FoundFile) -> list[bytes]:
     path = root / found.name
     try:
         with path.open("rb", buffering=0) as file:

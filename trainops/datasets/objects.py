@@ -20,7 +20,7 @@ from urllib3.exceptions import HTTPError
 
 from trainops.checkpoint_storage import Bucket
 from trainops.datasets.errors import DataError, DirectoryAway, changed
-from trainops.datasets.files import MAX_FILES, Found
+from trainops.datasets.files import MAX_FILES, FoundFile
 from trainops.datasets.manifest import BLOCK_BYTES, PIECE_BYTES, num_blocks
 
 MAX_PART_BYTES = 255  # of a name between two slashes, on a file system
@@ -58,31 +58,31 @@ class Prefix:
     def __str__(self) -> str:
         return str(self.bucket)
 
-    def found(self) -> list[Found]:
+    def found(self) -> list[FoundFile]:
         """Return all objects, sorted by name; keys that end with a slash stand for folders.
 
         Raises DataError for a name that no file can have.
         """
-        found: list[Found] = []
+        found: list[FoundFile] = []
         for each in self._listed(self._start):
             name = each["Key"].removeprefix(self._start)
             if name.endswith("/") and not each["Size"]:
                 continue
             self._require_name(name)
             changed_ns = int(each["LastModified"].timestamp()) * 10**9
-            found.append(Found(name, each["Size"], changed_ns, each["ETag"]))
+            found.append(FoundFile(name, each["Size"], changed_ns, each["ETag"]))
             if len(found) > MAX_FILES:
                 raise DataError(f"{self} has more than {MAX_FILES} objects; pack them into shards")
         found.sort()
         self._require_no_file_is_a_folder(found)
         return found
 
-    def digests_of(self, found: Found) -> list[bytes]:
+    def digests_of(self, found: FoundFile) -> list[bytes]:
         """Return the digests of an object's blocks. Raises DirectoryChanged."""
         blocks = range(num_blocks(found.size_bytes))
         return [self.block_digest(found, number) for number in blocks]
 
-    def block_digest(self, found: Found, number: int) -> bytes:
+    def block_digest(self, found: FoundFile, number: int) -> bytes:
         """Return the digest of a block of the version that was listed. Raises DirectoryChanged."""
         return self._retried(lambda: self._block_digest(found, number))
 
@@ -93,7 +93,7 @@ class Prefix:
                 self.bucket.name, self._start + name, file, Config=TRANSFER
             )
 
-    def _block_digest(self, found: Found, number: int) -> bytes:
+    def _block_digest(self, found: FoundFile, number: int) -> bytes:
         first, hasher = number * BLOCK_BYTES, blake3()
         last = min(first + BLOCK_BYTES, found.size_bytes) - 1
         with self._answers(found.name):
@@ -152,7 +152,7 @@ class Prefix:
                 f"slashes has 1 to {MAX_PART_BYTES} bytes and is not . or .."
             )
 
-    def _require_no_file_is_a_folder(self, found: list[Found]) -> None:
+    def _require_no_file_is_a_folder(self, found: list[FoundFile]) -> None:
         names = {each.name for each in found}
         for name in names:
             folder = name

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from trainops.datasets import manifest as manifests
 from trainops.datasets.description import Verification
-from trainops.datasets.files import Found, scan
+from trainops.datasets.files import FoundFile, scan
 from trainops.datasets.manifest import Manifest
 from trainops.datasets.sampling import Sample
 
@@ -22,8 +22,8 @@ def verify(
 
 def compared(
     manifest: Path,
-    found: list[Found],
-    read: Callable[[list[Found]], Manifest],
+    found: list[FoundFile],
+    read: Callable[[list[FoundFile]], Manifest],
     sample: Sample | None = None,
 ) -> Verification:
     """Compare names and sizes of all files, then the content of all or of those of a sample.
@@ -49,7 +49,9 @@ def compared(
     }
 
 
-def _to_read(registered: Manifest, found: list[Found], sample: Sample | None) -> dict[int, Found]:
+def _to_read(
+    registered: Manifest, found: list[FoundFile], sample: Sample | None
+) -> dict[int, FoundFile]:
     """Return the files to read, by their place in the manifest."""
     drawn = range(len(registered)) if sample is None else sample.drawn(len(registered))
     by_name = {each.name: each for each in found}

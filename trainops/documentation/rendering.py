@@ -26,7 +26,7 @@ class Heading:
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
+class RenderedPage:
     """A page as HTML, and its headings below the title."""
 
     html: str
@@ -62,7 +62,7 @@ def path_of(address: str) -> str:
 
 
 @cache
-def document(path: str) -> Document:
+def document(path: str) -> RenderedPage:
     """Return a page. Raises KeyError: there is none."""
     parser = MarkdownIt("commonmark", {"html": False}).enable("table")
     tokens = parser.parse(pages.markdown(path))
@@ -72,7 +72,7 @@ def document(path: str) -> Document:
             _addressed(child, path)
     html = parser.renderer.render(tokens, parser.options, {})
     html = html.replace("<table>", '<div class="docs-table" tabindex="0"><table class="table">')
-    return Document(html.replace("</table>", "</table></div>"), tuple(headings))
+    return RenderedPage(html.replace("</table>", "</table></div>"), tuple(headings))
 
 
 def search(query: str) -> list[Found]:

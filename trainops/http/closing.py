@@ -12,7 +12,7 @@ RETRY_AFTER_SECONDS = 10
 _said = mmap.mmap(-1, 1)
 
 
-class Closing(DomainError):
+class ServerClosing(DomainError):
     def __init__(self) -> None:
         super().__init__(
             "SHUTTING_DOWN",
@@ -34,4 +34,4 @@ def is_announced() -> bool:
 def require_open() -> None:
     """Raises Closing after the server was asked to stop."""
     if is_announced():
-        raise Closing
+        raise ServerClosing

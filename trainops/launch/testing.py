@@ -41,7 +41,7 @@ IMPORT_LINTER = "from importlinter.cli import lint_imports_command as run; run()
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class CheckStep:
     """One tool: its name, its command, and what it needs in its environment."""
 
     name: str
@@ -141,23 +141,25 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _checks() -> list[Step]:
+def _checks() -> list[CheckStep]:
     return [
-        Step("ruff check", [*PYTHON, "ruff", "check", "."]),
-        Step("ruff format", [*PYTHON, "ruff", "format", "--check", "."]),
-        Step("mypy", [*PYTHON, "mypy"]),
-        Step("import-linter", [sys.executable, "-c", IMPORT_LINTER]),
-        Step("migrations", [sys.executable, "manage.py", "makemigrations", "--check", "--dry-run"]),
+        CheckStep("ruff check", [*PYTHON, "ruff", "check", "."]),
+        CheckStep("ruff format", [*PYTHON, "ruff", "format", "--check", "."]),
+        CheckStep("mypy", [*PYTHON, "mypy"]),
+        CheckStep("import-linter", [sys.executable, "-c", IMPORT_LINTER]),
+        CheckStep(
+            "migrations", [sys.executable, "manage.py", "makemigrations", "--check", "--dry-run"]
+        ),
     ]
 
 
-def _smoke(chosen: argparse.Namespace) -> list[Step]:
-    lint = Step("ruff check", [*PYTHON, "ruff", "check", "."])
+def _smoke(chosen: argparse.Namespace) -> list[CheckStep]:
+    lint = CheckStep("ruff check", [*PYTHON, "ruff", "check", "."])
     command = [*PYTHON, "pytest", "-q", "-m", QUICK, *SMOKE, *chosen.pytest]
-    return [lint, Step("pytest", command)]
+    return [lint, CheckStep("pytest", command)]
 
 
-def _on_sqlite(chosen: argparse.Namespace, has_postgres: bool) -> list[Step]:
+def _on_sqlite(chosen: argparse.Namespace, has_postgres: bool) -> list[CheckStep]:
     """What starts browsers and whole installations comes by itself, and mostly waits."""
     # A person's own selection may hold nothing of the one or of the other part.
     own = bool(chosen.pytest) and not chosen.quick
@@ -165,12 +167,12 @@ def _on_sqlite(chosen: argparse.Namespace, has_postgres: bool) -> list[Step]:
     if has_postgres and not chosen.all:
         beside = f"{beside} and not ({ON_POSTGRES})"
     command = [*_side_by_side(), "-m", beside, *chosen.pytest]
-    steps = [Step("pytest", command, may_be_empty=own)]
+    steps = [CheckStep("pytest", command, may_be_empty=own)]
     if not chosen.quick:
         # Reordered, files with few tests come last, among them the longest one: the storms.
         heavy = ["--no-loadscope-reorder", "-m", _marked(f"({HEAVY})", chosen), *chosen.pytest]
         command = [*_side_by_side(most=MOST_HEAVY), *heavy]
-        steps.append(Step("pytest, whole installations", command, may_be_empty=own))
+        steps.append(CheckStep("pytest, whole installations", command, may_be_empty=own))
     return steps
 
 
@@ -184,7 +186,7 @@ def _side_by_side(most: int | None = None) -> list[str]:
     return [*PYTHON, "pytest", "-n", str(num_processes), "--dist", "loadfile"]
 
 
-def _on_postgres(chosen: argparse.Namespace, stack: ExitStack) -> list[Step]:
+def _on_postgres(chosen: argparse.Namespace, stack: ExitStack) -> list[CheckStep]:
     """The second database, where there is one. With CI set, there has to be."""
     # It needs psycopg, which is here only now.
     from trainops.launch.servers import postgres_server  # noqa: PLC0415
@@ -199,10 +201,10 @@ def _on_postgres(chosen: argparse.Namespace, stack: ExitStack) -> list[Step]:
     command = [*_side_by_side(), "-m", _marked("database", chosen), *chosen.pytest]
     env = {"TRAINOPS_DATABASE_URL": url}
     # A person's own selection may hold no test that is marked; our own must.
-    return [Step("pytest on PostgreSQL", command, env, may_be_empty=bool(chosen.pytest))]
+    return [CheckStep("pytest on PostgreSQL", command, env, may_be_empty=bool(chosen.pytest))]
 
 
-def _variables(step: Step) -> dict[str, str]:
+def _variables(step: CheckStep) -> dict[str, str]:
     """Return the environment of a step, in which Python may cache bytecode.
 
     Without the cache each process of pytest rewrites the assertions of all test files: 8 s.
@@ -211,7 +213,7 @@ def _variables(step: Step) -> dict[str, str]:
     return inherited | dict(step.env)
 
 
-def _run(step: Step) -> bool:
+def _run(step: CheckStep) -> bool:
     print(f"── {step.name}", flush=True)
     started = time.monotonic()
     done = subprocess.run(step.command, cwd=paths.ROOT, env=_variables(step), check=False)

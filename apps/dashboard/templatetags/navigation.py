@@ -65,7 +65,8 @@ def _count() -> PlatformCounts:
 @register.filter
 def starts_tour(request: HttpRequest | str) -> bool:
     """Return whether this page starts the tour; a page of an error may have no request."""
-    return hasattr(request, "session") and tour.is_due(request)
+    has_session = isinstance(request, HttpRequest) and hasattr(request, "session")
+    return has_session and tour.is_due(cast(HttpRequest, request))
 
 
 @register.simple_tag(takes_context=True)

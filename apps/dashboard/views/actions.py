@@ -48,6 +48,7 @@ def act(request: HttpRequest, action: str) -> HttpResponse:
     options = bulk.ResumeOptions(
         checkpoint_id=request.POST.get("checkpoint", ""),
         accept_inexact=bool(request.POST.get("accept_inexact")),
+        note=request.POST.get("note", ""),
     )
     outcomes = bulk.carry_out(action, operations, user_of(request), options)
     done = [_said(each) for each in outcomes if not each.is_refused]

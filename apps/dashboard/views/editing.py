@@ -34,14 +34,11 @@ def edited(request: HttpRequest, operation_id: str) -> HttpResponse:
 
 
 def _form(request: HttpRequest, operation: Operation) -> HttpResponse:
-    row: attention.AttentionRow = {
-        "state": operation.state, "self_check": operation.self_check, "acknowledged_at": None,
-    }  # fmt: skip
     context = {
         "operation": operation,
         "tags": ", ".join(operation.tags.values_list("name", flat=True)),
         "may_archive": operation.state not in ACTIVE,
-        "may_acknowledge": attention.is_needed(row),
+        "may_acknowledge": bool(attention.reasons(attention.row_of(operation))),
     }
     template = "part" if is_fetch(request) else "page"
     return render(request, f"dashboard/edit/{template}.html", context)
@@ -77,6 +74,8 @@ def _changes(request: HttpRequest, operation: Operation) -> Changes:
         "archived": operation.archived_at is not None,
         "acknowledged": operation.acknowledged_at is not None,
     }
+    if "acknowledged" in request.POST:
+        changes["acknowledgement"] = request.POST.get("acknowledgement", "")
     for mark in MARKS:
         if (wanted := mark in request.POST) != is_now[mark]:
             changes[mark] = wanted  # type: ignore[literal-required] # one of its keys

@@ -9,9 +9,11 @@ from django.shortcuts import render
 from apps.dashboard import filters, grouping, pages, rows
 from apps.dashboard.filters import TABS, Filters
 from apps.dashboard.permissions import needs
+from apps.operations import attention
 from apps.operations.comparisons.selection import MAX_OPERATIONS
 from apps.operations.models import Operation, SavedView
 from apps.operations.requests import access
+from apps.operations.requests.access import Person
 from apps.operations.search import views
 from apps.operations.search.completion import completions
 from apps.operations.search.language import MAX_LENGTH
@@ -56,6 +58,7 @@ def _context(request: HttpRequest, wanted: Filters) -> dict[str, Any]:
         "tabs": _tabs(wanted, counts),
         "summary": _summary(wanted, counts),
         "total": counts[wanted.tab],
+        "reasons": _reasons(wanted, request.user),
         "views": [(view.name, _url(view)) for view in views.visible(request.user)],
         "kinds": [(name, engine.label) for name, engine in KINDS.items()],
         "may_create": access.may_create(request.user),
@@ -144,6 +147,18 @@ class Tab:
     is_current: bool
 
 
+def _reasons(wanted: Filters, user: Person) -> list[tuple[str, int, str]]:
+    """Return (label, number, address) of each reason in the tab of what needs attention."""
+    if wanted.tab != "attention" or wanted.problem:
+        return []
+    numbers = attention.counts(wanted.apply(user))
+    return [
+        (each.label, numbers[each], "?" + wanted.url(q=f"{wanted.query} attention:{each.lower()}"))
+        for each in attention.Attention
+        if numbers[each]
+    ]
+
+
 def _tabs(wanted: Filters, counts: dict[str, int]) -> list[Tab]:
     return [
         Tab(
@@ -194,6 +209,6 @@ def _headings(wanted: Filters) -> list[Heading]:
 def _summary(wanted: Filters, counts: dict[str, int]) -> str:
     waiting = counts["PENDING"] + counts["RESUMING"]
     parts = [f"{counts['RUNNING']:,} running", f"{waiting:,} queued"]
-    if attention := counts["attention"]:
-        parts.append(f"{attention:,} to review")
+    if number := counts["attention"]:
+        parts.append(f"{number:,} to review")
     return " · ".join(parts) + ("" if wanted.is_default else " in this view")

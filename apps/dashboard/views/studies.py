@@ -24,6 +24,7 @@ from trainops.http.roles import Role
 from trainops.runtime.errors import ConfigError
 
 PAGE_SIZE = 50
+MAX_SECONDS = 10**9
 STRENGTHS = 6  # of the heat map's colours, by rank: an extreme value does not hide the others
 ASKS = {
     "cancel": "Every active operation saves a checkpoint at its next safe point, then "
@@ -86,6 +87,7 @@ def study(request: HttpRequest, study_id: str) -> HttpResponse:
         "heat": _heat(found, lines, request),
         "front": comparison.front(found, lines),
         "objectives": asking.objectives(found),
+        "search": _search(found),
         "may_extend": may_change and asking.may_extend(found),
         "actions": [(a, ASKS[a]) for a in _actions(progress)] if may_change else [],
         "query": request.GET.urlencode(),
@@ -121,17 +123,40 @@ def extend(request: HttpRequest, study_id: str) -> HttpResponse:
     found = _find(study_id)
     to, typed = found.get_absolute_url(), request.POST.get("trials", "")
     trials = whole_number(typed, 1, MAX_TRIALS)
+    more = request.POST.get("seconds", "") or "0"
+    seconds = whole_number(more, 0, MAX_SECONDS)
     try:
         access.require_study(found, request.user, "extend")
         if trials is None:
             raise ConfigError({"trials": f"got {typed[:20]!r}; allowed: 1 to {MAX_TRIALS}"})
-        number = studies.extend(study_id=found.pk, trials=trials, actor=user_of(request))
+        if seconds is None:
+            raise ConfigError({"seconds": f"got {more[:20]!r}; allowed: 0 to {MAX_SECONDS}"})
+        number = studies.extend(
+            study_id=found.pk, trials=trials, seconds=seconds, actor=user_of(request)
+        )
     except ConfigError as error:
         return say(request, str(error), level="error", to=to, status=422)
     except DomainError as refusal:
         return refuse(request, refusal, to=to)
     said = f"Submitted {formatting.plural(number, 'operation')}; others follow as they end."
     return say(request, said, to=to, leave=True)
+
+
+def _search(found: Study) -> list[str]:
+    """Return how the values are searched, as phrases: sampler, pruner and limits."""
+    design = found.design
+    pruner, parallel = design.get("pruner"), design.get("parallel")
+    said = [f"sampler {design['method']}"]
+    if pruner:
+        said.append(f"pruner {pruner['method']}")
+    if parallel:
+        said.append(f"at most {parallel} active at a time")
+    if found.max_seconds is not None:
+        spent, limit = asking.seconds_spent(found), found.max_seconds
+        is_spent = "; no more trials are submitted" if spent >= limit else ""
+        spent_of = f"{formatting.duration(spent)} of {formatting.duration(limit)}"
+        said.append(f"compute time {spent_of}{is_spent}")
+    return said
 
 
 def _find(study_id: str) -> Study:

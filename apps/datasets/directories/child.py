@@ -64,7 +64,7 @@ def _verify_prefix(source: str, target: Path, sample: Sample | None) -> Verifica
     return verification.compared(target, prefix.found(), read, sample)
 
 
-def _described(layout: DirectoryDescription, found: list[files.Found]) -> Added:
+def _described(layout: DirectoryDescription, found: list[files.FoundFile]) -> Added:
     return {
         "layout": layout,
         "changed_ns": max(each.changed_ns for each in found),

@@ -16,7 +16,7 @@ from apps.datasets.errors import DatasetError, DatasetNotDirectory
 from apps.datasets.models import DIRECTORY, Dataset
 from trainops import dataset_buckets
 from trainops.confined import limits as confined
-from trainops.confined.calling import NoAnswer, OutOfMemory, OutOfTime, call
+from trainops.confined.calling import ConfinedProcessFailed, OutOfMemory, OutOfTime, call
 from trainops.datasets.description import Verification
 from trainops.datasets.sampling import Sample
 from trainops.slots import Slots
@@ -141,14 +141,14 @@ def _call(
             answer = cast(
                 DirectoryAnswer, call("apps.datasets.directories.child", request, within, **kept)
             )
-    except NoAnswer as error:
+    except ConfinedProcessFailed as error:
         raise _unreadable(place.root, error) from error
     if "refused" in answer:
         raise DatasetError({"path": answer["refused"]}, "UNREADABLE_DIRECTORY")
     return answer
 
 
-def _unreadable(root: str, error: NoAnswer) -> DatasetError:
+def _unreadable(root: str, error: ConfinedProcessFailed) -> DatasetError:
     match error:
         case OutOfMemory() | OutOfTime():
             problem = f"{root} cannot be read within the limits of the server. {error}"

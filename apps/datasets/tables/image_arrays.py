@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from apps.datasets.tables.npz import ArrayOutline
+from apps.datasets.tables.npz import NpzOutline
 from apps.datasets.tables.options import TableLimits
 from apps.datasets.tables.refusals import TableRefused
 
@@ -19,7 +19,7 @@ SHAPES = (
 )
 
 
-def check_arrays(outlines: Mapping[str, ArrayOutline], limits: TableLimits) -> None:
+def check_arrays(outlines: Mapping[str, NpzOutline], limits: TableLimits) -> None:
     """Raises TableRefused: what is missing, of another dtype, shape or length."""
     images = outlines.get("images")
     if images is None:
@@ -48,7 +48,7 @@ def check_arrays(outlines: Mapping[str, ArrayOutline], limits: TableLimits) -> N
     _check_limits(images, height * width * channels, limits)
 
 
-def image_shape(images: ArrayOutline) -> tuple[int, int, int]:
+def image_shape(images: NpzOutline) -> tuple[int, int, int]:
     """Return height, width and channels. Raises TableRefused.
 
     A side is at least 8 pixels and channels are at most 4, so which is which is never a guess.
@@ -107,7 +107,7 @@ def checked_masks(values: NDArray[Any], first_row: int) -> NDArray[Any]:
     return np.ascontiguousarray(values, dtype=np.uint8)
 
 
-def _missing(name: str, outlines: Mapping[str, ArrayOutline]) -> TableRefused:
+def _missing(name: str, outlines: Mapping[str, NpzOutline]) -> TableRefused:
     return TableRefused(
         "MISSING_ARRAY",
         f"The archive has no {name}; it has {', '.join(outlines) or 'nothing'}. Required: images, "
@@ -117,7 +117,7 @@ def _missing(name: str, outlines: Mapping[str, ArrayOutline]) -> TableRefused:
     )
 
 
-def _check_dtype(outline: ArrayOutline, is_right: bool, allowed: str) -> None:
+def _check_dtype(outline: NpzOutline, is_right: bool, allowed: str) -> None:
     if not is_right:
         raise TableRefused(
             "WRONG_DTYPE",
@@ -128,7 +128,7 @@ def _check_dtype(outline: ArrayOutline, is_right: bool, allowed: str) -> None:
         )
 
 
-def _check_shape(outline: ArrayOutline, is_right: bool, allowed: str) -> None:
+def _check_shape(outline: NpzOutline, is_right: bool, allowed: str) -> None:
     if not is_right:
         raise TableRefused(
             "WRONG_SHAPE",
@@ -139,7 +139,7 @@ def _check_shape(outline: ArrayOutline, is_right: bool, allowed: str) -> None:
         )
 
 
-def _check_limits(images: ArrayOutline, num_values: int, limits: TableLimits) -> None:
+def _check_limits(images: NpzOutline, num_values: int, limits: TableLimits) -> None:
     size = num_values * images.dtype.itemsize
     checks: Sequence[tuple[str, int, int, str]] = (
         ("TOO_MANY_ROWS", images.shape[0], limits.max_rows, "images"),

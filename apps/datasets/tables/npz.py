@@ -31,7 +31,7 @@ ENCRYPTED = 0x1
 
 
 @dataclass(frozen=True, slots=True)
-class ArrayOutline:
+class NpzOutline:
     """What the header of an array says."""
 
     name: str
@@ -66,9 +66,7 @@ class Npz:
             self._files.close()
             raise
         self._readers = {name: file for name, (file, _) in opened.items()}
-        self.outlines: Mapping[str, ArrayOutline] = {
-            name: each for name, (_, each) in opened.items()
-        }
+        self.outlines: Mapping[str, NpzOutline] = {name: each for name, (_, each) in opened.items()}
         if (unpacked := sum(info.file_size for info in infos)) > limits.max_image_bytes:
             self._files.close()
             raise TableRefused(
@@ -100,7 +98,7 @@ class Npz:
             if self._bytes(name, 1):
                 raise broken(f"{name} has data after its end")
 
-    def _open(self, info: zipfile.ZipInfo) -> tuple[IO[bytes], ArrayOutline]:
+    def _open(self, info: zipfile.ZipInfo) -> tuple[IO[bytes], NpzOutline]:
         """Return an array's file, at its first number, and what its header says."""
         name = info.filename[: -len(ENDING)]
         if info.flag_bits & ENCRYPTED:
@@ -118,11 +116,11 @@ class Npz:
                 given="Fortran order",
                 allowed="C order",
             )
-        outline = ArrayOutline(name, tuple(shape), dtype)
+        outline = NpzOutline(name, tuple(shape), dtype)
         _check_size(outline, info.file_size - file.tell())
         return file, outline
 
-    def _read(self, outline: ArrayOutline, count: int) -> NDArray[Any]:
+    def _read(self, outline: NpzOutline, count: int) -> NDArray[Any]:
         size = count * outline.row_bytes
         content = self._bytes(outline.name, size)
         if len(content) != size:
@@ -166,7 +164,7 @@ def _check_names(names: list[str], allowed: tuple[str, ...]) -> None:
         )
 
 
-def _check_size(outline: ArrayOutline, size: int) -> None:
+def _check_size(outline: NpzOutline, size: int) -> None:
     """The header and the archive agree on how much there is to read, and it is plain numbers."""
     if outline.dtype.hasobject or outline.dtype.names is not None:
         raise TableRefused(

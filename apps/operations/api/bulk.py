@@ -11,6 +11,7 @@ from rest_framework.views import APIView
 from apps.operations.filters import narrowed
 from apps.operations.models import Operation
 from apps.operations.requests import bulk
+from apps.operations.requests.editing import MAX_ACKNOWLEDGEMENT
 from apps.operations.search.language import MAX_LENGTH
 from apps.operations.serializers import ResumeRequestSerializer
 from trainops.http.asking import body_of, person
@@ -46,6 +47,13 @@ class BulkRequestSerializer(StrictSerializer):
         required=False, default=False, help_text="Whether only the outcomes are returned."
     )
     accept_inexact = ResumeRequestSerializer().fields["accept_inexact"]
+    note = serializers.CharField(
+        required=False,
+        default="",
+        allow_blank=True,
+        max_length=MAX_ACKNOWLEDGEMENT,
+        help_text="Note on what is acknowledged (`acknowledge` only).",
+    )
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         if ("ids" in attrs) == ("q" in attrs):
@@ -93,7 +101,9 @@ class BulkView(APIView):
         if is_dry_run:
             outcomes = bulk.preview(action, operations, request.user)
         else:
-            options = bulk.ResumeOptions(accept_inexact=wanted["accept_inexact"])
+            options = bulk.ResumeOptions(
+                accept_inexact=wanted["accept_inexact"], note=wanted["note"]
+            )
             outcomes = bulk.carry_out(action, operations, person(request), options)
         outcomes += bulk.missing(ids, operations)
         return Response(

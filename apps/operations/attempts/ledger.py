@@ -4,7 +4,7 @@ import logging
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Self, TypedDict
@@ -17,7 +17,7 @@ from django.db.models.functions import Length
 from apps.checkpoints import services as checkpoints
 from apps.checkpoints.models import Checkpoint
 from apps.ledger import services as ledgers
-from apps.operations import extremes
+from apps.operations import concerns, extremes
 from apps.operations.attempts import branches, selfchecks
 from apps.operations.attempts.attempt_log import AttemptLog
 from apps.operations.attempts.run_lines import PointLines, RunLines, WindowLines
@@ -103,11 +103,15 @@ class Ledger:
         self._moved |= moved
         self.fields |= {"step": step, "total_steps": report.total_steps, "place": place}
         self._rate(step)
-        for step, at, values in report.points:
-            for name, value in values.items():
-                self._point(step, at, name, value)
+        self.measured(report.points)
         self.lines.progress(report)
         return moved
+
+    def measured(self, points: Iterable[tuple[int, float, Mapping[str, float]]]) -> None:
+        """Add points (step, Unix time, value by name)."""
+        for step, at, values in points:
+            for name, value in values.items():
+                self._point(step, at, name, value)
 
     def _point(self, step: int, at: float, name: str, value: float) -> None:
         finite = math.isfinite(value)
@@ -224,6 +228,7 @@ class Ledger:
             if staged.step > self.from_step:  # progress: the next crash starts afresh
                 self._require_ownership(restarts_used=0)
                 self.operation.restarts_used = 0
+            concerns.checkpoint_committed(self.operation, staged.step)
         self._written()
         self.lines.committed(staged)
         self._let_go()

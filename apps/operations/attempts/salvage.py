@@ -24,7 +24,7 @@ TYPES = {
 }
 
 
-class Salvage:
+class SalvageDelay:
     """Delays an outcome while the child saves its state. `send` sends to the child."""
 
     def __init__(

@@ -10,7 +10,8 @@ import time
 
 from apps.checkpoints import integrity, storage
 from apps.ledger.errors import LedgerBroken
-from apps.operations.attempts import memory, outcomes
+from apps.operations import concerns
+from apps.operations.attempts import memory, outcomes, process_use
 from apps.operations.attempts.children import Child
 from apps.operations.attempts.committer import CheckpointCommitter
 from apps.operations.attempts.finalization import finalize
@@ -19,7 +20,7 @@ from apps.operations.attempts.ledger import Ledger
 from apps.operations.attempts.outages import Outages
 from apps.operations.attempts.outcomes import AttemptOutcome, Interrupted, Superseded
 from apps.operations.attempts.preparation import Preparation, say_corrupted
-from apps.operations.attempts.salvage import Salvage
+from apps.operations.attempts.salvage import SalvageDelay
 from apps.operations.attempts.watchdog import Watchdog
 from apps.operations.lifecycle import Reason
 from apps.operations.models import Attempt, Operation
@@ -79,6 +80,7 @@ class Supervision:
         self.ledger = Ledger(operation)
         self.memory = outcomes.MemoryWatch()
         self.memory_use = memory.MemoryUse(child.pid)
+        self.process_use = process_use.ProcessUse(child.pid)
         self.watch = Watchdog(running, operation.config["limits"])
         self.is_started = False
         self.is_alone = False  # its child has hung up
@@ -89,7 +91,7 @@ class Supervision:
             self.ledger, self.nobody_waits, send=self._send, moved=self.watch.moved
         )
         self.preparation = Preparation(self.ledger, self.nobody_waits)
-        self.salvage = Salvage(send=self._send)
+        self.salvage = SalvageDelay(send=self._send)
         self.subtasks = SubtaskManager(operation, self.nobody_waits)
         self.ended: Ended | None = None
         self.verdict: AttemptOutcome | None = None
@@ -137,6 +139,8 @@ class Supervision:
             return
         self.inbox.listen(is_waiting=self.committer.is_committing or self.ledger.is_full)
         self.memory_use.sample()
+        if self.first_step is None and self.ledger.step >= 0:  # it has made a step
+            self.ledger.measured(self.process_use.points(self.ledger.step))
         received = self.inbox.received
         while received and not self.committer.is_committing:
             self._handle(received[0])
@@ -252,7 +256,7 @@ class Supervision:
                 say_corrupted(self.operation, path, _problem_of(path, message))
                 self.ledger.lines.corrupted(message)
             case SaveFailed(error=error):
-                self.operation.record("SAVE_FAILED", actor=self.operation.worker_id, note=error)
+                concerns.not_saved(self.operation, error)
                 self.ledger.lines.save_failed(error)
 
     def _progressed(self, report: ProgressUpdate) -> None:

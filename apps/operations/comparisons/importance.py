@@ -14,7 +14,7 @@ from django.core.cache import cache
 
 from apps.operations.comparisons.dimensions import FIELD, Dimension
 from apps.operations.comparisons.selection import NotComparable
-from trainops.confined.calling import NoAnswer, call
+from trainops.confined.calling import ConfinedProcessFailed, call
 from trainops.confined.limits import Limits
 from trainops.errors import DomainError
 from trainops.slots import Slots, SlotsBusy
@@ -126,7 +126,7 @@ def _shares(request: dict[str, object]) -> dict[str, float]:
             shares: dict[str, float] = call("apps.operations.comparisons.forest", request, LIMITS)
     except SlotsBusy:
         raise ImportanceBusy from None
-    except NoAnswer as error:
+    except ConfinedProcessFailed as error:
         logger.warning("computing an importance failed: %s\n%s", error, error.log)
         raise ImportanceFailed from error
     cache.set(key, shares, KEPT_SECONDS)

@@ -24,10 +24,11 @@ EDITS: Mapping[str, Changes] = {
 
 @dataclass(frozen=True, slots=True)
 class ResumeOptions:
-    """How operations are resumed; other actions ignore it."""
+    """How operations are resumed, and a note on what is acknowledged; other actions ignore it."""
 
     checkpoint_id: str = ""  # "": the latest healthy one of each
     accept_inexact: bool = False
+    note: str = ""  # of an acknowledgement
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +127,10 @@ def _delete(operation: Operation, actor: "User", options: ResumeOptions) -> Bulk
 
 
 def _edit(action: str, operation: Operation, actor: "User", options: ResumeOptions) -> BulkResult:
-    editing.edit(operation_id=operation.pk, actor=actor, changes=EDITS[action])
+    changes = EDITS[action].copy()
+    if changes.get("acknowledged"):
+        changes["acknowledgement"] = options.note
+    editing.edit(operation_id=operation.pk, actor=actor, changes=changes)
     return _done(operation, f"{action.capitalize().rstrip('e')}ed “{operation.name}”.")
 
 

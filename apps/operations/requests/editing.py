@@ -19,7 +19,7 @@ from trainops.text import name_problem
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
 
-MAX_NOTES, MAX_PROJECT = 10_000, 64
+MAX_NOTES, MAX_PROJECT, MAX_ACKNOWLEDGEMENT = 10_000, 64, 500
 WRITTEN = ("name", "tags", "notes", "project")  # an edit of these names the revision it began with
 DATED = {"archived", "acknowledged"}  # stored as the time at which they were set
 
@@ -34,6 +34,7 @@ class Changes(TypedDict, total=False):
     is_favourite: bool
     archived: bool
     acknowledged: bool
+    acknowledgement: str  # a note on it; only with what is acknowledged
 
 
 def edit(
@@ -73,14 +74,11 @@ def refusal(operation: Operation, changes: Changes) -> str:
     """Return why the state of the operation does not allow the changes; "" if it does."""
     if changes.get("archived") and operation.state in ACTIVE:
         return f"it is {operation.state.lower()}: cancel it first"
-    if changes.get("acknowledged") and not attention.is_needed(
-        {
-            "state": operation.state,
-            "self_check": operation.self_check,
-            "acknowledged_at": operation.acknowledged_at,
-        }
-    ):
+    if changes.get("acknowledged") and not attention.is_needed(attention.row_of(operation)):
         return "it does not need attention"
+    is_acknowledged = changes.get("acknowledged", operation.acknowledged_at is not None)
+    if changes.get("acknowledgement") and not is_acknowledged:
+        return "its acknowledgement has a note only if it is acknowledged"
     return ""
 
 
@@ -97,6 +95,11 @@ def _checked(operation: Operation, changes: Changes) -> Changes:
         checked["notes"] = _text("notes", changes["notes"], MAX_NOTES)
     if "project" in changes:
         checked["project"] = _text("project", changes["project"].strip(), MAX_PROJECT)
+    if "acknowledgement" in changes:
+        text = changes["acknowledgement"].strip()
+        checked["acknowledgement"] = _text("acknowledgement", text, MAX_ACKNOWLEDGEMENT)
+    elif "acknowledged" in changes:
+        checked["acknowledgement"] = ""  # a note on an earlier one
     return checked
 
 
@@ -110,6 +113,7 @@ def _different(operation: Operation, changes: Changes) -> Changes:
         "is_favourite": operation.is_favourite,
         "archived": operation.archived_at is not None,
         "acknowledged": operation.acknowledged_at is not None,
+        "acknowledgement": operation.acknowledgement,
     }
     return cast(Changes, {name: value for name, value in changes.items() if value != now[name]})
 
@@ -140,7 +144,10 @@ def _text(field: str, text: str, limit: int) -> str:
 
 
 def _note(operation: Operation, changes: Mapping[str, Any]) -> str:
-    said = [name.removeprefix("is_") for name in changes if name != "name"]
+    unsaid = ("name", "acknowledgement")
+    said = [name.removeprefix("is_") for name in changes if name not in unsaid]
+    if text := changes.get("acknowledgement"):
+        said.append(f"acknowledgement: {text}")
     if "name" in changes:
         said.insert(0, f"name: {operation.name!r} → {changes['name']!r}")
     return ", ".join(said)

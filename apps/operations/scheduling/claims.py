@@ -14,7 +14,7 @@ from django.db.models import Case, F, Q, Value, When
 from apps.operations.lifecycle import Reason, State
 from apps.operations.models import Attempt, Operation, OperationQuerySet
 from apps.operations.placement import Offer
-from apps.operations.scheduling import restarts
+from apps.operations.scheduling import crash_loops, restarts
 from apps.operations.scheduling.reservations import available
 from apps.operations.scheduling.saved import with_what_was_saved
 from trainops.clock import DatabaseNow, seconds_from_now
@@ -135,6 +135,8 @@ def restart_or_fail(
         moved = _decide(owned, decision, actor=actor, note=note, reason=reason, error=reported)
         if moved:
             close_attempt(operation, outcome=outcome, reason=reason, note=note)
+            if isinstance(decision, restarts.Restart) and reason not in restarts.FREE:
+                crash_loops.check(operation, actor=actor, reason=reason)
     return moved
 
 

@@ -88,6 +88,16 @@ def workers() -> list[ServingWorker]:
     ]
 
 
+def obstacle(row: Mapping[str, Any], known: Sequence[ServingWorker]) -> QueueStatus:
+    """Return what a waiting operation waits for, pauses and its place in the line left aside.
+
+    `row` holds kind, queue and NEED_FIELDS.
+    """
+    need = Need(**{name: row[name] for name in NEED_FIELDS})
+    waiting = WaitingOperation(kind=row["kind"], label=row["queue"], need=need)
+    return queue_status_of(waiting, known, moment=timezone.now())
+
+
 def _explained(
     row: Mapping[str, Any], known: Sequence[ServingWorker], *, num_ahead: int | None = None
 ) -> QueueStatus:

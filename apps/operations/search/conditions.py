@@ -170,5 +170,9 @@ FIELDS: dict[str, Field] = {  # what they mean: docs/lists.md
     "no": Field(lambda value, _: without(value)),
     "older": Field(lambda value, _: Q(created_at__lt=_ago(value)), form=AGES),
     "newer": Field(lambda value, _: Q(created_at__gte=_ago(value)), form=AGES),
+    "attention": Field(
+        lambda value, _: attention.needed_for(value.upper()),
+        allowed=[each.lower() for each in attention.Attention.values],
+    ),
     "is": Field(lambda value, _: QUALITIES[value](), allowed=tuple(QUALITIES)),
 }

@@ -28,7 +28,7 @@ from trainops.runtime.throughput import Throughput
 log = logging.getLogger(__name__)
 
 
-class Source(Protocol):
+class PassSource(Protocol):
     """What the passes of a loader consist of."""
 
     def length(self, number: int) -> int | None:

@@ -3,14 +3,14 @@
 from collections.abc import Iterator
 from typing import Any
 
-from trainops.kinds.loop.batches import MapBatches, Source
+from trainops.kinds.loop.batches import MapBatches, PassSource
 from trainops.kinds.loop.course import Course
 
 
 class Passes:
     """An iterable whose position is part of every checkpoint."""
 
-    def __init__(self, course: Course, name: str, source: Source, dataset: Any = None) -> None:
+    def __init__(self, course: Course, name: str, source: PassSource, dataset: Any = None) -> None:
         self._course, self.name, self.source = course, name, source
         self.dataset = dataset  # of a loader, as torch's DataLoader has it
         self.group = ""  # the loaders that this one is part of

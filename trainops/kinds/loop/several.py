@@ -5,16 +5,16 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
-from trainops.kinds.loop.batches import Source
+from trainops.kinds.loop.batches import PassSource
 from trainops.kinds.loop.schedules import LoaderSchedule
 from trainops.runtime.errors import IncompatibleState
 
 
 @dataclass
-class Member:
+class PositionedLoader:
     """One loader, and its position: it has passes of its own."""
 
-    source: Source
+    source: PassSource
     number: int = -1  # of its pass
     taken: int = 0
     items: Iterator[Any] | None = field(default=None, repr=False)
@@ -46,9 +46,11 @@ class SeveralLoaders:
     schedule is refused.
     """
 
-    def __init__(self, schedule: LoaderSchedule, sources: Mapping[str, Source], seed: str) -> None:
+    def __init__(
+        self, schedule: LoaderSchedule, sources: Mapping[str, PassSource], seed: str
+    ) -> None:
         self._schedule, self._seed = schedule, seed
-        self._members = {name: Member(source) for name, source in sources.items()}
+        self._members = {name: PositionedLoader(source) for name, source in sources.items()}
         self._place = -1, 0  # the pass, and how many batches of it were taken
 
     def length(self, number: int) -> int:

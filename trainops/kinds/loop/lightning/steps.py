@@ -23,7 +23,7 @@ from trainops.runtime.errors import InputError
 PRECISIONS = {"bf16-mixed": torch.bfloat16, "16-mixed": torch.float16}
 
 
-class TrainingStep(nn.Module):
+class LightningStep(nn.Module):
     """The training step of a module as a forward pass, which DistributedDataParallel can wrap."""
 
     def __init__(self, module: LightningModule, call: Callable[[str, Any, int], Any]) -> None:
@@ -172,7 +172,7 @@ class BatchSteps:
 
     def _connect(self, run: Run) -> Replicas:
         module = self._module
-        step: nn.Module = TrainingStep(module, self._call)
+        step: nn.Module = LightningStep(module, self._call)
         if module.automatic_optimization:
             # Hooks may freeze parameters, which then have no gradient.
             step = run.wrap(step, find_unused_parameters=True)

@@ -46,7 +46,10 @@ def make_optimizer(
 
 
 def make_schedule(
-    settings: ScheduleSettings, optimizer: Optimizer, extent: Extent, field: str = "schedule"
+    settings: ScheduleSettings,
+    optimizer: Optimizer,
+    extent: Extent,
+    field: str = "schedule",
 ) -> list[Schedule]:
     """Return the schedule, or nothing where the name is none. Raises InputError."""
     if settings.name == "none":

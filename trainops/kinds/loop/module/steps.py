@@ -22,7 +22,7 @@ Window: TypeAlias = Sequence[tuple[Any, Number]]  # batches, and their shares of
 AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
-class Steps:
+class OptimizerSteps:
     """Takes a step of each optimizer whose turn it is; keeps the scaler and the average."""
 
     def __init__(

@@ -17,8 +17,8 @@ from trainops.kinds.loop.module.requirements import (
     require_ranks,
     require_schedules,
 )
-from trainops.kinds.loop.module.steps import Steps
-from trainops.kinds.loop.module.validation import Validation
+from trainops.kinds.loop.module.steps import OptimizerSteps
+from trainops.kinds.loop.module.validation import ModuleValidation
 from trainops.kinds.loop.run import Run, Yielded
 from trainops.kinds.loop.settings import ModuleParameters
 
@@ -59,10 +59,10 @@ class ModuleTraining:
             run.keep(name, optimizer)
         self._schedules = self._keep_schedules(optimizers, has_validation=validation is not None)
         self._replicas = replicas_of(run, module)
-        steps = Steps(run, module, optimizers, self._schedules, parameters, self._replicas)
+        steps = OptimizerSteps(run, module, optimizers, self._schedules, parameters, self._replicas)
         self._steps, self._validation = steps, None
         if validation is not None:
-            self._validation = Validation(
+            self._validation = ModuleValidation(
                 run, module, validation, steps.average, parameters, self._replicas
             )
         if parameters.compile:

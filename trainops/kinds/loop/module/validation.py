@@ -19,7 +19,7 @@ from trainops.kinds.loop.settings import ModuleParameters
 from trainops.runtime.errors import InputError
 
 
-class Validation:
+class ModuleValidation:
     """Means over the examples of the loader "validation"; sums and early stopping are kept."""
 
     def __init__(

@@ -12,7 +12,7 @@ from trainops.kinds.rl.config import RlConfig
 from trainops.kinds.rl.environment import BuildContext, Space
 from trainops.kinds.rl.files.agent import only
 from trainops.kinds.rl.files.exploration import exploration_state
-from trainops.kinds.rl.files.file import AffordanceLayout, Population, RlFile, Substrate
+from trainops.kinds.rl.files.file import AffordanceLayout, FilePopulation, RlFile, Substrate
 from trainops.kinds.rl.files.replay import (
     PlainReplay,
     PrioritizedReplay,
@@ -79,10 +79,10 @@ def foreign_substrate(space: Space) -> str:
     return space.substrate if is_of_gymnasium else f"{space.substrate}Substrate"
 
 
-def _population(state: StateDict, config: RlConfig, space: Space) -> Population:
+def _population(state: StateDict, config: RlConfig, space: Space) -> FilePopulation:
     plain = state["state"]
     held = _Held(state, config, space)
-    return Population(
+    return FilePopulation(
         q_network=state["model"],
         target_network=state.get("target"),
         optimizer=state["optimizer"],

@@ -26,7 +26,7 @@ OPTIONAL = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Population:
+class FilePopulation:
     """The agents: networks, optimizer, what they remember, how they explore.
 
     `current_episodes` and `hidden_states` are of recurrent agents stopped inside an episode; real
@@ -46,7 +46,7 @@ class Population:
     hidden_states: Mapping[str, Tensor] | None = None
     epsilon: float | None = None
 
-    def flushed(self) -> "Population":
+    def flushed(self) -> "FilePopulation":
         """Return the population with its open episodes in the replay buffer, so none is lost."""
         replay = self.replay
         for episode in self.current_episodes or ():
@@ -79,7 +79,7 @@ class RlFile:
     episode: int
     timestamp: float
     substrate: Substrate
-    population: Population
+    population: FilePopulation
     curriculum: Mapping[str, Any]
     affordances: AffordanceLayout
     agent_ids: tuple[str, ...]
@@ -184,7 +184,7 @@ def _shapes(network: Mapping[str, Tensor]) -> list[tuple[str, tuple[int, ...]]]:
     return [(name, tuple(each.shape)) for name, each in network.items()]
 
 
-def _population_tree(population: Population) -> dict[str, Any]:
+def _population_tree(population: FilePopulation) -> dict[str, Any]:
     tree: dict[str, Any] = {
         "version": POPULATION_VERSION,
         "q_network": OrderedDict(population.q_network),

@@ -12,7 +12,7 @@ from trainops.kinds.rl.files.file import (
     OPEN_EPISODE,
     POPULATION_VERSION,
     AffordanceLayout,
-    Population,
+    FilePopulation,
     RlFile,
     Substrate,
 )
@@ -46,10 +46,10 @@ def parse(tree: Mapping[str, Any]) -> RlFile:
     return file
 
 
-def _read_population(fields: Fields) -> Population:
+def _read_population(fields: Fields) -> FilePopulation:
     if fields.integer("version", default=POPULATION_VERSION) != POPULATION_VERSION:
         fields.wrong("version", f"must be {POPULATION_VERSION}")
-    return Population(
+    return FilePopulation(
         q_network=fields.tensors("q_network"),
         target_network=fields.tensors("target_network", default=None),
         optimizer=read_optimizer(fields.within("optimizer")),

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from trainops.kinds.rl.environment import StepResult
-from trainops.kinds.rl.files.file import Population
+from trainops.kinds.rl.files.file import FilePopulation
 from trainops.kinds.rl.files.replay import (
     Episode,
     PlainReplay,
@@ -31,7 +31,7 @@ class RingRows:
     note: str = ""
 
 
-def rows_of(population: Population, agents: int, layout: TransitionLayout) -> RingRows:
+def rows_of(population: FilePopulation, agents: int, layout: TransitionLayout) -> RingRows:
     """Return the file's transitions for N agents. Open episodes end where they are."""
     replay: Replay = population.flushed().replay
     if isinstance(replay, SequentialReplay):
@@ -42,7 +42,7 @@ def rows_of(population: Population, agents: int, layout: TransitionLayout) -> Ri
     return _of_ring(replay, layout)
 
 
-def steps_taken(population: Population, rows: int, agents: int) -> int:
+def steps_taken(population: FilePopulation, rows: int, agents: int) -> int:
     """Return the environment steps of all agents: a ring's counter knows those of many agents."""
     replay = population.replay
     counted = replay.position if isinstance(replay, PlainReplay) else 0

@@ -19,7 +19,7 @@ WORDS = {"first": "first", "best": "best", "newest": "newest"}
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class RecordingSource:
     """A checkpoint, or the result, that holds recorded episodes."""
 
     label: str
@@ -66,16 +66,18 @@ def context(operation: Operation, checkpoints: Sequence[Checkpoint]) -> dict[str
     }
 
 
-def sources_of(operation: Operation, checkpoints: Sequence[Checkpoint]) -> Iterator[Source]:
+def sources_of(
+    operation: Operation, checkpoints: Sequence[Checkpoint]
+) -> Iterator[RecordingSource]:
     """Yield what holds recordings, the newest first."""
     if "evaluations" in (result := operation.result or {}):
-        yield Source("result", {**result, "episodes_completed": result["episodes"]})
+        yield RecordingSource("result", {**result, "episodes_completed": result["episodes"]})
     for checkpoint in checkpoints:
         if "evaluations" in checkpoint.state:
-            yield Source(f"checkpoint of step {checkpoint.step}", checkpoint.state)
+            yield RecordingSource(f"checkpoint of step {checkpoint.step}", checkpoint.state)
 
 
-def recordings(sources: Sequence[Source]) -> list[Played]:
+def recordings(sources: Sequence[RecordingSource]) -> list[Played]:
     """Return each evaluation once, the newest first."""
     found: dict[int, Played] = {}
     for source in sources:

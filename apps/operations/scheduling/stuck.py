@@ -1,0 +1,137 @@
+"""Operations that wait for what no worker has."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.conf import settings
+from django.db.models import Exists, OuterRef, Q
+
+from apps.checkpoints.models import Checkpoint
+from apps.operations import concerns
+from apps.operations.attention import OF_WAITING, Attention
+from apps.operations.models import Operation, OperationQuerySet
+from apps.operations.placement import ServingWorker
+from apps.operations.scheduling import queue_status
+from apps.operations.scheduling.blocking import BlockingReason, QueueStatus
+from trainops.process.protocol import now
+
+NOT_STUCK = frozenset({BlockingReason.WORKERS_BUSY, BlockingReason.SOON})
+GROUP_FIELDS = ("kind", "queue", *queue_status.NEED_FIELDS)  # equal: blocked alike
+MAX_GROUPS, MAX_CHANGED = 1000, 500  # of one sweep; the next ones do the rest
+Key = tuple[tuple[object, ...], BlockingReason]
+
+
+class StuckWatch:
+    """Raises STUCK and LOW_DISK once operations have been blocked for a while.
+
+    Restarts of workers block for seconds what waits; so it counts for how long this process has
+    seen an obstacle in each of its sweeps. Operations that ask for the same are one group: the
+    number of queries grows with the groups and with what changes.
+    """
+
+    def __init__(self, *, clock: Callable[[], float] = now) -> None:
+        self.clock = clock
+        self._since: dict[Key, float] = {}
+        self._checked_at = float("-inf")
+
+    def check(self, *, actor: str) -> int:
+        """Raise and clear the concerns of all waiting operations; return how many were raised."""
+        waiting = _groups(Operation.objects.due().whole())
+        marked = _groups(Operation.objects.filter(_is_marked(*OF_WAITING)))
+        known = queue_status.workers() if waiting or marked else []
+        _clear_outdated(marked, known)
+        _clear_repaired()
+        obstacles = _obstacles(waiting, known)
+        self._count(obstacles)
+        num_raised = 0
+        for obstacle in obstacles:
+            seconds = self._checked_at - self._since[obstacle.key]
+            if seconds >= settings.THRESHOLDS.stuck_after_seconds:
+                num_raised += _raise(obstacle, actor, at_most=MAX_CHANGED - num_raised)
+        return num_raised
+
+    def _count(self, obstacles: Iterable["Obstacle"]) -> None:
+        """Note since when each obstacle is there; a gap between sweeps starts all counts anew."""
+        before, self._checked_at = self._checked_at, self.clock()
+        is_gap = self._checked_at - before > 4 * settings.THRESHOLDS.orphan_check_interval_seconds
+        since = {} if is_gap else self._since
+        self._since = {each.key: since.get(each.key, self._checked_at) for each in obstacles}
+
+
+@dataclass(frozen=True, slots=True)
+class Obstacle:
+    """What keeps a group of waiting operations from being taken by any worker."""
+
+    group: Mapping[str, Any]  # values of GROUP_FIELDS
+    status: QueueStatus
+    reason: Attention
+
+    @property
+    def key(self) -> Key:
+        return tuple(self.group.values()), self.status.code
+
+
+def reason_of(status: QueueStatus) -> Attention | None:
+    """Return the reason for attention that an obstacle is; None if a worker will be free."""
+    if status.code in NOT_STUCK:
+        return None
+    return Attention.LOW_DISK if status.code is BlockingReason.DISK_SHORT else Attention.STUCK
+
+
+def _groups(operations: OperationQuerySet) -> list[Mapping[str, Any]]:
+    return list(operations.order_by().values(*GROUP_FIELDS).distinct()[:MAX_GROUPS])
+
+
+def _obstacles(
+    groups: Iterable[Mapping[str, Any]], known: Sequence[ServingWorker]
+) -> list[Obstacle]:
+    found = [(group, queue_status.obstacle(group, known)) for group in groups]
+    return [
+        Obstacle(group, status, reason)
+        for group, status in found
+        if (reason := reason_of(status)) is not None
+    ]
+
+
+def _is_marked(*reasons: Attention) -> Q:
+    any_of = Q()
+    for reason in reasons:
+        any_of |= Q(concerns__contains=reason)
+    return Q(concerns__gt="") & any_of
+
+
+def _raise(obstacle: Obstacle, actor: str, *, at_most: int) -> int:
+    alike = Operation.objects.due().whole().filter(**obstacle.group)
+    new = alike.exclude(_is_marked(obstacle.reason)).order_by().values_list("pk", flat=True)
+    # That it waits is part of the condition: a claim that comes first wins.
+    due = Operation.objects.due()
+    note = obstacle.status.message
+    return sum(
+        concerns.raise_for(due.filter(pk=pk), obstacle.reason, actor=actor, note=note)
+        for pk in list(new[: max(0, at_most)])
+    )
+
+
+def _clear_outdated(groups: Iterable[Mapping[str, Any]], known: Sequence[ServingWorker]) -> None:
+    """Clear what is no longer true: a worker has come that fits, or there is another obstacle."""
+    for group in groups:
+        true = reason_of(queue_status.obstacle(group, known))
+        outdated = OF_WAITING - {true}
+        rows = Operation.objects.filter(_is_marked(*outdated), **group)
+        for pk in list(rows.order_by().values_list("pk", flat=True)[:MAX_CHANGED]):
+            concerns.clear(Operation.objects.filter(pk=pk), *outdated)
+
+
+def _clear_repaired() -> None:
+    """Clear the concern about altered checkpoints where these were deleted."""
+    damaged = Checkpoint.objects.filter(
+        operation_id=OuterRef("pk"), health=Checkpoint.Health.CORRUPTED
+    )
+    marked = Operation.objects.filter(_is_marked(Attention.CORRUPTED))
+    repaired = marked.exclude(Exists(damaged))
+    for pk in list(repaired.values_list("pk", flat=True)[:MAX_CHANGED]):
+        concerns.check_damage(pk)
+
+
+WATCH = StuckWatch()  # of this process
