@@ -145,13 +145,16 @@ export class LogViewer {
   }
 
   async _more() {
+    if (this.isPaused) return undefined;
     if (this.hasAfter && this.follow.checked) return this._tail();
     if (this.hasAfter) return undefined; // a window in the middle
-    return this._later();
+    return this._later(() => this.isPaused);
   }
 
-  async _later() {
+  // `isUnwanted` decides once the lines are here: somebody may have paused meanwhile.
+  async _later(isUnwanted = () => false) {
     const found = await this._ask({ after: this.last });
+    if (isUnwanted()) return;
     this.hasAfter = found.has_after;
     if (!found.lines.length) return;
     let lines = found.lines;

@@ -13,6 +13,13 @@ from trainops.documentation import pages
 
 PREFIX = "/docs/"
 MAX_RESULTS, MAX_SNIPPET = 30, 200
+# What is wider than the window is scrolled by keyboard, too; a header without text is a cell.
+ACCESSIBLE = {
+    "<table>": '<div class="docs-table" tabindex="0"><table class="table">',
+    "</table>": "</table></div>",
+    "<th></th>": "<td></td>",
+    "<pre>": '<pre tabindex="0">',
+}
 MARKUP = re.compile(r"```.*?$|[`*|#>]|\[([^\]]*)\]\([^)]*\)|^[-: |]+$", re.MULTILINE)
 
 
@@ -71,8 +78,9 @@ def document(path: str) -> RenderedPage:
         for child in token.children or ():
             _addressed(child, path)
     html = parser.renderer.render(tokens, parser.options, {})
-    html = html.replace("<table>", '<div class="docs-table" tabindex="0"><table class="table">')
-    return RenderedPage(html.replace("</table>", "</table></div>"), tuple(headings))
+    for tag, accessible in ACCESSIBLE.items():
+        html = html.replace(tag, accessible)
+    return RenderedPage(html, tuple(headings))
 
 
 def search(query: str) -> list[Found]:
