@@ -171,9 +171,7 @@ class NewestFirst(BasePagination):
         limit = {"type": "integer", "minimum": 1, "maximum": self.max_page_size}
         orderings = {"type": "string", "enum": _orderings(view, self.default_ordering)}
         return [
-            _parameter(
-                CURSOR, {"type": "string"}, "PageCursor from the links of the previous page."
-            ),
+            _parameter(CURSOR, {"type": "string"}, "Cursor from the links of the previous page."),
             _parameter(LIMIT, limit | {"default": self.page_size}, "Number of rows per page."),
             _parameter(ORDERING, orderings, "Order; descending with a minus sign."),
             _parameter(COUNT, {"type": "boolean"}, "Also count all rows (requires a scan)."),
