@@ -19,6 +19,7 @@ from trainops.files.show import OutlineRow, show
 from trainops.files.verify import verify
 from trainops.files.weights import export_weights
 from trainops.runtime import lossless
+from trainops.runtime.checkpoint.store import CheckpointStore, CheckpointType
 
 pytestmark = pytest.mark.usefixtures("foreign")
 
@@ -251,6 +252,19 @@ def test_a_best_model_is_exported_by_its_metric(tmp_path):
         assert all(torch.equal(each, expected[name]) for name, each in load_file(target).items())
     with pytest.raises(UnknownFormat, match="'val_iou'; allowed: train_loss, val_loss"):
         export_weights(path, target, None, "val_iou")
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"), [(["net"], ["weight"]), (["one", "two"], ["one.weight", "two.weight"])]
+)
+def test_the_best_model_of_a_loop_has_the_tensors_of_its_modules(tmp_path, names, expected):
+    best = {name: {"weight": torch.full((2,), float(n))} for n, name in enumerate(names)}
+    path = CheckpointStore(tmp_path / "op_1", identity={}).write(
+        CheckpointType.PERIODIC, step=1, state={"state": {"metric": None}, "best_model": best}
+    ).path  # fmt: skip
+    written = export_weights(path, tmp_path / "out.safetensors")
+    assert list(written.tensors) == expected
+    assert load_file(tmp_path / "out.safetensors")[expected[-1]].tolist() == [len(names) - 1.0] * 2
 
 
 def test_a_checkpoint_without_a_best_model_gives_its_last(tmp_path):

@@ -129,7 +129,7 @@ def _subject(
     parsed = KINDS[recipe.kind].parse_config(whole)
     wanted = [*parsed.dataset_ids(), *parsed.models()]
     if missing := [each for each in wanted if each not in inputs]:
-        problem = f"got no file for {', '.join(missing)}; allowed: a path for each id"
+        problem = f"got no file for {', '.join(missing)}; allowed: a path for each id (--input)"
         raise ConfigError({"inputs": problem})
     paths = {name: path.absolute() for name, path in inputs.items()}
     for each in parsed.dataset_ids():

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from safetensors.torch import load_file
@@ -58,7 +58,7 @@ def _bytes(tensor: Tensor) -> tuple[torch.dtype, torch.Size, bytes]:
 def _own_weights(path: Path, which: str | None) -> Weights:
     state = own.load_parts(path)
     if which != "last" and "best_model" in state:
-        return Weights("best model", state["best_model"])
+        return Weights("best model", _tensors(state["best_model"]))
     if which == "best" or "model" not in state:
         raise UnknownFormat(f"the checkpoint has no {which or 'last'} model; {', '.join(state)}")
     return Weights("last model", state["model"])
@@ -76,7 +76,20 @@ def _best_weights(path: Path, metric: str) -> Weights:
     if metric not in saved:
         allowed = ", ".join(sorted(saved)) or "nothing: the checkpoint has no best model"
         raise UnknownFormat(f"got the metric {metric!r:.60}; allowed: {allowed}")
-    return Weights(f"best model by {metric}", state[saved[metric]])
+    return Weights(f"best model by {metric}", _tensors(state[saved[metric]]))
+
+
+def _tensors(model: Mapping[str, Any]) -> Mapping[str, Tensor]:
+    """Return the tensors of a best model.
+
+    A loop saves the states of all its modules by name: of several, the names are MODULE.TENSOR.
+    """
+    modules = {name: each for name, each in model.items() if isinstance(each, Mapping)}
+    if len(modules) < len(model) or not modules:
+        return model
+    if len(modules) == 1:
+        return next(iter(modules.values()))
+    return {f"{name}.{key}": v for name, each in modules.items() for key, v in each.items()}
 
 
 def _foreign_weights(file: object, which: str | None) -> Weights:

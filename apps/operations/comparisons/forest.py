@@ -14,7 +14,7 @@ optuna.logging.set_verbosity(optuna.logging.WARNING)
 NUM_TREES, SEED = 64, 0
 
 
-class Request(TypedDict):
+class ForestRequest(TypedDict):
     """A value of each field and the target for each operation; null where there is no value.
 
     Each field has at least two different values.
@@ -24,7 +24,7 @@ class Request(TypedDict):
     targets: list[float]
 
 
-class Column(TypedDict):
+class EncodedField(TypedDict):
     """The values of a field as Optuna takes them."""
 
     distribution: BaseDistribution
@@ -34,7 +34,7 @@ class Column(TypedDict):
 NO_VALUE: Final = "—"
 
 
-def answer(request: Request) -> dict[str, float]:
+def answer(request: ForestRequest) -> dict[str, float]:
     """Return the share of each field, from 0 to 1; together 1, or 0 if no field explains any.
 
     The mean decrease of impurity in the trees that predict the target from the fields.
@@ -56,7 +56,7 @@ def answer(request: Request) -> dict[str, float]:
     return {name: float(share) for name, share in shares.items()}
 
 
-def column(values: Sequence[float | str | None]) -> Column:
+def column(values: Sequence[float | str | None]) -> EncodedField:
     """Return numbers as numbers, a missing one below all of them; anything else as choices."""
     known = [each for each in values if each is not None]
     numbers = [float(each) for each in known if not isinstance(each, str)]

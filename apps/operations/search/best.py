@@ -19,7 +19,7 @@ _FORM = re.compile(r"best\((?:metric\.)?(.+)\)")
 
 
 @dataclass(frozen=True, slots=True)
-class Best:
+class BestValue:
     """The best value of a metric; none where it is not known whether lower or higher is better."""
 
     name: str
@@ -46,10 +46,10 @@ class Best:
         return self.number
 
 
-def best_of(name: str) -> Best | None:
+def best_of(name: str) -> BestValue | None:
     """Return what `best(METRIC)` names; None for any other name."""
     found = _FORM.fullmatch(name)
-    return Best(found[1]) if found else None
+    return BestValue(found[1]) if found else None
 
 
 def _holds(field: str, text: str, *, at: Path) -> Q:

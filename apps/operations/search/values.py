@@ -6,7 +6,7 @@ from functools import cache
 
 from django.db.models import BooleanField, Expression, F, Func
 
-from apps.operations.search.best import Best, best_of
+from apps.operations.search.best import BestValue, best_of
 from apps.operations.search.json_values import NumberAt, Path, TextAt
 from trainops.kind import KINDS
 from trainops.recipes import recipes
@@ -50,7 +50,7 @@ def is_set(column: str) -> Func:
     return Func(F(column), template=template, output_field=BooleanField())
 
 
-def named(name: str) -> Named | Best:
+def named(name: str) -> Named | BestValue:
     """Return the value called `name`: a column, else a config field, else a metric's latest value.
 
     `best(NAME)` is the best value of a metric over the run.
