@@ -80,7 +80,7 @@ def of(dimensions: Sequence[Dimension], are_completed: Sequence[bool], target: s
         return _without(target, 0, "No metric has been measured yet.")
     pairs = zip(judged["values"], are_completed, strict=True)
     rows = [i for i, (value, done) in enumerate(pairs) if done and value is not None]
-    rows = rows[:MAX_OPERATIONS]
+    rows = sorted(rows[:MAX_OPERATIONS], key=lambda i: _content(dimensions, i))
     if len(rows) < MIN_OPERATIONS:
         problem = f"{len(rows)} completed operations with a value; at least {MIN_OPERATIONS} needed"
         return _without(target, len(rows), f"{problem}.")
@@ -99,6 +99,11 @@ def of(dimensions: Sequence[Dimension], are_completed: Sequence[bool], target: s
     ordered = sorted(shares.items(), key=lambda item: (-item[1], item[0]))
     found = [Share(field=name, share=share) for name, share in ordered]
     return {"target": target, "num_operations": len(rows), "shares": found, "problem": ""}
+
+
+def _content(dimensions: Sequence[Dimension], i: int) -> str:
+    """Return the values of an operation as text: a forest depends on the order of its rows."""
+    return json.dumps([each["values"][i] for each in dimensions])
 
 
 def _without(target: str, num_operations: int, problem: str) -> Importance:
