@@ -12,6 +12,7 @@ from django.http.response import HttpResponseBase
 from trainops.http.roles import Role, role_of
 
 View = Callable[..., HttpResponseBase]
+MAX_ADDRESS = 2000  # characters that a sign-in leads back to; Django redirects to 16,384 at most
 
 
 def is_fetch(request: HttpRequest) -> bool:
@@ -48,7 +49,8 @@ def needs(role: Role = Role.VIEWER) -> Callable[[View], View]:
 def _sign_in(request: HttpRequest) -> HttpResponseBase:
     if is_fetch(request):
         return JsonResponse({"level": "error", "message": "You were signed out."}, status=401)
-    return redirect_to_login(request.get_full_path())
+    address = request.get_full_path()
+    return redirect_to_login(address if len(address) <= MAX_ADDRESS else "/")
 
 
 def _explain(given: Role | None, needed: Role) -> str:

@@ -100,9 +100,9 @@ class OperationQuerySet(models.QuerySet["Operation"]):
             if not moved.update(state=to, concerns=concerns, **_stamps(to, row, reason), **fields):
                 return False
             attempt = row.attempt + 1 if "attempt" in fields else row.attempt
-            row.record(to, actor=actor, note=note, from_state=row.state, attempt=attempt)
             for new in set(attention.split(concerns)) - set(attention.split(row.concerns)):
                 row.record(new, actor=actor, note=new.label, attempt=attempt)
+            row.record(to, actor=actor, note=note, from_state=row.state, attempt=attempt)
         return True
 
 

@@ -45,6 +45,7 @@ def failure(response, status, code):
         ("denied", 403, "PERMISSION_DENIED"),
         ("throttled", 429, "THROTTLED"),
         ("database", 503, "SERVICE_UNAVAILABLE"),
+        ("suspicious", 400, "BAD_REQUEST"),
         ("bug", 500, "INTERNAL_ERROR"),
     ],
 )

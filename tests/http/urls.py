@@ -1,6 +1,6 @@
 """Views that fail in every way a view can, behind the real middleware."""
 
-from django.core.exceptions import PermissionDenied
+from django.core.exceptions import PermissionDenied, SuspiciousOperation
 from django.core.exceptions import ValidationError as DjangoValidationError
 from django.db import OperationalError
 from django.http import Http404, HttpResponse
@@ -22,6 +22,7 @@ ERRORS = {
     "denied": lambda: PermissionDenied("not yours"),
     "throttled": lambda: Throttled(wait=7),
     "database": lambda: OperationalError("server closed the connection"),
+    "suspicious": lambda: SuspiciousOperation("Unsafe redirect"),
     "bug": lambda: ZeroDivisionError("division by zero"),
 }
 

@@ -278,6 +278,11 @@ class TestWhoSeesWhat:
         assert response.status_code == 302
         assert response.url == "/login/?next=/%3Ftab%3Dactive"
 
+    @pytest.mark.parametrize("path", ["/", "/api/docs/"])
+    def test_a_sign_in_leads_back_to_no_endless_address(self, client, db, path):
+        response = client.get(f"{path}?q={'%F0%9F%98%80' * 600}")
+        assert (response.status_code, response.url) == (302, "/login/?next=/")
+
     def test_a_script_of_a_stranger_gets_401(self, client, db):
         response = client.get("/operations/live", headers={"X-Requested-With": "fetch"})
         assert response.status_code == 401

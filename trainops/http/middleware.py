@@ -11,7 +11,7 @@ from http import HTTPStatus
 from urllib.parse import unquote_plus
 
 from django.conf import settings
-from django.core.exceptions import BadRequest
+from django.core.exceptions import BadRequest, SuspiciousOperation
 from django.core.signals import got_request_exception
 from django.db import InterfaceError, OperationalError
 from django.http import HttpRequest, HttpResponse, UnreadablePostError
@@ -78,6 +78,8 @@ class ApiEnvelopeMiddleware:
             return answer(Failure("BODY_NOT_READABLE", str(error), {}), 408)
         if not is_api(request):
             return _refused_page(error) if isinstance(error, DomainError) else None
+        if isinstance(error, SuspiciousOperation):  # Django answers the same for pages
+            return answer(Failure("BAD_REQUEST", str(error), {}), 400)
         reference = secrets.token_hex(4)
         logger.error("Bug %s at %s", reference, request.path, exc_info=error)
         got_request_exception.send(sender=self.__class__, request=request)
