@@ -65,6 +65,7 @@ def test_the_best_by_a_further_metric_is_named_by_it(cli, operation):
     lines = [{"val/Acc": {"metric": value}} for value in (0.5, 0.9)]
     _, best = (saved(operation, step=n + 1, monitored=each) for n, each in enumerate(lines))
     shown = cli("checkpoints", "show", f"{operation.pk}:best:val/Acc", "-o", "json")
+    assert shown.exit_code == ExitCode.OK, shown.stderr
     assert json.loads(shown.stdout)["checkpoint_id"] == best.pk
     assert json.loads(shown.stdout)["best_of"] == ["val/Acc"]
     listed = cli("checkpoints", "ls", operation.pk)

@@ -107,7 +107,7 @@ def test_every_two_values_of_two_fields(number, tmp_path):
 
 
 WITHOUT_EFFECT = {"device", "threads", "deterministic", "exact", "checkpoint", "restart", "limits",
-                  "resources"}  # fmt: skip
+                  "resources", "monitors"}  # fmt: skip
 METRICS = {True: ["val_loss", "val_worst", "train_loss", "train_worst"],
            False: ["train_loss", "train_worst"]}  # fmt: skip
 

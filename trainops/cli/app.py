@@ -28,7 +28,7 @@ MODULES = {
     "statistics": ("stats",),
     "tokens": ("login", "token"),
     "contexts": ("context",),
-    "users": ("users", "reset-password"),
+    "users": ("reset-password", "users"),
     "notifications": ("notifications",),
 }
 COMPLETION = "_TRAINOPS_COMPLETE"  # the variable by which a shell asks for completions

@@ -206,7 +206,11 @@ def _checkpoint_ids(session: Session, reference: str) -> list[str]:
 
 
 def _on_disk(reference: str) -> Path | None:
-    """Return the path, if it is one: it has a slash, or is a file or a checkpoint here."""
+    """Return the path, if it is one: it has a slash, or is a file or a checkpoint here.
+
+    A slash in the metric of `ID:best:METRIC` makes no path.
+    """
     path = Path(reference)
     is_here = path.is_file() or (path / "manifest.json").is_file()
-    return path if os.sep in reference or (reference and is_here) else None
+    has_slash = os.sep in reference.partition(":best:")[0]
+    return path if has_slash or (reference and is_here) else None

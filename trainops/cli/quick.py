@@ -15,6 +15,7 @@ from typing import Annotated, Any, get_args, get_origin
 import typer
 from typer.models import ArgumentInfo, OptionInfo
 
+MAX_DIGITS = 18  # more is out of the range of any option
 COMMANDS = frozenset({"ls", "show", "events", "stats"})
 
 
@@ -127,7 +128,7 @@ class _Declared:
             return text
         if self.type is bool:
             return True
-        if self.type is int and text.isascii() and text.isdecimal():
+        if self.type is int and text.isascii() and text.isdecimal() and len(text) <= MAX_DIGITS:
             number = int(text)
             least, most = self.info.min, self.info.max
             if (least is None or number >= least) and (most is None or number <= most):
