@@ -38,6 +38,15 @@ def api():
         each.close()
 
 
+def test_a_client_that_was_not_closed_leaves_no_open_connection(scripted):
+    transport = http.Transport(scripted(DATA).url, {})
+    kept = transport._connection()
+    transport._idle.append(kept)
+    end = kept.sock
+    del transport, kept
+    assert end.fileno() == -1
+
+
 def test_a_response_that_was_cut_off_is_asked_for_again(api, scripted):
     server = scripted(CUT, b"", DATA)
     client, waits = api(server.url)

@@ -96,6 +96,10 @@ class Transport:
         while self._idle:
             self._idle.pop().close()
 
+    def __del__(self) -> None:
+        """Close the connections of a client that was not closed, as in a notebook."""
+        self.close()
+
     def _connection(self) -> "http.client.HTTPConnection":
         while self._idle:
             kept = self._idle.pop()
