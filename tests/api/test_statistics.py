@@ -18,7 +18,7 @@ pytestmark = pytest.mark.database
 
 
 def attempt(operation, *, started, ended, device="", number=1):
-    """An attempt that started and ended so many hours ago; None: it runs."""
+    """An attempt that started and ended N hours ago; None: it runs."""
     now = timezone.now()
     Attempt.objects.create(
         operation=operation,
