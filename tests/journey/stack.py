@@ -229,9 +229,11 @@ def running(
     arguments = ["--port", str(port), "--workers", str(workers), *options]
     with _up(data_dir, "up.log", arguments, environment, program, cwd) as process:
         stack = Stack(data_dir, port, process)
-        stack.sign_in()
-        yield stack
-        stack.client.close()
+        try:
+            stack.sign_in()
+            yield stack
+        finally:
+            stack.client.close()
 
 
 @contextmanager
