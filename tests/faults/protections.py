@@ -740,10 +740,17 @@ PROTECTIONS = [
     ),
     Protection(
         "another recipe's code names another release",
-        "trainops.kinds.federated.noise_accounting:NoiseAccounting.__init__",
+        "trainops.kinds.federated.release_names:settings_and_code",
         "(*config.code(), *here)",
         "here",
         f"{LEDGER}::test_another_recipes_code_names_another_release",
+    ),
+    Protection(
+        "renamed code names the releases of an earlier version as before",
+        "trainops.kinds.federated.release_names:_digest_in_names",
+        "return dict(FILES.values()).get(digest, digest)",
+        "return digest",
+        "tests/federated/test_release_names.py::test_settings_and_code_name_releases_as_in_0_1_0",
     ),
     Protection(
         "buffers that no model saves are part of the state",

@@ -1,34 +1,19 @@
 """Releases: when noise is used, what names it, and whether the budget has room for it."""
 
 from dataclasses import replace
-from importlib import import_module
-from pathlib import Path
 from typing import Any
 
-from blake3 import blake3
-
-from trainops.kinds.federated import moved_code
 from trainops.kinds.federated.budget import PrivacyBudget
 from trainops.kinds.federated.context import FederatedContext
 from trainops.kinds.federated.fast.batched_clients import BatchedClients
 from trainops.kinds.federated.limits import find_user_noise
 from trainops.kinds.federated.local_training import LocalTraining
 from trainops.kinds.federated.progress import FederatedProgress
+from trainops.kinds.federated.release_names import settings_and_code
 from trainops.kinds.federated.releases import Release, ReleaseLedger
 from trainops.kinds.federated.rng import circumstances
 from trainops.kinds.federated.server import FederatedServer
 from trainops.runtime.errors import InputError
-
-# What draws noise and samples, and what they are added to, beside the recipe's own code.
-CODE = (
-    "rng", "private", "clipping", "fast.ghost_clipping", "fast.losses", "fast.optimizer",
-    "local_training", "server", "schedule", "strategies.fedprox",
-)  # fmt: skip
-# What of the config changes nothing in a release: how long the run is, and how it is kept.
-IRRELEVANT = {
-    "rounds", "checkpoint", "restart", "limits", "resources", "monitor", "mode", "device",
-    "threads", "deterministic", "exact", "placement", "labels", "round_timeout",
-}  # fmt: skip
 
 
 class NoiseAccounting:
@@ -45,10 +30,7 @@ class NoiseAccounting:
         if config.has_users_noised:
             given = config.privacy.user_noise_multiplier
             self.user_noise_multiplier = find_user_noise(config) if given is None else given
-        settings = config.model_dump(mode="json", exclude=IRRELEVANT)
-        settings["privacy"].pop("target_epsilon")
-        here = (f"{__package__}.{name}" for name in CODE)
-        self._settings_and_code = [settings, *map(_digest_of, (*config.code(), *here))]
+        self._settings_and_code = settings_and_code(config)
         self._data: dict[int, str] = {}
 
     def of_epoch(
@@ -199,11 +181,3 @@ def say_rates(context: FederatedContext, ledger: ReleaseLedger) -> None:
     known = ledger.identities()
     if new := [entry for entry in entries if entry.noise not in known]:
         ledger.record(new)
-
-
-def _digest_of(path: str) -> str:
-    """Return a digest of the module that "package.module:name" is of: its text, if it has one."""
-    module = import_module(path.partition(":")[0])
-    text = Path(module.__file__).read_bytes() if module.__file__ else b""
-    digest = blake3(text).hexdigest()
-    return moved_code.BEFORE.get(digest, digest)
