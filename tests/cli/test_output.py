@@ -53,6 +53,20 @@ def test_wait_ends_after_its_timeout(cli, operation):
     assert ran.exit_code == ExitCode.FAILED and "is still PENDING; it continues" in ran.stderr
 
 
+@pytest.mark.parametrize(
+    ("state", "step", "code"),
+    [
+        (State.RUNNING, 30, 0), (State.RUNNING, 29, 1), (State.PENDING, 30, 1),
+        (State.CANCELLED, 30, 1), (State.COMPLETED, 100, 0),
+    ],
+)  # fmt: skip
+def test_wait_for_progress_ends_when_it_is_reached_by_an_attempt(cli, ana, state, step, code):
+    operation = in_state(state, owner=ana)
+    operation.row.update(step=step, total_steps=100)
+    ran = cli("wait", operation.pk, "--progress", "30", "--timeout", "0")
+    assert ran.exit_code == code, ran.stderr
+
+
 def test_metrics_of_none_are_an_empty_file(cli, operation):
     assert cli("metrics", operation.pk, "--csv").stdout == ""
 

@@ -15,6 +15,7 @@ from trainops.cli.session import Session, command
 from trainops.client import curves
 from trainops.client.problems import ExitCode, Problem
 from trainops.client.references import operation_id
+from trainops.client.responses import Operation
 
 
 class Shell(StrEnum):
@@ -37,6 +38,10 @@ def wait(
     timeout: Annotated[
         float | None, typer.Option(min=0, help="Seconds to wait; by default without end.")
     ] = None,
+    progress: Annotated[
+        float | None,
+        typer.Option(min=0, max=100, metavar="PERCENT", help="Wait only until this is done."),
+    ] = None,
 ) -> None:
     """Wait until an operation is finished; exit with 0 only if it COMPLETED.
 
@@ -46,7 +51,8 @@ def wait(
     give_up_at = None if timeout is None else time.monotonic() + timeout
     for operation in following.states(session.api, found, lost=session.out.note):
         is_over = give_up_at is not None and time.monotonic() >= give_up_at
-        if operation["status"] in looks.FINISHED:
+        has_enough = progress is not None and _percent(operation) >= progress
+        if operation["status"] in looks.FINISHED or has_enough:
             break
         if is_over:
             raise Problem(f"{found} is still {operation['status']}; it continues.")
@@ -56,8 +62,13 @@ def wait(
         session.out.text(operation["status"])
     if operation["status"] == "FAILED":
         raise following.failure(operation)
-    if operation["status"] != "COMPLETED":
+    if operation["status"] != "COMPLETED" and not has_enough:
         raise typer.Exit(ExitCode.FAILED)
+
+
+def _percent(operation: Operation) -> float:
+    """Return how much is done; nothing while it waits, whatever an attempt before has done."""
+    return operation.get("percent") or 0.0 if operation["status"] == "RUNNING" else -1.0
 
 
 def metrics(
