@@ -13,6 +13,8 @@ from tests.pages.test_studies import GRID, completed, prices
 from tests.pages.test_studies import made as study_of
 from trainops.confined.calling import ConfinedProcessFailed
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["prices"]  # a fixture
 
 

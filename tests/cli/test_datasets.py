@@ -10,6 +10,8 @@ from trainops.cli import uploading
 from trainops.client.api import Api
 from trainops.client.problems import ExitCode, Unreachable
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def photos(settings, tmp_path, monkeypatch):

@@ -5,6 +5,8 @@ from tests.api.saved import WEIGHTS, saved
 from tests.operations.rows import in_state
 from trainops.client.problems import ExitCode
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def operation(cli, ana):

@@ -15,6 +15,8 @@ from tests.formats.originals import original, save, tree
 from trainops.cli.app import build
 from trainops.client.problems import ExitCode
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def cli(monkeypatch, tmp_path):

@@ -14,6 +14,8 @@ from trainops.kind import KINDS
 from trainops.lazy import load
 from trainops.paths import ROOT
 
+pytestmark = pytest.mark.slow
+
 ENTRIES = list(pages.entries(pages.navigation()))
 ATTRIBUTE = re.compile(r'(?:href|src)="([^"]+)"')
 

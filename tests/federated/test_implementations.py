@@ -28,6 +28,8 @@ from trainops.kinds.federated.private import Noise, NoisyGradients
 from trainops.learning.ingredients import Examples
 from trainops.runtime import reproducibility
 
+pytestmark = pytest.mark.slow
+
 CLOSE = {"rtol": 1e-10, "atol": 1e-11}
 CONFIGS = [
     {"optimizer": "sgd"},

@@ -23,6 +23,8 @@ from trainops.runtime import reproducibility
 from trainops.runtime.checkpoint.snapshot import freeze
 from trainops.runtime.errors import IncompatibleState
 
+pytestmark = pytest.mark.slow
+
 MID, DONE = "federated_mid_round", "federated_completed"
 FILES = [MID, DONE, *(path for path in REAL if "fedmed" in str(path))]
 SAVED_AT = "2026-11-21T01:33:51+00:00"

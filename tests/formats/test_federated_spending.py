@@ -15,6 +15,8 @@ from trainops.kinds.federated.files.importing import import_federated
 from trainops.runtime import reproducibility
 from trainops.runtime.errors import IncompatibleState
 
+pytestmark = pytest.mark.slow
+
 MID = "federated_mid_round"
 SAMPLE = {"mode": "sample", "noise_multiplier": 1.0}
 __all__ = ["_other_tool"]  # the recipe of the other tool's files

@@ -13,7 +13,7 @@ from trainops.kinds.training.files.exchange import read_training
 from trainops.kinds.training.files.exporting import export_training
 from trainops.kinds.training.files.importing import import_training
 
-pytestmark = pytest.mark.usefixtures("foreign")
+pytestmark = [pytest.mark.usefixtures("foreign"), pytest.mark.slow]
 
 CASES = {
     "step": {},

@@ -20,6 +20,8 @@ from trainops.runtime.checkpoint.snapshot import freeze
 from trainops.runtime.checkpoint.store import CheckpointStore, CheckpointType
 from trainops.runtime.errors import IncompatibleState
 
+pytestmark = pytest.mark.slow
+
 # A world of 66 numbers to see, 8 actions and 8 meters, as the original file's.
 NAMES = ("Bed", "Shower", "Job")
 METERS = ("energy", "hygiene", "satiation", "money", "mood", "social", "health", "fitness")

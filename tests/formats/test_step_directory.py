@@ -26,7 +26,7 @@ from trainops.kinds.training.files.exchange import read_training
 from trainops.kinds.training.files.importing import import_training
 from trainops.runtime.errors import IncompatibleState
 
-pytestmark = pytest.mark.usefixtures("foreign")
+pytestmark = [pytest.mark.usefixtures("foreign"), pytest.mark.slow]
 BOTH = ["pytorch_model.bin", "model.safetensors"]
 
 

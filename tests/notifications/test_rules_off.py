@@ -8,7 +8,7 @@ from tests.api.conftest import signed_in
 from tests.notifications.receiver import made, make_due
 from trainops.errors import DomainError
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.database]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.database, pytest.mark.slow]
 
 
 @pytest.fixture

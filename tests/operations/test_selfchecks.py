@@ -16,7 +16,7 @@ from tests.operations import distributed
 from tests.operations.attempts import Running, run, submit
 from tests.waiting import wait_until
 
-pytestmark = [pytest.mark.faults, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.faults, pytest.mark.django_db(transaction=True), pytest.mark.slow]
 EVERY = {"every_steps": 6, "keep_last": 1000}  # the second process may load it late
 
 

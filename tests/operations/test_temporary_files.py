@@ -20,6 +20,8 @@ from tests.waiting import has_ended, wait_until
 
 WORKER = """
 from apps.operations.attempts.temporary_files import TemporaryFiles
+
+pytestmark = pytest.mark.slow
 files = TemporaryFiles()
 files.open()
 (files.new() / "left").touch()

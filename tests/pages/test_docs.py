@@ -4,6 +4,8 @@ import pytest
 
 from trainops.documentation import pages, rendering
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("path", ["index.md", "tutorial.md", "adr/index.md", "architecture.md"])
 def test_a_page_is_shown_with_its_place_in_the_menu(page, path):

@@ -23,6 +23,8 @@ from trainops.kinds.federated.releases import Release
 from trainops.kinds.federated.web import client_grid, federation
 from trainops.runtime import lossless
 
+pytestmark = pytest.mark.slow
+
 
 def shown(owner, job, ledger, *, state="RUNNING", ahead=0, **fields):
     """A row as its run would leave it, with a checkpoint of the job's state and its ledger."""

@@ -13,6 +13,8 @@ from trainops.kinds.rl.learners.separate import alone, state_of, weights_of
 from trainops.runtime.checkpoint.snapshot import freeze, tensors_in
 from trainops.runtime.errors import ConfigError, IncompatibleState
 
+pytestmark = pytest.mark.slow
+
 RING = {"replay": {"capacity": 30, "prioritized": True}}
 LEARNERS = {
     "dqn": of(GRID, "dqn", 3, 40, **RING, **SEPARATE),

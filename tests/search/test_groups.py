@@ -12,7 +12,7 @@ from apps.operations.search.conditions import condition
 from apps.operations.search.groups import GroupingError, grouped
 from tests.pages import making
 
-pytestmark = pytest.mark.database
+pytestmark = [pytest.mark.database, pytest.mark.slow]
 STATES = ("COMPLETED", "FAILED", "CANCELLED")
 RATES = (0.1, 1, 1e-05, None)
 OPTIMIZERS = ("adamw", "two words", 'a "quoted" one', "7", True, None)

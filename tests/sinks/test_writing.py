@@ -16,7 +16,7 @@ from tests.operations import rows
 from tests.sinks import readers
 from trainops.sinks import known
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.database]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.database, pytest.mark.slow]
 
 
 def measured(operation, steps, attempt=1):

@@ -24,7 +24,7 @@ from trainops.runtime.checkpoint.manifest import Artifact, CheckpointType, verif
 from trainops.runtime.checkpoint.manifest import Checkpoint as Saved
 from trainops.runtime.errors import StorageAway
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.database]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.database, pytest.mark.slow]
 STATE, WEIGHTS = b'{"step": 3}', b"weights" * 100
 
 
