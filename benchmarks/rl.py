@@ -20,7 +20,7 @@ from torch import nn
 from benchmarks.loop import Silent
 from trainops.kind import KINDS
 from trainops.kinds.rl.config import EvaluationConfig
-from trainops.kinds.rl.environment import BuildContext
+from trainops.kinds.rl.environment import EnvironmentContext
 from trainops.kinds.rl.evaluation import evaluate
 from trainops.runtime import reproducibility
 from trainops.runtime.checkpoint.manifest import Candidate, Checkpoint
@@ -139,7 +139,7 @@ def worlds_alone(count: int, steps: int) -> float:
     """Return steps per second of the town without learning."""
     config = KINDS["rl"].parse_config(TOWN)
     recipe = config.find_recipe()  # type: ignore[attr-defined]
-    world = recipe.builder()(recipe.parse_parameters({}), BuildContext(seed=1))
+    world = recipe.builder()(recipe.parse_parameters({}), EnvironmentContext(seed=1))
     environment = world.make(count, 1, torch.device("cpu"))
     generator = torch.Generator().manual_seed(0)
     began = time.perf_counter()

@@ -21,7 +21,7 @@ OUTCOME_COLOURS = {
 }
 
 
-class Best(TypedDict):
+class BestPoint(TypedDict):
     """The best value of a monitored metric, and its step; both 0 where none was measured."""
 
     metric: str
@@ -33,7 +33,7 @@ class Best(TypedDict):
 class Figures(TypedDict):
     """The figures of an operation, as the context of a template."""
 
-    bests: list[Best]  # by `monitor` and further monitored metrics
+    bests: list[BestPoint]  # by `monitor` and further monitored metrics
     newest: tuple[str, object] | None  # a loss if there is one, else another metric
     spent: float  # seconds of ended attempts
     spent_from: datetime | None  # if an attempt runs: its start, less the seconds before
@@ -92,7 +92,7 @@ def _first_step_seconds(attempt: Attempt) -> float | None:
     return float(attempt.timings["child"] + attempt.timings["first_step"])
 
 
-def _bests(operation: Operation) -> list[Best]:
+def _bests(operation: Operation) -> list[BestPoint]:
     """Return the extremes of the points that stand, the first ones; thinned curves have them."""
     monitor, modes = operation.config.get("monitor"), monitors.further(operation.config)
     if monitor:
@@ -110,7 +110,7 @@ def _bests(operation: Operation) -> list[Best]:
     return [_first(name, mode, values[name]) for name, mode in modes.items()]
 
 
-def _first(metric: str, mode: str, values: Sequence[tuple[float, int]]) -> Best:
+def _first(metric: str, mode: str, values: Sequence[tuple[float, int]]) -> BestPoint:
     if not values:
         return {"metric": metric, "is_known": False, "value": 0.0, "step": 0}
     value, step = min(values)

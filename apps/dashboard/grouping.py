@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from apps.dashboard.filters import Filters
 from apps.operations.requests.access import Person
-from apps.operations.search.groups import COLUMNS, Group, GroupingError, grouped
+from apps.operations.search.groups import COLUMNS, GroupingError, OperationGroup, grouped
 from trainops.http.numbers import whole_number
 
 PAGE_SIZE = 50
@@ -16,7 +16,7 @@ OFFERED = tuple(COLUMNS)  # further names can be typed
 class Line:
     """A group with the query string of its operations as a list; empty if no query finds them."""
 
-    group: Group
+    group: OperationGroup
     title: str
     url: str
 
@@ -52,7 +52,7 @@ def page(wanted: Filters, user: Person, cursor: str) -> GroupPage:
     )
 
 
-def _line(wanted: Filters, group: Group) -> Line:
+def _line(wanted: Filters, group: OperationGroup) -> Line:
     query = f"{wanted.query} {group['query']}".strip()
     url = wanted.url(q=query, group="") if group["query"] else ""
     return Line(group, group["label"] or f"no {wanted.group}", url)

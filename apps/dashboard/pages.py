@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Page(Generic[R]):
+class CursorPage(Generic[R]):
     """Rows, newest first. A cursor is empty where there is nothing further on that side."""
 
     rows: Sequence[R]
@@ -65,7 +65,7 @@ def read(cursor: str) -> PageCursor | None:
     return known if _moment(known.value) and "\x00" not in known.id else None
 
 
-def fetch(rows: QuerySet[M, R], cursor: str, size: int) -> Page[R]:
+def fetch(rows: QuerySet[M, R], cursor: str, size: int) -> CursorPage[R]:
     """Return one page. `rows` are values() that hold created_at and id."""
     edge = read(cursor)
     backwards = edge is not None and edge.backwards
@@ -76,7 +76,7 @@ def fetch(rows: QuerySet[M, R], cursor: str, size: int) -> Page[R]:
     has_newer = has_more if backwards else edge is not None
     has_older = backwards or has_more
     before = _num_newer(rows, found[0]) if found and has_newer else 0
-    return Page(
+    return CursorPage(
         rows=found,
         newer=_cursor(found[0], backwards=True) if found and has_newer else "",
         older=_cursor(found[-1], backwards=False) if found and has_older else "",
@@ -90,11 +90,13 @@ def _num_newer(rows: QuerySet[M, R], first: PlacedRow) -> int:
     return beyond(rows.order_by(), edge).count()
 
 
-def fetch_sorted(rows: QuerySet[M, R], cursor: str, size: int, by: Sequence[OrderBy]) -> Page[R]:
+def fetch_sorted(
+    rows: QuerySet[M, R], cursor: str, size: int, by: Sequence[OrderBy]
+) -> CursorPage[R]:
     """Return one page in another order; the cursor is the number of rows before it."""
     start = whole_number(cursor, 0, MAX_POSITION) or 0
     found = list(rows.order_by(*by)[start : start + size + 1])
-    return Page(
+    return CursorPage(
         rows=found[:size],
         newer=str(max(0, start - size)) if start else "",
         older=str(start + size) if len(found) > size else "",

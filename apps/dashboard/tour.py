@@ -8,7 +8,7 @@ SESSION_KEY = "tour"
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class TourStep:
     """One text. `targets`: CSS selectors; the first that is in sight is shown with it."""
 
     title: str
@@ -20,7 +20,7 @@ class Step:
 
 MENU = (".navbar-toggler",)  # of narrow windows, where the links are in a menu
 STEPS = (
-    Step(
+    TourStep(
         "Operations",
         "Each long job, such as a training, is one operation, and one row of this list. The "
         "rows are updated while you look. Search by state, metric, parameter or tag, for example "
@@ -28,7 +28,7 @@ STEPS = (
         ("#list", '.nav-link[href="/"]', *MENU),
         "/",
     ),
-    Step(
+    TourStep(
         "New operation",
         "Choose a recipe, review its settings and submit. The form shows which workers can run the "
         "operation, and how long earlier ones took.",
@@ -36,7 +36,7 @@ STEPS = (
         "/operations/new",
         needs_operator=True,
     ),
-    Step(
+    TourStep(
         "The page of an operation",
         "The name of an operation leads to its charts, log, checkpoints and files. Cancel saves a "
         "checkpoint first; Resume continues from it. After a resume, a receipt says what was "
@@ -44,14 +44,14 @@ STEPS = (
         ("#operation .page-head", ".operations a.name"),
         "/",
     ),
-    Step(
+    TourStep(
         "Workers",
         "Workers are the processes that run operations. Their page shows what each of them runs. "
         "An operation that waits says on its own page what it waits for.",
         ('.nav-link[href="/workers/"]', *MENU),
         "/workers/",
     ),
-    Step(
+    TourStep(
         "Documentation",
         "The tutorial, guides and reference are part of this installation and can be searched. "
         "Keys, in the same menu, lists the keyboard shortcuts and starts this tour again.",
@@ -61,7 +61,7 @@ STEPS = (
 )
 
 
-def steps(*, may_create: bool) -> list[Step]:
+def steps(*, may_create: bool) -> list[TourStep]:
     return [each for each in STEPS if may_create or not each.needs_operator]
 
 

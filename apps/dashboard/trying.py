@@ -44,7 +44,7 @@ class Try:
     text: str = ""
 
 
-class Range(TypedDict):
+class RangeFields(TypedDict):
     """Values drawn from an interval."""
 
     low: float
@@ -53,13 +53,13 @@ class Range(TypedDict):
     whole: bool
 
 
-class WalkForward(TypedDict):
+class WalkForwardFields(TypedDict):
     """The number of folds."""
 
     folds: int
 
 
-class Pruner(TypedDict):
+class PrunerFields(TypedDict):
     """The method that stops trials early."""
 
     method: str
@@ -68,17 +68,17 @@ class Pruner(TypedDict):
     reduction: NotRequired[int]
 
 
-class Design(TypedDict):
+class DesignFields(TypedDict):
     """The design of a study, by path of the field."""
 
-    values: dict[str, list[object] | Range]
+    values: dict[str, list[object] | RangeFields]
     method: str
     samples: NotRequired[int]
     seed: NotRequired[int]
     parallel: NotRequired[int]
     max_seconds: NotRequired[int]
-    pruner: NotRequired[Pruner]
-    walk_forward: NotRequired[WalkForward]
+    pruner: NotRequired[PrunerFields]
+    walk_forward: NotRequired[WalkForwardFields]
 
 
 def read(posted: QueryDict | None) -> list[Try]:
@@ -119,7 +119,7 @@ def choices(fields: Sequence[FormField]) -> list[FormField]:
     return [field for field in fields if field.kind in TRIABLE]
 
 
-def design(posted: QueryDict, fields: Sequence[FormField]) -> Design:
+def design(posted: QueryDict, fields: Sequence[FormField]) -> DesignFields:
     """Return the design that was typed. Raises ConfigError, which names what cannot be read."""
     by_path = {field.path: field for field in choices(fields)}
     values = {
@@ -128,7 +128,7 @@ def design(posted: QueryDict, fields: Sequence[FormField]) -> Design:
         if row.text and row.path in by_path
     }
     typed = search(posted)
-    made: Design = {"values": values, "method": typed["method"] or "grid"}
+    made: DesignFields = {"values": values, "method": typed["method"] or "grid"}
     for name in ("samples", "seed", "parallel", "max_seconds"):
         if typed[name] and (name != "samples" or made["method"] != "grid"):
             made[name] = _whole(typed, name)
@@ -139,10 +139,10 @@ def design(posted: QueryDict, fields: Sequence[FormField]) -> Design:
     return made
 
 
-def _pruner(typed: Mapping[str, str]) -> Pruner | None:
+def _pruner(typed: Mapping[str, str]) -> PrunerFields | None:
     given = [name for name in PRUNER_NUMBERS if typed[name]]
     if typed["pruner"]:
-        pruner: Pruner = {"method": typed["pruner"]}
+        pruner: PrunerFields = {"method": typed["pruner"]}
         for name in given:
             pruner[name] = _whole(typed, name)  # type: ignore[literal-required] # one of its keys
         return pruner
@@ -153,7 +153,7 @@ def _pruner(typed: Mapping[str, str]) -> Pruner | None:
     return None
 
 
-def values_of(field: FormField, text: str) -> list[object] | Range:
+def values_of(field: FormField, text: str) -> list[object] | RangeFields:
     """Return the values, or the range, that a text means for a field. Raises ConfigError."""
     match = RANGE.fullmatch(text)
     if match is None or field.kind not in ("number", "integer"):

@@ -8,7 +8,7 @@ from rest_framework import serializers
 
 from apps.datasets.models import Dataset
 from apps.datasets.tables.options import DELIMITERS, ENCODINGS, KINDS, PICTURES
-from trainops.datasets.description import Verification
+from trainops.datasets.description import DirectoryVerification
 from trainops.datasets.sampling import Sample
 from trainops.http.parsers import NotUsable, read_json
 from trainops.http.serializers import StrictSerializer
@@ -267,5 +267,5 @@ class VerificationSerializer(serializers.Serializer[Any]):
         read_only=True, allow_null=True, help_text="Seed that drew the sample; null: all files."
     )
 
-    def get_is_unchanged(self, found: Verification) -> bool:
+    def get_is_unchanged(self, found: DirectoryVerification) -> bool:
         return not found["problems"]

@@ -148,7 +148,7 @@ def _evict(directory: Path, *, keep: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-class _Place:
+class _DatasetStorage:
     """The storage of datasets as `apps.installation` recognises it."""
 
     name = "datasets"
@@ -192,7 +192,7 @@ class _Place:
             return None
 
 
-PLACE = _Place()
+PLACE = _DatasetStorage()
 
 
 def cache_bytes() -> int:

@@ -10,15 +10,15 @@ from django.conf import settings
 from apps.datasets.errors import DatasetError
 from apps.datasets.tables.options import TableLimits, TableOptions
 from apps.datasets.tables.rows import NormalisedTable, TableAnswer
+from trainops.concurrency_limit import ConcurrencyLimit
 from trainops.confined import limits as confined
 from trainops.confined.calling import ConfinedProcessFailed, OutOfMemory, OutOfTime, call
-from trainops.slots import Slots
 
 logger = logging.getLogger(__name__)
 MEMORY_BYTES = 6 * 1024**3
 SECONDS = 900
 WAIT_SECONDS = 60.0  # uploads have threads of their own
-_slots = Slots(2)  # more at once would only take each other's memory
+_limit = ConcurrencyLimit(2)  # more at once would only take each other's memory
 
 
 def normalise(
@@ -37,7 +37,7 @@ def normalise(
     }
     within = confined.Limits(MEMORY_BYTES, SECONDS, file_bytes=limits().max_unpacked_bytes)
     try:
-        with _slots.taken(person, wait_seconds=WAIT_SECONDS):
+        with _limit.taken(person, wait_seconds=WAIT_SECONDS):
             answer: TableAnswer = call("apps.datasets.tables.child", request, within)
     except ConfinedProcessFailed as error:
         raise _unreadable(error) from error

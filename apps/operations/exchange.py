@@ -17,6 +17,7 @@ from apps.operations import inputs
 from apps.operations.errors import StorageUnavailable
 from apps.operations.ids import is_subtask
 from apps.operations.models import Operation
+from trainops.concurrency_limit import WAIT_SECONDS, ConcurrencyLimit, ServerBusy
 from trainops.confined.calling import ConfinedProcessFailed, OutOfTime, call
 from trainops.confined.limits import Limits
 from trainops.errors import DomainError
@@ -37,13 +38,12 @@ from trainops.runtime.checkpoint.manifest import MANIFEST, read_manifest
 from trainops.runtime.config import OperationConfig
 from trainops.runtime.errors import CheckpointCorrupted, ConfigError
 from trainops.runtime.ledger import EntryJson
-from trainops.slots import WAIT_SECONDS, Slots, SlotsBusy
 
 logger = logging.getLogger(__name__)
 SECONDS = 600
 MEMORY_BYTES, FILE_BYTES = 4 * 2**30, 2**30  # for any request; more for what it reads:
 EXPANSION = 12  # bytes for each byte of the checkpoint, the file and the datasets
-_slots = Slots(2)  # more at once would only take each other's memory
+_limit = ConcurrencyLimit(2)  # more at once would only take each other's memory
 
 
 def export(
@@ -130,7 +130,7 @@ def tabulate(checkpoint: Checkpoint, table: str, target: Path, *, person: str) -
 def load_checks(checkpoint: Checkpoint, *, person: str) -> list[CheckJson]:
     """Return what a process finds that loads the checkpoint into a fresh job of its own config.
 
-    Its bytes must have been verified. Raises StorageUnavailable and SlotsBusy.
+    Its bytes must have been verified. Raises StorageUnavailable and ServerBusy.
     """
     have_here(checkpoint)
     operation, path = checkpoint.operation, storage.directory(checkpoint.artifacts_path)
@@ -151,7 +151,7 @@ def load_checks(checkpoint: Checkpoint, *, person: str) -> list[CheckJson]:
         return ask(request, person=person)["checks"]
     except ConfigError as error:
         return [_not_loaded(f"its config is not valid here: {error}")]
-    except SlotsBusy:
+    except ServerBusy:
         raise
     except DomainError as error:
         return [_not_loaded(error.message)]
@@ -243,7 +243,7 @@ def ask(request: AnyRequest, *, person: str, wait_seconds: float = WAIT_SECONDS)
     Raises DomainError, also where the file breaks the process.
     """
     try:
-        with _slots.taken(person, wait_seconds=wait_seconds):
+        with _limit.taken(person, wait_seconds=wait_seconds):
             answer: ExchangeAnswer = call("trainops.files.exchange", request, _limits(request))
     except OutOfTime:
         message = f"Processing the file takes longer than {SECONDS} seconds."

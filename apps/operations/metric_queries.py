@@ -127,7 +127,7 @@ def _rows(points: QuerySet[MetricPoint]) -> list[_Row]:
     return list(columns)
 
 
-class Extent(TypedDict):
+class CurveExtent(TypedDict):
     """The points of one curve: how many, and their first and last step."""
 
     name: str
@@ -146,7 +146,7 @@ class _Plain:
         self.points, self.after_id = points, after_id
 
     @cached_property
-    def extents(self) -> list[Extent]:
+    def extents(self) -> list[CurveExtent]:
         return _extents(self.points)
 
     def curves(self, max_points: int) -> Curves:
@@ -181,7 +181,7 @@ class Packed:
         return packed_points.long_curves(self.operation_id, self.newest, **self.selection)
 
     @property
-    def extents(self) -> list[Extent]:
+    def extents(self) -> list[CurveExtent]:
         return [
             {
                 "name": each.key.name,
@@ -230,7 +230,7 @@ def _source(operation_id: str, selection: Mapping[str, Any]) -> _Plain | Packed:
     return _Plain(selected(operation_id, **selection))
 
 
-def _key(extent: Extent) -> dict[str, Any]:
+def _key(extent: CurveExtent) -> dict[str, Any]:
     return {
         "name": extent["name"],
         "attempt": extent["attempt"],
@@ -238,7 +238,7 @@ def _key(extent: Extent) -> dict[str, Any]:
     }
 
 
-def _extents(points: QuerySet[MetricPoint]) -> list[Extent]:
+def _extents(points: QuerySet[MetricPoint]) -> list[CurveExtent]:
     grouped = points.order_by().values("name", "attempt", "retired_by")
     extents = grouped.annotate(n=Count("id"), low=Min("step"), high=Max("step"), last_id=Max("id"))
     return list(extents)

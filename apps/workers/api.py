@@ -13,7 +13,7 @@ from rest_framework.views import APIView
 from apps.workers import registry, reports
 from apps.workers.models import Worker
 from apps.workers.registry import WorkerNotFound
-from apps.workers.rows import AttemptKey, EndedAttempt
+from apps.workers.rows import AttemptEnd, AttemptKey
 from apps.workers.serializers import (
     FIELDS,
     HeartbeatRequestSerializer,
@@ -154,7 +154,7 @@ class WorkerReport:
     ended: list[reports.Ended]
 
     @classmethod
-    def of(cls, running: list[AttemptKey], ended: list[EndedAttempt]) -> Self:
+    def of(cls, running: list[AttemptKey], ended: list[AttemptEnd]) -> Self:
         held = [(each["operation_id"], each["attempt"]) for each in running]
         return cls(held, [reports.Ended(**each) for each in ended])
 

@@ -35,7 +35,7 @@ class AttemptKey(TypedDict):
     attempt: int
 
 
-class EndedAttempt(AttemptKey):
+class AttemptEnd(AttemptKey):
     """An attempt that has ended, as `EndedSerializer` validates it."""
 
     outcome: str

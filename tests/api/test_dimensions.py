@@ -160,7 +160,7 @@ def test_reasons_for_no_importance(viewer, ana, asked):
 def test_only_one_importance_is_computed_at_a_time(viewer, ana, asked, monkeypatch):
     ids = ",".join(each.pk for each in eight(ana))
     monkeypatch.setattr(importance, "WAIT_SECONDS", 0.0)
-    with importance._slots.taken(""):
+    with importance._limit.taken(""):
         answer = viewer.get("operations/compare/importance", ids=ids)
     error(answer, 503, "BUSY")
     assert answer["Retry-After"] == "3"

@@ -5,7 +5,7 @@ import stat
 import pytest
 
 from trainops.client import contexts, server
-from trainops.client.contexts import Context, Contexts
+from trainops.client.contexts import Contexts, ServerContext
 from trainops.client.handles import Client
 from trainops.client.problems import ExitCode, Problem
 from trainops.client.server import ServerAddress
@@ -25,7 +25,9 @@ def config(tmp_path, monkeypatch):
 @pytest.fixture
 def saved(config):
     contexts.write(
-        Contexts("lab", {"lab": Context(LAB, "lab's"), "new": Context("http://new:8000")})
+        Contexts(
+            "lab", {"lab": ServerContext(LAB, "lab's"), "new": ServerContext("http://new:8000")}
+        )
     )
     server.remember(ServerAddress("http://box:9", "box's"))
 
@@ -40,7 +42,7 @@ def test_the_file_is_its_owners_alone(saved, config):
 
 
 def test_a_context_does_not_show_its_token():
-    assert "secret" not in repr(Contexts("lab", {"lab": Context(LAB, "secret")}))
+    assert "secret" not in repr(Contexts("lab", {"lab": ServerContext(LAB, "secret")}))
 
 
 @pytest.mark.parametrize(
@@ -103,15 +105,15 @@ def test_a_broken_file_is_named_and_its_content_is_not(saved, config, content):
 @pytest.mark.parametrize("name", ["local", "", "-x", "a b", "../a", "a" * 65])
 def test_a_name_that_cannot_be_typed_is_refused(name):
     with pytest.raises(Problem, match="allowed: up to 64 letters"):
-        Contexts().added(name, Context(LAB))
+        Contexts().added(name, ServerContext(LAB))
 
 
 def test_removing_the_current_context_makes_local_the_current_one():
-    found = Contexts("b", {"a": Context(LAB), "b": Context(LAB)})
+    found = Contexts("b", {"a": ServerContext(LAB), "b": ServerContext(LAB)})
     assert found.removed("a").current == "b"
-    assert found.removed("b") == Contexts("", {"a": Context(LAB)})
+    assert found.removed("b") == Contexts("", {"a": ServerContext(LAB)})
     with pytest.raises(Problem) as problem:
-        found.added("a", Context(LAB))
+        found.added("a", ServerContext(LAB))
     assert problem.value.exit_code == ExitCode.CONFLICT
 
 

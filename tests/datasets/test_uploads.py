@@ -14,7 +14,7 @@ from apps.datasets import validation
 from apps.datasets.models import Dataset, Upload
 from apps.datasets.uploads import files, services
 from tests.api.conftest import signed_in
-from trainops.slots import SlotsBusy
+from trainops.concurrency_limit import ServerBusy
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("in_process")]
 URL = "/api/v1/datasets/uploads"
@@ -139,7 +139,7 @@ def test_a_table_that_is_refused_leaves_nothing(otto):
     assert not Upload.objects.exists() and not Dataset.objects.exists() and left() == []
 
 
-@pytest.mark.parametrize(("error", "status"), [(SlotsBusy, 503), (validation.disk_full, 507)])
+@pytest.mark.parametrize(("error", "status"), [(ServerBusy, 503), (validation.disk_full, 507)])
 def test_what_passes_keeps_the_upload(otto, monkeypatch, error, status):
     def fail(*_, **__):
         raise error()

@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from trainops.gateway import bodies
-from trainops.gateway.clients import Proof, Proofs, Share, network_of
+from trainops.gateway.clients import ClientLimits, Proof, Proofs, network_of
 from trainops.gateway.environ import environ_of
 from trainops.gateway.gateway import PROVED, Gateway
 from trainops.gateway.responses import BLOCK_BYTES
@@ -217,7 +217,7 @@ def test_a_client_that_does_not_read_holds_no_thread_and_is_left(monkeypatch):
         return Blocks()
 
     async def ask():
-        gateway = Gateway(application, Rules(), Share(threads=1))
+        gateway = Gateway(application, Rules(), ClientLimits(threads=1))
         stuck = Connection(b"")
         sent = stuck.send
 
@@ -246,7 +246,7 @@ def test_one_address_leaves_threads_and_requests_to_the_others():
         return echo(environ, start_response)
 
     async def ask():
-        gateway = Gateway(application, Rules(), Share(threads=2, requests=3))
+        gateway = Gateway(application, Rules(), ClientLimits(threads=2, requests=3))
 
         def request(path, client):
             connection = Connection()
@@ -297,7 +297,7 @@ def test_one_person_at_many_addresses_leaves_threads_to_the_others():
     application = Slow()
 
     async def ask():
-        gateway = Gateway(application, Rules(), Share(threads=2))
+        gateway = Gateway(application, Rules(), ClientLimits(threads=2))
         await asked(gateway, "/", "6.6.6.0", "mallory")  # from now on it is known whose it is
         hostile = [
             asyncio.ensure_future(asked(gateway, "/slow", f"6.6.6.{number}", "mallory"))
@@ -317,7 +317,7 @@ def test_what_waits_for_a_thread_of_a_person_takes_none_of_the_address():
     application = Slow()
 
     async def ask():
-        gateway = Gateway(application, Rules(), Share(threads=2))
+        gateway = Gateway(application, Rules(), ClientLimits(threads=2))
         await asked(gateway, "/", "6.6.6.6", "mallory")
         first = [
             asyncio.ensure_future(asked(gateway, "/slow", "7.7.7.7", "mallory")) for _ in range(2)
@@ -338,7 +338,7 @@ def test_one_person_has_n_requests_in_progress_from_all_addresses():
     application = Slow()
 
     async def ask():
-        gateway = Gateway(application, Rules(), Share(threads=9, requests=3))
+        gateway = Gateway(application, Rules(), ClientLimits(threads=9, requests=3))
         await asked(gateway, "/", "6.6.6.0", "mallory")
         hostile = [
             asyncio.ensure_future(asked(gateway, "/slow", f"6.6.6.{number}", "mallory"))
@@ -363,11 +363,11 @@ def test_large_bodies_and_uploads_count_for_the_person_from_the_first_on():
         ]
         return sorted([(await each).body for each in hostile], key=len)
 
-    assert asyncio.run(ask("/", Share(large_bodies=1)))[:2] == [
+    assert asyncio.run(ask("/", ClientLimits(large_bodies=1)))[:2] == [
         b"TooManyRequests",
         b"TooManyRequests",
     ]
-    assert asyncio.run(ask("/upload", Share(requests=1)))[:2] == [
+    assert asyncio.run(ask("/upload", ClientLimits(requests=1)))[:2] == [
         b"TooManyRequests",
         b"TooManyRequests",
     ]

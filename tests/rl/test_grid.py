@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from trainops.kinds.rl.environment import BuildContext
+from trainops.kinds.rl.environment import EnvironmentContext
 from trainops.kinds.rl.grid.substrate import cell_numbers, cells_at, moved
 from trainops.kinds.rl.grid.world import GridWorld
 from trainops.kinds.rl.recipes.grid_world import GridWorldParameters
@@ -14,7 +14,7 @@ CPU = torch.device("cpu")
 
 
 def world(**parameters):
-    return GridWorld(GridWorldParameters.parse(parameters), BuildContext(seed=3))
+    return GridWorld(GridWorldParameters.parse(parameters), EnvironmentContext(seed=3))
 
 
 def one(count=1, **parameters):
@@ -174,7 +174,7 @@ def test_a_world_that_cannot_be_is_refused_by_its_field(parameters, field, probl
 def test_each_ready_level_can_be_built_and_played(name):
     recipe = recipes("rl")[name]
     parameters = recipe.parse_parameters(recipe.example.get("parameters", {}))
-    environment = recipe.builder()(parameters, BuildContext(seed=1)).make(4, 1, CPU)
+    environment = recipe.builder()(parameters, EnvironmentContext(seed=1)).make(4, 1, CPU)
     for _ in range(5):
         masks = environment.masks()
         assert masks.any(1).all(), "something can always be done"

@@ -7,7 +7,7 @@ import torch
 
 from tests.engines.contract import Case, ScriptedSupervisor, attempt
 from tests.rl.cases import of
-from trainops.kinds.rl.environment import BuildContext
+from trainops.kinds.rl.environment import EnvironmentContext
 from trainops.recipes import recipes
 from trainops.runtime.checkpoint.snapshot import freeze
 
@@ -17,7 +17,7 @@ CPU = torch.device("cpu")
 def made(name, count=1, seed=1, **options):
     recipe = recipes("rl")["gymnasium"]
     parameters = recipe.parse_parameters({"id": name, **options})
-    return recipe.builder()(parameters, BuildContext(seed=1)).make(count, seed, CPU)
+    return recipe.builder()(parameters, EnvironmentContext(seed=1)).make(count, seed, CPU)
 
 
 def go(environment, steps, seed=0):

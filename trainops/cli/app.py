@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from trainops.cli.type_names import Group
+from trainops.cli.type_names import WordedGroup
 from trainops.version import VERSION
 
 # The modules in the order of the help, with their commands and groups.
@@ -41,7 +41,7 @@ EPILOG = "Exit codes: 0 ok, 1 failed, 2 usage or bad config, 3 not found, 4 conf
 def build(command: str | None = None) -> typer.Typer:
     """Return the application with every command, or with the module of this one only."""
     app = typer.Typer(
-        cls=Group,
+        cls=WordedGroup,
         no_args_is_help=True,
         pretty_exceptions_enable=False,
         help=HELP,

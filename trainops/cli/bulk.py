@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from trainops.client.responses import BulkOutcome, BulkOutcomes
 
 
-class Action(StrEnum):
+class BulkAction(StrEnum):
     CANCEL = "cancel"
     KILL = "kill"
     RESUME = "resume"
@@ -30,7 +30,7 @@ def register(app: typer.Typer) -> None:
 
 def bulk(
     session: Session,
-    action: Annotated[Action, typer.Argument(help="Action on each operation.")],
+    action: Annotated[BulkAction, typer.Argument(help="BulkAction on each operation.")],
     query: Annotated[
         list[str],
         typer.Argument(
@@ -72,7 +72,7 @@ def _of(outcomes: "BulkOutcomes", outcome: str) -> "list[BulkOutcome]":
     return [each for each in outcomes["outcomes"] if each["outcome"] == outcome]
 
 
-def _question(action: Action, num_operations: int, preview: "BulkOutcomes") -> str:
+def _question(action: BulkAction, num_operations: int, preview: "BulkOutcomes") -> str:
     first = f"{action.capitalize()} {num_operations} of {preview['num_matching']} operations"
     return f"{first} that match?"
 

@@ -11,7 +11,7 @@ from trainops.cli.checkpoint_changes import gc, pin, recover, rm, unpin
 from trainops.cli.exchange import OnDisk, files_here
 from trainops.cli.session import Session, command
 from trainops.cli.tables import Text
-from trainops.cli.type_names import Group
+from trainops.cli.type_names import WordedGroup
 from trainops.client.problems import ExitCode, Problem
 from trainops.client.references import checkpoint_path, operation_id
 from trainops.client.responses import (
@@ -37,7 +37,7 @@ Place = Annotated[
 def register(app: typer.Typer) -> None:
     """Add the group `checkpoints`."""
     group = typer.Typer(
-        cls=Group,
+        cls=WordedGroup,
         no_args_is_help=True,
         help="List, inspect, verify, compare and delete checkpoints.\n\n"
         "Example: trainops checkpoints ls 3f9b3c",

@@ -6,9 +6,9 @@ import typer
 
 from trainops.cli import looks
 from trainops.cli.session import Session, command
-from trainops.cli.type_names import Group
+from trainops.cli.type_names import WordedGroup
 from trainops.client import contexts, server
-from trainops.client.contexts import LOCAL, Context
+from trainops.client.contexts import LOCAL, ServerContext
 from trainops.client.problems import ExitCode, Problem
 from trainops.paths import COMMAND
 
@@ -18,7 +18,7 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the context."
 def register(app: typer.Typer) -> None:
     """Add the group `context`."""
     group = typer.Typer(
-        cls=Group,
+        cls=WordedGroup,
         no_args_is_help=True,
         help="List, add, select and remove servers by name.\n\nExample: trainops context use lab",
     )
@@ -34,7 +34,7 @@ def ls(session: Session) -> None:
     """
     found = contexts.read()
     local = server.find(context=LOCAL)
-    every = {LOCAL: Context(local.url, local.token), **found.named}
+    every = {LOCAL: ServerContext(local.url, local.token), **found.named}
     rows = [
         {
             "name": name,
@@ -70,7 +70,9 @@ def add(session: Session, name: Name) -> None:
     if not session.given_url:
         raise Problem("No URL; example: --url https://trainops.example.org", ExitCode.USAGE)
     url = server.checked(session.given_url)
-    path = contexts.write(contexts.read().added(name, Context(url, session.given_token or "")))
+    path = contexts.write(
+        contexts.read().added(name, ServerContext(url, session.given_token or ""))
+    )
     _say(session, name, url)
     session.out.note(f"Saved in {path}.")
     if not session.given_token:

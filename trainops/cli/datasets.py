@@ -7,7 +7,7 @@ import typer
 
 from trainops.cli import looks, uploading
 from trainops.cli.session import Session, command
-from trainops.cli.type_names import Group
+from trainops.cli.type_names import WordedGroup
 from trainops.client.problems import ExitCode, Problem
 from trainops.paths import COMMAND
 
@@ -30,7 +30,7 @@ DatasetName = Annotated[
 def register(app: typer.Typer) -> None:
     """Add the group `datasets`."""
     group = typer.Typer(
-        cls=Group,
+        cls=WordedGroup,
         no_args_is_help=True,
         help="List datasets, upload files, register and verify directories.\n\n"
         "Example: trainops datasets add prices.csv",

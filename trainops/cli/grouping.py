@@ -18,7 +18,7 @@ class BestOfGroup(TypedDict):
     value: float
 
 
-class Group(TypedDict):
+class OperationGroup(TypedDict):
     """Operations that share a value; null: those without one."""
 
     value: float | str | None
@@ -30,17 +30,17 @@ class Group(TypedDict):
     best: BestOfGroup | None
 
 
-class Groups(TypedDict):
+class GroupPage(TypedDict):
     """The answer of `operations/groups`."""
 
     group_by: str
-    groups: list[Group]
+    groups: list[OperationGroup]
     has_more: bool
 
 
 def say_groups(session: Session, name: str, limit: int, wanted: Mapping[str, Param]) -> None:
     """List groups by `name`, those with the newest operation first."""
-    found: Groups = session.api.get(
+    found: GroupPage = session.api.get(
         "operations/groups", **wanted, group_by=name, limit=min(limit, MAX_GROUPS)
     )
     if session.out.is_data:

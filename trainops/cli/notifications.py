@@ -8,7 +8,7 @@ import typer
 from trainops.cli import looks
 from trainops.cli.operations import confirm
 from trainops.cli.session import Session, command
-from trainops.cli.type_names import Group
+from trainops.cli.type_names import WordedGroup
 
 if TYPE_CHECKING:
     from trainops.client.api import RowPage
@@ -49,7 +49,7 @@ class Mode(StrEnum):
 def register(app: typer.Typer) -> None:
     """Add the group `notifications`."""
     group = typer.Typer(
-        cls=Group,
+        cls=WordedGroup,
         no_args_is_help=True,
         help="Create, test and delete notification rules; list deliveries.\n\n"
         "Example: trainops notifications add ana@example.org --on failed",

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from trainops.cli.out import Out, OutputFormat
-from trainops.cli.type_names import Command
+from trainops.cli.type_names import WordedCommand
 from trainops.client import server
 from trainops.client.api import Api
 from trainops.client.problems import ExitCode, Problem
@@ -125,7 +125,7 @@ def command(
                 session.close()
 
         invoke.__signature__ = _signature(function)  # type: ignore[attr-defined]
-        app.command(name, cls=Command, rich_help_panel=panel)(invoke)
+        app.command(name, cls=WordedCommand, rich_help_panel=panel)(invoke)
         return function
 
     return register

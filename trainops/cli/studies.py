@@ -10,7 +10,7 @@ from trainops.cli import looks, submission
 from trainops.cli.operations import confirm
 from trainops.cli.session import Session, command
 from trainops.cli.submission import Submission
-from trainops.cli.type_names import Group
+from trainops.cli.type_names import WordedGroup
 from trainops.client.problems import ExitCode, Problem, Refused
 from trainops.client.references import study_id
 from trainops.client.responses import Fold, Message, Study, StudyRow, Trial
@@ -32,7 +32,7 @@ MAX_VALUES = 6  # of a study's lines on a terminal
 def register(app: typer.Typer) -> None:
     """Add the group `studies`."""
     group = typer.Typer(
-        cls=Group,
+        cls=WordedGroup,
         no_args_is_help=True,
         help="Run many operations with different parameter values.\n\nExample: trainops studies ls",
     )

@@ -19,11 +19,11 @@ class _InWords:
         super().format_help(ctx, formatter)  # type: ignore[misc]
 
 
-class Command(_InWords, TyperCommand):
+class WordedCommand(_InWords, TyperCommand):
     """A command with types in words."""
 
 
-class Group(_InWords, TyperGroup):
+class WordedGroup(_InWords, TyperGroup):
     """A group with types in words."""
 
 

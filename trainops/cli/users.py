@@ -12,7 +12,7 @@ import typer
 from trainops import paths
 from trainops.cli import looks
 from trainops.cli.session import SERVER_ONLY, Session, command
-from trainops.cli.type_names import Group
+from trainops.cli.type_names import WordedGroup
 from trainops.client.problems import ExitCode, Problem
 from trainops.client.responses import NewPassword, User
 
@@ -35,7 +35,7 @@ class Role(StrEnum):
 def register(app: typer.Typer) -> None:
     """Add the group `users`, and the command `reset-password`."""
     group = typer.Typer(
-        cls=Group,
+        cls=WordedGroup,
         no_args_is_help=True,
         help="List and add users, give roles, disable accounts; for superusers.\n\n"
         "Example: trainops users add ben --role operator",

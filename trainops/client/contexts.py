@@ -15,7 +15,7 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 
 @dataclass(frozen=True, slots=True)
-class Context:
+class ServerContext:
     """A server. `url`: without a slash at its end; `token`: empty before the first sign-in."""
 
     url: str
@@ -27,16 +27,16 @@ class Contexts:
     """What the file holds. `current`: a name of `named`, or empty for `local`."""
 
     current: str = ""
-    named: Mapping[str, Context] = field(default_factory=dict)
+    named: Mapping[str, ServerContext] = field(default_factory=dict)
 
-    def require(self, name: str) -> Context:
+    def require(self, name: str) -> ServerContext:
         """Return the context of a name. Raises Problem: there is none."""
         if name not in self.named:
             allowed = ", ".join((LOCAL, *self.named))
             raise Problem(f"No context {name!r}; allowed: {allowed}", ExitCode.NOT_FOUND)
         return self.named[name]
 
-    def added(self, name: str, context: Context) -> "Contexts":
+    def added(self, name: str, context: ServerContext) -> "Contexts":
         """Return them with another one. Raises Problem: the name is taken or cannot be used."""
         if NAME.fullmatch(name) is None or name == LOCAL:
             raise Problem(
@@ -82,7 +82,7 @@ def read() -> Contexts:
     try:
         found = json.loads(path.read_text())
         named = {
-            str(name): Context(str(each["url"]).rstrip("/"), str(each.get("token", "")))
+            str(name): ServerContext(str(each["url"]).rstrip("/"), str(each.get("token", "")))
             for name, each in found["contexts"].items()
         }
         current = str(found.get("current", ""))

@@ -14,7 +14,7 @@ _MOST, _MOST_STUDIES = 50, 500
 MIN_PREFIX, MIN_SUFFIX = 8, 4  # characters of an id that are enough to name it
 
 
-class Named(TypedDict, total=False):
+class NamedRow(TypedDict, total=False):
     """A row of a list: an operation has all keys, a study no `operation_id`."""
 
     operation_id: str
@@ -77,7 +77,7 @@ def study_id(api: Api, typed: str) -> str:
     if STUDY_ID.fullmatch(typed):
         return typed
     _require_length(typed, "study")
-    found: RowPage[Named] = api.rows("studies", limit=_MOST_STUDIES)
+    found: RowPage[NamedRow] = api.rows("studies", limit=_MOST_STUDIES)
     return _only(RowPage(found.rows), typed, "study")
 
 
@@ -94,7 +94,7 @@ def _fits(found: str, typed: str) -> bool:
     return found.endswith(typed) or (len(typed) >= MIN_PREFIX and found.startswith(typed))
 
 
-def _only(found: RowPage[Named], typed: str, what: str) -> str:
+def _only(found: RowPage[NamedRow], typed: str, what: str) -> str:
     names = {str(row.get("operation_id") or row["id"]): row.get("name") for row in found.rows}
     fitting = [each for each in names if _fits(each, typed)]
     several = {"operation": "operations", "study": "studies"}[what]

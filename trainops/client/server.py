@@ -52,7 +52,7 @@ def find(
     return ServerAddress(url, token)
 
 
-def _context(url: str | None, name: str | None) -> tuple[str, contexts.Context] | None:
+def _context(url: str | None, name: str | None) -> tuple[str, contexts.ServerContext] | None:
     """Return the name and the context that is meant, without a name for `local`; None: neither."""
     if url and name:
         raise Problem("got --url and --context; allowed: one of them", ExitCode.USAGE)
@@ -68,7 +68,7 @@ def _context(url: str | None, name: str | None) -> tuple[str, contexts.Context] 
         return None
     if name == contexts.LOCAL:
         remembered = _remembered()
-        return "", contexts.Context(remembered.url or DEFAULT_URL, remembered.token)
+        return "", contexts.ServerContext(remembered.url or DEFAULT_URL, remembered.token)
     found = contexts.read()
     name = name or found.current
     return (name, found.require(name)) if name else None

@@ -29,7 +29,7 @@ class DirectoryDescription(TypedDict):
     columns: list[ColumnType]
 
 
-class Verification(TypedDict):
+class DirectoryVerification(TypedDict):
     """What was compared with the manifest, and at most 100 differences.
 
     Names and sizes of all files were compared, and the content of those that were read: all, or

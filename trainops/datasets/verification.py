@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 
 from trainops.datasets import manifest as manifests
-from trainops.datasets.description import Verification
+from trainops.datasets.description import DirectoryVerification
 from trainops.datasets.files import FoundFile, scan
 from trainops.datasets.manifest import Manifest
 from trainops.datasets.sampling import Sample
@@ -15,7 +15,7 @@ MAX_PROBLEMS = 100
 
 def verify(
     root: Path, manifest: Path, allowed: list[Path], sample: Sample | None = None
-) -> Verification:
+) -> DirectoryVerification:
     """Compare a directory with its manifest. Raises DataError where it cannot be read."""
     return compared(manifest, scan(root, allowed), partial(manifests.make, root), sample)
 
@@ -25,7 +25,7 @@ def compared(
     found: list[FoundFile],
     read: Callable[[list[FoundFile]], Manifest],
     sample: Sample | None = None,
-) -> Verification:
+) -> DirectoryVerification:
     """Compare names and sizes of all files, then the content of all or of those of a sample.
 
     `read` reads files whole. Those that are missing or have another size are not read.

@@ -13,7 +13,7 @@ class TooManyRequests(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class ClientLimits:
     """How many requests of one address, or of one person, may do what at a time."""
 
     threads: int = 6
@@ -23,17 +23,17 @@ class Share:
     large_bodies: int = 16  # of these, collected on disk
 
 
-class Client:
-    def __init__(self, share: Share) -> None:
+class ClientRequests:
+    def __init__(self, limits: ClientLimits) -> None:
         self._counts = dict.fromkeys(("requests", "bodies", "large_bodies"), 0)
-        self._share = share
-        self.threads = asyncio.Semaphore(share.threads)
-        self.streams = asyncio.Semaphore(share.streams)
+        self._limits = limits
+        self.threads = asyncio.Semaphore(limits.threads)
+        self.streams = asyncio.Semaphore(limits.streams)
 
     @contextmanager
     def counted(self, what: str) -> Iterator[None]:
         """Count one more in progress. Raises TooManyRequests."""
-        if self._counts[what] >= getattr(self._share, what):
+        if self._counts[what] >= getattr(self._limits, what):
             raise TooManyRequests(what)
         self._counts[what] += 1
         try:
@@ -49,17 +49,17 @@ class Client:
 class Clients:
     """Addresses, or people, with a request in progress; used by the event loop alone."""
 
-    def __init__(self, share: Share) -> None:
-        self._share = share
-        self._clients: dict[str, Client] = {}
+    def __init__(self, limits: ClientLimits) -> None:
+        self._limits = limits
+        self._clients: dict[str, ClientRequests] = {}
 
     @asynccontextmanager
-    async def visit(self, key: str) -> AsyncIterator[Client]:
+    async def visit(self, key: str) -> AsyncIterator[ClientRequests]:
         """Count a request of this key from its headers to the end of its response.
 
         Raises TooManyRequests.
         """
-        client = self._clients.setdefault(key, Client(self._share))
+        client = self._clients.setdefault(key, ClientRequests(self._limits))
         try:
             with client.counted("requests"):
                 yield client

@@ -19,11 +19,11 @@ from typing import Any, Protocol, TypeVar
 
 from trainops.gateway import bodies
 from trainops.gateway.clients import (
-    Client,
+    ClientLimits,
+    ClientRequests,
     Clients,
     Proof,
     Proofs,
-    Share,
     TooManyRequests,
     network_of,
 )
@@ -89,11 +89,11 @@ class Exchange:
     source: bodies.BodyChunks
     send: Send
     held: AsyncExitStack
-    address: Client
-    people: dict[str, Client]
+    address: ClientRequests
+    people: dict[str, ClientRequests]
 
     @property
-    def clients(self) -> list[Client]:
+    def clients(self) -> list[ClientRequests]:
         return [*(self.people[person] for person in sorted(self.people)), self.address]
 
     @contextmanager
@@ -107,10 +107,11 @@ class Exchange:
 
 class Gateway:
     def __init__(
-        self, application: Application, rules: GatewayRules, share: Share | None = None
+        self, application: Application, rules: GatewayRules, limits: ClientLimits | None = None
     ) -> None:
         self._application, self._rules = application, rules
-        self._addresses, self._people = Clients(share or Share()), Clients(share or Share())
+        limits = limits or ClientLimits()
+        self._addresses, self._people = Clients(limits), Clients(limits)
         self._proofs = Proofs()
         self._threads = ThreadPoolExecutor(NUM_THREADS, "request")
         self._streams = ThreadPoolExecutor(NUM_STREAMS, "upload")

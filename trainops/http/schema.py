@@ -40,17 +40,17 @@ class MediaType(TypedDict, total=False):
     schema: Schema
 
 
-class Response(TypedDict, total=False):
+class ResponseSchema(TypedDict, total=False):
     """One response of an operation."""
 
     description: str
     content: dict[str, MediaType]
 
 
-class Operation(TypedDict):
+class OperationSchema(TypedDict):
     """One method of a path."""
 
-    responses: dict[str, Response]
+    responses: dict[str, ResponseSchema]
     parameters: NotRequired[list[dict[str, object]]]
     summary: NotRequired[str]
     description: NotRequired[str]
@@ -65,7 +65,7 @@ class Components(TypedDict, total=False):
 class Document(TypedDict):
     """An OpenAPI document, as far as it is changed here."""
 
-    paths: dict[str, dict[str, Operation]]
+    paths: dict[str, dict[str, OperationSchema]]
     components: NotRequired[Components]
 
 
@@ -133,14 +133,14 @@ def describe_envelope(result: Document, **_: object) -> Document:
     return result
 
 
-def _operations(result: Document) -> Iterator[tuple[str, Operation]]:
+def _operations(result: Document) -> Iterator[tuple[str, OperationSchema]]:
     for path, methods in result["paths"].items():
         for method in METHODS:
             if method in methods and path.startswith("/api/v1/"):
                 yield path, methods[method]
 
 
-def _summarize(operation: Operation) -> None:
+def _summarize(operation: OperationSchema) -> None:
     """Move the first paragraph of the description into the summary, which lists show."""
     first, _, others = operation.pop("description", "").partition("\n\n")
     if first:
@@ -149,7 +149,7 @@ def _summarize(operation: Operation) -> None:
         operation["description"] = others
 
 
-def _envelop(status: str, response: Response, schemas: dict[str, Schema]) -> None:
+def _envelop(status: str, response: ResponseSchema, schemas: dict[str, Schema]) -> None:
     if status.startswith(("4", "5")):
         response["content"] = _failure("")["content"]
         return
@@ -179,7 +179,7 @@ def _failures(path: str) -> list[str]:
     return [status for status in MEANINGS if status != "404" or "{" in path]
 
 
-def _failure(description: str) -> Response:
+def _failure(description: str) -> ResponseSchema:
     return {
         "description": description,
         "content": {JSON: {"schema": {"$ref": f"#/components/schemas/{FAILURE}"}}},

@@ -18,7 +18,7 @@ from apps.datasets.errors import DatasetError
 from apps.datasets.models import Dataset
 from apps.datasets.serializers import SampleSerializer
 from apps.operations.requests import access
-from trainops.datasets.description import Verification
+from trainops.datasets.description import DirectoryVerification
 from trainops.errors import DomainError
 from trainops.http.errors import flatten
 from trainops.http.roles import Role
@@ -70,7 +70,7 @@ def _one(
     *,
     given: Mapping[str, str] = DEFAULT_SAMPLE,
     errors: Mapping[str, str] = MappingProxyType({}),
-    verification: Verification | None = None,
+    verification: DirectoryVerification | None = None,
     status: int = 200,
 ) -> HttpResponse:
     found = Dataset.objects.select_related("owner").filter(pk=dataset_id).first()

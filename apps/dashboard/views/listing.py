@@ -173,7 +173,7 @@ def _tabs(wanted: Filters, counts: dict[str, int]) -> list[Tab]:
 
 
 @dataclass(frozen=True, slots=True)
-class Heading:
+class ColumnHeading:
     """The head of a column; a click on it sorts the list, or reverses its order."""
 
     name: str  # in queries; empty: the list cannot be sorted by it
@@ -192,10 +192,10 @@ HEADINGS = (
 LAST_HEADINGS = (("worker", "Worker", "col-worker"), ("started", "Started", "col-started"))
 
 
-def _headings(wanted: Filters) -> list[Heading]:
+def _headings(wanted: Filters) -> list[ColumnHeading]:
     added = [(name, name, "col-added") for name in wanted.columns]
     return [
-        Heading(
+        ColumnHeading(
             name,
             label,
             style,

@@ -175,7 +175,7 @@ def _actions(progress: comparison.StudyProgress) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class HeatMapCell:
     """A value of the heat map and the class of its colour; both are empty without a value."""
 
     value: float | None = None
@@ -189,7 +189,7 @@ class HeatMap:
     x: str
     y: str
     columns: Sequence[object]
-    rows: Sequence[tuple[object, Sequence[Cell]]]
+    rows: Sequence[tuple[object, Sequence[HeatMapCell]]]
 
 
 def _heat(found: Study, lines: Sequence[Trial], request: HttpRequest) -> HeatMap | None:
@@ -199,11 +199,11 @@ def _heat(found: Study, lines: Sequence[Trial], request: HttpRequest) -> HeatMap
         return None
     ranked = heat.ranked if found.mode == "max" else heat.ranked[::-1]
 
-    def cell(value: float | None) -> Cell:
+    def cell(value: float | None) -> HeatMapCell:
         if value is None:
-            return Cell()
+            return HeatMapCell()
         share = ranked.index(value) / (len(ranked) - 1) if len(ranked) > 1 else 1.0
-        return Cell(value, f"strength-{round(share * STRENGTHS)}")
+        return HeatMapCell(value, f"strength-{round(share * STRENGTHS)}")
 
     rows = [(name, [cell(value) for value in values]) for name, values in heat.rows]
     return HeatMap(heat.x, heat.y, heat.columns, rows)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from apps.datasets.directories.messages import Added, DirectoryAnswer, DirectoryRequest
 from trainops.checkpoint_storage import parse
 from trainops.datasets import files, layouts, manifest, verification
-from trainops.datasets.description import DirectoryDescription, Verification
+from trainops.datasets.description import DirectoryDescription, DirectoryVerification
 from trainops.datasets.errors import DataError, DirectoryAway
 from trainops.datasets.sampling import Sample
 
@@ -58,7 +58,7 @@ def _add_prefix(source: str, target: Path) -> Added:
     return _described(layouts.describe(None, found), found)
 
 
-def _verify_prefix(source: str, target: Path, sample: Sample | None) -> Verification:
+def _verify_prefix(source: str, target: Path, sample: Sample | None) -> DirectoryVerification:
     prefix = _prefix(source)
     read = partial(manifest.of_digests, digests_of=prefix.digests_of)
     return verification.compared(target, prefix.found(), read, sample)

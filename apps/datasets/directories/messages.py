@@ -2,7 +2,7 @@
 
 from typing import Literal, TypedDict
 
-from trainops.datasets.description import DirectoryDescription, Verification
+from trainops.datasets.description import DirectoryDescription, DirectoryVerification
 from trainops.datasets.sampling import Sample
 
 
@@ -25,7 +25,7 @@ class DirectoryAnswer(TypedDict, total=False):
     """The answer to a request: `added`, `verified` or `refused`."""
 
     added: "Added"
-    verified: Verification
+    verified: DirectoryVerification
     refused: str
 
 

@@ -15,11 +15,11 @@ from apps.datasets.directories.messages import DirectoryAnswer
 from apps.datasets.errors import DatasetError, DatasetNotDirectory
 from apps.datasets.models import DIRECTORY, Dataset
 from trainops import dataset_buckets
+from trainops.concurrency_limit import ConcurrencyLimit
 from trainops.confined import limits as confined
 from trainops.confined.calling import ConfinedProcessFailed, OutOfMemory, OutOfTime, call
-from trainops.datasets.description import Verification
+from trainops.datasets.description import DirectoryVerification
 from trainops.datasets.sampling import Sample
-from trainops.slots import Slots
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 MEMORY_BYTES = 6 * 1024**3
 SECONDS = 6 * 3600
-_slots = Slots(2)  # each takes a thread that answers requests
+_limit = ConcurrencyLimit(2)  # each takes a thread that answers requests
 
 
 class DirectoryLocation(NamedTuple):
@@ -68,7 +68,7 @@ def add_or_find(path: str, *, name: str = "", owner: "User | None" = None) -> tu
 
 def verify(
     dataset_id: str, sample: Sample | None = None, *, actor: "User | None" = None
-) -> Verification:
+) -> DirectoryVerification:
     """Compare all names and sizes, and all files or a sample of them, with the manifest.
 
     Raises DatasetNotFound, DatasetNotDirectory, DatasetDamaged, DatasetError and Busy.
@@ -136,7 +136,7 @@ def _call(
     }
     within = confined.Limits(MEMORY_BYTES, SECONDS, file_bytes=MEMORY_BYTES)
     try:
-        with _slots.taken(actor.get_username() if actor else ""):
+        with _limit.taken(actor.get_username() if actor else ""):
             kept = {"kept": dataset_buckets.variables()} if place.source else {}
             answer = cast(
                 DirectoryAnswer, call("apps.datasets.directories.child", request, within, **kept)

@@ -13,7 +13,7 @@ import pyarrow.csv as pa_csv
 from apps.datasets.tables.columns import Column, check_declared, checked
 from apps.datasets.tables.conversion import cleaned, converted
 from apps.datasets.tables.dialect import delimiter_of, header_of, read_head
-from apps.datasets.tables.inference import ColumnType, DeclaredType
+from apps.datasets.tables.inference import ColumnInference, DeclaredType
 from apps.datasets.tables.options import TableLimits, TableOptions
 from apps.datasets.tables.refusals import TableRefused
 
@@ -64,7 +64,7 @@ class CsvSource:
         types = [
             DeclaredType(name, options.columns[name])
             if name in options.columns
-            else ColumnType(name)
+            else ColumnInference(name)
             for name in self.names
         ]
         for batch in self._strings(ragged):

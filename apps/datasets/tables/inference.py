@@ -14,7 +14,7 @@ ZONED, LOCAL = "datetime with zone", "datetime without zone"
 
 
 @dataclass(slots=True)
-class ColumnType:
+class ColumnInference:
     """Narrows down one column's type, batch by batch."""
 
     name: str

@@ -8,7 +8,7 @@ from typing import TypedDict
 from django.db.models import Count, Max, QuerySet
 
 from apps.operations import metric_queries
-from apps.operations.metric_queries import NOT_FINITE, Extent, Packed
+from apps.operations.metric_queries import NOT_FINITE, CurveExtent, Packed
 from apps.operations.models import MetricPoint, PackedPoints
 from apps.operations.thinned_points import thinned
 from trainops.runtime.throughput import SYSTEM
@@ -93,7 +93,7 @@ def _packed(ids: Iterable[str]) -> dict[str, Packed]:
     return {operation_id: Packed(operation_id, last_id) for operation_id, last_id in newest}
 
 
-def _is_compared(curve: Extent | metric_queries.Curve) -> bool:
+def _is_compared(curve: CurveExtent | metric_queries.Curve) -> bool:
     name = curve["name"]
     return curve["retired_by"] is None and name != AXIS and not name.startswith(SYSTEM)
 

@@ -14,10 +14,10 @@ from django.core.cache import cache
 
 from apps.operations.comparisons.dimensions import FIELD, Dimension
 from apps.operations.comparisons.selection import NotComparable
+from trainops.concurrency_limit import ConcurrencyLimit, ServerBusy
 from trainops.confined.calling import ConfinedProcessFailed, call
 from trainops.confined.limits import Limits
 from trainops.errors import DomainError
-from trainops.slots import Slots, SlotsBusy
 
 logger = logging.getLogger(__name__)
 MIN_OPERATIONS, MAX_OPERATIONS = 8, 500
@@ -26,7 +26,7 @@ LIMITS = Limits(memory_bytes=2 * 1024**3, seconds=60, file_bytes=2**20)
 KEPT_SECONDS = 24 * 3600
 WAIT_SECONDS = 1.0  # for a free slot, in a thread that answers pages and API
 RETRY_SECONDS = 3
-_slots = Slots(1)
+_limit = ConcurrencyLimit(1)
 
 
 class Share(TypedDict):
@@ -127,9 +127,9 @@ def _shares(request: dict[str, object]) -> dict[str, float]:
     if kept is not None:
         return kept
     try:
-        with _slots.taken("", wait_seconds=WAIT_SECONDS):
+        with _limit.taken("", wait_seconds=WAIT_SECONDS):
             shares: dict[str, float] = call("apps.operations.comparisons.forest", request, LIMITS)
-    except SlotsBusy:
+    except ServerBusy:
         raise ImportanceBusy from None
     except ConfinedProcessFailed as error:
         logger.warning("computing an importance failed: %s\n%s", error, error.log)

@@ -13,6 +13,7 @@ from apps.checkpoints.models import Checkpoint
 from apps.ledger import services as ledgers
 from apps.operations import exchange, inputs
 from apps.operations.models import Operation
+from trainops.concurrency_limit import WAIT_SECONDS
 from trainops.errors import DomainError
 from trainops.files.requests import (
     ExchangeAnswer,
@@ -26,7 +27,6 @@ from trainops.runtime.checkpoint import staged_json
 from trainops.runtime.checkpoint.manifest import StagedCheckpoint
 from trainops.runtime.config import OperationConfig
 from trainops.runtime.ledger import Entry
-from trainops.slots import WAIT_SECONDS
 
 ATTEMPT = 0  # of a checkpoint that no attempt of ours computed
 

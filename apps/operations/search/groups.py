@@ -53,7 +53,7 @@ class BestOfGroup(TypedDict):
     value: float
 
 
-class Group(TypedDict):
+class OperationGroup(TypedDict):
     """Operations with one value. query: the term that finds them, or empty where none can.
 
     Operations with several tags are in several groups.
@@ -69,14 +69,14 @@ class Group(TypedDict):
 
 
 @dataclass(frozen=True, slots=True)
-class Groups:
+class GroupPage:
     """Some groups, those with the newest operation first."""
 
-    rows: list[Group]
+    rows: list[OperationGroup]
     has_more: bool
 
 
-def grouped(operations: OperationQuerySet, name: str, *, limit: int, offset: int = 0) -> Groups:
+def grouped(operations: OperationQuerySet, name: str, *, limit: int, offset: int = 0) -> GroupPage:
     """Return groups of these operations by `name`; at most three queries. Raises GroupingError."""
     keys = _keys(name)
     found: QuerySet[Any] = operations.order_by().annotate(**keys).values(*keys)
@@ -87,7 +87,7 @@ def grouped(operations: OperationQuerySet, name: str, *, limit: int, offset: int
     groups = [
         _group(name, value, labels, row) for value, row in zip(values, rows[:limit], strict=True)
     ]
-    return Groups(groups, has_more=len(rows) > limit)
+    return GroupPage(groups, has_more=len(rows) > limit)
 
 
 def _keys(name: str) -> dict[str, Combinable]:
@@ -176,7 +176,9 @@ def _labels(name: str, values: Sequence[Key]) -> dict[Key, str]:
     return dict(Study.objects.filter(pk__in=values).values_list("pk", "name"))
 
 
-def _group(name: str, value: Key, labels: Mapping[Key, str], row: Mapping[str, Any]) -> Group:
+def _group(
+    name: str, value: Key, labels: Mapping[Key, str], row: Mapping[str, Any]
+) -> OperationGroup:
     counts = {state: row[f"num_{state.lower()}"] for state in State.values}
     return {
         "value": value,

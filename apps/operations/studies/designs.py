@@ -49,7 +49,7 @@ class PathCondition(Strict):
         return any(is_same(chosen.get(self.path), each) for each in self.values)
 
 
-class Objective(Strict):
+class StudyObjective(Strict):
     """A value of the result that is minimised or maximised."""
 
     metric: str = Field(min_length=1, max_length=80, description="Dotted path in the result.")
@@ -101,7 +101,7 @@ class Design(Strict):
     max_seconds: float | None = Field(
         None, gt=0, description="Compute time of all trials after which no other is submitted."
     )
-    further_objectives: list[Objective] = Field(default_factory=list, max_length=3)
+    further_objectives: list[StudyObjective] = Field(default_factory=list, max_length=3)
     pruner: Pruner | None = None
     walk_forward: WalkForward | None = None
 

@@ -10,7 +10,7 @@ from trainops.kinds.backtest.drivers import Driver, EventDriver, VectorDriver
 from trainops.kinds.backtest.fingerprint import Fingerprint
 from trainops.kinds.backtest.report import report_of
 from trainops.kinds.backtest.result import result_of
-from trainops.kinds.backtest.strategy import BuildContext, Strategy
+from trainops.kinds.backtest.strategy import Strategy, StrategyContext
 from trainops.kinds.backtest.streams import are_trades, is_equity
 from trainops.kinds.backtest.summary import AccountEquity, equity_of, require_summary, summary_of
 from trainops.market.prices import Prices, between, read_prices
@@ -47,7 +47,7 @@ class BacktestJob:
         self.chunk_bars = config.chunk_bars or min(MAX_CHUNK, -(-len(self.prices) // POINTS))
         recipe = config.find_recipe()
         strategy = recipe.builder()(
-            recipe.parse_parameters(config.parameters), BuildContext(config.seed, inputs)
+            recipe.parse_parameters(config.parameters), StrategyContext(config.seed, inputs)
         )
         self.strategy = strategy
         self.identity = dict(strategy.identity)

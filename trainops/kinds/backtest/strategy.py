@@ -14,7 +14,7 @@ from trainops.market.prices import Prices
 
 
 @dataclass(frozen=True, slots=True)
-class BuildContext:
+class StrategyContext:
     """What a recipe may use beside its parameters."""
 
     seed: int

@@ -17,7 +17,7 @@ Models = dict[str, Any]  # the states of all modules, by name
 
 
 @dataclass(slots=True)
-class Best:
+class BestStep:
     """The best value of one metric; None where none was finite."""
 
     metric: float | None = None  # of this step, if finite
@@ -45,7 +45,7 @@ class Bests:
     def __init__(self, config: LoopConfig) -> None:
         self._config = config
         self._modes = {config.monitor: config.mode, **config.monitors}
-        self._of = {name: Best() for name in self._modes}
+        self._of = {name: BestStep() for name in self._modes}
         further = {name: monitors.part_of(name) for name in config.monitors}
         self.parts = {config.monitor: monitors.BEST_MODEL, **further}  # of the state, by metric
 
@@ -85,7 +85,7 @@ class Bests:
         for name, part in found.parts.items():
             model = copied(state[part]) if part in state else None
             line = {each: lines[name].get(each) for each in NAMES}
-            found._of[name] = Best(**line, model=model)
+            found._of[name] = BestStep(**line, model=model)
         return found
 
     def result(self) -> dict[str, Any]:

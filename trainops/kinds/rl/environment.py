@@ -97,7 +97,7 @@ class World(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class BuildContext:
+class EnvironmentContext:
     """What a recipe knows besides its parameters."""
 
     seed: int

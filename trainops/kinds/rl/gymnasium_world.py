@@ -10,7 +10,7 @@ from gymnasium import spaces
 from gymnasium.envs.classic_control.cartpole import CartPoleEnv, CartPoleVectorEnv
 from torch import Tensor
 
-from trainops.kinds.rl.environment import BuildContext, Environment, Frame, Space, StepResult
+from trainops.kinds.rl.environment import Environment, EnvironmentContext, Frame, Space, StepResult
 from trainops.kinds.rl.gymnasium_state import capture, obstacle, put_back
 from trainops.kinds.rl.recipes.gymnasium_id import GymnasiumParameters
 from trainops.runtime.errors import InputError
@@ -23,7 +23,7 @@ MANY_STEPS = 1000  # of an episode, where neither the id nor the config says
 class GymnasiumWorld:
     """What the recipe gymnasium builds. Raises InputError for an id that cannot be used."""
 
-    def __init__(self, parameters: GymnasiumParameters, context: BuildContext) -> None:
+    def __init__(self, parameters: GymnasiumParameters, context: EnvironmentContext) -> None:
         self.parameters = parameters
         one = self.make_one()
         if not isinstance(one.action_space, spaces.Discrete):
@@ -204,7 +204,7 @@ class CartPoles(Gymnasiums):
         self.vector.np_random.bit_generator.state = state["random"]
 
 
-def build(parameters: GymnasiumParameters, context: BuildContext) -> GymnasiumWorld:
+def build(parameters: GymnasiumParameters, context: EnvironmentContext) -> GymnasiumWorld:
     return GymnasiumWorld(parameters, context)
 
 

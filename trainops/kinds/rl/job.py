@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from trainops.kinds.rl.config import RlConfig
 from trainops.kinds.rl.curriculum import mean
-from trainops.kinds.rl.environment import BuildContext, World
+from trainops.kinds.rl.environment import EnvironmentContext, World
 from trainops.kinds.rl.evaluation import Evaluation, EvaluationInProgress, Playing
 from trainops.kinds.rl.learners.learner import Player
 from trainops.kinds.rl.population import Population
@@ -37,7 +37,7 @@ class RlJob:
         self.device = choose_device(config.device)
         recipe = config.find_recipe()
         parameters = recipe.parse_parameters(config.parameters)
-        self.world: World = recipe.builder()(parameters, BuildContext(config.seed))
+        self.world: World = recipe.builder()(parameters, EnvironmentContext(config.seed))
         self.population = Population(config, self.world, self.device)
         self.provenance = provenance_of(config, self.world.space)
         self.newest: Evaluated | None = None

@@ -26,17 +26,17 @@ class Cursor:
 
 
 @dataclass(frozen=True, slots=True)
-class Best:
+class BestEpoch:
     """The best finished epoch by a monitored metric; nothing where none was finite."""
 
     metric: float | None = None
     epochs: int | None = None  # finished when it was reached
 
-    def and_then(self, value: float, epoch: int, mode: str) -> "Best":
+    def and_then(self, value: float, epoch: int, mode: str) -> "BestEpoch":
         """Return the better one; of equals the first, so that a tie changes nothing."""
         sign = 1 if mode == "min" else -1
         is_better = self.metric is None or sign * value < sign * self.metric
-        return Best(value, epoch) if math.isfinite(value) and is_better else self
+        return BestEpoch(value, epoch) if math.isfinite(value) and is_better else self
 
 
 @dataclass(slots=True)
@@ -47,8 +47,8 @@ class TrainingProgress:
     route: BatchPlan
     cursor: Cursor = field(default_factory=Cursor)
     history: History = field(default_factory=History)
-    best: Best = field(default_factory=Best, init=False)
-    further: dict[str, Best] = field(init=False)  # by each further monitored metric
+    best: BestEpoch = field(default_factory=BestEpoch, init=False)
+    further: dict[str, BestEpoch] = field(init=False)  # by each further monitored metric
     best_val_loss: float | None = field(default=None, init=False)
     _planned_steps: int = field(init=False)  # of all epochs
     _max_steps: float = field(init=False)  # by limits.max_duration
@@ -56,7 +56,7 @@ class TrainingProgress:
     def __post_init__(self) -> None:
         self._planned_steps = self.config.epochs * self.route.steps_per_epoch
         self._max_steps = self._limited_steps()
-        self.further = dict.fromkeys(self.config.monitors, Best())
+        self.further = dict.fromkeys(self.config.monitors, BestEpoch())
         for name in (self.config.monitor, *self.further):
             for epoch, value in enumerate(self.history.values(name), 1):
                 self._judge(name, epoch, value)
@@ -99,7 +99,7 @@ class TrainingProgress:
             self.best_val_loss = loss
 
     @property
-    def bests(self) -> dict[str, Best]:
+    def bests(self) -> dict[str, BestEpoch]:
         """The best epochs by all monitored metrics, `monitor` first."""
         return {self.config.monitor: self.best, **self.further}
 

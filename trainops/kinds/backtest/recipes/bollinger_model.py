@@ -7,7 +7,7 @@ import numpy as np
 from trainops.kinds.backtest.desk import Desk
 from trainops.kinds.backtest.recipes.bollinger import BollingerParameters
 from trainops.kinds.backtest.recipes.rules import StandingStrategy, standing_signals
-from trainops.kinds.backtest.strategy import BuildContext, Signals, Strategy
+from trainops.kinds.backtest.strategy import Signals, Strategy, StrategyContext
 from trainops.market.bars import Floats
 from trainops.market.compiled import compiled
 from trainops.market.indicators.ranges import Bollinger, bollinger
@@ -48,6 +48,6 @@ def vector(parameters: BollingerParameters, prices: Prices) -> Signals:
     return standing_signals(standing(prices.closes(), *bands), prices, parameters)
 
 
-def build(parameters: BollingerParameters, context: BuildContext) -> Strategy:
+def build(parameters: BollingerParameters, context: StrategyContext) -> Strategy:
     event = partial(BollingerReversion, parameters)
     return Strategy(vector=partial(vector, parameters), event=event)

@@ -7,7 +7,7 @@ import numpy as np
 from trainops.kinds.backtest.desk import Desk
 from trainops.kinds.backtest.recipes.donchian_breakout import DonchianBreakoutParameters
 from trainops.kinds.backtest.recipes.rules import StandingStrategy, standing_signals
-from trainops.kinds.backtest.strategy import BuildContext, Signals, Strategy
+from trainops.kinds.backtest.strategy import Signals, Strategy, StrategyContext
 from trainops.market.bars import Floats
 from trainops.market.compiled import compiled
 from trainops.market.indicators.ranges import Donchian, donchian
@@ -65,6 +65,6 @@ def vector(parameters: DonchianBreakoutParameters, prices: Prices) -> Signals:
     return standing_signals(standing(prices.closes(), *entry, *leave), prices, parameters)
 
 
-def build(parameters: DonchianBreakoutParameters, context: BuildContext) -> Strategy:
+def build(parameters: DonchianBreakoutParameters, context: StrategyContext) -> Strategy:
     event = partial(DonchianBreakout, parameters)
     return Strategy(vector=partial(vector, parameters), event=event)

@@ -5,7 +5,7 @@ from functools import partial
 from trainops.kinds.backtest.desk import Desk
 from trainops.kinds.backtest.recipes.ema_crossover import EmaCrossoverParameters
 from trainops.kinds.backtest.recipes.rules import CrossingStrategy, crossing_signals
-from trainops.kinds.backtest.strategy import BuildContext, Signals, Strategy
+from trainops.kinds.backtest.strategy import Signals, Strategy, StrategyContext
 from trainops.market.indicators.averages import Ema, ema
 from trainops.market.prices import Prices
 
@@ -28,5 +28,5 @@ def vector(parameters: EmaCrossoverParameters, prices: Prices) -> Signals:
     return crossing_signals(fast, slow, prices, parameters)
 
 
-def build(parameters: EmaCrossoverParameters, context: BuildContext) -> Strategy:
+def build(parameters: EmaCrossoverParameters, context: StrategyContext) -> Strategy:
     return Strategy(vector=partial(vector, parameters), event=partial(EmaCrossover, parameters))

@@ -5,7 +5,7 @@ from functools import partial
 from trainops.kinds.backtest.desk import Desk
 from trainops.kinds.backtest.recipes.macd import MacdParameters
 from trainops.kinds.backtest.recipes.rules import CrossingStrategy, crossing_signals
-from trainops.kinds.backtest.strategy import BuildContext, Signals, Strategy
+from trainops.kinds.backtest.strategy import Signals, Strategy, StrategyContext
 from trainops.market.indicators.momentum import Macd, macd
 from trainops.market.prices import Prices
 
@@ -28,5 +28,5 @@ def vector(parameters: MacdParameters, prices: Prices) -> Signals:
     return crossing_signals(line, signal, prices, parameters)
 
 
-def build(parameters: MacdParameters, context: BuildContext) -> Strategy:
+def build(parameters: MacdParameters, context: StrategyContext) -> Strategy:
     return Strategy(vector=partial(vector, parameters), event=partial(MacdCrossing, parameters))

@@ -13,7 +13,7 @@ import numpy as np
 
 from trainops.kinds.backtest.recipes.model import ModelParameters
 from trainops.kinds.backtest.recipes.rules import standing_signals
-from trainops.kinds.backtest.strategy import BuildContext, Signals, Strategy
+from trainops.kinds.backtest.strategy import Signals, Strategy, StrategyContext
 from trainops.market.bars import Floats
 from trainops.market.compiled import compiled
 from trainops.market.network import Pipeline
@@ -41,7 +41,7 @@ class Trained:
         return self.pipeline.scores(prices, 0, network)
 
 
-def build(parameters: ModelParameters, context: BuildContext) -> Strategy:
+def build(parameters: ModelParameters, context: StrategyContext) -> Strategy:
     trained = read_trained(parameters, context.inputs)
     return Strategy(vector=partial(vector, parameters, trained), identity={"model": trained.digest})
 

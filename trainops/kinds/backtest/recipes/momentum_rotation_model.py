@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from trainops.kinds.backtest.desk import Desk
 from trainops.kinds.backtest.recipes.momentum_rotation import MomentumRotationParameters
-from trainops.kinds.backtest.strategy import BuildContext, EventStrategy, Signals, Strategy
+from trainops.kinds.backtest.strategy import EventStrategy, Signals, Strategy, StrategyContext
 from trainops.market.bars import Floats
 from trainops.market.prices import Prices
 
@@ -59,6 +59,6 @@ def vector(parameters: MomentumRotationParameters, prices: Prices) -> Signals:
     return Signals(target=target)
 
 
-def build(parameters: MomentumRotationParameters, context: BuildContext) -> Strategy:
+def build(parameters: MomentumRotationParameters, context: StrategyContext) -> Strategy:
     event = partial(MomentumRotation, parameters)
     return Strategy(vector=partial(vector, parameters), event=event, trades_several=True)

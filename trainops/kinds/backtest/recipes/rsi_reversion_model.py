@@ -11,7 +11,7 @@ import numpy as np
 from trainops.kinds.backtest.desk import Desk
 from trainops.kinds.backtest.recipes.rsi_reversion import RsiReversionParameters
 from trainops.kinds.backtest.recipes.rules import StandingStrategy, standing_signals
-from trainops.kinds.backtest.strategy import BuildContext, Signals, Strategy
+from trainops.kinds.backtest.strategy import Signals, Strategy, StrategyContext
 from trainops.market.bars import Floats
 from trainops.market.compiled import compiled
 from trainops.market.indicators.momentum import Rsi, rsi
@@ -59,5 +59,5 @@ def vector(parameters: RsiReversionParameters, prices: Prices) -> Signals:
     return standing_signals(standing(indices, *levels(parameters)), prices, parameters)
 
 
-def build(parameters: RsiReversionParameters, context: BuildContext) -> Strategy:
+def build(parameters: RsiReversionParameters, context: StrategyContext) -> Strategy:
     return Strategy(vector=partial(vector, parameters), event=partial(RsiReversion, parameters))

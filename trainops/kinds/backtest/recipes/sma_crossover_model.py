@@ -5,7 +5,7 @@ from functools import partial
 from trainops.kinds.backtest.desk import Desk
 from trainops.kinds.backtest.recipes.rules import CrossingStrategy, crossing_signals
 from trainops.kinds.backtest.recipes.sma_crossover import SmaCrossoverParameters
-from trainops.kinds.backtest.strategy import BuildContext, Signals, Strategy
+from trainops.kinds.backtest.strategy import Signals, Strategy, StrategyContext
 from trainops.market.indicators.averages import Sma, sma
 from trainops.market.prices import Prices
 
@@ -28,5 +28,5 @@ def vector(parameters: SmaCrossoverParameters, prices: Prices) -> Signals:
     return crossing_signals(fast, slow, prices, parameters)
 
 
-def build(parameters: SmaCrossoverParameters, context: BuildContext) -> Strategy:
+def build(parameters: SmaCrossoverParameters, context: StrategyContext) -> Strategy:
     return Strategy(vector=partial(vector, parameters), event=partial(SmaCrossover, parameters))

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from trainops.kinds.rl.config import RlConfig
-from trainops.kinds.rl.environment import BuildContext, Space
+from trainops.kinds.rl.environment import EnvironmentContext, Space
 from trainops.kinds.rl.files.agent import only
 from trainops.kinds.rl.files.exploration import exploration_state
 from trainops.kinds.rl.files.file import AffordanceLayout, FilePopulation, RlFile, Substrate
@@ -69,7 +69,7 @@ def export_rl(
 def space_of(config: RlConfig) -> Space:
     recipe = config.find_recipe()
     parameters = recipe.parse_parameters(config.parameters)
-    space: Space = recipe.builder()(parameters, BuildContext(config.seed)).space
+    space: Space = recipe.builder()(parameters, EnvironmentContext(config.seed)).space
     return space
 
 

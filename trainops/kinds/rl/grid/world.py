@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trainops.kinds.rl.environment import BuildContext, Environment, Frame, Space, StepResult
+from trainops.kinds.rl.environment import Environment, EnvironmentContext, Frame, Space, StepResult
 from trainops.kinds.rl.grid.rules import rules_of
 from trainops.kinds.rl.grid.sight import clock, fields_of, offsets, window
 from trainops.kinds.rl.grid.substrate import cell_numbers, cells_at, directions, moved
@@ -22,7 +22,7 @@ STATE = ("positions", "layout", "meters", "ages", "limits", "depletion", "visits
 class GridWorld:
     """What grid_world and its levels build."""
 
-    def __init__(self, parameters: GridWorldParameters, context: BuildContext) -> None:
+    def __init__(self, parameters: GridWorldParameters, context: EnvironmentContext) -> None:
         self.parameters = parameters
         self.seed = context.seed
         dimensions = len(parameters.size)
@@ -220,5 +220,5 @@ class GridEnvironment:
         self.layout[rows[:, None], columns[None, :]] = cells_at(cells, self.size)
 
 
-def build(parameters: GridWorldParameters, context: BuildContext) -> GridWorld:
+def build(parameters: GridWorldParameters, context: EnvironmentContext) -> GridWorld:
     return GridWorld(parameters, context)

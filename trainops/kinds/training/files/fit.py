@@ -30,19 +30,19 @@ FAILED_STEP = (
 )  # fmt: skip
 
 
-class Obstacle(Exception):
+class CannotContinue(Exception):
     """Training cannot continue at the file's step; the message says what is in the way."""
 
 
 def fit_optimizers(
     file: TrainingFile, own: Sequence[Optimizer]
 ) -> tuple[list[dict[str, Any]], list[ReceiptItem]]:
-    """Return a state for each of the job's optimizers. Raises Obstacle.
+    """Return a state for each of the job's optimizers. Raises CannotContinue.
 
     Fewer in the file than here is tolerated: the rest start anew. More are left out.
     """
     if not file.optimizers:
-        raise Obstacle("the file has no optimizer")
+        raise CannotContinue("the file has no optimizer")
     states = [_fit(number, each, own) for number, each in enumerate(file.optimizers[: len(own)])]
     items = [
         ReceiptItem(_named("optimizer", number, len(own)), note=_changed(state, own[number]))
@@ -79,10 +79,10 @@ def fit_schedulers(
 ) -> tuple[list[FileSchedule], list[ReceiptItem]]:
     """Return what each of the job's schedules continues from, where the cursor stands.
 
-    Raises Obstacle.
+    Raises CannotContinue.
     """
     if len(file.schedulers) < len(own):
-        raise Obstacle(f"the file has {len(file.schedulers)} schedules, this job {len(own)}")
+        raise CannotContinue(f"the file has {len(file.schedulers)} schedules, this job {len(own)}")
     schedules = [
         _fit_scheduler(f"scheduler_state_dicts[{number}]", given, mine.state_dict(), file, cursor)
         for number, (given, mine) in enumerate(zip(file.schedulers, own, strict=False))
@@ -107,7 +107,7 @@ def moved(
     """Return the states of the optimizers and of the schedules after the moves that are owed.
 
     A schedule sets the rates of its optimizer, so both are loaded into the job's own, which are
-    left where they then stand. Raises Obstacle.
+    left where they then stand. Raises CannotContinue.
     """
     if not any(schedule.is_owed for schedule in schedules):
         return optimizers, [schedule.state for schedule in schedules]
@@ -119,7 +119,7 @@ def moved(
             if schedule.is_owed:
                 scheduler.step()
     except FAILED_STEP as error:
-        raise Obstacle(f"a schedule cannot move from where it stands: {error!r}") from error
+        raise CannotContinue(f"a schedule cannot move from where it stands: {error!r}") from error
     return (
         [optimizer.state_dict() for optimizer in own_optimizers],
         [scheduler.state_dict() for scheduler in own_schedulers],
@@ -184,7 +184,7 @@ def _fit_scheduler(
     try:
         require_same_shape(mine, state, place)
     except IncompatibleState as error:
-        raise Obstacle(str(error)) from error
+        raise CannotContinue(str(error)) from error
     return FileSchedule(state, ahead, is_owed)
 
 
@@ -220,4 +220,4 @@ def _left(part: str, reason: str) -> ReceiptItem:
 
 
 def _stop(place: str, problem: str) -> Never:
-    raise Obstacle(f"{place} {problem}")
+    raise CannotContinue(f"{place} {problem}")

@@ -17,7 +17,7 @@ from trainops.kinds.training.config import TrainingConfig
 from trainops.kinds.training.files.file import TrainingFile
 from trainops.kinds.training.files.fit import (
     FAILED_STEP,
-    Obstacle,
+    CannotContinue,
     fit_optimizers,
     fit_schedulers,
     moved,
@@ -51,21 +51,21 @@ def import_training(
             return _warm_start(file, state, "the file holds weights only")
         try:
             return _tried(_continued(file, job, state), job)
-        except Obstacle as obstacle:
+        except CannotContinue as obstacle:
             return _warm_start(file, state, str(obstacle))
     finally:
         reproducibility.load_state_dict(before)
 
 
 def _tried(imported: Imported, job: TrainingJob) -> Imported:
-    """Return what the job has loaded and gone a step on from. Raises Obstacle."""
+    """Return what the job has loaded and gone a step on from. Raises CannotContinue."""
     try:
         state = freeze(imported.state)
         job.load_state_dict(freeze(_without_streams(state)))
         if job.step < job.total_steps:
             job.advance()
     except FAILED_STEP as error:
-        raise Obstacle(f"the first step with the file's state fails: {error!r}") from error
+        raise CannotContinue(f"the first step with the file's state fails: {error!r}") from error
     return replace(imported, state=state)
 
 
@@ -84,7 +84,7 @@ def _warm_start(file: TrainingFile, state: StateDict, reason: str) -> Imported:
 
 
 def _continued(file: TrainingFile, job: TrainingJob, state: StateDict) -> Imported:
-    """Return a state at the file's position. Raises Obstacle."""
+    """Return a state at the file's position. Raises CannotContinue."""
     cursor, place = fit_position(file, job)
     trainer = job.trainer
     optimizers, optimizer_items = fit_optimizers(file, trainer.optimizers)

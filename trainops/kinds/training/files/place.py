@@ -6,7 +6,7 @@ from typing import Any
 
 from trainops.files.fields import is_list, is_number
 from trainops.kinds.training.files.file import TrainingFile
-from trainops.kinds.training.files.fit import Obstacle
+from trainops.kinds.training.files.fit import CannotContinue
 from trainops.kinds.training.files.loaders import IteratorState
 from trainops.kinds.training.history import History
 from trainops.kinds.training.job import TrainingJob
@@ -16,7 +16,7 @@ from trainops.runtime.receipt import ReceiptItem
 
 
 def fit_position(file: TrainingFile, job: TrainingJob) -> tuple[Cursor, ReceiptItem]:
-    """Return the cursor that stands where the file does. Raises Obstacle.
+    """Return the cursor that stands where the file does. Raises CannotContinue.
 
     A file that was saved at the end of an epoch still names that epoch: the place is the beginning
     of the next one. Only the file at the end of the training names the next one itself, while its
@@ -33,15 +33,19 @@ def fit_position(file: TrainingFile, job: TrainingJob) -> tuple[Cursor, ReceiptI
     steps = epoch * route.steps_per_epoch + -(-batch // route.batches_per_step)
     batches = epoch * route.batches_per_epoch + batch
     if not 0 <= batch < route.batches_per_epoch:
-        raise Obstacle(
+        raise CannotContinue(
             f"batch {batch} of epoch {epoch} is none here: an epoch has {route.batches_per_epoch}"
         )
     if batch % route.batches_per_step:
-        raise Obstacle(f"batch {batch} lies within a step of {route.batches_per_step} batches")
+        raise CannotContinue(
+            f"batch {batch} lies within a step of {route.batches_per_step} batches"
+        )
     if file.global_step not in (steps, batches):
-        raise Obstacle(f"epoch {epoch}, batch {batch} is step {steps} here, not {file.global_step}")
+        raise CannotContinue(
+            f"epoch {epoch}, batch {batch} is step {steps} here, not {file.global_step}"
+        )
     if steps > job.total_steps:
-        raise Obstacle(f"step {steps} lies beyond the {job.total_steps} of this config")
+        raise CannotContinue(f"step {steps} lies beyond the {job.total_steps} of this config")
     samples = epoch * route.num_examples + min(batch * route.batch_size, route.num_examples)
     several = f", of {len(loaders.loaders)} loaders" if loaders and len(loaders.loaders) > 1 else ""
     note = f"epoch {epoch}, batch {batch}{several}; the examples come in this product's own order"
@@ -54,7 +58,8 @@ def fit_history(
     """Return a line for each finished epoch, and by which monitored metrics the weights are best.
 
     The file holds no other model than its last. So where an earlier epoch was the best by a
-    monitored metric, that starts anew. Raises Obstacle where early stopping would count from there.
+    monitored metric, that starts anew. Raises CannotContinue where early stopping would count from
+    there.
     """
     if not cursor.epoch:
         return History(), [], []
@@ -68,7 +73,7 @@ def fit_history(
     if anew := [name for name in epochs if name not in is_best]:
         history = _history(columns | {name: [] for name in anew}, cursor.epoch, monitor)
     if monitor in anew and patience is not None and cursor.epoch >= patience:
-        raise Obstacle("early stopping counts from the best epoch, whose model is not here")
+        raise CannotContinue("early stopping counts from the best epoch, whose model is not here")
     note = "" if columns else "the file has none of these epochs"
     if lost := [name for name in anew if epochs[name]]:
         lines = [f"without {n}: the best model, of epoch {epochs[n]}" for n in lost]

@@ -1,4 +1,4 @@
-"""Slots for work that takes a machine's memory: few at once, and one for each person."""
+"""A limit for work that takes a machine's memory: few at once, and one for each person."""
 
 import threading
 from collections.abc import Iterator
@@ -6,11 +6,11 @@ from contextlib import contextmanager
 
 from trainops.errors import DomainError
 
-WAIT_SECONDS = 1.0  # for a free slot, in a thread that answers pages and API
+WAIT_SECONDS = 1.0  # until another ends, in a thread that answers pages and API
 RETRY_SECONDS = 10
 
 
-class SlotsBusy(DomainError):
+class ServerBusy(DomainError):
     def __init__(self) -> None:
         super().__init__(
             "BUSY",
@@ -22,8 +22,8 @@ class SlotsBusy(DomainError):
         )
 
 
-class Slots:
-    """`num` slots of one process."""
+class ConcurrencyLimit:
+    """At most `num` at once in this process, and one for each person."""
 
     def __init__(self, num: int) -> None:
         self._num_free = num
@@ -32,10 +32,10 @@ class Slots:
 
     @contextmanager
     def taken(self, person: str, *, wait_seconds: float = WAIT_SECONDS) -> Iterator[None]:
-        """Hold a slot for this person ("" for the server itself). Raises SlotsBusy."""
+        """Count one of this person ("" for the server itself) within. Raises ServerBusy."""
         with self._changed:
             if not self._changed.wait_for(lambda: self._is_free(person), wait_seconds):
-                raise SlotsBusy
+                raise ServerBusy
             self._num_free -= 1
             self._people.add(person)
         try:
