@@ -113,10 +113,10 @@ def _measured(operation_id: str, num_metrics: int, num_points: int) -> None:
 
 
 def _writing(operation_id: str) -> dict[str, Any]:
-    """Return µs for a point that a ledger writes, 200 at a time, without packs and with them."""
+    """Return µs for a written point, 200 at a time, without packs and with them."""
     from django.utils import timezone
 
-    from apps.operations.attempts.ledger import Ledger
+    from apps.operations.attempts.report_writer import ReportWriter
     from apps.operations.models import Operation, PackedPoints
     from trainops.process.protocol import ProgressUpdate
 
@@ -124,7 +124,7 @@ def _writing(operation_id: str) -> dict[str, Any]:
         state="RUNNING", attempt=1, worker_id="w",
         lease_expires_at=timezone.now() + timedelta(hours=9),
     )  # fmt: skip
-    ledger = Ledger(Operation.objects.get(pk=operation_id))
+    writer = ReportWriter(Operation.objects.get(pk=operation_id))
     usual, steps = PackedPoints.MAX_UNPACKED, count()
     seconds: dict[str, list[float]] = {"without packs": [], "with packs": []}
     for number in range(NUM_WRITTEN // 10_000 * 2):
@@ -133,15 +133,15 @@ def _writing(operation_id: str) -> dict[str, Any]:
         began = time.process_time()
         for _ in range(50):
             points = tuple((next(steps), time.time(), {"loss": 0.5}) for _ in range(200))
-            ledger.progress(ProgressUpdate(points[-1][0], 10**9, "", points))
-            ledger.flush()
+            writer.progress(ProgressUpdate(points[-1][0], 10**9, "", points))
+            writer.flush()
         seconds[which].append(time.process_time() - began)
         if number % 2 == 0:  # the next round packs its own points only
             PackedPoints.MAX_UNPACKED = usual
             from apps.operations import packed_points
 
             packed_points.pack_all(operation_id)
-            ledger.unpacked = None
+            writer.unpacked = None
     return {
         which: round(1e6 * sorted(each)[len(each) // 2] / 10_000, 1)
         for which, each in seconds.items()

@@ -169,7 +169,7 @@ PROTECTIONS = [
     Protection(
         "what an absent database did not take is adopted",
         "apps.operations.attempts.preparation:Preparation._prepare",
-        "            recovery_records.recover(self.ledger, oldest)\n",
+        "            recovery_records.recover(self.writer, oldest)\n",
         "            pass\n",
         f"{SUPERVISOR}::test_what_an_absent_database_could_not_commit_is_adopted_by_the_next_owner",
     ),
@@ -570,7 +570,7 @@ PROTECTIONS = [
     ),
     Protection(
         "ledger entries are appended under the fence",
-        "apps.operations.attempts.ledger:Ledger.append",
+        "apps.operations.attempts.report_writer:ReportWriter.append",
         "            self._require_ownership(progressed_at=DatabaseNow())\n            attempt",
         "            attempt",
         "tests/operations/test_privacy.py::test_an_attempt_that_lost_its_operation_writes_nothing",
@@ -825,7 +825,7 @@ PROTECTIONS = [
     ),
     Protection(
         "what is measured again is not counted twice",
-        "apps.operations.attempts.ledger:Ledger.restored",
+        "apps.operations.attempts.report_writer:ReportWriter.restored",
         'checkpoint=receipt["checkpoint"], measured_to=kept',
         'checkpoint=receipt["checkpoint"], measured_to=step',
         f"{SALVAGE}::test_points_of_a_validation_that_is_repeated_are_not_counted_twice",

@@ -36,14 +36,14 @@ class Point:
     counted: str = ""
 
 
-COMMIT = "apps.operations.attempts.ledger:Ledger.commit"
+COMMIT = "apps.operations.attempts.report_writer:ReportWriter.commit"
 UPLOAD = "apps.checkpoints.remote:Remote.upload"
 PUT = "apps.checkpoints.s3:S3Objects.put"
 SUPERVISOR = {  # in the order of a save; the first eight with any storage
     "heard": Point("apps.operations.attempts.committer:CheckpointCommitter.received"),
     "commit-to-begin": Point(COMMIT),
     "row-written": Point("apps.checkpoints.services:commit", is_after=True),
-    "committed": Point("apps.operations.attempts.ledger:Ledger._let_go"),
+    "committed": Point("apps.operations.attempts.report_writer:ReportWriter._let_go"),
     "rows-deleted": Point("apps.checkpoints.services:remove_files", counted=COMMIT),
     "directory-removed": Point("apps.checkpoints.storage:remove", is_after=True, counted=COMMIT),
     "retained": Point("apps.checkpoints.services:retain", is_after=True),

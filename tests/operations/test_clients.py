@@ -18,7 +18,7 @@ from apps.checkpoints.trying import StorageFailed
 from apps.ledger.models import LedgerEntry
 from apps.operations import outbox
 from apps.operations.attempts import work
-from apps.operations.attempts.ledger import Ledger
+from apps.operations.attempts.report_writer import ReportWriter
 from apps.operations.errors import NotAllowed
 from apps.operations.filters import narrowed
 from apps.operations.models import Attempt, Operation, Subtask
@@ -252,7 +252,7 @@ def test_what_is_dropped_writes_no_more(runtime):
     part.row.update(state="RUNNING", attempt=1, lease_expires_at="2099-01-01T00:00Z")
     claimed.refresh_from_db()
     subtasks.drop(services.get(going.operation.pk), [part.pk])
-    account = Ledger(claimed, account_id=going.operation.pk)
+    account = ReportWriter(claimed, account_id=going.operation.pk)
     with pytest.raises(claims.Fenced):
         account.append([entry(1).to_entry()])
     assert services.get(part.pk).reason == "DROPPED" and not ledger(going.operation)

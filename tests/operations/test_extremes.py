@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 
 from apps.operations import extremes
-from apps.operations.attempts.ledger import Ledger
+from apps.operations.attempts.report_writer import ReportWriter
 from apps.operations.models import MetricPoint, Operation
 from tests.operations import rows
 from tests.operations.rows import claimed
@@ -17,9 +17,9 @@ pytestmark = [pytest.mark.django_db, pytest.mark.database]
 NAN, INF = float("nan"), float("inf")
 
 
-def report(ledger, step, **values):
-    ledger.progress(ProgressUpdate(step, 100, "", ((step, 0.0, values),)))
-    ledger.flush()
+def report(writer, step, **values):
+    writer.progress(ProgressUpdate(step, 100, "", ((step, 0.0, values),)))
+    writer.flush()
 
 
 def stored(operation):
@@ -28,10 +28,10 @@ def stored(operation):
 
 def test_extremes_are_those_of_all_points_that_were_written():
     operation = claimed()
-    ledger, draw = Ledger(operation), random.Random(3)  # noqa: S311 - the same every time
+    writer, draw = ReportWriter(operation), random.Random(3)  # noqa: S311 - the same every time
     for step in range(1, 30):
         values = {"loss": draw.choice([draw.gauss(0, 9), NAN, INF, -INF]), "system/x": 5.0}
-        report(ledger, step, **values)
+        report(writer, step, **values)
         assert stored(operation) == extremes.measured(operation.pk)
     finite = [p.value for p in MetricPoint.objects.filter(name="loss") if p.value is not None]
     assert stored(operation) == {"loss": [min(finite), max(finite)]}
@@ -39,22 +39,22 @@ def test_extremes_are_those_of_all_points_that_were_written():
 
 def test_another_process_continues_them():
     operation = claimed()
-    report(Ledger(operation), 1, loss=2.0)
+    report(ReportWriter(operation), 1, loss=2.0)
     again = Operation.objects.get(pk=operation.pk)
-    report(Ledger(again), 2, loss=3.0, other=1.0)
+    report(ReportWriter(again), 2, loss=3.0, other=1.0)
     assert stored(operation) == {"loss": [2.0, 3.0], "other": [1.0, 1.0]}
 
 
 def test_points_that_a_resume_retires_do_not_count():
     operation = claimed()
-    ledger = Ledger(operation)
-    report(ledger, 10, loss=2.0)
-    report(ledger, 20, loss=0.5, late=1.0)
+    writer = ReportWriter(operation)
+    report(writer, 10, loss=2.0)
+    report(writer, 20, loss=0.5, late=1.0)
     rows.retire(operation, by=2, after_step=10)
     assert extremes.measured(operation.pk) == {"loss": [2.0, 2.0]}
     MetricPoint.objects.update(retired_by=None)
     Operation.objects.filter(pk=operation.pk).update(attempt=2)
-    resumed = Ledger(Operation.objects.get(pk=operation.pk))
+    resumed = ReportWriter(Operation.objects.get(pk=operation.pk))
     resumed.restored({"checkpoint": None, "exact": True, "items": []}, 0)
     assert stored(operation) == {}
     report(resumed, 1, loss=7.0)
@@ -77,7 +77,7 @@ def test_operations_of_earlier_versions_are_counted_once():
 
 def test_a_running_operation_of_an_earlier_version_counts_its_own():
     operation = claimed()
-    report(Ledger(operation), 1, loss=2.0)
+    report(ReportWriter(operation), 1, loss=2.0)
     Operation.objects.update(extremes=None)
-    report(Ledger(Operation.objects.get(pk=operation.pk)), 2, loss=5.0)
+    report(ReportWriter(Operation.objects.get(pk=operation.pk)), 2, loss=5.0)
     assert stored(operation) == {"loss": [2.0, 5.0]}

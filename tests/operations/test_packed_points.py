@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from apps.dashboard import figures
 from apps.operations import metric_queries, packed_points, packing
 from apps.operations.attempts import branches
-from apps.operations.attempts.ledger import Ledger
+from apps.operations.attempts.report_writer import ReportWriter
 from apps.operations.comparisons import curves
 from apps.operations.models import Attempt, MetricPoint, Operation, PackedPoints
 from tests.pages import making
@@ -181,10 +181,10 @@ def running(person, small):
     return operation
 
 
-def report(ledger, steps):
+def report(writer, steps):
     points = tuple((step, 1e9 + step, {"loss": 1 / (step + 1)}) for step in steps)
-    ledger.progress(ProgressUpdate(max(steps), 1000, "", points))
-    ledger.flush()
+    writer.progress(ProgressUpdate(max(steps), 1000, "", points))
+    writer.flush()
 
 
 def num_unpacked(operation):
@@ -193,14 +193,16 @@ def num_unpacked(operation):
 
 
 @pytest.mark.django_db
-def test_a_ledger_packs_its_points_and_leaves_few(running):
-    ledger = Ledger(running)
+def test_a_writer_packs_its_points_and_leaves_few(running):
+    writer = ReportWriter(running)
     for first in range(0, 200, 5):
-        report(ledger, range(first, first + 5))
+        report(writer, range(first, first + 5))
         assert num_unpacked(running) < PackedPoints.MAX_UNPACKED
-    report(ledger, range(190, 200))  # again, and ignored
+    report(writer, range(190, 200))  # again, and ignored
     for _ in range(3):
-        report(Ledger.continued(running), range(200, 208))  # each over HTTP, by a ledger of its own
+        report(
+            ReportWriter.continued(running), range(200, 208)
+        )  # each over HTTP, by a writer of its own
         assert num_unpacked(running) < PackedPoints.MAX_UNPACKED
     (curve,) = metric_queries.curves(running.pk).series
     assert curve["steps"] == list(range(208))
@@ -208,14 +210,14 @@ def test_a_ledger_packs_its_points_and_leaves_few(running):
 
 @pytest.mark.django_db
 def test_a_flush_that_fails_packs_nothing(running, monkeypatch):
-    ledger = Ledger(running)
+    writer = ReportWriter(running)
     with monkeypatch.context() as broken:
-        broken.setattr(Ledger, "_write_log", Mock(side_effect=DatabaseError))
-        ledger.output.add(b"a line\n")
+        broken.setattr(ReportWriter, "_write_log", Mock(side_effect=DatabaseError))
+        writer.output.add(b"a line\n")
         with pytest.raises(DatabaseError):
-            report(ledger, range(20))
+            report(writer, range(20))
     assert not PackedPoints.objects.exists() and not MetricPoint.objects.exists()
-    ledger.flush()
+    writer.flush()
     assert metric_queries.curves(running.pk).series[0]["steps"] == list(range(20))
 
 

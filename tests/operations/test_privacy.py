@@ -12,7 +12,7 @@ from apps.checkpoints import place
 from apps.checkpoints.models import Checkpoint
 from apps.ledger.models import LedgerAccount, LedgerEntry
 from apps.ledger.services import account_of, create, inherit
-from apps.operations.attempts.ledger import Ledger
+from apps.operations.attempts.report_writer import ReportWriter
 from apps.operations.models import Attempt, Operation
 from apps.operations.requests import deletion, forking, services
 from apps.operations.scheduling import claims
@@ -99,10 +99,10 @@ def test_an_attempt_that_lost_its_operation_writes_nothing():
     place.require()
     submit()
     operation = claim(offer=replace(OFFER, kinds=["federated"]))
-    Ledger(operation).append([entry(1).to_entry()])
+    ReportWriter(operation).append([entry(1).to_entry()])
     operation.row.update(attempt=2)
     with pytest.raises(claims.Fenced):
-        Ledger(operation).append([entry(2).to_entry()])
+        ReportWriter(operation).append([entry(2).to_entry()])
     assert len(spent_by(operation.pk)) == 1
 
 
@@ -224,17 +224,17 @@ def is_over(pid):
 def test_a_process_that_dies_while_its_release_is_written_down_says_why(
     runtime, monkeypatch, policy
 ):
-    append_entries, moments = Ledger.append, []
+    append_entries, moments = ReportWriter.append, []
 
-    def die_and_append(ledger, entries):
+    def die_and_append(writer, entries):
         moments.append(None)
         if len(moments) == 3:
-            pid = Attempt.objects.get(operation=ledger.operation, ended_at=None).pid
+            pid = Attempt.objects.get(operation=writer.operation, ended_at=None).pid
             os.kill(pid, signal.SIGKILL)
             wait_until(lambda: is_over(pid))
-        append_entries(ledger, entries)
+        append_entries(writer, entries)
 
-    monkeypatch.setattr(Ledger, "append", die_and_append)
+    monkeypatch.setattr(ReportWriter, "append", die_and_append)
     left = run(runtime, submit(restart={"policy": policy}))
     assert left.reason == left.attempts.get().reason == "PROCESS_KILLED"
     assert left.state == ("FAILED" if policy == "never" else "RESUMING")

@@ -5,8 +5,8 @@ import re
 import pytest
 
 from apps.operations.attempts.attempt_log import CHUNK_CHARS, AttemptLog
-from apps.operations.attempts.ledger import Ledger
 from apps.operations.attempts.outcomes import Cancelled, Completed, Interrupted
+from apps.operations.attempts.report_writer import ReportWriter
 from apps.operations.attempts.run_lines import BURST_LINES, PointLines, RunLines
 from apps.operations.lifecycle import Reason
 from apps.operations.models import LogChunk
@@ -157,11 +157,11 @@ def test_a_receipt_that_is_not_exact_is_a_warning_with_its_reasons(log):
 def test_the_oldest_pieces_of_a_log_beyond_its_limit_are_deleted(settings, person):
     limit = 4 * CHUNK_CHARS
     settings.THRESHOLDS = settings.THRESHOLDS.model_copy(update={"log_bytes_per_attempt": limit})
-    ledger = Ledger(claimed(person))
+    writer = ReportWriter(claimed(person))
     for number in range(5):
-        ledger.output.add(f"begin {number}\n".encode() + b"x" * CHUNK_CHARS + b"\n")
-        ledger.flush()
-    kept = written(ledger.operation)
+        writer.output.add(f"begin {number}\n".encode() + b"x" * CHUNK_CHARS + b"\n")
+        writer.flush()
+    kept = written(writer.operation)
     assert "begin 4" in kept and "begin 0" not in kept and limit / 2 < len(kept) <= limit
 
 

@@ -17,7 +17,7 @@ from apps.checkpoints import storage
 from apps.checkpoints.models import Checkpoint
 from apps.operations.attempts.attempt_log import CHUNK_CHARS
 from apps.operations.attempts.children import ForkServer
-from apps.operations.attempts.ledger import Ledger
+from apps.operations.attempts.report_writer import ReportWriter
 from apps.operations.lifecycle import Reason, State
 from apps.operations.models import Attempt, LogChunk, MetricPoint, Operation
 from apps.operations.requests import services
@@ -419,17 +419,17 @@ def test_what_an_absent_database_could_not_commit_is_adopted_by_the_next_owner(
     running = Running(runtime, operation).until_step(10)
     held = running.held
 
-    write, commit, was_tried = Ledger._write, Ledger.commit, threading.Event()
-    monkeypatch.setattr(Ledger, "_write", away)
+    write, commit, was_tried = ReportWriter._write, ReportWriter.commit, threading.Event()
+    monkeypatch.setattr(ReportWriter, "_write", away)
     monkeypatch.setattr(
-        Ledger, "commit", lambda ledger, staged: was_tried.set() or commit(ledger, staged)
+        ReportWriter, "commit", lambda writer, staged: was_tried.set() or commit(writer, staged)
     )
     wait_until(was_tried.is_set)
     held.renewed_at = now() - settings.THRESHOLDS.orphan_timeout_seconds - 1
     lost = running.ended()
     assert (lost.state, Checkpoint.objects.filter(operation=lost).count()) == ("RUNNING", 0)
 
-    monkeypatch.setattr(Ledger, "_write", write)
+    monkeypatch.setattr(ReportWriter, "_write", write)
     settings.THRESHOLDS = limits
     lost.row.update(lease_expires_at=seconds_from_now(-1))
     sweeps.recover_lost(actor="beat")
@@ -442,7 +442,7 @@ def test_what_an_absent_database_could_not_commit_is_adopted_by_the_next_owner(
     assert resumed.events.filter(what="ADOPTED").exists()
 
 
-def away(ledger):
+def away(writer):
     raise OperationalError("the database is away")
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from apps.checkpoints import place
-from apps.operations.attempts.ledger import Ledger
+from apps.operations.attempts.report_writer import ReportWriter
 from apps.operations.lifecycle import State
 from apps.operations.models import Attempt, Event, Operation
 from apps.operations.requests import services
@@ -98,10 +98,10 @@ def test_a_superseded_attempt_is_asked_to_stop_and_its_late_writes_are_refused(w
     answer = worker.tell(door, running=[held(ghost)], completed=[])
     assert answer["stop_operations"] == [ghost.pk]
     assert answer["orders"] == [held(ghost) | {"directive": "stop", "reason": "SUPERSEDED"}]
-    ledger = Ledger(ghost)
-    ledger.progress(ProgressUpdate(3, 9, "", ((3, 0.0, {"loss": 1.0}),)))
+    writer = ReportWriter(ghost)
+    writer.progress(ProgressUpdate(3, 9, "", ((3, 0.0, {"loss": 1.0}),)))
     staged = {"directory": "a0001-s3-periodic", "step": 3, "digest": "", "files": []}
-    for late in (ledger.flush, lambda: ledger.commit(staged)):
+    for late in (writer.flush, lambda: writer.commit(staged)):
         with pytest.raises(claims.Fenced):
             late()
     answer = worker.tell(door, completed=[ended(ghost, result={"late": 1})])

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from apps.checkpoints import copies, remote, storage
 from apps.operations.attempts import quota, recovery_records
-from apps.operations.attempts.ledger import Ledger
+from apps.operations.attempts.report_writer import ReportWriter
 from apps.operations.scheduling import claims
 from apps.operations.subtasks import services as subtasks
 from apps.operations.uploads import Uploads
@@ -25,16 +25,16 @@ class CheckpointCommitter:
 
     def __init__(
         self,
-        ledger: Ledger,
+        writer: ReportWriter,
         nobody_waits: threading.Event,
         *,
         send: Callable[[Committed | Refused | NotStored], None],
         moved: Callable[[], None],
     ) -> None:
-        self.ledger = ledger
+        self.writer = writer
         self.stored: StagedCheckpoint | None = None  # waits for its commit
         self.unstored: StagedCheckpoint | None = None  # the upload of the last one failed
-        self.uploads = Uploads(ledger.operation.pk, nobody_waits)
+        self.uploads = Uploads(writer.operation.pk, nobody_waits)
         self._send, self._moved = send, moved
 
     @property
@@ -50,7 +50,7 @@ class CheckpointCommitter:
 
         The quota does not apply to a checkpoint that subtasks start from: they would never start.
         """
-        operation = self.ledger.operation
+        operation = self.writer.operation
         try:
             if not subtasks.is_awaited(operation, checkpoint.state, checkpoint.step):
                 quota.require(operation, checkpoint)
@@ -76,7 +76,7 @@ class CheckpointCommitter:
         if self.stored is None:
             return False
         try:
-            self.ledger.commit(self.stored)
+            self.writer.commit(self.stored)
         except claims.Fenced:
             self._send(Refused())
             raise
@@ -97,9 +97,9 @@ class CheckpointCommitter:
         if newest is None:
             return
         try:
-            recovery_records.leave_behind(self.ledger, newest)
+            recovery_records.leave_behind(self.writer, newest)
         except OSError as error:
-            operation = self.ledger.operation
+            operation = self.writer.operation
             logger.warning("%s: nothing is left for the next owner: %s", operation.pk, error)
 
     def _upload(self) -> None:
@@ -118,7 +118,7 @@ class CheckpointCommitter:
     def _not_stored(self, checkpoint: StagedCheckpoint, error: Exception) -> None:
         """The run goes on without a periodic one; the last one is worth another owner's try."""
         if checkpoint.type is CheckpointType.PERIODIC:
-            storage.remove(f"{self.ledger.operation.pk}/{checkpoint.directory}")
+            storage.remove(f"{self.writer.operation.pk}/{checkpoint.directory}")
         else:
             self.unstored = checkpoint
         self._send(NotStored(str(error)))

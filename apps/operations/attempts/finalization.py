@@ -8,8 +8,8 @@ from django.conf import settings
 from django.db import InterfaceError, InternalError, OperationalError, connection
 
 from apps.checkpoints import services as checkpoints
-from apps.operations.attempts.ledger import Ledger
 from apps.operations.attempts.outcomes import AttemptOutcome, Cancelled, Completed, Interrupted
+from apps.operations.attempts.report_writer import ReportWriter
 from apps.operations.lifecycle import Reason, State
 from apps.operations.models import Attempt, Operation
 from apps.operations.scheduling import claims
@@ -30,7 +30,7 @@ OUTCOMES = {
 }
 
 
-def finalize(ledger: Ledger, running: RunningAttempt, outcome: AttemptOutcome) -> None:
+def finalize(writer: ReportWriter, running: RunningAttempt, outcome: AttemptOutcome) -> None:
     """Store the outcome, if this attempt still owns the operation; retry as long as a lease lasts.
 
     An outcome that the database rejects (a text that is not one) is replaced by a plain one.
@@ -40,16 +40,16 @@ def finalize(ledger: Ledger, running: RunningAttempt, outcome: AttemptOutcome) -
     while not running.is_lost and now() < min(deadline, running.renewed_at + lease):
         try:
             with at_most(settings.THRESHOLDS.patience_seconds):
-                _finalize(ledger, outcome)
+                _finalize(writer, outcome)
         except claims.Fenced:
             return
         except AWAY as error:
-            logger.warning("%s: could not write its end: %s", ledger.operation.pk, error)
+            logger.warning("%s: could not write its end: %s", writer.operation.pk, error)
             connection.close()
             time.sleep(RETRY_SECONDS)
         except Exception as error:
-            logger.exception("%s: its end cannot be written", ledger.operation.pk)
-            ledger.forget()
+            logger.exception("%s: its end cannot be written", writer.operation.pk)
+            writer.forget()
             outcome = _plain(outcome, error)
             time.sleep(RETRY_SECONDS)
         else:
@@ -61,9 +61,9 @@ def _plain(outcome: AttemptOutcome, error: Exception) -> AttemptOutcome:
     return Interrupted(reason, f"how it ended cannot be written down ({type(error).__name__})")
 
 
-def _finalize(ledger: Ledger, outcome: AttemptOutcome) -> None:
-    ledger.flush()
-    settle(ledger.operation, outcome)
+def _finalize(writer: ReportWriter, outcome: AttemptOutcome) -> None:
+    writer.flush()
+    settle(writer.operation, outcome)
 
 
 def settle(operation: Operation, outcome: AttemptOutcome) -> None:

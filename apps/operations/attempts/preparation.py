@@ -14,7 +14,7 @@ from apps.datasets.directories import reading
 from apps.ledger import services as ledgers
 from apps.operations import inputs
 from apps.operations.attempts import recovery, recovery_records
-from apps.operations.attempts.ledger import Ledger
+from apps.operations.attempts.report_writer import ReportWriter
 from apps.operations.models import Attempt, Operation, Subtask
 from apps.operations.uploads import BackgroundCall
 from trainops.kind import KINDS
@@ -31,8 +31,8 @@ class Preparation:
     around while something is on its way. On a local disk the first piece is all of it.
     """
 
-    def __init__(self, ledger: Ledger, nobody_waits: threading.Event) -> None:
-        self.ledger, self.operation = ledger, ledger.operation
+    def __init__(self, writer: ReportWriter, nobody_waits: threading.Event) -> None:
+        self.writer, self.operation = writer, writer.operation
         self.nobody_waits = nobody_waits
         self.candidates: list[Checkpoint] = []
         self.models: dict[str, Checkpoint] = {}
@@ -88,7 +88,7 @@ class Preparation:
     def _ledger_state(self) -> LedgerState | None:
         if not self.operation.uses_ledger:
             return None
-        return ledgers.state(self.ledger.account_id, self.operation.ledger_fields)
+        return ledgers.state(self.writer.account_id, self.operation.ledger_fields)
 
     def _subtask(self) -> port.Subtask | None:
         row = self.subtask
@@ -108,8 +108,8 @@ class Preparation:
         if not operation.resume_from:
             oldest = Attempt.last_begun(operation.pk, before=operation.attempt)
             yield from self._beside(partial(recovery_records.store, operation, oldest))
-            recovery_records.recover(self.ledger, oldest)
-            recovery.take_over_newest(self.ledger, recovery.in_storage(operation))
+            recovery_records.recover(self.writer, oldest)
+            recovery.take_over_newest(self.writer, recovery.in_storage(operation))
         self.models = inputs.models_of(operation)
         for each in self.models.values():
             path, digest = each.artifacts_path, each.manifest_digest
@@ -128,7 +128,7 @@ class Preparation:
         self.given = Checkpoint.objects.filter(pk=self.subtask.given_id).first()
         if self.given is None:
             raise OSError("its parent's checkpoint that it starts from was deleted")
-        self.ledger.account_id = self.subtask.parent_id
+        self.writer.account_id = self.subtask.parent_id
         path, digest = self.given.artifacts_path, self.given.manifest_digest
         yield from self._beside(partial(copies.make_local, path, digest))
 

@@ -16,7 +16,7 @@ from apps.checkpoints import services as checkpoints
 from apps.checkpoints.cleaning import Unowned
 from apps.checkpoints.models import Checkpoint
 from apps.checkpoints.storage import Stored
-from apps.operations.attempts.ledger import Ledger
+from apps.operations.attempts.report_writer import ReportWriter
 from apps.operations.errors import NotAllowed, OperationNotFound, StorageUnavailable
 from apps.operations.lifecycle import ACTIVE
 from apps.operations.models import Operation
@@ -97,7 +97,7 @@ def recover(*, operation_id: str, actor: "User") -> Recovery:
     return Recovery(rows, problems)
 
 
-def take_over_newest(ledger: Ledger, found: Iterable[Stored]) -> Checkpoint | None:
+def take_over_newest(writer: ReportWriter, found: Iterable[Stored]) -> Checkpoint | None:
     """Commit the newest unrecorded checkpoint as this attempt's, if the database is older.
 
     It certainly is where the storage holds an attempt that the database has not assigned before
@@ -106,13 +106,13 @@ def take_over_newest(ledger: Ledger, found: Iterable[Stored]) -> Checkpoint | No
     Raises:
         Fenced: this attempt no longer owns the operation.
     """
-    operation = ledger.operation
+    operation = writer.operation
     newer = beyond_rows(operation, found)
     if not newer or not (newer[0].attempt >= operation.attempt or _has_lost_its_newest(operation)):
         return None
     problems: list[str] = []
     for _, written in _read(operation, newer, problems):
-        checkpoint = ledger.commit(written)
+        checkpoint = writer.commit(written)
         operation.record(EVENT, actor=operation.worker_id, note=_note(checkpoint))
         return checkpoint
     for problem in problems:

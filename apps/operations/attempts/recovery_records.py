@@ -16,7 +16,7 @@ from typing import Any, TypedDict
 from apps.checkpoints import services as checkpoints
 from apps.checkpoints import storage
 from apps.checkpoints.models import Checkpoint
-from apps.operations.attempts.ledger import Ledger
+from apps.operations.attempts.report_writer import ReportWriter
 from apps.operations.models import MetricPoint, Operation
 from apps.operations.uploads import upload
 from trainops.runtime import lossless
@@ -34,18 +34,18 @@ class RecoveryRecord(TypedDict):
     points: list[list[Any]]
 
 
-def leave_behind(ledger: Ledger, staged: StagedCheckpoint) -> None:
+def leave_behind(writer: ReportWriter, staged: StagedCheckpoint) -> None:
     """Write a recovery record beside the staged files."""
-    directory = storage.operation_directory(ledger.operation.pk) / staged.directory
+    directory = storage.operation_directory(writer.operation.pk) / staged.directory
     points = [
         [each.name, each.step, each.value, each.not_finite, each.at.timestamp()]
-        for each in ledger.points
+        for each in writer.points
     ]
     content = lossless.dumps(
         {"staged": lossless.encode(staged_json.to_json(staged)), "points": points}
     )
     durable.write_whole(directory / storage.RECOVERY_RECORD, content.encode())
-    logger.warning("%s: step %s is left for the next attempt", ledger.operation.pk, staged.step)
+    logger.warning("%s: step %s is left for the next attempt", writer.operation.pk, staged.step)
 
 
 def store(operation: Operation, oldest: int, stop: threading.Event) -> None:
@@ -59,7 +59,7 @@ def store(operation: Operation, oldest: int, stop: threading.Event) -> None:
             upload(f"{operation.pk}/{directory.name}", stop)
 
 
-def recover(ledger: Ledger, oldest: int) -> Checkpoint | None:
+def recover(writer: ReportWriter, oldest: int) -> Checkpoint | None:
     """Commit the staged checkpoint of a record, if it is intact and newer than what is committed.
 
     `oldest` is the attempt that began last: one before it may have gone another way, one after it
@@ -68,22 +68,22 @@ def recover(ledger: Ledger, oldest: int) -> Checkpoint | None:
     Raises:
         Fenced: this attempt no longer owns the operation.
     """
-    for directory, record in _records(ledger.operation, oldest):
+    for directory, record in _records(writer.operation, oldest):
         staged = _staged(record)
-        if not _is_newer(ledger.operation, staged.step):
+        if not _is_newer(writer.operation, staged.step):
             continue
         measured_by = storage.attempt_of(directory.name)
-        points = [_point(ledger.operation, measured_by, values) for values in record["points"]]
+        points = [_point(writer.operation, measured_by, values) for values in record["points"]]
         try:
             verify(directory, staged.digest)
-            with _with_points(ledger, points):
-                checkpoint = ledger.commit(staged)
+            with _with_points(writer, points):
+                checkpoint = writer.commit(staged)
         except CheckpointCorrupted as error:
-            logger.warning("%s: not recovered: %s", ledger.operation.pk, error)
+            logger.warning("%s: not recovered: %s", writer.operation.pk, error)
             continue
-        ledger.operation.record(
+        writer.operation.record(
             "ADOPTED",
-            actor=ledger.operation.worker_id,
+            actor=writer.operation.worker_id,
             note=f"the {checkpoint}, which the attempt before could not commit",
         )
         return checkpoint
@@ -91,16 +91,16 @@ def recover(ledger: Ledger, oldest: int) -> Checkpoint | None:
 
 
 @contextmanager
-def _with_points(ledger: Ledger, points: list[MetricPoint]) -> Iterator[None]:
-    """Replace the ledger's points during one commit, and restore its own afterwards.
+def _with_points(writer: ReportWriter, points: list[MetricPoint]) -> Iterator[None]:
+    """Replace the writer's points during one commit, and restore its own afterwards.
 
     Points of an earlier attempt must not reach a later flush: they may be measured again by then.
     """
-    own, ledger.points = ledger.points, points
+    own, writer.points = writer.points, points
     try:
         yield
     finally:
-        ledger.points = own
+        writer.points = own
 
 
 def _records(operation: Operation, oldest: int) -> Iterator[tuple[Path, RecoveryRecord]]:

@@ -15,7 +15,7 @@ from apps.checkpoints import integrity, storage
 from apps.checkpoints import services as checkpoints
 from apps.checkpoints.models import Checkpoint
 from apps.operations import inputs
-from apps.operations.attempts.ledger import Ledger
+from apps.operations.attempts.report_writer import ReportWriter
 from apps.operations.errors import NotAllowed, StorageUnavailable
 from apps.operations.lifecycle import Reason
 from apps.operations.models import Attempt, Operation
@@ -72,22 +72,22 @@ def restored(
 ) -> RemoteDirective:
     """Write down where the attempt starts, and how exact that is. Raises Fenced.
 
-    `measured_to`: see `Ledger.restored`.
+    `measured_to`: see `ReportWriter.restored`.
     """
     if receipt.get("checkpoint"):
         integrity.heal(f"{operation.pk}/{receipt['checkpoint']}")
-    ledger = Ledger.continued(operation)
-    ledger.restored(receipt, step, measured_to)
-    ledger.flush()
+    writer = ReportWriter.continued(operation)
+    writer.restored(receipt, step, measured_to)
+    writer.flush()
     return directive(Operation.objects.get(pk=operation.pk))
 
 
 def reported(operation: Operation, report: RemoteProgress) -> RemoteDirective:
     """Record progress, metric points and output. Raises Fenced."""
-    ledger = Ledger.continued(operation)
-    ledger.step, ledger.place = operation.step, operation.place  # what does not move is no progress
-    ledger.output.add(report.log.encode())
-    ledger.progress(
+    writer = ReportWriter.continued(operation)
+    writer.step, writer.place = operation.step, operation.place  # what does not move is no progress
+    writer.output.add(report.log.encode())
+    writer.progress(
         ProgressUpdate(
             report.step,
             report.total_steps,
@@ -96,8 +96,8 @@ def reported(operation: Operation, report: RemoteProgress) -> RemoteDirective:
         )
     )
     if report.steps_per_second is not None:
-        ledger.fields["steps_per_second"] = report.steps_per_second
-    ledger.flush()
+        writer.fields["steps_per_second"] = report.steps_per_second
+    writer.flush()
     return renewed(Operation.objects.get(pk=operation.pk))
 
 

@@ -13,7 +13,7 @@ from django.db import close_old_connections, connection, transaction
 from apps.checkpoints.models import Checkpoint
 from apps.operations import exchange
 from apps.operations.attempts import selfchecks
-from apps.operations.attempts.ledger import Ledger
+from apps.operations.attempts.report_writer import ReportWriter
 from apps.operations.models import Attempt, Operation
 from apps.operations.scheduling.claims import Fenced
 from trainops.process.protocol import Finding
@@ -48,7 +48,7 @@ def _is_first(operation: Operation, checkpoint: Checkpoint) -> bool:
 def _check(operation: Operation, checkpoint: Checkpoint) -> None:
     close_old_connections()
     try:
-        Ledger(operation).self_checked(_found(checkpoint))
+        ReportWriter(operation).self_checked(_found(checkpoint))
     except Fenced:
         logger.info("%s: its attempt ended before its self-check", operation.pk)
     except Exception:

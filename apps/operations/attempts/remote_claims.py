@@ -16,8 +16,8 @@ from apps.datasets.models import DIRECTORY
 from apps.ledger.errors import LedgerBroken
 from apps.operations import inputs
 from apps.operations.attempts import recovery, recovery_records, remote_ledgers
-from apps.operations.attempts.ledger import Ledger
 from apps.operations.attempts.remote_ledgers import ClaimedLedger
+from apps.operations.attempts.report_writer import ReportWriter
 from apps.operations.errors import StorageUnavailable
 from apps.operations.lifecycle import Reason, State
 from apps.operations.models import Attempt, Operation
@@ -134,10 +134,10 @@ def claim(*, worker_id: str, host: str, offer: Offer) -> Claimed | None:
 
 def _prepared(operation: Operation) -> Claimed | None:
     if not operation.resume_from and remote.bucket() is None:
-        ledger = Ledger(operation)
+        writer = ReportWriter(operation)
         oldest = Attempt.last_begun(operation.pk, before=operation.attempt)
-        recovery_records.recover(ledger, oldest)
-        recovery.take_over_newest(ledger, recovery.in_storage(operation))
+        recovery_records.recover(writer, oldest)
+        recovery.take_over_newest(writer, recovery.in_storage(operation))
     candidates = checkpoints.to_resume_from(operation.pk, operation.resume_from)
     if not candidates and Checkpoint.objects.filter(operation=operation).exists():
         note = "all of its checkpoints are damaged"

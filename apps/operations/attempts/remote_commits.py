@@ -16,8 +16,8 @@ from apps.checkpoints import place, remote, sharing, storage
 from apps.checkpoints.models import Checkpoint
 from apps.operations import inputs
 from apps.operations.attempts import quota
-from apps.operations.attempts.ledger import Ledger
 from apps.operations.attempts.remote_files import FileRefused, locked, opened, require_name
+from apps.operations.attempts.report_writer import ReportWriter
 from apps.operations.errors import NotAllowed, StorageUnavailable
 from apps.operations.models import Attempt, Operation
 from trainops.kind import KINDS
@@ -78,10 +78,10 @@ def commit(
         quota.require(operation, checkpoint)
         if (bucket := remote.bucket()) is not None:
             bucket.upload(f"{operation.pk}/{directory}", threading.Event())
-        ledger = Ledger.continued(operation)
-        ledger.from_step = _from_step(operation)
-        committed = ledger.commit(checkpoint)
-        ledger.flush()
+        writer = ReportWriter.continued(operation)
+        writer.from_step = _from_step(operation)
+        committed = writer.commit(checkpoint)
+        writer.flush()
         return committed
     except CheckpointCorrupted as error:
         _reopen(path, is_closed=is_closed)

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict
 
 from apps.ledger import services as ledgers
-from apps.operations.attempts.ledger import Ledger
+from apps.operations.attempts.report_writer import ReportWriter
 from apps.operations.errors import NotAllowed
 from apps.operations.models import Operation
 from trainops.runtime.ledger import Entry, EntryJson
@@ -61,7 +61,7 @@ def append(operation: Operation, entries: Sequence[Mapping[str, object]]) -> Non
         Fenced: the attempt no longer owns the operation.
     """
     _require_ledger(operation)
-    Ledger(operation).append([_entry(each) for each in entries])
+    ReportWriter(operation).append([_entry(each) for each in entries])
 
 
 def append_older(operation: Operation, entries: Sequence[Mapping[str, object]]) -> None:
@@ -78,7 +78,7 @@ def append_older(operation: Operation, entries: Sequence[Mapping[str, object]]) 
         found = [older.read(each) for each in entries]
     except TypeError as error:
         raise ValueError(str(error)) from error
-    Ledger(operation).append(found)
+    ReportWriter(operation).append(found)
 
 
 def _require_ledger(operation: Operation) -> None:

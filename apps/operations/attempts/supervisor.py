@@ -16,10 +16,10 @@ from apps.operations.attempts.children import Child
 from apps.operations.attempts.committer import CheckpointCommitter
 from apps.operations.attempts.finalization import finalize
 from apps.operations.attempts.inbox import TICK_SECONDS, Inbox
-from apps.operations.attempts.ledger import Ledger
 from apps.operations.attempts.outages import Outages
 from apps.operations.attempts.outcomes import AttemptOutcome, Interrupted, Superseded
 from apps.operations.attempts.preparation import Preparation, say_corrupted
+from apps.operations.attempts.report_writer import ReportWriter
 from apps.operations.attempts.salvage import SalvageDelay
 from apps.operations.attempts.watchdog import Watchdog
 from apps.operations.lifecycle import Reason
@@ -70,14 +70,14 @@ def supervise(operation: Operation, running: RunningAttempt, child: Child) -> No
         child.end()
         supervision.close()
     supervision.leave_behind(outcome)
-    supervision.ledger.lines.ended(outcome)
-    finalize(supervision.ledger, running, outcome)
+    supervision.writer.lines.ended(outcome)
+    finalize(supervision.writer, running, outcome)
 
 
 class Supervision:
     def __init__(self, operation: Operation, running: RunningAttempt, child: Child) -> None:
         self.operation, self.running, self.child = operation, running, child
-        self.ledger = Ledger(operation)
+        self.writer = ReportWriter(operation)
         self.memory = outcomes.MemoryWatch()
         self.memory_use = memory.MemoryUse(child.pid)
         self.process_use = process_use.ProcessUse(child.pid)
@@ -85,12 +85,12 @@ class Supervision:
         self.is_started = False
         self.is_alone = False  # its child has hung up
         self.outages = Outages(operation.pk)
-        self.inbox = Inbox(child, self.ledger.output.add)
+        self.inbox = Inbox(child, self.writer.output.add)
         self.nobody_waits = threading.Event()  # ends the transfers
         self.committer = CheckpointCommitter(
-            self.ledger, self.nobody_waits, send=self._send, moved=self.watch.moved
+            self.writer, self.nobody_waits, send=self._send, moved=self.watch.moved
         )
-        self.preparation = Preparation(self.ledger, self.nobody_waits)
+        self.preparation = Preparation(self.writer, self.nobody_waits)
         self.salvage = SalvageDelay(send=self._send)
         self.subtasks = SubtaskManager(operation, self.nobody_waits)
         self.ended: Ended | None = None
@@ -137,10 +137,10 @@ class Supervision:
         if not self.is_started:
             self._start()
             return
-        self.inbox.listen(is_waiting=self.committer.is_committing or self.ledger.is_full)
+        self.inbox.listen(is_waiting=self.committer.is_committing or self.writer.is_full)
         self.memory_use.sample()
-        if self.first_step is None and self.ledger.step >= 0:  # it has made a step
-            self.ledger.measured(self.process_use.points(self.ledger.step))
+        if self.first_step is None and self.writer.step >= 0:  # it has made a step
+            self.writer.measured(self.process_use.points(self.writer.step))
         received = self.inbox.received
         while received and not self.committer.is_committing:
             self._handle(received[0])
@@ -212,12 +212,12 @@ class Supervision:
         for message in self.inbox.received:  # in memory only: the database may be away
             match message:
                 case ProgressUpdate():
-                    self.ledger.progress(message)
+                    self.writer.progress(message)
                 case Staged(checkpoint=checkpoint):
                     self.committer.add(checkpoint)
         try:
             self.inbox.drain_output()
-            self.ledger.output.add(b"", is_last=True)
+            self.writer.output.add(b"", is_last=True)
         finally:
             self.child.close()
 
@@ -230,7 +230,7 @@ class Supervision:
             case Staged(checkpoint=checkpoint):
                 self.committer.received(checkpoint)
             case Append(entries=entries):
-                self.ledger.append(entries)
+                self.writer.append(entries)
                 self._send(Appended())
             case StartSubtasks():
                 self._send(self.subtasks.start(message))
@@ -250,37 +250,37 @@ class Supervision:
             case Finding(reason=reason):
                 if twin.DIED in reason:
                     self.memory.second_died()
-                self.ledger.self_checked(message)
+                self.writer.self_checked(message)
             case Corrupted(directory=directory):
                 path = f"{self.operation.pk}/{directory}"
                 say_corrupted(self.operation, path, _problem_of(path, message))
-                self.ledger.lines.corrupted(message)
+                self.writer.lines.corrupted(message)
             case SaveFailed(error=error):
                 concerns.not_saved(self.operation, error)
-                self.ledger.lines.save_failed(error)
+                self.writer.lines.save_failed(error)
 
     def _progressed(self, report: ProgressUpdate) -> None:
-        if self.ledger.progress(report):
+        if self.writer.progress(report):
             self.watch.moved()
         if self.first_step is not None and report.step > self.first_step:
             self.first_step = None
-            self.ledger.timings["first_step"] = round(self.watch.elapsed_seconds, 4)
+            self.writer.timings["first_step"] = round(self.watch.elapsed_seconds, 4)
 
     def _restored(self, message: Restored) -> None:
-        self.ledger.timings = {
+        self.writer.timings = {
             "child": round(self.running.child_seconds, 4),
             "restored": round(self.watch.elapsed_seconds, 4),
         }
         receipt = message.receipt
         if receipt.checkpoint:
             integrity.heal(f"{self.operation.pk}/{receipt.checkpoint}")
-        self.ledger.restored(receipt.to_json(), receipt.step, receipt.measured_to)
+        self.writer.restored(receipt.to_json(), receipt.step, receipt.measured_to)
         self.first_step = receipt.step
 
     def _write(self) -> None:
         """Write what is due. What the database refuses for now is tried again."""
-        if not self.committer.go_on() and self.ledger.is_due:
-            self.ledger.flush()
+        if not self.committer.go_on() and self.writer.is_due:
+            self.writer.flush()
 
     def _finish_uploads(self) -> None:
         """Its process is gone, but what it staged is worth the wait."""
@@ -303,7 +303,7 @@ class Supervision:
             for message in self.watch.messages():
                 self._send(message)
                 if isinstance(message, Stop):
-                    self.ledger.lines.stopping(message.directive)
+                    self.writer.lines.stopping(message.directive)
 
 
 def _problem_of(artifacts_path: str, message: Corrupted) -> CheckpointCorrupted:

@@ -23,7 +23,7 @@ POINTS = {  # module: {attribute: (point before, point after)}
         "claim": ("", "claim-after-commit"),
         "finish": ("end-before-commit", "end-after-commit"),
     },
-    "apps.operations.attempts.ledger": {
+    "apps.operations.attempts.report_writer": {
         "Ledger._write": ("commit-before-row", ""),
         "Ledger.commit": ("", "commit-before-answer"),
         "Ledger.restored": ("restored-before-commit", ""),

@@ -49,7 +49,7 @@ class ProgressFields(TypedDict, total=False):
 
 
 @dataclass(slots=True)
-class Ledger:
+class ReportWriter:
     operation: Operation
     clock: Callable[[], float] = time.monotonic
     fields: ProgressFields = field(default_factory=ProgressFields)
@@ -79,17 +79,17 @@ class Ledger:
 
     @classmethod
     def continued(cls, operation: Operation) -> Self:
-        """Return the ledger of one request about an attempt over HTTP; its log is continued."""
+        """Return the writer of one request about an attempt over HTTP; its log is continued."""
         chunks = LogChunk.objects.filter(operation_id=operation.pk, attempt=operation.attempt)
         text = chunks.order_by("id").values_list("text", flat=True).last() or "\n"
         max_chars = settings.THRESHOLDS.log_bytes_per_attempt
         output = AttemptLog(max_chars, is_within_line=not text.endswith("\n"))
-        ledger = cls(operation, output=output)
+        writer = cls(operation, output=output)
         points = MetricPoint.objects.filter(operation_id=operation.pk)
         shown = points.exclude(name__startswith=SYSTEM).order_by("id")
         last_at = shown.values_list("at", flat=True).last()
-        ledger.lines.points = WindowLines(last_at.timestamp() if last_at else 0.0)
-        return ledger
+        writer.lines.points = WindowLines(last_at.timestamp() if last_at else 0.0)
+        return writer
 
     @property
     def is_full(self) -> bool:
