@@ -21,6 +21,7 @@ import httpx  # pip install httpx
 
 from trainops.datasets.location import Location
 from trainops.kind import KINDS
+from trainops.process.process_use import ProcessUse
 from trainops.runtime import lossless, reproducibility
 from trainops.runtime.checkpoint.store import Candidate, CheckpointPolicy, CheckpointStore
 from trainops.runtime.checkpointer import JobError
@@ -60,6 +61,7 @@ class Attempt:
         self.directive, self.progress, self.points = Directive.PROCEED, None, deque()
         self.committed, self.sending, self.is_over = set(), threading.Lock(), threading.Event()
         self.began_at = self.renewed_at = time.monotonic()
+        self.use = ProcessUse(os.getpid())
         self.thread = threading.Thread(target=self._keep_the_lease, daemon=True)
         self.thread.start()
 
@@ -111,10 +113,14 @@ class Attempt:
         with self.sending:
             if self.is_over.is_set():  # it ended while we waited
                 return
-            progress, points = self.progress, [*self.points]
+            progress = self.progress
             if progress is None:
                 self._say_alive()
                 return
+            for step, at, values in self.use.points(progress.step):  # curves of CPU and memory
+                moment = datetime.fromtimestamp(at, UTC).isoformat()
+                self.points.append({"step": step, "at": moment, "metrics": dict(values)})
+            points = [*self.points]
             step, total, place = progress.step, progress.total_steps, progress.place
             body = {"step": step, "total_steps": total, "place": place, "points": points}
             self.call("progress", body)

@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from apps.operations.attempts import process_use
-from apps.operations.attempts.process_use import ProcessUse
+from trainops.process import process_use
+from trainops.process.process_use import ProcessUse
 
 HOUR = 3600.0
 

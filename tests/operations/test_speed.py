@@ -2,11 +2,11 @@
 
 import pytest
 
-from apps.operations.attempts import process_use
 from apps.operations.models import MetricPoint
 from apps.operations.requests import services
 from tests.operations.attempts import Running, run, submit
 from tests.operations.test_supervisor import curve, weights
+from trainops.process import process_use
 from trainops.runtime.throughput import SYSTEM
 
 pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]

@@ -27,6 +27,7 @@ from tests.waiting import wait_until
 from trainops.runtime import reproducibility
 from trainops.runtime.job import Progress
 from trainops.runtime.ledger import MemoryLedger
+from trainops.runtime.throughput import SYSTEM
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
@@ -75,6 +76,7 @@ def result_of(operation):
 
 def curve_of(operation):
     points = MetricPoint.objects.filter(operation=operation, retired_by=None)
+    points = points.exclude(name__startswith=SYSTEM)
     curve = {}
     for point in points:
         curve.setdefault(point.step, {})[point.name] = (

@@ -20,9 +20,12 @@ from tests.waiting import wait_until
 from trainops.clock import seconds_from_now
 from trainops.errors import DomainError
 from trainops.kind import KINDS
+from trainops.process import process_use
 from trainops.runtime.checkpoint.manifest import Artifact, CheckpointType, verify
 from trainops.runtime.checkpoint.manifest import Checkpoint as Saved
 from trainops.runtime.errors import StorageAway
+from trainops.runtime.job import Progress
+from trainops.runtime.receipt import Receipt
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.database, pytest.mark.slow]
 STATE, WEIGHTS = b'{"step": 3}', b"weights" * 100
@@ -318,6 +321,22 @@ def test_the_example_gives_up_an_attempt_that_never_begins(example, operation):
     renewed_at = example.renewed_at
     example.send_progress()
     assert example.renewed_at == renewed_at
+
+
+def test_the_example_sends_points_of_its_cpu_and_memory_which_are_no_metrics(
+    example, operation, monkeypatch
+):
+    monkeypatch.setattr(process_use, "LEAST_SECONDS", 0.0)
+    example.restored(Receipt(step=0))
+    for step in (1, 2):
+        example.report(Progress(step, 10, "", {"loss": 0.5}))
+        example.send_progress()
+    points = MetricPoint.objects.filter(operation=operation, name__startswith="system/")
+    wait_until(lambda: points.count() == 2)
+    names = {"system/cpu_percent", "system/memory_bytes"}
+    assert {(each.name, each.step) for each in points} == {(name, 2) for name in names}
+    assert all(each.value is not None and each.value >= 0 for each in points)
+    assert services.get(operation.pk).metrics == {"loss": 0.5}
 
 
 @pytest.mark.slow

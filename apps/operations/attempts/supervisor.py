@@ -11,7 +11,7 @@ import time
 from apps.checkpoints import integrity, storage
 from apps.ledger.errors import LedgerBroken
 from apps.operations import concerns
-from apps.operations.attempts import memory, outcomes, process_use
+from apps.operations.attempts import memory, outcomes
 from apps.operations.attempts.children import Child
 from apps.operations.attempts.committer import CheckpointCommitter
 from apps.operations.attempts.finalization import finalize
@@ -29,6 +29,7 @@ from apps.operations.scheduling.slots import RunningAttempt
 from apps.operations.subtasks.manager import SubtaskManager
 from trainops.datasets.errors import DirectoryAway
 from trainops.process import twin
+from trainops.process.process_use import ProcessUse
 from trainops.process.protocol import (
     Append,
     Appended,
@@ -80,7 +81,7 @@ class Supervision:
         self.writer = ReportWriter(operation)
         self.memory = outcomes.MemoryWatch()
         self.memory_use = memory.MemoryUse(child.pid)
-        self.process_use = process_use.ProcessUse(child.pid)
+        self.process_use = ProcessUse(child.pid)
         self.watch = Watchdog(running, operation.config["limits"])
         self.is_started = False
         self.is_alone = False  # its child has hung up

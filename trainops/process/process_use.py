@@ -1,7 +1,8 @@
 """Points of the processor time and memory that an attempt's processes use.
 
 The supervisor takes them from outside, so that every kind has them and the job computes nothing
-for them. Like the points of the speed, no state, result or comparison contains them.
+for them; a worker over HTTP sends them with its progress. Like the points of the speed, no state,
+result or comparison contains them.
 """
 
 import time
