@@ -78,6 +78,10 @@ class OperationQuerySet(models.QuerySet["Operation"]):
         """Without those that are a client's part of another one."""
         return self.filter(subtask=None)
 
+    def subtasks(self) -> Self:
+        """Those that compute a part of another one."""
+        return self.filter(subtask__isnull=False)
+
     def active(self) -> Self:
         return self.filter(_IS_ACTIVE)
 

@@ -290,13 +290,48 @@ def test_a_claim_ends_that_an_operation_is_stuck(watch):
     assert reasons(operation) == []
 
 
+def test_a_parent_whose_subtask_is_stuck_is_stuck_and_the_subtask_is_named(watch):
+    worker()
+    parent, other = rows.in_state(State.RUNNING), rows.in_state(State.RUNNING)
+    stuck, waits = [rows.subtask_of(parent, State.PENDING, index) for index in (1, 2)]
+    rows.subtask_of(other, State.PENDING)
+    stuck.row.update(queue="a100")
+    watch.passed(120)
+    assert reasons(parent) == []
+    watch.passed(15)
+    assert (reasons(parent), reasons(other), reasons(stuck), reasons(waits)) == (
+        ["STUCK"], [], [], [],
+    )  # fmt: skip
+    watch.passed(60)
+    (note,) = events(parent, "STUCK")
+    assert note.startswith(f"Subtask {stuck.pk} (client 1 of ")
+    assert note.endswith("waits: No worker has the label a100.")
+    worker(labels=["a100"])
+    watch.passed(15)
+    assert reasons(parent) == []
+
+
+def test_an_end_of_the_parent_or_a_claim_of_the_subtask_ends_that_the_parent_is_stuck(watch):
+    worker()
+    parents = [rows.in_state(State.RUNNING) for _ in range(2)]
+    subtasks = [rows.subtask_of(parent, State.PENDING) for parent in parents]
+    for each in subtasks:
+        each.row.update(queue="a100")
+    watch.passed(150)
+    assert [reasons(each) for each in parents] == [["STUCK"], ["STUCK"]]
+    subtasks[0].row.update(state=State.RUNNING, lease_expires_at=rows.seconds_from_now(60))
+    watch.passed(15)
+    parents[1].row.move(State.CANCELLED, actor="ana")
+    assert [reasons(each) for each in parents] == [[], []]
+
+
 def test_a_sweep_costs_the_same_for_many_stuck_operations(watch, django_assert_num_queries):
     made = [rows.submitted(queue="a100")]
     watch.passed(150)
     for _ in range(5):
         made.append(rows.submitted(queue="a100"))
         watch.passed(15)
-        with django_assert_num_queries(7):  # groups, workers, outdated, repaired, new ones
+        with django_assert_num_queries(9):  # groups, workers, outdated, repaired, parents, new ones
             watch.check(actor="beat")
     assert listed("STUCK") == {each.pk for each in made}
 

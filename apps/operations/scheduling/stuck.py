@@ -1,16 +1,18 @@
 """Operations that wait for what no worker has."""
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from django.conf import settings
-from django.db.models import Exists, OuterRef, Q
+from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from apps.checkpoints.models import Checkpoint
 from apps.operations import concerns
 from apps.operations.attention import OF_WAITING, Attention
-from apps.operations.models import Operation, OperationQuerySet
+from apps.operations.lifecycle import State
+from apps.operations.models import Operation, OperationQuerySet, Subtask
 from apps.operations.placement import ServingWorker
 from apps.operations.scheduling import queue_status
 from apps.operations.scheduling.blocking import BlockingReason, QueueStatus
@@ -25,6 +27,7 @@ Key = tuple[tuple[object, ...], BlockingReason]
 class StuckWatch:
     """Raises STUCK and LOW_DISK once operations have been blocked for a while.
 
+    What blocks a subtask is raised for its parent, which runs and waits for it.
     Restarts of workers block for seconds what waits; so it counts for how long this process has
     seen an obstacle in each of its sweeps. Operations that ask for the same are one group: the
     number of queries grows with the groups and with what changes.
@@ -38,17 +41,22 @@ class StuckWatch:
     def check(self, *, actor: str) -> int:
         """Raise and clear the concerns of all waiting operations; return how many were raised."""
         waiting = _groups(Operation.objects.due().whole())
-        marked = _groups(Operation.objects.filter(_is_marked(*OF_WAITING)))
-        known = queue_status.workers() if waiting or marked else []
+        subtasks = _groups(Operation.objects.due().subtasks())
+        marked = _groups(_marked().exclude(state=State.RUNNING))
+        known = queue_status.workers() if waiting or subtasks or marked else []
         _clear_outdated(marked, known)
         _clear_repaired()
-        obstacles = _obstacles(waiting, known)
-        self._count(obstacles)
+        obstacles, of_subtasks = _obstacles(waiting, known), _obstacles(subtasks, known)
+        _clear_parents(of_subtasks)
+        self._count([*obstacles, *of_subtasks])
         num_raised = 0
-        for obstacle in obstacles:
+        for raise_, obstacle in [
+            *((_raise, each) for each in obstacles),
+            *((_raise_for_parents, each) for each in of_subtasks),
+        ]:
             seconds = self._checked_at - self._since[obstacle.key]
             if seconds >= settings.THRESHOLDS.stuck_after_seconds:
-                num_raised += _raise(obstacle, actor, at_most=MAX_CHANGED - num_raised)
+                num_raised += raise_(obstacle, actor, at_most=MAX_CHANGED - num_raised)
         return num_raised
 
     def _count(self, obstacles: Iterable["Obstacle"]) -> None:
@@ -94,6 +102,10 @@ def _obstacles(
     ]
 
 
+def _marked(*reasons: Attention) -> OperationQuerySet:
+    return Operation.objects.filter(_is_marked(*(reasons or OF_WAITING)))
+
+
 def _is_marked(*reasons: Attention) -> Q:
     any_of = Q()
     for reason in reasons:
@@ -113,12 +125,49 @@ def _raise(obstacle: Obstacle, actor: str, *, at_most: int) -> int:
     )
 
 
+def _blocked_subtasks(obstacle: Obstacle) -> QuerySet[Subtask]:
+    alike = Operation.objects.due().subtasks().filter(**obstacle.group)
+    return Subtask.objects.filter(operation__in=alike, parent__state=State.RUNNING)
+
+
+def _raise_for_parents(obstacle: Obstacle, actor: str, *, at_most: int) -> int:
+    """Raise the concern for the parents of blocked subtasks; the note names the first of each."""
+    blocked = _blocked_subtasks(obstacle).select_related("operation").order_by("group", "index")
+    new = blocked.exclude(parent__in=_marked(obstacle.reason))
+    firsts: dict[str, Subtask] = {}
+    for subtask in new[:MAX_CHANGED]:
+        firsts.setdefault(subtask.parent_id, subtask)
+    return sum(
+        concerns.raise_for(
+            Operation.objects.filter(pk=parent_id, state=State.RUNNING),
+            obstacle.reason,
+            actor=actor,
+            note=f"Subtask {subtask.pk} ({subtask}) waits: {obstacle.status.message}",
+        )
+        for parent_id, subtask in list(firsts.items())[: max(0, at_most)]
+    )
+
+
+def _clear_parents(obstacles: Iterable[Obstacle]) -> None:
+    """Clear what is no longer true of parents: no subtask of theirs is blocked any more."""
+    marked = list(_marked().filter(state=State.RUNNING).order_by().values_list("pk", flat=True))
+    if not marked:
+        return
+    blocked: dict[Attention, set[str]] = defaultdict(set)
+    for obstacle in obstacles:
+        parents = _blocked_subtasks(obstacle).filter(parent__in=marked)
+        blocked[obstacle.reason] |= set(parents.values_list("parent_id", flat=True))
+    for pk in marked[:MAX_CHANGED]:
+        outdated = [reason for reason in OF_WAITING if pk not in blocked[reason]]
+        concerns.clear(Operation.objects.filter(pk=pk), *outdated)
+
+
 def _clear_outdated(groups: Iterable[Mapping[str, Any]], known: Sequence[ServingWorker]) -> None:
     """Clear what is no longer true: a worker has come that fits, or there is another obstacle."""
     for group in groups:
         true = reason_of(queue_status.obstacle(group, known))
         outdated = OF_WAITING - {true}
-        rows = Operation.objects.filter(_is_marked(*outdated), **group)
+        rows = _marked(*outdated).exclude(state=State.RUNNING).filter(**group)
         for pk in list(rows.order_by().values_list("pk", flat=True)[:MAX_CHANGED]):
             concerns.clear(Operation.objects.filter(pk=pk), *outdated)
 
