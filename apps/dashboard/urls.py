@@ -46,6 +46,7 @@ urlpatterns = [
         name="operation-points-csv",
     ),
     path("operations/<str:operation_id>/log.txt", operation.log, name="operation-log"),
+    path("operations/<str:operation_id>/archive.zip", operation.archive, name="operation-archive"),
     path(
         "operations/<str:operation_id>/files/<str:checkpoint_id>/<str:name>",
         operation.file,

@@ -7,7 +7,7 @@ follows from.
 import json
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,6 +75,13 @@ def table(checkpoint: Checkpoint, name: str, *, person: str) -> ExportedFile:
         return f"{name}.csv"
 
     return _made(checkpoint.operation_id, [name, checkpoint.manifest_digest], write)
+
+
+def kept(operation_id: str) -> Iterator[ExportedFile]:
+    """Yield what is kept of an operation; the caller closes the files."""
+    for directory in sorted((_root() / operation_id).glob("*")):
+        with suppress(FileNotFoundError):  # removed in this moment
+            yield _opened(directory)
 
 
 def remove(operation_id: str) -> None:

@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from apps.operations.api.artifacts import ArtifactsView, ArtifactView
+from apps.operations.api.artifacts import ArchiveView, ArtifactsView, ArtifactView
 from apps.operations.api.branches import ExtendView, ForkView, PreviewView, WarmStartView
 from apps.operations.api.bulk import BulkView
 from apps.operations.api.catalogue import KindsView, RecipesView
@@ -83,6 +83,7 @@ urlpatterns = [
     path(f"{ONE}/attempts", AttemptsView.as_view(), name="api-operation-attempts"),
     path(f"{ONE}/live", LiveView.as_view(), name="api-operation-live"),
     path(f"{ONE}/recovery", RecoveryView.as_view(), name="api-operation-recovery"),
+    path(f"{ONE}/archive", ArchiveView.as_view(), name="api-operation-archive"),
     path(f"{ONE}/artifacts", ArtifactsView.as_view(), name="api-operation-artifacts"),
     path(f"{ONE}/artifacts/<str:name>", ArtifactView.as_view(), name="api-operation-artifact"),
     path(

@@ -10,9 +10,9 @@ from django.utils.safestring import SafeString
 
 from apps.checkpoints.models import Checkpoint
 from apps.dashboard import checkpoint_files, config_table, parts, points
-from apps.dashboard.permissions import needs
+from apps.dashboard.permissions import needs, user_of
 from apps.dashboard.responses import refused
-from apps.operations import artifacts, metric_queries, points_csv
+from apps.operations import archives, artifacts, metric_queries, points_csv
 from apps.operations.attempts import branches
 from apps.operations.errors import OperationNotFound
 from apps.operations.filters import WindowQuery
@@ -123,6 +123,18 @@ def file(
     except DomainError as refusal:
         return refused(request, refusal)
     return download.response(checkpoint_files.download_name(checkpoint, name))
+
+
+@needs()
+def archive(request: HttpRequest, operation_id: str) -> HttpResponseBase:
+    """All files as a zip, as the API serves it."""
+    try:
+        made = archives.OperationArchive(
+            _find(operation_id), person=user_of(request).get_username()
+        )
+    except DomainError as refusal:
+        return refused(request, refusal)
+    return made.response()
 
 
 def _drawn(subject: parts.Subject) -> ItemsView[str, tuple[SafeString, str]]:

@@ -9,13 +9,13 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from apps.operations import artifacts
+from apps.operations import archives, artifacts
 from apps.operations.api.renderers import Bytes
 from apps.operations.errors import CheckpointNotFound
 from apps.operations.filters import ArtifactQuery
 from apps.operations.requests import services
 from apps.operations.serializers import ArtifactSerializer
-from trainops.http.asking import query_of
+from trainops.http.asking import person, query_of
 from trainops.http.envelope import EnvelopeRenderer, Page
 
 
@@ -74,6 +74,26 @@ class ArtifactView(APIView):
         if (link := artifacts.link(checkpoint, name)) is not None:
             return HttpResponseRedirect(link)
         return artifacts.download(checkpoint, name).response()
+
+
+class ArchiveView(APIView):
+    renderer_classes = (EnvelopeRenderer, Bytes)
+
+    @extend_schema(
+        operation_id="operations_archive",
+        responses={(200, "application/zip"): OpenApiResponse(OpenApiTypes.BINARY)},
+    )
+    def get(self, request: Request, operation_id: str) -> HttpResponseBase:
+        """Download all files of an operation as a zip, written while it is sent.
+
+        The files of the final checkpoint, else of the best and the latest one, each verified before
+        its first byte is sent; exports of the last day; `operation.json`, `log.txt` and
+        `points.csv`. One at a time for each user. Damaged files cut it off.
+        """
+        query_of(request)
+        operation = services.get(operation_id)
+        archive = archives.OperationArchive(operation, person=person(request).get_username())
+        return archive.response()
 
 
 def _address(operation_id: str, name: str, checkpoint_id: str) -> str:
