@@ -7,6 +7,7 @@ from pathlib import Path
 
 NAMES = {
     "serving": "requests a second and latency with idle connections open, against others",
+    "live": "delay of updates of live pages and CPU of web, with streams and with polling",
     "attacks": "what others wait for while one client attacks the web server",
     "loop": "what the loop costs per step",
     "trainers": "a step in each form of training, against other trainers; resumes in an epoch",

@@ -21,6 +21,7 @@ from granian.http import HTTP1Settings
 from granian.server.mp import MPServer
 
 from trainops.gateway.gateway import Gateway
+from trainops.gateway.live import LiveStreams
 from trainops.http import closing
 
 GOODBYE_SECONDS = 2.0
@@ -36,7 +37,8 @@ def application() -> Any:
 
     # By name, as settings and urls do it: what assembles the apps stands outside their layers.
     import_module("apps.workers.maintenance").start_in_web()
-    return Gateway(django, Admission())
+    streams = LiveStreams(django, import_module("apps.operations.versions"))
+    return Gateway(django, Admission(), streams=streams)
 
 
 class Web(MPServer):

@@ -9,6 +9,7 @@ from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, JsonResponse
 from django.http.response import HttpResponseBase
 
+from trainops.gateway import live
 from trainops.http.roles import Role, role_of
 
 View = Callable[..., HttpResponseBase]
@@ -16,8 +17,12 @@ MAX_ADDRESS = 2000  # characters that a sign-in leads back to; Django redirects 
 
 
 def is_fetch(request: HttpRequest) -> bool:
-    """Whether one of our scripts asks, which wants JSON or a part, not a page."""
-    return request.headers.get("X-Requested-With") == "fetch"
+    """Whether one of our scripts asks, which wants JSON or a part, not a page.
+
+    An EventSource cannot send a header of its own.
+    """
+    is_stream = request.headers.get("Accept") == live.MEDIA_TYPE
+    return is_stream or request.headers.get("X-Requested-With") == "fetch"
 
 
 def user_of(request: HttpRequest) -> User:

@@ -1,27 +1,29 @@
 // The list, live: rows change where they stand, new ones wait behind a button.
-import { getJSON } from "./ask.js";
+import { getText } from "./ask.js";
 import { tick } from "./clock.js";
 import "./completion.js";
-import { poll } from "./poll.js";
+import { follow } from "./follow.js";
 import "./selection.js";
 
 const EVERY = 2000;
 
-function ask() {
-  const list = document.getElementById("list");
+let list = null; // of the latest address
+
+function address() {
+  list = document.getElementById("list");
   const rows = [...list.querySelectorAll("tr[data-id]")];
   const query = new URLSearchParams({
     rows: rows.map((row) => `${row.dataset.id}:${row.dataset.digest}`).join(","),
     top: list.dataset.top,
   });
   const joint = list.dataset.live.includes("?") ? "&" : "?";
-  return getJSON(`${list.dataset.live}${joint}${query}`).then((answer) => {
-    // Another page or filter was chosen while this answer was under way: it is not about these rows.
-    if (list.isConnected) show(list, answer);
-  });
+  return `${list.dataset.live}${joint}${query}`;
 }
 
-function show(list, answer) {
+function show(text) {
+  // Another page or filter was chosen while this answer was under way: it is not about these rows.
+  if (!list.isConnected) return;
+  const answer = JSON.parse(text);
   for (const row of list.querySelectorAll("tr[data-id]")) {
     const news = answer.rows[row.dataset.id];
     if (news) redraw(row, news);
@@ -53,5 +55,6 @@ function redraw(row, { html, digest }) {
   if (focused) row.querySelector(`[data-focus="${focused}"]`)?.focus({ preventScroll: true });
 }
 
-const polling = poll(ask, EVERY);
-document.addEventListener("acted", polling.now);
+const following = follow({ address, ask: getText, show, every: EVERY });
+document.addEventListener("acted", following.start);
+document.addEventListener("htmx:afterSettle", () => list.isConnected || following.renew());

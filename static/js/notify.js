@@ -21,12 +21,19 @@ export function notifyOfEnd(name, id, before, after) {
   shown.addEventListener("click", () => window.focus());
 }
 
-// Show state and percent in the title of the tab, and the colour of the state in its icon.
+const AROUND = 2 * Math.PI * 11; // of the ring in the icon
+
+// Show state and percent in the title of the tab and in its icon: the colour is that of the state, a
+// ring the percent.
 export function showInTab(title, state, percent) {
   const mark = state === "RUNNING" ? `${Math.floor(percent)} %` : state.toLowerCase();
   document.title = `${mark} · ${title}`;
   const icon = document.querySelector("link[rel=icon]");
-  const circle = `<circle cx="16" cy="16" r="14" fill="${COLOURS[state] ?? "#929dab"}"/>`;
-  const svg = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32">${circle}</svg>`;
+  const colour = COLOURS[state] ?? "#929dab";
+  const ring = (rest) => `<circle cx="16" cy="16" r="11" fill="none" stroke="${colour}" stroke-width="8" ${rest}/>`;
+  const done = `stroke-dasharray="${(AROUND * percent) / 100} ${AROUND}" transform="rotate(-90 16 16)"`;
+  const disc = `<circle cx="16" cy="16" r="14" fill="${colour}"/>`;
+  const drawn = state === "RUNNING" ? ring('stroke-opacity="0.3"') + ring(done) : disc;
+  const svg = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32">${drawn}</svg>`;
   icon.href = `data:image/svg+xml,${encodeURIComponent(svg)}`;
 }

@@ -1,9 +1,9 @@
-// The page of one operation, live: one small question, and what changed is put in its place.
-import { getJSON } from "./ask.js";
+// The page of one operation, live: what changed is put in its place.
+import { getText } from "./ask.js";
 import { Charts } from "./charts.js";
+import { follow } from "./follow.js";
 import { LogViewer } from "./log.js";
 import { isOn, notifyOfEnd, showInTab } from "./notify.js";
-import { poll } from "./poll.js";
 import { swap } from "./swap.js";
 import { startTabs } from "./tabs.js";
 
@@ -21,12 +21,16 @@ async function draw(part) {
   script.draw(part);
 }
 
-async function ask() {
-  const parts = [...page.querySelectorAll("[data-part]")];
-  const have = parts.map((part) => `${part.dataset.part}:${part.dataset.digest}`).join(",");
-  const query = new URLSearchParams({ have, points: last.points });
-  const answer = await getJSON(`${page.dataset.live}?${query}`);
-  for (const part of parts) {
+const partsOfPage = () => [...page.querySelectorAll("[data-part]")];
+
+function address() {
+  const have = partsOfPage().map((part) => `${part.dataset.part}:${part.dataset.digest}`).join(",");
+  return `${page.dataset.live}?${new URLSearchParams({ have, points: last.points })}`;
+}
+
+function show(text) {
+  const answer = JSON.parse(text);
+  for (const part of partsOfPage()) {
     const news = answer.parts[part.dataset.part];
     if (!news) continue;
     part.dataset.digest = news.digest;
@@ -44,6 +48,5 @@ async function ask() {
 
 page.querySelectorAll("[data-script]").forEach(draw);
 startTabs(document.querySelector("[data-hash-tabs]"));
-const polling = poll(ask, EVERY, isOn);
-polling.now();
-document.addEventListener("acted", polling.start); // after a resume a settled page lives again
+const following = follow({ address, ask: getText, show, every: EVERY, whileHidden: isOn });
+document.addEventListener("acted", following.start); // after a resume a settled page lives again

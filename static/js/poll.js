@@ -4,20 +4,21 @@ const SLOWEST = 30_000;
 const HIDDEN = 10_000; // at least between two requests of a hidden tab
 
 // `ask` returns (a promise of) false to stop for good. `whileHidden` says whether to ask in a hidden
-// tab, too. Returns {now, stop, start}.
-export function poll(ask, every, whileHidden = () => false) {
+// tab, too; `isHeld` whether nothing is asked until `now` is called. Returns {now, stop, start}.
+export function poll(ask, every, whileHidden = () => false, isHeld = () => false) {
   let timer = 0, wait = every, isStopped = false, isAsking = false, isAskedAgain = false;
 
   async function round() {
     clearTimeout(timer);
-    if (isStopped || isAsking || (document.hidden && !whileHidden())) return;
+    if (isStopped || isAsking || isHeld() || (document.hidden && !whileHidden())) return;
     isAsking = true;
     isAskedAgain = false;
     try {
       isStopped = (await ask()) === false || isStopped;
       wait = every;
     } catch (error) {
-      wait = Math.min(SLOWEST, wait * 2);
+      // The pages that a server left when it went do not all come back to it in the same moment.
+      wait = Math.min(SLOWEST, wait * (1.5 + Math.random()));
     } finally {
       isAsking = false;
     }

@@ -1,14 +1,14 @@
-// A part of a page that is fetched again every few seconds, as it is.
+// A part of a page that is replaced as a whole when it changes.
 import { getText } from "./ask.js";
-import { poll } from "./poll.js";
+import { follow } from "./follow.js";
 import { swap } from "./swap.js";
 
 export function refresh(element) {
   let last = "";
-  poll(async () => {
-    const html = await getText(element.dataset.refresh);
+  const show = (html) => {
     const said = html.replace(/(<time [^>]*>)[^<]*/g, "$1"); // the page keeps times true by itself
     if (said !== last && last) swap(element, html);
     last = said;
-  }, 5000);
+  };
+  follow({ address: () => element.dataset.refresh, ask: getText, show, every: 5000 });
 }

@@ -14,6 +14,7 @@ from apps.operations.models import Operation, Study
 from apps.operations.studies import comparison
 from apps.operations.studies import services as studies
 from tests.pages import making
+from tests.pages.test_live import followed
 from trainops.runtime.errors import ConfigError
 
 pytestmark = pytest.mark.usefixtures("in_process")
@@ -278,3 +279,11 @@ def test_one_extreme_value_leaves_the_heat_map_readable(page, ana, prices):
     found = page.get(study.get_absolute_url()).context["heat"]
     strengths = {cell.strength for _, cells in found.rows for cell in cells}
     assert len(strengths) > 2
+
+
+def test_the_stream_of_a_study_is_not_shared_as_it_has_the_token_of_a_session(ana, prices):
+    path = f"/studies/{made(ana, prices).pk}/"
+    first, response = followed(ana, path)
+    assert "csrfmiddlewaretoken" in response.content.decode()
+    assert "<html" not in response.content.decode()
+    assert followed(ana, path)[0].alike != first.alike  # `followed` signs in anew

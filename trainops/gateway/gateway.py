@@ -4,7 +4,8 @@ A request gets a thread when its body is complete, and leaves it before its resp
 clients cost memory of a few blocks, never a thread. One client address gets some of the threads,
 so that the others stay for the rest; so does one person, from however many addresses. The
 application says which person a token or a session is of, and from then on it counts. Uploads, which
-are too large to be collected, are streamed into threads of their own.
+are too large to be collected, are streamed into threads of their own. Event streams hold no thread:
+see `trainops.gateway.live`.
 """
 
 import asyncio
@@ -17,7 +18,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
-from trainops.gateway import bodies
+from trainops.gateway import bodies, live
 from trainops.gateway.clients import (
     ClientLimits,
     ClientRequests,
@@ -107,9 +108,13 @@ class Exchange:
 
 class Gateway:
     def __init__(
-        self, application: Application, rules: GatewayRules, limits: ClientLimits | None = None
+        self,
+        application: Application,
+        rules: GatewayRules,
+        limits: ClientLimits | None = None,
+        streams: live.LiveStreams | None = None,
     ) -> None:
-        self._application, self._rules = application, rules
+        self._application, self._rules, self._live = application, rules, streams
         limits = limits or ClientLimits()
         self._addresses, self._people = Clients(limits), Clients(limits)
         self._proofs = Proofs()
@@ -118,6 +123,8 @@ class Gateway:
 
     async def __call__(self, scope: Mapping[str, Any], receive: bodies.Receive, send: Send) -> None:
         environ = environ_of(scope)
+        if self._live is not None:
+            environ = live.prepared(environ)
         try:
             async with AsyncExitStack() as held:
                 network = network_of(self._rules.address(environ))
@@ -202,10 +209,33 @@ class Gateway:
                 raise stream.error
         if proof := environ.get(PROVED):
             self._proofs.remember(proof)
+        if self._live is not None and live.is_followed(environ, response.status):
+            rest = await self._in_thread(exchange, live.rest_of, response)
+            answer = live.StreamAnswer(response.status, block + rest, environ[live.FOLLOWED])
+            await self._follow(exchange, self._live, answer, proof)
+            return
+        if self._live is not None and environ["REQUEST_METHOD"] not in ("GET", "HEAD"):
+            self._live.check(self._rules.credentials(environ))  # it may have ended the session
         await exchange.send(response.start())
         await exchange.send(response.message(block))
         if not response.is_complete:
             await self._send_rest(exchange, response)
+
+    async def _follow(
+        self,
+        exchange: Exchange,
+        streams: live.LiveStreams,
+        answer: live.StreamAnswer,
+        proof: Proof | None,
+    ) -> None:
+        """Go on as an event stream, which counts for itself and not as a request in progress."""
+        credentials = self._rules.credentials(exchange.environ)
+        address = network_of(self._rules.address(exchange.environ))
+        with streams.counted(credentials, proof.person if proof else "", address):
+            await exchange.held.aclose()
+            await streams.follow(
+                exchange.environ, exchange.source, exchange.send, credentials, answer
+            )
 
     async def _send_rest(self, exchange: Exchange, response: GatewayResponse) -> None:
         """Send block by block, until the end or until the client has gone or does not read."""

@@ -20,6 +20,7 @@ from rest_framework.request import Request
 from trainops.gateway import bodies
 from trainops.gateway.clients import Proof
 from trainops.gateway.environ import Environ, with_body
+from trainops.gateway.live import TooManyStreams
 from trainops.gateway.responses import Application
 from trainops.http import credentials
 from trainops.http.addresses import client_address
@@ -118,6 +119,9 @@ def _explained(error: Exception) -> tuple[int, str, str, dict[str, int]]:
             return 411, "LENGTH_REQUIRED", str(error), {}
         case bodies.NoSpace():
             return 507, "DISK_FULL", str(error), {}
+        case TooManyStreams():
+            message = f"Too many event streams of this {error} are open. Ask again instead."
+            return 503, "TOO_MANY_STREAMS", message, {"retry_after_seconds": RETRY_SECONDS}
         case _:
             message = (
                 "Too many requests of your address or account are in progress. Try again later."

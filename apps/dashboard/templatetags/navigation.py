@@ -15,6 +15,7 @@ from apps.dashboard import tour
 from apps.operations.attempts import quota
 from apps.operations.models import Operation
 from apps.workers.models import Worker
+from trainops.gateway.live import OFFERED
 
 register = template.Library()
 COUNTS_KEY, COUNTS_SECONDS = "dashboard-counts", 5
@@ -86,3 +87,9 @@ def nav_link(
         label,
         badge,
     )
+
+
+@register.filter
+def has_streams(request: HttpRequest | str) -> bool:
+    """Whether the server sends events: the gateway does, Django's own servers do not."""
+    return isinstance(request, HttpRequest) and OFFERED in request.META

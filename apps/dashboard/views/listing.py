@@ -8,8 +8,9 @@ from django.shortcuts import render
 
 from apps.dashboard import filters, grouping, pages, rows
 from apps.dashboard.filters import TABS, Filters
+from apps.dashboard.live import follow, list_reader
 from apps.dashboard.permissions import needs
-from apps.operations import attention
+from apps.operations import attention, versions
 from apps.operations.comparisons.selection import MAX_OPERATIONS
 from apps.operations.models import Operation, SavedView
 from apps.operations.requests import access
@@ -95,21 +96,26 @@ def live(request: HttpRequest) -> JsonResponse:
 
     `rows` is id:digest of each visible row; `top` is the cursor of the newest (first page only).
     """
-    wanted = Filters.read(request.GET, request.user)
+    reader = list_reader(request.user)
+    wanted = Filters.read(request.GET, reader)
     seen = dict(_pairs(request.GET.get("rows", "")))
     mine = Operation.objects.filter(pk__in=list(seen)[:PAGE_SIZE])
-    changed = {}
-    present = set()
-    for line in rows.lines(list(rows.select(mine, wanted.columns)), request.user, wanted.columns):
-        present.add(line.id)
-        if line.digest != seen[line.id]:
-            changed[line.id] = {"html": line.html, "digest": line.digest}
-    counts = filters.counts(wanted, request.user)
+    shown = rows.lines(list(rows.select(mine, wanted.columns)), reader, wanted.columns)
+    digests = {line.id: line.digest for line in shown}
+    changed = {
+        line.id: {"html": line.html, "digest": line.digest}
+        for line in shown
+        if line.digest != seen[line.id]
+    }
+    counts = filters.counts(wanted, reader)
+    following = request.GET.copy()
+    following["rows"] = ",".join(f"{pk}:{digests[pk]}" for pk in seen if pk in digests)
+    follow(request, versions.OPERATIONS, reader, following.urlencode())
     return JsonResponse(
         {
             "rows": changed,
-            "gone": [row for row in seen if row not in present],
-            "new": _num_new(wanted, request),
+            "gone": [row for row in seen if row not in digests],
+            "new": _num_new(wanted, reader, request.GET.get("top", "")),
             "counts": {tab: f"{counts[tab]:,}" for tab in TABS},
             "summary": _summary(wanted, counts),
         }
@@ -128,11 +134,11 @@ def _pairs(text: str) -> list[tuple[str, str]]:
     return [(name, digest) for name, _, digest in split]
 
 
-def _num_new(wanted: Filters, request: HttpRequest) -> int:
-    edge = pages.read(request.GET.get("top", ""))
+def _num_new(wanted: Filters, reader: Person, top: str) -> int:
+    edge = pages.read(top)
     if edge is None:
         return 0
-    newer = pages.beyond(wanted.apply(request.user).order_by(), edge)
+    newer = pages.beyond(wanted.apply(reader).order_by(), edge)
     return newer.values("pk")[:MAX_NEW].count()
 
 

@@ -1,6 +1,7 @@
 """One operation: its page, what keeps it live, its log and its files."""
 
 from collections.abc import ItemsView
+from urllib.parse import urlencode
 
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
 from django.http import StreamingHttpResponse as Streaming
@@ -10,9 +11,10 @@ from django.utils.safestring import SafeString
 
 from apps.checkpoints.models import Checkpoint
 from apps.dashboard import checkpoint_files, config_table, parts, points
+from apps.dashboard.live import follow, reader_of
 from apps.dashboard.permissions import needs, user_of
 from apps.dashboard.responses import refused
-from apps.operations import archives, artifacts, metric_queries, points_csv
+from apps.operations import archives, artifacts, metric_queries, points_csv, versions
 from apps.operations.attempts import branches
 from apps.operations.errors import OperationNotFound
 from apps.operations.filters import WindowQuery
@@ -34,7 +36,7 @@ TABS = (
 
 @needs()
 def operation(request: HttpRequest, operation_id: str) -> HttpResponse:
-    subject = parts.Subject(_find(operation_id), request.user)
+    subject = _subject(request, operation_id)
     drawn = {name: {"html": html, "digest": d} for name, (html, d) in _drawn(subject)}
     context = {
         "operation": subject.operation,
@@ -52,21 +54,26 @@ def operation(request: HttpRequest, operation_id: str) -> HttpResponse:
 @needs()
 def live(request: HttpRequest, operation_id: str) -> JsonResponse:
     """Return the parts whose digest is another, the points after an id, the newest log chunk."""
-    subject = parts.Subject(_find(operation_id), request.user)
+    subject = _subject(request, operation_id)
     given = request.GET.get("have", "").split(",")
     have = dict(part.split(":", 1) for part in given if ":" in part)
+    drawn = dict(_drawn(subject))
     changed = {
         name: {"html": html, "digest": digest}
-        for name, (html, digest) in _drawn(subject)
+        for name, (html, digest) in drawn.items()
         if have.get(name) != digest
     }
+    news = points.after(operation_id, _whole(request, "points"))
+    have_now = ",".join(f"{name}:{digest}" for name, (_, digest) in drawn.items())
+    query = urlencode({"have": have_now, "points": news["last"]})
+    follow(request, versions.topic_of(operation_id), subject.user, query)
     return JsonResponse(
         {
             "state": subject.operation.state,
             "percent": subject.operation.percent,
             "settled": parts.is_settled(subject.operation),
             "parts": changed,
-            "points": points.after(operation_id, _whole(request, "points")),
+            "points": news,
             "standing": branches.standing(operation_id),
             "log": metric_queries.newest_of_log(operation_id),
         }
@@ -135,6 +142,11 @@ def archive(request: HttpRequest, operation_id: str) -> HttpResponseBase:
     except DomainError as refusal:
         return refused(request, refusal)
     return made.response()
+
+
+def _subject(request: HttpRequest, operation_id: str) -> parts.Subject:
+    operation = _find(operation_id)
+    return parts.Subject(operation, reader_of(operation.owner_id, request.user))
 
 
 def _drawn(subject: parts.Subject) -> ItemsView[str, tuple[SafeString, str]]:

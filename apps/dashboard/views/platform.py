@@ -10,7 +10,9 @@ from django.shortcuts import render
 from apps.checkpoints.models import Checkpoint
 from apps.dashboard import pages, parts
 from apps.dashboard import tour as tours
+from apps.dashboard.live import follow, reader_of
 from apps.dashboard.permissions import is_fetch, needs
+from apps.operations import versions
 from apps.operations.lifecycle import WAITING
 from apps.operations.models import Operation
 from apps.operations.requests import access
@@ -48,6 +50,7 @@ def workers(request: HttpRequest) -> HttpResponse:
         "num_waiting": Operation.objects.filter(state__in=WAITING).count(),
         "timeout": settings.THRESHOLDS.health_check_timeout_seconds,
     }
+    follow(request, versions.OPERATIONS, reader_of(None, request.user), "")
     template = "part" if is_fetch(request) else "page"
     return render(request, f"dashboard/workers/{template}.html", context)
 

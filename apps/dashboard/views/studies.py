@@ -9,8 +9,10 @@ from django.urls import reverse
 from django.views.decorators.http import require_POST
 
 from apps.dashboard import formatting, pages
+from apps.dashboard.live import follow, reader_of
 from apps.dashboard.permissions import is_fetch, needs, user_of
 from apps.dashboard.responses import refuse, say
+from apps.operations import versions
 from apps.operations.comparisons.selection import MAX_OPERATIONS
 from apps.operations.models import Study
 from apps.operations.requests import access
@@ -71,7 +73,8 @@ def study(request: HttpRequest, study_id: str) -> HttpResponse:
     lines = comparison.lines(found)
     progress = comparison.progress_of(found, lines)
     paths = comparison.paths_of(lines)
-    may_change = access.may_change(found.owner_id, request.user)
+    reader = reader_of(found.owner_id, request.user)
+    may_change = access.may_change(found.owner_id, reader)
     chosen = comparison.chosen(found, lines)
     context = {
         "study": found,
@@ -95,6 +98,8 @@ def study(request: HttpRequest, study_id: str) -> HttpResponse:
         "importance_from": reverse("api-study-importance", args=[found.pk]),
         "compared": [line["id"] for line in lines[:MAX_OPERATIONS]],
     }
+    query = request.GET.urlencode()  # its buttons hold the token of the session
+    follow(request, versions.OPERATIONS, reader, query, is_shared=False)
     template = "part" if is_fetch(request) else "page"
     return render(request, f"dashboard/studies/{template}.html", context)
 

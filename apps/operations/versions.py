@@ -1,0 +1,82 @@
+"""Versions of what pages show, for event streams: cheap values that differ after a change.
+
+They say when a page is to be rendered anew, not what changed. What no version sees (a worker that
+comes and ends the wait of a queued operation) is seen at the next refresh, seconds later.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+from django.db import close_old_connections
+from django.db.models import Count, Max, OuterRef, QuerySet, Subquery, Sum
+
+from apps.checkpoints.models import Checkpoint
+from apps.operations.lifecycle import State
+from apps.operations.models import Event, LogChunk, MetricPoint, Operation
+from trainops.http import closing
+from trainops.statement_timeout import at_most
+
+SECONDS = 5.0  # the longest wait for the database
+OPERATIONS = "operations"  # topic of lists: any operation
+_PREFIX = "operation "
+_COLUMNS = (
+    "state", "stop_requested", "step", "place", "progressed_at", "attempt", "worker_id",
+    "concerns", "self_check", "acknowledged_at", "archived_at", "name",
+)  # fmt: skip
+
+
+def topic_of(operation_id: str) -> str:
+    """Return the topic of one operation."""
+    return f"{_PREFIX}{operation_id}"
+
+
+def versions(topics: Collection[str]) -> Mapping[str, object]:
+    """Return the versions of topics, in a thread of the caller's own."""
+    close_old_connections()
+    with at_most(SECONDS):
+        return current(topics)
+
+
+def current(topics: Collection[str]) -> Mapping[str, object]:
+    """Return the versions of topics: one query for all operations, two for lists."""
+    ids = [topic.removeprefix(_PREFIX) for topic in topics if topic.startswith(_PREFIX)]
+    found: dict[str, object] = dict(_of_operations(ids)) if ids else {}
+    if OPERATIONS in topics:
+        found[OPERATIONS] = _of_all()
+    return found
+
+
+def is_closing() -> bool:
+    """Whether the web server is about to end."""
+    return closing.is_announced()
+
+
+def _of_operations(ids: Collection[str]) -> Iterable[tuple[str, object]]:
+    rows = Operation.objects.filter(pk__in=ids).order_by()
+    counted = rows.values_list(
+        "pk",
+        *_COLUMNS,
+        _newest(MetricPoint.objects),
+        _newest(LogChunk.objects),
+        _number(Event.objects),
+        _number(Checkpoint.objects),
+    )
+    return ((topic_of(pk), values) for pk, *values in counted)
+
+
+def _of_all() -> object:
+    newest = Event.objects.order_by("-pk").values_list("pk", flat=True).first()
+    running = Operation.objects.filter(state=State.RUNNING).order_by()
+    return newest, running.aggregate(n=Count("pk"), at=Max("progressed_at"), steps=Sum("step"))
+
+
+def _newest(rows: Any) -> Subquery:
+    """Return the highest id of the operation's rows: one look into their index."""
+    mine: QuerySet[Any] = rows.filter(operation_id=OuterRef("pk"))
+    return Subquery(mine.order_by("-id").values("id")[:1])
+
+
+def _number(rows: Any) -> Subquery:
+    """Return how many rows the operation has; they are few."""
+    mine: QuerySet[Any] = rows.filter(operation_id=OuterRef("pk")).order_by()
+    return Subquery(mine.values("operation_id").annotate(number=Count("pk")).values("number"))
