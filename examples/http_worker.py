@@ -19,6 +19,7 @@ from pathlib import Path
 
 import httpx  # pip install httpx
 
+from trainops import worker_end
 from trainops.datasets.location import Location
 from trainops.kind import KINDS
 from trainops.process.process_use import ProcessUse
@@ -30,6 +31,7 @@ from trainops.runtime.ledger import Entry, MemoryLedger
 from trainops.runtime.loop import Directive, Failed, Stopped, Succeeded, run
 
 IDLE_SECONDS, REPORT_SECONDS = 2.0, 1.0
+LEAST_SECONDS = 10.0  # before its end it asks for no more work
 CACHE_BYTES = 50 * 10**9  # of files of registered buckets
 
 
@@ -286,18 +288,32 @@ def _number(value):
 
 
 def main(worker_id, *kinds):
+    """Claim and run; until TRAINOPS_WORKER_UNTIL, or TRAINOPS_WORKER_IDLE_EXIT without work."""
+    ends_at = worker_end.ends_at(os.environ, now=time.time())
+    idle_exit = worker_end.idle_exit_seconds(os.environ)
     server = Server(os.environ["TRAINOPS_URL"], os.environ["TRAINOPS_TOKEN"], worker_id)
     worker = {"worker_id": worker_id, "worker_type": "example", "kinds": list(kinds)}
+    if ends_at is not None:  # the server sends `preempt` in time
+        worker["ends_in_seconds"] = max(0.0, ends_at - time.time())
+    worker["idle_exit_seconds"] = idle_exit
     server.client.post("/api/v1/workers/register", json=worker).raise_for_status()
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     offer = {"kinds": list(kinds), "memory_bytes": memory, "disk_bytes": 2**50}
-    while True:
+    worked_at = time.monotonic()
+    while not _is_over(ends_at, idle_exit, worked_at):
         claimed = server.call("POST", "claim", offer)["claimed"]
         if claimed is None:
             time.sleep(IDLE_SECONDS)
             continue
         with tempfile.TemporaryDirectory() as root:
             work(server, claimed, Path(root))
+        worked_at = time.monotonic()
+    server.client.delete(server.root).raise_for_status()
+
+
+def _is_over(ends_at, idle_exit, worked_at):
+    is_late = ends_at is not None and time.time() + LEAST_SECONDS > ends_at
+    return is_late or (idle_exit is not None and time.monotonic() - worked_at > idle_exit)
 
 
 if __name__ == "__main__":

@@ -1,14 +1,16 @@
-"""What a worker that is started here serves: kinds, labels, slots. Read once, at start.
+"""What a worker that is started here serves: kinds, labels, slots, until when. Read at start.
 
 A label is a word for what is special about a machine (`a100`, `big-memory`); an operation asks for
 one by its `queue`.
 """
 
 import os
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 
+from trainops import worker_end
 from trainops.kind import KINDS
 from trainops.runtime.labels import LABEL_RULE, is_label
 
@@ -22,10 +24,12 @@ class Serving:
     kinds: tuple[str, ...]
     labels: tuple[str, ...]  # besides these: operations that ask for none
     slots: int
+    ends_at: float | None = None  # Unix time; None: it has no end
+    idle_exit_seconds: float | None = None  # None: it waits for work without end
 
 
 def read(environment: Mapping[str, str] = os.environ) -> Serving:
-    """Return what TRAINOPS_WORKER_KINDS, _QUEUES and _SLOTS say.
+    """Return what TRAINOPS_WORKER_KINDS, _QUEUES, _SLOTS, _UNTIL and _IDLE_EXIT say.
 
     Raises:
         ValueError: for every variable that is wrong, what it is and what it must be.
@@ -33,9 +37,16 @@ def read(environment: Mapping[str, str] = os.environ) -> Serving:
     kinds = _words(environment.get("TRAINOPS_WORKER_KINDS", ""))
     labels = _words(environment.get("TRAINOPS_WORKER_QUEUES", ""))
     slots = environment.get("TRAINOPS_WORKER_SLOTS") or "1"
-    if problems := [*_problems_of_kinds(kinds), *_problems_of_labels(labels), *_problem_of(slots)]:
+    problems = [*_problems_of_kinds(kinds), *_problems_of_labels(labels), *_problem_of(slots)]
+    ends_at = idle_exit_seconds = None
+    try:
+        ends_at = worker_end.ends_at(environment, now=time.time())
+        idle_exit_seconds = worker_end.idle_exit_seconds(environment)
+    except ValueError as problem:
+        problems.append(str(problem))
+    if problems:
         raise ValueError("; ".join(problems))
-    return Serving(kinds or tuple(KINDS), labels, int(slots))
+    return Serving(kinds or tuple(KINDS), labels, int(slots), ends_at, idle_exit_seconds)
 
 
 def _words(text: str) -> tuple[str, ...]:

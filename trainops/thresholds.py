@@ -9,6 +9,7 @@ from typing import Any, Self
 
 from pydantic import (
     Field,
+    NonNegativeFloat,
     NonNegativeInt,
     PositiveFloat,
     PositiveInt,
@@ -86,6 +87,11 @@ class Thresholds(BaseSettings):
     shutdown_timeout_seconds: PositiveFloat = Field(
         25,
         description="Seconds within which a stopping worker saves and returns all its operations.",
+    )
+    worker_end_margin_seconds: NonNegativeFloat = Field(
+        30,
+        description="Seconds to spare for an operation's first checkpoint before a worker whose "
+        "time ends begins to save.",
     )
     restart_delay_seconds: PositiveFloat = Field(
         5, description="Seconds before the first restart; the delay doubles with each restart."

@@ -28,6 +28,7 @@ OBSTACLES = {
     BlockingReason.MEMORY_TOO_SMALL: "no machine has enough memory",
     BlockingReason.WORKERS_UNREACHABLE: "no worker responds",
     BlockingReason.WORKERS_DRAINING: "all matching workers are draining",
+    BlockingReason.WORKERS_ENDING: "all matching workers end before its first checkpoint",
     BlockingReason.STORAGE_AWAY: "the storage is unavailable",
     BlockingReason.DISK_SHORT: "not enough disk space",
 }

@@ -94,6 +94,13 @@ class Operation(Described):
         default=1, db_default=1, help_text="Processes that compute it; each takes a slot."
     )
 
+    first_checkpoint_seconds = models.PositiveIntegerField(
+        null=True,
+        blank=True,
+        help_text="Expected seconds from a claim to the first checkpoint, as the latest attempt "
+        "measured them; at first the interval of its config.",
+    )
+
     state = models.CharField(max_length=10, choices=State.choices, default=State.PENDING)
     reason = models.CharField(max_length=24, choices=Reason.choices, blank=True)
     stop_requested = models.CharField(max_length=6, choices=Stop.choices, blank=True)
@@ -259,6 +266,7 @@ class Operation(Described):
             checkpoint_bytes=self.checkpoint_bytes,
             takes_slot=self.takes_slot,
             processes=self.processes,
+            first_checkpoint_seconds=self.first_checkpoint_seconds,
         )
 
     @property

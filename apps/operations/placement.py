@@ -1,5 +1,6 @@
 """What an operation needs, what a worker offers, and what fits. Pure."""
 
+import math
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -26,6 +27,11 @@ class Need:
     checkpoint_bytes: int = 0  # its last one's size
     takes_slot: bool = True  # False: it takes a wait slot, its subtasks do the work
     processes: int = 1  # each takes a slot, and a GPU if it uses one; all of one worker
+    first_checkpoint_seconds: int | None = None  # expected after a claim; None: unknown
+
+    def is_saved_within(self, seconds: float | None) -> bool:
+        """Whether its first checkpoint is expected before a worker's time ends; None: no end."""
+        return seconds is None or (self.first_checkpoint_seconds or 0) <= seconds
 
     @property
     def disk_bytes(self) -> int:
@@ -93,6 +99,7 @@ class Offer:
     free_slots: Sequence[FreeSlot] = (FreeSlot(),)
     takes_subtasks: bool = True  # which need the shared storage
     all_slots: FreeSlot | None = None  # free when nothing runs; None: nothing is reserved
+    seconds_left: float | None = None  # for a first checkpoint; None: the worker has no end
 
     def allows(self, need: Need) -> bool:
         """Whether slots and GPUs suffice for an operation."""
@@ -123,6 +130,7 @@ class ServingWorker:
     memory_bytes: int | None = None  # None: it did not say, here and below
     disk_bytes: int | None = None
     storage_problem: str = ""  # why it can neither read nor write checkpoints
+    seconds_left: float | None = None  # for the first checkpoint of a new one; None: no end
 
 
 def need_of(config: OperationConfig) -> Need:
@@ -134,6 +142,7 @@ def need_of(config: OperationConfig) -> Need:
         memory_bytes=_bytes(wanted.memory_gb),
         takes_slot=not config.is_distributed,
         processes=config.num_processes,
+        first_checkpoint_seconds=math.ceil(config.checkpoint.every_seconds),
     )
 
 

@@ -63,7 +63,16 @@ class OperationQuerySet(models.QuerySet["Operation"]):
             memory_bytes__lte=offer.memory_bytes,
             checkpoint_bytes__lte=offer.disk_bytes // 2,  # Need.disk_bytes
         )
+        if offer.seconds_left is not None:
+            fitting = fitting.saved_within(offer.seconds_left)
         return fitting if offer.takes_subtasks else fitting.whole()
+
+    def saved_within(self, seconds: float) -> Self:
+        """Those whose first checkpoint is expected within these seconds of a claim."""
+        if seconds < 0:
+            return self.none()
+        is_soon = Q(first_checkpoint_seconds__lte=int(seconds))
+        return self.filter(is_soon | Q(first_checkpoint_seconds=None))
 
     def next_first(self) -> Self:
         """In the order in which they are taken."""

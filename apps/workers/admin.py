@@ -69,7 +69,10 @@ class WorkerAdmin(ReadOnlyAdmin):
                 )
             },
         ),
-        ("Life", {"fields": (("registered_at", "heartbeat_at"),)}),
+        (
+            "Life",
+            {"fields": (("registered_at", "heartbeat_at"), ("ends_at", "idle_exit_seconds"))},
+        ),
     )
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Worker]:

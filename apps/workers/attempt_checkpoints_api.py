@@ -21,7 +21,7 @@ from apps.operations.attempts import (
     remote_files,
 )
 from apps.workers import attempt_serializers as shapes
-from apps.workers.attempts_api import AttemptDoor, answer
+from apps.workers.attempts_api import AttemptDoor, answer, obeyed
 from trainops.http.asking import body_of, query_of
 from trainops.http.envelope import EnvelopeRenderer
 from trainops.http.numbers import whole_number
@@ -88,7 +88,7 @@ class CommitView(AttemptDoor):
             operation, lambda: remote_commits.commit(operation, directory, **body)
         )
         remote_checks.begin(operation, checkpoint)
-        directive = remote_attempts.directive(operation)
+        directive = obeyed(worker_id, remote_attempts.directive(operation))
         return Response(
             {
                 "checkpoint_id": checkpoint.pk,
@@ -138,4 +138,4 @@ class DamagedView(AttemptDoor):
         body = body_of(request, shapes.DamagedSerializer)
         operation = self.owned(worker_id, operation_id, attempt)
         remote_attempts.damaged(operation, body.pop("checkpoint_id"), **body)
-        return answer(remote_attempts.directive(operation))
+        return answer(worker_id, remote_attempts.directive(operation))

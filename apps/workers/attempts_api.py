@@ -24,11 +24,12 @@ from apps.operations.attempts import (
 )
 from apps.operations.attempts.remote_attempts import RemoteDirective, RemoteProgress
 from apps.operations.errors import NotAllowed, StorageUnavailable
+from apps.operations.lifecycle import Reason
 from apps.operations.models import Operation
 from apps.operations.placement import Device, FreeSlot, Offer
 from apps.operations.scheduling import claims
 from apps.workers import attempt_serializers as shapes
-from apps.workers import registry, reports
+from apps.workers import fleet, registry, reports
 from apps.workers.api import WorkersDoor
 from apps.workers.serializers import VerdictSerializer
 from trainops.http.asking import body_of, query_of
@@ -57,7 +58,9 @@ class ClaimView(WorkersDoor):
         claimed = None
         if registry.has_free_slot(worker):
             claimed = remote_claims.claim(
-                worker_id=worker_id, host=registry.remote_host(worker_id), offer=_offer(wanted)
+                worker_id=worker_id,
+                host=registry.remote_host(worker_id),
+                offer=_offer(wanted, fleet.seconds_left(worker)),
             )
         return Response({"claimed": claimed and claimed.to_json()})
 
@@ -80,7 +83,7 @@ class ClaimRequest(TypedDict):
     has_gpus: bool
 
 
-def _offer(wanted: ClaimRequest) -> Offer:
+def _offer(wanted: ClaimRequest, seconds_left: float | None) -> Offer:
     devices = [Device(each["id"], each["memory_bytes"]) for each in wanted["devices"]]
     return Offer(
         kinds=wanted["kinds"],
@@ -88,6 +91,7 @@ def _offer(wanted: ClaimRequest) -> Offer:
         memory_bytes=wanted["memory_bytes"],
         disk_bytes=wanted["disk_bytes"],
         free_slots=(FreeSlot(devices=devices, has_gpus=bool(devices) or wanted["has_gpus"]),),
+        seconds_left=seconds_left,
     )
 
 
@@ -126,7 +130,8 @@ class RestoredView(AttemptDoor):
         """Report where the attempt starts, and how exactly it was restored; called once."""
         body = body_of(request, shapes.RestoredSerializer)
         operation = self.owned(worker_id, operation_id, attempt)
-        return answer(self.fenced(operation, lambda: remote_attempts.restored(operation, **body)))
+        directive = self.fenced(operation, lambda: remote_attempts.restored(operation, **body))
+        return answer(worker_id, directive)
 
 
 class ProgressView(AttemptDoor):
@@ -144,7 +149,8 @@ class ProgressView(AttemptDoor):
         operation = self.owned(worker_id, operation_id, attempt, is_renewed=False)
         points = [(each["step"], each["at"], each["metrics"]) for each in body.pop("points")]
         report = RemoteProgress(points=points, **body)
-        return answer(self.fenced(operation, lambda: remote_attempts.reported(operation, report)))
+        directive = self.fenced(operation, lambda: remote_attempts.reported(operation, report))
+        return answer(worker_id, directive)
 
 
 class InputView(AttemptDoor):
@@ -189,7 +195,8 @@ class LedgerView(AttemptDoor):
             self.fenced(operation, lambda: self.append(operation, body["entries"]))
         except ValueError as error:
             raise ValidationError({"entries": f"invalid ledger entries: {error}"}) from error
-        return answer(remote_attempts.renewed(Operation.objects.get(pk=operation.pk)))
+        renewed = remote_attempts.renewed(Operation.objects.get(pk=operation.pk))
+        return answer(worker_id, renewed)
 
 
 class SpendingView(Deprecated, LedgerView):
@@ -228,5 +235,13 @@ class EndView(AttemptDoor):
         )
 
 
-def answer(directive: RemoteDirective) -> Response:
+def obeyed(worker_id: str, directive: RemoteDirective) -> RemoteDirective:
+    """Return the directive; a worker whose time ends is to save and hand back instead of go on."""
+    if directive.directive == remote_attempts.PROCEED and fleet.is_ending(worker_id):
+        return RemoteDirective("preempt", Reason.SHUTDOWN)
+    return directive
+
+
+def answer(worker_id: str, directive: RemoteDirective) -> Response:
+    directive = obeyed(worker_id, directive)
     return Response({"directive": directive.directive, "reason": directive.reason})

@@ -3,8 +3,11 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from django.conf import settings
+
 from apps.operations.placement import Device, ServingWorker
 from apps.workers.models import LOCAL, Worker
+from trainops.clock import seconds_from_now
 
 UNREACHABLE = Worker.Status.TEMPORARILY_UNAVAILABLE
 
@@ -27,9 +30,29 @@ def serving_workers() -> list[ServingWorker]:
             memory_bytes=_whole(row.capabilities.get("ram_bytes")),
             disk_bytes=row.storage_free_bytes,
             storage_problem=row.storage_problem,
+            seconds_left=seconds_left(row),
         )
         for row in rows.order_by("worker_id")
     ]
+
+
+def seconds_left(row: Worker) -> float | None:
+    """Return the seconds for the first checkpoint of a new operation; None: it has no end.
+
+    `row` is annotated by `with_status`.
+    """
+    left = row.time_left  # type: ignore[attr-defined] # annotated
+    if left is None:
+        return None
+    limits = settings.THRESHOLDS
+    reserved = limits.shutdown_timeout_seconds + limits.worker_end_margin_seconds
+    return float(left.total_seconds()) - reserved
+
+
+def is_ending(worker_id: str) -> bool:
+    """Whether it is time for a worker over HTTP to save what it runs."""
+    limit = seconds_from_now(settings.THRESHOLDS.shutdown_timeout_seconds)
+    return Worker.objects.filter(pk=worker_id, ends_at__lte=limit).exists()
 
 
 def report_storage(*, worker_id: str, free_bytes: int, problem: str) -> None:

@@ -21,12 +21,13 @@ class WorkerQuerySet(models.QuerySet["Worker"]):
         return self.filter(Q(worker_type=LOCAL) | Q(asked_at__gt=DatabaseNow() - window))
 
     def with_status(self) -> "WorkerQuerySet":
-        """Annotate `status`, judged by the database's clock."""
+        """Annotate `status` and `time_left`, judged by the database's clock."""
         limits = settings.THRESHOLDS
         age = ExpressionWrapper(
             DatabaseNow() - F("heartbeat_at"), output_field=models.DurationField()
         )
-        return self.annotate(silence=age).annotate(
+        left = ExpressionWrapper(F("ends_at") - DatabaseNow(), output_field=models.DurationField())
+        return self.annotate(silence=age, time_left=left).annotate(
             status=Case(
                 When(
                     silence__gt=timedelta(seconds=limits.worker_gone_seconds),
@@ -83,6 +84,12 @@ class Worker(models.Model):
     heartbeat_at = models.DateTimeField(db_default=DatabaseNow())
     asked_at = models.DateTimeField(
         null=True, blank=True, help_text="Time of its last request for work over HTTP."
+    )
+    ends_at = models.DateTimeField(
+        null=True, blank=True, help_text="Time at which it saves and ends by itself."
+    )
+    idle_exit_seconds = models.FloatField(
+        null=True, blank=True, help_text="Seconds without work after which it ends by itself."
     )
     last_error = models.TextField(blank=True)
     drain_reason = models.TextField(blank=True)

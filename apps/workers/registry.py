@@ -14,7 +14,7 @@ from django.db import IntegrityError, transaction
 from apps.operations.lifecycle import State
 from apps.operations.models import Attempt, Operation
 from apps.workers.models import LOCAL, Worker
-from trainops.clock import DatabaseNow
+from trainops.clock import DatabaseNow, seconds_from_now
 from trainops.errors import DomainError
 from trainops.http.models import Token
 
@@ -56,6 +56,8 @@ def register(
     current_operation_id: str = "",
     last_error: str | None = None,
     is_draining: bool = False,
+    ends_in_seconds: float | None = None,
+    idle_exit_seconds: float | None = None,
 ) -> Worker:
     """Write the worker down, or anew; the same call any number of times leaves one row.
 
@@ -74,6 +76,8 @@ def register(
         "num_running": num_running,
         "current_operation_id": current_operation_id,
         "heartbeat_at": DatabaseNow(),
+        "ends_at": None if ends_in_seconds is None else seconds_from_now(ends_in_seconds),
+        "idle_exit_seconds": idle_exit_seconds,
         **({} if last_error is None else {"last_error": last_error}),
         **({"is_draining": True} if is_draining else {}),
     }

@@ -18,10 +18,11 @@ from apps.operations.attempts.work import RUNTIME, WorkerRuntime, work_until_idl
 from apps.operations.models import Operation
 from apps.operations.scheduling import claims, sweeps
 from apps.operations.scheduling.slots import RunningAttempt
-from apps.workers import fleet, maintenance, neighbours, registry, reports
+from apps.workers import fleet, maintenance, neighbours, registry, reports, worker_end
 from apps.workers.inventory import capabilities, memory_bytes, visible_devices
 from apps.workers.loops import LAST_RETRY_SECONDS, BackgroundLoops
 from apps.workers.models import Worker
+from apps.workers.worker_end import WorkerEnd
 from trainops import process_identity, worker_health
 from trainops.process.protocol import now
 from trainops.serving import Serving
@@ -40,12 +41,15 @@ class WorkerProcess:
         self.closing = threading.Event()
         self.loops = BackgroundLoops()
         self.limits = settings.THRESHOLDS
+        self.end = WorkerEnd(runtime)
 
     def open(self, *, worker_id: str, serving: Serving) -> None:
         runtime = self.runtime
         runtime.worker_id = worker_id
         runtime.is_registered = False  # it takes nothing before: see `neighbours`
         runtime.kinds, runtime.labels = list(serving.kinds), list(serving.labels)
+        runtime.ends_at = serving.ends_at
+        self.end.idle_exit_seconds = serving.idle_exit_seconds
         runtime.memory_bytes = memory_bytes()
         runtime.slots.count = serving.slots
         runtime.slots.devices = visible_devices()
@@ -62,6 +66,7 @@ class WorkerProcess:
         self.loops.start(limits.cancel_poll_seconds, self._read_stop_requests, "stop requests")
         self.loops.start(limits.health_check_interval_seconds, self._look_at_storage, "storage")
         self.loops.start(limits.orphan_check_interval_seconds, self._sweep, "sweep")
+        self.loops.start(worker_end.CHECK_SECONDS, self._end_in_time, "end")
         self.loops.start(maintenance.CLEAN_UP_CHECK_SECONDS, self._clean_up, "clean-up")
 
     def close(self) -> None:
@@ -70,11 +75,19 @@ class WorkerProcess:
             return
         self.closing.set()
         limit = self.limits.shutdown_timeout_seconds
+        if self.end.seconds is not None:
+            limit = min(limit, max(SAVE_MARGIN_SECONDS, self.end.seconds))
         logger.info(
             "stopping: %d operations save a checkpoint first", len(self.runtime.slots.all())
         )
         self.runtime.slots.close(gone_in_seconds=limit - SAVE_MARGIN_SECONDS)
         threading.Thread(target=self._watchdog, args=[limit], daemon=True).start()
+
+    def _end_in_time(self) -> None:
+        """Stop in order, as after SIGTERM, when its time is over or there was no work for long."""
+        if not self.closing.is_set() and (reason := self.end.reason()):
+            logger.info("ending: %s", reason)
+            os.kill(os.getpid(), signal.SIGTERM)
 
     def leave(self) -> None:
         """After everything is handed back: deregister, and end the forkserver."""
@@ -175,6 +188,8 @@ class WorkerProcess:
             slots=runtime.slots.count,
             capabilities=capabilities(),
             is_draining=self.closing.is_set() or runtime.slots.is_draining,
+            ends_in_seconds=self.end.seconds,
+            idle_exit_seconds=self.end.idle_exit_seconds,
             num_running=runtime.slots.num_taken,
             current_operation_id=running[0].operation_id if running else "",
             last_error=trouble,

@@ -12,8 +12,10 @@ from trainops.kind import KINDS
 FIELDS = (
     "worker_id", "worker_type", "status", "endpoint_url", "host", "pid", "kinds", "slots",
     "num_running", "capabilities", "current_operation_id", "is_draining", "registered_at",
-    "heartbeat_at", "last_error", "drain_reason",
+    "heartbeat_at", "last_error", "drain_reason", "ends_at", "idle_exit_seconds",
 )  # fmt: skip
+
+MAX_SECONDS = 366 * 86_400.0
 
 
 class HeldSerializer(StrictSerializer):
@@ -139,6 +141,16 @@ class RegistrationSerializer(ReportSerializer):
     )
     slots = serializers.IntegerField(required=False, default=1, min_value=1, max_value=1024)
 
+    ends_in_seconds = serializers.FloatField(
+        required=False, allow_null=True, default=None, min_value=0, max_value=MAX_SECONDS,
+        help_text="Seconds until the worker ends by itself; null: it has no end. It gets `preempt` "
+        "in time to save, and no operation whose first checkpoint is expected later.",
+    )  # fmt: skip
+    idle_exit_seconds = serializers.FloatField(
+        required=False, allow_null=True, default=None, min_value=0, max_value=MAX_SECONDS,
+        help_text="Seconds without work after which the worker ends by itself; only shown.",
+    )  # fmt: skip
+
     def validate_worker_type(self, worker_type: str) -> str:
         if worker_type == LOCAL:
             raise serializers.ValidationError(
@@ -165,6 +177,13 @@ class WorkerSerializer(serializers.Serializer[Any]):
     last_error = serializers.CharField(allow_blank=True)
     drain_reason = serializers.CharField(
         allow_blank=True, help_text="User or reason that drains the worker."
+    )
+    ends_at = serializers.DateTimeField(
+        allow_null=True, help_text="Time at which it saves and ends by itself; null: no end."
+    )
+    idle_exit_seconds = serializers.FloatField(
+        allow_null=True,
+        help_text="Seconds without work after which it ends by itself; null: it waits on.",
     )
 
 

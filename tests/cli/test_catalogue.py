@@ -95,6 +95,7 @@ def test_workers_are_listed_with_what_they_do(cli):
     assert "No worker is registered" in cli("workers").stderr
     Worker.objects.create(worker_id="box:1", kinds=["training"], slots=2, num_running=1)
     shown = cli("workers").stdout
+    assert "ENDS" in shown
     assert "box:1" in shown and "BUSY" in shown
     assert cli("workers", "-o", "json").json[0]["slots"] == 2
 

@@ -237,12 +237,14 @@ def running(
 
 
 @contextmanager
-def joined(stack: Stack, *, workers: int = 1, **environment: str) -> Iterator[None]:
+def joined(
+    stack: Stack, *options: str, workers: int = 1, **environment: str
+) -> "Iterator[subprocess.Popen[bytes]]":
     """Workers on a further machine, for the length of the block."""
-    arguments = ["--only-workers", "--workers", str(workers)]
+    arguments = ["--only-workers", "--workers", str(workers), *options]
     with _up(stack.data_dir, "joined.log", arguments, environment) as process:
         stack.joined.append(process)
-        yield
+        yield process
         stack.joined.remove(process)
 
 

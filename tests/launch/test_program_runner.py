@@ -34,9 +34,9 @@ from trainops.launch.program_runner import Backoff, ProgramRunner
 def say(name, text):
     print(f"{name}: {text}", flush=True)
 
-def program(name, code, start, stop, seconds, **more):
+def program(name, code, start, stop, seconds, may_end=False):
     return Program(name, [sys.executable, "-S", "-c", code], start_stage=start, stop_stage=stop,
-                   stop_seconds=seconds, **more)
+                   stop_seconds=seconds, may_end=may_end)
 
 programs = [program(*each) for each in eval(sys.argv[2])]
 after = {programs[-1].start_stage: lambda: print("all: ready", flush=True)}
@@ -110,6 +110,16 @@ def test_a_program_that_dies_is_started_again_with_growing_pauses(start, tmp_pat
     harness.process.terminate()
     assert harness.end() == 0
     assert (tmp_path / "log" / "flaky.log").read_text().count("no luck") >= 4
+
+
+def test_programs_that_may_end_end_the_run_and_failures_of_them_are_restarted(start, tmp_path):
+    flag = tmp_path / "failed"
+    once = f"import pathlib as p; f = p.Path({str(flag)!r}); n = f.exists(); f.touch(); raise SystemExit(not n)"
+    harness = start(("first", "", 0, 0, 1.0, True), ("second", once, 0, 0, 1.0, True))
+    harness.await_said("first: has ended")
+    harness.await_said("second: ended with exit code 1; restarting")
+    harness.await_said("second: has ended")
+    assert harness.end() == 0
 
 
 def test_what_dies_of_a_signal_without_a_name_is_started_again_too(start):

@@ -109,6 +109,19 @@ def needing(**fields):
             "2 workers could run it, but are draining",
         ),
         (
+            needing(first_checkpoint_seconds=300),
+            [replace(WORKER, seconds_left=120.0)],
+            BlockingReason.WORKERS_ENDING,
+            "w could run it, but ends before its first checkpoint: that takes about 300 s, and "
+            "120 s are left",
+        ),
+        (
+            needing(first_checkpoint_seconds=300),
+            [replace(WORKER, seconds_left=-20.0), replace(WORKER, seconds_left=300.0)],
+            BlockingReason.SOON,
+            "shortly",
+        ),
+        (
             needing(checkpoint_bytes=6 * GB),
             [WORKER],
             BlockingReason.DISK_SHORT,
@@ -181,7 +194,9 @@ def test_a_worker_that_did_not_say_what_it_has_is_given_the_benefit_of_the_doubt
 
 
 def need(**config):
-    return need_of(KINDS["training"].parse_config({"recipe": "digits", **config}))
+    found = need_of(KINDS["training"].parse_config({"recipe": "digits", **config}))
+    assert found.first_checkpoint_seconds == 300  # every_seconds, rounded up
+    return replace(found, first_checkpoint_seconds=None)
 
 
 def test_who_asks_for_the_memory_of_a_gpu_asks_for_a_gpu():

@@ -7,6 +7,7 @@ import pytest
 from django.utils import timezone
 
 from apps.dashboard.csp import ContentSecurityPolicyMiddleware
+from apps.workers import registry
 from apps.workers.models import Worker
 from tests.api.saved import saved
 from tests.pages import making
@@ -71,6 +72,14 @@ def test_every_page_says_where_the_disk_is_nearly_full(page, db, settings):
     text = page.get("/").content.decode()
     assert text.count('data-testid="short-disk"') == 1
     assert "The disk for checkpoints on short is nearly full" in text
+
+
+def test_workers_show_when_they_end(page, db):
+    registry.register(worker_id="night", ends_in_seconds=3600, idle_exit_seconds=600)
+    registry.register(worker_id="day")
+    text = page.get("/workers/").content.decode()
+    assert text.count('data-testid="ends"') == 1
+    assert "ends after 10 min without work" in text
 
 
 def test_workers_refresh_as_a_part(fetch, db):

@@ -18,6 +18,7 @@ from apps.operations import verification
 from apps.operations.models import MetricPoint, Operation
 from apps.operations.requests import services
 from apps.operations.scheduling import sweeps
+from apps.workers.models import Worker
 from examples.http_worker import Attempt
 from tests.directories import making
 from tests.engines.contract import CASES, Case, bytes_of, undisturbed
@@ -48,9 +49,10 @@ SCRIPTED = {
 
 
 @contextmanager
-def http_worker(worker, *kinds):
+def http_worker(worker, *kinds, **environment):
     """The example, started as a user starts it."""
     env = os.environ | {"TRAINOPS_URL": f"http://{worker.netloc}", "TRAINOPS_TOKEN": worker.secret}
+    env |= environment
     command = [sys.executable, "-m", "examples.http_worker", worker.worker_id, *kinds]
     with subprocess.Popen(command, cwd=ROOT, env=env, stderr=subprocess.PIPE, text=True) as process:
         try:
@@ -244,3 +246,24 @@ def test_a_registered_directory_is_read_where_it_is(
     with http_worker(worker, "loop"):
         ended = until(operation, "COMPLETED", "FAILED")
     assert ended.state == "COMPLETED", ended.error
+
+
+def test_a_worker_whose_time_ends_hands_back_and_leaves(worker, settings):
+    shorter = {"shutdown_timeout_seconds": 5, "worker_end_margin_seconds": 0}
+    settings.THRESHOLDS = settings.THRESHOLDS.model_copy(update=shorter)
+    config = SCRIPTED | {"epochs": 400, "checkpoint": {"every_steps": 10, "every_seconds": 2}}
+    operation = submit("training", config, None)
+    with http_worker(worker, "training", TRAINOPS_WORKER_UNTIL="40s") as process:
+        until(operation, "RUNNING")
+        assert process.wait(60) == 0
+    ended = services.get(operation.pk)
+    attempt = ended.attempts.get()
+    assert (ended.state, attempt.outcome, attempt.reason) == ("RESUMING", "preempted", "SHUTDOWN")
+    assert Checkpoint.objects.filter(step=attempt.to_step).exists()
+    assert not Worker.objects.exists()
+
+
+def test_a_worker_without_work_leaves(worker):
+    with http_worker(worker, "training", TRAINOPS_WORKER_IDLE_EXIT="1s") as process:
+        assert process.wait(60) == 0
+    assert not Worker.objects.exists()

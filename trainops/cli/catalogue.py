@@ -159,7 +159,7 @@ def workers(session: Session) -> None:
         session.out.note("No worker is registered; operations wait until one registers.")
         return
     session.out.table(
-        ["WORKER", "STATUS", "SLOTS", "RUNNING", "KINDS", "LABELS", "HEARTBEAT"],
+        ["WORKER", "STATUS", "SLOTS", "RUNNING", "KINDS", "LABELS", "ENDS", "HEARTBEAT"],
         (
             [
                 looks.cell(row["worker_id"]),
@@ -168,11 +168,20 @@ def workers(session: Session) -> None:
                 looks.cell(row["num_running"]),
                 looks.cell(", ".join(row["kinds"])),
                 looks.cell(", ".join(row.get("labels") or [])),
+                looks.cell(_end(row)),
                 looks.cell(looks.ago(row["heartbeat_at"])),
             ]
             for row in page.rows
         ),
     )
+
+
+def _end(worker: Worker) -> str:
+    """Return when a worker ends by itself."""
+    ends_at, seconds = worker.get("ends_at"), worker.get("idle_exit_seconds")
+    parts = [looks.at(ends_at)] if ends_at else []
+    parts += [f"idle {looks.duration(seconds)}"] if seconds is not None else []
+    return ", ".join(parts) or looks.DASH
 
 
 def drain(session: Session, worker: WorkerId) -> None:

@@ -529,4 +529,6 @@ class Worker(TypedDict):
     num_running: int
     kinds: list[str]
     labels: NotRequired[list[str] | None]
+    ends_at: NotRequired[str | None]
+    idle_exit_seconds: NotRequired[float | None]
     heartbeat_at: str | None

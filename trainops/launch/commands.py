@@ -9,6 +9,7 @@ from importlib import import_module
 from trainops import paths
 from trainops.launch import environment
 from trainops.launch.refusal import CannotStart
+from trainops.launch.service import install_service
 from trainops.launch.testing import bench, chaos, test
 from trainops.launch.up import up
 from trainops.paths import COMMAND
@@ -24,6 +25,7 @@ Local commands
   bench            run the benchmarks, print tables, write JSON
   chaos            run a fault-injection test on a separate installation
   install          only set up
+  install-service  write systemd units of this installation, or a batch script of Slurm
 
 With a running server
   run              submit the operation of a YAML file
@@ -73,7 +75,14 @@ def install(arguments: Sequence[str]) -> int:
     return 0
 
 
-OURS = {"up": up, "test": test, "bench": bench, "chaos": chaos, "install": install}
+OURS = {
+    "up": up,
+    "test": test,
+    "bench": bench,
+    "chaos": chaos,
+    "install": install,
+    "install-service": install_service,
+}
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -35,6 +35,7 @@ class Program:
     stop_seconds: float = 10.0  # from the signal until it is killed
     notice_signal: signal.Signals | None = None  # what it gets when the first of all is stopped
     stop_note: str = "stopping"  # printed meanwhile
+    may_end: bool = False  # exit code 0 is its end, not a failure
     orphan_signal: signal.Signals = signal.SIGTERM  # what it gets when the supervisor is killed
     is_ready: Callable[[], bool] | None = None  # quick, and never raises
     notable: re.Pattern[str] = NOTABLE  # lines of its output that a person should see
@@ -50,6 +51,7 @@ class RunningProgram:
     num_failures: int = 0  # in a row
     alive_seconds: float = 0.0
     restart_at: float | None = None
+    has_ended: bool = False  # as it may: it is not started again
     _process: "subprocess.Popen[bytes] | None" = None
     _started_at: float = 0.0
     _ending: str = ""
@@ -100,6 +102,7 @@ class RunningProgram:
         if self._process is None or self._process.poll() is None:
             return False
         self._ending = _describe(self._process.returncode)
+        self.has_ended = self.program.may_end and self._process.returncode == 0
         self.alive_seconds = time.monotonic() - self._started_at
         # A server whose main process was killed may leave children that still hold its port.
         _kill_group(self._process.pid)

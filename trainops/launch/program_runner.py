@@ -63,7 +63,8 @@ class ProgramRunner:
     """Runs `programs` until a stop is requested.
 
     Stages start in ascending `start_stage`, each when every program of the one before is ready,
-    and stop in ascending `stop_stage`. `after[stage]` is called once when that stage is ready; what
+    and stop in ascending `stop_stage`. Programs that may end are not
+    restarted after exit code 0. `after[stage]` is called once when that stage is ready; what
     it raises stops everything and is raised by run().
     """
 
@@ -78,7 +79,7 @@ class ProgramRunner:
     _poll: select.poll = field(default_factory=select.poll)
 
     def run(self) -> int:
-        """Return 0 after a stop in order, 1 after one that was forced."""
+        """Return 0 after a stop in order or the end of all programs, 1 after a forced stop."""
         self.log_dir.mkdir(parents=True, exist_ok=True)
         with self._signals(), _guard() as guard:
             try:
@@ -87,7 +88,7 @@ class ProgramRunner:
                 ):
                     self._start(stage, guard)
                     self._await_ready(stage)
-                while not self._is_stopping():
+                while not self._is_stopping() and not self._have_all_ended():
                     self._turn()
             finally:
                 self._stop()
@@ -95,6 +96,9 @@ class ProgramRunner:
 
     def _is_stopping(self) -> bool:
         return self._requests.first_at is not None
+
+    def _have_all_ended(self) -> bool:
+        return bool(self._running) and all(running.has_ended for running in self._running)
 
     def _start(self, stage: int, guard: int) -> None:
         if self._is_stopping():
@@ -116,7 +120,7 @@ class ProgramRunner:
         waiting = [r for r in self._running if r.program.start_stage == stage]
         noticed_at = time.monotonic()
         while waiting and not self._is_stopping():
-            waiting = [r for r in waiting if not r.is_ready()]
+            waiting = [r for r in waiting if not (r.is_ready() or r.has_ended)]
             if waiting:
                 self._turn()
             if waiting and time.monotonic() - noticed_at > WAITING_NOTICE_SECONDS:
@@ -136,7 +140,9 @@ class ProgramRunner:
                 self.say(running.program.name, line)
             if self._is_stopping():
                 continue
-            if has_ended:
+            if has_ended and running.has_ended:
+                self.say(running.program.name, "has ended")
+            elif has_ended:
                 self._plan_restart(running)
             elif running.is_due():
                 self._begin(running)

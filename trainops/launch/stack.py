@@ -7,11 +7,13 @@ import secrets
 import signal
 import socket
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from trainops import worker_end
 from trainops.launch import embedded
 from trainops.launch.identity import unprivileged_user
 from trainops.launch.options import EVERYWHERE, LOCAL_NAMES, LaunchOptions
@@ -58,6 +60,10 @@ def _environment(options: LaunchOptions) -> dict[str, str]:
         "PYTHONUNBUFFERED": "1",  # a log shows a line when it was written
         "DJANGO_SETTINGS_MODULE": "trainops.settings",
     }
+    if options.until is not None:  # a moment: also a worker that is started again ends then
+        env[worker_end.UNTIL] = worker_end.written(options.until)
+    if options.idle_exit:
+        env[worker_end.IDLE_EXIT] = options.idle_exit
     env.setdefault("TRAINOPS_ALLOWED_HOSTS", ",".join(allowed_hosts(options.host)))
     return env
 
@@ -168,6 +174,11 @@ def _workers(options: LaunchOptions, env: dict[str, str]) -> list[Program]:
     return [_worker(number, env) for number in range(1, options.workers + 1)]
 
 
+def has_end(env: Mapping[str, str]) -> bool:
+    """Whether workers end by themselves."""
+    return bool(env.get(worker_end.UNTIL) or env.get(worker_end.IDLE_EXIT))
+
+
 def _worker(number: int, env: dict[str, str]) -> Program:
     # Unique for each start: what is left of an earlier run may still be saving under its name.
     name = f"worker{number}-{secrets.token_hex(2)}@%h"
@@ -180,6 +191,7 @@ def _worker(number: int, env: dict[str, str]) -> Program:
         env=env,
         cwd=ROOT,
         stop_seconds=shutdown + MARGIN_SECONDS,
+        may_end=has_end(env),
         stop_note="stopping; running operations are saved first",
     )
 

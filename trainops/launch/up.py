@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 
 from trainops import paths
@@ -73,12 +74,23 @@ def _join(chosen: LaunchOptions) -> int:
     """Run workers beside an installation whose web, beat, database and broker are elsewhere."""
     _require_thresholds()
     built = stack.build(chosen)
-    joined = f"{chosen.workers} workers, logs in {chosen.log_dir}; Ctrl-C stops them."
+    joined = f"{chosen.workers} workers, logs in {chosen.log_dir}; Ctrl-C stops them.{_end(chosen)}"
     after = {
         stack.STORES: lambda: _require_current(built.env),
         stack.WORKING: lambda: say(None, joined),
     }
     return _until_stopped(ProgramRunner(built.programs, chosen.log_dir, say, after=after))
+
+
+def _end(chosen: LaunchOptions) -> str:
+    """Say when the workers end by themselves."""
+    parts = []
+    if chosen.until is not None:
+        moment = time.strftime("%Y-%m-%d %H:%M:%S %Z", time.localtime(chosen.until))
+        parts.append(f" They have ended by {moment}.")
+    if chosen.idle_exit:
+        parts.append(f" Each ends after {chosen.idle_exit} without work.")
+    return "".join(parts)
 
 
 def _until_stopped(supervisor: ProgramRunner) -> int:

@@ -27,7 +27,7 @@ from apps.operations.scheduling.claims import Fenced
 from apps.operations.studies import pruning
 from trainops.clock import DatabaseNow
 from trainops.process.protocol import Finding, ProgressUpdate
-from trainops.runtime.checkpoint.manifest import StagedCheckpoint
+from trainops.runtime.checkpoint.manifest import CheckpointType, StagedCheckpoint
 from trainops.runtime.ledger import Entry
 from trainops.runtime.receipt import ReceiptJson
 from trainops.runtime.throughput import SYSTEM
@@ -67,6 +67,7 @@ class ReportWriter:
     from_step: int = 0  # where the attempt began
     unpacked: int | None = None  # points of the operation; None: not counted yet
     _moved: bool = False
+    _has_saved: bool = False
     _rates: deque[tuple[float, int]] = field(default_factory=deque)
     _flushed_at: float = 0.0
 
@@ -225,6 +226,8 @@ class ReportWriter:
             self._require_ownership(
                 resume_from="", checkpoint_bytes=checkpoint.artifacts_size_bytes
             )
+            if staged.type == CheckpointType.PERIODIC:
+                self._measure_first(checkpoint)
             if staged.step > self.from_step:  # progress: the next crash starts afresh
                 self._require_ownership(restarts_used=0)
                 self.operation.restarts_used = 0
@@ -234,6 +237,19 @@ class ReportWriter:
         self._let_go()
         pruning.checkpoint_committed(self.operation, staged.type)
         return checkpoint
+
+    def _measure_first(self, checkpoint: Checkpoint) -> None:
+        """Note after how many seconds the attempt had its first checkpoint."""
+        if self._has_saved:
+            return
+        self._has_saved = True
+        mine = Checkpoint.objects.filter(operation_id=self.operation.pk)
+        if mine.filter(attempt=self.operation.attempt).count() > 1:
+            return  # of an attempt over HTTP: each request has a ledger of its own
+        started_at = self._row().values_list("started_at", flat=True).first()
+        if started_at is not None:
+            seconds = (checkpoint.created_at - started_at).total_seconds()
+            self._require_ownership(first_checkpoint_seconds=max(0, math.ceil(seconds)))
 
     def _let_go(self) -> None:
         """Delete what the policy no longer keeps; what fails here, the next commit mends."""

@@ -40,6 +40,7 @@ class WorkerRuntime:
         self.storage_problem = ""  # why checkpoints can be neither read nor written, likewise
         self.slots: Slots = SLOTS
         self.forkserver: ForkServer | None = None
+        self.ends_at: float | None = None  # Unix time; None: it has no end
         self.is_registered = True
 
     @property
@@ -49,6 +50,15 @@ class WorkerRuntime:
         Before it does, a process that was killed may have left attempts under the same worker id.
         """
         return self.is_registered and self.forkserver is not None and self.forkserver.is_ready
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Seconds in which a new operation must reach its first checkpoint; None: no end."""
+        if self.ends_at is None:
+            return None
+        limits = settings.THRESHOLDS
+        reserved = limits.shutdown_timeout_seconds + limits.worker_end_margin_seconds
+        return self.ends_at - time.time() - reserved
 
     def offer(self) -> Offer:
         """Return what can be given to the next operation now; nothing while the storage is away.
@@ -65,6 +75,7 @@ class WorkerRuntime:
             disk_bytes=self.disk_bytes or 0,
             free_slots=() if self.storage_problem else self.slots.free_slots,
             all_slots=self.slots.all_slots,
+            seconds_left=self.seconds_left,
         )
 
     def look_at_storage(self) -> None:

@@ -184,6 +184,7 @@ def _write(
         memory_bytes=need.memory_bytes,
         takes_slot=need.takes_slot,
         processes=need.processes,
+        first_checkpoint_seconds=need.first_checkpoint_seconds,
         idempotency_key=key,
         request_hash=wanted.hash if key else "",
         unit=engine.unit,

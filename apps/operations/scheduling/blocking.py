@@ -27,6 +27,7 @@ class BlockingReason(StrEnum):
     MEMORY_TOO_SMALL = "MEMORY_TOO_SMALL"
     WORKERS_UNREACHABLE = "WORKERS_UNREACHABLE"
     WORKERS_DRAINING = "WORKERS_DRAINING"
+    WORKERS_ENDING = "WORKERS_ENDING"
     STORAGE_AWAY = "STORAGE_AWAY"
     DISK_SHORT = "DISK_SHORT"
     WORKERS_BUSY = "WORKERS_BUSY"
@@ -178,6 +179,15 @@ def _draining(waiting: WaitingOperation, workers: Sequence[ServingWorker]) -> st
     return f"{_who(workers)} could run it, but {_does(workers, 'is', 'are')} draining."
 
 
+def _ending(waiting: WaitingOperation, workers: Sequence[ServingWorker]) -> str:
+    needed = waiting.need.first_checkpoint_seconds
+    most = max(0.0, *(worker.seconds_left or 0.0 for worker in workers))
+    return (
+        f"{_who(workers)} could run it, but {_does(workers, 'ends', 'end')} before its first "
+        f"checkpoint: that takes about {needed or 0:,} s, and {most:,.0f} s are left."
+    )
+
+
 def _storage_away(waiting: WaitingOperation, workers: Sequence[ServingWorker]) -> str:
     problem = next(worker.storage_problem for worker in workers if worker.storage_problem)
     return f"The checkpoint storage is unavailable: {problem}"
@@ -239,6 +249,11 @@ QUESTIONS = (
         BlockingReason.WORKERS_UNREACHABLE, lambda _, worker: worker.is_reachable, _unreachable
     ),
     Question(BlockingReason.WORKERS_DRAINING, lambda _, worker: not worker.is_draining, _draining),
+    Question(
+        BlockingReason.WORKERS_ENDING,
+        lambda waiting, worker: waiting.need.is_saved_within(worker.seconds_left),
+        _ending,
+    ),
     Question(
         BlockingReason.STORAGE_AWAY, lambda _, worker: not worker.storage_problem, _storage_away
     ),

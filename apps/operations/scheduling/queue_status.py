@@ -19,6 +19,7 @@ from apps.operations.scheduling.blocking import QueueStatus, WaitingOperation, q
 # What must be known of a row.
 NEED_FIELDS = (
     "device", "gpu_memory_bytes", "memory_bytes", "checkpoint_bytes", "takes_slot", "processes",
+    "first_checkpoint_seconds",
 )  # fmt: skip
 FIELDS = (
     "id", "state", "kind", "queue", "priority", "queued_at", "not_before", "reason", *NEED_FIELDS,
