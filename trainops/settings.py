@@ -9,6 +9,8 @@ import dj_database_url
 from trainops import (
     checkpoint_storage,
     dataset_buckets,
+    log_format,
+    metrics_settings,
     notification_settings,
     paths,
     serving,
@@ -63,6 +65,7 @@ INSTALLED_APPS = [
     "apps.dashboard",
 ]
 MIDDLEWARE = [
+    "trainops.http.request_id.RequestIdMiddleware",
     "trainops.http.middleware.ApiEnvelopeMiddleware",
     "trainops.http.access_log.AccessLogMiddleware",
     "trainops.http.middleware.PatienceMiddleware",
@@ -142,6 +145,8 @@ BROKER_URL = (
 WEBHOOK_PRIVATE_ADDRESSES = notification_settings.private_networks()
 globals().update(notification_settings.mail_server())
 PUBLIC_URL = notification_settings.public_url()
+METRICS_TOKEN = metrics_settings.token()
+METRICS_NETWORKS = metrics_settings.networks()
 # Operations are written into these as files of other tools (apps.sinks).
 SINKS = sinks.read()
 SINKS_DIR = Path(os.environ.get("TRAINOPS_SINKS_DIR") or DATA_DIR / "sinks").resolve()
@@ -269,9 +274,10 @@ LOGGING = {
             "()": "trainops.text.LineFormatter",
             "format": "%(asctime)s %(levelname)s %(name)s: %(message)s",
             "datefmt": "%H:%M:%S",
-        }
+        },
+        "json": {"()": "trainops.log_format.JsonFormatter"},
     },
-    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": log_format.read()}},
     "root": {"handlers": ["console"], "level": os.environ.get("TRAINOPS_LOG_LEVEL") or "INFO"},
 }
 

@@ -12,6 +12,7 @@ urlpatterns = [
     path("api/v1/", include("apps.operations.urls")),
     path("api/v1/", include("apps.notifications.urls")),
     path("api/v1/", include("apps.workers.urls")),
+    path("", include("apps.workers.metrics_urls")),
     path("", include("apps.dashboard.urls")),
 ]
 handler400 = "trainops.http.handlers.bad_request"

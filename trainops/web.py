@@ -20,6 +20,7 @@ from granian.constants import HTTPModes, Interfaces
 from granian.http import HTTP1Settings
 from granian.server.mp import MPServer
 
+from trainops import log_format
 from trainops.gateway.gateway import Gateway
 from trainops.gateway.live import LiveStreams
 from trainops.http import closing
@@ -70,6 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             header_read_timeout=HEADER_MILLISECONDS, max_buffer_size=HEADER_BYTES
         ),
         websockets=False,
+        log_dictconfig=log_format.for_granian(),
         backlog=num_connections,
         backpressure=num_connections,  # granian counts connections, also those that rest
     )

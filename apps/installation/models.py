@@ -26,3 +26,17 @@ class PeriodicJob(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+
+class Counter(models.Model):
+    """The value of one counter for one set of labels; it only grows."""
+
+    name = models.CharField(max_length=64)
+    labels = models.CharField(max_length=255, help_text="JSON object with sorted keys.")
+    value = models.FloatField(default=0)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["name", "labels"], name="one_counter")]
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.labels}: {self.value:g}"

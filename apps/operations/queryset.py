@@ -8,6 +8,7 @@ from django.db import models, transaction
 from django.db.models import Q
 from django.db.models.functions import Coalesce
 
+from apps.installation.counters import COUNTERS
 from apps.operations import attention
 from apps.operations.lifecycle import ACTIVE, FINISHED, State, sources_of
 from apps.operations.placement import Offer
@@ -116,6 +117,8 @@ class OperationQuerySet(models.QuerySet["Operation"]):
             for new in set(attention.split(concerns)) - set(attention.split(row.concerns)):
                 row.record(new, actor=actor, note=new.label, attempt=attempt)
             row.record(to, actor=actor, note=note, from_state=row.state, attempt=attempt)
+            if to in FINISHED:
+                COUNTERS.add_on_commit("operations_finished", kind=row.kind, state=str(to))
         return True
 
 

@@ -6,7 +6,7 @@ examples/http_worker.py a worker that speaks it.
 
 from collections.abc import Callable
 from datetime import date
-from typing import TypedDict, TypeVar
+from typing import Any, TypedDict, TypeVar
 
 from django.http.response import FileResponse
 from drf_spectacular.types import OpenApiTypes
@@ -32,6 +32,7 @@ from apps.workers import attempt_serializers as shapes
 from apps.workers import fleet, registry, reports
 from apps.workers.api import WorkersDoor
 from apps.workers.serializers import VerdictSerializer
+from trainops import log_format
 from trainops.http.asking import body_of, query_of
 from trainops.http.deprecation import Deprecated
 from trainops.http.envelope import EnvelopeRenderer
@@ -97,6 +98,10 @@ def _offer(wanted: ClaimRequest, seconds_left: float | None) -> Offer:
 
 class AttemptDoor(WorkersDoor):
     """Calls about one attempt. 409 SUPERSEDED: it does not own the operation (any more)."""
+
+    def initial(self, request: Request, *args: object, **kwargs: Any) -> None:
+        log_format.also(operation=kwargs["operation_id"], attempt=kwargs["attempt"])
+        super().initial(request, *args, **kwargs)
 
     def owned(
         self, worker_id: str, operation_id: str, attempt: int, *, is_renewed: bool = True

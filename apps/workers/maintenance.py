@@ -14,7 +14,7 @@ from django.db import connection
 from apps.checkpoints import cleaning
 from apps.datasets import services as datasets
 from apps.datasets.uploads import services as uploads
-from apps.installation import periodic
+from apps.installation import counters, periodic
 from apps.notifications import alerts, deliveries, digests
 from apps.operations import exports, extremes, outbox, packing
 from apps.operations.scheduling import stuck, sweeps
@@ -87,6 +87,7 @@ class Sweeper:
         limits = settings.THRESHOLDS
         self.loops.start(limits.health_check_interval_seconds, see_the_database, "database")
         self.loops.start(limits.orphan_check_interval_seconds, lambda: sweep(actor=actor), "sweep")
+        self.loops.start(counters.FLUSH_SECONDS, counters.COUNTERS.flush, "counters")
         self.loops.start(deliveries.SEND_SECONDS, notify, "notifications")
         self.loops.start(alerts.CHECK_SECONDS, alerts.check_running, "alerts")
         if settings.SINKS:

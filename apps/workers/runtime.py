@@ -13,6 +13,7 @@ import time
 from django.conf import settings
 from django.db import DatabaseError, InterfaceError, connection
 
+from apps.installation import counters
 from apps.operations.attempts.children import ForkServer
 from apps.operations.attempts.work import RUNTIME, WorkerRuntime, work_until_idle
 from apps.operations.models import Operation
@@ -66,6 +67,7 @@ class WorkerProcess:
         self.loops.start(limits.cancel_poll_seconds, self._read_stop_requests, "stop requests")
         self.loops.start(limits.health_check_interval_seconds, self._look_at_storage, "storage")
         self.loops.start(limits.orphan_check_interval_seconds, self._sweep, "sweep")
+        self.loops.start(counters.FLUSH_SECONDS, counters.COUNTERS.flush, "counters")
         self.loops.start(worker_end.CHECK_SECONDS, self._end_in_time, "end")
         self.loops.start(maintenance.CLEAN_UP_CHECK_SECONDS, self._clean_up, "clean-up")
 
@@ -102,6 +104,10 @@ class WorkerProcess:
             registry.deregister(worker_id=self.runtime.worker_id)
         except (DatabaseError, InterfaceError) as error:
             logger.warning("could not deregister: %s", error)
+        try:
+            counters.COUNTERS.flush()
+        except (DatabaseError, InterfaceError) as error:
+            logger.warning("the last counts are lost: %s", error)
         connection.close()
 
     def _watchdog(self, seconds: float) -> None:

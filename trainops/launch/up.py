@@ -111,7 +111,7 @@ def _require_current(env: Mapping[str, str]) -> None:
 
 def _require_thresholds() -> None:
     # It needs pydantic, which is here only now.
-    from trainops import serving, thresholds  # noqa: PLC0415
+    from trainops import log_format, metrics_settings, serving, thresholds  # noqa: PLC0415
     from trainops.runtime import implementation  # noqa: PLC0415
     from trainops.sinks import known as sinks  # noqa: PLC0415
 
@@ -120,6 +120,9 @@ def _require_thresholds() -> None:
         serving.read()
         implementation.read()
         sinks.read()
+        log_format.read()
+        metrics_settings.token()
+        metrics_settings.networks()
     except ValueError as problem:
         raise CannotStart(str(problem)) from None
 

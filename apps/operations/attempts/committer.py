@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable
 
 from apps.checkpoints import copies, remote, storage
+from apps.installation.counters import COUNTERS
 from apps.operations.attempts import quota, recovery_records
 from apps.operations.attempts.report_writer import ReportWriter
 from apps.operations.scheduling import claims
@@ -117,6 +118,7 @@ class CheckpointCommitter:
 
     def _not_stored(self, checkpoint: StagedCheckpoint, error: Exception) -> None:
         """The run goes on without a periodic one; the last one is worth another owner's try."""
+        COUNTERS.add("checkpoint_uploads_failed", kind=self.writer.operation.kind)
         if checkpoint.type is CheckpointType.PERIODIC:
             storage.remove(f"{self.writer.operation.pk}/{checkpoint.directory}")
         else:

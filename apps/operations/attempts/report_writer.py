@@ -16,6 +16,7 @@ from django.db.models.functions import Length
 
 from apps.checkpoints import services as checkpoints
 from apps.checkpoints.models import Checkpoint
+from apps.installation.counters import COUNTERS
 from apps.ledger import services as ledgers
 from apps.operations import concerns, extremes
 from apps.operations.attempts import branches, selfchecks
@@ -226,13 +227,15 @@ class ReportWriter:
             self._require_ownership(
                 resume_from="", checkpoint_bytes=checkpoint.artifacts_size_bytes
             )
-            if staged.type == CheckpointType.PERIODIC:
+            if staged.type == CheckpointType.PERIODIC and not self._has_saved:
                 self._measure_first(checkpoint)
             if staged.step > self.from_step:  # progress: the next crash starts afresh
                 self._require_ownership(restarts_used=0)
                 self.operation.restarts_used = 0
             concerns.checkpoint_committed(self.operation, staged.step)
         self._written()
+        self._has_saved |= staged.type == CheckpointType.PERIODIC
+        self._count(checkpoint, staged)
         self.lines.committed(staged)
         self._let_go()
         pruning.checkpoint_committed(self.operation, staged.type)
@@ -240,9 +243,6 @@ class ReportWriter:
 
     def _measure_first(self, checkpoint: Checkpoint) -> None:
         """Note after how many seconds the attempt had its first checkpoint."""
-        if self._has_saved:
-            return
-        self._has_saved = True
         mine = Checkpoint.objects.filter(operation_id=self.operation.pk)
         if mine.filter(attempt=self.operation.attempt).count() > 1:
             return  # of an attempt over HTTP: each request has a ledger of its own
@@ -250,6 +250,12 @@ class ReportWriter:
         if started_at is not None:
             seconds = (checkpoint.created_at - started_at).total_seconds()
             self._require_ownership(first_checkpoint_seconds=max(0, math.ceil(seconds)))
+
+    def _count(self, checkpoint: Checkpoint, staged: StagedCheckpoint) -> None:
+        kind = self.operation.kind
+        COUNTERS.add("checkpoints_committed", kind=kind, type=str(staged.type))
+        COUNTERS.add("checkpoint_bytes", checkpoint.counted_size_bytes, kind=kind)
+        COUNTERS.add("checkpoint_write_seconds", staged.write_seconds, kind=kind)
 
     def _let_go(self) -> None:
         """Delete what the policy no longer keeps; what fails here, the next commit mends."""

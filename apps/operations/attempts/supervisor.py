@@ -9,6 +9,7 @@ import threading
 import time
 
 from apps.checkpoints import integrity, storage
+from apps.installation.counters import COUNTERS
 from apps.ledger.errors import LedgerBroken
 from apps.operations import concerns
 from apps.operations.attempts import memory, outcomes
@@ -257,6 +258,7 @@ class Supervision:
                 say_corrupted(self.operation, path, _problem_of(path, message))
                 self.writer.lines.corrupted(message)
             case SaveFailed(error=error):
+                COUNTERS.add("checkpoint_saves_failed", kind=self.operation.kind)
                 concerns.not_saved(self.operation, error)
                 self.writer.lines.save_failed(error)
 

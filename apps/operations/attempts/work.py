@@ -20,6 +20,7 @@ from apps.operations.scheduling import claims
 from apps.operations.scheduling.dispatch import dispatch
 from apps.operations.scheduling.reservations import available
 from apps.operations.scheduling.slots import SLOTS, RunningAttempt, Slots
+from trainops import log_format
 from trainops.kind import KINDS
 from trainops.process.protocol import now
 from trainops.statement_timeout import at_most
@@ -133,6 +134,7 @@ def _work_once(runtime: WorkerRuntime) -> bool:
                 )
             if operation is None:
                 return False
+            stack.enter_context(log_format.about(**_named(operation)))
             held = stack.enter_context(runtime.slots.hold(_held(operation, offer, sent_at)))
         _run(runtime.forkserver, operation, held)
     if Operation.objects.filter(pk=operation.pk, state=State.RESUMING, not_before=None).exists():
@@ -140,6 +142,11 @@ def _work_once(runtime: WorkerRuntime) -> bool:
         dispatch(operation.pk, operation.kind, operation.queue)
     outbox.deliver()
     return True
+
+
+def _named(operation: Operation) -> dict[str, object]:
+    """Return what the log lines of an attempt name."""
+    return {"operation": operation.pk, "attempt": operation.attempt, "kind": operation.kind}
 
 
 def _held(operation: Operation, offer: Offer, sent_at: float) -> RunningAttempt:

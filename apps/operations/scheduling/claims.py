@@ -11,6 +11,7 @@ from django.conf import settings
 from django.db import connection, transaction
 from django.db.models import Case, F, Q, Value, When
 
+from apps.installation.counters import COUNTERS
 from apps.operations.lifecycle import Reason, State
 from apps.operations.models import Attempt, Operation, OperationQuerySet
 from apps.operations.placement import Offer
@@ -197,6 +198,10 @@ def cancel_lost(operation: Operation, reason: Reason, *, actor: str) -> bool:
 def close_attempt(
     operation: Operation, *, outcome: Attempt.Outcome, reason: Reason, note: str
 ) -> None:
-    Attempt.objects.filter(
+    closed = Attempt.objects.filter(
         operation_id=operation.pk, number=operation.attempt, ended_at=None
     ).update(ended_at=DatabaseNow(), outcome=outcome, reason=reason, note=note)
+    if closed:
+        COUNTERS.add_on_commit(
+            "attempts_ended", kind=operation.kind, outcome=str(outcome), reason=str(reason)
+        )
