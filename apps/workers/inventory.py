@@ -14,6 +14,7 @@ import pynvml
 
 from apps.operations.placement import Device
 from apps.workers.rows import Capabilities, Gpu
+from trainops.version import VERSION
 
 logger = logging.getLogger(__name__)
 MEMORY_LIMIT = Path("/sys/fs/cgroup/memory.max")  # of a container; "max" where there is none
@@ -45,6 +46,7 @@ def capabilities() -> Capabilities:
         "gpus": gpus,
         "cpu_count": os.cpu_count(),
         "ram_bytes": memory_bytes(),
+        "trainops": VERSION,
         "torch": version("torch"),
         "python": platform.python_version(),
         "os": f"{platform.system()} {platform.release()}",

@@ -175,7 +175,7 @@ def _attention() -> Iterator[Row]:
     yield "attention_operations", [], Operation.objects.filter(concerns__gt="").count()
 
 
-def _outbox() -> Iterator[Row]:
+def outbox() -> Iterator[Row]:
     newest = Event.objects.aggregate(newest=Max("pk"))["newest"] or 0
     now = timezone.now()
     rows = list(Subscription.objects.values("name", "cursor", "retries"))
@@ -210,5 +210,5 @@ def _seconds(since: datetime | None, now: datetime) -> float:
 
 
 SOURCES: tuple[Callable[[], Iterator[Row]], ...] = (
-    _info, _queue, _workers_and_causes, _statuses, _running, _attention, _outbox, _notifications,
+    _info, _queue, _workers_and_causes, _statuses, _running, _attention, outbox, _notifications,
 )  # fmt: skip

@@ -55,7 +55,7 @@ def _may_read(request: HttpRequest) -> bool:
 def _is_near(request: HttpRequest) -> bool:
     """Whether the client is in a network that needs no token.
 
-    A proxy on this machine that is not configured as one would make everybody local.
+    Without BEHIND_HTTPS_PROXY, a proxy on this machine would make every client local.
     """
     is_forwarded = any(name in request.headers for name in FORWARDED)
     if is_forwarded and not settings.BEHIND_HTTPS_PROXY:

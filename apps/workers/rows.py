@@ -23,6 +23,7 @@ class Capabilities(TypedDict):
     gpus: list[Gpu]
     cpu_count: int | None
     ram_bytes: int
+    trainops: str
     torch: str
     python: str
     os: str

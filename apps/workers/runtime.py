@@ -19,7 +19,7 @@ from apps.operations.attempts.work import RUNTIME, WorkerRuntime, work_until_idl
 from apps.operations.models import Operation
 from apps.operations.scheduling import claims, sweeps
 from apps.operations.scheduling.slots import RunningAttempt
-from apps.workers import fleet, maintenance, neighbours, registry, reports, worker_end
+from apps.workers import clock_skew, fleet, maintenance, neighbours, registry, reports, worker_end
 from apps.workers.inventory import capabilities, memory_bytes, visible_devices
 from apps.workers.loops import LAST_RETRY_SECONDS, BackgroundLoops
 from apps.workers.models import Worker
@@ -192,7 +192,7 @@ class WorkerProcess:
             kinds=runtime.kinds,
             labels=runtime.labels,
             slots=runtime.slots.count,
-            capabilities=capabilities(),
+            capabilities={**capabilities(), "clock_skew_seconds": clock_skew.seconds()},
             is_draining=self.closing.is_set() or runtime.slots.is_draining,
             ends_in_seconds=self.end.seconds,
             idle_exit_seconds=self.end.idle_exit_seconds,

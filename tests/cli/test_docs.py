@@ -35,7 +35,7 @@ DOCUMENTS = [
 ]
 SHARED_GROUPS = ("checkpoint", "restart", "limits", "resources")
 THRESHOLDS = thresholds.with_kinds().model_fields
-LAUNCHER = {"up", "test", "bench", "chaos", "install", "install-service"}
+LAUNCHER = {"up", "test", "bench", "chaos", "install", "install-service", "doctor"}
 
 
 @pytest.mark.parametrize("name", THRESHOLDS)

@@ -8,6 +8,7 @@ from importlib import import_module
 
 from trainops import paths
 from trainops.launch import environment
+from trainops.launch.doctor import doctor
 from trainops.launch.refusal import CannotStart
 from trainops.launch.service import install_service
 from trainops.launch.testing import bench, chaos, test
@@ -25,6 +26,7 @@ Local commands
   bench            run the benchmarks, print tables, write JSON
   chaos            run a fault-injection test on a separate installation
   install          only set up
+  doctor           find what is misconfigured in the installation, with the remedy
   install-service  write systemd units of this installation, or a batch script of Slurm
 
 With a running server
@@ -81,6 +83,7 @@ OURS = {
     "bench": bench,
     "chaos": chaos,
     "install": install,
+    "doctor": doctor,
     "install-service": install_service,
 }
 
