@@ -114,7 +114,8 @@ def test_a_program_that_dies_is_started_again_with_growing_pauses(start, tmp_pat
 
 def test_programs_that_may_end_end_the_run_and_failures_of_them_are_restarted(start, tmp_path):
     flag = tmp_path / "failed"
-    once = f"import pathlib as p; f = p.Path({str(flag)!r}); n = f.exists(); f.touch(); raise SystemExit(not n)"
+    once = f"import os, pathlib; f = pathlib.Path({str(flag)!r}); n = f.exists(); f.touch()"
+    once += "; os._exit(not n)"
     harness = start(("first", "", 0, 0, 1.0, True), ("second", once, 0, 0, 1.0, True))
     harness.await_said("first: has ended")
     harness.await_said("second: ended with exit code 1; restarting")

@@ -1,4 +1,4 @@
-"""Whether notifications can reach anybody."""
+"""Whether notifications can be delivered."""
 
 import smtplib
 from collections.abc import Iterator
