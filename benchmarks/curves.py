@@ -18,6 +18,7 @@ NUM_POINTS = 1_000_000
 NUM_METRICS = 20
 NUM_USERS = 8
 NUM_REQUESTS = 15  # of each user and case
+AT_ONCE = 100_000  # points of one statement, which has a timeout
 NUM_WRITTEN = 100_000  # points whose writing is timed, with and without packs
 
 CASES = {
@@ -101,14 +102,16 @@ def _measured(operation_id: str, num_metrics: int, num_points: int) -> None:
         "postgresql": "to_timestamp(1767225600 + n / 1000.0)",
     }[connection.vendor]
     with connection.cursor() as cursor:
-        cursor.execute(
-            "WITH RECURSIVE numbers(n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM numbers"  # noqa: S608
-            " WHERE n + 1 < %s) INSERT INTO operations_metricpoint"
-            " (operation_id, attempt, name, step, value, not_finite, at)"
-            " SELECT %s, 1, 'metric_' || (n %% %s), n / %s, (n * 7919 %% 1000003) / 1e6, '',"
-            f" {at} FROM numbers",
-            [num_points, operation_id, num_metrics, num_metrics],
-        )
+        for first in range(0, num_points, AT_ONCE):
+            cursor.execute(
+                "WITH RECURSIVE numbers(n) AS (SELECT CAST(%s AS bigint)"  # noqa: S608
+                " UNION ALL SELECT n + 1 FROM numbers WHERE n + 1 < %s)"
+                " INSERT INTO operations_metricpoint"
+                " (operation_id, attempt, name, step, value, not_finite, at)"
+                " SELECT %s, 1, 'metric_' || (n %% %s), n / %s, (n * 7919 %% 1000003) / 1e6, '',"
+                f" {at} FROM numbers",
+                [first, min(first + AT_ONCE, num_points), operation_id, num_metrics, num_metrics],
+            )
     packed_points.pack_all(operation_id)
 
 

@@ -4,7 +4,7 @@ The rows of a page by keyset cost the same on the first page and the thousandth.
 before it is counted, with the conditions of the query: its cost grows with that number.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Generic, TypedDict, TypeVar
@@ -49,6 +49,11 @@ class CursorPage(Generic[R]):
         return self.before + len(self.rows)
 
     @property
+    def is_whole(self) -> bool:
+        """Whether there is no other page."""
+        return not self.newer and not self.older
+
+    @property
     def top(self) -> str:
         """The cursor of the newest row here: what came after it is new."""
         return _cursor(self.rows[0] if self.rows else BEFORE_ALL, backwards=True)
@@ -65,11 +70,17 @@ def read(cursor: str) -> PageCursor | None:
     return known if _moment(known.value) and "\x00" not in known.id else None
 
 
-def fetch(rows: QuerySet[M, R], cursor: str, size: int) -> CursorPage[R]:
-    """Return one page. `rows` are values() that hold created_at and id."""
+def sliced(rows: QuerySet[M, R], by: Sequence[str | OrderBy], start: int, stop: int) -> Iterable[R]:
+    return rows.order_by(*by)[start:stop]
+
+
+def fetch(
+    rows: QuerySet[M, T], cursor: str, size: int, read_rows: Callable[..., Iterable[R]] = sliced
+) -> CursorPage[R]:
+    """Return one page. What `read_rows` returns are values() that hold created_at and id."""
     edge = read(cursor)
     backwards = edge is not None and edge.backwards
-    found = list(beyond(rows, edge).order_by(*_order(backwards))[: size + 1])
+    found = list(read_rows(beyond(rows, edge), _order(backwards), 0, size + 1))
     has_more, found = len(found) > size, found[:size]
     if backwards:
         found.reverse()
@@ -85,17 +96,21 @@ def fetch(rows: QuerySet[M, R], cursor: str, size: int) -> CursorPage[R]:
     )
 
 
-def _num_newer(rows: QuerySet[M, R], first: PlacedRow) -> int:
+def _num_newer(rows: QuerySet[M, T], first: PlacedRow) -> int:
     edge = PageCursor(ORDERING, True, first["created_at"].isoformat(), first["id"])
     return beyond(rows.order_by(), edge).count()
 
 
 def fetch_sorted(
-    rows: QuerySet[M, R], cursor: str, size: int, by: Sequence[OrderBy]
+    rows: QuerySet[M, T],
+    cursor: str,
+    size: int,
+    by: Sequence[OrderBy],
+    read_rows: Callable[..., Iterable[R]] = sliced,
 ) -> CursorPage[R]:
     """Return one page in another order; the cursor is the number of rows before it."""
     start = whole_number(cursor, 0, MAX_POSITION) or 0
-    found = list(rows.order_by(*by)[start : start + size + 1])
+    found = list(read_rows(rows, by, start, start + size + 1))
     return CursorPage(
         rows=found[:size],
         newer=str(max(0, start - size)) if start else "",

@@ -13,7 +13,7 @@ NUM_LATEST = 50  # operations of a user in which recent recipes are looked for
 def recent(user: User) -> list[Recipe]:
     """Return the recipes that a user submitted most recently, the latest first."""
     known = recipes()
-    latest = Operation.objects.whole().filter(owner=user).order_by("-created_at", "-id")
+    latest = Operation.objects.listed().filter(owner=user).order_by("-created_at", "-id")
     names = dict.fromkeys(latest.values_list("recipe", flat=True)[:NUM_LATEST])
     return [known[name] for name in names if name in known][:NUM_RECENT]
 

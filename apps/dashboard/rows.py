@@ -2,7 +2,7 @@
 
 import re
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -77,6 +77,18 @@ def select(
         **added,
     )
     return rows
+
+
+def read(
+    columns: Sequence[str] = (), *, is_scan: bool = True
+) -> Callable[..., QuerySet[Operation, ListColumns]]:
+    """Return what reads the rows at some positions of an order, for `pages`.
+
+    is_scan: the conditions are compared with many operations that are not found.
+    """
+    if is_scan:
+        return lambda found, by, start, stop: select(found.window(by, start, stop), columns)
+    return lambda found, by, start, stop: select(found, columns).order_by(*by)[start:stop]
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from django.db.models import Count, Q, QuerySet, TextChoices
 
+from apps.operations.indexes import NEEDS_ATTENTION
 from apps.operations.lifecycle import ACTIVE, FINISHED, WAITING, Reason, State
 
 if TYPE_CHECKING:
@@ -91,8 +92,7 @@ def row_of(operation: "Operation") -> AttentionRow:
 
 def needed() -> Q:
     """Return the condition on operations in a query."""
-    is_bad = Q(state=State.FAILED) | Q(self_check__in=list(BAD_CHECKS)) | Q(concerns__gt="")
-    return is_bad & Q(acknowledged_at=None)
+    return NEEDS_ATTENTION & Q(acknowledged_at=None)
 
 
 def needed_for(*reasons: str) -> Q:
@@ -100,7 +100,7 @@ def needed_for(*reasons: str) -> Q:
     has_reason = Q(pk__in=[])
     for reason in reasons:
         has_reason |= _has(reason)
-    return has_reason & Q(acknowledged_at=None)
+    return needed() & has_reason
 
 
 def _has(reason: str) -> Q:

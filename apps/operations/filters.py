@@ -10,12 +10,14 @@ from rest_framework import serializers
 
 from apps.operations import attention
 from apps.operations.attention import Attention
-from apps.operations.lifecycle import OLDER_REASONS, Reason, State
-from apps.operations.models import OperationQuerySet, Tag
+from apps.operations.indexes import IS_ACTIVE
+from apps.operations.lifecycle import ACTIVE, OLDER_REASONS, Reason, State
+from apps.operations.models import OperationQuerySet
 from apps.operations.requests.access import Person
 from apps.operations.search.conditions import (
     condition,
     is_resumable,
+    is_tagged,
     mentions_archived,
     owner_id,
     ran_on,
@@ -168,8 +170,7 @@ def narrowed(operations: OperationQuerySet, query: Criteria, user: Person) -> Op
     if owner := query.get("owner"):
         operations = operations.filter(owner_id=owner_id(owner, user))
     for tag in query.get("tag", ()):
-        tagged = Tag.objects.filter(name=tag)
-        operations = operations.filter(pk__in=tagged.values("operation_id"))
+        operations = operations.filter(is_tagged(tag))
     return operations
 
 
@@ -177,8 +178,11 @@ def _listed(operations: OperationQuerySet, parent: str | None, text: str) -> Ope
     """Return the subtasks of `parent`, else whole operations without archived ones."""
     if parent:
         return operations.filter(subtask__parent=parent)
-    whole = operations.whole()
-    return whole if mentions_archived(text) else whole.filter(archived_at=None)
+    return operations.whole() if mentions_archived(text) else operations.listed()
+
+
+def _in_state(states: list[str]) -> Q:
+    return IS_ACTIVE if set(states) == ACTIVE else Q(state__in=states)
 
 
 def _if(condition: Callable[[], Q]) -> Callable[[bool], Q]:
@@ -187,8 +191,8 @@ def _if(condition: Callable[[], Q]) -> Callable[[bool], Q]:
 
 _FILTERS: dict[str, Callable[[Any], Q]] = {
     "kind": lambda kinds: Q(kind__in=kinds),
-    "status": lambda states: Q(state__in=states),
-    "state": lambda states: Q(state__in=states),
+    "status": _in_state,
+    "state": _in_state,
     "recipe": lambda name: Q(recipe=name),
     "reason": lambda reasons: Q(reason__in=reasons),
     "worker": ran_on,

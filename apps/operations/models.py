@@ -4,9 +4,9 @@ from typing import TypedDict
 
 from django.conf import settings
 from django.db import models
-from django.db.models import Q
 
 from apps.operations.descriptions import Described
+from apps.operations.indexes import CONSTRAINTS, INDEXES
 from apps.operations.lifecycle import FINISHED, Reason, State
 from apps.operations.placement import Need
 from apps.operations.queryset import OperationQuerySet
@@ -167,6 +167,9 @@ class Operation(Described):
     started_at = models.DateTimeField(null=True, blank=True)
     finished_at = models.DateTimeField(null=True, blank=True)
 
+    is_subtask = models.BooleanField(
+        default=False, db_default=False, help_text="Whether it computes a part of another one."
+    )
     forked_from = models.ForeignKey(
         "self", models.SET_NULL, null=True, blank=True, related_name="forks"
     )
@@ -189,62 +192,8 @@ class Operation(Described):
 
     class Meta:
         ordering = ["-created_at", "-id"]
-        indexes = [
-            models.Index(fields=["-created_at", "-id"], name="operation_newest"),
-            models.Index(fields=["kind", "-created_at", "-id"], name="operation_kind"),
-            models.Index(fields=["owner", "-created_at", "-id"], name="operation_owner"),
-            models.Index(
-                fields=["state", "-created_at", "-id", "archived_at"], name="operation_state"
-            ),
-            models.Index(
-                fields=["kind", "queue", "-priority", "queued_at", "id"],
-                condition=Q(state__in=["PENDING", "RESUMING"]),
-                name="operation_next",
-            ),
-            models.Index(
-                fields=["lease_expires_at"],
-                condition=Q(state="RUNNING"),
-                name="operation_leases",
-            ),
-            models.Index(
-                fields=["owner"],
-                condition=Q(state__in=["PENDING", "RESUMING", "RUNNING"]),
-                name="operation_active_of",
-            ),
-            models.Index(fields=["self_check"], name="operation_self_check"),
-            models.Index(
-                fields=["concerns"], condition=Q(concerns__gt=""), name="operation_concerns"
-            ),
-            models.Index(
-                fields=["project", "-created_at", "-id"],
-                condition=Q(project__gt=""),
-                name="operation_project",
-            ),
-            models.Index(
-                fields=["-created_at", "-id"],
-                condition=Q(archived_at__isnull=False),
-                name="operation_archived",
-            ),
-        ]
-        constraints = [
-            models.CheckConstraint(
-                condition=Q(state__in=State.values), name="operation_state_is_known"
-            ),
-            models.CheckConstraint(
-                condition=~Q(state=State.RUNNING) | Q(lease_expires_at__isnull=False),
-                name="running_implies_a_lease",
-            ),
-            models.UniqueConstraint(
-                fields=["owner", "idempotency_key"],
-                condition=~Q(idempotency_key=""),
-                name="one_operation_per_idempotency_key",
-            ),
-            models.UniqueConstraint(
-                fields=["study", "fold"],
-                condition=Q(is_test=True),
-                name="one_test_per_fold",
-            ),
-        ]
+        indexes = INDEXES
+        constraints = CONSTRAINTS
 
     def __str__(self) -> str:
         return self.name or self.pk

@@ -1,36 +1,22 @@
 """What may be asked of operations, and the one way in which their states change."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Self
 
 from django.db import models, transaction
-from django.db.models import Q
+from django.db.models import OrderBy, Q
 from django.db.models.functions import Coalesce
 
 from apps.installation.counters import COUNTERS
 from apps.operations import attention
+from apps.operations.indexes import IS_ACTIVE, IS_WAITING, LISTED
 from apps.operations.lifecycle import ACTIVE, FINISHED, State, sources_of
 from apps.operations.placement import Offer
 from trainops.clock import DatabaseNow
 
 if TYPE_CHECKING:
     from apps.operations.models import Operation
-
-# Written out, not as parameters: SQLite uses an index of some rows only where it sees at once that
-# the question is about those. Without it, a claim reads every operation there ever was.
-_IS_WAITING = models.Func(
-    models.F("state"),
-    template="%(expressions)s IN ('PENDING', 'RESUMING')",
-    output_field=models.BooleanField(),
-)
-
-
-_IS_ACTIVE = models.Func(
-    models.F("state"),
-    template="%(expressions)s IN ('PENDING', 'RESUMING', 'RUNNING')",
-    output_field=models.BooleanField(),
-)
 
 
 class OperationQuerySet(models.QuerySet["Operation"]):
@@ -39,7 +25,7 @@ class OperationQuerySet(models.QuerySet["Operation"]):
         return self.filter(pk=operation_id, attempt=attempt, state=State.RUNNING)
 
     def waiting(self) -> Self:
-        return self.filter(_IS_WAITING)
+        return self.filter(IS_WAITING)
 
     def due(self) -> Self:
         """Waiting, and not held back by a pause before a restart."""
@@ -85,15 +71,28 @@ class OperationQuerySet(models.QuerySet["Operation"]):
         return self.filter(Q(priority__gt=priority) | is_older)
 
     def whole(self) -> Self:
-        """Without those that are a client's part of another one."""
-        return self.filter(subtask=None)
+        """Without subtasks."""
+        return self.filter(is_subtask=False)
+
+    def listed(self) -> Self:
+        """What lists show by default: neither subtasks nor archived operations."""
+        return self.filter(LISTED)
+
+    def window(self, by: Sequence[str | OrderBy], start: int, stop: int) -> Self:
+        """The operations at these positions of an order.
+
+        They are found without their other columns: an index that has those of the conditions and
+        of the order is all that is read of the others.
+        """
+        found = self.order_by(*by).values("pk")[start:stop]
+        return type(self)(self.model).filter(pk__in=found).order_by(*by)
 
     def subtasks(self) -> Self:
         """Those that compute a part of another one."""
         return self.filter(subtask__isnull=False)
 
     def active(self) -> Self:
-        return self.filter(_IS_ACTIVE)
+        return self.filter(IS_ACTIVE)
 
     def silent(self) -> Self:
         """RUNNING, but the lease has run out: no worker claims it."""

@@ -52,6 +52,7 @@ def subtask_of(parent: Operation, state: State, index: int = 0) -> Operation:
     made = in_state(state, parent.owner)
     Operation.objects.filter(pk=made.pk).delete()
     made.pk = new_id(SUBTASK, RANDOM_BYTES)
+    made.is_subtask = True
     made.save(force_insert=True)
     Subtask.objects.create(
         operation=made, parent=parent, group=1, index=index, spec={}, num_steps=2, begins_with="x",

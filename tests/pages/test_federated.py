@@ -363,7 +363,7 @@ def sent_out(server, job, *rows):
     """The clients of the round as rows of their own, in the order of the round: (state, fields)."""
     made = []
     for client, (state, more) in zip(job.progress.chosen, rows, strict=False):
-        config = {"kind": "federated", "config": server.config, "step": 0}
+        config = {"kind": "federated", "config": server.config, "step": 0, "is_subtask": True}
         each = making.operation(server.owner, state, **(config | more))
         Subtask.objects.create(
             operation=each, parent=server, group=job.progress.number, index=client, num_steps=2,
@@ -499,6 +499,7 @@ def part(ana):
     server = shown(ana, job_at(9, placement="distributed"), ServerLedger())
     part = making.operation(ana, "RUNNING", kind="federated", config=server.config)
     part.pk = "op_client_20260101_000000_0123abcd"
+    part.is_subtask = True
     part.save(force_insert=True)
     Subtask.objects.create(
         operation=part, parent=server, group=2, index=3, spec={"epochs": 2}, num_steps=2,

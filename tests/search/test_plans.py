@@ -1,14 +1,17 @@
 """Which indexes serve the list and its counts, on both databases."""
 
+import re
+
 import pytest
 from django.db import connection
 from django.db.models import Count
 from django.test.utils import CaptureQueriesContext
 
-from apps.dashboard import pages, rows
+from apps.dashboard import filters, pages, rows
 from apps.dashboard.filters import CRITERIA
 from apps.operations.filters import narrowed
-from apps.operations.models import Operation
+from apps.operations.models import Operation, Tag
+from apps.operations.search import conditions
 from apps.operations.search.completion import completions
 from apps.operations.search.conditions import condition
 from tests.pages import making
@@ -50,7 +53,7 @@ def test_a_page_of_a_long_tab_is_read_in_the_order_of_an_index(ana, tab, edge):
     found = pages.beyond(rows.select(listed(ana, tab)), edge)
     text = plan(found.order_by(*NEWEST)[:51])
     assert not any(word in text for word in SORTED), text
-    assert "operation_newest" in text or "operation_state" in text, text
+    assert "operation_newest" in text or "operation_listed" in text, text
 
 
 @on_both_databases
@@ -64,7 +67,40 @@ def test_a_short_tab_and_its_count_read_only_its_operations(ana, tab):
 @pytest.mark.parametrize("tab", ["", "active", "resumable", "done"])
 def test_counts_by_state_are_read_from_the_index_alone(ana, tab):
     text = plan(listed(ana, tab).values_list("state").annotate(number=Count("pk")))
-    assert "COVERING INDEX operation_state" in text, text
+    assert "COVERING INDEX operation_listed" in text, text
+
+
+@on_both_databases
+@pytest.mark.parametrize("by", [NEWEST, ("name", "pk")])
+def test_text_and_names_are_compared_in_an_index_alone(ana, by):
+    found = narrowed(Operation.objects.order_by(), {"search": "no such"}, ana).window(by, 0, 51)
+    text = plan(found)
+    assert re.search("(COVERING INDEX|Index Only Scan using) operation_listed", text), text
+
+
+@pytest.mark.parametrize("shown", [{}, {"kind": "training"}, {"owner": "me"}])
+def test_tabs_are_counted_in_their_own_indexes(ana, shown):
+    with CaptureQueriesContext(connection) as asked:
+        filters.counts(filters.Filters(**shown), ana)
+    plans = "".join(explained(query["sql"]) for query in asked if "COUNT" in query["sql"])
+    assert "SCAN operations_operation\n" not in plans, plans
+    assert plans.count("COVERING INDEX operation_") == 3, plans
+
+
+def explained(sql):
+    with connection.cursor() as cursor:
+        cursor.execute(f"EXPLAIN QUERY PLAN {sql}")
+        return "".join(f"{row[-1]}\n" for row in cursor.fetchall())
+
+
+@on_both_databases
+@pytest.mark.parametrize("number", [2, 5])
+def test_tagged_operations_are_found_whether_they_are_few_or_many(ana, monkeypatch, number):
+    monkeypatch.setattr(conditions, "MANY", 3)
+    made = [making.operation(ana, "COMPLETED") for _ in range(number)]
+    Tag.objects.bulk_create(Tag(operation=each, name="night") for each in made)
+    found = narrowed(Operation.objects.all(), {"q": "tag:night"}, ana)
+    assert {*found.values_list("pk", flat=True)} == {each.pk for each in made}
 
 
 @on_both_databases

@@ -101,8 +101,10 @@ class NewestFirst(BasePagination):
             descending ^= self.cursor.backwards
             queryset = queryset.filter(self._beyond(queryset, field, descending))
         sign = "-" if descending else ""
-        ordered = queryset.order_by(f"{sign}{field}", f"{sign}pk")
-        return list(ordered[: self.limit + 1])
+        return self._ordered(queryset, (f"{sign}{field}", f"{sign}pk"))
+
+    def _ordered(self, queryset: QuerySet[Any], by: Sequence[Any]) -> list[object]:
+        return list(queryset.order_by(*by)[: self.limit + 1])
 
     def _beyond(self, queryset: QuerySet[Any], field: str, descending: bool) -> Q:
         cursor = cast(PageCursor, self.cursor)

@@ -53,7 +53,7 @@ def _count() -> PlatformCounts:
         for each in alive
         if each["storage_free_bytes"] is not None and each["storage_free_bytes"] < reserve
     }
-    active = Operation.objects.active().whole().count()
+    active = Operation.objects.listed().active().count()
     return {
         "active": active,
         "workers": len(alive),

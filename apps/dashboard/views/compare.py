@@ -48,7 +48,7 @@ def compare(request: HttpRequest) -> HttpResponse:
 
 def _choice(request: HttpRequest, operation: Operation) -> HttpResponse:
     """Offer the newest operations of its kind; those of its study and its recipe come first."""
-    others = Operation.objects.whole().filter(kind=operation.kind).exclude(pk=operation.pk)
+    others = Operation.objects.listed().filter(kind=operation.kind).exclude(pk=operation.pk)
     newest = others.only(*OFFERED).order_by("-created_at", "-pk")[:NUM_OFFERED]
     context = {
         "operation": operation,

@@ -29,14 +29,19 @@ MAX_NEW = 100  # counted no further
 @needs()
 def operations(request: HttpRequest) -> HttpResponse:
     wanted = Filters.read(request.GET, request.user)
-    found = rows.select(wanted.apply(request.user), wanted.columns)
     cursor = request.GET.get("cursor", "")
     if wanted.group:
         return _grouped(request, wanted, cursor)
+    found, read = (
+        wanted.apply(request.user),
+        rows.read(wanted.columns, is_scan=bool(wanted.query or wanted.sort or wanted.tab)),
+    )
     if wanted.sort:
-        page = pages.fetch_sorted(found, cursor, PAGE_SIZE, ordering(wanted.sort))
+        page = pages.fetch_sorted(found, cursor, PAGE_SIZE, ordering(wanted.sort), read)
     else:
-        page = pages.fetch(found, cursor, PAGE_SIZE)
+        page = pages.fetch(found, cursor, PAGE_SIZE, read)
+    if page.is_whole and not wanted.tab:
+        filters.remember(wanted, request.user, filters.counted_in(page.rows))
     context = {
         **_context(request, wanted),
         "page": page,
@@ -72,9 +77,9 @@ def _context(request: HttpRequest, wanted: Filters) -> dict[str, Any]:
 def group(request: HttpRequest) -> HttpResponse:
     """Return the newest rows of a group, or the first of the chosen order."""
     wanted = Filters.read(request.GET, request.user)
-    found = rows.select(wanted.apply(request.user), wanted.columns)
     by = ordering(wanted.sort) if wanted.sort else ("-created_at", "-pk")
-    shown = list(found.order_by(*by)[: GROUP_SIZE + 1])
+    read = rows.read(wanted.columns)
+    shown = list(read(wanted.apply(request.user), by, 0, GROUP_SIZE + 1))
     context = {
         "lines": rows.lines(shown[:GROUP_SIZE], request.user, wanted.columns),
         "headings": _headings(wanted),

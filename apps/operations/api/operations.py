@@ -20,7 +20,7 @@ from apps.operations.lifecycle import State
 from apps.operations.models import Operation
 from apps.operations.requests import access, deletion, editing, services
 from apps.operations.requests.access import Action
-from apps.operations.rows import ROW_FIELDS, described_all, detail, rows_of
+from apps.operations.rows import described_all, detail
 from apps.operations.serializers import (
     DeletionSerializer,
     EditSerializer,
@@ -45,6 +45,9 @@ KEY = OpenApiParameter(
 )
 
 
+SERVED = frozenset({"kind", "owner"})  # criteria that have an index in the order of the list
+
+
 class OperationsView(APIView):
     pagination_class = SortedPages
     ordering_fields = ("queued_at", "priority", "name")
@@ -59,8 +62,9 @@ class OperationsView(APIView):
         """List operations, latest first."""
         query = query_of(request, OperationQuery, is_paged=True)
         operations = narrowed(Operation.objects.all(), query, request.user)
-        paginator = SortedPages()
-        page = paginator.paginate_queryset(rows_of(operations, ROW_FIELDS), request, self)
+        given = {name for name, value in query.items() if value is not None}
+        paginator = SortedPages(is_scan=not given <= SERVED)
+        page = paginator.paginate_queryset(operations, request, self)
         rows = orjson.dumps(described_all(page, request.user), option=OPTIONS)
         return paginator.get_paginated_response(orjson.Fragment(rows))
 

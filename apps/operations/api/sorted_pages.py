@@ -1,13 +1,15 @@
 """Pages of a list in any order: by keyset where an index serves it, else by position."""
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from django.db.models import QuerySet
+from django.db.models import OrderBy
 from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 from rest_framework.utils.urls import replace_query_param
 
+from apps.operations.models import OperationQuerySet
+from apps.operations.rows import ROW_FIELDS, rows_of
 from apps.operations.search.sorting import FORM, is_sort, ordering
 from trainops.http.pagination import CURSOR, ORDERING, NewestFirst, PageCursor
 
@@ -18,7 +20,16 @@ MAX_POSITION = 1_000_000
 
 
 class SortedPages(NewestFirst):
-    """`ordering` also takes a metric or a config field; the cursor holds a position then."""
+    """Pages of operations as `rows_of` returns them.
+
+    `ordering` also takes a metric or a config field; the cursor holds a position then.
+    """
+
+    position = 0
+
+    def __init__(self, *, is_scan: bool = False) -> None:
+        """`is_scan`: the conditions are compared with many operations that are not found."""
+        self.is_scan = is_scan
 
     def _ordering(self, request: Request, view: "APIView | None") -> str:
         given = request.query_params.get(ORDERING, self.default_ordering)
@@ -31,12 +42,17 @@ class SortedPages(NewestFirst):
             raise ValidationError({ORDERING: f"got {given[:60]!r}; allowed: {allowed}"})
         return given
 
-    def _fetch(self, queryset: QuerySet[Any]) -> list[object]:
+    def _fetch(self, queryset: OperationQuerySet) -> list[object]:
         if not self.is_by_position:
             return super()._fetch(queryset)
         self.position = self._position()
-        ordered = queryset.order_by(*ordering(self.ordering))
-        return list(ordered[self.position : self.position + self.limit + 1])
+        return self._ordered(queryset, ordering(self.ordering))
+
+    def _ordered(self, queryset: OperationQuerySet, by: Sequence[str | OrderBy]) -> list[object]:
+        first, last = self.position, self.position + self.limit + 1
+        if self.is_scan or self.ordering != self.default_ordering:
+            return list(rows_of(queryset.window(by, first, last), ROW_FIELDS))
+        return list(rows_of(queryset, ROW_FIELDS).order_by(*by)[first:last])
 
     def _position(self) -> int:
         value = self.cursor.value if self.cursor else 0

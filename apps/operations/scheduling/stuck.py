@@ -11,6 +11,7 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 from apps.checkpoints.models import Checkpoint
 from apps.operations import concerns
 from apps.operations.attention import OF_WAITING, Attention
+from apps.operations.indexes import is_
 from apps.operations.lifecycle import State
 from apps.operations.models import Operation, OperationQuerySet, Subtask
 from apps.operations.placement import ServingWorker
@@ -110,7 +111,7 @@ def _is_marked(*reasons: Attention) -> Q:
     any_of = Q()
     for reason in reasons:
         any_of |= Q(concerns__contains=reason)
-    return Q(concerns__gt="") & any_of
+    return is_("concerns", "> ''") & any_of
 
 
 def _raise(obstacle: Obstacle, actor: str, *, at_most: int) -> int:

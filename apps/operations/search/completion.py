@@ -5,9 +5,10 @@ from collections.abc import Iterable
 from django.contrib.auth.models import User
 from django.db.models import Model
 
+from apps.operations.indexes import is_
 from apps.operations.models import Operation, Tag
 from apps.operations.search.conditions import FIELDS
-from apps.operations.search.values import COLUMNS, config_fields, is_set, parameters
+from apps.operations.search.values import COLUMNS, config_fields, parameters
 from trainops.recipes import recipes
 
 MAX_COMPLETIONS = 12
@@ -52,7 +53,7 @@ def _stored(name: str, start: str) -> list[str]:
     if name not in STORED:
         return []
     model, column = STORED[name]
-    rows = model._default_manager.filter(is_set(column), **{f"{column}__istartswith": start})
+    rows = model._default_manager.filter(is_(column, "> ''"), **{f"{column}__istartswith": start})
     found = rows.order_by().values_list(column, flat=True).distinct()
     return list(found[:MAX_COMPLETIONS])
 

@@ -12,15 +12,17 @@ from django.db.models import BooleanField, Case, Exists, OuterRef, Q, Value, Whe
 from django.utils import timezone
 
 from apps.operations import attention
-from apps.operations.lifecycle import ACTIVE, OLDER_REASONS, RESUMABLE, Reason, State
+from apps.operations.indexes import IS_ACTIVE, IS_STOPPED, is_
+from apps.operations.lifecycle import OLDER_REASONS, Reason, State
 from apps.operations.models import Attempt, Tag
 from apps.operations.requests.access import Person, has_checkpoint
 from apps.operations.search.groups import without
 from apps.operations.search.language import COMPARISONS, Term, parse
-from apps.operations.search.values import is_set, named
+from apps.operations.search.values import named
 from trainops.kind import KINDS
 
 _AGE = re.compile(r"[0-9]{1,4}[mhdw]")
+MANY = 1000  # operations with a tag
 _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _LOOKUPS: dict[str, Callable[..., Any]] = {
     "<": lookups.LessThan,
@@ -124,12 +126,20 @@ def ran_on(worker_id: str) -> Q:
     return Q(worker_id__istartswith=worker_id) | Q(Exists(ran))
 
 
+def is_tagged(name: str) -> Q:
+    """Return the condition that it has a tag; of many, the latest are found without all others."""
+    tags = Tag.objects.filter(name=name)
+    if tags[:MANY].count() < MANY:
+        return Q(pk__in=tags.values("operation_id"))
+    return Q(Exists(tags.filter(operation_id=OuterRef("pk"))))
+
+
 def is_resumable() -> Q:
-    return Q(state__in=RESUMABLE) & Q(has_checkpoint())
+    return IS_STOPPED & Q(has_checkpoint())
 
 
 def _of_state(name: str) -> Q:
-    return Q(state__in=ACTIVE) if name == "active" else Q(state=name.upper())
+    return IS_ACTIVE if name == "active" else Q(state=name.upper())
 
 
 def _reason(given: str) -> str:
@@ -152,7 +162,7 @@ FIELDS: dict[str, Field] = {  # what they mean: docs/lists.md
         allowed=[*(state.lower() for state in State.values), "active"],
     ),
     "kind": Field(lambda value, _: Q(kind=value), allowed=tuple(KINDS)),
-    "tag": Field(lambda value, _: Q(pk__in=Tag.objects.filter(name=value).values("operation_id"))),
+    "tag": Field(lambda value, _: is_tagged(value)),
     "owner": Field(lambda value, user: Q(owner_id=owner_id(value, user))),
     "recipe": Field(lambda value, _: Q(recipe=value)),
     "reason": Field(
@@ -162,7 +172,7 @@ FIELDS: dict[str, Field] = {  # what they mean: docs/lists.md
     ),
     "worker": Field(lambda value, _: ran_on(value)),
     "study": Field(lambda value, _: Q(study_id=value) | Q(study__name=value)),
-    "project": Field(lambda value, _: Q(is_set("project")) & Q(project=value)),
+    "project": Field(lambda value, _: is_("project", "> ''") & Q(project=value)),
     "archived": Field(
         lambda value, _: Q() if value == "any" else Q(archived_at__isnull=value == "no"),
         allowed=("yes", "no", "any"),

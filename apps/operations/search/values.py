@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from functools import cache
 
-from django.db.models import BooleanField, Expression, F, Func
+from django.db.models import Expression, F
 
 from apps.operations.search.best import BestValue, best_of
 from apps.operations.search.json_values import NumberAt, Path, TextAt
@@ -38,16 +38,6 @@ class Named:
     @property
     def text(self) -> Expression | F:
         return TextAt(self.column, self.path) if self.path else F(self.column)
-
-
-def is_set(column: str) -> Func:
-    """Return the condition that a column of text is not empty.
-
-    Written out, not with a parameter: SQLite uses a partial index only for the condition of the
-    index itself.
-    """
-    template = "%(expressions)s > ''"
-    return Func(F(column), template=template, output_field=BooleanField())
 
 
 def named(name: str) -> Named | BestValue:

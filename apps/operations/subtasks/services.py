@@ -198,6 +198,7 @@ def _created(parent: Operation, requested: port.Subtask, given: Checkpoint) -> S
     limits = {**parent.config["limits"], "max_duration_seconds": None, "max_duration": None}
     operation = Operation.objects.create(
         id=new_id(SUBTASK, RANDOM_BYTES),
+        is_subtask=True,
         kind=parent.kind,
         recipe=parent.recipe,
         name=parent.name[: MAX_NAME_LENGTH - len(name)] + name,
