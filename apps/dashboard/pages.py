@@ -74,8 +74,14 @@ def sliced(rows: QuerySet[M, R], by: Sequence[str | OrderBy], start: int, stop: 
     return rows.order_by(*by)[start:stop]
 
 
-def fetch(
-    rows: QuerySet[M, T], cursor: str, size: int, read_rows: Callable[..., Iterable[R]] = sliced
+def fetch(rows: QuerySet[M, R], cursor: str, size: int) -> CursorPage[R]:
+    """Return one page. `rows` are values() that hold created_at and id."""
+    read_rows: Callable[..., Iterable[R]] = sliced
+    return fetch_read(rows, cursor, size, read_rows)
+
+
+def fetch_read(
+    rows: QuerySet[M, T], cursor: str, size: int, read_rows: Callable[..., Iterable[R]]
 ) -> CursorPage[R]:
     """Return one page. What `read_rows` returns are values() that hold created_at and id."""
     edge = read(cursor)
@@ -106,7 +112,7 @@ def fetch_sorted(
     cursor: str,
     size: int,
     by: Sequence[OrderBy],
-    read_rows: Callable[..., Iterable[R]] = sliced,
+    read_rows: Callable[..., Iterable[R]],
 ) -> CursorPage[R]:
     """Return one page in another order; the cursor is the number of rows before it."""
     start = whole_number(cursor, 0, MAX_POSITION) or 0

@@ -39,7 +39,7 @@ def operations(request: HttpRequest) -> HttpResponse:
     if wanted.sort:
         page = pages.fetch_sorted(found, cursor, PAGE_SIZE, ordering(wanted.sort), read)
     else:
-        page = pages.fetch(found, cursor, PAGE_SIZE, read)
+        page = pages.fetch_read(found, cursor, PAGE_SIZE, read)
     if page.is_whole and not wanted.tab:
         filters.remember(wanted, request.user, filters.counted_in(page.rows))
     context = {

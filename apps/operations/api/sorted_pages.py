@@ -1,14 +1,13 @@
 """Pages of a list in any order: by keyset where an index serves it, else by position."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from django.db.models import OrderBy
 from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 from rest_framework.utils.urls import replace_query_param
 
-from apps.operations.models import OperationQuerySet
 from apps.operations.rows import ROW_FIELDS, rows_of
 from apps.operations.search.sorting import FORM, is_sort, ordering
 from trainops.http.pagination import CURSOR, ORDERING, NewestFirst, PageCursor
@@ -42,13 +41,13 @@ class SortedPages(NewestFirst):
             raise ValidationError({ORDERING: f"got {given[:60]!r}; allowed: {allowed}"})
         return given
 
-    def _fetch(self, queryset: OperationQuerySet) -> list[object]:
+    def _fetch(self, queryset: Any) -> list[object]:
         if not self.is_by_position:
             return super()._fetch(queryset)
         self.position = self._position()
         return self._ordered(queryset, ordering(self.ordering))
 
-    def _ordered(self, queryset: OperationQuerySet, by: Sequence[str | OrderBy]) -> list[object]:
+    def _ordered(self, queryset: Any, by: Sequence[str | OrderBy]) -> list[object]:
         first, last = self.position, self.position + self.limit + 1
         if self.is_scan or self.ordering != self.default_ordering:
             return list(rows_of(queryset.window(by, first, last), ROW_FIELDS))
