@@ -11,7 +11,7 @@ def mark_subtasks(apps, schema_editor):
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("operations", "0031_known_damage"),
+        ("operations", "0032_first_checkpoint"),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 
