@@ -3,6 +3,7 @@
 import numpy as np
 import pyarrow as pa
 import pytest
+import torch
 
 from tests.backtest.market import BACKTEST, DATASET, DAY, run_through, table_of, walk, write
 from tests.thinning import quick_some
@@ -12,6 +13,7 @@ from trainops.kinds.backtest.recipes.model_model import read_trained
 from trainops.market.bars import Bars
 from trainops.market.network import BATCH_BARS
 from trainops.market.prices import Prices
+from trainops.runtime.checkpoint.manifest import Candidate, read_manifest
 from trainops.runtime.checkpoint.snapshot import freeze
 from trainops.runtime.checkpoint.store import CheckpointStore, CheckpointType
 from trainops.runtime.errors import ConfigError, IncompatibleState, InputError
@@ -32,18 +34,18 @@ def waves(num_bars):
     return table_of(open_, np.maximum(open_, close) + 0.2, np.minimum(open_, close) - 0.2, close)
 
 
-def training(table, root, **parameters):
+def training(table, root, monitored=(), **parameters):
     given = {"dataset": DATASET, "horizon": 5, "features": FEATURES, "hidden_sizes": [8]}
     config = {
         "recipe": "price_direction", "parameters": given | parameters, "epochs": 6,
-        "batch_size": 16, "learning_rate": 0.01,
+        "batch_size": 16, "learning_rate": 0.01, **dict(monitored),
     }  # fmt: skip
     return TRAINING.make_job(TRAINING.parse_config(config), write(table, root))
 
 
-def trained(table, root, **parameters):
+def trained(table, root, monitored=(), **parameters):
     """Return the final checkpoint of a training."""
-    job = run_through(training(table, root, **parameters))
+    job = run_through(training(table, root, monitored, **parameters))
     store = CheckpointStore(root / "model", identity={})
     return store.write(CheckpointType.FINAL, step=job.step, state=freeze(job.state_dict()))
 
@@ -172,15 +174,36 @@ def test_bars_that_it_learned_from_are_traded_only_on_request(tmp_path, model):
         backtest(waves(480), tmp_path, model)
 
 
-@pytest.mark.slow
-def test_best_and_last_weights_are_distinguished(tmp_path):
-    path = trained(walk(400), tmp_path).path  # noise: the best epoch is not the last
-    both = [
-        read_trained(ModelParameters.parse({"operation": MODEL, "weights": which}), {MODEL: path})
-        for which in ("best", "last")
-    ]
-    prices = prices_of(walk(400))
-    assert both[0].scores(prices).tobytes() != both[1].scores(prices).tobytes()
+PARTS = {
+    "best": "best_model",
+    "last": "model",
+    "best:val_accuracy": "best_model_val_accuracy",
+    "best:train_loss": "best_model_train_loss",
+}
+
+
+def test_weights_by_each_monitored_metric_are_distinguished(tmp_path):
+    monitored = {"monitors": {"val_accuracy": "max", "train_loss": "max"}}
+    path = trained(walk(400), tmp_path, monitored).path
+    digest = read_manifest(path).digest
+    state = CheckpointStore(path.parent, identity={}).load(Candidate(path, digest))
+    assert len({repr(state[part]) for part in PARTS.values()}) == 4
+    for name, part in PARTS.items():
+        parameters = ModelParameters.parse({"operation": MODEL, "weights": name})
+        found = read_trained(parameters, {MODEL: path}).weights
+        assert all(torch.equal(value, state[part][key]) for key, value in found.items())
+    other = ModelParameters.parse({"operation": MODEL, "weights": "best:val_loss"})
+    with pytest.raises(InputError, match=r"got best:val_loss; .* best:train_loss, best:val_acc"):
+        read_trained(other, {MODEL: path})
+
+
+def test_weights_that_name_no_metric_are_refused():
+    for given in ("worst", "best:", "best:val loss", "Best"):
+        with pytest.raises(ConfigError) as refused:
+            ModelParameters.parse({"operation": MODEL, "weights": given})
+        assert refused.value.errors == {
+            "weights": f"got {given!r}; allowed: best, last, best:METRIC"
+        }
 
 
 @pytest.mark.slow

@@ -49,6 +49,7 @@ def wait(
     """
     found = operation_id(session.api, reference)
     give_up_at = None if timeout is None else time.monotonic() + timeout
+    has_enough = False
     for operation in following.states(session.api, found, lost=session.out.note):
         is_over = give_up_at is not None and time.monotonic() >= give_up_at
         has_enough = progress is not None and _percent(operation) >= progress

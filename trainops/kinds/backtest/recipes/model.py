@@ -1,5 +1,6 @@
 """Trades on what a training of the recipe `price_direction` learned."""
 
+import re
 from typing import Annotated, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
@@ -7,7 +8,10 @@ from pydantic import Field, ValidationInfo, field_validator
 from trainops.kinds.backtest.recipes.entries import EntryParameters
 from trainops.recipes import Recipe
 from trainops.runtime.config import IsModel
+from trainops.runtime.monitors import METRIC
 
+BEST_BY = "best:"  # before a metric
+WEIGHTS = re.compile(rf"^(best|last|{BEST_BY}{METRIC.pattern})$")
 # What a model learned from and what it is to trade are fields of the same names.
 OF_A_SERIES = ("dataset", "columns", "symbols", "timezone", "resample")
 
@@ -18,8 +22,11 @@ class ModelParameters(EntryParameters):
     operation: Annotated[str, IsModel("training", "price_direction", OF_A_SERIES)] = Field(
         description="COMPLETED training operation whose model to use."
     )
-    weights: Literal["best", "last"] = Field(
-        "best", description="Weights of the best epoch or of the last."
+    weights: str = Field(
+        "best",
+        description="best: weights of the best epoch; best:METRIC: of the best epoch by a "
+        "metric in `monitors` of the training; last: of the last epoch.",
+        json_schema_extra={"pattern": WEIGHTS.pattern},
     )
     enter: float = Field(
         0.1,
@@ -36,6 +43,13 @@ class ModelParameters(EntryParameters):
         "unseen",
         description="unseen: trade only bars that the model has not seen; all: trade every bar.",
     )
+
+    @field_validator("weights")
+    @classmethod
+    def _named(cls, weights: str) -> str:
+        if not WEIGHTS.fullmatch(weights):
+            raise ValueError("allowed: best, last, best:METRIC")
+        return weights
 
     @field_validator("leave")
     @classmethod

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from trainops.kinds.backtest.recipes.model import ModelParameters
+from trainops.kinds.backtest.recipes.model import BEST_BY, ModelParameters
 from trainops.kinds.backtest.recipes.rules import standing_signals
 from trainops.kinds.backtest.strategy import Signals, Strategy, StrategyContext
 from trainops.market.bars import Floats
@@ -19,6 +19,7 @@ from trainops.market.compiled import compiled
 from trainops.market.network import Pipeline
 from trainops.market.prices import Prices
 from trainops.market.times import iso
+from trainops.runtime import monitors
 from trainops.runtime.checkpoint.manifest import Candidate, read_manifest
 from trainops.runtime.checkpoint.store import CheckpointStore
 from trainops.runtime.errors import CheckpointCorrupted, InputError
@@ -56,10 +57,23 @@ def read_trained(parameters: ModelParameters, inputs: Mapping[str, Path]) -> Tra
         state = CheckpointStore(path.parent, identity={}).load(Candidate(path, digest))
     except CheckpointCorrupted as error:
         raise _refused(f"the model of {parameters.operation} is incomplete: {error}") from error
-    part = "best_model" if parameters.weights == "best" else "model"
+    part = _part_of(parameters.weights, state)
     if not {part, "constants"} <= state.keys():
         raise _refused(f"its checkpoint has {', '.join(state)}; needed: {part} and constants")
     return Trained(Pipeline(state["constants"]), state[part], digest)
+
+
+def _part_of(weights: str, state: StateDict) -> str:
+    """Return the part of a training's state that has these weights. Raises InputError."""
+    metric = weights.removeprefix(BEST_BY)
+    if metric == weights:
+        return monitors.BEST_MODEL if weights == "best" else "model"
+    further = state["state"].get(monitors.STATE_KEY, {})
+    if metric not in further:
+        by_others = ", ".join(f"{BEST_BY}{name}" for name in further) or "none by another metric"
+        allowed = f"best (by the metric in `monitor` of the training), last, {by_others}"
+        raise InputError({"parameters.weights": f"got {weights}; allowed: {allowed}"})
+    return monitors.part_of(metric)
 
 
 def vector(parameters: ModelParameters, trained: Trained, prices: Prices) -> Signals:
