@@ -48,6 +48,32 @@ def test_no_kind_is_named_where_kinds_are_only_described(folder):
     assert named == []
 
 
+# Messages are named after what they report, a row after what it stores, recipes' parameters alike.
+SHARED = {
+    "Succeeded", "Stopped", "Failed", "SaveFailed", "Checkpoint", "Subtask", "Parameters",
+}  # fmt: skip
+
+
+def top_classes(file):
+    return [
+        each.name for each in ast.parse(file.read_text()).body if isinstance(each, ast.ClassDef)
+    ]
+
+
+def test_a_class_name_has_one_meaning():
+    """Client and command line, a distribution of their own, type the API's responses again."""
+    places = {}
+    for file in [*(ROOT / "trainops").rglob("*.py"), *(ROOT / "apps").rglob("*.py")]:
+        parts = file.relative_to(ROOT).parts
+        if parts[:2] in {("trainops", "client"), ("trainops", "cli"), ("trainops", "scaffold")}:
+            continue
+        for name in top_classes(file) if "migrations" not in parts else ():
+            if name not in SHARED and not name.endswith(("Serializer", "Command")):
+                places.setdefault(name, []).append("/".join(parts))
+    doubled = {name: files for name, files in places.items() if len(files) > 1}
+    assert doubled == {}, "give the less central class another name, or use the other one"
+
+
 @pytest.fixture(scope="module")
 def copy(tmp_path_factory):
     root = tmp_path_factory.mktemp("copy")

@@ -33,7 +33,7 @@ PREFIX = "trainops_"
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
+class Gauge:
     """A metric that is read from the current rows."""
 
     name: str
@@ -42,32 +42,32 @@ class Figure:
 
 
 GAUGES = (
-    Figure("info", "Version of the web process; always 1.", ("version",)),
-    Figure("queue_operations", "Waiting operations by kind and required label.", ("kind", "label")),
-    Figure("queue_oldest_seconds", "Waiting time of the first of them.", ("kind", "label")),
-    Figure("waiting_operations", "Waiting operations by blocking reason.", ("cause",)),
-    Figure("running_operations", "Running operations by kind.", ("kind",)),
-    Figure("lease_age_seconds_max", "Seconds since the oldest renewal of a lease."),
-    Figure("leases_expired", "Running operations whose lease has expired."),
-    Figure("workers", "Registered workers by status.", ("status",)),
-    Figure("worker_slots", "Slots of reachable workers by use.", ("use",)),
-    Figure("worker_gpus", "GPUs of reachable workers by use.", ("use",)),
-    Figure("storage_free_bytes_min", "Least free bytes for checkpoints that a worker reported."),
-    Figure("storage_problems", "Workers that cannot read or write checkpoints."),
-    Figure("attention_operations", "Operations that need attention: blocked, damaged, not saved."),
-    Figure("outbox_lag_events", "Events not yet delivered to a subscriber.", ("subscriber",)),
-    Figure("outbox_lag_seconds", "Age of the oldest of them.", ("subscriber",)),
-    Figure("outbox_retries", "Events that a subscriber could not handle yet.", ("subscriber",)),
-    Figure("notifications_undelivered", "Notifications not delivered, by status.", ("status",)),
+    Gauge("info", "Version of the web process; always 1.", ("version",)),
+    Gauge("queue_operations", "Waiting operations by kind and required label.", ("kind", "label")),
+    Gauge("queue_oldest_seconds", "Waiting time of the first of them.", ("kind", "label")),
+    Gauge("waiting_operations", "Waiting operations by blocking reason.", ("cause",)),
+    Gauge("running_operations", "Running operations by kind.", ("kind",)),
+    Gauge("lease_age_seconds_max", "Seconds since the oldest renewal of a lease."),
+    Gauge("leases_expired", "Running operations whose lease has expired."),
+    Gauge("workers", "Registered workers by status.", ("status",)),
+    Gauge("worker_slots", "Slots of reachable workers by use.", ("use",)),
+    Gauge("worker_gpus", "GPUs of reachable workers by use.", ("use",)),
+    Gauge("storage_free_bytes_min", "Least free bytes for checkpoints that a worker reported."),
+    Gauge("storage_problems", "Workers that cannot read or write checkpoints."),
+    Gauge("attention_operations", "Operations that need attention: blocked, damaged, not saved."),
+    Gauge("outbox_lag_events", "Events not yet delivered to a subscriber.", ("subscriber",)),
+    Gauge("outbox_lag_seconds", "Age of the oldest of them.", ("subscriber",)),
+    Gauge("outbox_retries", "Events that a subscriber could not handle yet.", ("subscriber",)),
+    Gauge("notifications_undelivered", "Notifications not delivered, by status.", ("status",)),
 )
 COUNTERS = (
-    Figure("attempts_ended", "Ended attempts.", ("kind", "outcome", "reason")),
-    Figure("operations_finished", "Operations that reached a final state.", ("kind", "state")),
-    Figure("checkpoints_committed", "Committed checkpoints.", ("kind", "type")),
-    Figure("checkpoint_bytes", "Bytes of files that were new with a checkpoint.", ("kind",)),
-    Figure("checkpoint_write_seconds", "Time that writing checkpoints took.", ("kind",)),
-    Figure("checkpoint_saves_failed", "Checkpoints that could not be written.", ("kind",)),
-    Figure("checkpoint_uploads_failed", "Checkpoints that no bucket took.", ("kind",)),
+    Gauge("attempts_ended", "Ended attempts.", ("kind", "outcome", "reason")),
+    Gauge("operations_finished", "Operations that reached a final state.", ("kind", "state")),
+    Gauge("checkpoints_committed", "Committed checkpoints.", ("kind", "type")),
+    Gauge("checkpoint_bytes", "Bytes of files that were new with a checkpoint.", ("kind",)),
+    Gauge("checkpoint_write_seconds", "Time that writing checkpoints took.", ("kind",)),
+    Gauge("checkpoint_saves_failed", "Checkpoints that could not be written.", ("kind",)),
+    Gauge("checkpoint_uploads_failed", "Checkpoints that no bucket took.", ("kind",)),
 )
 TYPES = {each.name: "gauge" for each in GAUGES} | {
     f"{each.name}_total": "counter" for each in COUNTERS

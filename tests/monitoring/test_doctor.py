@@ -14,7 +14,7 @@ from apps.notifications.models import Delivery, Rule
 from apps.operations.models import Event, Subscription
 from apps.workers import clock_skew, diagnosis, registry
 from apps.workers.diagnosis import machine, people, stores, web, workers
-from apps.workers.diagnosis.findings import Finding, Level
+from apps.workers.diagnosis.findings import Diagnosis, Level
 from apps.workers.models import Worker
 from tests.journey.stack import PROGRAM, ROOT
 from tests.operations import rows
@@ -64,7 +64,7 @@ def test_database_and_migrations(monkeypatch):
 
 def test_a_database_that_is_away_leaves_out_what_rests_on_it():
     def away():
-        yield Finding.problem("away", "start it")
+        yield Diagnosis.problem("away", "start it")
 
     checks = {**diagnosis.CHECKS, "database": away}
     made = {each.check for each in diagnosis.diagnose(checks)}
@@ -76,7 +76,7 @@ def test_a_check_that_fails_does_not_hide_the_others():
     def broken():
         raise RuntimeError("a bug")
 
-    found = list(diagnosis.diagnose({"a": broken, "b": lambda: [Finding.ok("fine")]}))
+    found = list(diagnosis.diagnose({"a": broken, "b": lambda: [Diagnosis.ok("fine")]}))
     assert [each.finding.level for each in found] == [Level.PROBLEM, Level.OK]
     assert "RuntimeError: a bug" in found[0].finding.message
 

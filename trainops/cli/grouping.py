@@ -30,7 +30,7 @@ class OperationGroup(TypedDict):
     best: BestOfGroup | None
 
 
-class GroupPage(TypedDict):
+class GroupsResponse(TypedDict):
     """The answer of `operations/groups`."""
 
     group_by: str
@@ -40,7 +40,7 @@ class GroupPage(TypedDict):
 
 def say_groups(session: Session, name: str, limit: int, wanted: Mapping[str, Param]) -> None:
     """List groups by `name`, those with the newest operation first."""
-    found: GroupPage = session.api.get(
+    found: GroupsResponse = session.api.get(
         "operations/groups", **wanted, group_by=name, limit=min(limit, MAX_GROUPS)
     )
     if session.out.is_data:

@@ -10,7 +10,7 @@ from pathlib import Path
 from trainops import paths
 from trainops.launch import checks, environment, options, service_files
 from trainops.launch.refusal import CannotStart
-from trainops.launch.service_files import Batch, Installation
+from trainops.launch.service_files import BatchJob, Installation
 
 DESCRIPTION = """\
 Write systemd units that run this installation, or a batch script of Slurm that runs workers of it.
@@ -35,7 +35,7 @@ def install_service(arguments: Sequence[str]) -> int:
     made_for = _installation(chosen, is_system=is_system)
     env_file = service_files.environment_file(made_for.environment)
     if chosen.target == "slurm":
-        batch = Batch(chosen.time, chosen.nodes, chosen.gpus, chosen.partition)
+        batch = BatchJob(chosen.time, chosen.nodes, chosen.gpus, chosen.partition)
         files = {chosen.output.absolute(): service_files.batch_script(made_for, batch)}
     else:
         folder = SYSTEM_UNITS if is_system else _user_config() / "systemd" / "user"

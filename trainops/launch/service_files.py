@@ -139,7 +139,7 @@ def _escaped(path: Path) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class BatchJob:
     """What a batch job asks for."""
 
     time: str = BATCH_TIME
@@ -148,7 +148,7 @@ class Batch:
     partition: str = ""
 
 
-def batch_script(made_for: Installation, wanted: Batch) -> str:
+def batch_script(made_for: Installation, wanted: BatchJob) -> str:
     """Return a batch script of Slurm that runs a worker on each node, until shortly before its end.
 
     SIGUSR1 and SIGTERM reach the workers, which save and hand back; then the job is put back into

@@ -69,14 +69,16 @@ class OperationGroup(TypedDict):
 
 
 @dataclass(frozen=True, slots=True)
-class GroupPage:
+class FoundGroups:
     """Some groups, those with the newest operation first."""
 
     rows: list[OperationGroup]
     has_more: bool
 
 
-def grouped(operations: OperationQuerySet, name: str, *, limit: int, offset: int = 0) -> GroupPage:
+def grouped(
+    operations: OperationQuerySet, name: str, *, limit: int, offset: int = 0
+) -> FoundGroups:
     """Return groups of these operations by `name`; at most three queries. Raises GroupingError."""
     keys = _keys(name)
     found: QuerySet[Any] = operations.order_by().annotate(**keys).values(*keys)
@@ -87,7 +89,7 @@ def grouped(operations: OperationQuerySet, name: str, *, limit: int, offset: int
     groups = [
         _group(name, value, labels, row) for value, row in zip(values, rows[:limit], strict=True)
     ]
-    return GroupPage(groups, has_more=len(rows) > limit)
+    return FoundGroups(groups, has_more=len(rows) > limit)
 
 
 def _keys(name: str) -> dict[str, Combinable]:

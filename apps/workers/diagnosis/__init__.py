@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from apps.workers.diagnosis import machine, people, stores, web, workers
-from apps.workers.diagnosis.findings import Finding, Level
+from apps.workers.diagnosis.findings import Diagnosis, Level
 
 logger = logging.getLogger(__name__)
-Check = Callable[[], Iterable[Finding]]
+Check = Callable[[], Iterable[Diagnosis]]
 CHECKS: Mapping[str, Check] = {
     "database": stores.database,
     "migrations": stores.migrations,
@@ -34,7 +34,7 @@ NEEDS_MIGRATIONS = NEEDS_DATABASE - {"migrations"}
 @dataclass(frozen=True, slots=True)
 class Result:
     check: str
-    finding: Finding
+    finding: Diagnosis
 
     def to_json(self) -> dict[str, str]:
         level, message, remedy = self.finding.level, self.finding.message, self.finding.remedy
@@ -55,10 +55,10 @@ def diagnose(checks: Mapping[str, Check] = CHECKS) -> Iterator[Result]:
                 left_out |= NEEDS_MIGRATIONS
 
 
-def _findings(check: Check) -> Iterator[Finding]:
+def _findings(check: Check) -> Iterator[Diagnosis]:
     try:
         yield from check()
     except Exception as error:  # the others are made all the same
         logger.debug("a check of the doctor", exc_info=True)
         what = f"it could not be checked: {type(error).__name__}: {error}"
-        yield Finding.problem(" ".join(what.split())[:300], "Report this as a bug of trainops.")
+        yield Diagnosis.problem(" ".join(what.split())[:300], "Report this as a bug of trainops.")

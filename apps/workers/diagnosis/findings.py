@@ -12,7 +12,7 @@ class Level(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Diagnosis:
     level: Level
     message: str
     remedy: str = ""  # what to do; empty only if all is well

@@ -13,7 +13,7 @@ from pathlib import Path
 from django.conf import settings
 
 from apps.workers import inventory
-from apps.workers.diagnosis.findings import Finding
+from apps.workers.diagnosis.findings import Diagnosis
 from trainops.quantities import size
 
 NUM_FILES = 8192 + 256  # connections of web, and its other files
@@ -22,7 +22,7 @@ TORCH_SECONDS = 120
 LOOK = "import torch; print(torch.version.cuda or '', torch.cuda.is_available(), sep=',')"
 
 
-def disk_space() -> Iterator[Finding]:
+def disk_space() -> Iterator[Diagnosis]:
     reserve = settings.THRESHOLDS.checkpoint_reserve_bytes
     places = {
         "data": settings.DATA_DIR,
@@ -35,37 +35,37 @@ def disk_space() -> Iterator[Finding]:
         free = f"{size(usage.free)} of {size(usage.total)} are free for {name} ({path})"
         if usage.free < reserve:
             remedy = "Delete what is not needed (trainops checkpoints gc), or add space."
-            yield Finding.problem(
+            yield Diagnosis.problem(
                 f"only {free}; periodic checkpoints pause below {size(reserve)}", remedy
             )
         elif usage.free < 5 * reserve:
-            yield Finding.warning(free, "Add space, or lower checkpoint.keep_last of operations.")
+            yield Diagnosis.warning(free, "Add space, or lower checkpoint.keep_last of operations.")
         else:
-            yield Finding.ok(free)
+            yield Diagnosis.ok(free)
 
 
-def file_limits() -> Iterator[Finding]:
+def file_limits() -> Iterator[Diagnosis]:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < NUM_FILES:
-        yield Finding.warning(
+        yield Diagnosis.warning(
             f"a process may open {hard} files; web uses up to {NUM_FILES}",
             f"Raise the hard limit: LimitNOFILE={2 * NUM_FILES} of a unit, or limits.conf.",
         )
     else:
-        yield Finding.ok(f"a process may open {'any number of' if hard < 0 else hard} files")
+        yield Diagnosis.ok(f"a process may open {'any number of' if hard < 0 else hard} files")
 
 
-def temporary_files() -> Iterator[Finding]:
+def temporary_files() -> Iterator[Diagnosis]:
     directory = tempfile.gettempdir()
     if len(os.fsencode(directory)) > MAX_TMPDIR_BYTES:
-        yield Finding.warning(
+        yield Diagnosis.warning(
             f"TMPDIR is longer than {MAX_TMPDIR_BYTES} bytes: {directory}",
             "Set TMPDIR to a shorter path: attempts cannot have directories of their own below it.",
         )
     elif not os.access(directory, os.W_OK):
-        yield Finding.problem(f"{directory} is not writable", "Set TMPDIR to another directory.")
+        yield Diagnosis.problem(f"{directory} is not writable", "Set TMPDIR to another directory.")
     else:
-        yield Finding.ok(directory)
+        yield Diagnosis.ok(directory)
 
 
 def torch_cuda() -> tuple[str, bool]:
@@ -81,23 +81,23 @@ def torch_cuda() -> tuple[str, bool]:
     return cuda, is_available == "True"
 
 
-def cuda(torch: Callable[[], tuple[str, bool]] = torch_cuda) -> Iterator[Finding]:
+def cuda(torch: Callable[[], tuple[str, bool]] = torch_cuda) -> Iterator[Diagnosis]:
     """Compare the driver's GPUs with what torch can use."""
     gpus = inventory.capabilities()["gpus"]
     if not gpus:
-        yield Finding.ok("no GPU on this machine; operations run on the CPU")
+        yield Diagnosis.ok("no GPU on this machine; operations run on the CPU")
         return
     build, is_available = torch()
     names = ", ".join(sorted({gpu["name"] for gpu in gpus}))
     if not build:
-        yield Finding.problem(
+        yield Diagnosis.problem(
             f"torch {version('torch')} is a CPU build, but this machine has {len(gpus)} x {names}",
             "Install torch with CUDA, from the index that pytorch.org names for the driver.",
         )
     elif not is_available:
-        yield Finding.problem(
+        yield Diagnosis.problem(
             f"torch with CUDA {build} finds no GPU; the driver {gpus[0]['driver']} has {names}",
             "Update the driver, or install a torch for its CUDA; nvidia-smi shows the version.",
         )
     else:
-        yield Finding.ok(f"{len(gpus)} x {names}, torch with CUDA {build}")
+        yield Diagnosis.ok(f"{len(gpus)} x {names}, torch with CUDA {build}")

@@ -14,14 +14,14 @@ from apps.checkpoints import place
 from apps.datasets.storage import PLACE as DATASETS
 from apps.installation import storages
 from apps.operations.scheduling import readiness
-from apps.workers.diagnosis.findings import Finding
+from apps.workers.diagnosis.findings import Diagnosis
 from apps.workers.models import LOCAL, Worker
 
 SLOW_SECONDS = 0.1
 URL = "TRAINOPS_DATABASE_URL"
 
 
-def database() -> Iterator[Finding]:
+def database() -> Iterator[Diagnosis]:
     began_at = time.monotonic()
     try:
         with connection.cursor() as cursor:
@@ -29,21 +29,21 @@ def database() -> Iterator[Finding]:
     except DatabaseError as error:
         first = str(error).strip().partition("\n")[0]
         remedy = f"Start the database, or correct {URL}."
-        yield Finding.problem(f"{connection.vendor} does not respond: {first}", remedy)
+        yield Diagnosis.problem(f"{connection.vendor} does not respond: {first}", remedy)
         return
     took = time.monotonic() - began_at
     version = getattr(connection, "pg_version", None)
     name = f"PostgreSQL {version // 10_000}" if version else "SQLite"
     if took > SLOW_SECONDS:
-        yield Finding.warning(
+        yield Diagnosis.warning(
             f"{name} took {took * 1000:.0f} ms to answer",
             "Use a database near to the workers: each renewal and claim waits for it.",
         )
     else:
-        yield Finding.ok(f"{name} answers in {took * 1000:.1f} ms")
+        yield Diagnosis.ok(f"{name} answers in {took * 1000:.1f} ms")
 
 
-def migrations() -> Iterator[Finding]:
+def migrations() -> Iterator[Diagnosis]:
     executor = MigrationExecutor(connection)
     missing = executor.migration_plan(executor.loader.graph.leaf_nodes())
     ours = {each.label for each in django.apps.apps.get_app_configs()
@@ -51,35 +51,35 @@ def migrations() -> Iterator[Finding]:
     known = {*(executor.loader.disk_migrations or ()), *executor.loader.replacements}
     applied = {each for each in executor.loader.applied_migrations or () if each[0] in ours}
     if newer := sorted(applied - known):
-        yield Finding.problem(
+        yield Diagnosis.problem(
             f"the database was changed by a newer trainops ({newer[0][0]}.{newer[0][1]})",
             "Update trainops here.",
         )
     elif missing:
-        yield Finding.problem(
+        yield Diagnosis.problem(
             f"{len(missing)} migrations are missing",
             "Start this version on the first machine, or run: python -m trainops.launch.prepare",
         )
     else:
-        yield Finding.ok("all migrations are applied")
+        yield Diagnosis.ok("all migrations are applied")
 
 
-def broker() -> Iterator[Finding]:
+def broker() -> Iterator[Diagnosis]:
     remedy = "Start Redis (`up` starts its own), or correct TRAINOPS_BROKER_URL."
     try:
         with readiness.redis_client(settings.BROKER_URL) as client:
             client.ping()
             policy = _memory_policy(client)
     except (redis.RedisError, OSError, ValueError) as error:
-        yield Finding.problem(f"the broker does not respond: {error}", remedy)
+        yield Diagnosis.problem(f"the broker does not respond: {error}", remedy)
         return
     if policy not in ("noeviction", ""):
-        yield Finding.warning(
+        yield Diagnosis.warning(
             f"Redis may discard messages when its memory is full (maxmemory-policy {policy})",
             "Set maxmemory-policy noeviction. Lost messages delay a start by some seconds.",
         )
     else:
-        yield Finding.ok("Redis answers")
+        yield Diagnosis.ok("Redis answers")
 
 
 def _memory_policy(client: "redis.Redis") -> str:
@@ -92,7 +92,7 @@ def _memory_policy(client: "redis.Redis") -> str:
     return value.decode() if isinstance(value, bytes) else str(value)
 
 
-def storage() -> Iterator[Finding]:
+def storage() -> Iterator[Diagnosis]:
     remedy = (
         "Mount the storage of this installation, or correct TRAINOPS_CHECKPOINT_STORAGE and "
         "TRAINOPS_DATA_DIR. To use another installation's: up --take-over-storage."
@@ -101,18 +101,18 @@ def storage() -> Iterator[Finding]:
         try:
             storages.look(where, storages.expect(where))
         except OSError as error:
-            yield Finding.problem(f"the storage of {name}: {error}", remedy)
+            yield Diagnosis.problem(f"the storage of {name}: {error}", remedy)
         else:
-            yield Finding.ok(f"{name} are in {where.location}")
+            yield Diagnosis.ok(f"{name} are in {where.location}")
     if problem := next((each.problem for each in readiness.parts() if each.name == "storage"), ""):
-        yield Finding.problem(f"checkpoints cannot be written: {problem}", remedy)
+        yield Diagnosis.problem(f"checkpoints cannot be written: {problem}", remedy)
     yield from _shared()
 
 
-def _shared() -> Iterator[Finding]:
+def _shared() -> Iterator[Diagnosis]:
     hosts = set(Worker.objects.filter(worker_type=LOCAL).values_list("host", flat=True))
     if connection.vendor == "sqlite" and len(hosts) > 1:
-        yield Finding.problem(
+        yield Diagnosis.problem(
             f"workers on {len(hosts)} hosts use one SQLite file ({', '.join(sorted(hosts)[:5])})",
             f"Move to PostgreSQL ({URL}): file locks over a network lose writes.",
         )

@@ -7,32 +7,32 @@ from urllib.parse import urlsplit
 
 from django.conf import settings
 
-from apps.workers.diagnosis.findings import Finding
+from apps.workers.diagnosis.findings import Diagnosis
 
 PUBLIC, PROXY = "TRAINOPS_PUBLIC_URL", "TRAINOPS_BEHIND_HTTPS_PROXY"
 
 
-def settings_of_web() -> Iterator[Finding]:
+def settings_of_web() -> Iterator[Diagnosis]:
     found = [*_debug(), *_hosts(), *_https()]
-    yield from found or [Finding.ok("the settings of the web server fit together")]
+    yield from found or [Diagnosis.ok("the settings of the web server fit together")]
 
 
-def _debug() -> Iterator[Finding]:
+def _debug() -> Iterator[Diagnosis]:
     if settings.DEBUG:
-        yield Finding.warning(
+        yield Diagnosis.warning(
             "TRAINOPS_DEBUG is on: error pages show source and settings", "Unset TRAINOPS_DEBUG."
         )
 
 
-def _hosts() -> Iterator[Finding]:
+def _hosts() -> Iterator[Diagnosis]:
     if "*" in settings.ALLOWED_HOSTS:
-        yield Finding.warning(
+        yield Diagnosis.warning(
             "TRAINOPS_ALLOWED_HOSTS allows every host name",
             "Name the hosts: foreign pages can otherwise reach the server under their own name.",
         )
     public = urlsplit(settings.PUBLIC_URL or "").hostname
     if public and not any(_covers(each, public) for each in settings.ALLOWED_HOSTS):
-        yield Finding.problem(
+        yield Diagnosis.problem(
             f"{PUBLIC} has the host {public}, which TRAINOPS_ALLOWED_HOSTS does not allow",
             f"Add {public} to TRAINOPS_ALLOWED_HOSTS, or links in notifications get 400.",
         )
@@ -44,18 +44,18 @@ def _covers(pattern: str, host: str) -> bool:
     return pattern in ("*", host)
 
 
-def _https() -> Iterator[Finding]:
+def _https() -> Iterator[Diagnosis]:
     scheme = urlsplit(settings.PUBLIC_URL or "").scheme
     if scheme == "https" and not settings.BEHIND_HTTPS_PROXY:
-        yield Finding.problem(
+        yield Diagnosis.problem(
             f"{PUBLIC} is an https address, but {PROXY} is not set",
             f"Set {PROXY}=1, so that cookies are sent over HTTPS only and addresses are right.",
         )
     if scheme == "http" and settings.BEHIND_HTTPS_PROXY:
-        yield Finding.warning(f"{PUBLIC} is an http address", f"Begin {PUBLIC} with https://.")
+        yield Diagnosis.warning(f"{PUBLIC} is an http address", f"Begin {PUBLIC} with https://.")
 
 
-def data_directory() -> Iterator[Finding]:
+def data_directory() -> Iterator[Diagnosis]:
     directory = settings.DATA_DIR
     open_to = [
         path
@@ -64,11 +64,11 @@ def data_directory() -> Iterator[Finding]:
         and not (path == directory and stat.S_IMODE(path.stat().st_mode) & 0o007 == 0o001)
     ]  # fmt: skip
     for path in open_to:
-        yield Finding.problem(f"other users can read {path}", f"chmod o= {path}")
+        yield Diagnosis.problem(f"other users can read {path}", f"chmod o= {path}")
     if not os.access(directory, os.W_OK):
-        yield Finding.problem(
+        yield Diagnosis.problem(
             f"{directory} is not writable for this user",
             "Run as the user of the installation, or change the owner.",
         )
     elif not open_to:
-        yield Finding.ok(f"{directory} is private")
+        yield Diagnosis.ok(f"{directory} is private")

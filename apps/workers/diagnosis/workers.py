@@ -8,7 +8,7 @@ from django.conf import settings
 from apps.operations.models import Operation
 from apps.workers import metrics
 from apps.workers.clock_skew import seconds as seconds_of_skew
-from apps.workers.diagnosis.findings import Finding
+from apps.workers.diagnosis.findings import Diagnosis
 from apps.workers.models import LOCAL, Worker
 from trainops.kind import KINDS
 from trainops.version import VERSION
@@ -24,7 +24,7 @@ def _present() -> list[Any]:
     return list(rows.exclude(status=GONE).order_by("worker_id"))
 
 
-def clocks() -> Iterator[Finding]:
+def clocks() -> Iterator[Diagnosis]:
     found = {"this machine": seconds_of_skew()}
     for each in _present():
         skew = each.capabilities.get("clock_skew_seconds")
@@ -33,19 +33,21 @@ def clocks() -> Iterator[Finding]:
     late = {name: skew for name, skew in found.items() if abs(skew) > MAX_SKEW_SECONDS}
     for name, skew in late.items():
         what = "ahead of" if skew > 0 else "behind"
-        yield Finding.warning(
+        yield Diagnosis.warning(
             f"the clock of {name} is {abs(skew):.1f} s {what} the database's", SKEWED
         )
     if not late:
         most = max(map(abs, found.values()))
-        yield Finding.ok(f"{len(found)} clocks differ from the database's by at most {most:.1f} s")
+        yield Diagnosis.ok(
+            f"{len(found)} clocks differ from the database's by at most {most:.1f} s"
+        )
 
 
-def registered() -> Iterator[Finding]:
+def registered() -> Iterator[Diagnosis]:
     workers = _present()
     reachable = [each for each in workers if each.status != Worker.Status.TEMPORARILY_UNAVAILABLE]
     if not reachable:
-        yield Finding.warning(
+        yield Diagnosis.warning(
             "no worker responds", "Start one: python3 -m trainops up, with the same stores."
         )
         return
@@ -53,54 +55,54 @@ def registered() -> Iterator[Finding]:
     yield from problems
     served = {kind for each in reachable for kind in (each.kinds or KINDS)}
     if missing := sorted({*KINDS} - served):
-        yield Finding.warning(
+        yield Diagnosis.warning(
             f"no worker serves: {', '.join(missing)}", "Extend TRAINOPS_WORKER_KINDS of a worker."
         )
     if not problems and not missing:
-        yield Finding.ok(f"{len(reachable)} workers respond, all of version {VERSION}")
+        yield Diagnosis.ok(f"{len(reachable)} workers respond, all of version {VERSION}")
 
 
-def _of_worker(worker: Any) -> Iterator[Finding]:
+def _of_worker(worker: Any) -> Iterator[Diagnosis]:
     name = worker.worker_id
     if worker.status == Worker.Status.TEMPORARILY_UNAVAILABLE:
-        yield Finding.warning(
+        yield Diagnosis.warning(
             f"{name} sends no heartbeat", "See whether its process, its machine or network is up."
         )
     version = worker.capabilities.get("trainops")
     if worker.worker_type == LOCAL and version and version != VERSION:
-        yield Finding.problem(
+        yield Diagnosis.problem(
             f"{name} runs trainops {version}, this is {VERSION}",
             "Update both to one version, and restart the worker.",
         )
     if worker.storage_problem:
-        yield Finding.problem(
+        yield Diagnosis.problem(
             f"{name} cannot use the checkpoint storage: {worker.storage_problem}",
             f"Mount the storage on {worker.host or 'its machine'} under the same path.",
         )
     if worker.is_draining and worker.drain_reason:
-        yield Finding.warning(
+        yield Diagnosis.warning(
             f"{name} is draining: {worker.drain_reason}", f"trainops workers undrain {name}"
         )
     if worker.last_error:
-        yield Finding.warning(
+        yield Diagnosis.warning(
             f"{name} reported: {worker.last_error}", "Its log has more; later reports replace it."
         )
 
 
-def background_work() -> Iterator[Finding]:
+def background_work() -> Iterator[Diagnosis]:
     silent = Operation.objects.silent().count()
     if silent:
-        yield Finding.problem(
+        yield Diagnosis.problem(
             f"{silent} operations have expired leases that no sweep has handled",
             "Start web, beat or a worker: each of them sweeps.",
         )
     lags = {values[0]: value for name, values, value in metrics.outbox()
             if name == "outbox_lag_seconds" and value > MAX_LAG_SECONDS}  # fmt: skip
     for name, lag in lags.items():
-        yield Finding.warning(
+        yield Diagnosis.warning(
             f"events reach {name} {lag:.0f} s late",
             "Start web, beat or a worker, and look for errors of it in their logs.",
         )
     if not silent and not lags:
         interval = settings.THRESHOLDS.orphan_check_interval_seconds
-        yield Finding.ok(f"leases and events are handled (sweeps every {interval:g} s)")
+        yield Diagnosis.ok(f"leases and events are handled (sweeps every {interval:g} s)")
