@@ -15,11 +15,15 @@ ACCEPT = ("accept", "text/event-stream")
 
 
 class Site:
-    """An application whose answers count its changes, and their versions."""
+    """An application whose answers count its changes, and their versions.
+
+    An answer names the query that it was asked with.
+    """
 
     def __init__(self):
         self.changes, self.requests, self.refused = 0, [], set()
         self.is_going, self.is_broken = False, False
+        self.num_looks, self.now, self.roles = 0, 0.0, {}
 
     def __call__(self, environ, start_response):
         user = environ.get("HTTP_AUTHORIZATION", "")
@@ -30,11 +34,14 @@ class Site:
         if user:
             environ[PROVED] = Proof(user, user)
         if environ["PATH_INFO"] == "/live":
-            environ[FOLLOWED] = Followed("it", user.partition(" ")[0], f"after={self.changes}")
+            role = self.roles.get(user, user.partition(" ")[0])
+            environ[FOLLOWED] = Followed("it", role, f"after={self.changes}")
         start_response("200 OK", [("Content-Type", "text/plain")])
-        return [b"%d\n" % self.changes, b"changes"]
+        self.now += 1  # a clock that only answers move
+        return [b"%d\n" % self.changes, b"since %b" % environ["QUERY_STRING"].encode()]
 
     def versions(self, topics):
+        self.num_looks += 1
         if self.is_broken:
             raise OSError("the database is away")
         return dict.fromkeys(topics, self.changes)
@@ -86,9 +93,17 @@ async def until(condition):
             await asyncio.sleep(0.005)
 
 
+async def several_looks(site):
+    num_looks = site.num_looks + 5
+    await until(lambda: site.num_looks >= num_looks)
+
+
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch):
+    """Look often, and ask again for changes only."""
     monkeypatch.setattr(live, "TICK_SECONDS", 0.01)
+    monkeypatch.setattr(live, "SETTLE_SECONDS", 1000.0)
+    monkeypatch.setattr(live, "REFRESH_SECONDS", 1000.0)
 
 
 @pytest.fixture
@@ -108,8 +123,8 @@ def test_the_answer_and_its_changes_arrive_as_events(site):
             assert headers[b"x-accel-buffering"] == b"no"
             site.changes = 7
             await until(lambda: len(page.events) >= 2)
-        assert page.events[0] == "id: after=0\ndata: 0\ndata: changes"
-        assert page.events[-1] == "id: after=7\ndata: 7\ndata: changes"
+        assert page.events[0] == "id: after=0\ndata: 0\ndata: since "
+        assert page.events[-1] == "id: after=7\ndata: 7\ndata: since after=0"
 
     run(test)
 
@@ -118,10 +133,11 @@ def test_alike_streams_share_one_request(site):
     async def test():
         users = [f"viewer {number}" for number in range(100)] + ["admin"]
         async with pages(site, *users) as (_, opened):
-            await until(lambda: len(site.requests) == 103)  # each its own, and one of each kind
+            await until(lambda: all(len(page.events) == 2 for page in opened))
+            before = len(site.requests)
             site.changes = 1
             await until(lambda: all("data: 1" in page.events[-1] for page in opened))
-        assert len(site.requests) == 105
+        assert len(site.requests) - before == 2
 
     run(test)
 
@@ -151,8 +167,10 @@ def test_a_client_that_does_not_read_delays_no_other_and_continues_where_it_was(
             stuck.reads.set()
             await until(lambda: "data: 5\n" in stuck.events[-1])
             assert len(stuck.events) <= num_read + 2  # the one it was stuck in, and the latest
-            cursors = [query for _, _, query in site.requests]
-            assert cursors.count("after=5") <= 3
+            for events in (stuck.events, page.events):
+                ids = [event.partition("\n")[0].removeprefix("id: ") for event in events]
+                since = [event.rpartition("since ")[2] for event in events]
+                assert since == ["", *ids[:-1]]  # nothing is left out
 
     run(test)
 
@@ -226,9 +244,25 @@ def test_a_shared_answer_is_not_sent_to_a_person_who_may_no_longer_see_it(site, 
     run(test)
 
 
+def test_an_answer_for_another_role_is_not_shared(site):
+    """Of streams that were alike, all but one are now of admins."""
+
+    async def test():
+        async with pages(site, *(f"viewer {number}" for number in range(20))) as (_, opened):
+            await until(lambda: all(len(page.events) == 2 for page in opened))
+            site.roles = {f"viewer {number}": "admin" for number in range(19)}
+            del site.requests[:]
+            site.changes = 1
+            await until(lambda: "data: 1" in opened[-1].events[-1])
+            assert "viewer 19" in [user for user, *_ in site.requests]  # none was asked for it
+
+    run(test)
+
+
 def test_a_session_that_ends_ends_its_streams_at_once(site):
     async def test():
         async with pages(site, "viewer 1", "viewer 2") as (gateway, [first, second]):
+            await until(lambda: len(first.events) == len(second.events) == 2)
             site.refused.add("viewer 2")
             sign_out = Page("viewer 2", path="/logout", method="POST")
             await gateway(sign_out.scope, sign_out.receive, sign_out.send)
@@ -267,19 +301,34 @@ def test_silent_streams_receive_a_beat(site, monkeypatch):
     run(test)
 
 
-def test_an_answer_that_takes_long_is_not_asked_for_after_each_change(site, monkeypatch):
+def test_what_has_not_changed_is_not_asked_for_and_what_is_equal_is_not_sent(site, monkeypatch):
     async def test():
-        clock = iter(range(10**6))
-        streams = LiveStreams(site, site, clock=lambda: next(clock) / 1000)
-        gateway = Gateway(site, Rules(), streams=streams)
+        async with pages(site, "viewer 1") as (_, [page]):
+            await until(lambda: len(page.events) == 2)
+            before = len(site.requests)
+            await several_looks(site)
+            assert len(site.requests) == before
+            monkeypatch.setattr(live, "SETTLE_SECONDS", 0.0)
+            monkeypatch.setattr(live, "REFRESH_SECONDS", 0.0)
+            site.changes = 1
+            await until(lambda: len(site.requests) > before + 5)
+            assert len(page.events) <= 4  # the change, and once the answer since then
+
+    run(test)
+
+
+def test_an_answer_that_takes_long_is_not_asked_for_after_each_change(site):
+    async def test():
+        gateway = Gateway(site, Rules(), streams=LiveStreams(site, site, clock=lambda: site.now))
         page = Page("viewer")
         task = asyncio.ensure_future(gateway(page.scope, page.receive, page.send))
-        await until(lambda: page.messages)
-        for _ in range(50):
-            site.changes += 1
-            await asyncio.sleep(0.01)
-        await until(lambda: f"data: {site.changes}\n" in page.events[-1])
-        assert len(site.requests) < 50
+        await until(lambda: len(page.events) == 2)
+        before = len(site.requests)
+        site.changes = 1
+        await several_looks(site)
+        assert len(site.requests) == before
+        site.now += live.PAUSE
+        await until(lambda: len(page.events) == 3)
         page.leaves.set()
         await task
 
