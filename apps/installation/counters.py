@@ -27,7 +27,7 @@ class Counters:
         self._waiting: dict[Key, float] = defaultdict(float)
 
     def add(self, name: str, value: float = 1.0, **labels: str) -> None:
-        key = (name, json.dumps(labels, sort_keys=True))
+        key = (name, labels_of(**labels))
         with self._lock:
             self._waiting[key] += value
 
@@ -48,6 +48,11 @@ class Counters:
                 for key, value in waiting.items():
                     self._waiting[key] += value
             raise
+
+
+def labels_of(**labels: str) -> str:
+    """Return labels as a row has them."""
+    return json.dumps(labels, sort_keys=True)
 
 
 def _add(key: Key, value: float) -> None:

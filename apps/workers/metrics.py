@@ -17,15 +17,17 @@ from django.db.models import Count, Max, Min, Q
 from django.utils import timezone
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
+from apps.installation.counters import labels_of
 from apps.installation.models import Counter
 from apps.notifications.models import Delivery
-from apps.operations.lifecycle import State
-from apps.operations.models import Event, Operation, Subscription
+from apps.operations.lifecycle import FINISHED, Reason, State
+from apps.operations.models import Attempt, Event, Operation, Subscription
 from apps.operations.placement import ServingWorker
 from apps.operations.scheduling import queue_status, stuck
 from apps.operations.scheduling.blocking import BlockingReason
 from apps.workers.models import Worker
 from trainops.clock import DatabaseNow
+from trainops.kind import KINDS
 from trainops.version import VERSION
 
 Sample = tuple[Sequence[str], float]  # values of the labels, value
@@ -103,7 +105,7 @@ def _info() -> Iterator[Row]:
 def _queue() -> Iterator[Row]:
     now = timezone.now()
     rows: Any = Operation.objects.waiting().order_by().values("kind", "queue")
-    paused = 0
+    paused, absent = 0, {(kind, "") for kind in KINDS}
     for row in rows.annotate(
         num=Count("pk"), oldest=Min("queued_at"), paused=Count("pk", Q(not_before__gt=now))
     ):
@@ -111,6 +113,9 @@ def _queue() -> Iterator[Row]:
         yield "queue_operations", labels, row["num"]
         yield "queue_oldest_seconds", labels, _seconds(row["oldest"], now)
         paused += row["paused"]
+        absent.discard((row["kind"], row["queue"]))
+    for kind, label in sorted(absent):  # a sum with something that is absent is absent, too
+        yield "queue_operations", [kind, label], 0
     yield "waiting_operations", [BlockingReason.PAUSED], paused
 
 
@@ -157,7 +162,7 @@ def _statuses() -> Iterator[Row]:
 def _running() -> Iterator[Row]:
     now = timezone.now()
     running: Any = Operation.objects.filter(state=State.RUNNING).order_by().values("kind")
-    expired, first = 0, None
+    expired, first, absent = 0, None, {*KINDS}
     for row in running.annotate(
         num=Count("pk"),
         first=Min("lease_expires_at"),
@@ -166,6 +171,9 @@ def _running() -> Iterator[Row]:
         yield "running_operations", [row["kind"]], row["num"]
         expired += row["expired"]
         first = min(filter(None, (first, row["first"])))
+        absent.discard(row["kind"])
+    for kind in sorted(absent):
+        yield "running_operations", [kind], 0
     yield "leases_expired", [], expired
     length = settings.THRESHOLDS.orphan_timeout_seconds
     yield "lease_age_seconds_max", [], length + _seconds(first, now) if first else 0.0
@@ -197,12 +205,27 @@ def _notifications() -> Iterator[Row]:
 
 
 def _counted() -> Mapping[str, list[tuple[dict[str, str], float]]]:
+    """Return the counters, and those at 0 whose first count an alert must not miss.
+
+    Prometheus sees no increase where a counter begins with 1.
+    """
+    rows = Counter.objects.order_by("name", "labels").values_list("name", "labels", "value")
+    values = dict.fromkeys(_from_the_beginning(), 0.0)
+    values |= {(name, labels): value for name, labels, value in rows}
     found: dict[str, list[tuple[dict[str, str], float]]] = defaultdict(list)
-    for name, labels, value in Counter.objects.order_by("name", "labels").values_list(
-        "name", "labels", "value"
-    ):
+    for (name, labels), value in values.items():
         found[name].append((json.loads(labels), value))
     return found
+
+
+def _from_the_beginning() -> Iterator[tuple[str, str]]:
+    for kind in KINDS:
+        for name in ("checkpoint_saves_failed", "checkpoint_uploads_failed"):
+            yield name, labels_of(kind=kind)
+        stalled = {"outcome": Attempt.Outcome.FAILED, "reason": Reason.STALLED}
+        yield "attempts_ended", labels_of(kind=kind, **stalled)
+        for state in sorted(FINISHED):
+            yield "operations_finished", labels_of(kind=kind, state=state)
 
 
 def _seconds(since: datetime | None, now: datetime) -> float:

@@ -21,6 +21,7 @@ from apps.workers.models import Worker
 from tests.operations import rows
 from trainops import metrics_settings
 from trainops.clock import seconds_from_now
+from trainops.kind import KINDS
 from trainops.runtime.checkpoint.manifest import CheckpointType, StagedCheckpoint
 
 TOKEN = "a token of the monitoring"
@@ -156,6 +157,16 @@ def test_every_metric_is_described_and_both_formats_are_read(client, db):
     response = client.get("/metrics", headers={"Accept": accept})
     assert response["Content-Type"].startswith("application/openmetrics-text; version=1.0.0")
     assert {each.name for each in open_metrics(response.content.decode())} == {*expected}
+
+
+def test_sums_and_alerts_have_what_they_need_before_anything_has_happened(figures):
+    found = figures()
+    for kind in KINDS:
+        assert named(found, "queue_operations", kind=kind, label="") == 0
+        assert named(found, "running_operations", kind=kind) == 0
+        assert named(found, "checkpoint_uploads_failed_total", kind=kind) == 0
+        stalled = {"kind": kind, "outcome": "failed", "reason": "STALLED"}
+        assert named(found, "attempts_ended_total", **stalled) == 0
 
 
 def test_the_number_of_queries_does_not_grow(client, db, django_assert_max_num_queries):
