@@ -16,6 +16,7 @@ NAMES = {
     "commands": "CPU time of `ls` as a whole process",
     "memory": "what the web process, beat and a worker keep in memory",
     "lists": "the list API with 100,000 operations",
+    "drf": "a page of the list API, against Django REST framework's ModelViewSet",
     "curves": "charts of an operation with a million points, and what packing costs",
     "beats": "heartbeats, sweeps and looks for work with 100,000 finished operations",
     "drain": "1,000 waiting operations and two workers",
