@@ -19,6 +19,7 @@ OUTCOME_COLOURS = {
     "preempted": "azure",
     "lost": "red",
 }
+UNKNOWN = "secondary"  # an outcome that a newer version wrote, before a rollback
 
 
 class BestPoint(TypedDict):
@@ -70,7 +71,7 @@ def lines(attempts: Sequence[Attempt]) -> list[AttemptLine]:
     return [
         AttemptLine(
             row=attempt,
-            colour=OUTCOME_COLOURS[attempt.outcome],
+            colour=OUTCOME_COLOURS.get(attempt.outcome, UNKNOWN),
             ended=Reason(attempt.reason).label or attempt.outcome,
             seconds=_seconds(attempt),
             first_step=_first_step_seconds(attempt),

@@ -388,3 +388,10 @@ def test_checkpoints_are_marked_on_the_line(page, ana):
     text = text_of(page, operation)
     assert 'cx="20.60%"' in text and 'cx="59.80%"' in text and "mark-broken" in text
     assert "altered: model.pt" in text
+
+
+def test_an_outcome_of_a_newer_version_is_shown_as_it_is(page, ana):
+    operation = making.operation(ana, "CANCELLED")
+    making.attempt(operation, outcome="migrated", ended_at=timezone.now())
+    response = page.get(f"/operations/{operation.pk}/")
+    assert response.status_code == 200 and "migrated" in response.content.decode()
