@@ -6,6 +6,7 @@ It runs one operation at a time. A kill, or a lease that cannot be renewed, ends
 run it under something that starts it again.
 """
 
+import base64
 import os
 import sys
 import tempfile
@@ -32,6 +33,7 @@ from trainops.runtime.loop import Directive, Failed, Stopped, Succeeded, run
 
 IDLE_SECONDS, REPORT_SECONDS = 2.0, 1.0
 LEAST_SECONDS = 10.0  # before its end it asks for no more work
+MAX_ITEMS, MAX_MEDIA_CHARS = 64, 3 * 2**20  # of what a recipe logged, in one request
 CACHE_BYTES = 50 * 10**9  # of files of registered buckets
 
 
@@ -61,6 +63,7 @@ class Attempt:
         self.server, self.claimed, self.root = server, claimed, root
         self.path = f"attempts/{claimed['operation_id']}/{claimed['attempt']}"
         self.directive, self.progress, self.points = Directive.PROCEED, None, deque()
+        self.media = deque()  # what the recipe logged besides numbers
         self.committed, self.sending, self.is_over = set(), threading.Lock(), threading.Event()
         self.began_at = self.renewed_at = time.monotonic()
         self.use = ProcessUse(os.getpid())
@@ -119,6 +122,13 @@ class Attempt:
             if progress is None:
                 self._say_alive()
                 return
+            rest = len(self.media)  # what comes meanwhile is for the next report
+            while rest > 0:
+                items = self._next_media(rest)
+                self.call("media", {"items": items})
+                rest -= len(items)
+                for _ in items:
+                    self.media.popleft()
             for step, at, values in self.use.points(progress.step):  # curves of CPU and memory
                 moment = datetime.fromtimestamp(at, UTC).isoformat()
                 self.points.append({"step": step, "at": moment, "metrics": dict(values)})
@@ -128,6 +138,16 @@ class Attempt:
             self.call("progress", body)
             for _ in points:  # they are durable now; what came meanwhile is for the next report
                 self.points.popleft()
+
+    def _next_media(self, number):
+        """Return items for one request: this number, or as many as it may have."""
+        items, size = [], 0
+        for each in [*self.media][: min(number, MAX_ITEMS)]:
+            size += len(each["content"])
+            if items and size > MAX_MEDIA_CHARS:
+                break
+            items.append(each)
+        return items
 
     def restored(self, receipt):
         place = {"step": receipt.step, "measured_to": receipt.measured_to}
@@ -142,8 +162,11 @@ class Attempt:
         self.call("damaged", {"checkpoint_id": checkpoint_id, **damage})
 
     def report(self, progress):
+        at = datetime.now(UTC).isoformat()  # noqa: TID251 - an example stands by itself
+        for each in progress.media:
+            content = base64.b64encode(each.content).decode()
+            self.media.append({**asdict(each), "at": at, "content": content})
         if progress.metrics:
-            at = datetime.now(UTC).isoformat()  # noqa: TID251 - an example stands by itself
             metrics = {name: _number(value) for name, value in progress.metrics.items()}
             self.points.append({"step": progress.step, "at": at, "metrics": metrics})
         self.progress = progress

@@ -254,6 +254,7 @@ SPECTACULAR_SETTINGS = {
         "AttemptOutcomeEnum": "apps.operations.models.Attempt.Outcome",
         "CheckLevelEnum": ["ok", "warning", "failed"],
         "EndedOutcomeEnum": "apps.workers.reports.RECORDED_AS",
+        "MediaTypeEnum": "trainops.media.items.TYPES",
         "OperationStatusEnum": "apps.operations.lifecycle.State",
         "SavedTypeEnum": ["periodic", "cancellation", "shutdown", "failure", "final"],
         "WorkerStatusEnum": "apps.workers.models.Worker.Status",

@@ -147,6 +147,19 @@ class Thresholds(BaseSettings):
         5 * 1024**2, description="Maximum log size in bytes per attempt; older output is discarded."
     )
 
+    media_steps_per_name: PositiveInt = Field(
+        100,
+        description="Maximum steps per name of which an operation keeps logged media; "
+        "they are thinned.",
+    )
+    media_bytes_per_name: PositiveInt = Field(
+        16 * 1024**2,
+        description="Maximum bytes of logged media per name of an operation; they are thinned.",
+    )
+    media_names_per_operation: PositiveInt = Field(
+        32, description="Maximum names of logged media per operation; others are not kept."
+    )
+
     @property
     def patience_seconds(self) -> float:
         """Client-side query timeout: a quarter of the fencing deadline.

@@ -45,6 +45,12 @@ urlpatterns = [
         operation.points_file,
         name="operation-points-csv",
     ),
+    path("operations/<str:operation_id>/media", operation.media, name="operation-media"),
+    path(
+        "operations/<str:operation_id>/media/<int:media_id>",
+        operation.media_content,
+        name="operation-media-content",
+    ),
     path("operations/<str:operation_id>/log.txt", operation.log, name="operation-log"),
     path("operations/<str:operation_id>/archive.zip", operation.archive, name="operation-archive"),
     path(

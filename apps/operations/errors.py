@@ -13,6 +13,17 @@ class OperationNotFound(DomainError):
         )
 
 
+class MediaNotFound(DomainError):
+    def __init__(self, operation_id: str, media_id: int) -> None:
+        super().__init__(
+            "MEDIA_NOT_FOUND",
+            f"Operation {operation_id} has no item {media_id}; its media are listed without "
+            "an id. Items that are thinned or discarded get lost.",
+            {"operation_id": operation_id, "media_id": media_id},
+            status=404,
+        )
+
+
 class CheckpointNotFound(DomainError):
     def __init__(self, operation_id: str, checkpoint_id: str = "") -> None:
         wanted = f"checkpoint {checkpoint_id[:64]!r}" if checkpoint_id else "checkpoint"

@@ -8,6 +8,7 @@ from django.db import models
 from apps.operations.descriptions import Described
 from apps.operations.indexes import CONSTRAINTS, INDEXES
 from apps.operations.lifecycle import FINISHED, Reason, State
+from apps.operations.media_records import Media
 from apps.operations.placement import Need
 from apps.operations.queryset import OperationQuerySet
 from apps.operations.records import (
@@ -35,6 +36,7 @@ __all__ = [
     "DatasetUse",
     "Event",
     "LogChunk",
+    "Media",
     "MetricPoint",
     "ModelUse",
     "Operation",

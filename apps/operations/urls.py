@@ -18,6 +18,7 @@ from apps.operations.api.comparisons import ComparisonView, ImportanceView
 from apps.operations.api.estimates import EstimateView
 from apps.operations.api.exchange import ExportView, ImportView
 from apps.operations.api.groups import GroupsView
+from apps.operations.api.media import MediaContentView, MediaView
 from apps.operations.api.operations import (
     CancelView,
     KillView,
@@ -79,6 +80,12 @@ urlpatterns = [
     path(f"{ONE}/logs", LogsView.as_view(), name="api-operation-logs"),
     path(f"{ONE}/logs/lines", LogLinesView.as_view(), name="api-operation-log-lines"),
     path(f"{ONE}/logs.txt", LogFileView.as_view(), name="api-operation-log-file"),
+    path(f"{ONE}/media", MediaView.as_view(), name="api-operation-media"),
+    path(
+        f"{ONE}/media/<int:media_id>",
+        MediaContentView.as_view(),
+        name="api-operation-media-content",
+    ),
     path(f"{ONE}/events", EventsView.as_view(), name="api-operation-events"),
     path(f"{ONE}/attempts", AttemptsView.as_view(), name="api-operation-attempts"),
     path(f"{ONE}/live", LiveView.as_view(), name="api-operation-live"),

@@ -12,7 +12,7 @@ from django.db.models import Count, Max, OuterRef, QuerySet, Subquery, Sum
 
 from apps.checkpoints.models import Checkpoint
 from apps.operations.lifecycle import State
-from apps.operations.models import Event, LogChunk, MetricPoint, Operation
+from apps.operations.models import Event, LogChunk, Media, MetricPoint, Operation
 from trainops.http import closing
 from trainops.statement_timeout import at_most
 
@@ -58,6 +58,7 @@ def _of_operations(ids: Collection[str]) -> Iterable[tuple[str, object]]:
         *_COLUMNS,
         _newest(MetricPoint.objects),
         _newest(LogChunk.objects),
+        _newest(Media.objects),
         _number(Event.objects),
         _number(Checkpoint.objects),
     )

@@ -10,6 +10,8 @@ from apps.operations.attempts.remote_commits import MAX_FILES
 from apps.workers.serializers import EndedSerializer
 from trainops.http.serializers import StrictSerializer
 from trainops.kind import KINDS
+from trainops.media.items import TYPES
+from trainops.media.limits import MAX_CAPTION, MAX_ITEM_BYTES, MAX_ITEMS, MAX_NAME
 from trainops.runtime.checkpoint.manifest import DIRECTORY_NAME, CheckpointType
 from trainops.runtime.labels import LABEL_PATTERN, LABEL_RULE
 
@@ -239,6 +241,36 @@ class DamagedSerializer(StrictSerializer):
     altered = serializers.ListField(
         child=serializers.CharField(max_length=128), required=False, default=list, max_length=100
     )
+
+
+class MediaItemSerializer(StrictSerializer):
+    """An item that the recipe logged."""
+
+    step = serializers.IntegerField(min_value=0, max_value=MAX_STEP // 2 - 1)
+    at = serializers.DateTimeField(help_text="Time by the worker's clock.")
+    is_early = serializers.BooleanField(
+        required=False,
+        default=False,
+        help_text="Whether it was logged before the evaluation with which its step ends.",
+    )
+    name = serializers.CharField(max_length=MAX_NAME, trim_whitespace=False)
+    index = serializers.IntegerField(
+        required=False, default=0, min_value=0, max_value=MAX_ITEMS - 1,
+        help_text="Place among those that were logged together.",
+    )  # fmt: skip
+    type = serializers.ChoiceField(choices=TYPES)
+    caption = serializers.CharField(
+        max_length=MAX_CAPTION, required=False, allow_blank=True, default="",
+        trim_whitespace=False,
+    )  # fmt: skip
+    content = serializers.CharField(
+        max_length=4 * MAX_ITEM_BYTES // 3 + 4,
+        help_text="PNG, WAV or JSON in base64, by the type.",
+    )
+
+
+class MediaSerializer(StrictSerializer):
+    items = serializers.ListField(child=MediaItemSerializer(), min_length=1, max_length=MAX_ITEMS)
 
 
 class LedgerSerializer(StrictSerializer):

@@ -37,6 +37,8 @@ from trainops.http.asking import body_of, query_of
 from trainops.http.deprecation import Deprecated
 from trainops.http.envelope import EnvelopeRenderer
 from trainops.kind import KINDS
+from trainops.media.errors import MediaError
+from trainops.process.protocol import MediaLogged
 
 T = TypeVar("T")
 
@@ -156,6 +158,28 @@ class ProgressView(AttemptDoor):
         report = RemoteProgress(points=points, **body)
         directive = self.fenced(operation, lambda: remote_attempts.reported(operation, report))
         return answer(worker_id, directive)
+
+
+class AttemptMediaView(AttemptDoor):
+    @extend_schema(
+        operation_id="attempts_media",
+        request=shapes.MediaSerializer,
+        responses=shapes.DirectiveSerializer,
+    )
+    def post(self, request: Request, worker_id: str, operation_id: str, attempt: int) -> Response:
+        """Store what the recipe logged besides numbers, before the progress of its step.
+
+        The call may be repeated. An item beyond the limits of the operation is left out, with a
+        line in the log.
+        """
+        body = body_of(request, shapes.MediaSerializer)
+        operation = self.owned(worker_id, operation_id, attempt, is_renewed=False)
+        messages = [MediaLogged(**{**each, "at": each["at"].timestamp()}) for each in body["items"]]
+        try:
+            found = self.fenced(operation, lambda: remote_attempts.logged(operation, messages))
+        except MediaError as error:
+            raise ValidationError({"items": str(error)}) from error
+        return answer(worker_id, found)
 
 
 class InputView(AttemptDoor):

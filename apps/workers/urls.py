@@ -29,6 +29,7 @@ urlpatterns = [
     path(f"{ONE}/claim", attempts.ClaimView.as_view(), name="api-worker-claim"),
     path(f"{ATTEMPT}/restored", attempts.RestoredView.as_view(), name="api-attempt-restored"),
     path(f"{ATTEMPT}/progress", attempts.ProgressView.as_view(), name="api-attempt-progress"),
+    path(f"{ATTEMPT}/media", attempts.AttemptMediaView.as_view(), name="api-attempt-media"),
     path(f"{ATTEMPT}/ledger", attempts.LedgerView.as_view(), name="api-attempt-ledger"),
     path(f"{ATTEMPT}/spending", attempts.SpendingView.as_view(), name="api-attempt-spending"),
     path(f"{ATTEMPT}/damaged", checkpoints.DamagedView.as_view(), name="api-attempt-damaged"),

@@ -3,6 +3,7 @@ import { getText } from "./ask.js";
 import { Charts } from "./charts.js";
 import { follow } from "./follow.js";
 import { LogViewer } from "./log.js";
+import { Media } from "./media.js";
 import { isOn, notifyOfEnd, showInTab } from "./notify.js";
 import { swap } from "./swap.js";
 import { startTabs } from "./tabs.js";
@@ -11,6 +12,7 @@ const EVERY = 1500;
 const page = document.getElementById("operation");
 const charts = new Charts(document.getElementById("charts"));
 const log = new LogViewer(document.getElementById("log-viewer"));
+const media = new Media(document.getElementById("media"), document.getElementById("tab-media"));
 const title = document.title;
 const last = { points: 0 };
 
@@ -42,6 +44,7 @@ function show(text) {
   page.dataset.state = answer.state;
   last.points = answer.points.last;
   log.announce(answer.log);
+  media.announce(answer.media);
   charts.add(answer.points, answer.standing);
   return !answer.settled;
 }

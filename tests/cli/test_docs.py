@@ -86,6 +86,12 @@ def test_the_page_of_lightning_shows_the_recipe_that_is_tested(name):
     assert recipe in (ROOT / "docs/lightning.md").read_text()
 
 
+@pytest.mark.parametrize("name", ["waves.py", "waves_loop.py"])
+def test_the_page_of_media_shows_the_recipe_that_is_tested(name):
+    recipe = (ROOT / "examples/recipes" / name).read_text().rstrip()
+    assert recipe in (ROOT / "docs/media.md").read_text()
+
+
 @pytest.mark.parametrize("name", ["letters.py", "letters_trainer.py"])
 def test_the_page_of_transformers_shows_the_recipe_that_is_tested(name):
     recipe = (ROOT / "examples/recipes" / name).read_text().rstrip()

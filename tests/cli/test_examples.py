@@ -16,6 +16,7 @@ from tests.engines.contract import (
 from trainops.cli import submission
 from trainops.datasets.registering import registered
 from trainops.kind import KINDS
+from trainops.media.items import TYPES
 from trainops.recipes import recipes
 from trainops.runtime.checkpoint.store import CheckpointPolicy, CheckpointStore
 from trainops.runtime.loop import Directive, Succeeded, run
@@ -120,3 +121,26 @@ def test_the_example_of_a_trainer_learns(tmp_path, monkeypatch, library, recipe,
     )
     assert isinstance(outcome, Succeeded), outcome
     assert is_good(outcome.result["final"]), outcome.result["final"]
+
+
+def media_of(supervisor):
+    items = [each for progress in supervisor.progress for each in progress.media]
+    return {(each.name, each.position, each.index): each for each in items}
+
+
+@pytest.mark.slow
+def test_the_example_of_media_logs_all_types_and_the_same_after_a_stop(tmp_path, monkeypatch):
+    monkeypatch.setenv("TRAINOPS_RECIPES", "examples.recipes.waves:RECIPE")
+    example = recipes("loop")["waves"].example
+    case = Case("loop", "waves", {**example, "parameters": {"epochs": 4}}, ())
+    whole, first, second = ScriptedSupervisor(), ScriptedSupervisor(at=16), ScriptedSupervisor()
+    outcome = attempt(case, tmp_path / "whole", whole)
+    assert isinstance(outcome, Succeeded), outcome
+    assert {each.type for each in media_of(whole).values()} == set(TYPES)
+    assert len(media_of(whole)) == 4 * (3 + 4 + 4)
+    attempt(case, tmp_path / "parts", first, every_steps=1)
+    let_savings_land()
+    attempt(case, tmp_path / "parts", second, resume=first.checkpoints[-1:], number=2)
+    require_same_end(whole, [first, second])
+    assert not media_of(first).keys() & media_of(second).keys()
+    assert media_of(first) | media_of(second) == media_of(whole)

@@ -8,9 +8,11 @@ from django.utils import timezone
 
 from apps.operations.lifecycle import State
 from apps.operations.models import MetricPoint, Operation
+from tests.api.test_media import logged
 from tests.client.conftest import answer
 from tests.operations.rows import in_state, submitted
 from trainops.client import AsyncClient, Client, OperationFailed, Problem, Refused, curves, handles
+from trainops.media import Image
 
 DIGITS = {"kind": "training", "config": {"recipe": "digits", "epochs": 2}}
 
@@ -147,3 +149,15 @@ def test_the_twins_have_the_same_methods():
         names = {each for each in dir(of) if not each.startswith("_")} - own
         missing = names - set(dir(twin)) - {"close", "version_difference"}
         assert not missing
+
+
+def test_its_media_are_listed_and_saved(client, tmp_path):
+    operation = submitted()
+    logged(operation, Image([[0.0]]), name="a")
+    logged(operation, Image([[1.0]]), name="b")
+    run = client.operation(operation.pk)
+    assert [each["name"] for each in run.media()] == ["a", "b"]
+    (path,) = run.save_media(tmp_path, "b")
+    assert path.read_bytes() == Image([[1.0]]).encode()
+    with pytest.raises(Problem, match="no media named 'c'; there are: a, b"):
+        run.save_media(tmp_path, "c")

@@ -8,12 +8,13 @@ from django.db import connection
 
 from apps.checkpoints.models import Checkpoint
 from apps.operations.attempts import work
-from apps.operations.models import Attempt
+from apps.operations.models import Attempt, Media
 from apps.operations.requests import services
 from tests.waiting import wait_until
 
 PARAMETERS = {
     "at", "step_seconds", "build_seconds", "validation_seconds", "validation_at", "trace", "once",
+    "media",
 }  # fmt: skip
 
 
@@ -29,6 +30,13 @@ def run(runtime, operation):
     """Run one attempt here and now; return the operation as it is afterwards."""
     work._work_once(runtime)
     return services.get(operation.pk)
+
+
+def media_of(operation):
+    """Return what stands, with its content."""
+    fields = ("name", "position", "step", "index", "type", "caption", "content")
+    found = Media.objects.filter(operation=operation, retired_by=None).order_by(*fields[:4])
+    return [(*values, bytes(content)) for *values, content in found.values_list(*fields)]
 
 
 class Running:

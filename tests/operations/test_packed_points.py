@@ -65,7 +65,10 @@ class Story:
             operation=self.operation, number=self.attempt, worker_id="w", from_step=step,
             measured_to=step, receipt={"checkpoint": checkpoint},
         )  # fmt: skip
-        branches.stand(self.operation.pk, by=self.attempt, checkpoint=checkpoint, measured_to=step)
+        branches.stand(
+            self.operation.pk, by=self.attempt, checkpoint=checkpoint, measured_to=step,
+            from_step=step,
+        )  # fmt: skip
         self.step = step
 
 

@@ -26,6 +26,7 @@ from tests.memory import peak_bytes, reset_peak
 from tests.operations.attempts import (
     Running,
     killed_after_its_first_checkpoint,
+    media_of,
     run,
     submit,
 )
@@ -411,8 +412,9 @@ def until_it_misbehaves(child):
 def test_what_an_absent_database_could_not_commit_is_adopted_by_the_next_owner(
     runtime, monkeypatch, settings
 ):
-    whole = run(runtime, submit(epochs=20))
-    operation = submit(step_seconds=0.05, epochs=20, checkpoint={"every_epochs": 1000})
+    whole = run(runtime, submit(epochs=20, media=True))
+    more = {"media": True, "checkpoint": {"every_epochs": 1000}}
+    operation = submit(step_seconds=0.05, epochs=20, **more)
     # Nobody renews, as without a database: the child saves when a third of its grant is left.
     limits = settings.THRESHOLDS
     settings.THRESHOLDS = limits.model_copy(update={"child_deadline_seconds": 3.0})
@@ -439,6 +441,7 @@ def test_what_an_absent_database_could_not_commit_is_adopted_by_the_next_owner(
     assert resumed.state == "COMPLETED"
     assert resumed.attempts.get(number=2).from_step >= 10
     assert (weights(resumed), curve(resumed)) == (weights(whole), curve(whole))
+    assert media_of(resumed) == media_of(whole)
     assert resumed.events.filter(what="ADOPTED").exists()
 
 

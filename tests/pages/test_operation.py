@@ -257,7 +257,7 @@ class TestLive:
             making.attempt(operation, number)
             saved(operation, step=number, attempt=number, type="periodic")
         making.curve(operation)
-        with django_assert_max_num_queries(15):
+        with django_assert_max_num_queries(16):
             self.ask(page, operation)
 
     def test_a_finished_operation_is_settled(self, page, ana):

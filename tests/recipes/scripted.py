@@ -12,6 +12,7 @@ class ScriptedParameters(Strict):
     build_seconds: float = Field(0.0, ge=0)
     step_seconds: float = Field(0.0, ge=0)
     validation_seconds: float = Field(0.0, ge=0, description="For each batch of it")
+    media: bool = Field(False, description="Whether it logs in every step and validation batch")
     trace: str = Field("", description="A file that gets a line, the process, at every step")
     at: int = Field(0, ge=0, description="The training step of this process that misbehaves")
     validation_at: int = Field(0, ge=0, description="The same, of its validation batches")

@@ -12,6 +12,7 @@ from torch import nn
 from tests.memory import peak_bytes
 from tests.recipes.scripted import ScriptedParameters
 from trainops.learning.ingredients import Context, Examples, Ingredients
+from trainops.media import Audio, ConfusionMatrix, Histogram, Image, Table, log
 
 EXAMPLES = 64
 
@@ -37,6 +38,8 @@ class Scripted(nn.Module):
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         outputs = self.layers(inputs)
+        if self.parameters_given.media:
+            log_all(self.training, inputs, outputs)
         if not self.training:
             self.num_validated += 1
             time.sleep(self.parameters_given.validation_seconds)
@@ -63,6 +66,17 @@ class Scripted(nn.Module):
             except FileExistsError:
                 return outputs
         return misbehave(self.parameters_given.what, outputs)
+
+
+def log_all(is_training: bool, inputs: torch.Tensor, outputs: torch.Tensor) -> None:
+    if is_training:
+        log("inputs", [Image(each[None], low=-10, high=10, caption="x") for each in inputs[:2]])
+        log("outputs", Histogram(outputs, bins=4))
+    else:
+        rows = [[float(each), bool(each > 0)] for each in outputs[:, 0]]
+        log("validated", Table(["output", "is positive"], rows))
+        log("signs", ConfusionMatrix(["-", "+"], truths=inputs.sum(1) > 0, predictions=outputs > 0))
+        log("sound", Audio(outputs[:, 0].tanh(), 1000))
 
 
 def misbehave(what: str, outputs: torch.Tensor) -> torch.Tensor:  # noqa: C901, PLR0912 - a list

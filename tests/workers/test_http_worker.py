@@ -23,6 +23,7 @@ from examples.http_worker import Attempt
 from tests.directories import making
 from tests.engines.contract import CASES, Case, bytes_of, undisturbed
 from tests.journey.stack import ROOT
+from tests.operations.attempts import media_of
 from tests.operations.rows import forget_lease
 from tests.waiting import wait_until
 from trainops.runtime import reproducibility
@@ -159,8 +160,9 @@ def test_stopped_at_its_start_and_resumed_it_ends_there_as_well(
 
 
 def test_cancelled_killed_and_taken_over_it_is_the_same(worker, person):
-    whole = submit("training", SCRIPTED, person)
-    operation = submit("training", SCRIPTED, person)
+    logging = {**SCRIPTED, "parameters": {**SCRIPTED["parameters"], "media": True}}
+    whole = submit("training", logging, person)
+    operation = submit("training", logging, person)
     with http_worker(worker, "training"):
         assert until(whole, "COMPLETED", "FAILED").state == "COMPLETED"
         wait_until(lambda: services.get(operation.pk).step >= 25, 60)
@@ -178,6 +180,7 @@ def test_cancelled_killed_and_taken_over_it_is_the_same(worker, person):
     assert (done.state, done.attempt) == ("COMPLETED", 3)
     assert result_of(operation) == result_of(whole)
     assert curve_of(operation) == curve_of(whole)
+    assert media_of(operation) == media_of(whole) and media_of(whole)
     receipts = [each.receipt for each in operation.attempts.all()]
     assert [each["exact"] for each in receipts] == [True, True, True]
 

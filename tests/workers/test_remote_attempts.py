@@ -1,5 +1,6 @@
 """Attempts over HTTP, call by call: what comes late, what is gone, and how long a lease lasts."""
 
+import base64
 import contextlib
 import importlib
 import time
@@ -11,7 +12,7 @@ from django.apps import apps as django_apps
 from apps.checkpoints import storage
 from apps.checkpoints.models import Checkpoint
 from apps.operations.attempts import remote_attempts, remote_claims, remote_files
-from apps.operations.models import LogChunk, MetricPoint, Operation
+from apps.operations.models import Attempt, LogChunk, Media, MetricPoint, Operation
 from apps.operations.requests import services
 from apps.workers.models import Worker
 from examples import http_worker
@@ -20,6 +21,7 @@ from tests.waiting import wait_until
 from trainops.clock import seconds_from_now
 from trainops.errors import DomainError
 from trainops.kind import KINDS
+from trainops.media import Table
 from trainops.process import process_use
 from trainops.runtime.checkpoint.manifest import Artifact, CheckpointType, verify
 from trainops.runtime.checkpoint.manifest import Checkpoint as Saved
@@ -359,3 +361,49 @@ def test_the_example_sends_what_the_server_has_nowhere_any_more(example, operati
     newest = Checkpoint.objects.filter(operation=operation).newest_first().first()
     assert newest.step == 2
     verify(storage.directory(newest.artifacts_path), newest.manifest_digest)
+
+
+def sent_item(step=1, **more):
+    content = base64.b64encode(Table(["n"], [[step]]).encode()).decode()
+    at = "2026-01-01T00:00:00Z"
+    return {"step": step, "at": at, "name": "x", "type": "table", "content": content, **more}
+
+
+def test_media_are_stored_once_under_the_fence(worker, operation):
+    attempt = worker.claim()
+    for _ in range(2):  # the first answer was lost
+        items = [sent_item(1), sent_item(2, is_early=True), sent_item(2)]
+        answer = worker.data("POST", f"{attempt}/media", {"items": items})
+        assert answer["directive"] == "proceed"
+    found = Media.objects.filter(operation=operation).order_by("position")
+    assert [(each.step, each.position, each.attempt) for each in found] == [
+        (1, 3, 1), (2, 4, 1), (2, 5, 1),
+    ]  # fmt: skip
+    receipt = {"step": 1, "checkpoint": None, "exact": True, "items": []}
+    operation.row.update(attempt=2)
+    worker.refused(409, "SUPERSEDED", "POST", f"{attempt}/media", {"items": [sent_item(3)]})
+    assert found.count() == 3
+    later = attempt.rpartition("/")[0] + "/2"
+    Attempt.objects.create(operation=operation, number=2, worker_id=operation.worker_id)
+    worker.data("POST", f"{later}/restored", {"step": 0, "receipt": {**receipt, "step": 0}})
+    assert set(found.values_list("retired_by", flat=True)) == {2}
+
+
+@pytest.mark.parametrize(
+    ("more", "problem"),
+    [
+        ({"type": "html"}, "html"),
+        ({"type": "image"}, "allowed: a PNG file"),
+        ({"content": "?"}, "allowed: base64"),
+        ({"step": -1}, "step"),
+        ({"index": 64}, "index"),
+        ({"name": "a\nb"}, "printable"),
+        ({"more": 1}, "more"),
+    ],
+)
+def test_media_that_no_recipe_could_have_logged_are_refused(worker, operation, more, problem):
+    attempt = worker.claim()
+    items = [sent_item(), {**sent_item(2), **more}]
+    status, _, answer = worker.ask("POST", f"{attempt}/media", {"items": items})
+    assert (status, problem in str(answer)) == (400, True)
+    assert not Media.objects.exists()

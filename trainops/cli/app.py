@@ -19,6 +19,7 @@ MODULES = {
     "logs": ("logs",),
     "points": ("export-points",),
     "downloading": ("download",),
+    "media": ("media",),
     "comparing": ("compare",),
     "studies": ("studies",),
     "checkpoints": ("checkpoints",),

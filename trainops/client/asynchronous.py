@@ -92,6 +92,14 @@ class AsyncHandle:
         """See `Handle.metrics`."""
         return await asyncio.to_thread(self.handle.metrics)
 
+    async def media(self, name: str | None = None) -> list[dict[str, Any]]:
+        """See `Handle.media`."""
+        return await asyncio.to_thread(self.handle.media, name)
+
+    async def save_media(self, directory: str | Path = ".", name: str | None = None) -> list[Path]:
+        """See `Handle.save_media`."""
+        return await asyncio.to_thread(self.handle.save_media, directory, name)
+
     async def log(self) -> str:
         """See `Handle.log`."""
         return await asyncio.to_thread(self.handle.log)

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Self
 
-from trainops.client import curves, files, server
+from trainops.client import curves, files, media, server
 from trainops.client.api import Api, difference_of
 from trainops.client.problems import Problem
 from trainops.client.references import operation_id
@@ -185,6 +185,20 @@ class Handle:
             return rows
         frame = import_module("pandas").DataFrame(rows or {"step": []})
         return frame.set_index("step")
+
+    def media(self, name: str | None = None) -> list[dict[str, Any]]:
+        """Return what its recipe logged besides numbers: a list of `name` and `steps`.
+
+        Each of the steps has `step`, `attempt`, `type` and `items` with `id` and `caption`.
+        """
+        return media.listed(self._api, self.id, name)
+
+    def save_media(self, directory: str | Path = ".", name: str | None = None) -> list[Path]:
+        """Write the items as PNG, WAV and JSON files into a directory; return their paths.
+
+        Raises Problem and OSError.
+        """
+        return media.save(self._api, self.id, Path(directory), name)
 
     def log(self) -> str:
         """Return its whole log."""

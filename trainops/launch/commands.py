@@ -42,6 +42,7 @@ With a running server
   compare          compare operations: config, code, data, environment, metrics
   export-points    write the metrics of an operation for TensorBoard, MLflow or W&B
   download         download the files of an operation, compared with their digests
+  media            list or download images, tables and other media of an operation
   cancel           save a checkpoint at the next safe point, then stop
   edit             rename, tag, annotate, archive or acknowledge an operation
   bulk             do one action to all operations that match a query

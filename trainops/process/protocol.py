@@ -8,12 +8,16 @@ Messages are in order: whatever was sent before `Staged` is durable before that 
 Ledger entries are durable before what they describe is released.
 """
 
+import base64
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Self
 
+from trainops.media.content import require_sound
+from trainops.media.errors import MediaError
+from trainops.media.items import MediaItem
 from trainops.plain import Config
 from trainops.runtime.checkpoint.manifest import Candidate, CheckpointType, StagedCheckpoint
 from trainops.runtime.ledger import Entry
@@ -169,6 +173,39 @@ class ProgressUpdate:
 
 
 @dataclass(frozen=True, slots=True)
+class MediaLogged:
+    """An item that the recipe logged; see `MediaItem`. content: base64."""
+
+    step: int
+    at: float  # Unix time
+    is_early: bool
+    name: str
+    index: int
+    type: str
+    caption: str
+    content: str
+
+    @classmethod
+    def of(cls, item: MediaItem, at: float) -> Self:
+        content = base64.b64encode(item.content).decode()
+        return cls(
+            item.step, at, item.is_early, item.name, item.index, item.type, item.caption, content
+        )
+
+    def item(self) -> MediaItem:
+        """Return the item. Raises MediaError if it is not sound."""
+        try:
+            content = base64.b64decode(self.content, validate=True)
+        except ValueError:
+            raise MediaError(f"content: got {self.content[:20]!r}…; allowed: base64") from None
+        item = MediaItem(
+            self.step, self.is_early, self.name, self.index, self.type, self.caption, content
+        )
+        require_sound(item)
+        return item
+
+
+@dataclass(frozen=True, slots=True)
 class Append:
     """Ledger entries that must be durable before the child continues."""
 
@@ -256,8 +293,8 @@ class Failed:
 
 Ended = Succeeded | Stopped | Failed
 ToSupervisor = (
-    Restored | Corrupted | ProgressUpdate | Append | Staged | SaveFailed | Salvaging | Salvaged
-    | StartSubtasks | DropSubtasks | Finding | Ended
+    Restored | Corrupted | ProgressUpdate | MediaLogged | Append | Staged | SaveFailed | Salvaging
+    | Salvaged | StartSubtasks | DropSubtasks | Finding | Ended
 )  # fmt: skip
 
 

@@ -1,6 +1,7 @@
 """The reason codes of exceptions that have one."""
 
 from trainops.datasets.errors import DirectoryAway
+from trainops.media.errors import MediaError
 from trainops.runtime import errors
 
 CODES: dict[type[BaseException], str] = {
@@ -8,6 +9,7 @@ CODES: dict[type[BaseException], str] = {
     errors.ExplodingNorm: "EXPLODING_NORM",
     errors.InputError: "INPUT_ERROR",
     errors.ConfigError: "INPUT_ERROR",
+    MediaError: "INPUT_ERROR",
     errors.NotExact: "NOT_EXACT",
     DirectoryAway: "DATASET_AWAY",
     errors.LedgerMismatch: "PRIVACY_LEDGER_MISMATCH",

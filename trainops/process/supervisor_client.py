@@ -102,6 +102,8 @@ class SupervisorClient:
         self._last, directive = progress, self.directive
         if self.self_check is not None:
             self.self_check.reported(progress)
+        for item in progress.media:
+            self._send(protocol.MediaLogged.of(item, time.time()))
         if progress.metrics:
             values = {name: float(value) for name, value in progress.metrics.items()}
             self.points.append((progress.step, time.time(), values))

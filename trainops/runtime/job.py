@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar, runtime_checkable
 
+from trainops.media.items import MediaItem
 from trainops.runtime.throughput import Throughput
 
 Metrics: TypeAlias = Mapping[str, float]
@@ -193,13 +194,14 @@ def closed_after(job: J) -> Iterator[J]:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a job is, and the points it recorded at this step."""
+    """How far a job is, and what it recorded at this step: points, and what its recipe logged."""
 
     step: int
     total_steps: int
     place: str
     metrics: Metrics
     is_evaluating: bool = False  # the newest step's evaluation is not finished
+    media: tuple[MediaItem, ...] = ()
 
     @property
     def is_over(self) -> bool:

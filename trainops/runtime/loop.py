@@ -3,9 +3,10 @@
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
+from trainops.media.recorder import RECORDER
 from trainops.runtime import reproducibility
 from trainops.runtime.checkpoint.manifest import CheckpointType
 from trainops.runtime.checkpoint.snapshot import SafePoint
@@ -85,9 +86,10 @@ def run(
             progress = progress_of(job, {})
         attempt.moved(progress)
         directive = supervisor.report(progress)
+        RECORDER.open()
 
         while not progress.is_over and directive is Directive.PROCEED:
-            progress = _advanced(job, others)
+            progress = _advanced(job, others, progress)
             attempt.moved(progress)
             directive = supervisor.report(progress)
             if progress.is_over or directive is not Directive.PROCEED:
@@ -109,6 +111,7 @@ def run(
             raise first from error
         return Failed(first)
     finally:
+        RECORDER.close()
         reproducibility.include(dict)
         _end(attempt, job)
 
@@ -117,7 +120,9 @@ def _made(make_job: Callable[[], ResumableJob], seed: int, ranks: Ranks) -> Resu
     with job_code():
         ranks.make()
         reproducibility.seed_all(seed)
+        RECORDER.is_preparing = True
         job = make_job()
+        RECORDER.is_preparing = False
         ranks.wait()
         reproducibility.include(job.objects if isinstance(job, Composed) else dict)
     if isinstance(job, Evaluating):
@@ -131,12 +136,22 @@ def _end(attempt: Checkpointer, job: object) -> None:
         attempt.settle()  # nothing is in flight any more, unless an error cut the loop short
 
 
-def _advanced(job: ResumableJob, ranks: Ranks) -> Progress:
+def _advanced(job: ResumableJob, ranks: Ranks, before: Progress) -> Progress:
     try:  # what job_code() does, without its cost at every step
         ranks.advance()
-        return progress_of(job, job.advance())
+        progress = progress_of(job, job.advance())
     except Exception as error:
         raise JobError from error
+    return _with_media(progress, before) if RECORDER.logged else progress
+
+
+def _with_media(progress: Progress, before: Progress) -> Progress:
+    """Add what was logged, once no resume logs it again: an evaluation is begun anew as a whole."""
+    if before.is_evaluating and progress.is_evaluating:
+        return progress
+    is_early = progress.is_evaluating
+    items = (replace(each, step=progress.step, is_early=is_early) for each in RECORDER.take())
+    return replace(progress, media=tuple(items))
 
 
 def _settled(
@@ -150,7 +165,7 @@ def _settled(
     """Continue until nothing is under way, if that is reached in time; the steps are equal."""
     until = clock() + settling.patience_seconds
     while not progress.is_over and not settling.is_settled and clock() < until:
-        progress = _advanced(job, ranks)
+        progress = _advanced(job, ranks, progress)
         attempt.moved(progress)
         if attempt.supervisor.report(progress) is Directive.CANCEL:
             break

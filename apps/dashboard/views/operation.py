@@ -14,9 +14,9 @@ from apps.dashboard import checkpoint_files, config_table, parts, points
 from apps.dashboard.live import follow, reader_of
 from apps.dashboard.permissions import needs, user_of
 from apps.dashboard.responses import refused
-from apps.operations import archives, artifacts, metric_queries, points_csv, versions
+from apps.operations import archives, artifacts, media_queries, metric_queries, points_csv, versions
 from apps.operations.attempts import branches
-from apps.operations.errors import OperationNotFound
+from apps.operations.errors import MediaNotFound, OperationNotFound
 from apps.operations.filters import WindowQuery
 from apps.operations.models import Operation
 from apps.operations.requests import services
@@ -25,6 +25,7 @@ from trainops.http.numbers import whole_number
 
 TABS = (
     ("log", "Log"),
+    ("media", "Media"),
     ("attempts", "Attempts"),
     ("checkpoints", "Checkpoints"),
     ("receipt", "Receipt"),
@@ -46,6 +47,7 @@ def operation(request: HttpRequest, operation_id: str) -> HttpResponse:
         "is_settled": parts.is_settled(subject.operation),
         "log_attempts": range(1, subject.operation.attempt + 1),
         "tab_names": TABS,
+        "media_version": media_queries.version(operation_id),
         **config_table.of(subject.operation),
     }
     return render(request, "dashboard/operation/page.html", context)
@@ -76,6 +78,7 @@ def live(request: HttpRequest, operation_id: str) -> JsonResponse:
             "points": news,
             "standing": branches.standing(operation_id),
             "log": metric_queries.newest_of_log(operation_id),
+            "media": media_queries.version(operation_id),
         }
     )
 
@@ -111,6 +114,23 @@ def log(request: HttpRequest, operation_id: str) -> Streaming:
     answer = Streaming(text, content_type="text/plain; charset=utf-8")
     answer["Content-Disposition"] = f'attachment; filename="{name}.log"'
     return answer
+
+
+@needs()
+def media(request: HttpRequest, operation_id: str) -> JsonResponse:
+    """What the recipe logged besides numbers, by name and step."""
+    return JsonResponse({"names": media_queries.listed(_find(operation_id).pk)})
+
+
+@needs()
+def media_content(request: HttpRequest, operation_id: str, media_id: int) -> HttpResponse:
+    """The content of one item."""
+    asked_range = request.headers.get("Range", "")
+    try:
+        row = media_queries.found(_find(operation_id).pk, media_id)
+        return media_queries.response(row, asked_range)
+    except MediaNotFound as refusal:
+        raise Http404(refusal.message) from None
 
 
 @needs()

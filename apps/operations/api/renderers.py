@@ -24,6 +24,16 @@ class Bytes(PlainText):
     format = "bin"
 
 
+class Png(PlainText):
+    media_type = "image/png"
+    format = "png"
+
+
+class Wav(PlainText):
+    media_type = "audio/wav"
+    format = "wav"
+
+
 class Csv(PlainText):
     media_type = "text/csv"
     format = "csv"

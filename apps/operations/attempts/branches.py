@@ -1,16 +1,19 @@
-"""Which metric points stand: those of the branch that leads to where an attempt starts.
+"""Which metric points and media stand: those of the branch that leads to where an attempt starts.
 
 A person may resume from any checkpoint, and a resume falls back to an older one where the newest is
 away, so the attempts of an operation form a tree. The branch of a checkpoint holds the points of
 its attempt up to it, those of the attempt that this one started from, up to there, and so on.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from django.db.models import Max, Min
 
 from apps.checkpoints import storage
+from apps.operations.media_records import Media
 from apps.operations.records import Attempt, MetricPoint, PackedPoints
+from trainops.media.items import position_of
 
 
 @dataclass(slots=True)
@@ -27,12 +30,15 @@ class CountedSteps:
         return max(self.last_steps.get(attempt, -1), others_to)
 
 
-def stand(operation_id: str, *, by: int, checkpoint: str | None, measured_to: int) -> None:
+def stand(
+    operation_id: str, *, by: int, checkpoint: str | None, measured_to: int, from_step: int
+) -> None:
     """Retire all points but those of the branch that attempt `by` continues, which stand (again).
 
-    It starts from a checkpoint's directory, None where it starts over, and measures what is after
-    the step `measured_to`.
+    It starts from a checkpoint's directory at `from_step`, None where it starts over, and measures
+    what is after the step `measured_to`. The same for media.
     """
+    _media_stand(operation_id, by, checkpoint, _position(from_step, measured_to))
     branch = _branch(operation_id, checkpoint, measured_to)
     points = MetricPoint.objects.filter(operation_id=operation_id, attempt__lt=by)
     packs = PackedPoints.objects.filter(operation_id=operation_id)
@@ -48,6 +54,24 @@ def stand(operation_id: str, *, by: int, checkpoint: str | None, measured_to: in
             _split(operation_id, attempt, last)
             beyond = packs.filter(attempt=attempt, first_step__gt=last, retired_by=None)
             beyond.update(retired_by=by)
+
+
+def _media_stand(operation_id: str, by: int, checkpoint: str | None, position: int) -> None:
+    branch = _branch(operation_id, checkpoint, position, _position)
+    media = Media.objects.filter(operation_id=operation_id, attempt__lt=by)
+    for attempt in media.values_list("attempt", flat=True).distinct().order_by():
+        last = branch.last_of(attempt)
+        own = media.filter(attempt=attempt)
+        own.filter(position__lte=last).exclude(retired_by=None).update(retired_by=None)
+        own.filter(position__gt=last, retired_by=None).update(retired_by=by)
+
+
+def _position(from_step: int, measured_to: int) -> int:
+    """Return the last position of media that are not logged again; see `position_of`.
+
+    Where a resume begins with an evaluation, what was logged before it in its step is kept.
+    """
+    return position_of(from_step, is_early=measured_to < from_step)
 
 
 def _split(operation_id: str, attempt: int, last_step: int) -> None:
@@ -74,10 +98,19 @@ def standing(operation_id: str) -> dict[int, int | None]:
     return {**others, **branch.last_steps, newest.number: None}
 
 
-def _branch(operation_id: str, checkpoint: str | None, measured_to: int) -> CountedSteps:
+def _branch(
+    operation_id: str,
+    checkpoint: str | None,
+    measured_to: int,
+    last: Callable[[int, int], int] = lambda _, measured_to: measured_to,
+) -> CountedSteps:
+    """Return what counts of each attempt.
+
+    last: of a start, by the step of its checkpoint and the last step that it did not measure.
+    """
     begun = Attempt.objects.filter(operation_id=operation_id).exclude(receipt=None)
     starts = {
-        number: (directory, (step if measured is None else measured) or 0)
+        number: (directory, last(step or 0, (step if measured is None else measured) or 0))
         for number, directory, step, measured in begun.values_list(
             "number", "receipt__checkpoint", "from_step", "measured_to"
         )

@@ -1,24 +1,26 @@
 """Recovery records: staged checkpoints whose commit failed, for the operation's next attempt.
 
 A supervisor that gives up writes beside the staged files what was to be committed with them: the
-row, and the metric points that a resume from there would never measure again. The next attempt
-verifies the bytes and commits all of it under its own fence, so nothing is computed twice.
+row, and the metric points and media that a resume from there would never measure again. The next
+attempt verifies the bytes and commits all of it under its own fence, so nothing is computed twice.
 """
 
 import logging
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 from apps.checkpoints import services as checkpoints
 from apps.checkpoints import storage
 from apps.checkpoints.models import Checkpoint
 from apps.operations.attempts.report_writer import ReportWriter
-from apps.operations.models import MetricPoint, Operation
+from apps.operations.models import Media, MetricPoint, Operation
 from apps.operations.uploads import upload
+from trainops.process.protocol import MediaLogged
 from trainops.runtime import lossless
 from trainops.runtime.checkpoint import durable, staged_json
 from trainops.runtime.checkpoint.manifest import StagedCheckpoint, verify
@@ -28,10 +30,11 @@ logger = logging.getLogger(__name__)
 
 
 class RecoveryRecord(TypedDict):
-    """A staged checkpoint, encoded by `lossless`, and its points; see `_point`."""
+    """A staged checkpoint, encoded by `lossless`; its points, see `_point`, and its media."""
 
     staged: object
     points: list[list[Any]]
+    media: NotRequired[list[dict[str, Any]]]  # fields of MediaLogged
 
 
 def leave_behind(writer: ReportWriter, staged: StagedCheckpoint) -> None:
@@ -41,8 +44,13 @@ def leave_behind(writer: ReportWriter, staged: StagedCheckpoint) -> None:
         [each.name, each.step, each.value, each.not_finite, each.at.timestamp()]
         for each in writer.points
     ]
+    media = [asdict(MediaLogged.of(each.item(), each.at.timestamp())) for each in writer.media]
     content = lossless.dumps(
-        {"staged": lossless.encode(staged_json.to_json(staged)), "points": points}
+        {
+            "staged": lossless.encode(staged_json.to_json(staged)),
+            "points": points,
+            "media": media,
+        }
     )
     durable.write_whole(directory / storage.RECOVERY_RECORD, content.encode())
     logger.warning("%s: step %s is left for the next attempt", writer.operation.pk, staged.step)
@@ -74,9 +82,10 @@ def recover(writer: ReportWriter, oldest: int) -> Checkpoint | None:
             continue
         measured_by = storage.attempt_of(directory.name)
         points = [_point(writer.operation, measured_by, values) for values in record["points"]]
+        media = [_media(writer.operation, measured_by, each) for each in record.get("media", [])]
         try:
             verify(directory, staged.digest)
-            with _with_points(writer, points):
+            with _with_points(writer, points, media):
                 checkpoint = writer.commit(staged)
         except CheckpointCorrupted as error:
             logger.warning("%s: not recovered: %s", writer.operation.pk, error)
@@ -91,16 +100,19 @@ def recover(writer: ReportWriter, oldest: int) -> Checkpoint | None:
 
 
 @contextmanager
-def _with_points(writer: ReportWriter, points: list[MetricPoint]) -> Iterator[None]:
-    """Replace the writer's points during one commit, and restore its own afterwards.
+def _with_points(
+    writer: ReportWriter, points: list[MetricPoint], media: list[Media]
+) -> Iterator[None]:
+    """Replace the writer's points and media during one commit, and restore its own afterwards.
 
-    Points of an earlier attempt must not reach a later flush: they may be measured again by then.
+    Those of an earlier attempt must not reach a later flush: they may be measured again by then.
     """
     own, writer.points = writer.points, points
+    own_media, writer.media = writer.media, media
     try:
         yield
     finally:
-        writer.points = own
+        writer.points, writer.media = own, own_media
 
 
 def _records(operation: Operation, oldest: int) -> Iterator[tuple[Path, RecoveryRecord]]:
@@ -131,3 +143,8 @@ def _point(operation: Operation, attempt: int, values: list[Any]) -> MetricPoint
         not_finite=not_finite,
         at=datetime.fromtimestamp(at, UTC),
     )
+
+
+def _media(operation: Operation, attempt: int, values: dict[str, Any]) -> Media:
+    message = MediaLogged(**values)
+    return Media.of(message.item(), operation.pk, attempt, message.at)

@@ -20,7 +20,7 @@ from apps.operations.errors import NotAllowed, StorageUnavailable
 from apps.operations.lifecycle import Reason
 from apps.operations.models import Attempt, Operation
 from apps.operations.scheduling import claims
-from trainops.process.protocol import ProgressUpdate
+from trainops.process.protocol import MediaLogged, ProgressUpdate
 from trainops.runtime.durations import max_seconds
 from trainops.runtime.errors import CheckpointCorrupted
 from trainops.runtime.receipt import ReceiptJson
@@ -97,6 +97,16 @@ def reported(operation: Operation, report: RemoteProgress) -> RemoteDirective:
     )
     if report.steps_per_second is not None:
         writer.fields["steps_per_second"] = report.steps_per_second
+    writer.flush()
+    return renewed(Operation.objects.get(pk=operation.pk))
+
+
+def logged(operation: Operation, messages: Iterable[MediaLogged]) -> RemoteDirective:
+    """Record what the recipe logged. Raises Fenced, and MediaError: nothing was written."""
+    writer = ReportWriter.continued(operation)
+    for each in messages:
+        each.item()
+        writer.logged(each)
     writer.flush()
     return renewed(Operation.objects.get(pk=operation.pk))
 

@@ -23,11 +23,20 @@ from apps.operations.attempts import branches, selfchecks
 from apps.operations.attempts.attempt_log import AttemptLog
 from apps.operations.attempts.run_lines import PointLines, RunLines, WindowLines
 from apps.operations.extremes import Extremes
-from apps.operations.models import Attempt, LogChunk, MetricPoint, Operation, PackedPoints
+from apps.operations.media_records import MediaRetention
+from apps.operations.models import (
+    Attempt,
+    LogChunk,
+    Media,
+    MetricPoint,
+    Operation,
+    PackedPoints,
+)
 from apps.operations.scheduling.claims import Fenced
 from apps.operations.studies import pruning
 from trainops.clock import DatabaseNow
-from trainops.process.protocol import Finding, ProgressUpdate
+from trainops.media.errors import MediaError
+from trainops.process.protocol import Finding, MediaLogged, ProgressUpdate
 from trainops.runtime.checkpoint.manifest import CheckpointType, StagedCheckpoint
 from trainops.runtime.ledger import Entry
 from trainops.runtime.receipt import ReceiptJson
@@ -36,6 +45,7 @@ from trainops.runtime.throughput import SYSTEM
 logger = logging.getLogger(__name__)
 FLUSH_SECONDS = 0.5
 MAX_POINTS = 50_000  # kept while the database is away; beyond it the child is not listened to
+MAX_MEDIA_BYTES = 32 * 1024**2  # the same
 RATE_SECONDS = 20.0
 MAX_PLACE = 120  # characters of "epoch 3 of 20"
 
@@ -57,6 +67,7 @@ class ReportWriter:
     metrics: dict[str, float | str] = field(default_factory=dict)
     extremes: Extremes | None = None  # None: not counted yet
     points: list[MetricPoint] = field(default_factory=list)
+    media: list[Media] = field(default_factory=list)
     output: AttemptLog = field(
         default_factory=lambda: AttemptLog(settings.THRESHOLDS.log_bytes_per_attempt)
     )
@@ -66,6 +77,7 @@ class ReportWriter:
     place: str = ""
     lines: RunLines = field(init=False)
     from_step: int = 0  # where the attempt began
+    refused_media: set[str] = field(default_factory=set)  # names beyond those that are allowed
     unpacked: int | None = None  # points of the operation; None: not counted yet
     _moved: bool = False
     _has_saved: bool = False
@@ -95,7 +107,8 @@ class ReportWriter:
 
     @property
     def is_full(self) -> bool:
-        return len(self.points) > MAX_POINTS
+        num_bytes = sum(each.num_bytes for each in self.media)
+        return len(self.points) > MAX_POINTS or num_bytes > MAX_MEDIA_BYTES
 
     def progress(self, report: ProgressUpdate) -> bool:
         """Add a report; True if it is at another step, or another place within one."""
@@ -131,6 +144,15 @@ class ReportWriter:
             )
         )
 
+    def logged(self, message: MediaLogged) -> None:
+        """Add an item that the recipe logged. What is not sound is left out, with a line."""
+        try:
+            item = message.item()
+        except MediaError as error:
+            self.lines.media_refused(f"{message.name!r:.80} at step {message.step:,}: {error}")
+            return
+        self.media.append(Media.of(item, self.operation.pk, self.operation.attempt, message.at))
+
     def _rate(self, step: int) -> None:
         moment = self.clock()
         self._rates.append((moment, step))
@@ -142,7 +164,7 @@ class ReportWriter:
 
     @property
     def is_due(self) -> bool:
-        waiting = self.fields or self.points or self.output
+        waiting = self.fields or self.points or self.media or self.output
         return bool(waiting) and self.clock() - self._flushed_at >= FLUSH_SECONDS
 
     def flush(self) -> None:
@@ -170,7 +192,7 @@ class ReportWriter:
             self._attempt(receipt=receipt, from_step=step, to_step=step, measured_to=kept)
             branches.stand(
                 self.operation.pk, by=self.operation.attempt,
-                checkpoint=receipt["checkpoint"], measured_to=kept,
+                checkpoint=receipt["checkpoint"], measured_to=kept, from_step=step,
             )  # fmt: skip
             self.extremes = extremes.measured(self.operation.pk)
             self._require_ownership(extremes=self.extremes)
@@ -279,8 +301,22 @@ class ReportWriter:
         MetricPoint.objects.bulk_create(self.points, ignore_conflicts=True, batch_size=500)
         if self.points:
             self._pack()
+        if self.media:
+            self._write_media()
         if chunks := self.output.chunks():
             self._write_log(chunks)
+
+    def _write_media(self) -> None:
+        thresholds = settings.THRESHOLDS
+        retention = MediaRetention(
+            thresholds.media_steps_per_name,
+            thresholds.media_bytes_per_name,
+            thresholds.media_names_per_operation,
+        )
+        for name in Media.write(self.operation.pk, self.media, retention) - self.refused_media:
+            self.refused_media.add(name)
+            allowed = f"{retention.max_names} names (TRAINOPS_MEDIA_NAMES_PER_OPERATION)"
+            self.lines.media_refused(f"{name!r} is one name more than allowed: {allowed}")
 
     def _pack(self) -> None:
         """Pack points once they are many; a part at a time of those of an early version."""
@@ -303,6 +339,7 @@ class ReportWriter:
     def _written(self) -> None:
         self.fields = ProgressFields()
         self.points.clear()
+        self.media.clear()
         self.output.clear()
         self._moved = False
         self._flushed_at = self.clock()

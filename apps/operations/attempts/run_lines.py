@@ -114,6 +114,10 @@ class RunLines:
         """A line for a checkpoint that could not be written."""
         self.log.line("WARNING", f"checkpoint not saved: {error}")
 
+    def media_refused(self, problem: str) -> None:
+        """A line for something that the recipe logged and that is not kept."""
+        self.log.line("WARNING", f"not kept of what the recipe logged: {problem}")
+
     def self_checked(self, found: Finding, note: str) -> None:
         """A line for the result of the self-check."""
         self.log.line("WARNING" if found.verdict in BAD_CHECKS else "INFO", f"self-check: {note}")

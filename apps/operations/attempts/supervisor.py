@@ -39,6 +39,7 @@ from trainops.process.protocol import (
     Ended,
     Failed,
     Finding,
+    MediaLogged,
     ProgressUpdate,
     Restored,
     Salvaged,
@@ -215,6 +216,8 @@ class Supervision:
             match message:
                 case ProgressUpdate():
                     self.writer.progress(message)
+                case MediaLogged():
+                    self.writer.logged(message)
                 case Staged(checkpoint=checkpoint):
                     self.committer.add(checkpoint)
         try:
@@ -241,12 +244,14 @@ class Supervision:
             case Succeeded() | Stopped() | Failed():
                 self.ended = message
             case _:
-                self._handle_checkpoint_message(message)
+                self._handle_further(message)
 
-    def _handle_checkpoint_message(
-        self, message: Salvaging | Salvaged | Finding | Corrupted | SaveFailed
+    def _handle_further(
+        self, message: MediaLogged | Salvaging | Salvaged | Finding | Corrupted | SaveFailed
     ) -> None:
         match message:
+            case MediaLogged():
+                self.writer.logged(message)
             case Salvaging() | Salvaged():
                 self.salvage.receive(message)
             case Finding(reason=reason):

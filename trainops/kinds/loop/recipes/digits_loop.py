@@ -10,6 +10,7 @@ from torch.utils.data import TensorDataset
 
 from trainops.kinds.loop.recipes.digits import Parameters
 from trainops.kinds.loop.run import Run
+from trainops.media import ConfusionMatrix, log
 
 NUM_TRAINING, MAX_PIXEL = 1437, 16.0
 
@@ -53,5 +54,7 @@ def validate(model: nn.Module, images: Tensor, targets: Tensor) -> dict[str, Ten
     with torch.no_grad():
         scores = model(images)
     model.train()
-    accuracy = (scores.argmax(1) == targets).float().mean()
+    found = scores.argmax(1)
+    log("confusion", ConfusionMatrix(range(10), truths=targets, predictions=found))
+    accuracy = (found == targets).float().mean()
     return {"val_loss": functional.cross_entropy(scores, targets), "val_accuracy": accuracy}
