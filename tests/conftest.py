@@ -135,7 +135,7 @@ def live_server(live_server, transactional_db, monkeypatch):
     with socket.create_connection(httpd.server_address) as last:
         last.shutdown(socket.SHUT_WR)
         last.recv(1)
-    wait_until(lambda: not served, 60)
+    wait_until(lambda: not served)
 
 
 @pytest.fixture

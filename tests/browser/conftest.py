@@ -13,6 +13,7 @@ ARGUMENTS = [
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
 ]  # fmt: skip
+PATIENCE_MS = 60_000  # on a machine that does much else
 WIDE, NARROW = {"width": 1366, "height": 900}, {"width": 390, "height": 844}
 
 
@@ -35,7 +36,7 @@ def _is_complaint(said):
 def chromium():
     # The driver keeps an event loop in this thread; Django would refuse the database beside one.
     os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "1"
-    expect.set_options(timeout=10_000)
+    expect.set_options(timeout=PATIENCE_MS)
     with sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path="/usr/bin/chromium", args=ARGUMENTS)
         yield browser
@@ -65,6 +66,7 @@ def open_page(chromium, live_server, ana):
             viewport=viewport, color_scheme=scheme, timezone_id=zone, base_url=live_server.url
         )
         contexts.append(context)
+        context.set_default_timeout(PATIENCE_MS)
         context.add_cookies([{"name": "sessionid", "value": cookie, "url": live_server.url}])
         page = context.new_page()
         page.on("pageerror", lambda error: complaints.append(str(error)))

@@ -25,7 +25,7 @@ def operation(ana):
 def test_the_page_shows_the_budget_stopping_the_run(open_page, operation, runtime):  # noqa: F811
     page = open_page(f"/operations/{operation.pk}/")
     running = Running(runtime, operation)
-    expect(page.get_by_test_id("clients")).to_be_visible(timeout=30_000)
+    expect(page.get_by_test_id("clients")).to_be_visible()
     expect(page.get_by_test_id("epsilon")).to_contain_text("ε")
     assert running.ended().state == "COMPLETED"
     expect(page.get_by_test_id("forecast")).to_contain_text("The budget is spent")
@@ -45,7 +45,7 @@ def test_clients_elsewhere_are_watched_each_by_its_own_state(open_page, ana, run
     going = distributed.Round(runtime, operation)
     parts = going.sent(3)
     clients = page.get_by_test_id("client")
-    expect(clients).to_contain_text(["Waiting", "Waiting", "Waiting"], timeout=30_000)
+    expect(clients).to_contain_text(["Waiting", "Waiting", "Waiting"])
     expect(clients.first).to_contain_text("No worker is running")  # that the page knows of
 
     parts[1].row.update(priority=distributed.FIRST)
@@ -60,7 +60,7 @@ def test_clients_elsewhere_are_watched_each_by_its_own_state(open_page, ana, run
     clients.nth(1).get_by_role("link").click()
     expect(page.get_by_role("heading", level=1)).to_contain_text("client 1")
     page.go_back()
-    wait_until(lambda: not going.last_first() and going.has_ended(), 60)
+    wait_until(lambda: not going.last_first() and going.has_ended())
     expect(page.locator("[data-part=header]")).to_contain_text("Completed")
     expect(page.get_by_test_id("rounds")).to_contain_text("1 of 1 completed")
     expect(clients).to_contain_text(["Done", "Done", "Done"])

@@ -368,7 +368,7 @@ def test_a_chunk_with_more_lines_than_the_page_holds_is_shown(open_page, running
     log = open_page(path(running)).get_by_test_id("log")
     expect(log).to_contain_text("first line")
     making.log(running, "x\n" * 12_000)
-    expect(log.locator(".log-line")).to_have_count(12_000, timeout=20_000)
+    expect(log.locator(".log-line")).to_have_count(12_000)
 
 
 @pytest.mark.slow

@@ -95,7 +95,7 @@ def test_a_running_study_keeps_what_is_chosen_while_it_is_updated(open_page, ana
     page.get_by_test_id("scatter-across").focus()
     running.row.update(state="COMPLETED", result={"sharpe": 1.0, "trades": 1})
     page.evaluate("window.kept = document.getElementById('relations')")
-    expect(page.get_by_test_id("study-counts")).to_contain_text("Completed 8", timeout=30_000)
+    expect(page.get_by_test_id("study-counts")).to_contain_text("Completed 8")
     assert page.evaluate("window.kept === document.getElementById('relations')")
     expect(page.get_by_test_id("scatter-across")).to_have_value("cash")
 

@@ -48,7 +48,7 @@ def test_a_connection_that_breaks_is_tried_again(open_page, table):
     page = open_page("/datasets/")
     offsets = offsets_of(page, failing=[2])
     send(page, path)
-    expect(page).to_have_url(re.compile("/datasets/ds_"), timeout=60_000)
+    expect(page).to_have_url(re.compile("/datasets/ds_"))
     expect(page.locator("h1")).to_have_text("Large")
     assert offsets == [0, PART_BYTES, PART_BYTES, 2 * PART_BYTES]
     assert Dataset.objects.get().num_rows == rows
@@ -66,7 +66,7 @@ def test_the_same_file_continues_after_a_reload(open_page, table):
     assert offsets[:3] == [0, PART_BYTES, 2 * PART_BYTES]
     offsets = offsets_of(page)
     send(page, path)
-    expect(page).to_have_url(re.compile("/datasets/ds_"), timeout=60_000)
+    expect(page).to_have_url(re.compile("/datasets/ds_"))
     assert offsets == [2 * PART_BYTES]
     assert Dataset.objects.get().num_rows == rows
     assert Upload.objects.get().dataset_id == Dataset.objects.get().pk

@@ -87,11 +87,11 @@ def test_parameters_come_from_a_file_and_from_the_command_line(tmp_path):
 def test_ctrl_c_ends_every_process():
     process = start("forgets_nothing")
     try:
-        wait_until(lambda: len(psutil.Process(process.pid).children(recursive=True)) >= 3, 60)
+        wait_until(lambda: len(psutil.Process(process.pid).children(recursive=True)) >= 3)
         children = psutil.Process(process.pid).children(recursive=True)
         process.send_signal(signal.SIGINT)
         assert process.wait(30) == 130
-        wait_until(lambda: not any(map(_runs, children)), 30)
+        wait_until(lambda: not any(map(_runs, children)))
     finally:
         process.kill()
         _, err = process.communicate()

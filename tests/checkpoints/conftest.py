@@ -39,7 +39,7 @@ def moto(tmp_path_factory):
     with log.open("wb") as output:
         server = subprocess.Popen(command, stdout=output, stderr=output)
     try:
-        wait_until(lambda: answers(port), 60)
+        wait_until(lambda: answers(port))
         yield port
     finally:
         server.kill()

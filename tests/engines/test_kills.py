@@ -107,7 +107,7 @@ class Runs:
 def forkserver():
     forkserver = ForkServer()
     forkserver.open()
-    wait_until(lambda: forkserver.is_ready, 60)
+    wait_until(lambda: forkserver.is_ready)
     yield forkserver
     forkserver.close()
 

@@ -95,7 +95,7 @@ def _runtime() -> Any:
         ForkServer(),
     )
     runtime.forkserver.open()
-    wait_until(lambda: runtime.forkserver.is_ready, 60)
+    wait_until(lambda: runtime.forkserver.is_ready)
     return runtime
 
 

@@ -37,7 +37,7 @@ def forkserver(tmp_path_factory):
         forget()
         forkserver = ForkServer()
         forkserver.open()
-        wait_until(lambda: forkserver.is_ready, 60)
+        wait_until(lambda: forkserver.is_ready)
         yield forkserver
         forkserver.close()
     forget()

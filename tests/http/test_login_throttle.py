@@ -170,7 +170,7 @@ def slow_hashes(settings, monkeypatch):
     ]
     for thread in threads:
         thread.start()
-    wait_until(lambda: len(begun) == passwords.MAX_HASHES, 10)
+    wait_until(lambda: len(begun) == passwords.MAX_HASHES)
     yield begun
     go_on.set()
     for thread in threads:

@@ -5,7 +5,7 @@ import os
 import pytest
 from playwright.sync_api import expect, sync_playwright
 
-from tests.browser.conftest import ARGUMENTS
+from tests.browser.conftest import ARGUMENTS, PATIENCE_MS
 from tests.journey.stack import running
 
 PASSWORD = "a long pass phrase"
@@ -19,10 +19,11 @@ def stack(tmp_path):
 
 @pytest.fixture
 def page(stack):
-    expect.set_options(timeout=60_000)
+    expect.set_options(timeout=PATIENCE_MS)
     with sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path="/usr/bin/chromium", args=ARGUMENTS)
         page = browser.new_page(base_url=stack.url)
+        page.set_default_timeout(PATIENCE_MS)
         page.goto("/login/")
         page.fill("input[name=username]", "admin")
         page.fill("input[name=password]", PASSWORD)

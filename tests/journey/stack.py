@@ -56,7 +56,7 @@ class Stack:
             assert self.process.poll() is None, "it has ended"
             return access.exists() and self._answers()
 
-        wait_until(has_come_up, 90)
+        wait_until(has_come_up)
         token = json.loads(access.read_text())["token"]
         self.client.headers["Authorization"] = f"Bearer {token}"
 
@@ -93,7 +93,7 @@ class Stack:
         answer = self.post("operations", {"kind": kind, "config": config})
         return str(answer["id"])
 
-    def wait(self, operation_id: str, *states: str, seconds: float = 90) -> Any:
+    def wait(self, operation_id: str, *states: str, seconds: float = 120) -> Any:
         def reached() -> Any:
             operation = self.look(f"operations/{operation_id}")
             return operation if operation and operation["state"] in states else None
@@ -113,7 +113,7 @@ class Stack:
             operation = self.look(f"operations/{operation_id}")
             return operation if operation and operation["step"] >= step else None
 
-        return wait_until(reached, 90)
+        return wait_until(reached)
 
     def child_pid(self, operation_id: str) -> int:
         def born() -> Any:

@@ -53,13 +53,13 @@ def test_killed_restarted_cancelled_and_resumed_it_ends_with_the_exact_model(sta
     psutil.Process(stack.child_pid(operation_id)).send_signal(signal.SIGKILL)
 
     # It goes on by itself, from the last checkpoint.
-    wait_until(lambda: stack.get(f"operations/{operation_id}")["attempt"] == 2, 60)
+    wait_until(lambda: stack.get(f"operations/{operation_id}")["attempt"] == 2)
     stack.wait_step(operation_id, 150)
     first = stack.get(f"operations/{operation_id}/attempts")[-1]
     assert (first["outcome"], first["reason"]) == ("failed", "PROCESS_KILLED")
 
     stack.post(f"operations/{operation_id}/cancel")
-    cancelled = stack.wait(operation_id, "CANCELLED", seconds=15)
+    cancelled = stack.wait(operation_id, "CANCELLED")
     assert 150 <= cancelled["step"] < 480
     answer = stack.post(f"operations/{operation_id}/resume")
     assert answer["resumed_from"]["checkpoint_type"] == "cancellation"
@@ -77,7 +77,7 @@ def test_a_worker_that_is_killed_loses_nothing_but_time(stack, undisturbed):
     child = psutil.Process(stack.child_pid(operation_id))
     worker = child.parents()[1]  # child, forkserver, worker
     worker.send_signal(signal.SIGKILL)
-    wait_until(lambda: has_ended(child), 5)
+    wait_until(lambda: has_ended(child))
 
     stack.wait(operation_id, "COMPLETED")
     events = [event["note"] for event in stack.get(f"operations/{operation_id}/events")]
@@ -110,8 +110,8 @@ def test_a_worker_that_is_frozen_beyond_its_lease_is_a_ghost_that_changes_nothin
     stack.freeze(worker)
     try:
         # The child hears no more grants: its own timer ends it before anyone may take over.
-        wait_until(lambda: has_ended(child), 20)
-        wait_until(lambda: stack.get(f"operations/{operation_id}")["attempt"] == 2, 60)
+        wait_until(lambda: has_ended(child))
+        wait_until(lambda: stack.get(f"operations/{operation_id}")["attempt"] == 2)
     finally:
         worker.resume()
     stack.wait(operation_id, "COMPLETED")

@@ -88,4 +88,4 @@ def test_what_was_asked_for_before_the_lease_expired_is_settled_without_a_worker
         stack.post(f"operations/{operation_id}/{how}")
         ended = stack.wait(operation_id, "CANCELLED", seconds=4 * LEASE_SECONDS)
         assert ended["allowed_actions"] == ["resume", "delete"]
-    wait_until(lambda: stack.get(f"operations/{operation_id}")["state"] == "CANCELLED", 5)
+    wait_until(lambda: stack.get(f"operations/{operation_id}")["state"] == "CANCELLED")

@@ -45,7 +45,7 @@ def installation():
 @pytest.fixture
 def stack(installation):
     stack = installation.stack
-    wait_until(lambda: len(stack.processes(WORKER)) == 2, 60)
+    wait_until(lambda: len(stack.processes(WORKER)) == 2)
     wait_until(lambda: num_available(stack) >= 2)
     return stack
 
@@ -133,7 +133,7 @@ def test_without_a_broker_operations_are_submitted_run_and_cancelled(
             other = stack.submit(**CONFIG)
             stack.wait_step(other, 20)
             stack.post(f"operations/{other}/cancel")
-            stack.wait(other, "CANCELLED", seconds=10)
+            stack.wait(other, "CANCELLED")
             assert stack.post(f"operations/{other}/resume")["operation_id"] == other
     stack.wait(other, "COMPLETED")
     assert operation.completed(undisturbed)["attempt"] == 1
@@ -144,7 +144,7 @@ def test_a_database_that_restarts_costs_nothing(tmp_path):
     usual = {f"TRAINOPS_{name}": f"{seconds}" for name, seconds in USUAL.items()}
     with two_machines(**usual) as installation:
         stack = installation.stack
-        wait_until(lambda: num_available(stack) >= 2, 60)
+        wait_until(lambda: num_available(stack) >= 2)
         whole = stack.submit(**CONFIG)
         stack.wait(whole, "COMPLETED")
         operation = Traced(stack, tmp_path)
@@ -170,7 +170,7 @@ def test_a_database_away_for_longer_than_a_lease_costs_no_step(stack, undisturbe
     with frozen(*postgres(stack)):
         answer = stack.client.get("operations")
         assert (answer.status_code, answer.json()["error"]["code"]) == (503, "SERVICE_UNAVAILABLE")
-        wait_until(elapsed(2 * LEASE_SECONDS), 60)
+        wait_until(elapsed(2 * LEASE_SECONDS))
     done = operation.completed(undisturbed)
     assert (done["attempt"], operation.num_steps) == (2, NUM_STEPS)
 
@@ -205,7 +205,7 @@ def test_a_machine_that_slept_wakes_up_with_an_attempt_that_is_not_its_own(
     sleepers = [worker, *worker.children(recursive=True)]
     with frozen(*sleepers):
         stack.wait_step(operation.id, 61)
-        wait_until(lambda: operation.attempt == 2, 60)
+        wait_until(lambda: operation.attempt == 2)
         stack.wait(operation.id, "COMPLETED")
     done = operation.completed(undisturbed)
     assert done["attempt"] == 2
@@ -231,7 +231,7 @@ def test_a_worker_cut_off_from_the_database_gives_up_what_another_takes_over(
     network.become("stall")
     try:
         wait_until(lambda: has_ended(child))
-        wait_until(lambda: operation.attempt == 2, 60)
+        wait_until(lambda: operation.attempt == 2)
         operation.completed(undisturbed)
     finally:
         network.become("pass")
@@ -242,8 +242,8 @@ def test_a_worker_cut_off_from_the_database_gives_up_what_another_takes_over(
 def replace(stack, worker):
     before = {each.pid for each in stack.processes(WORKER)}
     worker.terminate()
-    wait_until(lambda: not worker.is_running(), 30)
-    wait_until(lambda: {each.pid for each in stack.processes(WORKER)} - before, 60)
+    wait_until(lambda: not worker.is_running())
+    wait_until(lambda: {each.pid for each in stack.processes(WORKER)} - before)
 
 
 def test_a_worker_asked_to_stop_while_the_broker_is_frozen_is_gone_in_time(

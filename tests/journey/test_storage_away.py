@@ -46,7 +46,7 @@ def waits_for(stack, operation_id, code):
         waiting = stack.get(f"operations/{operation_id}")["waiting_for"]
         return waiting if waiting and waiting["code"] == code else None
 
-    return wait_until(reached, 30)
+    return wait_until(reached)
 
 
 def healths(stack, operation_id):
@@ -71,7 +71,7 @@ def test_a_storage_that_is_away_and_back_costs_no_checkpoint(tmp_path):
             waiting = stack.get(f"operations/{other}")
             # A worker may have claimed it before it noticed, and hands it back then.
             assert waiting["state"] in {"PENDING", "RESUMING"} and waiting["attempt"] <= 1
-        assert wait_until(lambda: stack.client.get("ready").status_code == 200, 30)
+        assert wait_until(lambda: stack.client.get("ready").status_code == 200)
         stack.post(f"operations/{operation_id}/resume")
         for each in (operation_id, other):
             stack.wait(each, "COMPLETED")
@@ -125,7 +125,7 @@ def test_a_worker_that_was_killed_continues_long_before_its_lease_runs_out(tmp_p
         stack.wait_step(operation_id, 60)
         for process in stack.processes("trainops.celery worker"):
             process.kill()
-        stack.wait(operation_id, "COMPLETED", seconds=60)
+        stack.wait(operation_id, "COMPLETED")
         attempts = stack.get(f"operations/{operation_id}/attempts")
         assert [each["outcome"] for each in attempts] == ["completed", "lost"]
         (worker,) = [

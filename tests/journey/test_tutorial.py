@@ -21,7 +21,7 @@ def test_the_demo_runs_an_operation_of_each_kind(tmp_path):
     with running(tmp_path / "var", "--demo") as stack:
         made = stack.get("operations", tag="demo")
         assert {each["kind"] for each in made} == {n for n, kind in KINDS.items() if kind.demo}
-        wait_until(lambda: any(each["step"] for each in stack.get("operations", tag="demo")), 90)
+        wait_until(lambda: any(each["step"] for each in stack.get("operations", tag="demo")))
         assert time.monotonic() - began < START_SECONDS
         assert f"/operations/{made[-1]['id']}/" in (tmp_path / "up.log").read_text()
 

@@ -45,7 +45,7 @@ def forkserver(_registered):
     """A forkserver that knows the kind."""
     forkserver = ForkServer()
     forkserver.open()
-    wait_until(lambda: forkserver.is_ready, 60)
+    wait_until(lambda: forkserver.is_ready)
     yield forkserver
     forkserver.close()
 

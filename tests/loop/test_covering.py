@@ -127,7 +127,7 @@ def require_contract_of_ranks(row, root, forkserver, rng):
 def forkserver():
     forkserver = ForkServer()
     forkserver.open()
-    wait_until(lambda: forkserver.is_ready, 60)
+    wait_until(lambda: forkserver.is_ready)
     yield forkserver
     forkserver.close()
 

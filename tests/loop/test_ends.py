@@ -75,7 +75,7 @@ def nothing_left(follow):
     before = open_files()
     yield follow
     assert active_children() == []
-    wait_until(lambda: open_files() <= before, 10)  # threads of queues close the last ones
+    wait_until(lambda: open_files() <= before)  # threads of queues close the last ones
 
 
 @pytest.mark.parametrize("at", [None, 1, 3])

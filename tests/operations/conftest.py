@@ -12,7 +12,7 @@ from tests.waiting import wait_until
 def forkserver():
     forkserver = ForkServer()
     forkserver.open()
-    wait_until(lambda: forkserver.is_ready, 60)
+    wait_until(lambda: forkserver.is_ready)
     yield forkserver
     left = list(forkserver.temporary_files.directory.iterdir())
     forkserver.close()

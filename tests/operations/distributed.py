@@ -69,8 +69,8 @@ class Round:
             each.row.update(priority=priority)
         return bool(work._work_once(self.runtime))
 
-    def to_its_end(self, seconds=60):
-        wait_until(lambda: not self.last_first() and self.has_ended(), seconds)
+    def to_its_end(self):
+        wait_until(lambda: not self.last_first() and self.has_ended())
         return services.get(self.operation.pk)
 
 

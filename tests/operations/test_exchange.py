@@ -52,7 +52,7 @@ def _foreign():
 def forkserver(_foreign):
     forkserver = ForkServer()
     forkserver.open()
-    wait_until(lambda: forkserver.is_ready, 60)
+    wait_until(lambda: forkserver.is_ready)
     yield forkserver
     forkserver.close()
 

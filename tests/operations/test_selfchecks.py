@@ -37,7 +37,7 @@ def stop(running, person, how):
 
 def said(operation):
     events = Event.objects.filter(operation=operation, what__startswith="SELF_CHECK")
-    wait_until(events.exists, seconds=60)
+    wait_until(events.exists)
     return events.get()
 
 

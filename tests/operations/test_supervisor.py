@@ -303,7 +303,7 @@ def test_a_child_whose_supervisor_hangs_up_ends_itself(forkserver, what):
 def test_children_die_with_the_forkserver_even_with_the_lock_held():
     forkserver = ForkServer()
     forkserver.open()
-    wait_until(lambda: forkserver.is_ready, 60)
+    wait_until(lambda: forkserver.is_ready)
     child = start(forkserver, "hold_gil", grant_seconds=240)
     forkserver._closed = True
     forkserver._process.kill()

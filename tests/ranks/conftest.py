@@ -17,7 +17,7 @@ def forkserver():
     )
     forkserver = ForkServer()
     forkserver.open()
-    wait_until(lambda: forkserver.is_ready, 60)
+    wait_until(lambda: forkserver.is_ready)
     yield forkserver
     forkserver.close()
     os.environ["TRAINOPS_RECIPES"] = known

@@ -68,7 +68,7 @@ def test_no_process_is_left(victim, attempts):
     attempts.on_report = kill
     attempts.attempt(processes=3, parameters={"epochs": 50})
     assert len(seen) == 3
-    wait_until(lambda: not any(each.is_running() for each in seen), 10)
+    wait_until(lambda: not any(each.is_running() for each in seen))
 
 
 def test_no_process_is_left_of_an_attempt_that_succeeds(attempts):

@@ -165,13 +165,13 @@ def test_cancelled_killed_and_taken_over_it_is_the_same(worker, person):
     operation = submit("training", logging, person)
     with http_worker(worker, "training"):
         assert until(whole, "COMPLETED", "FAILED").state == "COMPLETED"
-        wait_until(lambda: services.get(operation.pk).step >= 25, 60)
+        wait_until(lambda: services.get(operation.pk).step >= 25)
         services.cancel(operation_id=operation.pk, actor=person)
         cancelled = until(operation, "CANCELLED")
         newest = Checkpoint.objects.filter(operation=operation).newest_first().first()
         assert (newest.type, newest.step) == ("cancellation", cancelled.step)
         services.resume(operation_id=operation.pk, actor=person)
-        wait_until(lambda: services.get(operation.pk).step >= cancelled.step + 30, 60)
+        wait_until(lambda: services.get(operation.pk).step >= cancelled.step + 30)
     forget_lease(operation)  # the worker was killed with the block
     assert sweeps.recover_lost(actor="beat") == 1
     operation.row.update(not_before=None)
@@ -188,7 +188,7 @@ def test_cancelled_killed_and_taken_over_it_is_the_same(worker, person):
 def test_a_worker_that_lost_its_attempt_ends_and_changes_nothing(worker, person):
     operation = submit("training", SCRIPTED, person)
     with http_worker(worker, "training") as process:
-        wait_until(lambda: services.get(operation.pk).step >= 15, 60)
+        wait_until(lambda: services.get(operation.pk).step >= 15)
         forget_lease(operation)
         operation.row.update(attempt=2)  # another attempt has taken it over
         before = services.get(operation.pk)
@@ -218,7 +218,7 @@ def test_a_report_that_waited_while_the_attempt_ended_is_not_sent(monkeypatch):
 def test_a_kill_ends_the_process_at_once(worker, person):
     operation = submit("training", SCRIPTED, person)
     with http_worker(worker, "training") as process:
-        wait_until(lambda: services.get(operation.pk).step >= 5, 60)
+        wait_until(lambda: services.get(operation.pk).step >= 5)
         services.kill(operation_id=operation.pk, actor=person)
         assert process.wait(30) == 9
     lease = services.get(operation.pk).lease_expires_at

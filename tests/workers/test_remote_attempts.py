@@ -313,8 +313,8 @@ def example(worker, operation):
 def test_the_example_keeps_its_lease_before_its_first_step(example, operation):
     operation.row.update(lease_expires_at=seconds_from_now(5))
     before, renewed_at = lease_of(operation), example.renewed_at
-    wait_until(lambda: lease_of(operation) > before, 5)
-    wait_until(lambda: example.renewed_at > renewed_at, 5)
+    wait_until(lambda: lease_of(operation) > before)
+    wait_until(lambda: example.renewed_at > renewed_at)
 
 
 def test_the_example_gives_up_an_attempt_that_never_begins(example, operation):
