@@ -16,10 +16,12 @@ from trainops.process.warm_start import warm_start
 from trainops.runtime.checkpoint.manifest import CheckpointType, verify
 from trainops.runtime.checkpoint.store import Candidate, CheckpointStore
 from trainops.runtime.errors import CheckpointCorrupted
+from trainops.runtime.monitors import STATE_KEY, part_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 DIVIDED = {
     "recipe": "divided", "sharding": "full",
+    "monitors": {"train_loss": "min"}, "log_every_steps": 1,
     "checkpoint": {"every_steps": 3, "every_seconds": 1e9, "self_check": False},
 }  # fmt: skip
 LOOP = {"name": "epoch", "length": 2, "body": ["work", "yield"]}  # of a recipe without run.wrap
@@ -92,6 +94,22 @@ def test_a_stop_and_the_death_of_a_rank_change_nothing(processes, attempts, runs
     assert isinstance(attempts.attempt(), Succeeded)
     assert [receipt.exact for receipt in attempts.receipts[1:]] == [True, True]
     require_same_end(attempts, expected)
+
+
+def test_the_best_by_a_further_metric_is_the_whole_model_of_its_step(attempts, runs):
+    expected = runs(2)
+    state = state_of(expected.committed[-1])
+    trained = {step: each for step, each in expected.curve.items() if "train_loss" in each}
+    losses = {step: each["train_loss"] for step, each in trained.items()}
+    best = min(losses, key=losses.get)
+    line = state["state"][STATE_KEY]["train_loss"]
+    assert (line["best_step"], line["best_metric"]) == (best, losses[best])
+    attempts.config = DIVIDED
+    assert isinstance(attempts.attempt(f"stop 0 {list(losses).index(best) + 1}"), Stopped)
+    stopped = state_of(attempts.committed[-1])
+    assert stopped["state"]["global_step"] == best
+    joined = joined_parts(rows_in(stopped, 2), 2)["model"]
+    require_same(state[part_of("train_loss")]["model"], joined)
 
 
 def test_the_model_is_whole_where_max_duration_ended_the_training(attempts):
