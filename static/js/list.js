@@ -55,6 +55,16 @@ function redraw(row, { html, digest }) {
   if (focused) row.querySelector(`[data-focus="${focused}"]`)?.focus({ preventScroll: true });
 }
 
+// A tab is a field of the form like the others: what was typed a moment ago is not lost.
+document.addEventListener("click", (event) => {
+  const tab = event.target.closest("#tabs a");
+  if (!tab || event.ctrlKey || event.metaKey || event.shiftKey) return;
+  event.preventDefault();
+  const form = document.getElementById("filters");
+  form.elements.tab.value = tab.dataset.tab;
+  form.requestSubmit();
+});
+
 const following = follow({ address, ask: getText, show, every: EVERY });
 document.addEventListener("acted", following.start);
 document.addEventListener("htmx:afterSettle", () => list.isConnected || following.renew());

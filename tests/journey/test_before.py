@@ -77,7 +77,8 @@ def test_its_checkpoint_verifies(stack, case):
 def test_what_was_cancelled_is_resumed_to_the_recorded_result(stack, resumed, case):
     operation_id, at = CASES[case]["cancelled"], CASES[case]["cancelled_at"]
     assert resumed[case]["resumed_from"]["step"] == at
-    receipt = stack.get(f"operations/{operation_id}/attempts")[0]["receipt"]
+    attempts = {each["number"]: each for each in stack.get(f"operations/{operation_id}/attempts")}
+    receipt = attempts[2]["receipt"]  # on a busy machine there may be a third one
     assert receipt["step"] == at
     inexact = {item["part"] for item in receipt["items"] if not item["exact"]}
     assert inexact <= CIRCUMSTANCES

@@ -19,8 +19,15 @@ def forkserver():
     assert left == [], "a test did not close its child"
 
 
+# No heartbeat renews leases here: on a busy machine an attempt would outlive them.
+LEASES = {
+    "fence_kill_seconds": 4000, "child_deadline_seconds": 4500, "orphan_timeout_seconds": 6000,
+}  # fmt: skip
+
+
 @pytest.fixture
-def runtime(forkserver):
+def runtime(forkserver, settings):
+    settings.THRESHOLDS = settings.THRESHOLDS.model_copy(update=LEASES)
     runtime = work.WorkerRuntime()
     runtime.worker_id = "worker-1"
     runtime.slots = Slots(count=1)
