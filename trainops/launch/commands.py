@@ -8,6 +8,7 @@ from importlib import import_module
 
 from trainops import paths
 from trainops.launch import environment
+from trainops.launch.backups import backup, restore
 from trainops.launch.doctor import doctor
 from trainops.launch.refusal import CannotStart
 from trainops.launch.service import install_service
@@ -28,6 +29,7 @@ Local commands
   install          only set up
   doctor           find what is misconfigured in the installation, with the remedy
   install-service  write systemd units of this installation, or a batch script of Slurm
+  backup, restore  save the whole installation into a directory, and bring it back
 
 With a running server
   run              submit the operation of a YAML file
@@ -86,6 +88,8 @@ OURS = {
     "install": install,
     "doctor": doctor,
     "install-service": install_service,
+    "backup": backup,
+    "restore": restore,
 }
 
 
@@ -110,9 +114,6 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _command_line(arguments: Sequence[str]) -> int:
-    if environment.python().exists() and not environment.is_active():
-        environment.enter(arguments)
-    if not environment.is_usable():
-        raise CannotStart(f"The environment does not exist yet. Create it with: {COMMAND} up")
+    environment.require(arguments)
     import_module("trainops.cli").main(list(arguments))
     return 0

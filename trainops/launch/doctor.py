@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from trainops import paths
-from trainops.launch import checks, environment
+from trainops.launch import checks, embedded, environment, installation
 from trainops.launch.refusal import CannotStart
 
 DESCRIPTION = """\
@@ -24,10 +24,7 @@ SIGNS = {"ok": "ok     ", "warning": "WARNING", "problem": "PROBLEM"}
 def doctor(arguments: Sequence[str]) -> int:
     """Print each finding with its remedy. Raises CannotStart where nothing can be checked."""
     chosen = _parser().parse_args(arguments)
-    if environment.python().exists() and not environment.is_active():
-        environment.enter(["doctor", *arguments])
-    if not environment.is_usable():
-        raise CannotStart(f"The packages are not installed; run once: {paths.COMMAND} up")
+    environment.require(["doctor", *arguments])
     directory = chosen.data_dir.expanduser().resolve()
     databases = (directory / "trainops.sqlite3", directory / "postgres")
     if not os.environ.get("TRAINOPS_DATABASE_URL") and not any(map(Path.exists, databases)):
@@ -45,7 +42,7 @@ def _diagnose(directory: Path) -> list[dict[str, str]]:
     os.environ["TRAINOPS_DATA_DIR"] = str(directory)
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "trainops.settings")
     os.environ.setdefault("TRAINOPS_LOG_LEVEL", "CRITICAL")  # the findings say it
-    _find_embedded_database(directory)
+    _name_embedded_services(directory)
     django: Any = import_module("django")
     try:
         django.setup()
@@ -64,13 +61,8 @@ def _messages(error: Exception) -> list[str]:
     return [str(error).strip().partition("\n")[0] or type(error).__name__]
 
 
-def _find_embedded_database(directory: Path) -> None:
-    """Name the database of `up --postgres`, which runs while `up` does."""
-    from trainops.launch import embedded  # noqa: PLC0415 - needs packages
-
-    if not (directory / "trainops.sqlite3").exists() and (directory / "postgres").is_dir():
-        url = embedded.postgres_url(directory / "postgres")
-        os.environ.setdefault("TRAINOPS_DATABASE_URL", url)
+def _name_embedded_services(directory: Path) -> None:
+    installation.name_database(directory)
     redis = embedded.socket_directory(directory) / "redis.sock"
     os.environ.setdefault("TRAINOPS_BROKER_URL", embedded.redis_url(redis))
 

@@ -21,7 +21,7 @@ from typing import NoReturn, TypedDict
 
 from trainops.launch.checks import require_space
 from trainops.launch.refusal import CannotStart
-from trainops.paths import CLONE, ROOT
+from trainops.paths import CLONE, COMMAND, ROOT
 
 VENV = ROOT / ".venv"
 INSTALL_BYTES = 3 * 1024**3
@@ -130,6 +130,14 @@ def ensure(
 def enter(arguments: Sequence[str], venv: Path = VENV) -> NoReturn:
     """Become the environment's own Python, running the same command."""
     os.execv(python(venv), [str(python(venv)), "-m", "trainops", *arguments])
+
+
+def require(arguments: Sequence[str]) -> None:
+    """Be in the environment, running the same command. Raises CannotStart where there is none."""
+    if python().exists() and not is_active():
+        enter(arguments)
+    if not is_usable():
+        raise CannotStart(f"The environment does not exist yet. Create it with: {COMMAND} up")
 
 
 def _installed_extras(venv: Path) -> list[str]:

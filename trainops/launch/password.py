@@ -5,17 +5,14 @@
 For admins who cannot sign in any more. It requires write access to the database.
 """
 
-import os
 import sys
 from collections.abc import Sequence
 
-import django
 from django.db import DatabaseError
-from pydantic import ValidationError
 
-from trainops import paths
 from trainops.errors import DomainError
-from trainops.launch import embedded
+from trainops.launch import installation
+from trainops.launch.refusal import CannotStart
 
 
 def reset(username: str) -> str:
@@ -28,20 +25,12 @@ def reset(username: str) -> str:
 def main(arguments: Sequence[str]) -> int:
     """Print the new password. Exit codes: 0 done, 2 refused, with one line on standard error."""
     (username,) = arguments
-    directory = paths.data_dir()
-    if not directory.is_dir():
-        return _refuse(f"There is no installation in {directory} (TRAINOPS_DATA_DIR).")
-    if not (directory / "trainops.sqlite3").exists() and (directory / "postgres").is_dir():
-        # The database of `up --postgres`, which runs while `up` does.
-        os.environ.setdefault(
-            "TRAINOPS_DATABASE_URL", embedded.postgres_url(directory.resolve() / "postgres")
-        )
-    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "trainops.settings")
     try:
-        django.setup()
+        installation.require()
+        installation.open_database()
         password = reset(username)
-    except ValidationError as error:  # of the settings
-        return _refuse("; ".join(e["msg"].removeprefix("Value error, ") for e in error.errors()))
+    except CannotStart as problem:
+        return _refuse(str(problem))
     except DatabaseError as error:
         return _refuse(f"The database is not usable: {str(error).strip().splitlines()[0]}")
     except DomainError as error:

@@ -87,6 +87,20 @@ def _own_postgres(directory: Path | None, source: Source) -> Iterator[str]:
 
 
 @contextmanager
+def postgres_of(data_dir: Path) -> Iterator[str]:
+    """Yield the URL of the database that `up --postgres` uses with a data directory."""
+    user = unprivileged_user()
+    if user:
+        data_dir.chmod(0o711)  # it may pass, and cannot list what is there
+    binaries = embedded.binaries_for(user, embedded.postgres_binaries())
+    cluster = data_dir / "postgres"
+    embedded.postgres_initialise(binaries, cluster, user)
+    command, url = embedded.postgres_command(binaries, cluster), embedded.postgres_url(cluster)
+    with _process(command, data_dir / "postgres.log", lambda: _answers(url), user=user):
+        yield url
+
+
+@contextmanager
 def _new_database(url: str) -> Iterator[str]:
     """A database with a name of its own on that server, dropped after."""
     name = f"trainops_{secrets.token_hex(4)}"

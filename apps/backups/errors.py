@@ -1,0 +1,17 @@
+"""Why there is no backup, or no way back from one. The message says what to do."""
+
+
+class BackupProblem(Exception):
+    pass
+
+
+class Busy(BackupProblem):
+    """Another process writes a backup into the directory."""
+
+
+class NotABackup(BackupProblem):
+    """There is no backup, or one of its files is missing or altered."""
+
+
+class DatabaseProblem(BackupProblem):
+    """The database cannot be copied or restored."""

@@ -1,0 +1,193 @@
+"""What a backup holds, what it refuses, and what it says of files that are not there."""
+
+from io import BytesIO
+from pathlib import Path
+
+import pytest
+
+from apps.backups import database, making, restoring, snapshots
+from apps.backups.errors import Busy, DatabaseProblem, NotABackup
+from apps.backups.files import Altered, BackupFiles
+from apps.checkpoints import services, storage
+from apps.checkpoints.models import Checkpoint
+from apps.datasets import services as datasets
+from apps.operations.lifecycle import State
+from tests.api.saved import damage, saved
+from tests.operations.rows import in_state
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.database]
+
+
+@pytest.fixture
+def backups(tmp_path):
+    return tmp_path / "backups"
+
+
+@pytest.fixture
+def checkpoint():
+    return saved(in_state(State.CANCELLED))
+
+
+def newest(backups):
+    return snapshots.read(snapshots.find(backups))
+
+
+def test_it_has_every_file_once_and_copies_only_what_is_new(backups, checkpoint, in_process):
+    dataset = datasets.add_table(BytesIO(b"a,b\n1,2\n2,3\n"), filename="small.csv")
+    first = making.make(backups)
+    assert first.snapshot.losses == []
+    assert first.snapshot.checkpoints == {checkpoint.artifacts_path: checkpoint.manifest_digest}
+    assert first.snapshot.datasets == [dataset.digest]
+    assert list(snapshots.problems(backups, snapshots.find(backups))) == []
+    further = saved(in_state(State.CANCELLED))
+    second = making.make(backups)
+    assert second.snapshot.checkpoints.keys() == {
+        checkpoint.artifacts_path, further.artifacts_path
+    }  # fmt: skip
+    # The weights of both are equal; of the new one its manifest and state are new at most.
+    assert second.copied_bytes - database_bytes(backups) < 10_000
+    assert len(list(snapshots.newest_first(backups))) == 2
+
+
+def database_bytes(backups):
+    return (snapshots.find(backups) / snapshots.DATABASE).stat().st_size
+
+
+def test_what_a_newer_checkpoint_replaced_meanwhile_is_no_loss(backups, checkpoint, monkeypatch):
+    """Between the copy of the database and that of the files one is deleted, another made."""
+    copy, others = database.snapshot, []
+
+    def snapshot(target, queries):
+        found = copy(target, queries)
+        if not others:
+            others.append(saved(checkpoint.operation, step=20))
+            services.delete(Checkpoint.objects.filter(pk=checkpoint.pk))
+        return found
+
+    monkeypatch.setattr(database, "snapshot", snapshot)
+    made = making.make(backups)
+    assert made.snapshot.losses == []
+    assert list(made.snapshot.checkpoints) == [others[0].artifacts_path]
+
+
+def test_missing_and_altered_files_are_named_and_the_rest_is_saved(backups, checkpoint):
+    altered, gone = saved(in_state(State.CANCELLED)), saved(in_state(State.CANCELLED))
+    damage(altered)
+    (storage.directory(gone.artifacts_path) / "state.json").unlink()
+    losses = {each.what: each.why for each in making.make(backups).snapshot.losses}
+    assert losses == {
+        altered.artifacts_path: "was altered",
+        gone.artifacts_path: "state.json is missing",
+    }
+    assert newest(backups).checkpoints.keys() == {checkpoint.artifacts_path}
+
+
+def test_the_newest_are_kept_with_their_files_and_no_others(backups, checkpoint):
+    making.make(backups)
+    services.delete(Checkpoint.objects.all())
+    kept = saved(in_state(State.CANCELLED), step=77)
+    making.make(backups, keep=1)
+    assert len(list(snapshots.newest_first(backups))) == 1
+    stored = set(BackupFiles(backups / "files").all())
+    assert stored == newest(backups).files.keys() and kept.manifest_digest in stored
+    assert checkpoint.manifest_digest not in stored
+
+
+def test_only_one_process_writes_at_a_time(backups, checkpoint):
+    making.make(backups)
+    with making._lock(backups), pytest.raises(Busy, match="Another backup"):
+        making.make(backups)
+
+
+def test_an_interrupted_backup_does_not_count_and_leaves_nothing(backups, checkpoint, monkeypatch):
+    making.make(backups)
+    before = newest(backups)
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(snapshots, "write", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            making.make(backups)
+    assert newest(backups) == before
+    assert [each.name for each in (backups / "snapshots").iterdir()] == [
+        snapshots.find(backups).name
+    ]
+
+
+@pytest.mark.parametrize("how", ["altered", "missing", "cut off", "database"])
+def test_a_damaged_backup_is_found_and_not_restored(how, backups, checkpoint, monkeypatch):
+    making.make(backups)
+    directory = snapshots.find(backups)
+    path = BackupFiles(backups / "files").path(checkpoint.manifest_digest)
+    if how == "database":
+        path = directory / snapshots.DATABASE
+    content = path.read_bytes()
+    if how == "missing":
+        path.unlink()
+    else:
+        path.write_bytes(content[:-1] if how == "cut off" else content[:-1] + b"#")
+    (problem,) = snapshots.problems(backups, directory)
+    assert ("missing" if how == "missing" else "altered") in problem
+    monkeypatch.setattr(database, "require_empty", lambda: None)
+    with pytest.raises(NotABackup, match=r"is damaged: the (file|database)"):
+        restoring.restore(backups, directory)
+
+
+def test_only_an_empty_database_is_filled(backups, checkpoint):
+    making.make(backups)
+    with pytest.raises(DatabaseProblem, match="not empty"):
+        restoring.restore(backups, snapshots.find(backups))
+
+
+def test_another_engine_is_refused_with_what_to_do(backups):
+    with pytest.raises(DatabaseProblem, match="TRAINOPS_DATABASE_URL"):
+        database.restore(Path("none"), "sqlite" if database.engine() != "sqlite" else "postgresql")
+
+
+def test_the_storage_of_another_installation_is_not_written(backups, checkpoint, monkeypatch):
+    making.make(backups)
+    monkeypatch.setattr(database, "require_empty", lambda: None)
+    (storage.settings.CHECKPOINT_ROOT / "trainops-storage.json").unlink()
+    other = '{"format": "trainops-storage", "version": 1, "id": "another"}'
+    (storage.settings.CHECKPOINT_ROOT / "trainops-storage.json").write_text(other)
+    with pytest.raises(NotABackup, match="belongs to another installation"):
+        restoring.restore(backups, snapshots.find(backups))
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"format": "x"}', "\0"])
+def test_an_index_that_cannot_be_read_is_named(content, backups, checkpoint):
+    making.make(backups)
+    (snapshots.find(backups) / snapshots.INDEX).write_text(content)
+    with pytest.raises(NotABackup, match=r"snapshot\.json cannot be read"):
+        newest(backups)
+
+
+def test_a_newer_format_asks_for_an_update(backups, checkpoint):
+    making.make(backups)
+    path = snapshots.find(backups) / snapshots.INDEX
+    path.write_text(path.read_text().replace('"version": 1', '"version": 2', 1))
+    with pytest.raises(NotABackup, match="newer trainops"):
+        newest(backups)
+
+
+def test_the_secret_key_is_private_and_only_there_if_it_is_in_a_file(
+    backups, checkpoint, monkeypatch, tmp_path
+):
+    making.make(backups)
+    key = snapshots.find(backups) / snapshots.SECRET_KEY
+    assert key.stat().st_mode & 0o077 == 0
+    (tmp_path / "new").mkdir()
+    snapshots.place_key(key.parent, tmp_path / "new")
+    assert (tmp_path / "new" / "secret_key").read_text() == key.read_text()
+    monkeypatch.setenv("TRAINOPS_SECRET_KEY", "from elsewhere")
+    making.make(backups)
+    assert not (snapshots.find(backups) / snapshots.SECRET_KEY).exists()
+
+
+def test_a_file_appears_with_the_digest_of_its_name_or_not_at_all(tmp_path):
+    files = BackupFiles(tmp_path)
+    with pytest.raises(Altered):
+        files.add(BytesIO(b"other"), "0" * 64)
+    assert list(files.all()) == [] and not files.has("0" * 64)
