@@ -26,7 +26,7 @@ manifests. The directory holds private data and, unless TRAINOPS_SECRET_KEY is s
 """
 RESTORE = """\
 Bring a backup back into an empty data directory, or an empty database of PostgreSQL. Afterwards
-`up` starts the installation; operations that were running resume from their newest checkpoint.
+`up` starts the installation; operations that were running resume from their latest checkpoint.
 """
 
 
@@ -37,12 +37,12 @@ def backup(arguments: Sequence[str]) -> int:
     )
     parser.add_argument("directory", type=Path, help="directory of the backups")
     parser.add_argument(
-        "--keep", type=_at_least_one, metavar="N", help="then delete all backups but the newest N"
+        "--keep", type=_at_least_one, metavar="N", help="then delete all backups but the latest N"
     )
     action = parser.add_mutually_exclusive_group()
     action.add_argument("--list", action="store_true", help="list the backups; make none")
     action.add_argument(
-        "--verify", action="store_true", help="read all files of the newest backup; make none"
+        "--verify", action="store_true", help="read all files of the latest backup; make none"
     )
     chosen = parser.parse_args(arguments)
     environment.require(["backup", *arguments])
@@ -61,7 +61,7 @@ def restore(arguments: Sequence[str]) -> int:
     """Restore a backup; return the exit code. Raises CannotStart."""
     parser = argparse.ArgumentParser(prog=f"{COMMAND} restore", description=RESTORE)
     parser.add_argument("directory", type=Path, help="directory of the backups")
-    parser.add_argument("--backup", default="", metavar="NAME", help="which one; default: newest")
+    parser.add_argument("--backup", default="", metavar="NAME", help="which one; default: the latest")
     default = paths.data_dir()
     parser.add_argument(
         "--data-dir", type=Path, default=default, help=f"data directory (default: {default})"
