@@ -35,7 +35,9 @@ DOCUMENTS = [
 ]
 SHARED_GROUPS = ("checkpoint", "restart", "limits", "resources")
 THRESHOLDS = thresholds.with_kinds().model_fields
-LAUNCHER = {"up", "test", "bench", "chaos", "install", "install-service", "doctor"}
+LAUNCHER = {
+    "up", "test", "bench", "chaos", "install", "install-service", "doctor", "backup", "restore",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", THRESHOLDS)

@@ -18,10 +18,9 @@ from apps.operations.requests import services
 from tests.operations.attempts import Running, run, submit
 from tests.waiting import has_ended, wait_until
 
+pytestmark = pytest.mark.slow
 WORKER = """
 from apps.operations.attempts.temporary_files import TemporaryFiles
-
-pytestmark = pytest.mark.slow
 files = TemporaryFiles()
 files.open()
 (files.new() / "left").touch()

@@ -61,7 +61,9 @@ def restore(arguments: Sequence[str]) -> int:
     """Restore a backup; return the exit code. Raises CannotStart."""
     parser = argparse.ArgumentParser(prog=f"{COMMAND} restore", description=RESTORE)
     parser.add_argument("directory", type=Path, help="directory of the backups")
-    parser.add_argument("--backup", default="", metavar="NAME", help="which one; default: the latest")
+    parser.add_argument(
+        "--backup", default="", metavar="NAME", help="which one; default: the latest"
+    )
     default = paths.data_dir()
     parser.add_argument(
         "--data-dir", type=Path, default=default, help=f"data directory (default: {default})"
