@@ -93,7 +93,7 @@ def test_stopped_twice_at_drawn_moments(runtime, person, seed):
 @pytest.mark.slow
 def test_a_resume_that_begins_with_the_evaluation_keeps_what_was_logged_before_it(runtime, person):
     """Step 4 was computed, its evaluation was not: only the latter is logged again."""
-    operation = submit(media=True, validation_seconds=0.3, **GIVEN)
+    operation = submit(media=True, validation_seconds=0.8, **GIVEN)
     running = Running(runtime, operation)
     wait_until(lambda: "of its validation" in services.get(operation.pk).place)
     services.cancel(operation_id=operation.pk, actor=person)
