@@ -21,7 +21,7 @@ from trainops.launch.testing import LONG, QUICK
 settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("busy")
 
-MOST_SLOW_CASES = 8  # of a family
+MOST_SLOW_CASES = 5  # of a family
 MODULE_MARKS = re.compile(r"^pytestmark = (\[[^\]]*\]|.*)", re.MULTILINE)
 
 
@@ -38,7 +38,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 @pytest.hookimpl(trylast=True)  # after the marks have chosen
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keep some cases of each family of tests: quick, one; otherwise about eight of a slow one.
+    """Keep some cases of each family of tests: quick, one; otherwise about five of a slow one.
 
     All cases run with `--all`, and where pytest itself is given files.
     """

@@ -9,7 +9,7 @@ import pytest
 from tests.journey.stack import DATABASE_URL, PROGRAM, ROOT, _environment, running
 from trainops.launch.servers import postgres_server
 
-pytestmark = [pytest.mark.journey, pytest.mark.slow, pytest.mark.postgres]
+pytestmark = [pytest.mark.journey, pytest.mark.slow]
 
 CONFIG = {
     "recipe": "scripted",
