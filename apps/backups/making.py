@@ -46,7 +46,7 @@ class Made:
 
 
 @dataclass(slots=True)
-class _Content:
+class _BackupContent:
     """What one copy of the database needs, as far as it was found."""
 
     stored: BackupFiles
@@ -130,7 +130,7 @@ def make(root: Path, *, keep: int | None = None) -> Made:
     root.mkdir(parents=True, exist_ok=True)
     root.chmod(0o700)
     with _lock(root), _draft(root) as draft:
-        content = _Content(BackupFiles(root / "files"))
+        content = _BackupContent(BackupFiles(root / "files"))
         for _ in range(TRIES):
             content.fill(draft / DATABASE)
             if not _has_changed(content.losses):
