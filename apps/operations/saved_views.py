@@ -5,7 +5,7 @@ from django.db import models
 
 
 class SavedView(models.Model):
-    """A query with its columns and order, under a name of its owner's."""
+    """A query with its columns, order and grouping, under a name of its owner's."""
 
     owner = models.ForeignKey(
         settings.AUTH_USER_MODEL, models.CASCADE, related_name="operation_views"
@@ -14,6 +14,9 @@ class SavedView(models.Model):
     query = models.CharField(max_length=1000, blank=True)
     columns = models.JSONField(default=list, blank=True, help_text="Names of additional columns.")
     sort = models.CharField(max_length=80, blank=True, help_text="Empty: newest first.")
+    group_by = models.CharField(
+        max_length=80, blank=True, help_text="What operations are grouped by; empty: a list."
+    )
     is_shared = models.BooleanField(default=False, help_text="Whether every user sees it.")
 
     class Meta:

@@ -14,7 +14,8 @@ def ana(db, client):
 
 
 FORM = {"name": "night 🎉", "q": "tag:night", "columns": "val_loss,epochs", "sort": "-val_loss"}
-BODY = {"name": "b", "query": "tag:x", "columns": ["epochs"], "sort": "epochs"}
+FORM |= {"group": "learning_rate"}
+BODY = {"name": "b", "query": "tag:x", "columns": ["epochs"], "sort": "epochs", "group_by": "tag"}
 
 
 def post(client, body):
@@ -32,7 +33,10 @@ def test_the_page_saves_shows_replaces_and_deletes_a_view(ana, client):
         ["val_loss", "epochs"],
     )
     text = client.get("/").content.decode()
-    assert "/?q=tag%3Anight&amp;sort=-val_loss&amp;columns=val_loss%2Cepochs" in text
+    assert (
+        "/?q=tag%3Anight&amp;sort=-val_loss&amp;columns=val_loss%2Cepochs&amp;group=learning_rate"
+        in text
+    )
     client.post(f"/operations/views/{view.pk}/delete")
     assert not SavedView.objects.exists()
 
@@ -63,6 +67,7 @@ def test_only_admins_share_and_others_see_only_shared_ones(ana, client):
         ({"query": "stat:x"}, "allowed: state:"),
         ({"columns": ["a b"]}, "names of metrics"),
         ({"sort": "a b"}, "descending with a minus sign"),
+        ({"group_by": "a b"}, "allowed: study"),
     ],
 )
 def test_a_view_that_is_not_allowed_says_why(ana, client, change, problem):

@@ -91,7 +91,8 @@ def group(request: HttpRequest) -> HttpResponse:
 
 
 def _url(view: SavedView) -> str:
-    shown = Filters(query=view.query, sort=view.sort, columns=tuple(view.columns))
+    columns = tuple(view.columns)
+    shown = Filters(query=view.query, sort=view.sort, columns=columns, group=view.group_by)
     return "/?" + shown.url()
 
 

@@ -36,6 +36,7 @@ def _store(request: HttpRequest) -> HttpResponse:
             query=filters.query,
             columns=filters.columns,
             sort=filters.sort,
+            group_by=filters.group,
             is_shared="is_shared" in request.POST,
         )
     except ConfigError as error:

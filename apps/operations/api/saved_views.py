@@ -24,6 +24,7 @@ class SavedViewRequestSerializer(StrictSerializer):
         child=serializers.CharField(max_length=80), max_length=12, required=False, default=list
     )
     sort = serializers.CharField(max_length=80, required=False, allow_blank=True, default="")
+    group_by = serializers.CharField(max_length=80, required=False, allow_blank=True, default="")
     is_shared = serializers.BooleanField(
         required=False, default=False, help_text="Whether every user sees it (admins only)."
     )
@@ -36,6 +37,7 @@ class SavedViewSerializer(serializers.Serializer[Any]):
     query = serializers.CharField(allow_blank=True)
     columns = serializers.ListField(child=serializers.CharField())
     sort = serializers.CharField(allow_blank=True)
+    group_by = serializers.CharField(allow_blank=True)
     is_shared = serializers.BooleanField()
 
 
@@ -53,7 +55,7 @@ class SavedViewsView(APIView):
         responses=SavedViewSerializer,
     )
     def post(self, request: Request) -> Response:
-        """Save a view of the list: query, additional columns and order."""
+        """Save a view of the list: query, additional columns, order and grouping."""
         wanted = body_of(request, SavedViewRequestSerializer)
         return Response(_row(views.save(owner=person(request), **wanted)))
 
@@ -76,5 +78,6 @@ def _row(view: SavedView) -> dict[str, object]:
         "query": view.query,
         "columns": view.columns,
         "sort": view.sort,
+        "group_by": view.group_by,
         "is_shared": view.is_shared,
     }

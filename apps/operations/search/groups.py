@@ -92,6 +92,11 @@ def grouped(
     return FoundGroups(groups, has_more=len(rows) > limit)
 
 
+def require_groupable(name: str) -> None:
+    """Raise GroupingError unless operations can be grouped by this."""
+    _keys(name)
+
+
 def _keys(name: str) -> dict[str, Combinable]:
     if name in COLUMNS:
         return {"shared_text": COLUMNS[name]()}

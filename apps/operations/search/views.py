@@ -9,6 +9,7 @@ from apps.operations.errors import Forbidden
 from apps.operations.models import SavedView
 from apps.operations.requests.access import Person
 from apps.operations.search.conditions import condition
+from apps.operations.search.groups import require_groupable
 from apps.operations.search.sorting import FORM, is_sort, is_value
 from trainops.errors import DomainError
 from trainops.http.roles import Role, has_role
@@ -38,12 +39,13 @@ def save(
     query: str = "",
     columns: Sequence[str] = (),
     sort: str = "",
+    group_by: str = "",
     is_shared: bool = False,
 ) -> SavedView:
     """Store a view; one of the same name and owner is replaced.
 
     Raises:
-        ConfigError, QueryError: a value is not allowed.
+        ConfigError, QueryError, GroupingError: a value is not allowed.
         Forbidden: only admins share views.
     """
     name = name.strip()
@@ -52,7 +54,12 @@ def save(
     if problems := _problems(owner, name, columns, sort):
         raise ConfigError(problems)
     condition(query, owner)
-    fields = {"query": query, "columns": list(columns), "sort": sort, "is_shared": is_shared}
+    if group_by:
+        require_groupable(group_by)
+    fields = {
+        "query": query, "columns": list(columns), "sort": sort, "group_by": group_by,
+        "is_shared": is_shared,
+    }  # fmt: skip
     view, _ = SavedView.objects.update_or_create(owner=owner, name=name, defaults=fields)
     return view
 
