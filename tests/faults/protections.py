@@ -24,6 +24,7 @@ PLACE = "tests/checkpoints/test_place.py"
 NEIGHBOURS = "tests/workers/test_neighbours.py"
 DIRECTORY = "tests/directories/test_directory.py"
 PREFIX = "tests/buckets/test_prefixes.py"
+BACKUPS = "tests/backups/test_backups.py"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,42 @@ class Protection:
 
 
 PROTECTIONS = [
+    Protection(
+        "a worker whose time ends claims nothing that cannot be saved before",
+        "apps.operations.queryset:OperationQuerySet.saved_within",
+        "return self.filter(is_soon | Q(first_checkpoint_seconds=None))",
+        "return self",
+        "tests/workers/test_worker_end.py"
+        "::test_what_cannot_reach_its_first_checkpoint_is_not_claimed",
+    ),
+    Protection(
+        "the database is copied again where files of its rows were replaced meanwhile",
+        "apps.backups.making:make",
+        "if not _has_changed(content.losses):",
+        "if True:",
+        f"{BACKUPS}::test_what_a_newer_checkpoint_replaced_meanwhile_is_no_loss",
+    ),
+    Protection(
+        "a backup with an altered or missing file is not restored",
+        "apps.backups.restoring:restore",
+        "if found := list(snapshots.problems(root, directory)):",
+        "if found := []:",
+        f"{BACKUPS}::test_a_damaged_backup_is_found_and_not_restored",
+    ),
+    Protection(
+        "only an empty database is filled from a backup",
+        "apps.backups.restoring:restore",
+        "database.require_empty()",
+        "pass",
+        f"{BACKUPS}::test_only_an_empty_database_is_filled",
+    ),
+    Protection(
+        "a backup stores no file whose content has another digest than its name",
+        "apps.backups.files:copy",
+        "if hasher.hexdigest() != digest:",
+        "if False:",
+        f"{BACKUPS}::test_a_file_appears_with_the_digest_of_its_name_or_not_at_all",
+    ),
     Protection(
         "a state is left only for one that the table of moves allows",
         "apps.operations.queryset:OperationQuerySet.move",
