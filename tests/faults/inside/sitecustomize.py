@@ -24,9 +24,9 @@ POINTS = {  # module: {attribute: (point before, point after)}
         "finish": ("end-before-commit", "end-after-commit"),
     },
     "apps.operations.attempts.report_writer": {
-        "Ledger._write": ("commit-before-row", ""),
-        "Ledger.commit": ("", "commit-before-answer"),
-        "Ledger.restored": ("restored-before-commit", ""),
+        "ReportWriter._write": ("commit-before-row", ""),
+        "ReportWriter.commit": ("", "commit-before-answer"),
+        "ReportWriter.restored": ("restored-before-commit", ""),
     },
     "apps.checkpoints.services": {
         "commit": ("", "commit-row-before-commit"),
