@@ -2,7 +2,6 @@
 
 import http.client
 import os
-import re
 import signal
 import socket
 import subprocess
@@ -145,8 +144,10 @@ def requests_of_every_kind():
         for method in methods.keys() & {"get", "post", "put", "delete"}:
             address = path.removeprefix("/api/v1/")
             address = address.replace("{worker_id}", "gpu-box")
-            address = re.sub(r"{(attempt|delivery_id|rule_id|view_id)}", "1", address)
-            yield method.upper(), re.sub(r"{\w+}", "x", address)
+            for each in methods[method].get("parameters", []):
+                value = "1" if each["schema"].get("type") == "integer" else "x"
+                address = address.replace(f"{{{each['name']}}}", value)
+            yield method.upper(), address
 
 
 def test_while_the_database_is_away_every_address_says_so_and_afterwards_all_is_well(tmp_path):
