@@ -9,7 +9,7 @@ from tests.operations.rows import submitted
 from trainops.cli.catalogue import allowed
 from trainops.client.problems import ExitCode
 
-pytestmark = pytest.mark.usefixtures("in_process")
+pytestmark = [pytest.mark.usefixtures("in_process"), pytest.mark.slow]
 
 
 @pytest.mark.slow

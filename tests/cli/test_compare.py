@@ -6,6 +6,8 @@ from tests.api.saved import saved
 from tests.api.test_comparisons import made, measured
 from trainops.client.problems import ExitCode
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def pair(ana):

@@ -14,6 +14,8 @@ from tests.operations.rows import in_state, submitted
 from trainops.client import AsyncClient, Client, OperationFailed, Problem, Refused, curves, handles
 from trainops.media import Image
 
+pytestmark = pytest.mark.slow
+
 DIGITS = {"kind": "training", "config": {"recipe": "digits", "epochs": 2}}
 
 

@@ -21,6 +21,8 @@ from trainops.kinds.rl.files.importing import import_rl
 from trainops.kinds.rl.files.replay import EPISODE, SequentialReplay
 from trainops.runtime.checkpoint.snapshot import freeze
 
+pytestmark = pytest.mark.slow
+
 NINE = list(tree("rl")["population_state"]["exploration_state"])
 
 

@@ -16,7 +16,7 @@ from tests.pages import making
 from trainops.concurrency_limit import ServerBusy
 from trainops.errors import DomainError
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.slow]
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from trainops.media import Table
 from trainops.media.items import MediaItem
 from trainops.process.protocol import MediaLogged
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.database]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.database, pytest.mark.slow]
 GIVEN = {"epochs": 4, "log_every_steps": 1}
 OFTEN = {"checkpoint": {"every_steps": 2}}
 
