@@ -15,7 +15,9 @@ class SavedView(models.Model):
     columns = models.JSONField(default=list, blank=True, help_text="Names of additional columns.")
     sort = models.CharField(max_length=80, blank=True, help_text="Empty: newest first.")
     group_by = models.CharField(
-        max_length=80, blank=True, help_text="What operations are grouped by; empty: a list."
+        max_length=80,
+        blank=True,
+        help_text="Field by which operations are grouped; empty: not grouped.",
     )
     is_shared = models.BooleanField(default=False, help_text="Whether every user sees it.")
 

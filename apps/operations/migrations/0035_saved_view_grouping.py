@@ -13,6 +13,6 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='savedview',
             name='group_by',
-            field=models.CharField(blank=True, help_text='What operations are grouped by; empty: a list.', max_length=80),
+            field=models.CharField(blank=True, help_text='Field by which operations are grouped; empty: not grouped.', max_length=80),
         ),
     ]
