@@ -1,4 +1,4 @@
-"""Few at once, one for each person, and nobody waits for long."""
+"""A few at once, one for each person, and a short wait."""
 
 import threading
 import time

@@ -39,7 +39,7 @@ def test_what_was_running_continues_exactly_from_a_backup_alone(engine, tmp_path
         own, once = {DATABASE_URL: database()}, tmp_path / "once"
         parameters = {"what": "hang", "at": HANGS_AT, "once": str(once)}
         with running(first, **own) as stack:
-            once.touch()  # whoever finds it does not hang
+            once.touch()  # a process that finds it does not hang
             undisturbed = stack.submit(**CONFIG, parameters=parameters)
             ended = stack.wait(undisturbed, "COMPLETED")
             expected = stack.artifacts(undisturbed), stack.curve(undisturbed)

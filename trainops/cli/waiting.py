@@ -40,7 +40,7 @@ def wait(
     ] = None,
     progress: Annotated[
         float | None,
-        typer.Option(min=0, max=100, metavar="PERCENT", help="Wait only until this is done."),
+        typer.Option(min=0, max=100, metavar="PERCENT", help="Wait only until this is reached."),
     ] = None,
 ) -> None:
     """Wait until an operation is finished; exit with 0 only if it COMPLETED.

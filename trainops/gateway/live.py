@@ -70,7 +70,7 @@ class Followed:
     """What the application says about a response that may be asked for again."""
 
     topic: str  # its version says whether the answer may have changed
-    alike: str  # requests of equal address, query and `alike` get equal answers, whoever asks
+    alike: str  # requests of equal address, query and `alike` get equal answers
     query: str  # the query that asks for what changes after this response
 
 
