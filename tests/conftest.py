@@ -15,30 +15,36 @@ from apps.operations import exchange
 from tests import confinement, emptying, storages
 from tests.waiting import wait_until
 from trainops.confined import calling
-from trainops.launch.testing import LONG, QUICK
+from trainops.launch.testing import DATABASE, HEAVY, LONG, QUICK
 
 # An example may take long on a busy machine: no property of this project is about time.
 settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("busy")
 
-MOST_SLOW_CASES = 5  # of a family
+MOST_SLOW_CASES = 2  # of a family
+BROWSER = Path(__file__).parent / "browser"
 MODULE_MARKS = re.compile(r"^pytestmark = (\[[^\]]*\]|.*)", re.MULTILINE)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave out, unimported, each file that the quick set would deselect as a whole.
-
-    Several of them import a browser driver or parse the whole OpenAPI document.
-    """
-    if config.option.markexpr != QUICK or collection_path.suffix != ".py":
+    """Leave out, unimported, most files of which no test is selected: imports take minutes."""
+    selected = config.option.markexpr
+    if collection_path.suffix != ".py" or not collection_path.name.startswith("test_"):
         return None
-    marks = MODULE_MARKS.search(collection_path.read_text("utf-8"))
-    return True if marks and "mark.slow" in marks[1] else None
+    text = collection_path.read_text("utf-8")
+    if selected == QUICK:
+        marks = MODULE_MARKS.search(text)
+        is_left_out = bool(marks and "mark.slow" in marks[1])
+    elif selected.startswith(f"({HEAVY})"):
+        is_left_out = BROWSER not in collection_path.parents and "mark.journey" not in text
+    else:
+        is_left_out = selected.startswith(DATABASE) and "mark.database" not in text
+    return is_left_out or None
 
 
 @pytest.hookimpl(trylast=True)  # after the marks have chosen
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keep some cases of each family of tests: quick, one; otherwise about five of a slow one.
+    """Keep some cases of each family of tests: quick, one; otherwise about two of a slow one.
 
     All cases run with `--all`, and where pytest itself is given files.
     """

@@ -19,7 +19,7 @@ def read(**variables):
 
 
 def test_a_worker_serves_every_kind_and_no_label_unless_it_is_configured():
-    assert read() == serving.Serving(tuple(KINDS), (), 1)
+    assert read() == serving.Serving(KINDS.computed, (), 1)
     found = read(KINDS=" training, training", QUEUES="a100,,big.memory", SLOTS="4")
     assert found == serving.Serving(("training",), ("a100", "big.memory"), 4)
 
@@ -49,7 +49,7 @@ def test_an_unknown_kind_is_refused_at_the_start():
 
 
 def test_a_worker_consumes_the_queues_of_what_it_serves_and_the_one_of_all():
-    assert set(app.amqp.queues.consume_from) == {"trainops", *map(queue_of, KINDS)}
+    assert set(app.amqp.queues.consume_from) == {"trainops", *map(queue_of, KINDS.computed)}
     assert queue_of("training", "a100") == "trainops.training.a100"
 
 

@@ -21,7 +21,7 @@ from trainops.runtime.errors import ConfigError
 from trainops.runtime.job import ResumableJob
 from trainops.runtime.ledger import Ledger
 from trainops.runtime.ledger_fields import LedgerFields
-from trainops.runtime.position import Position, Positions
+from trainops.runtime.position import Position, Positions, with_step
 from trainops.runtime.ranks import ALONE, Devices
 from trainops.runtime.subtasks import Subtask, SubtaskPort
 
@@ -83,9 +83,11 @@ class Panel:
     name: str  # unique on the page
     template: str
     view: str
-    place: Literal["page", "files"] = "page"  # "files": above the files of the checkpoints
+    # "page": above the charts; "below": below them; "files": above the files of the checkpoints
+    place: Literal["page", "below", "files"] = "page"
     script: str = ""
     shows_result: bool = False  # the page then does not repeat the result as JSON
+    shows_figures: bool = False  # the page then omits the best and the latest value of metrics
 
     def context(self, subject: object) -> Mapping[str, object] | None:
         return cast(Mapping[str, object] | None, load(self.view)(subject))
@@ -111,7 +113,9 @@ class Kind:
     unit: str  # what one step is called, before any job exists
 
     config: str  # an OperationConfig; imports no torch
-    job: str  # a ResumableJob; imports torch, so only an attempt's process loads it
+    # A ResumableJob; imports torch, so only an attempt's process loads it. Empty: its operations
+    # are imported runs of other tools and cannot be submitted; its config describes one of them.
+    job: str = ""
     positions: str  # a module: what a checkpoint's JSON state says about it; imports no torch
     adapt: str = ""  # a function: what a fork's config changes in the state; empty: nothing
     recipes: tuple[str, ...] = ()  # built-in Recipe objects
@@ -136,6 +140,11 @@ class Kind:
     panels: tuple[Panel, ...] = ()
     web: str = ""  # a package with the folders `templates` and `static` of its panels
     urls: str = ""  # a module with the addresses below an operation's page that its panels use
+
+    @property
+    def is_computed(self) -> bool:
+        """Whether workers compute its operations; those of others are imported."""
+        return bool(self.job)
 
     def parse_config(self, raw: Mapping[str, object]) -> OperationConfig:
         """Return the validated config, defaults filled in. Raises ConfigError."""
@@ -180,7 +189,7 @@ class Kind:
         """Return "min" or "max": which values of the objective are better under this config."""
         if self.objective.mode:
             return self.objective.mode
-        default = self.json_schema()["properties"]["mode"]["default"]
+        default = self._config_class().model_fields["mode"].default
         return str(config.get("mode", default))
 
     def span(self, config: OperationConfig, columns: Columns) -> tuple[date, date]:
@@ -200,6 +209,15 @@ class Kind:
     def position(self, state: Mapping[str, object], step: int) -> Position:
         """Return the position of a checkpoint, by its JSON state."""
         return self._positions().position(state, step)
+
+    def place(self, state: Mapping[str, object], step: int) -> str:
+        """Return a position that names the step, too: "epoch 82 (step 1890)"."""
+        return with_step(self.position(state, step).text, self.unit, step)
+
+    @property
+    def measures_best(self) -> bool:
+        """Whether states know the best value of the monitored metric; else none is the best."""
+        return bool(self._positions().BEST)
 
     def best_ever(self, state: Mapping[str, object]) -> float | None:
         """Return the best value of the monitored metric in a state; None: not known."""
@@ -296,6 +314,18 @@ class Registry(Mapping[str, Kind]):
 
     def __len__(self) -> int:
         return len(self._kinds)
+
+    @property
+    def computed(self) -> tuple[str, ...]:
+        """The names of the kinds whose operations are submitted, and computed by workers."""
+        return tuple(name for name, kind in self.items() if kind.is_computed)
+
+    def require_computed(self, name: str) -> None:
+        """Raise ConfigError for what cannot be submitted."""
+        if name not in self.computed:
+            what = "a kind that can be submitted" if name in self else "a kind"
+            problem = f"{name!r} is not {what}; allowed: {', '.join(self.computed)}"
+            raise ConfigError({"kind": problem})
 
     @cached_property
     def _kinds(self) -> Mapping[str, Kind]:

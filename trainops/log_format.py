@@ -46,6 +46,11 @@ def also(**values: object) -> None:
     _context.set({**(_context.get() or {}), **values})
 
 
+def current() -> dict[str, object]:
+    """Return what log lines belong to at this place."""
+    return dict(_context.get() or {})
+
+
 def request_id(given: str) -> str:
     """Return the id of a request: that of its client or proxy if it is one, else a new one."""
     return given if REQUEST_ID.fullmatch(given) else secrets.token_hex(8)
@@ -72,7 +77,7 @@ class JsonFormatter(logging.Formatter):
             "host": HOST,
             "pid": record.process,
             "thread": record.threadName,
-            **(_context.get() or {}),
+            **current(),
         }
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)

@@ -11,12 +11,18 @@ UNREADABLE = (yaml.YAMLError, ValueError, RecursionError)
 
 
 MAX_BITS = 64  # of a whole number
+MAX_NODES = 20_000  # values and keys; each takes the time and memory of thousands of bytes
 
 
 class _Loader(yaml.SafeLoader):
     """Plain values only, and no aliases: a few lines of them can fill any memory."""
 
+    num_nodes = 0
+
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        self.num_nodes += 1
+        if self.num_nodes > MAX_NODES:
+            raise yaml.YAMLError(f"more than {MAX_NODES} values and keys")
         if self.check_event(yaml.AliasEvent):
             mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
             raise yaml.MarkedYAMLError(

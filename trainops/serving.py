@@ -46,7 +46,7 @@ def read(environment: Mapping[str, str] = os.environ) -> Serving:
         problems.append(str(problem))
     if problems:
         raise ValueError("; ".join(problems))
-    return Serving(kinds or tuple(KINDS), labels, int(slots), ends_at, idle_exit_seconds)
+    return Serving(kinds or KINDS.computed, labels, int(slots), ends_at, idle_exit_seconds)
 
 
 def _words(text: str) -> tuple[str, ...]:
@@ -55,10 +55,10 @@ def _words(text: str) -> tuple[str, ...]:
 
 def _problems_of_kinds(kinds: Iterable[str]) -> Iterator[str]:
     for kind in kinds:
-        if kind not in KINDS:
-            near = get_close_matches(kind, KINDS, n=1)
+        if kind not in KINDS.computed:
+            near = get_close_matches(kind, KINDS.computed, n=1)
             hint = f" (did you mean {near[0]}?)" if near else ""
-            allowed = ", ".join(KINDS)
+            allowed = ", ".join(KINDS.computed)
             yield f"TRAINOPS_WORKER_KINDS holds {kind!r}{hint}; allowed: {allowed}"
 
 

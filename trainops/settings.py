@@ -9,6 +9,7 @@ import dj_database_url
 from trainops import (
     checkpoint_storage,
     dataset_buckets,
+    error_reports,
     log_format,
     metrics_settings,
     notification_settings,
@@ -20,11 +21,14 @@ from trainops.kind import KINDS
 from trainops.runtime import implementation
 from trainops.secret_key import secret_key
 from trainops.sinks import known as sinks
+from trainops.tracing import TRACING
 
 DATA_DIR = paths.data_dir().resolve()
 THRESHOLDS = thresholds.read()
 IMPLEMENTATION = implementation.read()  # an invalid value is refused at the start
 SERVING = serving.read()
+error_reports.start()
+TRACING.start()
 
 SECRET_KEY = secret_key(DATA_DIR)
 DEBUG = os.environ.get("TRAINOPS_DEBUG", "") == "1"
@@ -66,6 +70,7 @@ INSTALLED_APPS = [
 ]
 MIDDLEWARE = [
     "trainops.http.request_id.RequestIdMiddleware",
+    "trainops.http.tracing.TracingMiddleware",
     "trainops.http.middleware.ApiEnvelopeMiddleware",
     "trainops.http.access_log.AccessLogMiddleware",
     "trainops.http.middleware.PatienceMiddleware",

@@ -1,8 +1,14 @@
-"""Characters that change how text is shown: no name has them, and every log escapes them."""
+"""Characters that change how text is shown: no name has them, and every log escapes them.
+
+Also text that a spreadsheet would take for a formula.
+"""
 
 import logging
+import re
 from unicodedata import category
 
+FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\n")  # how a cell begins that is computed
+NUMBER = re.compile(r"[-+](\d+(\.\d*)?([eE][-+]?\d+)?|Infinity)", re.ASCII)
 HIDDEN = frozenset({"Cc", "Cf", "Co", "Cs", "Zl", "Zp"})  # controls, overrides, separators
 
 
@@ -20,6 +26,15 @@ def escaped(text: str) -> str:
         each.encode("unicode_escape").decode() if category(each) in HIDDEN else each
         for each in text
     )
+
+
+def csv_cell(text: str) -> str:
+    """Return a cell of text that no spreadsheet takes for a formula (OWASP, "CSV Injection").
+
+    A lone CR, which is not quoted and ends a row for its readers, becomes a space.
+    """
+    is_formula = text.startswith(FORMULAS) and not NUMBER.fullmatch(text)
+    return ("'" if is_formula else "") + text.replace("\r", " ")
 
 
 class LineFormatter(logging.Formatter):

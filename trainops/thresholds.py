@@ -147,6 +147,9 @@ class Thresholds(BaseSettings):
         5 * 1024**2, description="Maximum log size in bytes per attempt; older output is discarded."
     )
 
+    metric_names_per_operation: PositiveInt = Field(
+        1000, description="Maximum names of metrics per operation; points of others are not kept."
+    )
     media_steps_per_name: PositiveInt = Field(
         100,
         description="Maximum steps per name of which an operation keeps logged media; "

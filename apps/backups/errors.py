@@ -6,12 +6,20 @@ class BackupProblem(Exception):
 
 
 class Busy(BackupProblem):
-    """Another process writes a backup into the directory."""
+    """Another process writes a backup into the same place."""
 
 
 class NotABackup(BackupProblem):
     """There is no backup, or one of its files is missing or altered."""
 
 
+class KeyProblem(BackupProblem):
+    """The key of encrypted backups is missing, unreadable or another one."""
+
+
 class DatabaseProblem(BackupProblem):
     """The database cannot be copied or restored."""
+
+
+class Altered(Exception):
+    """The content of a file is not what was written: another digest, or not by this key."""

@@ -1,105 +1,77 @@
-"""The files of a backup, each stored once under the digest of its content."""
+"""The files of checkpoints and datasets in backups: each once, by the digest of its content."""
 
-import os
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import AbstractContextManager
+from functools import cached_property
 from pathlib import Path
-from secrets import token_hex
 from typing import BinaryIO
 
-from blake3 import blake3
+from apps.backups.contents import copy, digest_of
+from apps.backups.errors import Altered
+from apps.backups.store import BackupStore
 
-from trainops.runtime.checkpoint.durable import sync_directory
-
-CHUNK_BYTES = 2**20
-DRAFT = ".draft-"
-
-
-class Altered(Exception):
-    """The content of a file does not have the digest that it should have."""
+PREFIX = "files/"
 
 
 class BackupFiles:
-    def __init__(self, root: Path) -> None:
-        self.root = root
+    def __init__(self, store: BackupStore) -> None:
+        self.store = store
 
-    def path(self, digest: str) -> Path:
-        return self.root / digest[:2] / digest
+    @cached_property
+    def sizes(self) -> dict[str, int]:
+        """The size of every stored file by name: one listing instead of a request for each."""
+        return self.store.sizes(PREFIX)
 
-    def has(self, digest: str, size_bytes: int | None = None) -> bool:
-        """Whether it is stored; a file of another size was cut off, and does not count."""
-        try:
-            found = self.path(digest).stat().st_size
-        except FileNotFoundError:
-            return False
-        return size_bytes is None or found == size_bytes
+    def size(self, digest: str, expected: int | None = None) -> int | None:
+        """Return the size of a stored file; None where it is not, or has another than expected."""
+        found = self.sizes.get(self.store.name_of(digest))
+        return found if found is not None and expected in (None, found) else None
 
     def add(self, source: BinaryIO, digest: str) -> int:
         """Store the content of an open file; return its size.
 
         Raises Altered where its content has another digest, OSError.
         """
-        target = self.path(digest)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        copied = copy(source, target, digest)
-        sync_directory(target.parent)
-        return copied
+        name = self.store.name_of(digest)
+        self.sizes[name] = self.store.write(name, source, digest)
+        return self.sizes[name]
 
     def put_into(self, digest: str, target: Path) -> int:
         """Write a stored file to `target`; return its size. Raises Altered, OSError."""
-        with self.path(digest).open("rb") as source:
+        with self.store.opened(self.store.name_of(digest)) as source:
             return copy(source, target, digest)
 
-    def all(self) -> Iterator[str]:
-        """Yield the digests of all stored files."""
-        for path in sorted(self.root.glob("??/*")):
-            if not path.name.startswith(DRAFT):
-                yield path.name
+    def local(self, digest: str) -> AbstractContextManager[Path]:
+        """Yield the path of a file with this content, as `BackupStore.local`."""
+        return self.store.local(self.store.name_of(digest), digest)
 
-    def damaged(self, digests: Collection[str]) -> Iterator[tuple[str, str]]:
+    def damaged(self, sizes: Mapping[str, int]) -> Iterator[tuple[str, str]]:
         """Read these files; yield the digest and the problem of each missing or altered one."""
-        for digest in sorted(digests):
+        for digest in sorted(sizes):
             try:
-                with self.path(digest).open("rb") as file:
-                    if digest_of(file) != digest:
-                        yield digest, "was altered"
+                with self.store.opened(self.store.name_of(digest)) as file:
+                    is_intact = digest_of(file) == digest
             except FileNotFoundError:
                 yield digest, "is missing"
+            except Altered:
+                yield digest, "was altered"
+            else:
+                if not is_intact:
+                    yield digest, "was altered"
+
+    def of_other_size(self, sizes: Mapping[str, int]) -> Iterator[tuple[str, str]]:
+        """Yield what `damaged` does as far as one listing shows it."""
+        for digest, size_bytes in sorted(sizes.items()):
+            if self.size(digest) is None:
+                yield digest, "is missing"
+            elif self.size(digest, size_bytes) is None:
+                yield digest, "was altered"
 
     def remove_all_but(self, kept: Collection[str]) -> int:
-        """Remove the other files, and what interrupted backups left; return how many bytes."""
-        freed = 0
-        for path in list(self.root.glob("??/*")):
-            if path.name not in kept:
-                freed += path.stat().st_size
-                path.unlink()
+        """Remove the other files; return how many bytes."""
+        names, freed = {self.store.name_of(digest) for digest in kept}, 0
+        for name, size_bytes in self.store.sizes(PREFIX).items():
+            if name not in names:
+                freed += size_bytes
+                self.store.remove(name)
         return freed
-
-
-def copy(source: BinaryIO, target: Path, digest: str) -> int:
-    """Copy the rest of an open file to `target`, which appears whole or not at all.
-
-    Returns its size. Raises Altered, OSError.
-    """
-    draft = target.with_name(f"{DRAFT}{token_hex(8)}")
-    hasher = blake3()
-    try:
-        with draft.open("xb") as file:
-            while chunk := source.read(CHUNK_BYTES):
-                hasher.update(chunk)
-                file.write(chunk)
-            file.flush()
-            os.fsync(file.fileno())
-            size_bytes = file.tell()
-        if hasher.hexdigest() != digest:
-            raise Altered
-        draft.rename(target)
-    finally:
-        draft.unlink(missing_ok=True)
-    return size_bytes
-
-
-def digest_of(file: BinaryIO) -> str:
-    hasher = blake3()
-    while chunk := file.read(CHUNK_BYTES):
-        hasher.update(chunk)
-    return hasher.hexdigest()

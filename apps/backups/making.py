@@ -5,25 +5,24 @@ clean-up or a newer checkpoint took away is no longer wanted by any row: then th
 copied once more, which finds nearly every file stored already.
 """
 
-import fcntl
 import os
-import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC
 from itertools import count
 from pathlib import Path
-from secrets import token_hex
 from threading import Event
 
 from django.conf import settings
 from django.utils import timezone
 
 from apps.backups import database, snapshots
-from apps.backups.errors import Busy
-from apps.backups.files import DRAFT, Altered, BackupFiles, digest_of
+from apps.backups.contents import digest_of
+from apps.backups.errors import Altered
+from apps.backups.files import BackupFiles
 from apps.backups.snapshots import DATABASE, Loss, Snapshot
+from apps.backups.store import BackupStore
 from apps.checkpoints import copies, storage
 from apps.checkpoints import place as checkpoints
 from apps.checkpoints.models import Checkpoint
@@ -91,15 +90,16 @@ class _BackupContent:
 
     def add_dataset(self, digest: str) -> None:
         with self._noting_losses(_dataset(digest)):
-            is_stored = self.stored.has(digest)
-            path = self.stored.path(digest) if is_stored else datasets.local_copy(digest)
-            self.files[digest] = self._add(path, digest)
+            size_bytes = self.stored.size(digest)
+            if size_bytes is None:
+                size_bytes = self._add(datasets.local_copy(digest), digest)
+            self.files[digest] = size_bytes
             self.datasets.append(digest)
 
     def _add(self, path: Path, digest: str, size_bytes: int | None = None) -> int:
         """Store a file, unless it is there; return its size."""
-        if self.stored.has(digest, size_bytes):
-            return self.stored.path(digest).stat().st_size
+        if (found := self.stored.size(digest, size_bytes)) is not None:
+            return found
         with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
             copied = self.stored.add(file, digest)
         self.copied_bytes += copied
@@ -117,8 +117,8 @@ class _BackupContent:
             self.losses.append(Loss(what, "was altered"))
 
 
-def make(root: Path, *, keep: int | None = None) -> Made:
-    """Write a backup below `root`; then delete all but the newest `keep`, where that is given.
+def make(store: BackupStore, *, keep: int | None = None) -> Made:
+    """Write a backup; then delete all but the newest `keep`, where that is given.
 
     Raises:
         Busy: another process is at it.
@@ -127,41 +127,51 @@ def make(root: Path, *, keep: int | None = None) -> Made:
     """
     for each in (checkpoints.here(), datasets.PLACE):
         storages.require(each)
-    root.mkdir(parents=True, exist_ok=True)
-    root.chmod(0o700)
-    with _lock(root), _draft(root) as draft:
-        content = _BackupContent(BackupFiles(root / "files"))
+    with store.lock() as require_lock:
+        snapshots.remove_incomplete(store)
+        store.mark()
+        name = _new_name(store)
+        try:
+            made = _written(store, name, require_lock)
+        except BaseException:
+            snapshots.remove(store, name)
+            raise
+        if keep is not None:
+            thin(store, keep)
+    return made
+
+
+def _written(store: BackupStore, name: str, require_lock: Callable[[], None]) -> Made:
+    content = _BackupContent(BackupFiles(store))
+    with store.draft() as path:
         for _ in range(TRIES):
-            content.fill(draft / DATABASE)
+            content.fill(path)
             if not _has_changed(content.losses):
                 break
-        if not os.environ.get("TRAINOPS_SECRET_KEY"):  # from there, it is kept elsewhere
-            snapshots.save_key(draft, settings.SECRET_KEY)
-        with (draft / DATABASE).open("rb") as file:
-            digest, size_bytes = digest_of(file), os.fstat(file.fileno()).st_size
-        snapshot = Snapshot(
-            trainops=VERSION, made_at=timezone.now().isoformat(timespec="seconds"),
-            engine=database.engine(), database=digest, storages=content.storages,
-            checkpoints=content.checkpoints, datasets=content.datasets,
-            files=content.files, losses=content.losses,
-        )  # fmt: skip
-        snapshots.write(draft, snapshot)
-        name = _publish(draft)
-        if keep is not None:
-            thin(root, keep)
+        with path.open("rb") as file:
+            digest = digest_of(file)
+            file.seek(0)
+            size_bytes = store.write(snapshots.name_of(name, DATABASE), file, digest)
+    if not os.environ.get("TRAINOPS_SECRET_KEY"):  # from there, it is kept elsewhere
+        snapshots.save_key(store, name, settings.SECRET_KEY)
+    snapshot = Snapshot(
+        trainops=VERSION, made_at=timezone.now().isoformat(timespec="seconds"),
+        engine=database.engine(), database=digest, storages=content.storages,
+        checkpoints=content.checkpoints, datasets=content.datasets,
+        files=content.files, losses=content.losses,
+    )  # fmt: skip
+    require_lock()
+    snapshots.write(store, name, snapshot)
     return Made(name, snapshot, content.copied_bytes + size_bytes)
 
 
-def thin(root: Path, keep: int) -> None:
+def thin(store: BackupStore, keep: int) -> None:
     """Delete all backups but the newest `keep`, and the files that no other backup has."""
-    kept: set[str] = set()
-    for number, path in enumerate(snapshots.newest_first(root)):
-        if number < keep:
-            kept |= snapshots.read(path).files.keys()
-        else:
-            (path / snapshots.INDEX).unlink()  # without it the rest does not count
-            shutil.rmtree(path)
-    BackupFiles(root / "files").remove_all_but(kept)
+    names = snapshots.newest_first(store)
+    kept = {digest for name in names[:keep] for digest in snapshots.read(store, name).files}
+    for name in names[keep:]:
+        snapshots.remove(store, name)
+    BackupFiles(store).remove_all_but(kept)
 
 
 def _dataset(digest: str) -> str:
@@ -177,35 +187,8 @@ def _has_changed(losses: list[Loss]) -> bool:
     return not paths <= known
 
 
-def _publish(draft: Path) -> str:
+def _new_name(store: BackupStore) -> str:
     moment = timezone.now().astimezone(UTC).strftime("%Y%m%dT%H%M%SZ")
-    for number in count(1):
-        name = moment if number == 1 else f"{moment}-{number}"
-        if not draft.with_name(name).exists():
-            draft.rename(draft.with_name(name))
-            return name
-    raise AssertionError("unreachable")
-
-
-@contextmanager
-def _lock(root: Path) -> Iterator[None]:
-    with (root / ".lock").open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise Busy(f"Another backup is being written into {root}.") from None
-        yield
-
-
-@contextmanager
-def _draft(root: Path) -> Iterator[Path]:
-    """Yield a new directory beside the finished backups; remove it unless it was renamed."""
-    home = root / "snapshots"
-    for left in home.glob(f"{DRAFT}*"):  # of a process that was killed: we hold the lock
-        shutil.rmtree(left)
-    draft = home / f"{DRAFT}{token_hex(8)}"
-    draft.mkdir(mode=0o700, parents=True)
-    try:
-        yield draft
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
+    known = snapshots.newest_first(store)
+    names = (moment if number == 1 else f"{moment}-{number}" for number in count(1))
+    return next(name for name in names if name not in known)

@@ -5,13 +5,16 @@ that was interrupted is begun again.
 """
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from threading import Event
 
 from apps.backups import database, snapshots
-from apps.backups.errors import NotABackup
-from apps.backups.files import Altered, BackupFiles
+from apps.backups.errors import Altered, NotABackup
+from apps.backups.files import BackupFiles
 from apps.backups.snapshots import DATABASE, MANY, Snapshot
+from apps.backups.store import BackupStore
 from apps.checkpoints import place as checkpoints
 from apps.checkpoints import remote, storage
 from apps.datasets import storage as datasets
@@ -19,31 +22,44 @@ from trainops.runtime.checkpoint.durable import sync_directory
 from trainops.runtime.checkpoint.manifest import MANIFEST, read_manifest
 
 
-def restore(root: Path, directory: Path) -> Snapshot:
-    """Fill this installation with the backup in a directory below `root`.
+def restore(store: BackupStore, name: str) -> Snapshot:
+    """Fill this installation with a backup.
 
     Raises:
         NotABackup: one of its files is missing or altered, or a storage has another owner.
         DatabaseProblem: the database is not empty or of another engine.
         OSError: the disk is full, or a storage does not answer.
     """
-    snapshot = snapshots.read(directory)
+    snapshot = snapshots.read(store, name)
     database.require_empty()
     _require_own_storages(snapshot)
-    if found := list(snapshots.problems(root, directory)):
-        more = f" and {len(found) - MANY} more" if len(found) > MANY else ""
-        named = "; ".join(found[:MANY])
-        raise NotABackup(f"The backup {directory.name} is damaged: {named}{more}.")
-    files = BackupFiles(root / "files")
+    _require_intact(store, name)
+    files = BackupFiles(store)
     for place in (checkpoints.here(), datasets.PLACE):
         if storage_id := snapshot.storages.get(place.name):
             place.write_id(storage_id)
     for artifacts_path, manifest_digest in sorted(snapshot.checkpoints.items()):
         _restore_checkpoint(files, artifacts_path, manifest_digest)
     for digest in snapshot.datasets:
-        datasets.put(files.path(digest), digest)
-    database.restore(directory / DATABASE, snapshot.engine)
+        with _naming(digest), files.local(digest) as path:
+            datasets.put(path, digest)
+    copy = store.local(snapshots.name_of(name, DATABASE), snapshot.database)
+    with _naming("database"), copy as path:
+        database.restore(path, snapshot.engine)
     return snapshot
+
+
+def _require_intact(store: BackupStore, name: str) -> None:
+    """Raise NotABackup for a damaged backup before anything is written.
+
+    The files of a bucket are not downloaded twice: each is compared with its digest as it is
+    restored, before the database.
+    """
+    look = snapshots.visible_problems if store.place.is_remote else snapshots.problems
+    if found := list(look(store, name)):
+        more = f" and {len(found) - MANY} more" if len(found) > MANY else ""
+        named = "; ".join(found[:MANY])
+        raise NotABackup(f"The backup {name} is damaged: {named}{more}.")
 
 
 def _require_own_storages(snapshot: Snapshot) -> None:
@@ -79,7 +95,13 @@ def _restore_checkpoint(files: BackupFiles, artifacts_path: str, manifest_digest
 
 
 def _put(files: BackupFiles, digest: str, target: Path) -> None:
-    try:
+    with _naming(digest):
         files.put_into(digest, target)
+
+
+@contextmanager
+def _naming(what: str) -> Iterator[None]:
+    try:
+        yield
     except Altered:
-        raise NotABackup(f"The file {digest} of the backup was altered.") from None
+        raise NotABackup(f"The file {what} of the backup was altered.") from None

@@ -3,17 +3,20 @@
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-from apps.backups.errors import NotABackup
-from apps.backups.files import BackupFiles, digest_of
-from trainops.runtime.checkpoint.durable import write_whole
+from apps.backups.contents import digest_of
+from apps.backups.errors import Altered, NotABackup
+from apps.backups.files import BackupFiles
+from apps.backups.store import BackupStore
 
 FORMAT, VERSION = "trainops-backup", 1
 INDEX, DATABASE, SECRET_KEY = "snapshot.json", "database", "secret_key"
+PREFIX = "snapshots/"
 MANY = 5  # that a message names
 NAME = re.compile(r"\d{8}T\d{6}Z(-\d+)?")
 
@@ -45,74 +48,122 @@ class Snapshot:
         return sum(self.files.values())
 
 
-def write(directory: Path, snapshot: Snapshot) -> None:
+def name_of(backup: str, file: str = INDEX) -> str:
+    """Return the name of one of the files of a backup."""
+    return f"{PREFIX}{backup}/{file}"
+
+
+def write(store: BackupStore, backup: str, snapshot: Snapshot) -> None:
     content = {"format": FORMAT, "version": VERSION, **asdict(snapshot)}
-    write_whole(directory / INDEX, json.dumps(content, indent=1).encode())
+    store.write(name_of(backup), BytesIO(json.dumps(content, indent=1).encode()))
 
 
-def read(directory: Path) -> Snapshot:
-    """Return the backup in a directory below `snapshots`. Raises NotABackup."""
-    path = directory / INDEX
+def read(store: BackupStore, backup: str) -> Snapshot:
+    """Return what a backup has. Raises NotABackup."""
+    path = f"{store.location}/{name_of(backup)}"
     try:
-        content: dict[str, Any] = json.loads(path.read_bytes())
+        with store.opened(name_of(backup)) as file:
+            content: dict[str, Any] = json.loads(file.read())
         is_known = (content.pop("format"), content.pop("version")) == (FORMAT, VERSION)
         if is_known:
             losses = [Loss(**each) for each in content.pop("losses")]
             return Snapshot(**content, losses=losses)
+    except Altered:
+        raise NotABackup(f"{path} cannot be read: it was altered.") from None
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise NotABackup(f"{path} cannot be read: {error}") from error
     raise NotABackup(f"{path} was written by a newer trainops; update trainops to restore it.")
 
 
-def newest_first(root: Path) -> Iterator[Path]:
-    """Yield the directories of complete backups."""
-    for path in sorted((root / "snapshots").glob("*"), key=_age, reverse=True):
-        if NAME.fullmatch(path.name) and (path / INDEX).exists():
-            yield path
+def newest_first(store: BackupStore) -> list[str]:
+    """Return the names of complete backups."""
+    found = (name.removeprefix(PREFIX).split("/") for name in store.place.sizes(PREFIX))
+    complete = {each[0] for each in found if each[1:] == [INDEX] and NAME.fullmatch(each[0])}
+    return sorted(complete, key=_age, reverse=True)
 
 
-def find(root: Path, name: str = "") -> Path:
-    """Return the directory of a backup, by default of the newest. Raises NotABackup."""
-    known = list(newest_first(root))
+def find(store: BackupStore, name: str = "") -> str:
+    """Return the name of a backup, by default of the newest. Raises NotABackup."""
+    known = newest_first(store)
     if not known:
-        raise NotABackup(f"There is no complete backup in {root}.")
-    found = [each for each in known if each.name == name] if name else known
-    if not found:
-        names = ", ".join(each.name for each in known[:MANY])
-        raise NotABackup(f"There is no backup {name!r} in {root}; newest: {names}.")
-    return found[0]
+        raise NotABackup(f"There is no complete backup in {store.location}.")
+    if name and name not in known:
+        names = ", ".join(known[:MANY])
+        raise NotABackup(f"There is no backup {name!r} in {store.location}; newest: {names}.")
+    return name or known[0]
 
 
-def problems(root: Path, directory: Path) -> Iterator[str]:
+def remove(store: BackupStore, backup: str) -> None:
+    """Remove a backup, but not the files that it shares with others."""
+    store.remove(name_of(backup))  # without it the rest does not count
+    for name in store.place.sizes(f"{PREFIX}{backup}/"):
+        store.remove(name)
+
+
+def remove_incomplete(store: BackupStore) -> None:
+    """Remove what interrupted backups left; only for the process that holds the lock."""
+    complete = set(newest_first(store))
+    for name in store.place.sizes(PREFIX):
+        if name.split("/")[1] not in complete:
+            store.remove(name)
+
+
+def problems(store: BackupStore, backup: str) -> Iterator[str]:
     """Read every file of a backup; yield what is wrong with it. Raises NotABackup."""
-    snapshot, path = read(directory), directory / DATABASE
+    return _problems(store, backup, BackupFiles(store).damaged)
+
+
+def visible_problems(store: BackupStore, backup: str) -> Iterator[str]:
+    """Yield what is wrong with the database, and with files as far as their sizes show it.
+
+    Raises NotABackup.
+    """
+    return _problems(store, backup, BackupFiles(store).of_other_size)
+
+
+def _problems(
+    store: BackupStore,
+    backup: str,
+    files: Callable[[Mapping[str, int]], Iterator[tuple[str, str]]],
+) -> Iterator[str]:
+    snapshot, name = read(store, backup), name_of(backup, DATABASE)
     try:
-        with path.open("rb") as file:
-            if digest_of(file) != snapshot.database:
-                yield f"the database {path} was altered"
+        with store.opened(name) as file:
+            is_intact = digest_of(file) == snapshot.database
     except FileNotFoundError:
-        yield f"the database {path} is missing"
-    for digest, why in BackupFiles(root / "files").damaged(snapshot.files):
+        yield f"the database {name} is missing"
+    except Altered:
+        yield f"the database {name} was altered"
+    else:
+        if not is_intact:
+            yield f"the database {name} was altered"
+    for digest, why in files(snapshot.files):
         yield f"the file {digest} {why}"
 
 
-def save_key(directory: Path, key: str) -> None:
-    _write_private(directory / SECRET_KEY, key)
+def save_key(store: BackupStore, backup: str, key: str) -> None:
+    store.write(name_of(backup, SECRET_KEY), BytesIO(key.encode()))
 
 
-def place_key(directory: Path, data_dir: Path) -> None:
-    """Have an installation without a secret key use the one of a backup, if it has one."""
-    source, target = directory / SECRET_KEY, data_dir / SECRET_KEY
-    if source.exists() and not target.exists():
-        _write_private(target, source.read_text())
+def place_key(store: BackupStore, backup: str, data_dir: Path) -> None:
+    """Have an installation without a secret key use the one of a backup, if it has one.
+
+    Raises NotABackup where that was altered.
+    """
+    target = data_dir / SECRET_KEY
+    try:
+        with store.opened(name_of(backup, SECRET_KEY)) as file:
+            key = file.read()
+    except FileNotFoundError:
+        return
+    except Altered:
+        raise NotABackup(f"The secret key of the backup {backup} was altered.") from None
+    if not target.exists():
+        descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "wb") as private:
+            private.write(key)
 
 
-def _write_private(path: Path, text: str) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w") as file:
-        file.write(text)
-
-
-def _age(path: Path) -> tuple[str, int]:
-    moment, _, number = path.name.partition("-")
+def _age(name: str) -> tuple[str, int]:
+    moment, _, number = name.partition("-")
     return moment, int(number) if number.isdigit() else 0

@@ -4,17 +4,14 @@ What changes one operation's checkpoints asks that operation first; those doors 
 `apps.operations.api.checkpoints`.
 """
 
-from datetime import timedelta
-from typing import Literal, TypedDict
-
 from django.conf import settings
-from django.db.models import Q
 from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from apps.checkpoints import cleaning
+from apps.checkpoints.criteria import wanted
 from apps.checkpoints.models import Checkpoint
 from apps.checkpoints.serializers import (
     CheckpointQuery,
@@ -25,7 +22,6 @@ from apps.checkpoints.serializers import (
     rows_of,
 )
 from apps.checkpoints.services import Freed
-from trainops.clock import DatabaseNow
 from trainops.errors import DomainError
 from trainops.http.asking import body_of, person, query_of
 from trainops.http.pagination import NewestFirstCounted
@@ -44,7 +40,7 @@ class CheckpointsView(APIView):
     def get(self, request: Request) -> Response:
         """List checkpoints, latest first, with their number."""
         query = query_of(request, CheckpointQuery, is_paged=True)
-        rows = rows_of(Checkpoint.objects.filter(_wanted(query)))
+        rows = rows_of(Checkpoint.objects.filter(wanted(query)))
         paginator = NewestFirstCounted()
         page = paginator.paginate_queryset(rows, request, self)
         return paginator.get_paginated_response([described(row) for row in page])
@@ -60,9 +56,9 @@ class CleanUpView(APIView):
     )
     def post(self, request: Request) -> Response:
         """Delete old checkpoints of inactive operations, and files without a database row."""
-        wanted = body_of(request, CleanUpRequestSerializer)
+        asked = body_of(request, CleanUpRequestSerializer)
         try:
-            freed = cleaning.clean_up(actor=person(request).get_username(), **wanted)
+            freed = cleaning.clean_up(actor=person(request).get_username(), **asked)
         except OSError as error:
             raise DomainError(
                 "STORAGE_UNAVAILABLE",
@@ -72,8 +68,8 @@ class CleanUpView(APIView):
             ) from error
         return Response(
             {
-                "message": _said(freed, is_dry=wanted["dry_run"]),
-                "dry_run": wanted["dry_run"],
+                "message": _said(freed, is_dry=asked["dry_run"]),
+                "dry_run": asked["dry_run"],
                 "num_checkpoints": freed.num_checkpoints,
                 "num_unowned": freed.num_unowned,
                 "num_trashed": freed.num_trashed,
@@ -96,31 +92,3 @@ def _said(freed: Freed, *, is_dry: bool) -> str:
 
 def _counted(number: int, one: str, many: str = "") -> str:
     return f"{number} {one if number == 1 else many or one + 's'}"
-
-
-EQUAL: tuple[Literal["operation_id", "type", "health", "pinned"], ...] = (
-    "operation_id",
-    "type",
-    "health",
-    "pinned",
-)
-
-
-class CheckpointCriteria(TypedDict, total=False):
-    """What `CheckpointQuery` validated."""
-
-    operation_id: str
-    type: str
-    health: str
-    pinned: bool | None
-    older_than_days: float
-
-
-def _wanted(query: CheckpointCriteria) -> Q:
-    wanted = Q()
-    for name in EQUAL:
-        if query.get(name) is not None:
-            wanted &= Q(**{name: query[name]})
-    if (days := query.get("older_than_days")) is not None:
-        wanted &= Q(created_at__lt=DatabaseNow() - timedelta(days=days))
-    return wanted

@@ -34,15 +34,20 @@ def clean_up(
     Raises OSError where the storage is away, foreign, or does not answer.
     """
     place.require()
+    old = expired(older_than_days)
+    removed = _would_free(old) if dry_run else _expire(old, actor)
+    return removed + sweep_unowned(dry_run=dry_run, empty_trash=empty_trash)
+
+
+def expired(older_than_days: float | None = None) -> QuerySet[Checkpoint]:
+    """Return the checkpoints that a cleanup deletes because of their age."""
     limits = settings.THRESHOLDS
     days = limits.checkpoint_max_age_days if older_than_days is None else older_than_days
-    old = Checkpoint.objects.filter(
+    return Checkpoint.objects.filter(
         created_at__lt=DatabaseNow() - timedelta(days=days),
         pinned=False,
         operation__in=owners().finished(),
     ).exclude(type=Checkpoint.Type.FINAL)
-    removed = _would_free(old) if dry_run else _expire(old, actor)
-    return removed + sweep_unowned(dry_run=dry_run, empty_trash=empty_trash)
 
 
 def _would_free(checkpoints: QuerySet[Checkpoint]) -> Freed:

@@ -25,10 +25,13 @@ FIELDS = (
 SECONDS_PER_DAY = 86_400
 
 
-def rows_of(checkpoints: QuerySet[Checkpoint]) -> QuerySet[Any]:
-    """Return the values that `described` works on; the states stay where they are."""
+def rows_of(checkpoints: QuerySet[Checkpoint], *more: str) -> QuerySet[Any]:
+    """Return the values that `described` works on; the states stay where they are.
+
+    `more`: names of further columns.
+    """
     read = {f"state_{name}": KeyTransform(name, "state") for name in READ}
-    rows: QuerySet[Any] = checkpoints.values(*FIELDS, *OF_OPERATION, **read)
+    rows: QuerySet[Any] = checkpoints.values(*FIELDS, *OF_OPERATION, *more, **read)
     return rows
 
 
@@ -67,6 +70,20 @@ def detail(checkpoint: Checkpoint) -> dict[str, object]:
 
 class CheckpointQuery(StrictSerializer):
     operation_id = serializers.CharField(required=False, max_length=64)
+    operation = serializers.CharField(
+        required=False,
+        max_length=200,
+        help_text="Beginning of the operation's id, or part of its name.",
+    )
+    kind = serializers.ChoiceField(
+        choices=[(each.name, each.label) for each in KINDS.values()], required=False
+    )
+    finished = serializers.BooleanField(
+        required=False,
+        allow_null=True,
+        default=None,
+        help_text="Whether the operation has ended. Checkpoints of others cannot be deleted.",
+    )
     older_than_days = serializers.FloatField(required=False, min_value=0, max_value=36_500)
     type = serializers.ChoiceField(
         choices=Checkpoint.Type.choices,

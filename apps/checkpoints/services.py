@@ -81,7 +81,7 @@ def elect_best(operation_id: str) -> None:
     """Mark the best healthy one by the operation's metric, and no other; the first of equals.
 
     None is where a better value was measured than any that is left has: the best model is then a
-    file of the others.
+    file of the others. None is where the kind measures no model.
     """
     mine = Checkpoint.objects.filter(operation_id=operation_id)
     newest = mine.select_related("operation").newest_first().first()
@@ -89,8 +89,11 @@ def elect_best(operation_id: str) -> None:
         return
     sign = -1 if newest.operation.config.get("mode") == "max" else 1
     order = "metric" if sign > 0 else "-metric"
+    kind = KINDS[newest.operation.kind]
     best = mine.healthy().exclude(metric=None).order_by(order, "step").first()
-    ever = KINDS[newest.operation.kind].best_ever(newest.state)
+    if not kind.measures_best:
+        best = None
+    ever = kind.best_ever(newest.state)
     if best is not None and ever is not None and sign * (best.metric or 0.0) > sign * ever:
         best = None
     mine.filter(is_best=True).exclude(pk=best and best.pk).update(is_best=False)

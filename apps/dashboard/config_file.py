@@ -13,6 +13,8 @@ from trainops.recipes import Recipe, recipes
 from trainops.runtime.errors import ConfigError
 from trainops.submission_file import FileProblem, line_at, places, read
 
+MAX_CHARS = 256 * 1024  # PyYAML reads some ten thousand a second
+
 
 @dataclass
 class ConfigFile:
@@ -24,6 +26,8 @@ class ConfigFile:
 
     def body(self) -> dict[str, Any]:
         """Return the arguments of a submission. Raises FileProblem and ConfigError."""
+        if len(self.text) > MAX_CHARS:
+            raise FileProblem(f"more than {MAX_CHARS} characters; submit it by command or API")
         found = read(self.text)
         self.lines = found.lines
         serializer = SubmissionSerializer(data=found.body)
@@ -72,8 +76,7 @@ def recipe_of(body: Mapping[str, Any]) -> tuple[Recipe, dict[str, str]]:
     kind = body["kind"]
     known = recipes(kind)
     name = body["config"].get("recipe")
-    if kind not in KINDS:
-        raise ConfigError({"kind": f"{kind!r} is not a kind; allowed: {', '.join(KINDS)}"})
+    KINDS.require_computed(kind)
     if not isinstance(name, str) or name not in known:
         raise ConfigError({"recipe": f"got {str(name)[:80]!r}; allowed: {', '.join(known)}"})
     try:

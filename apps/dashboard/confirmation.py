@@ -25,6 +25,7 @@ VERBS = {
     "archive": "Archive",
     "acknowledge": "Acknowledge",
 }
+MOST_AT_A_CLICK = 10  # of more, their number is entered before anything is stopped or deleted
 MAX_SKIPPED = 10  # named one by one; of more, the numbers by reason
 
 
@@ -46,6 +47,11 @@ class Confirmation:
     @property
     def is_dangerous(self) -> bool:
         return self.action not in ("resume", *bulk.EDITS)
+
+    @property
+    def number_is_entered(self) -> bool:
+        """Whether a person enters how many there are before the button does it."""
+        return self.is_dangerous and len(self.ids) > MOST_AT_A_CLICK
 
 
 def of(

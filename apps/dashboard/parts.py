@@ -84,10 +84,10 @@ class Subject:
             c for c in self.checkpoints if c.is_best or c.best_of or c == self.newest
         ]
 
-    def panels(self, place: str) -> list[Panel]:
-        """The panels that the kind has at this place of the page."""
+    def panels(self, *places: str) -> list[Panel]:
+        """The panels that the kind has at these places of the page."""
         kind = KINDS[self.operation.kind]
-        return [panel for panel in kind.panels if panel.place == place]
+        return [panel for panel in kind.panels if panel.place in places]
 
     def context(self, panel: Panel) -> Mapping[str, object] | None:
         """What a panel shows; asked for once."""
@@ -98,8 +98,17 @@ class Subject:
     @cached_property
     def shows_result(self) -> bool:
         """Whether a panel shows the result, so that nothing else repeats it."""
+        return any(each.shows_result for each in self._shown_panels)
+
+    @property
+    def shows_figures(self) -> bool:
+        """Whether a panel shows what the operation came to, so that the page omits its metrics."""
+        return any(each.shows_figures for each in self._shown_panels)
+
+    @property
+    def _shown_panels(self) -> list[Panel]:
         panels = KINDS[self.operation.kind].panels
-        return any(each.shows_result and self.context(each) is not None for each in panels)
+        return [each for each in panels if self.context(each) is not None]
 
     @property
     def may_change(self) -> bool:
@@ -112,7 +121,7 @@ class Subject:
 def draw(subject: Subject) -> dict[str, tuple[SafeString, str]]:
     """Return every part's HTML and its digest, by name; the panels of the kind included."""
     drawn = {name: _rendered(subject, name) for name in CONTEXTS}
-    drawn |= {panel.name: _drawn(subject, panel) for panel in subject.panels("page")}
+    drawn |= {panel.name: _drawn(subject, panel) for panel in subject.panels("page", "below")}
     return {name: (html, digest(html)) for name, html in drawn.items()}
 
 
@@ -217,7 +226,7 @@ def _marks(subject: Subject) -> list[Mark]:
 
 
 def _stats(subject: Subject) -> Mapping[str, object]:
-    is_measured = subject.subtask is None and not subject.shows_result
+    is_measured = subject.subtask is None and not subject.shows_figures
     return figures.of(subject.operation, subject.attempts) | {"is_measured": is_measured}
 
 

@@ -133,8 +133,7 @@ def _completed(operation: Operation) -> StateExplanation | None:
     target = operation.config["privacy"]["target_epsilon"]
     return StateExplanation(
         format_html(
-            "Ended at {}, before the last round: the next step would have exceeded the privacy "
-            "budget of epsilon {}.",
+            "Ended after {}: the next step would have exceeded the privacy budget of epsilon {}.",
             operation.place, f"{target:g}",
         ),
         "orange",

@@ -6,6 +6,7 @@ from django.urls import include, path
 from apps.dashboard.views import (
     account,
     actions,
+    checkpoints,
     compare,
     datasets,
     documentation,
@@ -18,6 +19,7 @@ from apps.dashboard.views import (
     platform,
     saved_views,
     studies,
+    usage,
 )
 from trainops.kind import KINDS
 
@@ -64,7 +66,10 @@ urlpatterns = [
         if kind.urls
     ),
     path("compare/", compare.compare, name="compare"),
-    path("checkpoints/", platform.checkpoints, name="checkpoints"),
+    path("checkpoints/", checkpoints.listed, name="checkpoints"),
+    path("checkpoints/confirm-delete", checkpoints.confirm, name="checkpoints-confirm"),
+    path("checkpoints/delete", checkpoints.delete, name="checkpoints-delete"),
+    path("checkpoints/cleanup", checkpoints.cleanup, name="checkpoints-cleanup"),
     path(
         "checkpoints/<str:checkpoint_id>/confirm-delete",
         actions.confirm_checkpoint,
@@ -78,6 +83,9 @@ urlpatterns = [
     path("studies/<str:study_id>/extend", studies.extend, name="study-extend"),
     path("studies/<str:study_id>/<slug:action>", studies.act, name="study-act"),
     path("workers/", platform.workers, name="workers"),
+    path("workers/usage", usage.usage, name="usage"),
+    path("workers/usage.csv", usage.usage_file, name="usage-csv"),
+    path("workers/<str:worker_id>/<slug:action>", platform.act_on_worker, name="worker-act"),
     path("datasets/", datasets.datasets, name="datasets"),
     path("datasets/upload", datasets.upload, name="dataset-upload"),
     path("datasets/<str:dataset_id>/", datasets.dataset, name="dataset"),
@@ -95,6 +103,7 @@ urlpatterns = [
         name="delivery-retry",
     ),
     path("datasets/<str:dataset_id>/verify", datasets.verify, name="dataset-verify"),
+    path("menu/counts", platform.menu_counts, name="menu-counts"),
     path("settings/", platform.thresholds, name="settings"),
     path("help/keys", platform.keys, name="keys"),
     path("help/tour", platform.tour, name="tour"),

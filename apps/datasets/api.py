@@ -2,7 +2,6 @@
 
 from typing import cast
 
-from django.conf import settings
 from django.contrib.auth.models import User
 from django.db.models import QuerySet
 from django.urls import reverse
@@ -10,7 +9,6 @@ from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.exceptions import ValidationError
 from rest_framework.generics import GenericAPIView
-from rest_framework.parsers import MultiPartParser
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
@@ -28,6 +26,7 @@ from apps.datasets.serializers import (
     VerificationSerializer,
 )
 from apps.datasets.tables.options import TableOptions
+from apps.datasets.upload_view import FileFormView
 from trainops.errors import DomainError
 from trainops.http.numbers import whole_number
 from trainops.http.pagination import NewestFirstCounted
@@ -35,24 +34,14 @@ from trainops.http.roles import Role, has_role
 from trainops.http.serializers import MessageSerializer
 
 LIMIT_SCHEMA = {"type": "integer", "minimum": 1, "maximum": 50, "default": 50}
-FORM_BYTES = 1024**2  # what the other fields and the multipart frame may add to the file
 
 
-class DatasetsView(GenericAPIView[Dataset]):
+class DatasetsView(FileFormView, GenericAPIView[Dataset]):
     queryset = Dataset.objects.all()
     serializer_class = DatasetSummarySerializer
-    parser_classes = (MultiPartParser,)
     pagination_class = NewestFirstCounted
     filter_backends = ()
     ordering_fields = ("name", "num_rows", "size_bytes")
-
-    def initial(self, request: Request, *args: object, **kwargs: object) -> None:
-        """Refuse by the announced size: nothing of a body that is too large is read or stored."""
-        allowed = settings.THRESHOLDS.max_upload_bytes
-        announced = whole_number(request.META.get("CONTENT_LENGTH") or "", 0, 10**18) or 0
-        if announced > allowed + FORM_BYTES:
-            raise services.too_large(allowed)
-        super().initial(request, *args, **kwargs)
 
     @extend_schema(
         operation_id="datasets_list",

@@ -94,7 +94,8 @@ def _sent(delivery: Delivery) -> bool:
 
 
 def _post(delivery: Delivery) -> int:
-    body = json.dumps({"delivery_id": delivery.pk, **delivery.body}).encode()
+    content = {"delivery_id": delivery.pk, "text": mail.line(delivery.body), **delivery.body}
+    body = json.dumps(content).encode()
     timestamp = str(int(timezone.now().timestamp()))
     headers = {
         "User-Agent": "trainops",

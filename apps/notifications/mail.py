@@ -44,6 +44,12 @@ def subject(body: Mapping[str, Any]) -> str:
     return " ".join(f"[trainops] {words}".split())[:MAX_SUBJECT]
 
 
+def line(body: Mapping[str, Any]) -> str:
+    """Return the subject with note and page, for chats that show the `text` of a webhook's body."""
+    page = body["operation"]["page"] if "operation" in body else ""
+    return " · ".join(each for each in (subject(body), body.get("note"), page) if each)
+
+
 def text(delivery: Delivery) -> str:
     """Return the text of the mail."""
     body = delivery.body

@@ -6,7 +6,7 @@ It (trainops.files.exchange) needs torch and the recipe's code, which the web pr
 import logging
 import threading
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -22,7 +22,7 @@ from trainops.confined.calling import ConfinedProcessFailed, OutOfTime, call
 from trainops.confined.limits import Limits
 from trainops.errors import DomainError
 from trainops.files.checks import CheckJson
-from trainops.files.kind_files import Export, KindFiles, files_of
+from trainops.files.kind_files import Export, files_of, not_supported
 from trainops.files.requests import (
     AnyRequest,
     CheckRequest,
@@ -34,7 +34,7 @@ from trainops.files.requests import (
     TabulateRequest,
 )
 from trainops.kind import KINDS
-from trainops.runtime.checkpoint.manifest import MANIFEST, read_manifest
+from trainops.runtime.checkpoint.manifest import read_manifest
 from trainops.runtime.config import OperationConfig
 from trainops.runtime.errors import CheckpointCorrupted, ConfigError
 from trainops.runtime.ledger import EntryJson
@@ -168,17 +168,14 @@ def secret_of(operation: Operation) -> Secret:
     return {"secret": ledgers.account_of(operation.pk).secret}
 
 
-def require_kind(kind: str) -> None:
-    """Raise DomainError for a kind whose operations cannot begin with a file of another tool."""
-    if not files_of(KINDS[kind]).take_in:
-        raise _not_supported(kind, lambda files: bool(files.take_in))
-
-
 def require_export(kind: str) -> Export:
     """Return how checkpoints of this kind become files of another tool. Raises DomainError."""
     export = files_of(KINDS[kind]).export
     if export is None:
-        raise _not_supported(kind, lambda files: files.export is not None)
+        allowed = [name for name, each in KINDS.items() if files_of(each).export is not None]
+        raise DomainError(
+            "FORMAT_NOT_SUPPORTED", not_supported(kind), {"given": kind, "allowed": allowed}
+        )
     return export
 
 
@@ -186,24 +183,6 @@ def holds_best(kind: str) -> bool:
     """Whether the newest checkpoint is exported as its last and as its best model."""
     export = files_of(KINDS[kind]).export
     return export is not None and export.has_best
-
-
-def _not_supported(kind: str, is_allowed: Callable[[KindFiles], bool]) -> DomainError:
-    allowed = [name for name, each in KINDS.items() if is_allowed(files_of(each))]
-    return DomainError(
-        "FORMAT_NOT_SUPPORTED",
-        f"Operations of kind {kind!r} do not support files of other tools.",
-        {"given": kind, "allowed": allowed},
-    )
-
-
-def is_own(file: Path) -> bool:
-    """Whether a file packs a checkpoint's directory of an installation of trainops."""
-    try:
-        with zipfile.ZipFile(file) as archive:
-            return MANIFEST in archive.namelist()
-    except (OSError, zipfile.BadZipFile, ValueError):
-        return False
 
 
 def have_here(checkpoint: Checkpoint) -> None:

@@ -56,6 +56,7 @@ class Reason(TextChoices):
     LEASE_LOST = "LEASE_LOST", "the attempt lost its lease"
     PROCESS_KILLED = "PROCESS_KILLED", "the process was killed"
     SEGMENTATION_FAULT = "SEGMENTATION_FAULT", "the process crashed"
+    PROCESS_EXITED = "PROCESS_EXITED", "the program exited before the operation was done"
     OUT_OF_MEMORY = "OUT_OF_MEMORY", "out of memory"
     NON_FINITE_LOSS = "NON_FINITE_LOSS", "the loss became NaN or infinite"
     EXPLODING_NORM = "EXPLODING_NORM", "the gradient norm exceeded its limit"

@@ -14,7 +14,7 @@ from apps.operations.models import LogChunk, MetricPoint, PackedPoints
 from apps.operations.thinned_points import thinned, width_of
 
 if TYPE_CHECKING:
-    from apps.operations.packed_points import LongCurve
+    from apps.operations.packed_points import Key, Points
 
 MAX_LOG_CHARS = 256 * 1024
 LOG_PAGE = 200
@@ -173,16 +173,13 @@ class Packed:
         self, operation_id: str, newest: int, selection: Mapping[str, Any] = MappingProxyType({})
     ) -> None:
         self.operation_id, self.newest, self.selection = operation_id, newest, selection
-        self.found = self._found()
+        self._look()
 
-    def _found(self) -> "list[LongCurve]":
+    def _look(self) -> None:
         from apps.operations import packed_points  # noqa: PLC0415 - loads NumPy
 
-        return packed_points.long_curves(self.operation_id, self.newest, **self.selection)
-
-    @property
-    def extents(self) -> list[CurveExtent]:
-        return [
+        self.found = packed_points.long_curves(self.operation_id, self.newest, **self.selection)
+        self.extents: list[CurveExtent] = [
             {
                 "name": each.key.name,
                 "attempt": each.key.attempt,
@@ -198,30 +195,36 @@ class Packed:
     def curves(self, max_points: int) -> Curves:
         from apps.operations import packed_points  # noqa: PLC0415 - loads NumPy
 
-        extents = self.extents
-        widths = {
-            (each["name"], each["attempt"], each["retired_by"]): width_of(
-                each["low"], each["high"], max_points
-            )
-            for each in extents
-            if each["n"] > max_points
-        }
-        try:
-            points = packed_points.read(self.operation_id, self.found, widths)
-        except packed_points.PacksChanged:  # a resume, or further points
-            self.found = self._found()
-            return self.curves(max_points)
+        points, is_thinned = self.points(max_points)
         series: list[Curve] = [
             {
                 "name": key.name,
                 "attempt": key.attempt,
                 "retired_by": key.retired_by,
                 **packed_points.columns(points[key]),
+                "at": packed_points.times(points[key]),
             }
             for key in sorted(points, key=_order)
         ]
-        last_id = max((each["last_id"] for each in extents), default=0)
-        return Curves(series, last_id, bool(widths))
+        last_id = max((each["last_id"] for each in self.extents), default=0)
+        return Curves(series, last_id, is_thinned)
+
+    def points(self, max_points: int) -> "tuple[dict[Key, Points], bool]":
+        """Return the points of each curve by step, and whether some are left out."""
+        from apps.operations import packed_points  # noqa: PLC0415 - loads NumPy
+
+        widths = {
+            (each["name"], each["attempt"], each["retired_by"]): width_of(
+                each["low"], each["high"], max_points
+            )
+            for each in self.extents
+            if each["n"] > max_points
+        }
+        try:
+            return packed_points.read(self.operation_id, self.found, widths), bool(widths)
+        except packed_points.PacksChanged:  # a resume, or further points
+            self._look()
+            return self.points(max_points)
 
 
 def _source(operation_id: str, selection: Mapping[str, Any]) -> _Plain | Packed:

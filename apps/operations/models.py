@@ -164,6 +164,14 @@ class Operation(Described):
         help_text="Further reasons why it needs attention: codes, separated by commas.",
     )
 
+    traceparent = models.CharField(
+        max_length=55,
+        blank=True,
+        default="",
+        db_default="",
+        help_text="Trace of the request that submitted or last resumed it (W3C Trace Context).",
+    )
+
     created_at = models.DateTimeField(db_default=DatabaseNow())
     queued_at = models.DateTimeField(db_default=DatabaseNow())
     started_at = models.DateTimeField(null=True, blank=True)

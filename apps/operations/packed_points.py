@@ -242,19 +242,18 @@ class Columns(TypedDict):
 
     steps: list[int]
     values: list[float | str | None]
-    at: list[datetime]
 
 
 def columns(points: Points) -> Columns:
-    times = points["at"].astype("datetime64[us]").tolist()
     values = points["value"].tolist()
     if not np.isfinite(points["value"]).all():
         values = [each if isfinite(each) else NOT_FINITE[str(each)] for each in values]
-    return {
-        "steps": points["step"].tolist(),
-        "values": values,
-        "at": [each.replace(tzinfo=UTC) for each in times],
-    }
+    return {"steps": points["step"].tolist(), "values": values}
+
+
+def times(points: Points) -> list[datetime]:
+    """Return when each point was measured; a float of seconds is exact until the year 2200."""
+    return [datetime.fromtimestamp(each / 1e6, UTC) for each in points["at"].tolist()]
 
 
 _COLUMNS = ("name", "attempt", "retired_by", "step", "value", "not_finite", "at")

@@ -8,6 +8,7 @@ from django.db.models import Q, QuerySet
 
 from apps.operations.metric_queries import NOT_FINITE, selected
 from apps.operations.models import MetricPoint
+from trainops.text import csv_cell
 
 PAGE = 5000
 COLUMNS = ("name", "step", "attempt", "value", "at", "retired_by")
@@ -23,7 +24,8 @@ def pages(
 ) -> Iterator[str]:
     """Yield a line of column names, and the points by metric and step; by default all metrics.
 
-    A value that is not finite is NaN, Infinity or -Infinity; `retired_by` is empty for points that
+    A name that a spreadsheet would take for a formula begins with an apostrophe. A value that is
+    not finite is NaN, Infinity or -Infinity; `retired_by` is empty for points that
     count. A query for every page, not one cursor: another thread may request each.
     """
     points = selected(operation_id, attempt=attempt, after_step=after_step, to_step=to_step)
@@ -37,7 +39,14 @@ def _pages_of(points: QuerySet[MetricPoint]) -> Iterator[str]:
     following = rows
     while page := list(following[:PAGE]):
         yield _lines(
-            (name, step, attempt, NOT_FINITE.get(not_finite, value), at.isoformat(), retired_by)
+            (
+                csv_cell(name),
+                step,
+                attempt,
+                NOT_FINITE.get(not_finite, value),
+                at.isoformat(),
+                retired_by,
+            )
             for name, step, attempt, value, at, retired_by, not_finite in page
         )
         _, step, attempt, *_ = page[-1]

@@ -136,7 +136,7 @@ class LiveOperationSerializer(serializers.Serializer[Any]):
     )
     unit = serializers.CharField(allow_blank=True, help_text="Name of one step.")
     place = serializers.CharField(
-        allow_blank=True, help_text='Position as text, such as "epoch 3 of 20".'
+        allow_blank=True, help_text='Position as text, such as "3 of 20 epochs".'
     )
     step = serializers.IntegerField()
     total_steps = serializers.IntegerField()

@@ -14,6 +14,8 @@ def read(content: bytes | memoryview) -> NDArray[np.void]:
 def joined(parts: list[NDArray[np.void]]) -> NDArray[np.void]:
     """Return the points of all arrays by step, one of each step."""
     points = np.concatenate(parts)
+    if (np.diff(points["step"]) > 0).all():  # as most are read
+        return points
     by_step: NDArray[np.void] = points[np.argsort(points["step"], kind="stable")]
     is_first: NDArray[np.bool_] = np.diff(by_step["step"], prepend=-1) != 0
     return by_step[is_first]

@@ -37,6 +37,7 @@ from apps.operations.api.records import (
     MetricsView,
     PointsFileView,
 )
+from apps.operations.api.run_imports import ImportRunView
 from apps.operations.api.saved_views import SavedViewsView, SavedViewView
 from apps.operations.api.several_metrics import SeveralMetricsView
 from apps.operations.api.studies import (
@@ -56,6 +57,7 @@ CHECKPOINT = "checkpoints/<str:operation_id>/<str:checkpoint_id>"
 urlpatterns = [
     path("operations", OperationsView.as_view(), name="api-operations"),
     path("operations/import", ImportView.as_view(), name="api-operations-import"),
+    path("operations/import-run", ImportRunView.as_view(), name="api-operations-import-run"),
     path("operations/estimate", EstimateView.as_view(), name="api-operation-estimate"),
     path("operations/compare", ComparisonView.as_view(), name="api-operations-compare"),
     path(

@@ -21,7 +21,7 @@ from trainops.clock import DatabaseNow
 from trainops.kind import KINDS
 
 logger = logging.getLogger(__name__)
-FAULTS = CRASH | {Reason.PLATFORM_ERROR, Reason.STORAGE_ERROR}
+FAULTS = CRASH - {Reason.PROCESS_EXITED} | {Reason.PLATFORM_ERROR, Reason.STORAGE_ERROR}
 MAX_SHOWN = 5
 TAKES_WORK = frozenset({Worker.Status.AVAILABLE, Worker.Status.BUSY})
 

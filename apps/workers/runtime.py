@@ -54,7 +54,7 @@ class WorkerProcess:
         runtime.memory_bytes = memory_bytes()
         runtime.slots.count = serving.slots
         runtime.slots.devices = visible_devices()
-        runtime.forkserver = ForkServer()
+        runtime.forkserver = ForkServer(when_ready=self._work)  # messages before that went by
         runtime.forkserver.open()
         limits = self.limits
         self.loops.start(
@@ -217,7 +217,10 @@ class WorkerProcess:
     def _look_for_work(self) -> None:
         """Claim what waits, in a thread of its own, if there is room."""
         if self.runtime.can_take_something():
-            threading.Thread(target=work_until_idle, args=[self.runtime], daemon=True).start()
+            self._work()
+
+    def _work(self) -> None:
+        threading.Thread(target=work_until_idle, args=[self.runtime], daemon=True).start()
 
     def _look_at_storage(self) -> None:
         """Look, and tell the registry. A storage that does not answer holds up only this thread."""

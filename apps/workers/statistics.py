@@ -6,31 +6,20 @@ from dataclasses import asdict, dataclass, field
 from datetime import timedelta
 from typing import Any
 
-from django.db.models import (
-    Case,
-    Count,
-    DateTimeField,
-    DurationField,
-    ExpressionWrapper,
-    F,
-    IntegerField,
-    Q,
-    Sum,
-    Value,
-    When,
-)
-from django.db.models.functions import Coalesce, Greatest, Length, Replace
+from django.db.models import Count, DurationField, ExpressionWrapper, F, Sum
+from django.db.models.functions import Coalesce, Greatest
 
 from apps.checkpoints.models import Checkpoint
 from apps.datasets.models import Dataset
 from apps.operations.lifecycle import State
-from apps.operations.models import Attempt, Operation
+from apps.operations.models import Operation
+from apps.workers.compute_time import END, FACTORS, HOUR_SECONDS, computing_since
 from apps.workers.models import Worker
-from trainops.clock import DatabaseNow, seconds_from_now
+from trainops.clock import seconds_from_now
 from trainops.kind import KINDS
 
 DAYS = 7
-DAY_SECONDS, HOUR_SECONDS = 86_400, 3600
+DAY_SECONDS = 86_400
 
 
 @dataclass(slots=True)
@@ -78,23 +67,10 @@ def _count_checkpoints(kinds: Mapping[str, KindStatistics]) -> None:
 
 
 def _add_hours(kinds: Mapping[str, KindStatistics]) -> None:
-    """Add the time of attempts within the window: per process, and per GPU.
-
-    Coordinators are left out: their subtasks compute.
-    """
+    """Add the time of attempts within the window: per process, and per GPU."""
     since = seconds_from_now(-DAYS * DAY_SECONDS)
-    end = Coalesce("ended_at", DatabaseNow(), output_field=DateTimeField())
-    took = ExpressionWrapper(end - Greatest("started_at", since), output_field=DurationField())
-    num_commas = Length("device") - Length(Replace("device", Value(","), Value("")))
-    num_gpus = Case(
-        When(device="", then=Value(0)), default=num_commas + 1, output_field=IntegerField()
-    )
-    rows: Any = Attempt.objects.filter(
-        Q(ended_at=None) | Q(ended_at__gt=since), operation__takes_slot=True
-    )
-    groups = rows.order_by().values(
-        kind=F("operation__kind"), processes=F("operation__processes"), num_gpus=num_gpus
-    )
+    took = ExpressionWrapper(END - Greatest("started_at", since), output_field=DurationField())
+    groups: Any = computing_since(since).values(kind=F("operation__kind"), **FACTORS)
     for row in groups.annotate(total=Sum(took)):
         hours = max(row["total"], timedelta()).total_seconds() / HOUR_SECONDS
         kinds[row["kind"]].compute_hours += hours * row["processes"]

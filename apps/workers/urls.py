@@ -14,6 +14,7 @@ from apps.workers.api import (
     WorkerView,
 )
 from apps.workers.statistics_api import StatisticsView
+from apps.workers.usage_api import UsageView
 
 ONE = "workers/<str:worker_id>"
 ATTEMPT = f"{ONE}/attempts/<str:operation_id>/<int:attempt>"
@@ -21,6 +22,7 @@ STAGED = f"{ATTEMPT}/checkpoints/<str:directory>"
 
 urlpatterns = [
     path("stats", StatisticsView.as_view(), name="api-stats"),
+    path("usage", UsageView.as_view(), name="api-usage"),
     path("workers", WorkersView.as_view(), name="api-workers"),
     path("workers/register", RegisterView.as_view(), name="api-workers-register"),
     path(ONE, WorkerView.as_view(), name="api-worker"),

@@ -1,4 +1,4 @@
-"""The loop of waves: it logs audio, images, a histogram, a table and a confusion matrix."""
+"""The loop of waves: it logs numbers, audio, images, a histogram, a table, a confusion matrix."""
 
 from collections.abc import Iterator
 
@@ -7,9 +7,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.data import TensorDataset
 
+import trainops
 from examples.recipes.waves import WavesParameters
 from trainops.kinds.loop.run import Run
-from trainops.media import Audio, ConfusionMatrix, Histogram, Image, Table, log
+from trainops.media import Audio, ConfusionMatrix, Histogram, Image, Table
 
 WAVES, RATE, LENGTH, NUM_SOUNDS = ("sine", "square", "saw"), 8000, 2048, 240
 
@@ -32,6 +33,7 @@ def train(run: Run, parameters: WavesParameters) -> Iterator[dict[str, Tensor]]:
             loss = functional.cross_entropy(model(inputs.to(run.device)), targets.to(run.device))
             optimizer.zero_grad()
             loss.backward()
+            trainops.log("gradient_norm", nn.utils.get_total_norm(gradients_of(model)))
             optimizer.step()
             yield {"train_loss": loss}
         with torch.no_grad():
@@ -43,17 +45,22 @@ def train(run: Run, parameters: WavesParameters) -> Iterator[dict[str, Tensor]]:
 def show(scores: Tensor, sounds: Tensor, pictures: Tensor, waves: Tensor, weight: Tensor) -> None:
     """Log what a person wants to look at after an epoch."""
     found = scores.argmax(1)
-    log("confusion", ConfusionMatrix(WAVES, truths=waves, predictions=found))
-    log("weights", Histogram(weight, bins=30))
+    trainops.log("confusion", ConfusionMatrix(WAVES, truths=waves, predictions=found))
+    trainops.log("weights", Histogram(weight, bins=30))
 
     losses = functional.cross_entropy(scores, waves, reduction="none")
     worst = {
         i: f"{WAVES[waves[i]]}, taken for {WAVES[found[i]]}"
         for i in losses.argsort(descending=True)[:4].tolist()
     }
-    log("worst", Table(["sound", "what", "loss"], [[i, worst[i], losses[i]] for i in worst]))
-    log("sounds", [Audio(sounds[i], RATE, caption=worst[i]) for i in worst])
-    log("spectrograms", [Image(pictures[i], caption=worst[i]) for i in worst])
+    rows = [[i, worst[i], losses[i]] for i in worst]
+    trainops.log("worst", Table(["sound", "what", "loss"], rows))
+    trainops.log("sounds", [Audio(sounds[i], RATE, caption=worst[i]) for i in worst])
+    trainops.log("spectrograms", [Image(pictures[i], caption=worst[i]) for i in worst])
+
+
+def gradients_of(model: nn.Module) -> list[Tensor]:
+    return [each.grad for each in model.parameters() if each.grad is not None]
 
 
 def make_sounds(generator: torch.Generator) -> tuple[Tensor, Tensor]:

@@ -15,6 +15,16 @@ function withCsrfToken(request) {
   return request;
 }
 
+// The headings of Swagger UI follow that of the page, and what is beside its operations has a name.
+function fitIn() {
+  const about = element.querySelector(".information-container");
+  about?.setAttribute("role", "region");
+  about?.setAttribute("aria-label", "Version and description");
+  element.querySelector(".filter-container")?.setAttribute("role", "search");
+  element.querySelectorAll("h3.opblock-tag").forEach((heading) => heading.setAttribute("aria-level", "2"));
+}
+
+new MutationObserver(fitIn).observe(element, { childList: true, subtree: true });
 document.addEventListener("theme-changed", applyTheme);
 applyTheme();
 window.SwaggerUIBundle({

@@ -4,10 +4,16 @@ export const csrfToken = () => document.querySelector("#csrf input").value;
 
 export class Refused extends Error {}
 
+// Whoever signs out is on the way to the login page, and is not to be led back here from there.
+let isSigningOut = false;
+addEventListener("submit", ({ target }) => {
+  isSigningOut = target.getAttribute("action") === "/logout/";
+});
+
 async function send(url, options = {}) {
   const headers = { "X-Requested-With": "fetch", ...options.headers };
   const response = await fetch(url, { ...options, headers, credentials: "same-origin" });
-  if (response.status === 401) {
+  if (response.status === 401 && !isSigningOut) {
     location.assign(`/login/?next=${encodeURIComponent(location.pathname + location.search)}`);
   }
   return response;

@@ -20,25 +20,33 @@ export async function open(url) {
 function show(html) {
   dialog.innerHTML = html;
   tick(dialog);
-  dialog.showModal();
-  const first = dialog.querySelector("input[type=radio]:checked, button:not([data-close])");
-  (first || dialog.querySelector("[data-close]"))?.focus();
+  showModal();
 }
 
-// A question that needs no page of its own: what a form would do, said by the form itself.
+function showModal() {
+  dialog.showModal();
+  const first = dialog.querySelector("input[type=radio]:checked, button:not([data-close])");
+  const isDangerous = first?.matches(".btn-danger"); // Enter must not do it
+  (isDangerous || !first ? dialog.querySelector("[data-close]") : first)?.focus();
+}
+
+// A question that needs no page of its own: the form has its text, its title and its verb.
 function ask(form) {
   const question = document.createElement("div");
-  question.innerHTML = `<h2 class="dialog-title" id="dialog-title">Sure?</h2><p class="dialog-text"></p>
-    <div class="dialog-buttons"><button type="button" class="btn" data-close>Keep it</button>
-    <button type="button" class="btn btn-danger" data-testid="confirm-yes">Go on</button></div>`;
-  question.querySelector("p").textContent = form.dataset.ask;
-  show("");
-  dialog.append(question);
-  question.querySelector(".btn-danger").addEventListener("click", () => {
+  question.innerHTML = `<h2 class="dialog-title" id="dialog-title"></h2><p class="dialog-text"></p>
+    <div class="dialog-buttons"><button type="button" class="btn" data-close>Keep as it is</button>
+    <button type="button" class="btn btn-danger" data-testid="confirm-yes"></button></div>`;
+  const { ask: text, askTitle: title, askVerb: verb } = form.dataset;
+  const yes = question.querySelector(".btn-danger");
+  question.querySelector("h2").textContent = title;
+  question.querySelector("p").textContent = text;
+  yes.textContent = verb;
+  yes.addEventListener("click", () => {
     dialog.close();
     submit(form);
   });
-  question.querySelector(".btn-danger").focus();
+  dialog.replaceChildren(question);
+  showModal();
 }
 
 async function submit(form) {

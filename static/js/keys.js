@@ -1,7 +1,8 @@
 // The keyboard: / n g j k x Enter r c ?. Off while somebody types, and while a dialog is open.
 import { open } from "./dialogs.js";
 
-const GO = { r: "/", c: "/checkpoints/", w: "/workers/" };
+const GO = { r: "/", s: "/studies/", d: "/datasets/", c: "/checkpoints/", w: "/workers/" };
+const SEARCH = "#search"; // of the address of the list, when it is opened to search
 let wentAt = 0;
 
 const rows = () => [...document.querySelectorAll("table.operations tbody tr")];
@@ -30,7 +31,7 @@ function act(action) {
 
 function search() {
   const input = document.getElementById("search");
-  if (!input) return location.assign("/");
+  if (!input) return location.assign(`/${SEARCH}`);
   input.focus();
   input.select();
 }
@@ -62,3 +63,8 @@ document.addEventListener("keydown", (event) => {
 document.addEventListener("click", (event) => {
   if (event.target.closest("[data-focus-search]")) search();
 });
+
+if (location.hash === SEARCH && document.getElementById("search")) {
+  history.replaceState(history.state, "", location.pathname + location.search);
+  search();
+}

@@ -3,6 +3,7 @@ import { getText } from "./ask.js";
 import { tick } from "./clock.js";
 import "./completion.js";
 import { follow } from "./follow.js";
+import { showCounts } from "./menu.js";
 import "./selection.js";
 
 const EVERY = 2000;
@@ -38,6 +39,7 @@ function show(text) {
     if (badge) badge.textContent = count;
   }
   document.getElementById("summary").textContent = answer.summary;
+  showCounts(answer.menu);
   const waiting = document.getElementById("new-ones");
   waiting.hidden = answer.new === 0;
   waiting.querySelector("[data-new]").textContent = answer.new > 99 ? "99+" : answer.new;

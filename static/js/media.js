@@ -16,7 +16,10 @@ export class Media {
   // `version` is another one whenever there is something new; empty: there is nothing.
   announce(version) {
     this.version = version;
-    if (version) this.tab.parentElement.hidden = this.tab.disabled = false;
+    if (version) {
+      this.tab.parentElement.hidden = false;
+      this.tab.classList.remove("disabled");
+    }
     this.look();
   }
 

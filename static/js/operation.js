@@ -4,6 +4,7 @@ import { Charts } from "./charts.js";
 import { follow } from "./follow.js";
 import { LogViewer } from "./log.js";
 import { Media } from "./media.js";
+import { followCounts, showCounts } from "./menu.js";
 import { isOn, notifyOfEnd, showInTab } from "./notify.js";
 import { swap } from "./swap.js";
 import { startTabs } from "./tabs.js";
@@ -46,6 +47,8 @@ function show(text) {
   log.announce(answer.log);
   media.announce(answer.media);
   charts.add(answer.points, answer.standing);
+  showCounts(answer.menu);
+  if (answer.settled) followCounts(); // nothing else is followed any more
   return !answer.settled;
 }
 

@@ -3,6 +3,7 @@ import "./clock.js";
 import "./copy.js";
 import "./dialogs.js";
 import "./keys.js";
+import { followCounts } from "./menu.js";
 import { refresh } from "./refresh.js";
 import { adopt } from "./toasts.js";
 
@@ -36,6 +37,7 @@ document.addEventListener("click", (event) => {
 
 adopt(document.getElementById("toasts"));
 document.querySelectorAll("[data-refresh]").forEach(refresh);
+if (document.querySelector("[data-count-of]") && !document.querySelector("[data-live]")) followCounts();
 document.querySelectorAll("[data-select]").forEach((input) => {
   input.addEventListener("focus", () => input.select());
 });

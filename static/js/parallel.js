@@ -4,9 +4,11 @@ import { label, line, svg } from "./svg.js";
 
 const HEIGHT = 300, TOP = 34, BOTTOM = 16;
 const LEFT = 70, RIGHT = 60, LEAST = 120; // pixels: the sides, and between two axes at least
+const GRAB = 14; // pixels from an axis
 
-// Returns {place(i, point): its distance from operation i, element, mark}.
-export function drawParallel(box, { dimensions, scales, shares }) {
+// `ranges`: by the key of a dimension [from, to], as places from 0 to 1. Returns {lines, distance(i,
+// point): from operation i, at(event): the axis below the pointer or null, and the place on it}.
+export function drawParallel(box, { dimensions, scales, shares, ranges }) {
   const gaps = Math.max(1, dimensions.length - 1);
   const width = Math.max(box.clientWidth - 16, LEFT + RIGHT + gaps * LEAST);
   const x = (n) => LEFT + (n * (width - LEFT - RIGHT)) / gaps;
@@ -15,10 +17,20 @@ export function drawParallel(box, { dimensions, scales, shares }) {
   const points = shares.map((_, i) => dimensions.map(({ values }, n) => placed(scales[n].placeOf(values[i]), x(n), y)));
   const lines = points.map((each, i) => svg("path", { d: pathOf(each), class: "relation-line" }));
   picture.append(...lines);
+  dimensions.forEach(({ key }, n) => ranges.has(key) && picture.append(band(ranges.get(key), x(n), y)));
   dimensions.forEach((dimension, n) => picture.append(...axis(dimension, scales[n], x(n), y)));
   box.replaceChildren(picture);
-  return { lines, distance: (i, point) => distance(points[i], point) };
+  const at = ({ clientX, clientY }) => {
+    const frame = picture.getBoundingClientRect();
+    const nearest = Math.max(0, Math.min(dimensions.length - 1, Math.round(((clientX - frame.left - LEFT) / (width - LEFT - RIGHT)) * gaps)));
+    const place = (HEIGHT - BOTTOM - clientY + frame.top) / (HEIGHT - TOP - BOTTOM);
+    const isNear = Math.abs(clientX - frame.left - x(nearest)) < GRAB;
+    return { axis: isNear ? nearest : null, place: Math.max(0, Math.min(1, place)) };
+  };
+  return { lines, distance: (i, point) => distance(points[i], point), at };
 }
+
+const band = ([from, to], x, y) => svg("rect", { class: "relation-range", x: x - 6, y: y(to), width: 12, height: Math.max(2, y(from) - y(to)) });
 
 const placed = (place, x, y) => (place === null ? null : [x, y(place)]);
 

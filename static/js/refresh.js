@@ -10,5 +10,6 @@ export function refresh(element) {
     if (said !== last && last) swap(element, html);
     last = said;
   };
-  follow({ address: () => element.dataset.refresh, ask: getText, show, every: 5000 });
+  const following = follow({ address: () => element.dataset.refresh, ask: getText, show, every: 5000 });
+  document.addEventListener("acted", following.renew); // what was done is seen at once
 }

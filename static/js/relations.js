@@ -5,6 +5,7 @@ import { getJSON } from "./ask.js";
 import { Importance } from "./importance.js";
 import { drawParallel } from "./parallel.js";
 import { poll } from "./poll.js";
+import { Ranges } from "./ranges.js";
 import { scaleOf, shareOf, textOf, titleOf } from "./relation_scales.js";
 import { fillTable } from "./relation_table.js";
 import { drawScatter } from "./scatter.js";
@@ -22,6 +23,7 @@ class Relations {
     this.view = Object.fromEntries(new URLSearchParams(location.search));
     this.importance = new Importance(section, this);
     this.plots = {};
+    this.ranges = new Ranges(this);
     for (const name of CHOICES) {
       this.find(`[data-choose="${name}"]`).addEventListener("change", ({ target }) => this.choose(name, target.value));
     }
@@ -107,12 +109,14 @@ class Relations {
     if (this.section.hidden) return;
     const { view, byKey, scales } = this, chosen = this.current;
     const axes = this.axes.map((key) => byKey.get(key));
-    this.plots.parallel = drawParallel(this.find('[data-plot="parallel"]'), { dimensions: axes, scales: this.axes.map((key) => scales.get(key)), shares: this.shares });
+    this.plots.parallel = drawParallel(this.find('[data-plot="parallel"]'), { dimensions: axes, scales: this.axes.map((key) => scales.get(key)), shares: this.shares, ranges: this.ranges.marked });
     this.plots.scatter = drawScatter(this.find('[data-plot="scatter"]'), {
       across: byKey.get(view.across), up: byKey.get(view.up), scaleAcross: scales.get(view.across), scaleUp: scales.get(view.up),
     });
     this.plots.parallel.lines.forEach((element, i) => shade(element, this.shares[i]));
     this.paint();
+    for (const { lines } of Object.values(this.plots)) lines.forEach((each, i) => each?.classList.toggle("is-outside", !this.ranges.has(i)));
+    this.ranges.button.hidden = !this.ranges.summary();
     legend(this.find("[data-scale]"), byKey.get(view.target), scales.get(view.target));
     this.current = undefined;
     this.point(chosen ?? null);
@@ -142,7 +146,7 @@ class Relations {
       if (lines[i]) lines[i].parentElement.append(lines[i]); // above the others
     }
     this.current = i;
-    this.find("[data-readout]").replaceChildren(...(i === null ? [] : this.reading(i)));
+    this.find("[data-readout]").replaceChildren(...(i === null ? [this.ranges.summary()] : this.reading(i)));
   }
 
   reading(i) {
@@ -162,7 +166,7 @@ class Relations {
     const name = box.dataset.plot;
     box.addEventListener("pointermove", (event) => {
       const frame = box.querySelector("svg")?.getBoundingClientRect();
-      if (!frame) return;
+      if (!frame || this.ranges.drag) return;
       const point = [event.clientX - frame.left, event.clientY - frame.top];
       const found = this.order.map((i) => [this.plots[name].distance(i, point), i]).reduce((a, b) => (b[0] < a[0] ? b : a));
       if (found[0] < NEAR) this.point(found[1]);
@@ -173,10 +177,13 @@ class Relations {
 
   steer(event) {
     if (event.ctrlKey || event.metaKey || event.altKey || !this.order) return;
-    const at = this.current == null ? -1 : this.order.indexOf(this.current), last = this.order.length - 1;
+    const order = this.order.filter((i) => this.ranges.has(i));
+    const at = this.current == null ? -1 : order.indexOf(this.current), last = order.length - 1;
     const to = { ArrowRight: at + 1, ArrowDown: at + 1, ArrowLeft: at - 1, ArrowUp: at - 1, Home: 0, End: last }[event.key];
-    if (to !== undefined) this.point(this.order[Math.min(last, Math.max(0, to))]);
+    if (to !== undefined && order.length) this.point(order[Math.min(last, Math.max(0, to))]);
     else if (event.key === "Escape" && this.current != null) this.point(null);
+    else if (event.key === "Escape" && this.ranges.summary()) this.ranges.clear();
+    else if ("<>".includes(event.key) && this.current != null) this.ranges.cut(this.view.target, this.current, event.key === ">");
     else if (event.key === "Enter" && this.current != null) this.find("[data-readout] a").click();
     else return;
     event.preventDefault();

@@ -63,3 +63,6 @@ document.addEventListener("htmx:afterSwap", () => {
   show();
 });
 document.addEventListener("acted", ({ detail }) => detail.level === "success" && clear());
+// Boxes can be ticked before this ran, also by the browser on the way back to the page.
+addEventListener("pageshow", show);
+show();

@@ -81,6 +81,8 @@ BAD = {
     "priority": ({"priority": 1000}, "VALIDATION_ERROR", "priority", "100"),
     "long name": ({"name": "x" * 121}, "VALIDATION_ERROR", "name", "120"),
     "tags": ({"tags": "x"}, "VALIDATION_ERROR", "tags", "list"),
+    "hidden tag": ({"tags": ["a\u202eb"]}, "INVALID_CONFIG", "tags", "U+202E"),
+    "hidden name": ({"name": "a\x1b[2J"}, "INVALID_CONFIG", "name", "U+001B"),
     "queue": ({"queue": "../x"}, "VALIDATION_ERROR", "queue", "allowed"),
 }
 

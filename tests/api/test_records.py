@@ -1,6 +1,7 @@
 """Curves, logs, events, attempts, and the live view."""
 
 import csv
+import io
 
 import pytest
 from django.utils import timezone
@@ -210,6 +211,16 @@ def test_a_window_of_steps_has_only_its_points(operator, operation):
     (curve,) = data(operator.get(path, after_step=9, to_step=12))["series"]
     assert curve["steps"] == [10, 11, 12]
     error(operator.get(path, to_step="last"), 400, "VALIDATION_ERROR")
+
+
+@pytest.mark.parametrize("begin", ["=", "+", "-", "@", "\t", "\r"])
+def test_no_metric_is_a_formula_in_the_csv(operator, operation, begin):
+    """A recipe, or a worker over HTTP, chooses the names."""
+    name = f"{begin}HYPERLINK(1)"
+    measured(operation, [1], name=name, value=lambda _: None, not_finite="-inf")
+    response = operator.client.get(f"/api/v1/operations/{operation.pk}/metrics.csv")
+    (line,) = csv.DictReader(io.StringIO(response.getvalue().decode(), newline=""))
+    assert (line["name"], line["value"]) == (f"'{name}".replace("\r", " "), "-Infinity")
 
 
 def test_points_as_csv_have_every_point_once_with_what_is_not_finite(

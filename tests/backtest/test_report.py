@@ -22,6 +22,7 @@ from trainops.kinds.backtest.report import (
     trading,
 )
 from trainops.kinds.backtest.strategy import EventStrategy
+from trainops.text import FORMULAS
 
 DAY = 86_400_000_000
 
@@ -174,4 +175,4 @@ def test_no_symbol_is_a_formula_in_a_table(tmp_path, begin):
         rows = [*csv.DictReader(text)]
     assert rows and {row["symbol"] for row in rows} == {f"'{begin}HYPERLINK(1)".replace("\r", " ")}
     with (tmp_path / "equity.csv").open(newline="") as text:
-        assert not [name for name in next(csv.reader(text)) if name.startswith(tables.FORMULAS)]
+        assert not [name for name in next(csv.reader(text)) if name.startswith(FORMULAS)]

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from apps.backups import database, making, restoring, snapshots
-from apps.backups.errors import Busy, DatabaseProblem, NotABackup
-from apps.backups.files import Altered, BackupFiles
+from apps.backups.errors import Altered, Busy, DatabaseProblem, NotABackup
+from apps.backups.files import BackupFiles
+from apps.backups.store import opened
 from apps.checkpoints import services, storage
 from apps.checkpoints.models import Checkpoint
 from apps.datasets import services as datasets
@@ -19,8 +20,13 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.database]
 
 
 @pytest.fixture
-def backups(tmp_path):
+def directory(tmp_path):
     return tmp_path / "backups"
+
+
+@pytest.fixture
+def backups(directory, tmp_path):
+    return opened(str(directory), None, tmp_path)
 
 
 @pytest.fixture
@@ -29,7 +35,12 @@ def checkpoint():
 
 
 def newest(backups):
-    return snapshots.read(snapshots.find(backups))
+    return snapshots.read(backups, snapshots.find(backups))
+
+
+def path(backups, file, name=""):
+    """Return where a file of a backup is."""
+    return backups.place.root / snapshots.name_of(name or snapshots.find(backups), file)
 
 
 def test_it_has_every_file_once_and_copies_only_what_is_new(backups, checkpoint, in_process):
@@ -50,7 +61,7 @@ def test_it_has_every_file_once_and_copies_only_what_is_new(backups, checkpoint,
 
 
 def database_bytes(backups):
-    return (snapshots.find(backups) / snapshots.DATABASE).stat().st_size
+    return path(backups, snapshots.DATABASE).stat().st_size
 
 
 def test_what_a_newer_checkpoint_replaced_meanwhile_is_no_loss(backups, checkpoint, monkeypatch):
@@ -88,14 +99,14 @@ def test_the_newest_are_kept_with_their_files_and_no_others(backups, checkpoint)
     kept = saved(in_state(State.CANCELLED), step=77)
     making.make(backups, keep=1)
     assert len(list(snapshots.newest_first(backups))) == 1
-    stored = set(BackupFiles(backups / "files").all())
+    stored = {each.rpartition("/")[2] for each in BackupFiles(backups).sizes}
     assert stored == newest(backups).files.keys() and kept.manifest_digest in stored
     assert checkpoint.manifest_digest not in stored
 
 
 def test_only_one_process_writes_at_a_time(backups, checkpoint):
     making.make(backups)
-    with making._lock(backups), pytest.raises(Busy, match="Another backup"):
+    with backups.lock(), pytest.raises(Busy, match="Another backup"):
         making.make(backups)
 
 
@@ -111,28 +122,32 @@ def test_an_interrupted_backup_does_not_count_and_leaves_nothing(backups, checkp
         with pytest.raises(KeyboardInterrupt):
             making.make(backups)
     assert newest(backups) == before
-    assert [each.name for each in (backups / "snapshots").iterdir()] == [
-        snapshots.find(backups).name
-    ]
+    left = {each.partition("/")[0] for each in files_below(backups.place.root / "snapshots")}
+    assert left == {snapshots.find(backups)}
+    assert not list(backups.place.root.glob(".draft-*"))
+
+
+def files_below(root):
+    return {str(each.relative_to(root)) for each in root.rglob("*")}
 
 
 @pytest.mark.parametrize("how", ["altered", "missing", "cut off", "database"])
 def test_a_damaged_backup_is_found_and_not_restored(how, backups, checkpoint, monkeypatch):
     making.make(backups)
-    directory = snapshots.find(backups)
-    path = BackupFiles(backups / "files").path(checkpoint.manifest_digest)
+    name = snapshots.find(backups)
+    damaged = backups.place.root / backups.name_of(checkpoint.manifest_digest)
     if how == "database":
-        path = directory / snapshots.DATABASE
-    content = path.read_bytes()
+        damaged = path(backups, snapshots.DATABASE)
+    content = damaged.read_bytes()
     if how == "missing":
-        path.unlink()
+        damaged.unlink()
     else:
-        path.write_bytes(content[:-1] if how == "cut off" else content[:-1] + b"#")
-    (problem,) = snapshots.problems(backups, directory)
+        damaged.write_bytes(content[:-1] if how == "cut off" else content[:-1] + b"#")
+    (problem,) = snapshots.problems(backups, name)
     assert ("missing" if how == "missing" else "altered") in problem
     monkeypatch.setattr(database, "require_empty", lambda: None)
     with pytest.raises(NotABackup, match=r"is damaged: the (file|database)"):
-        restoring.restore(backups, directory)
+        restoring.restore(backups, name)
 
 
 def test_only_an_empty_database_is_filled(backups, checkpoint):
@@ -159,15 +174,15 @@ def test_the_storage_of_another_installation_is_not_written(backups, checkpoint,
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"format": "x"}', "\0"])
 def test_an_index_that_cannot_be_read_is_named(content, backups, checkpoint):
     making.make(backups)
-    (snapshots.find(backups) / snapshots.INDEX).write_text(content)
+    path(backups, snapshots.INDEX).write_text(content)
     with pytest.raises(NotABackup, match=r"snapshot\.json cannot be read"):
         newest(backups)
 
 
 def test_a_newer_format_asks_for_an_update(backups, checkpoint):
     making.make(backups)
-    path = snapshots.find(backups) / snapshots.INDEX
-    path.write_text(path.read_text().replace('"version": 1', '"version": 2', 1))
+    index = path(backups, snapshots.INDEX)
+    index.write_text(index.read_text().replace('"version": 1', '"version": 2', 1))
     with pytest.raises(NotABackup, match="newer trainops"):
         newest(backups)
 
@@ -176,18 +191,20 @@ def test_the_secret_key_is_private_and_only_there_if_it_is_in_a_file(
     backups, checkpoint, monkeypatch, tmp_path
 ):
     making.make(backups)
-    key = snapshots.find(backups) / snapshots.SECRET_KEY
-    assert key.stat().st_mode & 0o077 == 0
+    key, root = path(backups, snapshots.SECRET_KEY), backups.place.root
+    assert {each.stat().st_mode & 0o077 for each in (root, key)} == {0}
     (tmp_path / "new").mkdir()
-    snapshots.place_key(key.parent, tmp_path / "new")
+    snapshots.place_key(backups, snapshots.find(backups), tmp_path / "new")
+    assert (tmp_path / "new" / "secret_key").stat().st_mode & 0o077 == 0
     assert (tmp_path / "new" / "secret_key").read_text() == key.read_text()
     monkeypatch.setenv("TRAINOPS_SECRET_KEY", "from elsewhere")
     making.make(backups)
-    assert not (snapshots.find(backups) / snapshots.SECRET_KEY).exists()
+    assert not path(backups, snapshots.SECRET_KEY).exists()
 
 
-def test_a_file_appears_with_the_digest_of_its_name_or_not_at_all(tmp_path):
-    files = BackupFiles(tmp_path)
+def test_a_file_appears_with_the_digest_of_its_name_or_not_at_all(backups, directory):
+    directory.mkdir()
+    files = BackupFiles(backups)
     with pytest.raises(Altered):
         files.add(BytesIO(b"other"), "0" * 64)
-    assert list(files.all()) == [] and not files.has("0" * 64)
+    assert list(directory.iterdir()) == [] and files.size("0" * 64) is None

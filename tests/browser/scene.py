@@ -34,7 +34,7 @@ def build(owner: User) -> Scene:
     )  # fmt: skip
     Worker.objects.create(worker_id="cpu-1-20bc", kinds=["training"], slots=2, host="cpu-1")
     for name, fields in {
-        "fed-digits-dp": {"kind": "federated", "place": "round 12 of 60", "step": 12, "total": 60},
+        "fed-digits-dp": {"kind": "federated", "place": "12 of 60 rounds", "step": 12, "total": 60},
         "meadow-dqn": {"kind": "rl", "place": "step 61,440", "step": 61_440, "total": 100_000},
     }.items():
         _other(owner, name, **fields)
@@ -77,7 +77,7 @@ def _row(made: Operation, state: str, step: int, *, days: int = 0, total: int = 
     now = timezone.now()
     values = {
         "state": state, "attempt": 1, "step": step, "total_steps": total, "worker_id": WORKER,
-        "place": f"epoch {step // STEPS_PER_EPOCH} of {EPOCHS}",
+        "place": f"{step // STEPS_PER_EPOCH} of {EPOCHS} epochs",
         "created_at": now - timedelta(days=days, minutes=9),
         "started_at": now - timedelta(days=days, minutes=8), "progressed_at": now,
     }  # fmt: skip

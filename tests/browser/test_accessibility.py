@@ -5,10 +5,12 @@ from datetime import timedelta
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
+from django.contrib.auth.models import Group
 from django.utils import timezone
 from playwright.sync_api import expect
 
 from apps.datasets import services as datasets
+from apps.notifications.models import Rule
 from apps.operations.studies import services as studies
 from apps.workers.models import Worker
 from tests.api.saved import saved
@@ -34,6 +36,9 @@ def paths(ana):
     """The pages by name, with something to show on each."""
     ana.is_staff = True
     ana.save()
+    ana.groups.set([Group.objects.get(name="admin")])
+    rule = {"channel": "webhook", "target": "https://example.org/hook", "name": "to the chat"}
+    Rule.objects.create(user=ana, **rule)
     made = [making.operation(ana, state, tags=["night"]) for state in ("COMPLETED", "FAILED")]
     running = making.operation(ana, "RUNNING", name="runs")
     for each in [*made, running]:
@@ -60,9 +65,13 @@ def paths(ana):
         "studies": "/studies/",
         "study": study.get_absolute_url(),
         "workers": "/workers/",
+        "usage": "/workers/usage",
         "datasets": "/datasets/",
         "dataset": f"/datasets/{prices}/",
+        "cleanup": "/checkpoints/cleanup",
+        "notifications": "/notifications/",
         "settings": "/settings/",
+        "api": "/api/docs/",
         "docs": "/docs/",
         "docs-page": "/docs/configuration/",
         "docs-search": "/docs/?q=checkpoint",
@@ -87,10 +96,35 @@ def test_axe_finds_nothing(open_page, paths, viewport):
     assert not any(found.values()), "\n".join(f"{name}: {each}" for name, each in found.items())
 
 
-def test_axe_finds_nothing_in_a_dialog(open_page, paths):
+def test_axe_finds_nothing_in_dialogs(open_page, paths):
+    """A question about an operation, an edit, a question of a form, and one about several rows."""
     page = open_page(paths["running"])
-    page.get_by_test_id("kill").click()
-    expect(page.locator("#dialog")).to_be_visible()
+    dialog = page.locator("#dialog")
+
+    def judged(path, *clicks):
+        if not page.url.endswith(path):
+            page.goto(path)
+        for each in clicks:
+            page.get_by_test_id(each).first.click()
+        expect(dialog).to_be_visible()
+        found = violations(page)
+        dialog.locator("[data-close]").first.click()
+        expect(dialog).to_be_hidden()
+        return found
+
+    assert not judged(paths["running"], "kill")
+    assert not judged(paths["running"], "edit-operation")
+    assert not judged("/workers/", "drain")
+    page.goto("/checkpoints/")
+    page.locator("input[form=chosen]").first.check()
+    assert not judged("/checkpoints/", "delete-chosen")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_on_the_login_page(open_page, scheme):
+    page = open_page(scheme=scheme)
+    page.context.clear_cookies()
+    page.goto("/login/")
     assert not violations(page)
 
 

@@ -3,6 +3,7 @@
 import re
 
 import pytest
+from django.contrib.sessions.models import Session
 from playwright.sync_api import expect
 
 from apps.operations.models import Operation
@@ -26,6 +27,19 @@ def test_signing_in_and_out(open_page, ana, live_server):
     page.get_by_test_id("sign-in").click()
     expect(page).to_have_url(re.compile("/workers/$"))
     page.get_by_test_id("sign-out").click()
+    expect(page).to_have_url(re.compile("/login/$"))
+
+
+def test_signing_out_while_the_page_polls_ends_on_the_plain_login_page(open_page, ana):
+    page, held = open_page("/"), []
+    making.operation(ana, "RUNNING")
+    page.route("**/logout/", lambda route: held.append(route))
+    page.goto("/", wait_until="load")
+    with page.expect_request("**/logout/"):
+        page.get_by_test_id("sign-out").click(no_wait_after=True)
+    with page.expect_response(lambda response: response.status == 401):
+        Session.objects.all().delete()
+    held[0].continue_()
     expect(page).to_have_url(re.compile("/login/$"))
 
 
@@ -222,7 +236,7 @@ def test_every_page_fits_its_window(open_page, ana, viewport, scheme):
     saved(operation)
     page = open_page("/", viewport, scheme)
     paths = ["/", f"/operations/{operation.pk}/", "/operations/new", "/datasets/", "/checkpoints/",
-             "/workers/", "/settings/", "/account/", "/help/keys",
+             "/workers/", "/workers/usage", "/settings/", "/account/", "/help/keys",
              f"/compare/?ids={operation.pk}"]  # fmt: skip
     for path in paths:
         page.goto(path)

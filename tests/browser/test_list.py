@@ -4,6 +4,7 @@ import os
 import re
 
 import pytest
+from django.utils import timezone
 from playwright.sync_api import expect
 
 from apps.operations.models import Operation
@@ -33,11 +34,25 @@ def test_a_row_changes_where_it_stands(open_page, ana):
     page = open_page()
     page.evaluate("window.sameDocument = true")
     row(page, operation).locator("a.name").focus()
-    operation.row.update(step=45, place="epoch 5 of 5")
+    operation.row.update(step=45, place="5 of 5 epochs")
     expect(row(page, operation)).to_contain_text("90 %")
-    expect(row(page, operation)).to_contain_text("epoch 5 of 5")
+    expect(row(page, operation)).to_contain_text("5 of 5 epochs")
     assert page.evaluate("window.sameDocument")
     expect(row(page, operation).locator("a.name")).to_be_focused()
+
+
+@pytest.mark.parametrize("path", ["/", "/settings/", "/workers/"])
+def test_the_counts_of_the_menu_change_on_every_page(open_page, ana, path):
+    operation = making.operation(ana, "RUNNING")
+    page = open_page(path)
+    active, attention = (
+        page.locator(f"[data-count-of={name}]") for name in ("active", "attention")
+    )
+    expect(active).to_have_text("1 running or queued")
+    expect(attention).to_be_hidden()
+    operation.row.update(state="FAILED", reason="JOB_ERROR", finished_at=timezone.now())
+    expect(attention).to_have_text("1 need attention")
+    expect(active).to_be_hidden()
 
 
 def test_new_ones_wait_behind_a_button(open_page, ana):
@@ -50,6 +65,9 @@ def test_new_ones_wait_behind_a_button(open_page, ana):
     page.get_by_test_id("new-ones").click()
     expect(page.locator("tbody tr")).to_have_count(3)
     assert names(page) == ["newer one", "new one", "old"]
+
+
+HAS_LOADED = "() => performance.getEntriesByType('navigation')[0].loadEventEnd > 0"
 
 
 def test_filters_are_in_the_address_and_survive_going_back(open_page, ana):
@@ -66,6 +84,7 @@ def test_filters_are_in_the_address_and_survive_going_back(open_page, ana):
     expect(page.locator("tbody tr")).to_have_count(1)
     page.goto("/workers/")
     page.go_back()
+    page.wait_for_function(HAS_LOADED)  # then the scripts have run
     expect(page.get_by_test_id("search")).to_have_value("tag:night")
     page.get_by_test_id("search").fill("")
     page.get_by_test_id("tab-all").click()
@@ -153,10 +172,16 @@ def test_the_keyboard(open_page, ana):
     expect(page.get_by_test_id("search")).to_have_value("n")
     page.get_by_test_id("search").fill("")
     page.locator("h1").click()
-    for keys, path in (("gw", "/workers/"), ("gc", "/checkpoints/"), ("gr", "/")):
+    for keys, path in (
+        ("gw", "/workers/"), ("gs", "/studies/"), ("gd", "/datasets/"), ("gc", "/checkpoints/"),
+        ("/", "/"), ("gr", "/"),
+    ):  # fmt: skip
         for key in keys:
             press(key)
         arrive(page, path)
+        if keys == "/":
+            expect(page.get_by_test_id("search")).to_be_focused()
+            page.locator("h1").click()
     press("j")
     expect(row(page, running).locator("a.name")).to_be_focused()
     press("Enter")
@@ -279,3 +304,53 @@ def test_groups_open_with_their_operations(open_page, ana):
     assert not violations(page)
     night.get_by_test_id("group-list").click()
     page.wait_for_url(re.compile(r"\?q=tag%3Anight$"))
+
+
+def test_enter_stops_nothing_and_more_than_ten_are_confirmed_by_their_number(open_page, ana):
+    for number in range(11):
+        making.operation(ana, "RUNNING", name=f"run {number}")
+    page = open_page()
+    page.get_by_label("Select all on this page").check()
+    page.get_by_test_id("bulk-cancel").click()
+    expect(page.locator("dialog[open] [data-close]")).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.locator("dialog[open]")).to_have_count(0)
+    page.get_by_test_id("bulk-cancel").click()
+    page.get_by_test_id("confirm-cancel").click()
+    expect(page.get_by_test_id("typed")).to_be_focused()  # nothing was sent
+    assert not Operation.objects.exclude(stop_requested="").exists()
+    page.get_by_test_id("typed").fill("11")
+    page.get_by_test_id("confirm-cancel").click()
+    expect(page.get_by_test_id("toast")).to_contain_text("11 operations")
+    assert not Operation.objects.filter(stop_requested="").exists()
+
+
+def test_boxes_ticked_before_the_scripts_have_arrived_count(open_page, ana):
+    for _ in range(2):
+        making.operation(ana, "COMPLETED")
+    page, held = open_page(), []
+    page.route("**/js/selection*.js", lambda route: held.append(route))
+    page.goto("/operations/", wait_until="commit")
+    boxes = page.locator("table.operations tbody input[type=checkbox]")
+    for number in range(2):
+        boxes.nth(number).check()
+    expect(page.get_by_test_id("bulk-compare")).to_be_hidden()
+    held[0].continue_()
+    expect(page.get_by_test_id("bulk-compare")).to_be_visible()
+
+
+# At once: the next answer of the server takes the banner away.
+OFFLINE = """() => {
+  document.body.classList.add("is-offline");
+  const top = (name) => document.querySelector(name).getBoundingClientRect().top;
+  const banner = parseFloat(getComputedStyle(document.body, "::before").height);
+  return [banner, top(".navbar-brand"), top("h1")];
+}"""
+
+
+def test_while_the_server_is_away_its_banner_covers_nothing(open_page, ana):
+    page = open_page()
+    for width in (1366, 390):
+        page.set_viewport_size({"width": width, "height": 800})
+        banner, *tops = page.evaluate(OFFLINE)
+        assert min(tops) >= banner > 0

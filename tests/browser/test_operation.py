@@ -68,10 +68,10 @@ def test_new_points_place_and_log_arrive_by_themselves(open_page, running):
     page.evaluate("window.sameDocument = true")
     canvas(page, "loss").wait_for()
     before = picture(page)
-    running.row.update(step=40, place="epoch 4 of 5")
+    running.row.update(step=40, place="4 of 5 epochs")
     making.curve(running, first=21, last=40)
     making.log(running, "second line\n")
-    expect(page.get_by_test_id("place")).to_contain_text("epoch 4 of 5")
+    expect(page.get_by_test_id("place")).to_contain_text("4 of 5 epochs")
     expect(page.get_by_test_id("percent")).to_have_text("80 %")
     expect(page.get_by_test_id("log")).to_contain_text("second line")
     until_changed(page, before)
@@ -192,8 +192,8 @@ def test_a_settled_page_rests_and_wakes_with_a_resume(open_page, ana):
     expect(page.get_by_test_id("toast")).to_contain_text("Training resumed from epoch 0")
     expect(page.get_by_test_id("state")).to_have_text("Resuming")
     assert Operation.objects.get().resume_from == older.pk
-    operation.row.update(state="RUNNING", lease_expires_at=timezone.now(), place="epoch 1 of 5")
-    expect(page.get_by_test_id("place")).to_contain_text("epoch 1 of 5")
+    operation.row.update(state="RUNNING", lease_expires_at=timezone.now(), place="1 of 5 epochs")
+    expect(page.get_by_test_id("place")).to_contain_text("1 of 5 epochs")
 
 
 def test_checkpoints_are_pinned_verified_and_deleted(open_page, ana):
@@ -301,6 +301,18 @@ def test_tabs_are_in_the_address(open_page, running):
     page.get_by_test_id("tab-config").focus()
     page.keyboard.press("ArrowRight")
     expect(page.locator("#pane-files")).to_be_visible()
+
+
+def test_a_tab_chosen_before_the_scripts_have_arrived_is_shown(open_page, running):
+    page, held = open_page(path(running)), []
+    page.route("**/js/operation*.js", lambda route: held.append(route))
+    page.route("**/bootstrap*.js", lambda route: held.append(route))
+    page.goto(path(running), wait_until="commit")
+    page.get_by_test_id("tab-config").click()
+    for each in held:
+        each.continue_()
+    expect(page.get_by_test_id("config-fields")).to_be_visible()
+    expect(page).to_have_url(re.compile("#config$"))
 
 
 def test_the_log_follows_until_one_scrolls_up(open_page, running):

@@ -111,3 +111,47 @@ def test_a_study_is_drawn_at_any_width(open_page, ana, prices, viewport):
     expect(page.get_by_test_id("importance").locator("tbody tr")).to_have_count(3)
     assert overflow(page) <= 0
     photograph(page, f"relations-study-{viewport['width']}")
+
+
+def outside(page):
+    """How many lines and dots recede."""
+    return page.evaluate(
+        """() => [".relation-line.is-outside", ".relation-dot.is-outside"].map(
+          (name) => document.querySelectorAll(name).length)"""
+    )
+
+
+def test_a_range_that_is_marked_on_an_axis_leaves_the_others_behind(open_page, ana):
+    operations = compared(ana, 9)
+    page = open_page(address(operations), WIDEST)
+    plot, readout = page.get_by_test_id("parallel"), page.get_by_test_id("relation-readout")
+    plot.scroll_into_view_if_needed()
+    assert outside(page) == [0, 0]
+    axis = plot.locator(".relation-axis").last.bounding_box()
+    x, bottom = axis["x"] + axis["width"] / 2, axis["y"] + axis["height"]
+    page.mouse.move(x, bottom + 2)
+    page.mouse.down()
+    page.mouse.move(x, bottom - axis["height"] / 4)
+    page.mouse.up()
+    page.mouse.move(x, axis["y"] - 60)
+    expect(page).to_have_url(re.compile("within=val_loss"))
+    expect(page.locator(".relation-range")).to_have_count(1)
+    num_outside = outside(page)[0]
+    assert 0 < num_outside < 9 and outside(page) == [num_outside, num_outside]
+    page.reload()
+    expect(readout).to_have_text(f"{9 - num_outside} of 9 within the marked ranges")
+    assert outside(page) == [num_outside, num_outside]
+    page.get_by_test_id("clear-ranges").click()
+    expect(page.get_by_test_id("clear-ranges")).to_be_hidden()
+    assert outside(page) == [0, 0] and "within" not in page.url
+
+    expect(plot).to_be_focused()
+    for key in ("ArrowRight", "ArrowRight", "<", "Escape"):
+        page.keyboard.press(key)
+    expect(readout).to_have_text("2 of 9 within the marked ranges")  # a loss: the best is lowest
+    page.keyboard.press("End")
+    expect(readout).to_contain_text(operations[1].name)
+    page.keyboard.press("Escape")
+    page.keyboard.press("Escape")
+    expect(readout).to_be_empty()
+    assert outside(page) == [0, 0]

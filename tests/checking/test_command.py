@@ -49,6 +49,7 @@ def test_an_exact_recipe_exits_with_0_and_shows_each_run_and_the_cost():
     assert not out.startswith(" ")
 
 
+@pytest.mark.exhaustive
 def test_a_forgotten_state_exits_with_1_as_json_too():
     code, out, err = check("forgets_counter", "--max-steps", "8", "--json", "--no-cost")
     assert code == 1, err

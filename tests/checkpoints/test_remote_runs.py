@@ -70,6 +70,7 @@ def test_a_machine_with_an_empty_disk_continues_to_the_identical_result(
     assert len(store.names()) == 2 * len(store.of(resumed.checkpoints.get()))
 
 
+@pytest.mark.exhaustive
 def test_a_fork_has_objects_of_its_own(runtime, store, machine, person, whole):
     half = run(runtime, submit(epochs=10, checkpoint={"every_epochs": 1000}))
     machine("second")
@@ -122,6 +123,7 @@ def test_a_result_that_cannot_be_uploaded_is_uploaded_by_the_next_attempt(
     assert events(operation, "ADOPTED")
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("harm", ["lose", "damage"])
 def test_what_went_bad_in_the_bucket_is_said_and_an_older_one_is_used(
     runtime, store, machine, whole, harm
@@ -190,13 +192,14 @@ def test_steps_go_on_while_an_upload_stalls_and_a_kill_is_heard(
 
 
 def test_what_waits_for_the_upload_of_its_result_is_not_stalled(runtime, store, s3_proxy, whole):
-    s3_proxy.arm("stall", 2)  # of a second each
-    limits = {"stall_timeout_seconds": 0.9}
+    s3_proxy.arm("stall", 7)  # of a second each
+    limits = {"stall_timeout_seconds": 6}
     operation = run(runtime, submit(epochs=20, checkpoint={"every_epochs": 1000}, limits=limits))
-    assert s3_proxy.num_failed == 2
+    assert s3_proxy.num_failed == 7
     assert_identical(operation, whole)
 
 
+@pytest.mark.exhaustive
 def test_a_cancel_is_bounded_and_what_it_saved_is_uploaded_by_the_resume(
     runtime, store, s3_proxy, person, whole
 ):

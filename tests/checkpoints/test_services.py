@@ -49,6 +49,15 @@ def test_the_best_is_the_best_by_the_operations_own_metric(mode, expected):
     assert best() == expected
 
 
+def test_no_checkpoint_of_a_backtest_is_the_best():
+    """Its metric is that of the bars so far: the last one is not better than the others."""
+    operation = rows.submitted()
+    operation.row.update(kind="backtest")
+    for step, metric in [(10, 1.1), (20, 1.3)]:
+        commit(operation, step, metric)
+    assert best() == []
+
+
 def test_when_the_best_goes_bad_the_next_best_takes_its_place():
     operation = rows.submitted()
     for step, metric in [(10, 0.3), (20, 0.1), (30, 0.2)]:

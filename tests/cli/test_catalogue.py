@@ -1,8 +1,11 @@
+from datetime import timedelta
+
 import pytest
 import yaml
+from django.utils import timezone
 
 from apps.datasets.models import Dataset
-from apps.operations.models import Operation
+from apps.operations.models import Attempt, Operation
 from apps.workers import registry
 from apps.workers.models import Worker
 from tests.operations.rows import submitted
@@ -111,3 +114,18 @@ def test_stats_shows_a_row_for_each_kind_and_their_sum(cli, ana):
     assert "0 of 4 in use" in shown and "1 AVAILABLE" in shown
     assert cli("stats", "-o", "json").json["workers"]["num_slots"] == 4
     assert cli("stats", "-o", "csv").stdout.startswith("kind,states,num_checkpoints")
+
+
+def test_usage_shows_a_row_for_each_week_and_project(cli, ana):
+    assert "Nothing was computed" in cli("usage").stderr
+    operation = submitted(ana)
+    operation.row.update(project="=vision")
+    started_at = timezone.now() - timedelta(hours=2)
+    Attempt.objects.create(
+        operation=operation, number=1, worker_id="w", started_at=started_at, device="GPU-a"
+    )
+    assert "=vision" in cli("usage").stdout
+    assert {each["name"] for each in cli("usage", "--by", "owner", "-o", "json").json} == {"ana"}
+    head, first, *_ = cli("usage", "-o", "csv").stdout.splitlines()
+    assert head == "week,name,num_attempts,compute_hours,gpu_hours"
+    assert ",'=vision,1," in first  # no formula for a spreadsheet

@@ -112,6 +112,17 @@ def test_pin_and_unpin(cli, operation):
     assert not Checkpoint.objects.get().pinned
 
 
+def test_an_operation_with_one_checkpoint_names_it(cli, operation):
+    only = saved(operation, step=10)
+    short = operation.pk[-6:]
+    assert cli("checkpoints", "pin", short).exit_code == ExitCode.OK
+    assert Checkpoint.objects.get(pinned=True) == only
+    saved(operation, step=20)
+    ran = cli("checkpoints", "unpin", short)
+    assert ran.exit_code == ExitCode.NOT_FOUND and f"{short!r}; allowed: a checkpoint" in ran.stderr
+    assert Checkpoint.objects.get(pinned=True) == only
+
+
 def test_rm_deletes_one(cli, operation):
     kept, gone = saved(operation, step=10), saved(operation, step=20)
     assert cli("checkpoints", "rm", gone.pk).exit_code == ExitCode.USAGE
@@ -174,7 +185,7 @@ def test_another_tools_file_comes_in_and_goes_out(cli, tmp_path, monkeypatch):
     ran = cli("checkpoints", "import", file, described, "--set", "optimizer=adamw")
     assert ran.exit_code == ExitCode.OK, ran.stderr
     operation_id = ran.stdout.strip()
-    assert "Imported training.pt, step 25; " in ran.stderr
+    assert "Imported training.pt, epoch 0, step 25; " in ran.stderr
     assert Checkpoint.objects.get().operation_id == operation_id
     target = tmp_path / "out.ckpt"
     ran = cli("checkpoints", "export", operation_id, "-o", target)
@@ -222,13 +233,13 @@ def test_directories_come_in(cli, tmp_path, monkeypatch):
     )  # fmt: skip
     assert ran.exit_code == ExitCode.OK, ran.stderr
     assert "Taken: last_checkpoint" in ran.stderr
-    assert "Imported last_checkpoint, step 38; " in ran.stderr
+    assert "Imported last_checkpoint, epoch 1 (step 38); " in ran.stderr
 
     run = Run(parse())
     older, newer = (run.until(step).save(tmp_path / "op_1") for step in (5, 12))
     ran = cli("checkpoints", "import", older)
     assert ran.exit_code == ExitCode.OK, ran.stderr
-    assert f"Imported {older.name}, step 5" in ran.stderr
+    assert f"Imported {older.name}, epoch 0, step 5" in ran.stderr
     ran = cli("checkpoints", "import", tmp_path / "op_1", "--set", "threads=1")
     assert ran.exit_code == ExitCode.OK, ran.stderr
     assert f"Taken: {newer.name}" in ran.stderr and ", step 12" in ran.stderr

@@ -138,6 +138,8 @@ def test_the_example_of_media_logs_all_types_and_the_same_after_a_stop(tmp_path,
     assert isinstance(outcome, Succeeded), outcome
     assert {each.type for each in media_of(whole).values()} == set(TYPES)
     assert len(media_of(whole)) == 4 * (3 + 4 + 4)
+    norms = [step for step, values in whole.curve.items() if values.get("gradient_norm", 0.0) > 0]
+    assert norms == [step for step in range(1, 29) if step % 7]  # each seventh is the validation
     attempt(case, tmp_path / "parts", first, every_steps=1)
     let_savings_land()
     attempt(case, tmp_path / "parts", second, resume=first.checkpoints[-1:], number=2)

@@ -44,10 +44,10 @@ def test_watch_follows_to_the_end_and_tells_it_by_its_exit_code(start, ana):
     lease = in_state(State.RUNNING, ana)
     operation.row.update(
         state=State.RUNNING, lease_expires_at=lease.lease_expires_at, step=5, total_steps=10,
-        place="epoch 1 of 2", metrics={"val_loss": 0.5}, steps_per_second=0.5, unit="step",
+        place="1 of 2 epochs", metrics={"val_loss": 0.5}, steps_per_second=0.5, unit="step",
     )  # fmt: skip
     seen = read_until(watch.stderr, "RUNNING")
-    assert "50 % · epoch 1 of 2 · 10 s left · 0.5 steps/s  val_loss 0.5" in seen
+    assert "50 % · 1 of 2 epochs · 10 s left · 0.5 steps/s  val_loss 0.5" in seen
     finish(operation, State.COMPLETED, step=10, metrics={"val_loss": 0.25})
     read_until(watch.stderr, "COMPLETED  val_loss 0.25")
     assert watch.wait(SECONDS) == ExitCode.OK
@@ -126,7 +126,7 @@ def test_cancel_wait_returns_when_it_has_stopped(start, ana):
 
 
 RUNNING = {
-    "operation_id": "op", "status": "RUNNING", "percent": 50.0, "place": "epoch 1 of 2",
+    "operation_id": "op", "status": "RUNNING", "percent": 50.0, "place": "1 of 2 epochs",
     "unit": "step",
     "steps_per_second": 12.0, "eta_seconds": 61.0, "metrics": {"val_loss": 0.5},
     "stop_requested": "cancel", "stop_requested_by": "ben",
@@ -146,17 +146,32 @@ def test_a_terminal_gets_a_bar(monkeypatch):
             | {"waiting_for": {"code": "NO_GPU", "message": "It needs a GPU."}},
             RUNNING,
             RUNNING | {"status": "RESUMING", "not_before": "2030-01-01T00:00:00Z"},
-            RUNNING | {"status": "COMPLETED", "percent": 100.0},
         ):
             bar.update(operation)
         bar.lost("No server at.")
     drawn = screen.getvalue()
     for piece in (
-        "waiting for a worker for", "It needs a GPU.", "epoch 1 of 2", "12 steps/s",
-        "1 min 1 s left", "cancel requested by ben", "val_loss 0.5", "━", "restarts at 2030",
-        "100 %", "Trying again",
+        "waiting for a worker for", "It needs a GPU.", "1 of 2 epochs", "12 steps/s",
+        "1 min 1 s left", "cancel requested by ben", "val_loss 0.5", "━", "Trying again",
+        "restarts at 2030-01-01 00:00:00 UTC",
     ):  # fmt: skip
         assert piece in drawn, piece
+
+
+def test_a_finished_operation_has_no_bar(monkeypatch):
+    """How it ended is said once, by the lines that follow."""
+    session = Session(url=None, token=None, output=OutputFormat.TABLE)
+    screen = io.StringIO()
+    monkeypatch.setattr(
+        "trainops.cli.bar.console", lambda: Console(file=screen, force_terminal=True, width=80)
+    )
+    bar = Bar(session)
+    with bar.shown():
+        bar.update(RUNNING)
+        bar.update(RUNNING | {"status": "COMPLETED", "percent": 100.0})
+    drawn = screen.getvalue()
+    assert "RUNNING" in drawn and "COMPLETED" not in drawn
+    assert drawn.rpartition("RUNNING")[2].count("\x1b[2K") >= 2  # its lines are erased
 
 
 class Answers:

@@ -186,12 +186,12 @@ def test_show_tells_how_it_stands_and_what_can_be_done(cli, ana):
     operation.row.update(
         step=30,
         total_steps=60,
-        place="epoch 2 of 4",
+        place="2 of 4 epochs",
         metrics={"val_loss": 0.25},
         steps_per_second=2,
     )
     shown = cli("show", operation.pk).stdout
-    for piece in ("RUNNING", "50 % · epoch 2 of 4", "15 s", "val_loss 0.25", "cancel, kill"):
+    for piece in ("RUNNING", "50 % · 2 of 4 epochs", "15 s", "val_loss 0.25", "cancel, kill"):
         assert piece in shown
     assert cli("show", operation.pk, "-o", "json").json["percent"] == 50
 
@@ -381,7 +381,7 @@ def test_names_cannot_play_tricks_on_a_terminal(cli, ana):
         assert "[red]evil" in shown
 
 
-def test_a_narrow_terminal_shows_whole_ids_and_fewer_columns(monkeypatch):
+def test_a_narrow_terminal_shows_whole_ids_and_fewer_columns_and_says_which(monkeypatch, capsys):
     screen = io.StringIO()
     screen.isatty = lambda: True
     monkeypatch.setattr("sys.stdout", screen)
@@ -394,6 +394,7 @@ def test_a_narrow_terminal_shows_whole_ids_and_fewer_columns(monkeypatch):
     header, line = screen.getvalue().splitlines()
     assert row[0] in line and "FAILED" in line and "…" in line
     assert "CREATED" not in header
+    assert capsys.readouterr().err == "Not shown on less than 130 columns: CREATED\n"
 
 
 def test_ls_lists_groups(cli, ana):

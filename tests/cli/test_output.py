@@ -14,6 +14,7 @@ from apps.operations.models import Operation
 from tests.cli.conftest import ROOT
 from tests.operations.rows import in_state
 from trainops.client.problems import ExitCode
+from trainops.text import csv_cell
 
 
 @pytest.fixture
@@ -29,6 +30,18 @@ def test_data_have_four_forms(cli, operation):
     (as_csv,) = csv.DictReader(io.StringIO(cli("ls", "-o", "csv").stdout))
     assert as_csv["operation_id"] == operation.pk and set(as_csv) == set(row)
     assert cli("ls", "-q").stdout == f"{operation.pk}\n"
+
+
+@pytest.mark.parametrize("begin", ["=", "+", "-", "@"])
+def test_no_text_of_others_is_a_formula_in_csv(cli, operation, begin):
+    Operation.objects.update(name=f"{begin}HYPERLINK(1)", step=7)
+    (row,) = csv.DictReader(io.StringIO(cli("ls", "-o", "csv").stdout))
+    assert (row["name"], row["step"]) == (f"'{begin}HYPERLINK(1)", "7")
+
+
+@pytest.mark.parametrize("text", ["-Infinity", "-1.5e-07", "+3", "plain", ""])
+def test_numbers_as_text_stay_numbers_in_csv(text):
+    assert csv_cell(text) == text
 
 
 def test_fields_are_chosen(cli, operation):

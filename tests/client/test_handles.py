@@ -163,3 +163,23 @@ def test_its_media_are_listed_and_saved(client, tmp_path):
     assert path.read_bytes() == Image([[1.0]]).encode()
     with pytest.raises(Problem, match="no media named 'c'; there are: a, b"):
         run.save_media(tmp_path, "c")
+
+
+def test_many_runs_are_a_table_of_config_best_values_and_state(client):
+    made = [submitted(epochs=epochs) for epochs in (2, 3)]
+    for operation, losses in zip(made, ([0.5, 0.2, 0.3], [0.4, 0.1, 0.6]), strict=True):
+        operation.row.update(metrics={"val_loss": losses[-1]})
+        MetricPoint.objects.bulk_create(
+            MetricPoint(
+                operation=operation, attempt=1, name="val_loss", step=step, value=value,
+                at=timezone.now(),
+            )
+            for step, value in enumerate(losses)
+        )  # fmt: skip
+    frame = client.table("kind:training")
+    assert list(frame.index) == [each.pk for each in reversed(made)]
+    assert list(frame["config.epochs"]) == [3, 2]
+    assert list(frame["best.val_loss"]) == [0.1, 0.2]
+    assert list(frame["latest.val_loss"]) == [0.6, 0.3]
+    assert set(frame["status"]) == {"PENDING"}
+    assert list(client.table("kind:rl").index) == []

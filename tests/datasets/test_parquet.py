@@ -192,3 +192,10 @@ def test_csv_and_parquet_of_one_table_are_one_dataset(read):
 )
 def test_a_date_that_no_program_shows_is_refused(refused, values, code):
     refused(code, parquet({"a": values}))
+
+
+def test_a_row_is_not_longer_than_allowed(read, refused):
+    row = {"a": ["x", "q" * 2**22, None], "b": ["x", "q" * 2**22, "x"], "c": [1, 2, 3]}
+    assert read(parquet(row)).description["num_rows"] == 3
+    row["b"][1] += "q"
+    assert refused("ROW_TOO_LONG", parquet(row)).details["allowed"] == 2**23

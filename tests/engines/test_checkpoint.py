@@ -263,7 +263,11 @@ def test_a_checkpoint_in_the_place_of_another_is_found(store, checkpoint):
         store.load(Candidate(other.path, checkpoint.digest))
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"null", b'{"format": "trainops"}', b"\xff"])
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"{", b"[]", b"null", b'{"format": "trainops"}', b"\xff", b"[" * 100_000, b"1" * 5000],
+    ids=["empty", "half", "list", "null", "short", "bytes", "deep", "digits"],
+)
 def test_a_manifest_that_is_none(store, checkpoint, content):
     (checkpoint.path / "manifest.json").write_bytes(content)
     with pytest.raises(CheckpointCorrupted):

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import signal
 import subprocess
 import sys
@@ -41,7 +42,13 @@ one_of_each_kind_is_quick = pytest.mark.parametrize(
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    """Undisturbed runs, each made once."""
+    """Undisturbed runs, each made once.
+
+    A state holds the random stream of CUDA from its first use on in a process, and these tests
+    share one: so they begin with it.
+    """
+    if torch.cuda.is_available():
+        torch.cuda.init()
     known = {}
 
     def undisturbed_run(case):
@@ -53,7 +60,7 @@ def runs(tmp_path_factory):
 
 
 def test_every_engine_is_under_contract():
-    assert {case.kind for case in CASES} == KINDS.keys()
+    assert {case.kind for case in CASES} == {*KINDS.computed}
 
 
 @one_of_each_kind_is_quick
@@ -165,6 +172,20 @@ def test_a_cancel_on_the_last_step_is_too_late(case, tmp_path, runs):
     require_same_end(runs(case), [supervisor])
 
 
+@one_of_each_kind_is_quick
+def test_a_run_counts_as_its_checkpoints_do(case, runs):
+    """A run says "2 of 5 epochs" where its checkpoint says "epoch 2"; both are completed."""
+    run = runs(case)
+    for checkpoint in run.checkpoints:
+        places = {each.place for each in run.progress if each.step == checkpoint.step}
+        if places == {"finished"}:
+            continue  # no loop of the recipe is open
+        counts = KINDS[case.kind].position(checkpoint.state, checkpoint.step).counts
+        for unit in {"epoch", "round", "episode"} & counts.keys():
+            said = re.compile(rf"\b({counts[unit]} of [\d,]+ {unit}s?|{unit} {counts[unit]})\b")
+            assert any(map(said.search, places)), (places, unit, counts)
+
+
 def test_the_early_stopping_case_does_stop_early(runs):
     case = next(case for case in CASES if case.name == "early-stopping")
     progress = runs(case).progress
@@ -235,7 +256,7 @@ def test_a_stopped_run_says_so_and_its_receipt_names_what_came_back(tmp_path):
             "random: torch cpu", "data position", "torch version", "device type", "threads"} <= (
         parts.keys()
     )  # fmt: skip
-    assert parts["data position"].note == "step 4, epoch 2 of 4"
+    assert parts["data position"].note == "step 4, 1 of 4 epochs"
     is_on_gpu = torch.cuda.is_available()
     assert parts["random: cuda"].note == ("" if is_on_gpu else "not used")
     assert parts["random: torch cpu"].note == ""

@@ -77,7 +77,7 @@ def test_the_cursor_counts_steps_batches_and_samples():
             "epoch": epoch, "next_batch": next_batch,
             "optimizer_steps": steps, "samples_seen": samples,
         }  # fmt: skip
-    assert (job.step, job.total_steps, job.place) == (4, 6, "epoch 2 of 2")
+    assert (job.step, job.total_steps, job.place) == (4, 6, "1 of 2 epochs")
 
 
 def test_accumulated_batches_move_the_weights_as_one_large_batch_would():

@@ -156,8 +156,8 @@ PROTECTIONS = [
     Protection(
         "the ways to die are distinguished",
         "apps.operations.attempts.outcomes:of_exit",
-        "reason = SIGNALS.get(exit_code, Reason.PLATFORM_ERROR)",
-        "reason = Reason.PLATFORM_ERROR",
+        "SIGNALS.get(exit_code, Reason.PLATFORM_ERROR)",
+        "Reason.PLATFORM_ERROR",
         f"{SUPERVISOR}::test_every_way_to_end_badly_is_distinguished",
     ),
     Protection(

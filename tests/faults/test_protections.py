@@ -5,9 +5,12 @@ from typing import Any
 import pytest
 
 from tests.faults.copying import ROOT, SOME_FAILED, copy_project, run_changed
+from tests.faults.defences import DEFENCES
 from tests.faults.protections import PROTECTIONS, Protection
 from tests.faults.taking_out import without
 from tests.thinning import quick_some
+
+ALL = [*PROTECTIONS, *DEFENCES]
 
 
 @pytest.fixture(scope="module")
@@ -15,9 +18,7 @@ def copy(tmp_path_factory):
     return copy_project(tmp_path_factory.mktemp("bare"))
 
 
-@pytest.mark.parametrize(
-    "protection", quick_some(PROTECTIONS, every=10), ids=lambda each: each.name
-)
+@pytest.mark.parametrize("protection", quick_some(ALL, every=10), ids=lambda each: each.name)
 def test_the_table_knows_the_code(protection: Protection):
     path, *names = protection.test.split("::")
     source = (ROOT / protection.path).read_text()
@@ -69,7 +70,7 @@ def test_what_is_not_there_once_is_not_taken_out(function, protected):
 @pytest.mark.faults
 @pytest.mark.slow
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("protection", PROTECTIONS, ids=lambda each: each.name)
+@pytest.mark.parametrize("protection", ALL, ids=lambda each: each.name)
 def test_without_it_its_test_fails(copy, protection: Protection):
     bare = protection.taken_out_of((copy / protection.path).read_text())
     done = run_changed(copy, protection.path, bare, [protection.test])

@@ -302,4 +302,4 @@ def test_a_loss_that_explodes_fails_the_step():
 
 
 def test_the_place_tells_that_they_are_at_once():
-    assert in_training().place == "round 2 of 3, 4 clients at once, epoch 2 of 2"
+    assert in_training().place == "1 of 3 rounds, 4 clients at once, 1 of 2 epochs"

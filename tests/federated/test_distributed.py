@@ -184,7 +184,7 @@ def test_never_with_fewer_than_min_clients(tmp_path, monkeypatch):
     house.results = results
     _, outcome = go_distributed(case_, tmp_path / "op", house, ledger)
     assert isinstance(outcome, Succeeded) and not house.dropped
-    assert "round 1 of 3, 3 of 4 clients done; past its time, and waits for at least 4" in waits
+    assert "0 of 3 rounds, 3 of 4 clients done; past its time, and waits for at least 4" in waits
 
 
 def test_a_client_that_fails_fails_the_run_or_is_gone_without(tmp_path):

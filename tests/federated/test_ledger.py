@@ -378,7 +378,7 @@ def test_a_stop_within_a_rounds_evaluation_spends_nothing_twice(mode, monkeypatc
         job.advance()
         if (
             job.is_evaluating
-            and "of its validation" in job.place
+            and "of the validation" in job.place
             and num_stops < job.progress.number
         ):
             num_stops += 1

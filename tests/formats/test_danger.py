@@ -27,6 +27,7 @@ from tests.formats.originals import (
     with_pickle,
     write_records,
 )
+from tests.malicious.files import end_64, parts_of
 from trainops.files import foreign
 from trainops.files.errors import (
     DamagedFile,
@@ -262,6 +263,27 @@ def test_a_record_that_lies_within_another_is_refused(tmp_path, never_loaded):
     path = tmp_path / "file.pt"
     path.write_bytes(content + end)
     assert "between the records" in str(quick(path))
+
+
+@pytest.mark.parametrize("is_shown_first", [True, False])
+@pytest.mark.parametrize("pointer", [0, -56])
+def test_an_archive_with_two_directories_is_refused(
+    tmp_path, proof, never_loaded, is_shown_first, pointer
+):
+    """Python before CVE-2025-8291 was fixed reads the one before the end, torch the other."""
+    shown, its_directory = parts_of(original("training", tmp_path), at=0)
+    bomb = save({"model_state_dict": {"x": Bomb(proof)}}, tmp_path / "hidden.pt")
+    hidden, other_directory = parts_of(bomb, at=len(shown))
+    directories = [other_directory, its_directory]
+    content = shown + hidden
+    for directory in directories if is_shown_first else reversed(directories):
+        content += directory + end_64(directory, len(content))
+        first_end = content.index(b"PK\x06\x06")
+    content += struct.pack("<4sIQI", b"PK\x06\x07", 0, first_end + pointer, 1)
+    content += struct.pack("<4s4H2IH", b"PK\x05\x06", 0, 0, *[2**16 - 1] * 2, *[2**32 - 1] * 2, 0)
+    path = tmp_path / "file.pt"
+    path.write_bytes(content)
+    assert "elsewhere" in str(look(path))
 
 
 def test_a_record_that_is_there_twice_is_refused(tmp_path, never_loaded):

@@ -87,6 +87,13 @@ def body_names(template):
     return sorted(found) or ["x"]
 
 
+def takes_files(template):
+    """Whether the address takes a form with a file."""
+    operations = schema()["paths"].get(template, {}).values()
+    contents = (each.get("requestBody", {}).get("content", {}) for each in operations)
+    return any("multipart/form-data" in each for each in contents)
+
+
 @cache
 def schema():
     return SchemaGenerator().get_schema(request=None, public=True)

@@ -11,18 +11,28 @@ from urllib.parse import quote, urlencode
 import psutil
 import pytest
 from django.contrib.auth.models import User
+from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
+from django.test.client import BOUNDARY, MULTIPART_CONTENT, encode_multipart
 
 from apps.datasets import validation
 from apps.operations import exchange
 from apps.workers import registry
 from tests.api.saved import saved
-from tests.fuzz.addresses import HEADERS, addresses, body_names, form_names, query_names
-from tests.fuzz.values import BY_NAME, NESTED, STRINGS, VALUES, WITH_NUL
+from tests.fuzz.addresses import (
+    HEADERS,
+    addresses,
+    body_names,
+    form_names,
+    query_names,
+    takes_files,
+)
+from tests.fuzz.values import BY_NAME, FILES, NESTED, STRINGS, VALUES, WITH_NUL
 from tests.pages import making
 from tests.thinning import some_of
 from trainops.confined.calling import ConfinedProcessFailed
 from trainops.http.models import Token, TokenScope
+from trainops.recipes import recipes
 from trainops.statement_timeout import unlimited
 
 pytestmark = [pytest.mark.django_db, pytest.mark.database, pytest.mark.slow]
@@ -159,6 +169,15 @@ class Fuzzer:
         text = json.dumps(self.draw.choice([given, given, given, self.value(1, names)]))
         return self.draw.choice([text, text, text, self.draw.choice(NESTED)])
 
+    def form_with_file(self, address):
+        """A form as a browser sends it; often all of it but the file is right."""
+        operation = json.dumps({"kind": "training", "config": recipes()["digits"].example})
+        form = {"operation": operation} if "import" in address.template else {}
+        for name in self.draw.choices(body_names(address.template), k=self.draw.choice([0, 0, 2])):
+            form[name] = self.draw.choice(STRINGS)
+        form["file"] = SimpleUploadedFile("x.csv", self.draw.choice(FILES))
+        return {"data": encode_multipart(BOUNDARY, form), "content_type": MULTIPART_CONTENT}
+
     def value(self, depth, names):
         if depth and self.draw.random() < 0.4:
             chosen = self.draw.choices(names, k=3)
@@ -198,6 +217,18 @@ def fuzz(seed, known, people, times):
 @pytest.mark.parametrize("seed", some_of([1, 2], every=2))
 def test_no_request_ends_in_an_error_of_the_server(known, people, seed):
     fuzz(seed, known, people, times=3)
+
+
+def test_no_file_ends_in_an_error_of_the_server(known, people):
+    """What the web process itself makes of it, before a confined process reads it."""
+    fuzzer = Fuzzer(1, known, people)
+    uploads = [each for each in addresses() if takes_files(each.template)]
+    assert len(uploads) >= 2
+    for address in uploads:
+        for _ in range(40):
+            fuzzer.ask(address, "operator", "POST", **fuzzer.form_with_file(address))
+            fuzzer.ask(address, "token", "POST", **fuzzer.form_with_file(address))
+    assert not fuzzer.wrong, "\n".join(map(str, fuzzer.wrong[:20]))
 
 
 @pytest.mark.exhaustive

@@ -1,6 +1,7 @@
 """What a hostile client puts where a value is expected."""
 
 import json
+import struct
 from base64 import urlsafe_b64encode
 
 
@@ -40,4 +41,20 @@ VALUES = [
     *STRINGS[:60], None, True, False, 0, -1, 1, 2**31, 2**63, 2**64, -(2**63) - 1, 10**300, 1.5,
     -0.0, 1e308, [], {}, [[]], [None], {"": ""}, {"a": {"b": {"c": []}}}, ["x"] * 1000,
     {str(number): number for number in range(1000)}, [[[[[[[[[[1]]]]]]]]]],
+]  # fmt: skip
+
+
+def directory_of(version=20, num_entries=1, comment=b""):
+    """A zip that is a central directory only."""
+    entry = struct.pack("<4s6H3L5H2L", b"PK\x01\x02", 20, version, *[0] * 7, 1, *[0] * 6) + b"a"
+    size = len(entry) * num_entries
+    end = (0, 0, num_entries, num_entries, size, 0, len(comment))
+    return entry * num_entries + struct.pack("<4s4H2LH", b"PK\x05\x06", *end) + comment
+
+
+FILES = [
+    b"", b"\x00" * 100, b"a,b\n1,2\n", b"\xff\xfe\x00\xd8", b"PK\x03\x04", b"PAR1", b"\x80\x02.",
+    directory_of(), directory_of(version=99), directory_of(num_entries=60_000)[:-1],
+    directory_of(comment=b"PK\x05\x06" * 5000), b"PK\x05\x06" + b"\xff" * 18,
+    b"PK\x06\x06" + b"\xff" * 52 + b"PK\x06\x07" + b"\x00" * 16 + b"PK\x05\x06" + b"\xff" * 18,
 ]  # fmt: skip

@@ -1,5 +1,6 @@
 """Event streams of the web server itself, over sockets."""
 
+import re
 import signal
 import time
 
@@ -36,6 +37,13 @@ def ask(site, path="/", who="viewer", **more):
     return httpx.get(f"{site.url}{path}", cookies={"sessionid": site.sessions[who]}, **more)
 
 
+def without_ages(answer):
+    """Leave out "10 s ago": between two answers a second can pass."""
+    for part in answer["parts"].values():
+        part["html"] = re.sub(r'(<time [^>]*data-clock="ago"[^>]*>)[^<]*', r"\1", part["html"])
+    return answer
+
+
 def test_an_update_arrives_at_each_person(site, follow):
     streams = {who: follow(who) for who in ("owner", "viewer", "other")}
     headers = streams["viewer"].headers
@@ -52,7 +60,7 @@ def test_an_event_is_the_answer_to_the_same_request(site, follow):
     address = f"/operations/{site.operation}/live?{query}"
     for who in ("owner", "viewer"):
         first = follow(who, address).next()
-        assert first == ask(site, address, who).json()
+        assert without_ages(first) == without_ages(ask(site, address, who).json())
     assert "Cancel" in follow("owner", address).next()["parts"]["header"]["html"]
     assert "Cancel" not in follow("viewer", address).next()["parts"]["header"]["html"]
 

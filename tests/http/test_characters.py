@@ -122,6 +122,27 @@ def test_in_cursors(admin):
         assert admin.get("/", {"cursor": cursor(*parts)}).status_code == 200
 
 
+LISTS = ("operations", "studies", "checkpoints", "datasets")
+FAR = ("0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00", "9999-12-31T23:59:59.999999Z")
+LONG_NUMBERS = ("0000000019999999999999999999", "000000001" + "0" * 5000, "9" * 5000)
+
+
+@pytest.mark.parametrize("path", LISTS)
+@pytest.mark.parametrize("moment", FAR)
+def test_times_beyond_the_calendar_in_cursors(admin, path, moment):
+    for backwards in (False, True):
+        edge = cursor("-created_at", backwards, moment, "x")
+        assert admin.get(f"/api/v1/{path}", {"cursor": edge}).status_code in (200, 400)
+
+
+@pytest.mark.parametrize("number", LONG_NUMBERS, ids=["zeros", "digits", "nines"])
+def test_numbers_that_only_begin_as_small_ones(admin, number):
+    for path in (*LISTS, "datasets/ds_none/preview"):
+        assert admin.get(f"/api/v1/{path}", {"limit": number}).status_code in (400, 404), path
+    assert admin.get("/api/v1/operations", {"limit": "0" * 9 + "1"}).status_code == 200
+    assert admin.post("/account/", {"name": "x", "days": number}).status_code == 422
+
+
 @pytest.mark.parametrize("charset", ["hex", "idna", "raw_unicode_escape", "undefined", "utf-7"])
 @pytest.mark.parametrize("path", ["/login/", "/account/", "/datasets/upload", "/api/v1/datasets"])
 def test_other_charsets_are_refused(admin, charset, path):

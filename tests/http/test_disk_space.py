@@ -5,10 +5,20 @@ from collections import namedtuple
 
 import pytest
 from django.conf import settings as configured
+from rest_framework.parsers import JSONParser, MultiPartParser
 
+import apps.datasets.urls
+import apps.operations.urls
 from trainops.gateway.bodies import NoSpace
 from trainops.http.admission import Admission
 
+# Every address of the API that takes a form with a file.
+FORMS_OF_API = [
+    f"/api/v1/{each.pattern}"
+    for each in [*apps.datasets.urls.urlpatterns, *apps.operations.urls.urlpatterns]
+    if MultiPartParser in each.callback.cls.parser_classes
+    and JSONParser not in each.callback.cls.parser_classes
+]
 Usage = namedtuple("Usage", "total used free")
 RESERVE = 1024**3
 
@@ -22,9 +32,7 @@ def free(monkeypatch):
     return set_to
 
 
-@pytest.mark.parametrize(
-    "path", ["/api/v1/datasets", "/datasets/upload", "/api/v1/operations/import"]
-)
+@pytest.mark.parametrize("path", [*FORMS_OF_API, "/datasets/upload"])
 def test_an_upload_needs_room_for_four_copies_besides_the_reserve(free, path):
     environ = {"PATH_INFO": path}
     free(RESERVE + 4000)
@@ -54,3 +62,8 @@ def test_a_full_disk_is_reported(path, kind):
 def test_uploads_wait_on_the_data_disk_and_not_in_tmp():
     assert configured.FILE_UPLOAD_TEMP_DIR.parent == configured.DATA_DIR
     assert configured.FILE_UPLOAD_TEMP_DIR.is_dir()
+
+
+@pytest.mark.parametrize("path", FORMS_OF_API)
+def test_a_form_of_the_api_may_be_as_large_as_an_upload(path, settings):
+    assert Admission().upload_bytes({"PATH_INFO": path}) > settings.THRESHOLDS.max_upload_bytes

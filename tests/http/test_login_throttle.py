@@ -64,6 +64,24 @@ def test_no_client_can_lock_out_another_user(client, admin_user):
     assert by_basic(client, "admin", PASSWORD)
 
 
+def test_behind_a_proxy_wrong_passwords_count_for_the_address_of_the_client(client, ana, settings):
+    """All of them connect from the address of the proxy."""
+    settings.BEHIND_HTTPS_PROXY = True
+    for number in range(login_throttle.MAX_FAILURES):
+        forged = {"HTTP_X_FORWARDED_FOR": f"10.9.9.{number}, 10.0.0.66"}
+        assert not by_page(client, "ana", f"wrong {number}", **forged)
+    assert not by_page(client, "ana", PASSWORD, HTTP_X_FORWARDED_FOR="10.0.0.66")
+    assert by_page(client, "ana", PASSWORD, HTTP_X_FORWARDED_FOR="10.0.0.7")
+
+
+def test_the_addresses_of_one_ipv6_customer_count_together(client, ana, monkeypatch):
+    monkeypatch.setattr(login_throttle, "MAX_FAILURES_OF_ADDRESS", 4)
+    for number in range(4):
+        assert not by_page(client, f"name-{number}", "wrong", REMOTE_ADDR=f"2001:db8::{number}")
+    assert not by_page(client, "ana", PASSWORD, REMOTE_ADDR="2001:db8::99")
+    assert by_page(client, "ana", PASSWORD, REMOTE_ADDR="2001:db8:0:1::99")
+
+
 @pytest.fixture
 def ana(db):
     return User.objects.create_user("ana", password=PASSWORD)

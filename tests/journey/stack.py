@@ -47,7 +47,7 @@ class Stack:
         self.data_dir, self.port, self.process = data_dir, port, process
         self.joined: list[subprocess.Popen[bytes]] = []  # further machines
         self.url = f"http://127.0.0.1:{port}"
-        self.client = httpx.Client(base_url=f"{self.url}/api/v1/", timeout=30)
+        self.client = httpx.Client(base_url=f"{self.url}/api/v1/", timeout=120)
 
     def sign_in(self) -> None:
         access = self.data_dir / "cli.json"

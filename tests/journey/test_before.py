@@ -10,6 +10,7 @@ import pytest
 
 from tests.fixtures.before.make import ARCHIVE, EXPECTED, digest
 from tests.journey.stack import running
+from tests.thinning import some_of
 
 pytestmark = [pytest.mark.journey, pytest.mark.slow]
 BEFORE = json.loads(EXPECTED.read_text())
@@ -18,13 +19,15 @@ CASES = BEFORE["cases"]
 CIRCUMSTANCES = {
     "torch version", "device type", "device", "threads", "CPU instructions", "processor",
 }  # fmt: skip
+# Python 3.11 has filters since 3.11.4.
+SAFELY = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
 
 
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory):
     directory = tmp_path_factory.mktemp("before")
     with tarfile.open(ARCHIVE) as archive:
-        archive.extractall(directory, filter="data")
+        archive.extractall(directory, **SAFELY)  # noqa: S202 - our own archive
     with running(directory / "var", TRAINOPS_WORKER_SLOTS="2") as stack:
         stack.client.timeout = 120  # to verify and to export starts a process each
         yield stack
@@ -63,7 +66,7 @@ def test_what_was_completed_is_shown_unchanged(stack, case):
     assert events == ["COMPLETED", "RUNNING", "SUBMITTED"]
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", some_of(CASES, every=len(CASES)))
 def test_its_checkpoint_verifies(stack, case):
     operation_id = CASES[case]["cancelled"]
     checkpoints = stack.get("checkpoints", operation_id=operation_id)

@@ -11,13 +11,13 @@ pytestmark = [pytest.mark.journey, pytest.mark.browser, pytest.mark.slow]
 def test_submit_watch_cancel_resume(page, stack):
     page.get_by_test_id("new-operation").click()
     page.get_by_text("Handwritten digits").first.click()
-    page.get_by_label("Epochs", exact=True).fill("60")
+    page.get_by_label("Epochs", exact=True).fill("120")
     page.get_by_test_id("submit").click()
 
     page.wait_for_url(re.compile(r"/operations/op_training_"))
     operation_id = page.url.rstrip("/").rsplit("/", 1)[1]
     expect(page.get_by_test_id("state")).to_have_text(re.compile("Running"))
-    expect(page.get_by_test_id("place")).to_contain_text(re.compile(r"epoch ([4-9]|\d\d)"))
+    expect(page.get_by_test_id("place")).to_contain_text(re.compile(r"([4-9]|\d\d) of 120 epochs"))
 
     page.get_by_test_id("cancel").click()
     page.get_by_test_id("confirm-cancel").click()

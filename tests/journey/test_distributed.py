@@ -153,7 +153,7 @@ def require_kill_changes_nothing(runtime, undisturbed, mode, point):
 KILLS = {"none": (1, 1, 0), "sample": (2, 2, 1), "user": (3, 3, 0), "hybrid": (1, 3, 1)}
 
 
-@pytest.mark.parametrize("mode", some_of([*PRIVACY], every=2))
+@pytest.mark.parametrize("mode", some_of([*PRIVACY], every=len(PRIVACY)))
 def test_with_a_machine_killed_in_a_client_epoch_it_ends_exactly(runtime, undisturbed, mode):
     require_kill_changes_nothing(runtime, undisturbed, mode, KILLS[mode])
 

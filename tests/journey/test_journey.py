@@ -7,6 +7,7 @@ import pytest
 
 from apps.workers import neighbours
 from tests.journey.stack import running
+from tests.thinning import some_of
 from tests.waiting import has_ended, wait_until
 from trainops.launch.servers import postgres_server, redis_server
 
@@ -22,7 +23,7 @@ CONFIG = {
 }
 
 
-@pytest.fixture(scope="module", params=["embedded", "postgres"])
+@pytest.fixture(scope="module", params=some_of(["embedded", "postgres"], every=2))
 def stack(request, tmp_path_factory):
     data_dir = tmp_path_factory.mktemp("journey") / "var"
     if request.param == "embedded":
@@ -85,7 +86,7 @@ def test_a_worker_that_is_killed_loses_nothing_but_time(stack, undisturbed):
     require_equal(stack, operation_id, undisturbed)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
+@pytest.mark.parametrize("number", some_of([signal.SIGTERM, signal.SIGUSR1], every=2))
 def test_a_worker_asked_to_stop_saves_and_another_continues(stack, undisturbed, number):
     operation_id = stack.submit(**CONFIG)
     stack.wait_step(operation_id, 60)

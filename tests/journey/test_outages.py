@@ -164,6 +164,7 @@ def test_a_database_that_is_back_later_than_a_short_lease_costs_no_step(
     assert operation.num_steps == NUM_STEPS
 
 
+@pytest.mark.exhaustive
 def test_a_database_away_for_longer_than_a_lease_costs_no_step(stack, undisturbed, tmp_path):
     """What was staged in time is adopted: nothing is computed twice, nothing is failed."""
     operation = Traced(stack, tmp_path)
@@ -197,6 +198,7 @@ def test_a_clock_that_jumps_changes_nothing(stack, undisturbed, tmp_path, instal
     assert (done["attempt"], operation.num_steps) == (1, NUM_STEPS)
 
 
+@pytest.mark.exhaustive
 def test_a_machine_that_slept_wakes_up_with_an_attempt_that_is_not_its_own(
     stack, undisturbed, tmp_path
 ):
@@ -259,6 +261,7 @@ def test_a_worker_asked_to_stop_while_the_broker_is_frozen_is_gone_in_time(
     assert operation.num_steps == NUM_STEPS  # it was saved, and handed back
 
 
+@pytest.mark.exhaustive
 def test_a_worker_asked_to_stop_while_the_database_is_away_is_gone_in_time(
     stack, undisturbed, tmp_path
 ):

@@ -32,7 +32,7 @@ def undisturbed(tmp_path_factory):
         pytest.param([signal.SIGTERM], 0, marks=pytest.mark.exhaustive),
         ([signal.SIGINT], 0),
         pytest.param([signal.SIGUSR1, signal.SIGUSR1], 0, marks=pytest.mark.exhaustive),
-        ([signal.SIGTERM, signal.SIGTERM], 1),
+        pytest.param([signal.SIGTERM, signal.SIGTERM], 1, marks=pytest.mark.exhaustive),
     ],
     ids=["terminate", "interrupt", "a batch system, twice", "terminate twice"],
 )

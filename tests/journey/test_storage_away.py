@@ -78,6 +78,7 @@ def test_a_storage_that_is_away_and_back_costs_no_checkpoint(tmp_path):
             assert stack.artifacts(each) == stack.artifacts(undisturbed)
 
 
+@pytest.mark.exhaustive
 def test_a_start_while_the_storage_is_away_waits_for_it(tmp_path):
     data_dir = tmp_path / "var"
     with running(data_dir, **RECIPES) as stack:
@@ -117,6 +118,7 @@ def test_a_fresh_database_neither_starts_on_nor_sweeps_another_installations_sto
     ] == [path for path in before if path.name != "trainops-storage.json"]
 
 
+@pytest.mark.exhaustive
 def test_a_worker_that_was_killed_continues_long_before_its_lease_runs_out(tmp_path):
     """One worker, which `up` starts again under the same name."""
     lease = {"TRAINOPS_ORPHAN_TIMEOUT_SECONDS": "120", "TRAINOPS_CHILD_DEADLINE_SECONDS": "100"}

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 from trainops.launch import environment
@@ -73,6 +74,17 @@ def test_everything_that_the_project_installs_is_pinned_to_the_installed_version
     # The local suffix of torch says which build it is, not which version.
     versions = {name: Version(distribution(name).version).public for name in wanted}
     assert versions == {name: pins.get(name, "no pin") for name in wanted}
+
+
+@pytest.mark.slow
+def test_everything_that_the_project_installs_allows_the_oldest_python_of_the_project():
+    oldest = environment.project(ROOT)["requires-python"].removeprefix(">=") + ".0"
+    allowed = {
+        name: distribution(name).metadata["Requires-Python"] or ""
+        for name in installed_for(environment.requirements(ROOT, ["test"]))
+    }
+    refusing = {name: each for name, each in allowed.items() if oldest not in SpecifierSet(each)}
+    assert refusing == {}
 
 
 def test_constraints_are_exact_versions_from_no_particular_place():

@@ -77,7 +77,8 @@ def test_the_wheel_holds_all_that_a_server_needs(installed, elsewhere):
         for each in (ROOT / top).rglob("*")
         if each.is_file()
     )
-    assert found["kinds"] == found["points"] == ["backtest", "federated", "loop", "rl", "training"]
+    kinds = ["backtest", "federated", "loop", "rl", "tracked", "training"]
+    assert found["kinds"] == found["points"] == kinds
     assert {"digits", "iris"} <= set(found["recipes"])  # iris: of the package beside it
     assert {"index.md", "tutorial.md", "architecture.md"} <= set(found["pages"])
     assert found["tables"] > 30

@@ -81,6 +81,7 @@ def test_rows_are_moved_with_their_digests_and_back(target):
     assert before.TABLE not in connection.introspection.table_names()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.usefixtures("_ends_at_the_newest")
 def test_the_tables_of_before_are_guarded_again():
     filled()
@@ -117,6 +118,7 @@ def test_a_broken_chain_stays_broken_at_the_same_entry(how, caplog):
     assert is_reported == (how != "a removed account")
 
 
+@pytest.mark.exhaustive
 @pytest.mark.usefixtures("_ends_at_the_newest")
 def test_a_number_that_json_cannot_hold_is_moved_and_detected():
     append("op_1", 1, [entry(n) for n in range(1, 5)])
@@ -130,6 +132,7 @@ def test_a_number_that_json_cannot_hold_is_moved_and_detected():
         spent_by("op_1")
 
 
+@pytest.mark.exhaustive
 @pytest.mark.usefixtures("_ends_at_the_newest")  # later migrations are reverted before it fails
 def test_a_ledger_of_another_kind_is_not_moved_back():
     append_entries("op_1", 1, [reading(1)], METER)

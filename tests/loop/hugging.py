@@ -1,5 +1,7 @@
 """A recipe of a Hugging Face Trainer, for tests."""
 
+from typing import Any, Literal
+
 from pydantic import Field
 
 from trainops.recipes import Recipe
@@ -11,7 +13,10 @@ class Parameters(Strict):
     metrics: bool = True
     num_workers: int = 0
     max_steps: int = -1
-    arguments: dict[str, int | float | str | bool] = Field(default_factory=dict)
+    several: bool = False  # datasets of evaluations
+    iterable: Literal["", "plain", "stateful", "sized"] = ""
+    callbacks: list[str] = Field(default_factory=list)
+    arguments: dict[str, Any] = Field(default_factory=dict)
 
 
 RECIPE = Recipe(

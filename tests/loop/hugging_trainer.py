@@ -3,8 +3,10 @@
 import tempfile
 
 import torch
-from torch.utils.data import Dataset
+from torch.utils.data import Dataset, IterableDataset
 from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments
+
+from tests.loop.hugging_callbacks import MADE
 
 TEXT = "the quick brown fox jumps over the lazy dog " * 3
 LETTERS = sorted(set(TEXT))
@@ -22,9 +24,52 @@ class Lines(Dataset):
         return {"input_ids": self.lines[index], "labels": self.lines[index], "unused": index}
 
 
+class Flow(IterableDataset):
+    """The same lines in their order, which nothing can be skipped of."""
+
+    def __init__(self, first, last):
+        self.lines = Lines(first, last)
+
+    def __iter__(self):
+        for index in range(len(self.lines)):
+            yield self.lines[index]
+
+
+class StatefulFlow(Flow):
+    """Has a position, and begins each pass one line further on."""
+
+    def __init__(self, first, last):
+        super().__init__(first, last)
+        self.position, self.passes = 0, 0
+
+    def state_dict(self):
+        return {"position": self.position, "passes": self.passes}
+
+    def load_state_dict(self, state):
+        self.position, self.passes = state["position"], state["passes"]
+
+    def __iter__(self):
+        while self.position < len(self.lines):
+            self.position += 1
+            yield self.lines[(self.position + self.passes) % len(self.lines)]
+        self.position, self.passes = 0, self.passes + 1
+
+
+class SizedFlow(Flow):
+    def __len__(self):
+        return len(self.lines)
+
+
+FLOWS = {"": Lines, "plain": Flow, "stateful": StatefulFlow, "sized": SizedFlow}
+
+
 def measure(prediction):
     guessed = prediction.predictions.argmax(-1)[:, :-1]
-    return {"accuracy": (guessed == prediction.label_ids[:, 1:]).mean()}
+    found = {"accuracy": (guessed == prediction.label_ids[:, 1:]).mean()}
+    for name in ("inputs", "losses"):
+        if (included := getattr(prediction, name)) is not None:
+            found[name] = included[1:].sum() / included.sum()
+    return found
 
 
 def make(run, parameters):
@@ -47,9 +92,14 @@ def make(run, parameters):
             **parameters.arguments,
         }
     )  # fmt: skip
+    kind = FLOWS[parameters.iterable]
+    held_out = kind(30, 37)
+    if parameters.several:
+        held_out = {"Near by": held_out, "far": Lines(60, 65)}
     return Trainer(
-        model=model, args=args, train_dataset=Lines(0, 22), eval_dataset=Lines(30, 37),
+        model=model, args=args, train_dataset=kind(0, 22), eval_dataset=held_out,
         compute_metrics=measure if parameters.metrics else None,
+        callbacks=[MADE[name]() for name in parameters.callbacks],
     )  # fmt: skip
 
 

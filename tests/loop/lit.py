@@ -2,14 +2,18 @@
 
 from typing import Literal
 
+from pydantic import Field
+
 from trainops.kinds.loop.trainer_settings import LightningParameters
 from trainops.recipes import Recipe
 
 
 class Parameters(LightningParameters):
-    module: Literal["automatic", "manual"] = "automatic"
+    module: Literal["automatic", "manual", "several"] = "automatic"
     num_workers: int = 0
     scheduler: Literal["none", "step", "epoch", "plateau"] = "none"
+    iterable: Literal["", "plain", "stateful"] = ""
+    callbacks: list[str] = Field(default_factory=list)
 
 
 RECIPE = Recipe(

@@ -4,7 +4,7 @@ import torch
 from lightning.pytorch import LightningDataModule, LightningModule
 from torch import nn
 from torch.nn import functional
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 from torchmetrics import MeanSquaredError
 
 
@@ -28,8 +28,52 @@ class Data(LightningDataModule):
         return self.loader(self.held_out)
 
 
+class Flow(IterableDataset):
+    """Examples in their order, which nothing can be skipped of."""
+
+    def __init__(self, examples):
+        self.examples = examples
+
+    def __iter__(self):
+        yield from self.examples
+
+
+class StatefulFlow(Flow):
+    """Has a position, and begins each pass one example further on."""
+
+    def __init__(self, examples):
+        super().__init__(examples)
+        self.position, self.passes = 0, 0
+
+    def state_dict(self):
+        return {"position": self.position, "passes": self.passes}
+
+    def load_state_dict(self, state):
+        self.position, self.passes = state["position"], state["passes"]
+
+    def __iter__(self):
+        while self.position < len(self.examples):
+            self.position += 1
+            yield self.examples[(self.position + self.passes) % len(self.examples)]
+        self.position, self.passes = 0, self.passes + 1
+
+
+class FlowingData(Data):
+    """With a state, the last batch is a full one."""
+
+    is_stateful = False
+
+    def loader(self, dataset):
+        examples = list(dataset)
+        if self.is_stateful:
+            return super().loader(StatefulFlow(examples[: len(examples) // 4 * 4]))
+        return super().loader(Flow(examples))
+
+
 class Automatic(LightningModule):
     """Dropout, a metric with a state, outputs collected in a list, a layer that is unfrozen."""
+
+    monitored = "val_loss"
 
     def __init__(self, scheduler="none"):
         super().__init__()
@@ -82,9 +126,44 @@ class Automatic(LightningModule):
                 return [optimizer], [schedulers.StepLR(optimizer, 1, 0.5)]
             case "plateau":
                 schedule = schedulers.ReduceLROnPlateau(optimizer, patience=0)
-                described = {"scheduler": schedule, "monitor": "val_loss"}
+                described = {"scheduler": schedule, "monitor": self.monitored}
                 return {"optimizer": optimizer, "lr_scheduler": described}
         return optimizer
+
+
+class SeveralData(Data):
+    """Two loaders of validation, of different lengths."""
+
+    def val_dataloader(self):
+        far = TensorDataset(*(each[:9] for each in self.training.tensors))
+        return {"near": super().val_dataloader(), "far": self.loader(far)}
+
+
+class Several(Automatic):
+    """Logs by loader, with a metric for both, and moves batches of the second."""
+
+    monitored = "val_loss/dataloader_idx_1"
+
+    def __init__(self, scheduler="none"):
+        super().__init__(scheduler)
+        self.both = MeanSquaredError()
+
+    def on_after_batch_transfer(self, batch, dataloader_idx):
+        inputs, targets = batch
+        return inputs + 0.1 * dataloader_idx, targets
+
+    def validation_step(self, batch, batch_idx, dataloader_idx=0):
+        super().validation_step(batch, batch_idx)
+        inputs, targets = batch
+        scores = self(inputs).float()
+        self.both(scores, targets)
+        self.log("val_both", self.both)
+        error = functional.l1_loss(scores, targets)
+        self.log(f"val_error_{dataloader_idx}", error, add_dataloader_idx=False)
+        self.log("val_batch", error * batch_idx, on_step=True, on_epoch=True)
+
+    def on_validation_batch_end(self, outputs, batch, batch_idx, dataloader_idx=0):
+        self.batches_seen += 0.5 * dataloader_idx * batch_idx
 
 
 class Manual(LightningModule):
@@ -144,8 +223,17 @@ class Windows(Manual):
 
 
 def make(run, parameters):
-    module = Manual() if parameters.module == "manual" else Automatic(parameters.scheduler)
-    return module, Data(num_workers=parameters.num_workers)
+    is_manual, is_several = (parameters.module == each for each in ("manual", "several"))
+    module = Manual() if is_manual else (Several if is_several else Automatic)(parameters.scheduler)
+    data = (SeveralData if is_several else Data)(num_workers=parameters.num_workers)
+    if parameters.iterable:
+        data = FlowingData()
+        data.is_stateful = parameters.iterable == "stateful"
+    if not parameters.callbacks:
+        return module, data
+    from tests.loop.lit_callbacks import MADE
+
+    return module, data, [MADE[name]() for name in parameters.callbacks]
 
 
 def train(run, parameters):

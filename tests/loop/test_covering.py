@@ -68,10 +68,14 @@ def config_of(row):
 
 def places(expected):
     """Return the steps within epochs, and those that end one but the last."""
-    found = [(each.step, re.search(r"epoch (\d+)", each.place)) for each in expected.progress]
+    found = [
+        (each.step, re.search(r"(\d+) of \d+ epoch", each.place)) for each in expected.progress
+    ]
     epochs = [(step, match[1]) for step, match in found if match and step]  # in none at the end
-    ends = sorted({step for (step, epoch), (_, later) in neighbours(epochs) if epoch != later})
-    inside = sorted({step for step, _ in epochs} - {*ends, expected.progress[-1].step})
+    last = expected.progress[-1].step
+    changes = {step for (step, epoch), (_, later) in neighbours(epochs) if epoch != later}
+    ends = sorted(changes - {last})
+    inside = sorted({step for step, _ in epochs} - {*ends, last})
     return inside, ends
 
 

@@ -1,6 +1,7 @@
 """Extended trainings by Lightning and by transformers end as those that were as long at once."""
 
 import pytest
+import torch
 
 from tests.engines.contract import Case, ScriptedSupervisor, attempt, undisturbed
 from tests.loop.test_extending import all_but_state, forked
@@ -16,9 +17,9 @@ def lit(epochs, **parameters):
     return Case("loop", f"lit-{epochs}", config, ())
 
 
-def hugging(epochs, schedule, max_steps=-1, **arguments):
+def hugging(epochs, schedule, max_steps=-1, callbacks=(), **arguments):
     given = {"num_train_epochs": epochs, "lr_scheduler_type": schedule, **arguments}
-    parameters = {"arguments": given, "max_steps": max_steps}
+    parameters = {"arguments": given, "max_steps": max_steps, "callbacks": list(callbacks)}
     config = {"recipe": "hugging", "parameters": parameters, "log_every_steps": 1}
     name = f"hugging-{epochs}-{max_steps}"
     return Case("loop", name, {**config, "threads": 1, "monitor": "eval_loss"}, ())
@@ -46,8 +47,13 @@ def extended(short, longer, root):
 
 @pytest.mark.parametrize(
     "given",
-    [{}, {"module": "manual"}, {"scheduler": "plateau", "accumulate_grad_batches": 4}],
-    ids=["automatic", "manual", "plateau"],
+    [
+        {},
+        {"module": "manual"},
+        {"scheduler": "plateau", "accumulate_grad_batches": 4},
+        {"iterable": "stateful"},
+    ],
+    ids=["automatic", "manual", "plateau", "iterable"],
 )
 def test_an_extended_lightning_module_has_the_files_of_a_longer_training(tmp_path, given):
     pytest.importorskip("lightning.pytorch", reason="the extra lightning is not installed")
@@ -74,6 +80,54 @@ def test_an_extended_trainer_of_transformers_has_the_files_of_a_longer_training(
     windows = {"gradient_accumulation_steps": 4}  # the last one of an epoch has fewer batches
     expected, found = extended(*(hugging(each, "constant", **windows) for each in (1, 3)), tmp_path)
     assert all_but_state(found.checkpoints[-1]) == all_but_state(expected.checkpoints[-1])
+
+
+def test_a_trainer_that_has_begun_does_not_evaluate_on_start(tmp_path):
+    pytest.importorskip("transformers", reason="the extra transformers is not installed")
+    cases = hugging(1, "constant"), hugging(3, "constant", eval_on_start=True)
+    expected, found = extended(*cases, tmp_path)
+    files, wanted = (all_but_state(each.checkpoints[-1]) for each in (found, expected))
+    assert files.pop("best_model.pt") != wanted.pop("best_model.pt")  # that of the start
+    assert files == wanted
+
+
+@pytest.mark.parametrize("iterable", ["plain", "stateful"])
+def test_an_extended_trainer_continues_within_an_iterable_dataset(tmp_path, iterable):
+    pytest.importorskip("transformers", reason="the extra transformers is not installed")
+    cases = [hugging(1, "constant", steps, eval_strategy="no") for steps in (4, 9)]
+    for each in cases:
+        each.config["parameters"]["iterable"] = iterable
+    expected, found = extended(*cases, tmp_path)
+    assert all_but_state(found.checkpoints[-1]) == all_but_state(expected.checkpoints[-1])
+
+
+@pytest.mark.parametrize("steps", [4, 6])
+def test_a_stopped_trainer_of_transformers_stays_stopped(tmp_path, steps):
+    """Its callback stops it after four steps, within the first epoch of six."""
+    pytest.importorskip("transformers", reason="the extra transformers is not installed")
+    short, longer = (
+        hugging(9, "constant", max_steps=each, callbacks=["stopper"]) for each in (steps, 14)
+    )
+    expected, found = undisturbed(longer, tmp_path / "longer"), ScriptedSupervisor()
+    finished = undisturbed(short, tmp_path / "short").checkpoints[-1]
+    begun = forked(finished, short, longer, tmp_path / "fork")
+    outcome = attempt(longer, tmp_path / "fork", found, resume=[begun])
+    assert isinstance(outcome, Succeeded), outcome
+    steps_of = [each.checkpoints[-1].state["global_step"] for each in (expected, found)]
+    assert (steps_of[1] > steps_of[0]) == (steps == 4)  # one that came to its end continues
+
+
+def test_a_trainer_that_loads_its_best_weights_continues_from_the_last_ones(tmp_path):
+    pytest.importorskip("transformers", reason="the extra transformers is not installed")
+    best = {"load_best_model_at_end": True, "save_strategy": "epoch", "learning_rate": 0.3}
+    expected, found = extended(*(hugging(each, "constant", **best) for each in (3, 5)), tmp_path)
+    files, wanted = (all_but_state(each.checkpoints[-1]) for each in (found, expected))
+    for each in (files, wanted):
+        del each["callbacks.pt"]  # the shorter training has logged its end, too
+    assert files == wanted
+    path = found.checkpoints[-1].path / "best_weights.pt"
+    kept = torch.load(path, weights_only=True)  # noqa: TID251
+    assert not all(torch.equal(each, kept["last"][name]) for name, each in kept["best"].items())
 
 
 @pytest.mark.parametrize("steps", [4, 6])

@@ -2,17 +2,22 @@
 
 import random
 import warnings
+from dataclasses import replace
 
 import pytest
 import torch
 
 from tests.engines.contract import (
     Case,
+    ScriptedSupervisor,
+    attempt,
     require_death_changes_nothing,
     require_stop_changes_nothing,
     undisturbed,
 )
 from trainops.runtime import reproducibility
+from trainops.runtime.errors import NotExact
+from trainops.runtime.loop import Failed
 
 pytestmark = pytest.mark.slow
 lightning = pytest.importorskip("lightning.pytorch", reason="the extra lightning is not installed")
@@ -37,6 +42,14 @@ CASES = {
     "by-epoch": {"scheduler": "epoch", "gradient_clip_val": 0.1,
                  "gradient_clip_algorithm": "value"},
     "plateau": {"scheduler": "plateau", "max_epochs": 6},
+    "several": {"module": "several", "scheduler": "plateau", "val_check_interval": 3,
+                "accumulate_grad_batches": 2},
+    "plain-iterable": {"iterable": "plain", "accumulate_grad_batches": 4, "scheduler": "epoch"},
+    "stateful-iterable": {"iterable": "stateful", "accumulate_grad_batches": 3,
+                          "scheduler": "plateau", "val_check_interval": 2},
+    "limited": {"module": "several", "limit_train_batches": 4, "limit_val_batches": 1,
+                "accumulate_grad_batches": 3, "scheduler": "step"},
+    "not-validated": {"limit_train_batches": 3, "limit_val_batches": 0, "scheduler": "epoch"},
     "rarely": {"check_val_every_n_epoch": 2},
 }  # fmt: skip
 
@@ -47,7 +60,9 @@ def by_lightning(given, root):
 
     parameters = {"max_epochs": 3, **given}
     settings = {
-        name: value for name, value in parameters.items() if name not in ("module", "scheduler")
+        name: value
+        for name, value in parameters.items()
+        if name not in ("module", "scheduler", "iterable")
     }
     from tests.loop.lit import Parameters
 
@@ -72,7 +87,16 @@ def test_the_weights_are_those_of_lightnings_trainer(tmp_path, name):
         assert torch.equal(saved[key], value), key
     expected = {name: float(value) for name, value in trainer.callback_metrics.items()}
     found = done.progress[-1].metrics
-    assert found.keys() <= expected.keys() | {"train_loss"}
+    points = {each for one in done.progress for each in one.metrics}
+    assert ("val_batch_step/dataloader_idx_1" in points) == (name in ("several", "limited"))
+    # Lightning shows callbacks no values of single batches of a validation
+    found = {each for each in found if not each.startswith("val_batch_step")}
+    assert found <= expected.keys() | {"train_loss"}
+    logged = torch.load(done.checkpoints[-1].path / "logged.pt", weights_only=True)  # noqa: TID251
+    validated = {each: value for each, value in expected.items() if each.startswith("val_")}
+    # the mean of Lightning is of float32
+    latest = {each: float(logged["latest"][each]) for each in validated}
+    assert latest == pytest.approx(validated, rel=1e-5)
 
 
 def test_a_lightning_module_stopped_at_a_step_ends_the_same(tmp_path):
@@ -90,3 +114,12 @@ def test_a_lightning_module_stopped_or_killed_anywhere_ends_the_same(tmp_path, n
     for at in rng.sample(steps[1:], 3):
         require_stop_changes_nothing(found, tmp_path / f"stop{at}", expected, [at - 1, at])
         require_death_changes_nothing(found, tmp_path / f"death{at}", expected, at, 2)
+
+
+def test_an_iterable_dataset_without_a_state_is_refused_where_exact_is_required(tmp_path):
+    found = case(iterable="plain")
+    required = replace(found, config=found.config | {"exact": "required"})
+    outcome = attempt(required, tmp_path, ScriptedSupervisor())
+    assert isinstance(outcome, Failed) and isinstance(outcome.error, NotExact), outcome
+    assert "train: the loader has no state" in str(outcome.error)
+    assert "validation: the loader has no state" in str(outcome.error)

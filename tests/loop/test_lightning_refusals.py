@@ -3,7 +3,14 @@
 import pytest
 import torch
 from torch import nn
-from torch.utils.data import DataLoader, IterableDataset, TensorDataset, WeightedRandomSampler
+from torch.utils.data import (
+    DataLoader,
+    IterableDataset,
+    RandomSampler,
+    SubsetRandomSampler,
+    TensorDataset,
+    WeightedRandomSampler,
+)
 
 from tests.engines.contract import Case, ScriptedSupervisor, attempt
 from trainops.runtime.errors import InputError
@@ -11,11 +18,17 @@ from trainops.runtime.loop import Failed
 
 pytest.importorskip("lightning.pytorch", reason="the extra lightning is not installed")
 from lightning.pytorch import LightningModule
+from lightning.pytorch.utilities.combined_loader import CombinedLoader
 
 from trainops.kinds.loop.lightning import lightning_loop
 
 pytestmark = pytest.mark.slow
 DATA = TensorDataset(torch.ones(6, 2))
+
+
+class Stream(IterableDataset):
+    def __iter__(self):
+        yield from DATA
 
 
 class Small(LightningModule):
@@ -51,11 +64,6 @@ class NoLoader(Small):
     train_dataloader = LightningModule.train_dataloader
 
 
-class Callbacks(Small):
-    def configure_callbacks(self):
-        return []
-
-
 class NoOptimizer(Small):
     def configure_optimizers(self):
         return None
@@ -85,28 +93,56 @@ class NoMonitor(Small):
         return [optimizer], [torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer)]
 
 
-class Weighted(Small):
+class Sampled(Small):
     def train_dataloader(self):
-        return DataLoader(DATA, sampler=WeightedRandomSampler([1.0] * 6, 6))
+        return DataLoader(DATA, sampler=SubsetRandomSampler(range(3)))
+
+
+class WithoutReplacement(Small):
+    def train_dataloader(self):
+        return DataLoader(DATA, sampler=WeightedRandomSampler([1.0] * 6, 6, replacement=False))
+
+
+class Part(Small):
+    def train_dataloader(self):
+        return DataLoader(DATA, sampler=RandomSampler(DATA, num_samples=4))
 
 
 class Initialized(Small):
     loader_options = {"num_workers": 1, "worker_init_fn": print}  # noqa: RUF012
 
 
-class Endless(IterableDataset):
-    def __iter__(self):
-        return iter(DATA)
-
-
-class Iterable(Small):
-    def train_dataloader(self):
-        return DataLoader(Endless())
-
-
 class ListOfLoaders(Small):
     def train_dataloader(self):
         return [DataLoader(DATA)]
+
+
+class Validated(Small):
+    def validation_step(self, batch, batch_idx, dataloader_idx=0):
+        self.log("val_loss", self.net(batch[0]).mean(), add_dataloader_idx=False)
+
+    def val_dataloader(self):
+        return [DataLoader(DATA), DataLoader(DATA)]
+
+
+class WithoutIndex(Validated):
+    def on_validation_batch_end(self, outputs, batch, batch_idx):
+        pass
+
+
+class Streamed(Small):
+    def train_dataloader(self):
+        return DataLoader(Stream(), batch_size=4)
+
+
+class Together(Validated):
+    def val_dataloader(self):
+        return CombinedLoader([DataLoader(DATA), DataLoader(DATA)], "min_size")
+
+
+class NoLoaderOfTorch(Validated):
+    def val_dataloader(self):
+        return {"near": DataLoader(DATA), "far": [DATA, 3]}
 
 
 class Skips(Small):
@@ -129,16 +165,20 @@ WRONG = {
     nn.Linear: "got a Linear; allowed: a lightning.pytorch.LightningModule",
     NoStep: "NoStep has no method training_step",
     NoLoader: "no method train_dataloader",
-    Callbacks: "has the method configure_callbacks",
     NoOptimizer: "configure_optimizers returned a NoneType",
     TwoOptimizers: "returned 2 optimizers; allowed: one, or several with automatic_optimization",
     WrongScheduler: "got a int as a scheduler",
     WrongInterval: "got the interval 'batch' of StepLR; allowed: step, epoch",
     NoMonitor: "ReduceLROnPlateau has no monitor",
-    Weighted: "the loader 'train' has the sampler WeightedRandomSampler",
+    Sampled: "the loader 'train' has the sampler SubsetRandomSampler; allowed: shuffle, Weighted",
+    WithoutReplacement: "the loader 'train' has a WeightedRandomSampler without replacement",
+    Part: "the loader 'train' has a RandomSampler with num_samples",
     Initialized: "the loader 'train' has a worker_init_fn",
-    Iterable: "the loader 'train' has the sampler _InfiniteConstantSampler",
     ListOfLoaders: "got a list as the loader 'train'; allowed: one DataLoader",
+    Validated: "self.log('val_loss', add_dataloader_idx=False) is used with two loaders; allowed:",
+    WithoutIndex: "2 loaders, but on_validation_batch_end of WithoutIndex has no parameter data",
+    Together: "returned a CombinedLoader with mode='min_size'; allowed: mode='sequential'",
+    NoLoaderOfTorch: "got a TensorDataset as the loader 'validation_1'; allowed: one DataLoader",
     Skips: "on_train_batch_start returned -1",
     LogsSum: "self.log('sum') has the reduce_fx 'sum'; allowed: mean",
 }
@@ -159,6 +199,7 @@ def fail(monkeypatch, tmp_path):
     return run
 
 
+@pytest.mark.filterwarnings("ignore:`isinstance:FutureWarning")  # of Lightning's CombinedLoader
 @pytest.mark.parametrize("module", WRONG)
 def test_a_wrong_lightning_module_is_refused_by_name(fail, module):
     error = fail(module)
@@ -170,6 +211,11 @@ def test_a_wrong_lightning_module_is_refused_by_name(fail, module):
 )
 def test_settings_of_automatic_optimization_are_refused_with_manual(fail, field, value):
     assert f"parameters.{field}: got {value} with manual" in str(fail(Manual, **{field: value}))
+
+
+def test_a_limit_of_an_iterable_dataset_is_refused(fail):
+    message = "parameters.limit_train_batches: limit_train_batches is 2, and the loader 'train'"
+    assert message in str(fail(Streamed, limit_train_batches=2))
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU can train with fp16")

@@ -31,13 +31,15 @@ def new_run():
     return Run(Course(lambda: None), seed=3, device=torch.device("cpu"), inputs={})
 
 
-def trains(make_dataset, encloses=False, breaks_at=None, **options):
+def trains(make_dataset, encloses=False, breaks_at=None, looks_ahead=False, **options):
     """Return a loop that trains on every batch; `encloses`: and stops within its iteration."""
 
     def train(run, parameters):
         model = run.keep("model", nn.Linear(4, 1))
         optimizer = run.keep("optimizer", torch.optim.Adam(model.parameters()))
         batches = run.loader("train", make_dataset(), batch_size=3, **options)
+        if looks_ahead:
+            batches.look_ahead()
         counts, within = run.keep("counts", {}), run.steps("within", 2)
         for _ in run.epochs(3):
             counts["batch"] = -1
@@ -116,6 +118,33 @@ CASES = [
 @pytest.mark.parametrize(("make", "encloses", "breaks_at"), quick_some(CASES, every=5))
 def test_a_stop_at_any_step_changes_nothing(require_exact, make, encloses, breaks_at):
     require_exact(trains(make, encloses, breaks_at))
+
+
+AHEAD = [
+    (make, encloses, breaks_at, length)
+    for make in (StatefulStream, Stream)
+    for encloses, breaks_at, length in ((False, None, 10), (True, None, 9), (True, 1, 10))
+]
+
+
+@pytest.mark.parametrize(("length", "options"), [(9, {}), (10, {}), (7, {"num_workers": 2})])
+def test_the_last_batch_is_known_by_reading_ahead(length, options):
+    loader = new_run().loader("train", Stream(length), batch_size=3, **options)
+    expected = [each.tolist() for each in loader]
+    ahead = new_run().loader("train", Stream(length), batch_size=3, **options)
+    ahead.look_ahead()
+    assert [(each.tolist(), ahead.is_at_end) for each in ahead] == [
+        (each, number == len(expected)) for number, each in enumerate(expected, start=1)
+    ]
+    assert [ahead.is_at_end for _ in ahead] == [each == expected[-1] for each in expected]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("make", "encloses", "breaks_at", "length"), quick_some(AHEAD, every=3))
+def test_a_stop_changes_nothing_with_reading_ahead(
+    require_exact, make, encloses, breaks_at, length
+):
+    require_exact(trains(lambda: make(length), encloses, breaks_at, looks_ahead=True))
 
 
 IN_WORKERS = [*((Stream, each) for each in WORKERS[1:]), (StatefulStream, WORKERS[2])]
@@ -286,7 +315,7 @@ def test_a_fingerprint_tells_batches_apart():
 
 def test_the_progress_of_a_loop_without_a_length_has_no_total(follow):
     done = follow(trains(Stream))
-    assert done.progress[1].place == "epoch 1 of 3, train 2"
+    assert done.progress[1].place == "0 of 3 epochs, train: 1 done"
     assert done.progress[2].total_steps == 3  # not known yet
     assert done.progress[6].total_steps == 12  # as long as the pass before
     assert done.progress[-1].total_steps == 12

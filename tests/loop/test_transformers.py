@@ -1,17 +1,22 @@
 """A Hugging Face Trainer ends as by its own train(), also when it is stopped and resumed."""
 
 import random
+from dataclasses import replace
 
 import pytest
 import torch
 
 from tests.engines.contract import (
     Case,
+    ScriptedSupervisor,
+    attempt,
     require_death_changes_nothing,
     require_stop_changes_nothing,
     undisturbed,
 )
 from trainops.runtime import reproducibility
+from trainops.runtime.errors import NotExact
+from trainops.runtime.loop import Failed
 
 pytestmark = pytest.mark.slow
 pytest.importorskip("transformers", reason="the extra transformers is not installed")
@@ -24,6 +29,7 @@ def case(device="auto", **parameters):
     return Case("loop", "hugging", config | {"monitor": "eval_loss"}, ())
 
 
+LIMITED = {"limits": {"max_duration": "2ba"}, "log_every_steps": 1}
 ORDERED = {"train_sampling_strategy": "sequential"}
 CASES = {
     "plain": {},
@@ -31,16 +37,55 @@ CASES = {
     "by-steps": {"eval_strategy": "steps", "eval_steps": 3, "max_steps": 8},
     "half-precision": {"bf16": True, "lr_scheduler_type": "cosine"},
     "unclipped": {"max_grad_norm": 0.0, "weight_decay": 0.1, "optim": "adafactor"},
+    "started": {"eval_strategy": "no", "eval_on_start": True, "bf16_full_eval": True},
+    "noise": {
+        "neftune_noise_alpha": 5.0,
+        "activation_checkpointing": True,
+        "include_for_metrics": ["inputs", "loss"],
+    },
+    "greedy": {
+        "lr_scheduler_type": "greedy",
+        "num_train_epochs": 5,
+        "lr_scheduler_kwargs": {"patience": 0, "factor": 0.5, "smooth": True},
+    },
+    "plain-iterable": {
+        "gradient_accumulation_steps": 4,
+        "max_steps": 7,
+        "eval_strategy": "steps",
+        "eval_steps": 2,
+    },
+    "stateful-iterable": {"gradient_accumulation_steps": 4, "max_steps": 5},
+    "sized-iterable": {"gradient_accumulation_steps": 4, "max_grad_norm": 0.1},
     "no-evaluation": {"eval_strategy": "no"},
+    "plateau": {
+        "lr_scheduler_type": "reduce_lr_on_plateau",
+        "eval_strategy": "steps",
+        "eval_steps": 2,
+        "metric_for_best_model": "accuracy",
+        "lr_scheduler_kwargs": {"patience": 1},
+        "num_train_epochs": 3,
+        "eval_on_start": True,
+    },
 }
 
 
+def evenly(tensor, low=0.0, high=1.0, **_options):
+    return tensor.copy_(torch.linspace(low, high, tensor.numel()).reshape(tensor.shape))
+
+
+def flow_of(name):
+    kind, is_iterable, _ = name.partition("-iterable")
+    return kind if is_iterable else ""
+
+
 @pytest.mark.parametrize("name", CASES)
-def test_the_weights_are_those_of_trainer_train(tmp_path, name):
+def test_the_weights_are_those_of_trainer_train(monkeypatch, tmp_path, name):
     from tests.loop.hugging import Parameters
     from tests.loop.hugging_trainer import make
 
-    given = {"dropout": 0.0, "arguments": ORDERED | CASES[name]}
+    given = {"dropout": 0.0, "arguments": ORDERED | CASES[name], "iterable": flow_of(name)}
+    if name == "noise":  # of the streams, which the Trainer's loader draws from, too
+        monkeypatch.setattr(torch.Tensor, "uniform_", evenly)
     done = undisturbed(case(device="cpu", **given), tmp_path)
     reproducibility.seed_all(SEED)
     trainer = make(None, Parameters.parse(given))
@@ -48,17 +93,20 @@ def test_the_weights_are_those_of_trainer_train(tmp_path, name):
     saved = torch.load(done.checkpoints[-1].path / "model.pt", weights_only=True)  # noqa: TID251
     for key, value in trainer.model.state_dict().items():
         assert torch.equal(saved[key], value), key
+    if name == "plateau":
+        rates = {each.metrics.get("learning_rate", 0.01) for each in done.progress}
+        assert len(rates) > 2
     evaluated = [each for each in trainer.state.log_history if "eval_loss" in each]
     points = [each.metrics for each in done.progress if "eval_loss" in each.metrics]
     for one, other in zip(evaluated, points, strict=True):
-        assert (one["eval_loss"], one["eval_accuracy"]) == (
-            other["eval_loss"], other["eval_accuracy"],
-        )  # fmt: skip
+        for key in ("eval_loss", "eval_accuracy", "eval_inputs", "eval_losses"):
+            assert one.get(key) == other.get(key), key
+            assert key in one or name != "noise"
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_trainer_stopped_or_killed_anywhere_ends_the_same(tmp_path, name):
-    found, rng = case(arguments=CASES[name]), random.Random(name)
+    found, rng = case(arguments=CASES[name], iterable=flow_of(name)), random.Random(name)
     expected = undisturbed(found, tmp_path)
     steps = sorted({each.step for each in expected.progress})[:-1]
     require_stop_changes_nothing(found, tmp_path / "all", expected, steps)
@@ -78,3 +126,67 @@ def test_streams_are_set_for_datasets_that_may_draw(monkeypatch, tmp_path, is_ra
     monkeypatch.setattr("trainops.recipes.Recipe.builder", lambda _: loop)
     undisturbed(case(arguments={"max_steps": 1}), tmp_path)
     assert bool(started) == is_random
+
+
+def test_batches_of_an_evaluation_on_start_do_not_count_for_max_duration(tmp_path):
+    found = case(arguments={"eval_on_start": True, "eval_strategy": "no"})
+    done = undisturbed(replace(found, config=found.config | LIMITED), tmp_path)
+    losses = [each for each in done.progress if "train_loss" in each.metrics]
+    assert done.progress[-1].step == 5 and len(losses) == 2  # 3 of the evaluation
+
+
+def test_an_iterable_dataset_without_a_state_is_refused_where_exact_is_required(tmp_path):
+    found = case(iterable="plain", arguments={"max_steps": 2})
+    required = replace(found, config=found.config | {"exact": "required"})
+    outcome = attempt(required, tmp_path, ScriptedSupervisor())
+    assert isinstance(outcome, Failed) and isinstance(outcome.error, NotExact), outcome
+    assert "train: the loader has no state" in str(outcome.error)
+
+
+def trained_by_hand(monkeypatch, tmp_path, trainer):
+    from trainops.kinds.loop.transformers import transformers_loop
+
+    loop = transformers_loop(lambda *_: trainer)
+    monkeypatch.setattr("trainops.recipes.Recipe.builder", lambda _: loop)
+    undisturbed(case(device="cpu"), tmp_path)
+
+
+def test_batches_are_of_similar_lengths_with_group_by_length(monkeypatch, tmp_path):
+    from tests.loop.hugging import Parameters
+    from tests.loop.hugging_trainer import Lines, make
+
+    arguments = {"train_sampling_strategy": "group_by_length", "eval_strategy": "no"}
+    trainer = make(None, Parameters.parse({"arguments": arguments}))
+    spreads = []
+
+    class Uneven(Lines):
+        def __getitem__(self, index):
+            return {"input_ids": self.lines[index][: 2 + index * 5 % 7], "labels": index}
+
+    def collate(examples):
+        lengths = [len(each["input_ids"]) for each in examples]
+        spreads.append(max(lengths) - min(lengths))
+        ids = torch.stack([each["input_ids"][:2] for each in examples])
+        return {"input_ids": ids, "labels": ids}
+
+    trainer.train_dataset, trainer.data_collator = Uneven(0, 22), collate
+    trained_by_hand(monkeypatch, tmp_path, trainer)
+    assert len(spreads) == 12 and max(spreads) <= 2
+
+
+def test_special_tokens_are_those_of_the_tokenizer_and_activations_are_checkpointed(
+    monkeypatch, tmp_path
+):
+    from tokenizers import Tokenizer, models
+    from transformers import PreTrainedTokenizerFast
+
+    from tests.loop.hugging import Parameters
+    from tests.loop.hugging_trainer import make
+
+    arguments = {"activation_checkpointing": True, "eval_strategy": "no", "max_steps": 1}
+    trainer = make(None, Parameters.parse({"arguments": arguments}))
+    words = Tokenizer(models.WordLevel({"a": 0, "[PAD]": 5}, unk_token="a"))
+    trainer.processing_class = PreTrainedTokenizerFast(tokenizer_object=words, pad_token="[PAD]")
+    trained_by_hand(monkeypatch, tmp_path, trainer)
+    assert trainer.model.config.pad_token_id == 5
+    assert trainer.model.is_activation_checkpointing

@@ -10,7 +10,7 @@ from trainops.runtime.errors import InputError
 from trainops.runtime.loop import Failed
 
 pytest.importorskip("transformers", reason="the extra transformers is not installed")
-from transformers import EarlyStoppingCallback, Trainer
+from transformers import Trainer, TrainerCallback
 
 from trainops.kinds.loop.transformers import transformers_loop
 
@@ -22,13 +22,22 @@ class OwnEvaluation(Trainer):
         return {}
 
 
+class Reporting(TrainerCallback):
+    __module__ = "transformers.integrations.another"  # where those of report_to are
+
+
 def changed(trainer):
     trainer.__class__ = OwnEvaluation
     return trainer
 
 
 def with_callback(trainer):
-    trainer.add_callback(EarlyStoppingCallback())
+    trainer.add_callback(Reporting())
+    return trainer
+
+
+def without_one(trainer):
+    trainer.eval_dataset = {"near": trainer.eval_dataset, "far": None}
     return trainer
 
 
@@ -43,13 +52,20 @@ def without(name):
 WRONG = {
     "no trainer": (lambda _: nn.Linear(1, 1), {}, "got a Linear; allowed: a transformers.Trainer"),
     "own evaluation": (changed, {}, "OwnEvaluation has its own method evaluate"),
-    "a callback": (with_callback, {}, "got the callback EarlyStoppingCallback"),
+    "a callback": (with_callback, {}, "got the callback Reporting"),
     "no data": (without("train_dataset"), {}, "got a NoneType as train_dataset"),
     "no evaluation data": (without("eval_dataset"), {}, "got a NoneType as eval_dataset"),
-    "plateau": (None, {"lr_scheduler_type": "reduce_lr_on_plateau"}, "lr_scheduler_type="),
-    "sampling": (None, {"train_sampling_strategy": "group_by_length"}, "train_sampling_strategy="),
-    "noise": (None, {"neftune_noise_alpha": 5.0}, "neftune_noise_alpha=5.0"),
-    "delay": (None, {"eval_delay": 1}, "eval_delay=1"),
+    "no further data": (without_one, {}, "got a NoneType as eval_dataset['far']"),
+    "sampling": (
+        None,
+        {"train_sampling_strategy": "batch_rebalance"},
+        "train_sampling_strategy='batch_rebalance'; allowed: random, sequential, group_by_length",
+    ),
+    "batch metrics": (
+        None,
+        {"eval_do_concat_batches": False},
+        "eval_do_concat_batches=False; allowed: True",
+    ),
 }
 
 

@@ -10,10 +10,11 @@ import pytest
 import torch
 from PIL import Image as Pillow
 
+import trainops
 from trainops.media import Audio, ConfusionMatrix, Histogram, Image, MediaError, Table, log
 from trainops.media.content import require_sound
 from trainops.media.items import MediaItem
-from trainops.media.limits import MAX_ITEM_BYTES
+from trainops.media.limits import MAX_ITEM_BYTES, MAX_NUMBERS
 from trainops.media.recorder import RECORDER
 
 GREY = np.array([[0.0, 0.25], [0.5, 1.0]])
@@ -22,7 +23,7 @@ NAN = float("nan")
 
 @pytest.fixture
 def recorder():
-    RECORDER.open()
+    RECORDER.open({})
     yield RECORDER
     RECORDER.close()
 
@@ -121,7 +122,17 @@ def test_audio_is_a_wav_file(samples):
         (lambda: Audio([2.0], 8000), "got values from 2 to 2; allowed: -1 to 1$"),
         (lambda: Audio([1], 8000), "got samples of int64; allowed: floats from -1 to 1, or int16"),
         (lambda: log("", Image(GREY)), "allowed: 1 to 64 printable characters"),
-        (lambda: log("x", 3), "got a int; allowed: Image, Histogram"),
+        (lambda: log(3, 1.0), "got 3; allowed: 1 to 64 printable characters"),
+        (lambda: log("x" * 65, 1.0), "allowed: 1 to 64 printable characters"),
+        (lambda: log("system/speed", 1.0), "got a name with system/"),
+        (lambda: log("x", "3"), "got '3'; allowed: a number, Image, Histogram"),
+        (lambda: log("x", None), "got None; allowed: a number, Image"),
+        (lambda: log("x", {}), "got a dict; allowed: a number, Image"),
+        (lambda: log("x", 1j), "got a complex; allowed: a number"),
+        (lambda: log("x", np.array(["a"])), "allowed: numbers or booleans"),
+        (lambda: log("x", torch.zeros(2, 3)), "got shape 2 x 3 of torch.float32; allowed: one el"),
+        (lambda: log("x", np.zeros(0)), "got shape 0 of float64; allowed: one element"),
+        (lambda: log("x", 10**400), "got an integer beyond 1.8e308"),
         (lambda: log("x", [Histogram([1.0])]), "got a list of Histogram; allowed: lists of Image"),
         (lambda: log("x", []), "got a list of 0; allowed: 1 to 64"),
     ],
@@ -160,6 +171,39 @@ def test_a_call_before_the_first_step_and_one_in_a_loader_are_errors(recorder, m
     recorder.is_preparing = True
     with pytest.raises(MediaError, match="before the first step; allowed: in steps"):
         log("a", Image(GREY))
+
+
+@pytest.mark.parametrize(
+    ("value", "number"),
+    [
+        (2, 2.0), (True, 1.0), (0.1, 0.1), (float("-inf"), float("-inf")), (np.float32(0.5), 0.5),
+        (np.int64(3), 3.0), (np.array([[4]]), 4.0), (torch.tensor(0.25), 0.25),
+        (torch.tensor([1.5], dtype=torch.bfloat16, requires_grad=True), 1.5),
+    ],
+)  # fmt: skip
+def test_numbers_of_every_type(recorder, value, number):
+    log("a", 7)
+    log("a", value)
+    assert recorder.take_numbers([]) == {"a": number}
+    assert recorder.take_numbers([]) == {}
+
+
+def test_a_name_that_the_recipe_records_itself_and_too_many_names_are_errors(recorder):
+    log("val_loss", 1.0)
+    with pytest.raises(MediaError, match=r"log\('val_loss'\): got a name of a metric that the re"):
+        recorder.take_numbers(["epoch", "val_loss"])
+    for index in range(MAX_NUMBERS):
+        log(f"n{index}", index)
+    log("n1", 3)
+    with pytest.raises(MediaError, match="got 1001 names in one step; allowed: 1000"):
+        log("one more", 1)
+
+
+def test_outside_of_an_operation_nothing_happens():
+    trainops.log("loss", 0.5)
+    trainops.log("image", Image(GREY))
+    assert trainops.log is log
+    assert not RECORDER.numbers and not RECORDER.logged
 
 
 def test_logging_draws_no_random_numbers(recorder):

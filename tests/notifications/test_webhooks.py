@@ -35,6 +35,8 @@ def test_a_failure_is_posted_with_a_signature(receiver, person):
     assert headers["X-Trainops-Signature"] == expected
     sent = json.loads(body)
     assert (sent["event"], sent["note"]) == ("FAILED", "why")
+    assert sent["text"].startswith(f"[trainops] FAILED: {operation.name} · why · ")
+    assert sent["text"].endswith(operation.get_absolute_url())
     assert sent["operation"]["operation_id"] == operation.pk
     assert (sent["operation"]["reason"], sent["operation"]["owner"]) == ("JOB_ERROR", "ana")
     delivery = Delivery.objects.get()

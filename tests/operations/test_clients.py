@@ -231,7 +231,7 @@ def test_who_stays_away_is_dropped_and_the_events_say_so(runtime):
 def test_never_with_fewer_than_min_clients_and_it_says_what_it_waits_for(runtime):
     going = Round(runtime, submit(labels={"1": "nobody"}, round_timeout=0.5, min_clients=3))
     going.sent(3)
-    place = "round 1 of 2, 2 of 3 clients done; past its time, and waits for at least 3"
+    place = "0 of 2 rounds, 2 of 3 clients done; past its time, and waits for at least 3"
     wait_until(lambda: not going.last_first() and place_of(going.operation) == place)
     Subtask.objects.get(index=1).operation.row.update(queue="")
     wait_until(lambda: Subtask.objects.filter(group=2, index=1).exists() or going.last_first())

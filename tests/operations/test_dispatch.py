@@ -16,7 +16,8 @@ class Post:
     def __init__(self):
         self.sent = []
 
-    def send_task(self, name, args, queue, ignore_result):
+    def send_task(self, name, args, queue, ignore_result, headers):
+        assert headers is None  # without tracing
         self.sent.append((name, args, queue))
 
 

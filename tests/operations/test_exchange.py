@@ -3,6 +3,8 @@
 import hashlib
 import json
 import os
+import struct
+import tracemalloc
 import zipfile
 
 import pytest
@@ -14,6 +16,7 @@ from apps.operations.attempts import work
 from apps.operations.attempts.children import ForkServer
 from apps.operations.models import Attempt, Operation
 from apps.operations.requests import services
+from apps.operations.requests.initial_checkpoints import Import
 from apps.operations.scheduling.slots import Slots
 from tests.api.conftest import signed_in
 from tests.formats.originals import original, save, tree
@@ -22,6 +25,7 @@ from tests.formats.test_rl_exchange import FITTING as RL_FITTING
 from tests.operations.attempts import run
 from tests.operations.releases import append, spent_by
 from tests.waiting import wait_until
+from trainops.errors import DomainError
 from trainops.files import packed
 from trainops.files.verify import verify
 from trainops.kinds.federated.account import Account
@@ -120,7 +124,7 @@ def test_the_other_tools_file_is_imported_and_trained_to_the_end(runtime, operat
     assert (operation.state, operation.step) == ("PENDING", 25)
     assert Checkpoint.objects.get().attempt == 0
     event = operation.events.get(what="IMPORTED")
-    assert event.actor == "otto" and event.note.startswith("training.pt, step 25; ")
+    assert event.actor == "otto" and event.note.startswith("training.pt, epoch 0, step 25; ")
     assert "3 loaders" in event.note
     done = run(runtime, operation)
     assert (done.state, done.step) == ("COMPLETED", 76)
@@ -156,7 +160,9 @@ def test_a_directory_of_another_tool_is_imported_and_continues(runtime, operator
     assert answer.status_code == 202, answer.content
     operation = services.get(answer.json()["data"]["id"])
     assert operation.step == 32
-    assert operation.events.get(what="IMPORTED").note.startswith("recovery_checkpoint, step 32; ")
+    assert operation.events.get(what="IMPORTED").note.startswith(
+        "recovery_checkpoint, epoch 0, step 32"
+    )
     assert run(runtime, operation).step == 76
     assert not list((tmp_path / "var" / "uploads").iterdir())
 
@@ -211,6 +217,37 @@ def test_what_would_execute_is_refused_and_named(operator, tmp_path):
     path = save(tree("training") | {"model_state_dict": Bomb(proof)}, tmp_path / "file.ckpt")
     assert "posix.mkdir" in refused(take_in(operator, path), "UNUSABLE_FILE")["message"]
     assert not proof.exists()
+
+
+def archive_of_entries(path, num_entries, *, version=20):
+    """Write a zip that is only a central directory: for each entry a reader makes an object."""
+    entry = struct.pack("<4s6H3L5H2L", b"PK\x01\x02", 20, version, *[0] * 7, 1, *[0] * 6) + b"a"
+    content = entry * num_entries
+    size = len(content)
+    end_64 = (44, 45, 45, 0, 0, num_entries, num_entries, size, 0)
+    content += struct.pack("<4sQ2H2I4Q", b"PK\x06\x06", *end_64)
+    content += struct.pack("<4sIQI", b"PK\x06\x07", 0, size, 1)
+    content += struct.pack("<4s4H2IH", b"PK\x05\x06", 0, 0, *[2**16 - 1] * 2, *[2**32 - 1] * 2, 0)
+    path.write_bytes(content)
+    return path
+
+
+def test_the_web_process_reads_no_archive(operator, tmp_path):
+    """It would take 360 MiB for 45 MiB of entries, and an error for a version that none has."""
+    file = archive_of_entries(tmp_path / "entries.zip", 100_000)
+    tracemalloc.start()
+    with pytest.raises(DomainError) as refused:
+        services.submit(
+            kind="training",
+            config=FITTING,
+            owner=operator.user,
+            initial_checkpoint=Import(file, ""),
+        )
+    assert tracemalloc.get_traced_memory()[1] < file.stat().st_size
+    tracemalloc.stop()
+    assert refused.value.code == "UNUSABLE_FILE"
+    answer = take_in(operator, archive_of_entries(tmp_path / "version.zip", 1, version=99))
+    assert (answer.status_code, answer.json()["error"]["code"]) == (400, "UNUSABLE_FILE")
 
 
 def test_a_wrong_config_is_reported_before_the_file_is_read(operator, tmp_path):

@@ -55,7 +55,7 @@ def test_points_that_a_resume_retires_do_not_count():
     MetricPoint.objects.update(retired_by=None)
     Operation.objects.filter(pk=operation.pk).update(attempt=2)
     resumed = ReportWriter(Operation.objects.get(pk=operation.pk))
-    resumed.restored({"checkpoint": None, "exact": True, "items": []}, 0)
+    resumed.restored({"step": 0, "checkpoint": None, "exact": True, "items": []}, 0)
     assert stored(operation) == {}
     report(resumed, 1, loss=7.0)
     assert stored(operation) == {"loss": [7.0, 7.0]}

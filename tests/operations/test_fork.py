@@ -46,7 +46,7 @@ def test_a_fork_continues_to_the_identical_result_and_outlives_the_other(runtime
     assert (fork.forked_from_id, fork.step) == (half.pk, half.step)
     assert fork.name == f"{half.name} (fork)"
     note = fork.events.get(what="FORKED").note
-    assert note == f"from {half.pk}, step {half.step}"
+    assert note == f"from {half.pk}, epoch 10 (step {half.step})"
     deletion.delete(operation_id=half.pk, actor=person)
 
     ended = run(runtime, fork)

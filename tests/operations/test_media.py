@@ -1,4 +1,4 @@
-"""What recipes log besides numbers: kept and retired as points are, thinned, deleted."""
+"""What recipes log: numbers are points; media are kept and retired as points, thinned, deleted."""
 
 import random
 
@@ -7,7 +7,7 @@ import pytest
 from apps.operations.attempts import branches
 from apps.operations.attempts.report_writer import ReportWriter
 from apps.operations.media_records import MediaRetention
-from apps.operations.models import LogChunk, Media, Operation
+from apps.operations.models import LogChunk, Media, MetricPoint, Operation
 from apps.operations.requests import deletion, services
 from tests.operations import rows
 from tests.operations.attempts import Running, media_of, run, submit
@@ -19,6 +19,9 @@ from trainops.process.protocol import MediaLogged
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.database, pytest.mark.slow]
 GIVEN = {"epochs": 4, "log_every_steps": 1}
+NUMBERS = {
+    "mean": list(range(1, 17)), "train_mean": list(range(1, 17)), "validated_mean": [4, 8, 12, 16],
+}  # fmt: skip
 OFTEN = {"checkpoint": {"every_steps": 2}}
 
 
@@ -39,6 +42,8 @@ def require_whole(runtime, operation):
     assert operation.state == whole.state == "COMPLETED"
     assert weights(operation) == weights(whole)
     assert curve(operation) == curve(whole)
+    steps = {name: [step for each, step, _ in curve(whole) if each == name] for name in NUMBERS}
+    assert steps == NUMBERS
     assert media_of(operation) == media_of(whole)
     assert len(media_of(whole)) == 16 * 3 + 4 * 3
 
@@ -95,7 +100,7 @@ def test_a_resume_that_begins_with_the_evaluation_keeps_what_was_logged_before_i
     """Step 4 was computed, its evaluation was not: only the latter is logged again."""
     operation = submit(media=True, validation_seconds=0.8, **GIVEN)
     running = Running(runtime, operation)
-    wait_until(lambda: "of its validation" in services.get(operation.pk).place)
+    wait_until(lambda: "of the validation" in services.get(operation.pk).place)
     services.cancel(operation_id=operation.pk, actor=person)
     running.held.stop = Operation.Stop.CANCEL
     operation = running.ended()
@@ -169,6 +174,27 @@ def test_one_name_too_many_is_refused_with_one_line_in_the_log(settings):
     assert [kept(writer.operation, name) for name in ("a", "b", "c")] == [[1, 2, 3], [1, 2, 3], []]
     log = "".join(LogChunk.objects.values_list("text", flat=True))
     assert log.count("'c' is one name more than allowed: 2 names") == 1
+
+
+def test_metrics_with_too_many_names_are_left_out_with_one_line(settings):
+    settings.THRESHOLDS = settings.THRESHOLDS.model_copy(update={"metric_names_per_operation": 2})
+    writer = ReportWriter(rows.claimed())
+    for step in range(1, 4):
+        values = {"a": 1.0, "b": float("nan"), "c": 3.0, "d": 4.0, "system/speed": 5.0}
+        writer.measured([(step, 0.0, values)])
+        writer.flush()
+    again = ReportWriter(Operation.objects.get(pk=writer.operation.pk))
+    again.measured([(4, 0.0, {"c": 1.0, "b": 2.0})])
+    again.flush()
+    points = MetricPoint.objects.filter(operation=writer.operation).order_by("name", "step")
+    names = points.values_list("name", "step")
+    assert list(names) == [
+        *(("a", step) for step in (1, 2, 3)), *(("b", step) for step in (1, 2, 3, 4)),
+        *(("system/speed", step) for step in (1, 2, 3)),
+    ]  # fmt: skip
+    assert points.get(name="b", step=1).not_finite == "nan"
+    log = "".join(LogChunk.objects.order_by("id").values_list("text", flat=True))
+    assert log.count("'c' and other names beyond those allowed: 2 metrics") == 2  # of two attempts
 
 
 @pytest.mark.parametrize(

@@ -8,13 +8,21 @@ from apps.operations.attempts import outcomes
 from apps.operations.attempts.outcomes import Interrupted, MemoryWatch, of_exit
 from apps.operations.lifecycle import Reason
 
+EXITED = (
+    "the program exited with code {}: the recipe, or a library that it uses, ended the process "
+    "(such as os._exit or sys.exit) before the operation was done"
+)
+
 
 @pytest.mark.parametrize(
     ("exit_code", "reason", "note"),
     [
         (-signal.SIGKILL, Reason.PROCESS_KILLED, "its process ended by SIGKILL"),
         (-37, Reason.PLATFORM_ERROR, "its process ended by signal 37"),  # SIGRTMIN + 3 has no name
-        (3, Reason.PLATFORM_ERROR, "its process ended by exit code 3"),
+        (70, Reason.PLATFORM_ERROR, "its process ended with exit code 70"),
+        (75, Reason.LEASE_LOST, "its process ended with exit code 75"),
+        (3, Reason.PROCESS_EXITED, EXITED.format(3)),
+        (0, Reason.PROCESS_EXITED, EXITED.format(0)),
     ],
 )
 def test_a_death_without_a_word_is_reported(exit_code, reason, note):

@@ -6,17 +6,19 @@ from itertools import groupby
 from math import ceil, isfinite
 from unittest.mock import Mock
 
+import numpy as np
 import pytest
 from django.db import DatabaseError, transaction
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from apps.dashboard import figures
-from apps.operations import metric_queries, packed_points, packing
+from apps.operations import metric_queries, packed_points, packing, thinning
 from apps.operations.attempts import branches
 from apps.operations.attempts.report_writer import ReportWriter
 from apps.operations.comparisons import curves
 from apps.operations.models import Attempt, MetricPoint, Operation, PackedPoints
+from apps.operations.packed_points import EPOCH
 from tests.pages import making
 from trainops.process.protocol import ProgressUpdate
 
@@ -169,12 +171,20 @@ def test_packed_points_give_the_curves_of_all_points(person, happened, names, wi
                 getattr(story, what)(*how)
         found = metric_queries.curves(story.operation.pk, **asked)
         assert found.series == plainly(story.operation, **asked)
+        compared = curves.of([story.operation.pk])
         PackedPoints.objects.filter(operation=story.operation).delete()
         unpacked = metric_queries.curves(story.operation.pk, **asked)
         assert (found.series, found.is_thinned) == (unpacked.series, unpacked.is_thinned)
+        assert compared == curves.of([story.operation.pk])
         if window == (None, None):
             assert found.last_id == unpacked.last_id
         transaction.set_rollback(True)
+
+
+@given(st.integers(0, int(datetime(2200, 1, 1, tzinfo=UTC).timestamp() * 1e6)))
+def test_times_of_packed_points_are_exact(microseconds):
+    points = np.array([(0, 0.0, microseconds)], thinning.POINT)
+    assert packed_points.times(points) == [EPOCH + timedelta(microseconds=microseconds)]
 
 
 @pytest.fixture

@@ -88,7 +88,9 @@ def test_seconds_and_bytes_are_those_of_the_process_and_its_descendants():
     busy = time.process_time() + 0.05
     while time.process_time() < busy:
         pass
-    with subprocess.Popen(["/bin/sleep", "60"]) as child:
+    program = [sys.executable, "-c", "print('started', flush=True); input()"]
+    with subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        child.stdout.readline()
         more_seconds, more = process_use._used(os.getpid())
         own = process_use._used(child.pid)[1]
         child.kill()

@@ -108,7 +108,7 @@ def age(root, *, days):
 
 GIVEN = {
     "epochs": 20,
-    "step_seconds": 0.01,
+    "step_seconds": 0.05,
     "checkpoint": {"every_steps": 10, "keep_last": 1, "keep_best": 0},
 }
 
@@ -140,7 +140,7 @@ class TestAnAttempt:
         operation.row.update(**fields)
 
     def undisturbed(self, runtime):
-        return run(runtime, submit(**GIVEN)).result
+        return run(runtime, submit(**GIVEN | {"step_seconds": 0})).result
 
     def test_a_restored_database_continues_from_the_newest_in_the_storage(self, runtime):
         expected = self.undisturbed(runtime)
@@ -187,7 +187,7 @@ class TestAnAttempt:
 @pytest.mark.django_db(transaction=True)
 class TestAStorageThatIsAway:
     def test_nothing_is_claimed_until_it_is_back(self, runtime, settings, person):
-        running = Running(runtime, submit(epochs=20, step_seconds=0.01)).until_step(10)
+        running = Running(runtime, submit(epochs=20, step_seconds=0.05)).until_step(10)
         operation = running.operation
         running.held.stop = Operation.Stop.CANCEL
         running.ended()
@@ -211,7 +211,7 @@ class TestAStorageThatIsAway:
     def test_what_is_claimed_just_then_is_handed_back_with_nothing_marked(
         self, runtime, settings, person
     ):
-        running = Running(runtime, submit(epochs=20, step_seconds=0.01)).until_step(10)
+        running = Running(runtime, submit(epochs=20, step_seconds=0.05)).until_step(10)
         operation = running.operation
         running.held.stop = Operation.Stop.CANCEL
         running.ended()

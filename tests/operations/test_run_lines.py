@@ -12,8 +12,11 @@ from apps.operations.lifecycle import Reason
 from apps.operations.models import LogChunk
 from tests.operations.attempts import run, submit
 from tests.operations.rows import claimed
+from trainops.kind import KINDS
 from trainops.process.protocol import ProgressUpdate
+from trainops.runtime.checkpoint.manifest import CheckpointType, StagedCheckpoint
 
+TRAINING = KINDS["training"]
 BROKEN = "\N{REPLACEMENT CHARACTER}"
 LINE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z (INFO   |WARNING|ERROR  ) .+")
 
@@ -115,7 +118,7 @@ class TestPoints:
 
 
 def test_metrics_of_the_system_are_left_out(log):
-    lines = RunLines(log, "step", PointLines("loss"))
+    lines = RunLines(log, TRAINING, "step", PointLines("loss"))
     points = (
         (3, 1.0, {"loss": 0.123456, "system/steps_per_second": 3.0}),
         (4, 2.0, {"system/x": 1}),
@@ -125,7 +128,7 @@ def test_metrics_of_the_system_are_left_out(log):
 
 
 def test_a_line_begins_with_the_place_of_its_point(log):
-    lines = RunLines(log, "step", PointLines(""))
+    lines = RunLines(log, TRAINING, "step", PointLines(""))
     points = ((3, 1.0, {"loss": 0.5, "epoch": 1.0}), (4, 99.0, {"round": 1200.0}))
     lines.progress(ProgressUpdate(4, 0, "", points))
     written = [line[33:] for line in text(log).splitlines()]
@@ -142,15 +145,30 @@ def test_a_line_begins_with_the_place_of_its_point(log):
     ],
 )
 def test_the_end_has_a_line_with_its_level(log, outcome, end):
-    RunLines(log, "step").ended(outcome)
+    RunLines(log, TRAINING, "step").ended(outcome)
     assert text(log).strip().endswith(end)
 
 
 def test_a_receipt_that_is_not_exact_is_a_warning_with_its_reasons(log):
     items = [{"part": "threads", "restored": False, "exact": False, "note": "was 1, is 2"}]
     receipt = {"step": 30, "checkpoint": "a0001", "exact": False, "items": items}
-    RunLines(log, "bar").restored(receipt)
-    assert "WARNING restored bar 30 from a0001: not exact; threads: was 1, is 2" in text(log)
+    RunLines(log, TRAINING, "step").restored(receipt, TRAINING.place({"epoch": 3}, 30))
+    said = "WARNING restored epoch 3 (step 30) from a0001: not exact; threads: was 1, is 2"
+    assert said in text(log)
+
+
+@pytest.mark.parametrize(
+    ("kind", "state", "place"),
+    [
+        ("training", {"epoch": 3, "cursor": {"next_batch": 0}}, "epoch 3 (step 30)"),
+        ("training", {"epoch": 3, "cursor": {"next_batch": 2}}, "epoch 3, step 30"),
+        ("backtest", {"bar_index": 30}, "bar 30"),
+    ],
+)
+def test_a_checkpoint_has_its_place_in_the_words_of_its_kind(log, kind, state, place):
+    staged = StagedCheckpoint("a0001", CheckpointType.PERIODIC, 30, "", (), state)
+    RunLines(log, KINDS[kind], KINDS[kind].unit).committed(staged)
+    assert f"INFO    checkpoint at {place}: periodic, 0 B" in text(log)
 
 
 @pytest.mark.django_db
@@ -173,6 +191,8 @@ def test_a_run_has_lines_for_its_start_epochs_checkpoints_and_end(runtime):
     said = "\n".join(line[25:] for line in lines if LINE.fullmatch(line))
     assert said.index("started from the beginning") < said.index("step 4 of 8:")
     assert "val_loss" in said and "epoch 1" in said
-    assert re.search(r"checkpoint at step 8: final, [\d.]+ kB, written in [\d.]+ s", said)
+    assert re.search(
+        r"checkpoint at epoch 2 \(step 8\): final, [\d.]+ kB, written in [\d.]+ s", said
+    )
     assert said.splitlines()[-1] == "INFO    completed"
     assert "a line from the job" in lines

@@ -44,8 +44,8 @@ def note(operation):
 
 
 def in_its_validation(running, epoch=1):
-    place = f"epoch {epoch} of"
-    wait_until(lambda: "of its validation" in (at := running.operation.row.get().place)
+    place = f"{epoch - 1} of"
+    wait_until(lambda: "of the validation" in (at := running.operation.row.get().place)
                and at.startswith(place))  # fmt: skip
 
 
@@ -83,8 +83,8 @@ def test_a_stop_within_a_long_validation_is_taken_between_its_batches(
 
 
 def test_a_validation_that_takes_longer_than_a_stall_is_none(runtime):
-    limits = {"stall_timeout_seconds": 1.3}
-    operation = run(runtime, submit(epochs=1, limits=limits, **LONG))
+    limits, slow = {"stall_timeout_seconds": 3.5}, LONG | {"validation_seconds": 1.0}
+    operation = run(runtime, submit(epochs=1, limits=limits, **slow))
     assert (operation.state, operation.attempt) == ("COMPLETED", 1)
 
 

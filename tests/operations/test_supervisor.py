@@ -84,7 +84,8 @@ def test_a_flood_of_output_blocks_nothing_and_stays_within_its_limits(runtime, s
         ("memory", Reason.OUT_OF_MEMORY, State.RESUMING),
         ("segfault", Reason.SEGMENTATION_FAULT, State.RESUMING),
         ("kill", Reason.PROCESS_KILLED, State.RESUMING),
-        ("exit", Reason.PLATFORM_ERROR, State.RESUMING),
+        ("exit", Reason.PROCESS_EXITED, State.RESUMING),
+        ("leave", Reason.PROCESS_EXITED, State.RESUMING),
     ],
 )
 def test_every_way_to_end_badly_is_distinguished(runtime, what, reason, state):
@@ -414,10 +415,10 @@ def test_what_an_absent_database_could_not_commit_is_adopted_by_the_next_owner(
 ):
     whole = run(runtime, submit(epochs=20, media=True))
     more = {"media": True, "checkpoint": {"every_epochs": 1000}}
-    operation = submit(step_seconds=0.05, epochs=20, **more)
+    operation = submit(step_seconds=0.1, epochs=20, **more)
     # Nobody renews, as without a database: the child saves when a third of its grant is left.
     limits = settings.THRESHOLDS
-    settings.THRESHOLDS = limits.model_copy(update={"child_deadline_seconds": 3.0})
+    settings.THRESHOLDS = limits.model_copy(update={"child_deadline_seconds": 6.0})
     running = Running(runtime, operation).until_step(10)
     held = running.held
 

@@ -85,7 +85,8 @@ def test_a_warm_start_has_the_weights_and_nothing_else(runtime, person, trained)
     assert begun["optimizer"][0]["state"] == {} and begun["state"]["cursor"]["epoch"] == 0
     note = warm.events.get(what="WARM_STARTED").note
     number = len(given["model"])
-    assert f"weights of {trained.pk}, step {trained.step}; model: {number} of {number}" in note
+    place = f"epoch {trained.config['epochs']} (step {trained.step})"
+    assert f"weights of {trained.pk}, {place}; model: {number} of {number}" in note
 
     ended = run(runtime, warm)
 

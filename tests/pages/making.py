@@ -35,7 +35,7 @@ def operation(owner: User, state: str = "PENDING", **fields: Any) -> Operation:
         defaults |= {"lease_expires_at": now + timedelta(seconds=60), "worker_id": "worker-1"}
     if state in ("RUNNING", "COMPLETED", "FAILED", "CANCELLED"):
         defaults |= {"started_at": now - timedelta(minutes=5), "attempt": 1}
-        defaults |= {"step": 20, "total_steps": 50, "place": "epoch 3 of 5"}
+        defaults |= {"step": 20, "total_steps": 50, "place": "3 of 5 epochs"}
     if state in ("COMPLETED", "FAILED", "CANCELLED"):
         defaults["finished_at"] = now - timedelta(minutes=1)
     if state == "FAILED":

@@ -14,6 +14,7 @@ from tests.operations.rows import subtask_of
 from tests.pages import making
 
 MINUTE = timedelta(minutes=1)
+ELSEWHERE = ["https://evil.example/", "//evil.example", "javascript://evil.example/%0aalert(1)"]
 
 
 def asked(client, action, *operations, **query):
@@ -33,6 +34,18 @@ def state_of(operation):
 
 
 class TestAsking:
+    @pytest.mark.parametrize("to", ELSEWHERE)
+    def test_no_link_of_a_question_leads_to_another_site(self, page, ana, to):
+        operation = making.operation(ana, "CANCELLED")
+        checkpoint = saved(operation)
+        for question in (
+            "operations/confirm/delete",
+            f"checkpoints/{checkpoint.pk}/confirm-delete",
+        ):
+            query = {"id": operation.pk, "next": to}
+            text = page.get(f"/{question}", query).content.decode()
+            assert "data-close" in text and "evil.example" not in text, question
+
     def test_a_cancel_says_that_it_saves(self, fetch, ana):
         text = asked(fetch, "cancel", making.operation(ana, "RUNNING"))
         assert "saves a checkpoint at its next safe point" in text
@@ -190,9 +203,14 @@ class TestActing:
         response = do(page, "cancel", operation, next=operation.get_absolute_url())
         assert response.status_code == 302 and response.url == operation.get_absolute_url()
 
-    @pytest.mark.parametrize("to", ["https://evil.example/", "//evil.example", "javascript:x"])
-    def test_an_anonymous_visitor_is_sent_to_the_login(self, page, ana, to):
+    @pytest.mark.parametrize("to", ELSEWHERE)
+    def test_an_action_redirects_to_no_other_site(self, page, ana, to):
         assert do(page, "cancel", making.operation(ana), next=to).url == "/"
+
+    def test_an_anonymous_visitor_is_sent_to_the_login(self, client, ana):
+        operation = making.operation(ana)
+        assert do(client, "cancel", operation).url.startswith("/login/")
+        assert state_of(operation) == "PENDING"
 
     def test_get_does_nothing(self, page, ana):
         operation = making.operation(ana)

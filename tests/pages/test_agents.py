@@ -44,6 +44,14 @@ def test_the_page_names_each_recorded_episode_once(page, stopped):
     assert text.count('<option value="6"') == text.count('<option value="12"') == 2, "both sides"
 
 
+def test_the_best_and_latest_values_and_the_charts_come_before_the_episodes(page, stopped):
+    """The first checkpoint, with its recordings, hides no figure."""
+    stopped.row.update(metrics={"evaluation_return": 0.5})
+    text = page.get(f"/operations/{stopped.pk}/").content.decode()
+    places = [text.index(each) for each in ("Best", "Latest", 'id="charts"', 'data-part="agents"')]
+    assert places == sorted(places)
+
+
 def test_a_recording_is_fetched_by_its_step(page, stopped, learned):
     found = page.get(f"/operations/{stopped.pk}/recordings/12").json()
     assert found == learned[0]["evaluations"]["newest"]["recording"]

@@ -92,7 +92,8 @@ def test_clients_of_other_machines_are_said_to_be(page, ana):
     assert 'data-testid="differs"' not in page_of(page, shown(ana, job, ServerLedger()))
     job.progress.differs |= {"threads", "processor"}
     text = page_of(page, shown(ana, job, ServerLedger()))
-    assert "not as their server's (processor, threads): the result is not bit for bit" in text
+    assert "Clients ran on hardware different from the server's" in text
+    assert "(processor, threads): the result is not bit-identical to that of one machine." in text
 
 
 def test_clients_of_a_column_have_their_values_names(page, ana):
@@ -146,7 +147,7 @@ def test_epsilon_is_the_ledgers_and_single_clients_are_not_reported(page, ana, k
         "train_loss" not in text.partition('data-testid="federation"')[2].partition("</section>")[0]
     )
     hides = keeping in ("user", "hybrid")
-    assert ("is not shown: under user-level privacy" in text) is hides
+    assert ("per client is hidden under user-level privacy" in text) is hides
     assert ('data-testid="partition"' in text) is not hides
 
 
@@ -252,7 +253,7 @@ def test_whose_privacy_is_spent_most_is_reported_unless_clients_are_private(
 ):
     ledger = ServerLedger()
     text = page_of(page, shown(ana, job_at(9, keeping, ledger), ledger))
-    assert ("The worst client, " in text) == is_shown
+    assert ("that of the most exposed client" in text) == is_shown
 
 
 def spent(number, round_number, **changes):

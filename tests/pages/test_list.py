@@ -329,9 +329,10 @@ def test_the_list_is_shown_in_groups_that_open(page, ana):
 
 def test_the_best_value_is_a_column_and_an_order(page, ana):
     for name, low in (("one", 0.5), ("two", 0.25)):
-        making.operation(ana, "COMPLETED", name=name, extremes={"val_loss": [low, 9.0]})
+        making.operation(ana, "COMPLETED", name=name, extremes={"val_loss": [low, 9.875]})
     text = page.get("/?columns=best(val_loss)&sort=best(val_loss)").content.decode()
+    text = re.sub(r"<time.*?</time>", "", text)  # has such digits, too
     assert 0 < text.index("0.25") < text.index("0.5") and 'aria-sort="ascending"' in text
-    assert "9.0" not in text
+    assert "9.875" not in text
     only = page.get("/?q=best(val_loss)%3C0.3").content.decode()
     assert only.count('data-testid="row"') == 1

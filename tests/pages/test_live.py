@@ -75,3 +75,18 @@ def test_the_list_follows_its_rows_and_filters(ana):
     assert operation.pk in response.json()["rows"]
     following, response = followed(ana, f"/operations/live?{first.query}")
     assert (response.json()["rows"], "tab=active" in following.query) == ({}, True)
+
+
+@pytest.mark.parametrize("name", ["list", "operation", "others"])
+def test_the_counts_of_the_menu_are_followed(ana, name):
+    operation = making.operation(ana, "RUNNING")
+    making.operation(ana, "FAILED")
+    making.operation(ana, "FAILED")
+    path = {
+        "list": "/operations/live",
+        "operation": f"/operations/{operation.pk}/live?have=&points=0",
+        "others": "/menu/counts",
+    }[name]
+    given = followed(ana, path)[1].json()
+    counts = given if name == "others" else given["menu"]
+    assert counts == {"active": 1, "attention": 2, "workers": 0}

@@ -7,6 +7,7 @@ from trainops.cli import submission
 
 pytestmark = pytest.mark.usefixtures("in_process")
 
+PATHS = ("new", "new/editor", "new/estimate")
 FILE = """\
 kind: training
 name: typed
@@ -61,6 +62,21 @@ def test_a_file_is_submitted(page):
     assert response.url == operation.get_absolute_url()
     assert (operation.name, operation.config["epochs"]) == ("typed", 7)
     assert sorted(operation.tags.values_list("name", flat=True)) == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "said"),
+    [
+        *((path, "[" + "1," * 1_900_000 + "1]", "characters") for path in PATHS),
+        ("new", "- 1\n" * 60_000, "20000 values and keys"),
+    ],
+    ids=[*PATHS, "values"],
+)
+def test_a_large_file_is_refused_before_it_is_read(page, path, text, said):
+    """PyYAML would take minutes and gigabytes for it, while others wait."""
+    data = {"yaml": f"kind: training\nx:\n{text}", "once": "x" * 8}
+    response = page.post(f"/operations/{path}", data)
+    assert said in response.content.decode() and not Operation.objects.exists()
 
 
 @pytest.mark.parametrize(

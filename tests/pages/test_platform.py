@@ -13,8 +13,8 @@ from tests.api.saved import saved
 from tests.pages import making
 from trainops.thresholds import with_kinds
 
-PAGES = ["/", "/operations/new", "/datasets/", "/checkpoints/", "/workers/", "/settings/",
-         "/account/", "/help/keys", "/api/docs/"]  # fmt: skip
+PAGES = ["/", "/operations/new", "/datasets/", "/checkpoints/", "/workers/",
+         "/workers/usage", "/settings/", "/account/", "/help/keys", "/api/docs/"]  # fmt: skip
 
 
 @pytest.mark.parametrize("path", PAGES)
@@ -87,10 +87,25 @@ def test_workers_refresh_as_a_part(fetch, db):
     assert "<html" not in text and "No worker has registered" in text
 
 
+def test_an_admin_drains_a_worker_and_lets_it_work_again(client, page, db):
+    Worker.objects.create(worker_id="w 1")
+    assert 'data-testid="drain"' not in page.get("/workers/").content.decode()
+    assert page.post("/workers/w 1/drain").status_code == 403
+    client.force_login(making.person("root", "admin"))
+    for action, then in (("drain", "undrain"), ("undrain", "drain")):
+        text = client.get("/workers/").content.decode()
+        assert f'action="/workers/w%201/{action}"' in text
+        assert client.post(f"/workers/w%201/{action}").status_code == 302
+        assert f'data-testid="{then}"' in client.get("/workers/").content.decode()
+    assert not Worker.objects.get(pk="w 1").is_draining
+    assert client.post("/workers/w%201/stop").status_code == 404
+    assert client.post("/workers/none/drain").status_code == 302
+
+
 def test_workers_cost_the_same_however_many(page, db, django_assert_max_num_queries):
     for number in range(20):
         Worker.objects.create(worker_id=f"w{number}")
-    with django_assert_max_num_queries(8):
+    with django_assert_max_num_queries(9):
         page.get("/workers/")
 
 

@@ -98,7 +98,7 @@ def test_a_backtest_without_trades_says_so(page, ana, tmp_path):
     flat = bars_of(*[(100, 100, 100, 100)] * 5)
     result = json.loads(json.dumps(run(flat, tmp_path, recipe="sma_crossover").result()))
     operation = making.operation(ana, "COMPLETED", name="flat", kind="backtest", result=result)
-    assert page.get(path(operation)).content.decode().count("It closed no trade") == 2
+    assert page.get(path(operation)).content.decode().count("No closed trades") == 2
     assert "<polyline" in downloaded(page, operation, "html")
 
 

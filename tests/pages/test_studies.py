@@ -65,6 +65,12 @@ def test_the_form_makes_a_study_of_what_is_tried(page, prices):
     assert text.count('data-testid="line"') == 6 and "0 %" in text
 
 
+def test_the_ids_of_studies_and_datasets_are_copied_by_a_button(page, ana, prices):
+    study = made(ana, prices)
+    for address, pk in ((f"/studies/{study.pk}/", study.pk), (f"/datasets/{prices}/", prices)):
+        assert f'data-copy-text="{pk}"' in " ".join(page.get(address).content.decode().split())
+
+
 def test_random_sets_and_folds_come_from_the_form(page, prices):
     posted(
         page, prices, ("parameters.fast", "2..9"),

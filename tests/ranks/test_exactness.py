@@ -137,6 +137,7 @@ def test_two_gpus_stop_and_continue(attempts, undisturbed):
     require_same_end(attempts, expected)
 
 
+@pytest.mark.exhaustive
 def test_the_self_check_compares_ranks_of_its_own(attempts):
     config = {"every_steps": 3, "every_seconds": 1e9}
     ended = attempts.attempt(checkpoint=config, parameters={"epochs": 300})

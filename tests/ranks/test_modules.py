@@ -118,7 +118,7 @@ def test_a_stop_within_a_validation_changes_nothing(attempts, undisturbed):
     attempts.config = config_of("repeated")
     for at in (-1, -4):
         assert isinstance(attempts.attempt(f"stop 0 {at}"), Stopped)
-        assert attempts.committed[-1].state["place"].endswith("validation 2 of 2")
+        assert "validation: " in attempts.committed[-1].state["place"]
     assert isinstance(attempts.attempt(), Succeeded), attempts.ended
     require_same_end(attempts, undisturbed("repeated"))
 

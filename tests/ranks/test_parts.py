@@ -184,6 +184,7 @@ def test_each_rank_sees_its_own_gpu_and_too_few_are_refused():
         (-9, "PROCESS_KILLED", "rank 1 ended by SIGKILL"),
         (-11, "SEGMENTATION_FAULT", "rank 1 ended by SIGSEGV"),
         (70, "PLATFORM_ERROR", "rank 1 ended with exit code 70"),
+        (3, "PROCESS_EXITED", "rank 1 ended with exit code 3"),
     ],
 )
 def test_the_end_of_a_process_is_reported_by_its_status(status, code, message):

@@ -217,6 +217,7 @@ def test_the_self_check_compares_divided_models(attempts):
     assert [(each.verdict, each.parts) for each in attempts.findings] == [("equal", ())]
 
 
+@pytest.mark.exhaustive
 def test_one_rank_may_read_its_state_after_an_evaluation(tmp_path):
     run_ranks(read_alone, tmp_path)
     for rank in range(2):

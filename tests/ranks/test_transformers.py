@@ -100,6 +100,7 @@ def test_the_death_of_any_rank_changes_nothing(attempts, undisturbed):
     require_same_end(attempts, undisturbed)
 
 
+@pytest.mark.exhaustive
 def test_a_stop_within_an_evaluation_changes_nothing(attempts, undisturbed):
     attempts.config = config_of(arguments=DRAWN)
     assert isinstance(attempts.attempt("stop 0 -1"), Stopped), attempts.ended
@@ -108,6 +109,20 @@ def test_a_stop_within_an_evaluation_changes_nothing(attempts, undisturbed):
     require_same_end(attempts, undisturbed)
 
 
+@pytest.mark.exhaustive
+def test_a_callback_of_one_rank_stops_all(attempts, forkserver, tmp_path_factory):
+    found = Attempts(forkserver, tmp_path_factory.mktemp("at_once"))
+    stopped = {"callbacks": ["other-rank", "meddler"], "arguments": DRAWN}
+    for each in (attempts, found):
+        each.config = config_of(**stopped)
+    assert isinstance(found.attempt(), Succeeded), found.ended
+    assert state_of(found.committed[-1])["progress"]["step"] == 3
+    assert isinstance(attempts.attempt("stop 0 3"), Stopped), attempts.ended
+    assert isinstance(attempts.attempt(), Succeeded), attempts.ended
+    require_same_end(attempts, found)
+
+
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("after", "num_steps"), some_of([(1, 2 + 3), (3, 2 + 1)], every=2))
 def test_epochs_continue_with_another_number_of_ranks(after, num_steps, attempts, undisturbed):
     """An evaluation counts each batch once, and the schedule ends with the last epoch."""

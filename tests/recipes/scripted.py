@@ -18,8 +18,8 @@ class ScriptedParameters(Strict):
     validation_at: int = Field(0, ge=0, description="The same, of its validation batches")
     once: str = Field("", description="A file: with it, the first process only misbehaves")
     what: Literal[
-        "nothing", "raise", "nan", "segfault", "kill", "exit", "memory", "hang", "hold_gil",
-        "ignore_and_fork", "print", "flood", "odd_words",
+        "nothing", "raise", "nan", "segfault", "kill", "exit", "leave", "memory", "hang",
+        "hold_gil", "ignore_and_fork", "print", "flood", "odd_words",
         "counter", "grow", "fill", "fill_and_kill",
     ] = "nothing"  # fmt: skip
 

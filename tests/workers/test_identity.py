@@ -6,11 +6,12 @@ from datetime import timedelta
 import pytest
 from django.contrib.auth.models import User
 from django.db import connection
+from django.urls import resolve
 from django.utils import timezone
 
 from apps.operations.lifecycle import State
 from apps.operations.requests import services
-from apps.workers import registry
+from apps.workers import registry, urls
 from apps.workers.models import Worker
 from tests.operations.rows import claimed
 from tests.workers.conftest import ForeignWorker, give_up
@@ -46,6 +47,7 @@ def every_call(operation):
     yield "POST", "claim", {"kinds": ["training"]}
     yield "POST", f"{attempt}/restored", {"step": 0, "receipt": {}}
     yield "POST", f"{attempt}/progress", {"step": 1, "total_steps": 2}
+    yield "POST", f"{attempt}/media", {"items": []}
     yield "POST", f"{attempt}/checkpoints", {"type": "periodic", "step": 1}
     yield "PUT", f"{attempt}/checkpoints/x/files/model.pt", {}
     yield "POST", f"{attempt}/checkpoints/x/commit", {"files": []}
@@ -55,6 +57,14 @@ def every_call(operation):
     yield "POST", f"{attempt}/ledger", {"entries": [{}]}
     yield "POST", f"{attempt}/spending", {"entries": [{}]}
     yield "POST", f"{attempt}/end", {"outcome": "completed", "result": {"forged": True}}
+
+
+def test_every_address_that_names_a_worker_is_among_the_calls(person):
+    """Else a token could speak at one of them for another worker, and no test would fail."""
+    called = [f"workers/x/{path}" for _, path, _ in every_call(claimed(person, "gpu-box"))]
+    found = {resolve(f"/api/v1/{path}").url_name for path in called}
+    named = {each.name for each in urls.urlpatterns if "worker_id" in str(each.pattern)}
+    assert named - found == {"api-worker", "api-worker-drain", "api-worker-undrain"}
 
 
 def refused_everywhere(worker, worker_id, operation):

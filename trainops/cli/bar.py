@@ -37,6 +37,9 @@ class Bar:
             yield
 
     def update(self, operation: Operation) -> None:
+        if operation["status"] in looks.FINISHED:
+            self._live.transient = True  # the bar goes: how it ended is said after that
+            return
         self._live.update(self._drawn(operation), refresh=True)
 
     def lost(self, problem: str) -> None:
@@ -46,12 +49,11 @@ class Bar:
 
     def _drawn(self, operation: Operation) -> RenderableType:
         row = Table.grid(padding=(0, 1))
-        is_over = operation["status"] in looks.FINISHED
         first, *more = pieces_of(operation)
         if operation["status"] in WAITING:
             first += f" for {looks.duration(looks.age(operation.get('queued_at')))}"
         row.add_row(
-            Text(" ") if is_over else self._spinner,
+            self._spinner,
             _styled(looks.state(operation["status"])),
             ProgressBar(total=100, completed=operation.get("percent") or 0, width=BAR_WIDTH),
             Text(first, no_wrap=True, overflow="ellipsis"),

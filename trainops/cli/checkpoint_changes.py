@@ -19,7 +19,8 @@ CheckpointId = Annotated[
     str,
     typer.Argument(
         metavar="CHECKPOINT",
-        help="Checkpoint id, ID:latest, ID:best or ID:best:METRIC.",
+        help="Checkpoint id, ID:latest, ID:best or ID:best:METRIC; "
+        "ID if the operation has exactly one checkpoint.",
         show_default=False,
     ),
 ]

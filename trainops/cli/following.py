@@ -165,7 +165,7 @@ def pieces_of(operation: Operation) -> list[str]:
 
 def _waiting(operation: Operation) -> str:
     if not_before := operation.get("not_before"):
-        return f"restarts at {not_before}"
+        return f"restarts at {looks.at(not_before)}"
     return "waiting for a worker"
 
 

@@ -12,6 +12,7 @@ from trainops.cli import tables
 from trainops.cli.looks import cell, plain
 from trainops.cli.tables import Text, styled
 from trainops.client.problems import Problem
+from trainops.text import csv_cell
 
 NARROW_WIDTH = 130
 
@@ -75,14 +76,14 @@ class Out:
                 self.table([each.upper() for each in self._fields], rows)
 
     def csv(self, rows: Sequence[Mapping[str, object]]) -> None:
-        """Write rows with a line of names."""
+        """Write rows with a line of names; no text is one that a spreadsheet computes."""
         from csv import writer as csv_writer  # noqa: PLC0415 - seldom needed
 
         names = list(dict.fromkeys(name for row in rows for name in row))
         if names:
             writer = csv_writer(sys.stdout, lineterminator="\n")
-            writer.writerow(names)
-            writer.writerows([_text(row.get(name)) for name in names] for row in rows)
+            writer.writerow([csv_cell(name) for name in names])
+            writer.writerows([_csv_text(row.get(name)) for name in names] for row in rows)
 
     def text(self, text: str, *, end: str = "\n") -> None:
         """Write to stdout as it is; long lines are the terminal's to fold."""
@@ -107,6 +108,9 @@ class Out:
         header = [columns[index] for index in shown]
         chosen = ([row[index] for index in shown] for row in rows)
         self._write(header, chosen, edge, elastic)
+        if left_out := [name for index, name in enumerate(columns) if index not in shown]:
+            what = f"Not shown on less than {NARROW_WIDTH} columns: {', '.join(left_out)}"
+            self.note(what, style="bright_black")
 
     def pairs(self, pairs: Iterable[tuple[str, object]]) -> None:
         """Write names and values below each other, leaving out what has no value."""
@@ -169,6 +173,10 @@ def _text(value: object) -> str:
     if value is None:
         return ""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _csv_text(value: object) -> str:
+    return csv_cell(value) if isinstance(value, str) else _text(value)
 
 
 def _is_colored(stream: TextIO) -> bool:

@@ -1,6 +1,7 @@
-"""The command that shows numbers about the whole installation."""
+"""The commands that show numbers about the whole installation."""
 
-from typing import TYPE_CHECKING
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -10,15 +11,25 @@ from trainops.cli.session import Session, command
 from trainops.cli.tables import Text
 
 if TYPE_CHECKING:
-    from trainops.client.responses import KindStatistics, Statistics
+    from trainops.client.responses import KindStatistics, Statistics, WeeklyUsage
 
 STATES = ("PENDING", "RUNNING", "RESUMING", "COMPLETED", "FAILED", "CANCELLED")
 PANEL = "Catalogue"
+MAX_WEEKS = 104
+
+
+class By(StrEnum):
+    """What the usage report is grouped by."""
+
+    PROJECT = "project"
+    OWNER = "owner"
+    KIND = "kind"
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command `stats`."""
+    """Add these commands."""
     command(app, "stats", panel=PANEL)(stats)
+    command(app, "usage", panel=PANEL)(usage)
 
 
 def stats(session: Session) -> None:
@@ -52,6 +63,42 @@ def stats(session: Session) -> None:
             ("workers", ", ".join(present) or "none"),
             ("datasets", f"{datasets['num_datasets']}, {looks.size(datasets['size_bytes'])}"),
         )
+    )
+
+
+def usage(
+    session: Session,
+    by: Annotated[By, typer.Option(help="Grouping of the rows.")] = By.PROJECT,
+    weeks: Annotated[
+        int, typer.Option(min=1, max=MAX_WEEKS, help="Number of weeks, with the current one.")
+    ] = 8,
+) -> None:
+    """Show the compute and GPU hours of each week, by project, owner or kind.
+
+    COMPUTE counts the time of each process of an attempt, GPU that of each GPU. Weeks begin on
+    Monday, in UTC.
+
+    Example: trainops usage --by owner --weeks 4 -o csv
+    """
+    found: WeeklyUsage = session.api.get("usage", by=by.value, weeks=weeks)
+    if session.out.is_data:
+        session.out.data(found["rows"])
+        return
+    if not found["rows"]:
+        session.out.note("Nothing was computed in these weeks.")
+        return
+    session.out.table(
+        ["WEEK OF", found["by"].upper(), "ATTEMPTS", "COMPUTE", "GPU"],
+        [
+            [
+                looks.cell(each["week"]),
+                looks.cell(each["name"] or f"no {found['by']}"),
+                _count(each["num_attempts"]),
+                _hours(each["compute_hours"]),
+                _hours(each["gpu_hours"]),
+            ]
+            for each in found["rows"]
+        ],
     )
 
 

@@ -99,6 +99,17 @@ class Api:
         body, headers = multipart(fields, filename, file.read, os.fstat(file.fileno()).st_size)
         return self._call("POST", path, {}, body=body, headers=headers)["data"]
 
+    def upload_and_wait(
+        self, path: str, file: IO[bytes], filename: str, fields: dict[str, str]
+    ) -> tuple[Any, bool]:
+        """Upload what takes the server long; return its answer, and whether that is new."""
+        body, headers = multipart(fields, filename, file.read, os.fstat(file.fileno()).st_size)
+        with self._connected():
+            response = self._http.request(
+                "POST", path, {}, body=body, headers=headers, read_seconds=None
+            )
+        return self._opened(response)["data"], response.status == HTTPStatus.CREATED
+
     def send_part(self, path: str, offset: int, part: bytes) -> int:
         """Append a part to an upload; return the number of bytes that the server has then."""
         headers = {"Content-Type": PART_TYPE, "Upload-Offset": str(offset)}

@@ -44,6 +44,14 @@ class AsyncClient:
         """See `Client.operation`."""
         return AsyncHandle(await asyncio.to_thread(self._client.operation, reference))
 
+    async def table(self, query: str = "", *, limit: int = 100) -> Any:
+        """See `Client.table`."""
+        return await asyncio.to_thread(self._client.table, query, limit=limit)
+
+    async def table_rows(self, query: str = "", *, limit: int = 100) -> list[dict[str, Any]]:
+        """See `Client.table_rows`."""
+        return await asyncio.to_thread(self._client.table_rows, query, limit=limit)
+
     async def operations(self, query: str = "", *, limit: int = 20) -> "list[AsyncHandle]":
         """See `Client.operations`."""
         found = await asyncio.to_thread(self._client.operations, query, limit=limit)

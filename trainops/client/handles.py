@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Self
 
-from trainops.client import curves, files, media, server
+from trainops.client import curves, files, media, server, tables
 from trainops.client.api import Api, difference_of
 from trainops.client.problems import Problem
 from trainops.client.references import operation_id
@@ -92,6 +92,27 @@ class Client:
         """Return at most `limit` operations that match a query, latest first."""
         page = self.api.rows("operations", q=query or None, limit=limit)
         return [Handle(self.api, row) for row in page.rows]
+
+    def table_rows(self, query: str = "", *, limit: int = 100) -> list[dict[str, Any]]:
+        """Return a row for each operation that matches a query, latest first.
+
+        Its columns are `operation_id`, `name`, `kind`, `recipe`, `status`, `reason`, `owner`,
+        `created_at`, `finished_at`; `config.PATH` for each value of the config; `latest.METRIC`,
+        `best.METRIC`, `lowest.METRIC` and `highest.METRIC`, and `result.PATH` of results. Best
+        values are of two operations or more.
+        """
+        return tables.rows(self.api, self.api.rows("operations", q=query or None, limit=limit).rows)
+
+    def table(self, query: str = "", *, limit: int = 100) -> Any:
+        """Return `table_rows` as a pandas DataFrame with the index `operation_id`.
+
+        Without pandas: the rows themselves.
+        """
+        rows = self.table_rows(query, limit=limit)
+        if find_spec("pandas") is None:
+            return rows
+        frame = import_module("pandas").DataFrame(rows or {"operation_id": []})
+        return frame.set_index("operation_id")
 
     def version_difference(self) -> str:
         """Return a sentence if the server has another version than this client, else nothing."""

@@ -3,10 +3,13 @@
 import re
 from collections import Counter
 from collections.abc import Sequence
-from typing import TypedDict
+from typing import TYPE_CHECKING, TypedDict
 
 from trainops.client.api import Api, RowPage
 from trainops.client.problems import ExitCode, Problem
+
+if TYPE_CHECKING:
+    from trainops.client.responses import Checkpoint
 
 OPERATION_ID = re.compile(r"op_[a-z]+_\d{8}_\d{6}_[0-9a-f]{6}")
 STUDY_ID = re.compile(r"st_\d{8}_\d{6}_[0-9a-f]{6}")
@@ -110,13 +113,20 @@ def _only(found: RowPage[NamedRow], typed: str, what: str) -> str:
 
 
 def checkpoint_path(api: Api, reference: str) -> str:
-    """Return a checkpoint's address. Raises Problem where none is named."""
+    """Return a checkpoint's address; an operation with exactly one checkpoint names it.
+
+    Raises Problem where none is named.
+    """
     is_path = "/" in reference.partition(f":{BEST}:")[0]
     found, chosen = ("", None) if is_path else checkpoint_named(api, reference)
+    if found and chosen is None:
+        page: RowPage[Checkpoint] = api.rows("checkpoints", operation_id=found, limit=2)
+        chosen = page.rows[0]["checkpoint_id"] if len(page.rows) == 1 else None
     if chosen is None:
         raise Problem(
             f"got {reference!r}; allowed: a checkpoint id (see `checkpoints ls`), or "
-            "ID:latest, ID:best or ID:best:METRIC with the id of an operation.",
+            "ID:latest, ID:best or ID:best:METRIC with the id of an operation; the id alone "
+            "if the operation has exactly one checkpoint.",
             ExitCode.NOT_FOUND,
         )
     return f"checkpoints/{found}/{chosen}"

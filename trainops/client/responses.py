@@ -109,6 +109,23 @@ class Statistics(TypedDict):
     datasets: DatasetStatistics
 
 
+class Usage(TypedDict):
+    """What the operations of one project, owner or kind computed in one week."""
+
+    week: str  # its Monday, ISO 8601
+    name: str
+    num_attempts: int
+    compute_hours: float
+    gpu_hours: float
+
+
+class WeeklyUsage(TypedDict):
+    """The usage report: the newest week first."""
+
+    by: str
+    rows: list[Usage]
+
+
 class NewPassword(TypedDict):
     """A password that was set; shown once."""
 

@@ -1,14 +1,27 @@
 """What can be wrong with a file from elsewhere. Whatever the bytes, nothing else is raised."""
 
 from collections.abc import Mapping
+from typing import ClassVar
 
 
 class FormatError(Exception):
     """The file cannot be used. The message says what was found and what is allowed."""
 
+    code: ClassVar[str] = "UNUSABLE_FILE"
+
+    def __init__(self, problem: str, **details: object) -> None:
+        super().__init__(problem)
+        self.details = details
+
 
 class DamagedFile(FormatError):
     """The bytes are not, or no longer, a whole archive as torch.save writes it."""
+
+
+class UnsupportedFile(FormatError):
+    """A file that no operation of this kind and config can begin with."""
+
+    code: ClassVar[str] = "FORMAT_NOT_SUPPORTED"
 
 
 class ForbiddenContent(FormatError):

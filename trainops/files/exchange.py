@@ -16,8 +16,8 @@ from typing import Any, cast
 from trainops.files import packed
 from trainops.files.checks import taken
 from trainops.files.description import Exported, ExportSubject, Imported
-from trainops.files.errors import FaultyExport, FormatError
-from trainops.files.kind_files import Export, files_of
+from trainops.files.errors import FaultyExport, FormatError, UnsupportedFile
+from trainops.files.kind_files import Export, files_of, not_supported
 from trainops.files.loading import Surroundings
 from trainops.files.own import OwnReading, outlines
 from trainops.files.requests import (
@@ -73,7 +73,7 @@ def answer(request: ExchangeRequest) -> ExchangeAnswer:
         return _refused("EXPORT_NOT_VERIFIED", f"{error}. The file was removed. This is a fault of "
                         "trainops; please report it.")  # fmt: skip
     except FormatError as error:
-        return _refused("UNUSABLE_FILE", str(error))
+        return _refused(error.code, str(error), **error.details)
     except IncompatibleState as error:
         what = "checkpoint" if request["direction"] in ("fork", "warm_start") else "file"
         return _refused(
@@ -98,7 +98,9 @@ def take_in(request: ImportRequest) -> ExchangeAnswer:
     inputs = {name: Path(path) for name, path in request["inputs"].items()}
     with _unpacked(Path(request["file"])) as file:
         if (file / MANIFEST).is_file():
+            _require_no_ledger(request)
             return _take_over(request, file, config, inputs)
+        _require_taken_in(request["kind"])
         imported = _imported(request, file, config, inputs)
     store = CheckpointStore(Path(request["directory"]), identity=request["identity"])
     checkpoint = store.write(CheckpointType.PERIODIC, step=imported.step, state=imported.state)
@@ -107,6 +109,24 @@ def take_in(request: ImportRequest) -> ExchangeAnswer:
         "receipt": imported.receipt.to_json(),
         "entries": [entry.to_json() for entry in imported.entries],
     }
+
+
+def _require_no_ledger(request: ImportRequest) -> None:
+    """Raise UnsupportedFile: a checkpoint of ours brings no ledger; its entries are rows."""
+    if KINDS[request["kind"]].uses_ledger(request["config"]):
+        raise UnsupportedFile(
+            "The ledger of the operation is in the database of the other installation, not in the "
+            "checkpoint. Export the operation there as a file of the other tool, which contains "
+            "the ledger, and import that file.",
+            allowed=["a file of the other tool (checkpoints export)"],
+        )
+
+
+def _require_taken_in(kind: str) -> None:
+    """Raise UnsupportedFile for a kind whose operations cannot begin with another tool's file."""
+    if not files_of(KINDS[kind]).take_in:
+        allowed = [name for name, each in KINDS.items() if files_of(each).take_in]
+        raise UnsupportedFile(not_supported(kind), given=kind, allowed=allowed)
 
 
 def _take_over(

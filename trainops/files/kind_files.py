@@ -54,3 +54,8 @@ NONE = KindFiles()
 
 def files_of(kind: Kind) -> KindFiles:
     return cast(KindFiles, load(kind.files)) if kind.files else NONE
+
+
+def not_supported(kind: str) -> str:
+    """Return what to tell where operations of a kind have no files of other tools."""
+    return f"Operations of kind {kind!r} do not support files of other tools."

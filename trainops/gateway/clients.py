@@ -16,7 +16,7 @@ class TooManyRequests(Exception):
 class ClientLimits:
     """How many requests of one address, or of one person, may do what at a time."""
 
-    threads: int = 6
+    threads: int = 4
     streams: int = 4  # uploads, each of which holds a thread of its own kind
     requests: int = 256  # in progress, whatever they do
     bodies: int = 128  # whose bodies arrive

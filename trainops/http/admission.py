@@ -32,7 +32,7 @@ ANONYMOUS_BYTES = 64 * 1024
 FORM_BYTES = 1024**2  # what the other fields and the multipart frame may add to a file
 RETRY_SECONDS = 2
 COPIES = 4  # of an upload at most: as it came, as it is read, as a table, as it is stored
-FORM_UPLOADS = re.compile(r"/(api/v1/datasets|api/v1/operations/import|datasets/upload)")
+FORM_UPLOADS = re.compile(r"/(api/v1/datasets|api/v1/operations/import(-run)?|datasets/upload)")
 PARTS = re.compile(r"/api/v1/datasets/uploads/[^/]+")
 FILE_UPLOADS = re.compile(r"/api/v1/workers/[^/]+/attempts/[^/]+/\d+/checkpoints/[^/]+/files/[^/]+")
 

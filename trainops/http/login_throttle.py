@@ -1,5 +1,7 @@
 """Throttle logins: failures are counted in the database, by address and by address and name.
 
+Of IPv6 a /64 counts as one address: it is what one customer gets.
+
 Never by name alone, so that no client locks out a person at another address. A right password
 forgets the failures of the name, not those of the address.
 """
@@ -13,6 +15,7 @@ from django.db.models import F, Q
 from django.http import HttpRequest
 
 from trainops.clock import DatabaseNow, seconds_from_now
+from trainops.gateway.clients import network_of
 from trainops.http.access_log import note
 from trainops.http.addresses import client_address
 from trainops.http.models import SignInFailures
@@ -81,7 +84,7 @@ def _of_address(request: HttpRequest | None) -> str:
 
 
 def _address(request: HttpRequest | None) -> str:
-    return client_address(request.META) if request else ""
+    return network_of(client_address(request.META)) if request else ""
 
 
 def _key(*parts: str) -> str:

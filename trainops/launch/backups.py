@@ -1,12 +1,15 @@
-"""`python3 -m trainops backup` and `restore`: a whole installation in a directory, and back."""
+"""`python3 -m trainops backup` and `restore`: a whole installation in a directory or a bucket."""
 
 import argparse
 import os
 import sys
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack, contextmanager
 from importlib import import_module
+from multiprocessing import get_context
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from trainops import paths
@@ -15,19 +18,22 @@ from trainops.launch.refusal import CannotStart
 from trainops.paths import COMMAND
 
 BACKUP = """\
-Save the database, all checkpoints and all uploaded datasets of this installation into a directory,
-while it runs. What an earlier backup in the same directory has is not copied again. Every file is
-compared with its digest on the way.
+Save the database, all checkpoints and all uploaded datasets of this installation into a directory
+or a bucket, while it runs. What an earlier backup in the same place has is not copied again. Every
+file is compared with its digest on the way. With --key, everything is encrypted.
 """
 BACKUP_EPILOG = """\
 Exit codes: 0 everything was saved; 1 files of some rows are missing or altered, and are named; 2
 there is no backup. Registered directories and prefixes of buckets are not copied, only their
-manifests. The directory holds private data and, unless TRAINOPS_SECRET_KEY is set, the secret key.
+manifests. A backup holds private data and, unless TRAINOPS_SECRET_KEY is set, the secret key.
+Credentials of a bucket are read from the environment, as for TRAINOPS_CHECKPOINT_STORAGE.
 """
 RESTORE = """\
 Bring a backup back into an empty data directory, or an empty database of PostgreSQL. Afterwards
 `up` starts the installation; operations that were running resume from their latest checkpoint.
 """
+DIRECTORY = "directory of the backups, or a bucket such as s3://BUCKET/PREFIX"
+KEY = "file with 64 hexadecimal digits, with which everything is encrypted"
 
 
 def backup(arguments: Sequence[str]) -> int:
@@ -35,7 +41,8 @@ def backup(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(
         prog=f"{COMMAND} backup", description=BACKUP, epilog=BACKUP_EPILOG
     )
-    parser.add_argument("directory", type=Path, help="directory of the backups")
+    parser.add_argument("directory", help=DIRECTORY)
+    parser.add_argument("--key", type=Path, metavar="FILE", help=KEY)
     parser.add_argument(
         "--keep", type=_at_least_one, metavar="N", help="then delete all backups but the latest N"
     )
@@ -47,20 +54,23 @@ def backup(arguments: Sequence[str]) -> int:
     chosen = parser.parse_args(arguments)
     environment.require(["backup", *arguments])
     os.umask(checks.umask())
-    root = _absolute(chosen.directory)
-    if chosen.list:
-        return _list(root)
-    if chosen.verify:
-        return _verify(root)
+    if chosen.list or chosen.verify:
+        import_module("apps.backups.preparing").without_settings()
+        with TemporaryDirectory() as workspace, _refusing():
+            store = _opened(chosen, Path(workspace))
+            return _list(store) if chosen.list else _verify(store)
     installation.require()
     installation.open_database()
-    return _make(root, chosen.keep)
+    stores = import_module("apps.backups.store")
+    with stores.workspace(paths.data_dir()) as workspace, _refusing():
+        return _make(_opened(chosen, workspace), chosen.keep)
 
 
 def restore(arguments: Sequence[str]) -> int:
     """Restore a backup; return the exit code. Raises CannotStart."""
     parser = argparse.ArgumentParser(prog=f"{COMMAND} restore", description=RESTORE)
-    parser.add_argument("directory", type=Path, help="directory of the backups")
+    parser.add_argument("directory", help=DIRECTORY)
+    parser.add_argument("--key", type=Path, metavar="FILE", help=KEY)
     parser.add_argument(
         "--backup", default="", metavar="NAME", help="which one; default: the latest"
     )
@@ -71,32 +81,28 @@ def restore(arguments: Sequence[str]) -> int:
     chosen = parser.parse_args(arguments)
     environment.require(["restore", *arguments])
     os.umask(checks.umask())
-    root, data_dir = _absolute(chosen.directory), _absolute(chosen.data_dir)
+    data_dir = _absolute(chosen.data_dir)
     data_dir.mkdir(parents=True, exist_ok=True)
     checks.close_to_others(data_dir)
     os.environ["TRAINOPS_DATA_DIR"] = str(data_dir)
     with data_directory.owned(data_dir, ""):
-        return _restore(root, chosen.backup, data_dir)
+        return _restore(chosen, data_dir)
 
 
-def _restore(root: Path, name: str, data_dir: Path) -> int:
-    snapshots = import_module("apps.backups.snapshots")
-    try:
-        found = snapshots.find(root, name)
-        made_by = snapshots.read(found).engine
+def _restore(chosen: argparse.Namespace, data_dir: Path) -> int:
+    with _refusing(), ExitStack() as stack:
         _require_empty(data_dir)
-        with ExitStack() as stack:
-            if made_by == "postgresql" and not os.environ.get("TRAINOPS_DATABASE_URL"):
-                servers = import_module("trainops.launch.servers")
-                url = stack.enter_context(servers.postgres_of(data_dir))
-                os.environ["TRAINOPS_DATABASE_URL"] = url
-            snapshots.place_key(found, data_dir)
-            installation.open_database()
-            restored = import_module("apps.backups.restoring").restore(root, found)
-    except _expected() as problem:
-        raise CannotStart(str(problem)) from problem
+        name, made_by = _prepared(_location(chosen.directory), chosen, data_dir)
+        if made_by == "postgresql" and not os.environ.get("TRAINOPS_DATABASE_URL"):
+            servers = import_module("trainops.launch.servers")
+            url = stack.enter_context(servers.postgres_of(data_dir))
+            os.environ["TRAINOPS_DATABASE_URL"] = url
+        installation.open_database()
+        stores = import_module("apps.backups.store")
+        store = _opened(chosen, stack.enter_context(stores.workspace(data_dir)))
+        restored = import_module("apps.backups.restoring").restore(store, name)
     print(
-        f"Restored {found.name}: {len(restored.checkpoints)} checkpoints, "
+        f"Restored {name}: {len(restored.checkpoints)} checkpoints, "
         f"{len(restored.datasets)} datasets."
     )
     _print_losses(restored)
@@ -104,11 +110,26 @@ def _restore(root: Path, name: str, data_dir: Path) -> int:
     return 0
 
 
-def _make(root: Path, keep: int | None) -> int:
-    try:
-        made = import_module("apps.backups.making").make(root, keep=keep)
-    except _expected() as problem:
-        raise CannotStart(str(problem)) from problem
+def _prepared(location: str, chosen: argparse.Namespace, data_dir: Path) -> tuple[str, str]:
+    """Return the name and the engine of the backup, read by a process without our settings."""
+    prepare = import_module("apps.backups.preparing").prepare
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as processes:
+        prepared = processes.submit(prepare, location, chosen.key, chosen.backup, data_dir)
+        found: tuple[str, str] = prepared.result()
+    return found
+
+
+def _opened(chosen: argparse.Namespace, workspace: Path) -> Any:
+    stores = import_module("apps.backups.store")
+    return stores.opened(_location(chosen.directory), chosen.key, workspace)
+
+
+def _location(given: str) -> str:
+    return given if "://" in given else str(_absolute(Path(given)))
+
+
+def _make(store: Any, keep: int | None) -> int:
+    made = import_module("apps.backups.making").make(store, keep=keep)
     found = made.snapshot
     print(
         f"{made.name}: {len(found.checkpoints)} checkpoints, {len(found.datasets)} datasets, "
@@ -118,28 +139,25 @@ def _make(root: Path, keep: int | None) -> int:
     return 1 if found.losses else 0
 
 
-def _list(root: Path) -> int:
+def _list(store: Any) -> int:
     snapshots = import_module("apps.backups.snapshots")
-    for path in snapshots.newest_first(root):
-        found = snapshots.read(path)
+    for name in snapshots.newest_first(store):
+        found = snapshots.read(store, name)
         losses = f", {len(found.losses)} not saved" if found.losses else ""
         print(
-            f"{path.name}  {len(found.checkpoints)} checkpoints, {len(found.datasets)} datasets, "
+            f"{name}  {len(found.checkpoints)} checkpoints, {len(found.datasets)} datasets, "
             f"{_megabytes(found.size_bytes)}{losses}"
         )
     return 0
 
 
-def _verify(root: Path) -> int:
+def _verify(store: Any) -> int:
     snapshots = import_module("apps.backups.snapshots")
-    try:
-        found = snapshots.find(root)
-        problems = list(snapshots.problems(root, found))
-    except _expected() as problem:
-        raise CannotStart(str(problem)) from problem
+    name = snapshots.find(store)
+    problems = list(snapshots.problems(store, name))
     for each in problems:
         print(each, file=sys.stderr)
-    print(f"{found.name}: {'damaged' if problems else 'intact'}")
+    print(f"{name}: {'damaged' if problems else 'intact'}")
     return 1 if problems else 0
 
 
@@ -151,10 +169,16 @@ def _require_empty(data_dir: Path) -> None:
             )
 
 
-def _expected() -> tuple[type[Exception], ...]:
+@contextmanager
+def _refusing() -> Iterator[None]:
+    """Turn what can be expected to go wrong into a message. Raises CannotStart."""
     # By name, as settings and urls do it: what assembles the apps stands outside their layers.
     errors = import_module("apps.backups.errors")
-    return (errors.BackupProblem, OSError, import_module("django.db").DatabaseError)
+    database: type[Exception] = import_module("django.db").DatabaseError
+    try:
+        yield
+    except (errors.BackupProblem, OSError, database) as problem:
+        raise CannotStart(str(problem)) from problem
 
 
 def _print_losses(snapshot: Any) -> None:

@@ -43,6 +43,7 @@ With a running server
   config           print the config of an operation as a file for run
   compare          compare operations: config, code, data, environment, metrics
   export-points    write the metrics of an operation for TensorBoard, MLflow or W&B
+  import-runs      make operations of runs of TensorBoard, MLflow or W&B
   download         download the files of an operation, compared with their digests
   media            list or download images, tables and other media of an operation
   cancel           save a checkpoint at the next safe point, then stop
@@ -60,6 +61,7 @@ With a running server
   notifications    manage notification rules, list and retry deliveries
   workers          list the workers
   stats            operations by state and kind, slots, storage, compute hours
+  usage            compute and GPU hours of each week by project, owner or kind
   login, token     sign in; create an API token
   context          list, add, select and remove servers by name
   users            list and add users, give roles, disable accounts

@@ -30,7 +30,8 @@ SMOKE = (
 )  # fmt: skip
 QUICK = "not (slow or browser or journey or exhaustive)"
 HEAVY = "browser or journey"
-MOST_HEAVY = 2  # processes: each test starts a web server, workers and perhaps a browser
+DATABASE = "database"  # once more, on PostgreSQL
+WAITING_PROCESSES = 3  # at least, of tests that start other processes and wait for them
 ON_POSTGRES = "postgres and slow"  # once, where there is a PostgreSQL
 LONG = "exhaustive"  # only on request: with them, a machine of two cores needs most of an hour
 NO_TEST = 5  # pytest's exit code
@@ -166,12 +167,13 @@ def _on_sqlite(chosen: argparse.Namespace, has_postgres: bool) -> list[CheckStep
     beside = QUICK if chosen.quick else _marked(f"not ({HEAVY})", chosen)
     if has_postgres and not chosen.all:
         beside = f"{beside} and not ({ON_POSTGRES})"
-    command = [*_side_by_side(), "-m", beside, *chosen.pytest]
+    at_least = 1 if chosen.quick else WAITING_PROCESSES
+    command = [*_side_by_side(at_least), "-m", beside, *chosen.pytest]
     steps = [CheckStep("pytest", command, may_be_empty=own)]
     if not chosen.quick:
         # Reordered, files with few tests come last, among them the longest one: the storms.
         heavy = ["--no-loadscope-reorder", "-m", _marked(f"({HEAVY})", chosen), *chosen.pytest]
-        command = [*_side_by_side(most=MOST_HEAVY), *heavy]
+        command = [*_side_by_side(WAITING_PROCESSES), *heavy]
         steps.append(CheckStep("pytest, whole installations", command, may_be_empty=own))
     return steps
 
@@ -181,8 +183,8 @@ def _marked(tests: str, chosen: argparse.Namespace) -> str:
     return tests if chosen.all else f"{tests} and not {LONG}"
 
 
-def _side_by_side(most: int | None = None) -> list[str]:
-    num_processes = min(os.cpu_count() or 1, most or os.cpu_count() or 1)
+def _side_by_side(at_least: int = 1) -> list[str]:
+    num_processes = max(at_least, os.cpu_count() or 1)
     return [*PYTHON, "pytest", "-n", str(num_processes), "--dist", "loadfile"]
 
 
@@ -198,7 +200,7 @@ def _on_postgres(chosen: argparse.Namespace, stack: ExitStack) -> list[CheckStep
             raise
         print(f"pytest on PostgreSQL is skipped: {problem}", flush=True)
         return []
-    command = [*_side_by_side(), "-m", _marked("database", chosen), *chosen.pytest]
+    command = [*_side_by_side(WAITING_PROCESSES), "-m", _marked(DATABASE, chosen), *chosen.pytest]
     env = {"TRAINOPS_DATABASE_URL": url}
     # A person's own selection may hold no test that is marked; our own must.
     return [CheckStep("pytest on PostgreSQL", command, env, may_be_empty=bool(chosen.pytest))]

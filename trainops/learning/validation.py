@@ -34,7 +34,7 @@ class Validation:
 
     @property
     def place(self) -> str:
-        return f"batch {self.num_done} of {len(self._batches)} of its validation"
+        return f"batch {self.num_done} of {len(self._batches)} of the validation"
 
     def go_on(self, *, in_parts: bool) -> bool:
         """Measure the next batch, or all that are left; return whether that was the last."""

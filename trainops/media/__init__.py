@@ -1,7 +1,8 @@
-"""What a recipe of any kind can log besides numbers: see docs/media.md.
+"""What a recipe of any kind can log: see docs/media.md. `trainops.log` is the same function.
 
     from trainops.media import ConfusionMatrix, log
 
+    log("learning_rate", optimizer.param_groups[0]["lr"])
     log("confusion", ConfusionMatrix(labels, truths=targets, predictions=scores.argmax(1)))
 
 What is logged within a step belongs to that step: a resume that computes the step again logs it

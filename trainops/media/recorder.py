@@ -1,26 +1,40 @@
 """What the recipe has logged since the last safe point of its job."""
 
 import os
-from collections.abc import Sequence
-from typing import get_args
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, SupportsFloat, get_args
 
+from trainops.media.arrays import array_of, described
 from trainops.media.errors import MediaError
 from trainops.media.items import MediaItem
-from trainops.media.limits import MAX_ITEM_BYTES, MAX_ITEMS, MAX_LOGGED_BYTES, MAX_NAME
+from trainops.media.limits import (
+    MAX_ITEM_BYTES,
+    MAX_ITEMS,
+    MAX_LOGGED_BYTES,
+    MAX_NAME,
+    MAX_NUMBERS,
+    SYSTEM,
+)
 from trainops.media.values import Audio, ConfusionMatrix, Histogram, Image, Table
 
 Single = Image | Histogram | Table | ConfusionMatrix | Audio
 Several = Image | Audio  # of which a list can be logged
+MEDIA = get_args(Single)
 
 
-def log(name: str, value: Single | Sequence[Image] | Sequence[Audio]) -> None:
-    """Log an image, a histogram, a table, a confusion matrix, a clip, or a list of images or clips.
+def log(name: str, value: SupportsFloat | Single | Sequence[Image] | Sequence[Audio]) -> None:
+    """Log a number, an image, a histogram, a table, a confusion matrix, or a clip.
 
-    It belongs to the step that is computed; of values with one name in one step the last counts.
-    Raises MediaError.
+    Also a list of images or of clips. A number, or a tensor or an array of one element, is a point
+    of the operation's curves. What is logged belongs to the step that is computed; of values with
+    one name in one step the last counts. Outside of an operation it is only checked. Raises
+    MediaError.
     """
     try:
-        RECORDER.add(_name(name), _values(value))
+        if isinstance(value, (*MEDIA, list, tuple)):
+            RECORDER.add(_name(name), _values(value))
+        else:
+            RECORDER.add_number(_name(name), _number(value))
     except MediaError as error:
         raise MediaError(f"log({name!r:.80}): {error}") from None
 
@@ -32,12 +46,25 @@ def _name(name: object) -> str:
     return str(name)
 
 
-def _values(value: object) -> list[Single]:
-    if isinstance(value, get_args(Single)):
-        return [value]
+def _number(value: Any) -> float:
+    if not isinstance(value, int | float):
+        if not hasattr(value, "__array__"):  # neither of NumPy nor of torch
+            names = ", ".join(each.__name__ for each in MEDIA)
+            allowed = f"a number, {names}, or a list of one type of these but numbers"
+            raise MediaError(f"got {described(value)}; allowed: {allowed}")
+        array = array_of(value, "number")
+        if array.size != 1:
+            raise MediaError(f"got {described(value)}; allowed: one element, or a Histogram of all")
+        value = array.item()
+    try:
+        return float(value)
+    except OverflowError:
+        raise MediaError("got an integer beyond 1.8e308; allowed: what a float can hold") from None
+
+
+def _values(value: Any) -> list[Single]:
     if not isinstance(value, list | tuple):
-        names = ", ".join(each.__name__ for each in get_args(Single))
-        raise MediaError(f"got a {type(value).__name__}; allowed: {names}, or a list of one type")
+        return [value]
     if not 1 <= len(value) <= MAX_ITEMS:
         raise MediaError(f"got a list of {len(value)}; allowed: 1 to {MAX_ITEMS}")
     types = {type(each) for each in value}
@@ -57,23 +84,30 @@ class Recorder:
     def __init__(self) -> None:
         self.is_open, self.is_preparing = False, False
         self.logged: dict[str, list[MediaItem]] = {}
+        self.numbers: dict[str, float] = {}
         self._process = 0
 
-    def open(self) -> None:
+    def open(self, numbers: Mapping[str, float]) -> None:
+        """Begin to keep what is logged. numbers: what the step had logged before its evaluation."""
         self.is_open, self._process = True, os.getpid()
+        self.numbers = dict(numbers)
 
     def close(self) -> None:
         self.is_open = self.is_preparing = False
-        self.logged = {}
+        self.logged, self.numbers = {}, {}
+
+    def add_number(self, name: str, number: float) -> None:
+        if name.startswith(SYSTEM):
+            raise MediaError(f"got a name with {SYSTEM}, as of measured speed; allowed: others")
+        if not self._is_kept():
+            return
+        if len(self.numbers) >= MAX_NUMBERS and name not in self.numbers:
+            raise MediaError(f"got {MAX_NUMBERS + 1} names in one step; allowed: {MAX_NUMBERS}")
+        self.numbers[name] = number
 
     def add(self, name: str, values: Sequence[Single]) -> None:
-        if self.is_preparing:
-            raise MediaError("got a call before the first step; allowed: in steps and evaluations")
-        if not self.is_open:
+        if not self._is_kept():
             return
-        if os.getpid() != self._process:
-            allowed = "in the process that trains"
-            raise MediaError(f"got a call in a worker process of a loader; allowed: {allowed}")
         items = [
             MediaItem(0, False, name, index, each.type, each.caption, each.encode())
             for index, each in enumerate(values)
@@ -81,9 +115,26 @@ class Recorder:
         _require_size(items)
         self.logged[name] = items
 
+    def _is_kept(self) -> bool:
+        if self.is_preparing:
+            raise MediaError("got a call before the first step; allowed: in steps and evaluations")
+        if self.is_open and os.getpid() != self._process:
+            allowed = "in the process that trains"
+            raise MediaError(f"got a call in a worker process of a loader; allowed: {allowed}")
+        return self.is_open
+
     def take(self) -> tuple[MediaItem, ...]:
         taken, self.logged = self.logged, {}
         return tuple(each for items in taken.values() for each in items)
+
+    def take_numbers(self, recorded: Collection[str]) -> dict[str, float]:
+        """Return the numbers. recorded: names that the job itself records at this step."""
+        taken, self.numbers = self.numbers, {}
+        for name in recorded:
+            if name in taken:
+                problem = f"log({name!r}): got a name of a metric that the recipe records itself"
+                raise MediaError(f"{problem}; allowed: another name")
+        return taken
 
 
 def _require_size(items: Sequence[MediaItem]) -> None:

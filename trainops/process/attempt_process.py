@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 
 from trainops.kind import KINDS, Kind
-from trainops.process import selfcheck, twin
+from trainops.process import exit_codes, selfcheck, twin
 from trainops.process.protocol import LedgerState, Start, ToChild, ToSecond
 from trainops.process.rank_process import RankConnection, RankProcess
 from trainops.process.rank_protocol import ToRank, ToRankZero
@@ -51,7 +51,7 @@ def main(descriptor: int) -> int:
     try:
         supervisor.finish(_run(start, supervisor, ranks))
     except errors.LeaseLost:
-        return 0  # another attempt owns the operation: write and send nothing
+        return exit_codes.LEASE_LOST  # another attempt owns the operation: write and send nothing
     except Exception as error:  # noqa: BLE001 - the one place where an attempt's outcome is sent
         supervisor.fail(error, "PLATFORM_ERROR")
     finally:

@@ -23,6 +23,7 @@ import tempfile
 import traceback
 from pathlib import Path
 
+from trainops.process import exit_codes
 from trainops.process.kinship import adopt_orphans, die_with
 
 # In this order: what follows imports what came before. The optimizer's first use imports dynamo.
@@ -98,7 +99,7 @@ class _ForkServer:
 
     def _become_a_child(self, wire: int, output: int, directory: str | None) -> None:
         """Never returns."""
-        code = 70  # EX_SOFTWARE, unless the child says otherwise
+        code = exit_codes.ERROR  # unless the child says otherwise
         try:
             forkserver_pid = os.getppid()
             os.setsid()  # a session and a process group of its own: all of it can be killed at once
@@ -114,8 +115,9 @@ class _ForkServer:
                 Path("/proc/self/oom_score_adj").write_text("500")
             # Looked up here, since this module stays free of torch until it is warm.
             code = importlib.import_module("trainops.process.attempt_process").main(wire)
-        except BaseException:  # noqa: BLE001 - into the attempt's log; the code tells the rest
+        except BaseException as error:  # noqa: BLE001 - into the log; the code tells the rest
             traceback.print_exc()
+            code = exit_codes.of(error)
         finally:
             with contextlib.suppress(Exception):
                 sys.stdout.flush()

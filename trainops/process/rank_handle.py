@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from trainops.process import exit_codes
 from trainops.process.kinship import die_with
 from trainops.process.rank_process import RankConnection
 from trainops.process.rank_protocol import Captured, Done, RankError, ToRank, ToRankZero
@@ -27,7 +28,6 @@ END_SECONDS = 1.0
 STACK_SECONDS = 0.3  # until a process has printed its stack
 CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGABRT)
 LINE_BYTES = 2**16  # a longer line of a log is split
-ERROR_EXIT = 70  # EX_SOFTWARE
 
 
 @dataclass(slots=True)
@@ -62,7 +62,8 @@ class RankHandle:
         if self.status is None:
             return None
         if self.status >= 0:
-            return RankLost(self.number, "PLATFORM_ERROR", f"ended with exit code {self.status}")
+            code = "PLATFORM_ERROR" if self.status == exit_codes.ERROR else "PROCESS_EXITED"
+            return RankLost(self.number, code, f"ended with exit code {self.status}")
         is_crash = -self.status in CRASHES
         code = "SEGMENTATION_FAULT" if is_crash else "PROCESS_KILLED"
         return RankLost(self.number, code, f"ended by {signal_name(-self.status)}")
@@ -117,7 +118,7 @@ def fork(
         theirs.close()
         os.close(writing)
         return RankHandle(devices.rank, pid, Wire(ours, ToRankZero), shared, reading)
-    code = ERROR_EXIT
+    code = exit_codes.ERROR
     try:
         die_with(parent_pid)
         for each in (ours.fileno(), reading, *closing):
@@ -125,8 +126,9 @@ def fork(
         _print_to(None if is_quiet else writing)
         work(RankConnection(devices, Wire(theirs, ToRank), shared, rendezvous))
         code = 0
-    except BaseException:  # noqa: BLE001 - into the attempt's log; the code tells the rest
+    except BaseException as error:  # noqa: BLE001 - into the log; the code tells the rest
         traceback.print_exc()
+        code = exit_codes.of(error)
     finally:
         sys.stdout.flush()
         os._exit(code)

@@ -2,7 +2,7 @@
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -107,6 +107,7 @@ class Checkpointer:
     saved: StatePosition | None = field(
         default=None, init=False
     )  # of the newest committed checkpoint
+    logged: Mapping[str, float] = field(default_factory=dict, init=False)  # see `moved`; restored
     _savings: deque[Saving] = field(default_factory=deque, init=False)  # the oldest first
     _streams: StateDict | None = field(default=None, init=False)  # before the evaluation under way
 
@@ -123,6 +124,7 @@ class Checkpointer:
         if found := self._newest_healthy():
             checkpoint, state = found
             self.safe_point.restored(state)
+            self.logged = state.get(RANDOM, {}).get(reproducibility.LOGGED, {})
             with job_code():
                 receipt = _take_over(job, checkpoint, state, self.ranks)
                 if requires_exact:
@@ -153,12 +155,16 @@ class Checkpointer:
             self.settle()
         return not self._savings
 
-    def moved(self, progress: Progress) -> None:
-        """Remember the random streams where an evaluation begins: a resume begins it anew."""
+    def moved(self, progress: Progress, logged: Mapping[str, float]) -> None:
+        """Remember the random streams where an evaluation begins: a resume begins it anew.
+
+        logged: numbers that are not reported, which such a resume does not log again.
+        """
         if not progress.is_evaluating:
             self._streams = None
         elif self._streams is None:
-            self._streams = reproducibility.state_dict()
+            waiting = {reproducibility.LOGGED: dict(logged)} if logged else {}
+            self._streams = reproducibility.state_dict() | waiting
 
     def freeze(self, job: ResumableJob) -> None:
         """Copy the job's whole state into the safe point. Raises JobError."""
@@ -318,7 +324,7 @@ def _take_over(
             *(
                 _stream(name, name in restored, is_used=state != [])
                 for name, state in streams.items()
-                if name != reproducibility.OWN
+                if name in reproducibility.STREAMS
             ),
             *(
                 ReceiptItem(f"random: {name}", not problem, not problem, problem)

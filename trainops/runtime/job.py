@@ -32,7 +32,7 @@ class ResumableJob(Protocol):
 
     @property
     def place(self) -> str:
-        """Where the job is, for people: "epoch 3 of 20"."""
+        """Where the job is, for people: "3 of 20 epochs"."""
 
     def advance(self) -> Metrics:
         """Go to the next safe point.

@@ -84,13 +84,13 @@ def run(
         attempt.restore(job, requires_exact=requires_exact)
         with job_code():
             progress = progress_of(job, {})
-        attempt.moved(progress)
+        RECORDER.open(attempt.logged)
+        attempt.moved(progress, RECORDER.numbers)
         directive = supervisor.report(progress)
-        RECORDER.open()
 
         while not progress.is_over and directive is Directive.PROCEED:
             progress = _advanced(job, others, progress)
-            attempt.moved(progress)
+            attempt.moved(progress, RECORDER.numbers)
             directive = supervisor.report(progress)
             if progress.is_over or directive is not Directive.PROCEED:
                 break
@@ -142,16 +142,23 @@ def _advanced(job: ResumableJob, ranks: Ranks, before: Progress) -> Progress:
         progress = progress_of(job, job.advance())
     except Exception as error:
         raise JobError from error
-    return _with_media(progress, before) if RECORDER.logged else progress
+    if not RECORDER.logged and not RECORDER.numbers:
+        return progress
+    with job_code():
+        return _with_logged(progress, before)
 
 
-def _with_media(progress: Progress, before: Progress) -> Progress:
-    """Add what was logged, once no resume logs it again: an evaluation is begun anew as a whole."""
+def _with_logged(progress: Progress, before: Progress) -> Progress:
+    """Add what was logged, once no resume logs it again: an evaluation is begun anew as a whole.
+
+    Numbers wait for its end, as the other points of its step; a checkpoint before has them.
+    """
     if before.is_evaluating and progress.is_evaluating:
         return progress
     is_early = progress.is_evaluating
     items = (replace(each, step=progress.step, is_early=is_early) for each in RECORDER.take())
-    return replace(progress, media=tuple(items))
+    numbers = {} if is_early else RECORDER.take_numbers(progress.metrics)
+    return replace(progress, metrics={**progress.metrics, **numbers}, media=tuple(items))
 
 
 def _settled(
@@ -166,7 +173,7 @@ def _settled(
     until = clock() + settling.patience_seconds
     while not progress.is_over and not settling.is_settled and clock() < until:
         progress = _advanced(job, ranks, progress)
-        attempt.moved(progress)
+        attempt.moved(progress, RECORDER.numbers)
         if attempt.supervisor.report(progress) is Directive.CANCEL:
             break
     return progress

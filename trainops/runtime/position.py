@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+from trainops.quantities import plural
+
 
 @dataclass(frozen=True, slots=True)
 class Position:
@@ -15,6 +17,20 @@ class Position:
     counts: Mapping[str, object]
     text: str
     group: int | None = None
+
+
+def completed(unit: str, count: int, total: int | None = None) -> str:
+    """Return how many units are completed, in the words of every page, command, log and response.
+
+    "epoch 82" names the end of the 82nd epoch; with a total it is "82 of 300 epochs".
+    """
+    return f"{unit} {count}" if total is None else f"{count} of {plural(total, unit)}"
+
+
+def with_step(position: str, unit: str, step: int) -> str:
+    """Return a position that names the step, too: "epoch 82 (step 1890)"."""
+    named = f"{unit} {step}"
+    return position if position.endswith(named) else f"{position} ({named})"
 
 
 class Positions(Protocol):

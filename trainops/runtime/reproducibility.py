@@ -21,6 +21,7 @@ from trainops.runtime.job import StateDict
 
 STREAMS = ("python", "numpy", "torch", "cuda")
 OWN = "own"  # generators of the job's, by where they are; not there if it has none
+LOGGED = "logged"  # beside the streams: what a step logged before its evaluation began
 CPUINFO = Path("/proc/cpuinfo")
 # What tells processors apart: of x86, then of ARM.
 IDENTITY = (
@@ -88,7 +89,7 @@ def load_state_dict(state: StateDict) -> tuple[str, ...]:
     CUDA's need the same number of devices; `own_problems` says what of the job's own could not.
     Raises IncompatibleState before anything changes.
     """
-    if state.keys() - {OWN} != set(STREAMS):
+    if state.keys() - {OWN, LOGGED} != set(STREAMS):
         raise IncompatibleState(f"random streams {sorted(state)} are not {sorted(STREAMS)}")
     numpy = state["numpy"]
     key = numpy["state"]["key"].numpy().astype(np.uint32)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-SYSTEM = "system/"  # begins the names of measured points, which no resume repeats
+from trainops.media.limits import SYSTEM as SYSTEM
 
 
 @dataclass(slots=True)

@@ -1,66 +1,27 @@
 """The navigation menu of every page, with its counts."""
 
-from collections.abc import Sequence
-from typing import Any, TypedDict, cast
+from typing import cast
 
 from django import template
-from django.conf import settings
-from django.core.cache import cache
 from django.http import HttpRequest
 from django.template import Context
-from django.utils.html import format_html
+from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from apps.dashboard import tour
-from apps.operations.attempts import quota
-from apps.operations.models import Operation
-from apps.workers.models import Worker
+from apps.dashboard import menu, tour
 from trainops.gateway.live import OFFERED
 
 register = template.Library()
-COUNTS_KEY, COUNTS_SECONDS = "dashboard-counts", 5
-BADGE = '<span class="badge bg-blue-lt ms-auto">{}<span class="visually-hidden"> {}</span></span>'
-
-
-class PlatformCounts(TypedDict):
-    """The counts of the menu, and what is short on the platform."""
-
-    active: int
-    workers: int
-    short_disks: list[tuple[str, int]]  # host, free bytes
-    over_quota: Sequence[object]
-    quota: int | None
+BADGE = (
+    '<span class="badge bg-{}-lt" data-count-of="{}"{}><span data-number>{}</span>'
+    '<span class="visually-hidden"> {}</span></span>'
+)
 
 
 @register.simple_tag
-def platform_counts() -> PlatformCounts:
-    """Return how many operations are active and workers alive, a few seconds old at most.
-
-    `short_disks` are the hosts whose disk is so full that periodic saving pauses there, with the
-    bytes that are free; `over_quota` are the owners whose quota is used up, with what theirs take.
-    """
-    found = cache.get_or_set(COUNTS_KEY, _count, COUNTS_SECONDS)
-    return cast(PlatformCounts, found)  # Django's cache returns Any
-
-
-def _count() -> PlatformCounts:
-    silent = (Worker.Status.GONE, Worker.Status.TEMPORARILY_UNAVAILABLE)
-    workers: Any = Worker.objects.with_status()
-    alive = list(workers.exclude(status__in=silent).values("host", "storage_free_bytes"))
-    reserve = settings.THRESHOLDS.checkpoint_reserve_bytes
-    short = {
-        each["host"]: each["storage_free_bytes"]
-        for each in alive
-        if each["storage_free_bytes"] is not None and each["storage_free_bytes"] < reserve
-    }
-    active = Operation.objects.listed().active().count()
-    return {
-        "active": active,
-        "workers": len(alive),
-        "short_disks": sorted(short.items()),
-        "over_quota": quota.owners_above(),
-        "quota": settings.THRESHOLDS.checkpoint_quota_bytes,
-    }
+def platform_counts() -> menu.PlatformCounts:
+    """Return what `menu.platform_counts` does."""
+    return menu.platform_counts()
 
 
 @register.filter
@@ -71,13 +32,12 @@ def starts_tour(request: HttpRequest | str) -> bool:
 
 
 @register.simple_tag(takes_context=True)
-def nav_link(
-    context: Context, url: str, label: str, count: int | None = None, meaning: str = ""
-) -> SafeString:
+def nav_link(context: Context, url: str, label: str, *badges: SafeString) -> SafeString:
+    """Render a link of the menu; `badges` are those of `menu_badge`."""
     path = context["request"].path if "request" in context else ""
     is_here = path == url or (url != "/" and path.startswith(url))
     is_here = is_here or (url == "/" and path.startswith("/operations/"))
-    badge = format_html(BADGE, count, meaning) if count else ""
+    counts = format_html_join(" ", "{}", ((each,) for each in badges))
     return format_html(
         '<li class="nav-item{}"><a class="nav-link" href="{}"{}>'
         '<span class="nav-link-title">{}</span>{}</a></li>',
@@ -85,8 +45,15 @@ def nav_link(
         url,
         SafeString(' aria-current="page"') if is_here else "",
         label,
-        badge,
+        format_html('<span class="ms-auto">{}</span>', counts) if badges else "",
     )
+
+
+@register.simple_tag
+def menu_badge(name: str, count: int, meaning: str, colour: str = "blue") -> SafeString:
+    """Render a count of the menu that open pages keep true; it is hidden where it is 0."""
+    hidden = "" if count else SafeString(" hidden")
+    return format_html(BADGE, colour, name, hidden, f"{count:,}", meaning)
 
 
 @register.filter

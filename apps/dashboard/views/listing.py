@@ -6,7 +6,7 @@ from typing import Any
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 
-from apps.dashboard import filters, grouping, pages, rows
+from apps.dashboard import filters, grouping, menu, pages, rows
 from apps.dashboard.filters import TABS, Filters
 from apps.dashboard.live import follow, list_reader
 from apps.dashboard.permissions import needs
@@ -124,6 +124,7 @@ def live(request: HttpRequest) -> JsonResponse:
             "new": _num_new(wanted, reader, request.GET.get("top", "")),
             "counts": {tab: f"{counts[tab]:,}" for tab in TABS},
             "summary": _summary(wanted, counts),
+            "menu": menu.menu_counts(),
         }
     )
 

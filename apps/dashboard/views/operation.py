@@ -10,7 +10,7 @@ from django.shortcuts import render
 from django.utils.safestring import SafeString
 
 from apps.checkpoints.models import Checkpoint
-from apps.dashboard import checkpoint_files, config_table, parts, points
+from apps.dashboard import checkpoint_files, config_table, menu, parts, points
 from apps.dashboard.live import follow, reader_of
 from apps.dashboard.permissions import needs, user_of
 from apps.dashboard.responses import refused
@@ -44,6 +44,7 @@ def operation(request: HttpRequest, operation_id: str) -> HttpResponse:
         "subtask": subject.subtask,
         "parts": drawn,
         "panels": [(panel, drawn[panel.name]) for panel in subject.panels("page")],
+        "panels_below": [(panel, drawn[panel.name]) for panel in subject.panels("below")],
         "is_settled": parts.is_settled(subject.operation),
         "log_attempts": range(1, subject.operation.attempt + 1),
         "tab_names": TABS,
@@ -72,6 +73,7 @@ def live(request: HttpRequest, operation_id: str) -> JsonResponse:
     return JsonResponse(
         {
             "state": subject.operation.state,
+            "menu": menu.menu_counts(),
             "percent": subject.operation.percent,
             "settled": parts.is_settled(subject.operation),
             "parts": changed,

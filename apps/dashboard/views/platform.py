@@ -1,25 +1,27 @@
-"""Pages about the platform: workers, checkpoints, settings."""
+"""Pages about the platform: workers, settings."""
 
 from typing import Any
 
 from django.conf import settings
-from django.db.models import F, Sum
-from django.http import HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
+from django.views.decorators.http import require_POST
 
-from apps.checkpoints.models import Checkpoint
-from apps.dashboard import pages, parts
+from apps.dashboard import menu
 from apps.dashboard import tour as tours
 from apps.dashboard.live import follow, reader_of
-from apps.dashboard.permissions import is_fetch, needs
+from apps.dashboard.permissions import is_fetch, needs, user_of
+from apps.dashboard.responses import refuse, say
 from apps.operations import versions
 from apps.operations.lifecycle import WAITING
 from apps.operations.models import Operation
 from apps.operations.requests import access
+from apps.workers import registry
 from apps.workers.badges import status_badge
 from apps.workers.models import Worker
+from trainops.errors import DomainError
+from trainops.http.roles import Role, has_role
 
-PAGE_SIZE = 50
 MEANING = {
     "AVAILABLE": "idle, waiting for work",
     "BUSY": "running operations",
@@ -47,6 +49,7 @@ def workers(request: HttpRequest) -> HttpResponse:
             }
             for worker in rows
         ],
+        "may_drain": has_role(request.user, Role.ADMIN),
         "num_waiting": Operation.objects.filter(state__in=WAITING).count(),
         "timeout": settings.THRESHOLDS.health_check_timeout_seconds,
     }
@@ -55,26 +58,29 @@ def workers(request: HttpRequest) -> HttpResponse:
     return render(request, f"dashboard/workers/{template}.html", context)
 
 
+@require_POST
+@needs(Role.ADMIN)
+def act_on_worker(request: HttpRequest, worker_id: str, action: str) -> HttpResponse:
+    """Drain a worker, or let it accept work again."""
+    try:
+        if action == "drain":
+            registry.drain(worker_id=worker_id, reason=f"by {user_of(request).get_username()}")
+            message = f"Draining {worker_id}: it finishes its operations and accepts no new ones."
+        elif action == "undrain":
+            registry.undrain(worker_id=worker_id)
+            message = f"{worker_id} accepts work again."
+        else:
+            raise Http404
+    except DomainError as refusal:
+        return refuse(request, refusal, to="/workers/")
+    return say(request, message, to="/workers/")
+
+
 @needs()
-def checkpoints(request: HttpRequest) -> HttpResponse:
-    """All checkpoints, newest first."""
-    found = Checkpoint.objects.values(
-        "id", "type", "step", "created_at", "artifacts_size_bytes", "health", "problem",
-        "pinned", "is_best", "best_of", "metric", "operation_id",
-        operation_name=F("operation__name"), unit=F("operation__unit"),
-        epoch=F("state__epoch"), owner_id=F("operation__owner_id"),
-        operation_state=F("operation__state"),
-    )  # fmt: skip
-    page = pages.fetch(found, request.GET.get("cursor", ""), PAGE_SIZE)
-    mine = {row["id"] for row in page.rows if access.may_change(row["owner_id"], request.user)}
-    context = {
-        "page": page,
-        "mine": mine,
-        "colours": parts.CHECKPOINT_COLOURS,
-        "total_bytes": Checkpoint.objects.aggregate(total=Sum("counted_size_bytes"))["total"],
-        "max_age_days": settings.THRESHOLDS.checkpoint_max_age_days,
-    }
-    return render(request, "dashboard/checkpoints/list.html", context)
+def menu_counts(request: HttpRequest) -> JsonResponse:
+    """Return the counts of the menu, for pages that follow nothing else."""
+    follow(request, versions.OPERATIONS, reader_of(None, request.user), "")
+    return JsonResponse(menu.menu_counts())
 
 
 @needs()
@@ -110,4 +116,5 @@ def tour(request: HttpRequest) -> HttpResponse:
 @needs()
 def api_docs(request: HttpRequest) -> HttpResponse:
     """The HTTP API, to read and to try; Swagger UI reads its OpenAPI document."""
-    return render(request, "dashboard/api_docs.html")
+    main_tag = "div"  # Swagger UI has a <main> of its own
+    return render(request, "dashboard/api_docs.html", {"main_tag": main_tag})

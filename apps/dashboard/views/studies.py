@@ -29,8 +29,9 @@ PAGE_SIZE = 50
 MAX_SECONDS = 10**9
 STRENGTHS = 6  # of the heat map's colours, by rank: an extreme value does not hide the others
 ASKS = {
-    "cancel": "Every active operation saves a checkpoint at its next safe point, then "
-    "stops; you can resume the study later.",
+    "cancel": "Running operations save a checkpoint at their next safe point, then stop; "
+    "waiting ones stop immediately, with the checkpoints they have. You can resume the study "
+    "later.",
     "kill": "The operations stop immediately, without saving: the work since their last "
     "checkpoints is lost.",
     "resume": "Failed and cancelled operations continue from their latest healthy "

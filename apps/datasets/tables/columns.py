@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import reduce
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -82,4 +83,22 @@ def _refuse_any(
         field=f"columns.{name}",
         given=[first_row + row for row in rows[:20]],
         allowed=allowed,
+    )
+
+
+def check_rows(batch: pa.RecordBatch, longest: int) -> None:
+    """Raise TableRefused where the texts of a row have more than `longest` bytes together."""
+    texts = [each for each in batch.columns if pa.types.is_string(each.type)]
+    if not texts or sum(each.nbytes for each in texts) <= longest:
+        return
+    lengths = [pc.fill_null(pc.binary_length(each), 0) for each in texts]
+    if (pc.max(reduce(pc.add, lengths)).as_py() or 0) > longest:
+        raise row_too_long(longest, batch.num_columns)
+
+
+def row_too_long(longest: int, num_columns: int) -> TableRefused:
+    return TableRefused(
+        "ROW_TOO_LONG",
+        f"A row is longer than {longest} bytes, the limit for {num_columns} columns.",
+        allowed=longest,
     )

@@ -3,14 +3,18 @@
 import csv
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import reduce
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 
-from apps.datasets.tables.columns import Column, check_declared, checked
+from apps.datasets.tables.columns import (
+    Column,
+    check_declared,
+    check_rows,
+    checked,
+    row_too_long,
+)
 from apps.datasets.tables.conversion import cleaned, converted
 from apps.datasets.tables.dialect import delimiter_of, header_of, read_head
 from apps.datasets.tables.inference import ColumnInference, DeclaredType
@@ -139,28 +143,14 @@ class CsvSource:
                 ),
             )
             for batch in reader:
-                if batch.nbytes > longest and _longest_row(batch) > longest:
-                    raise self._too_long(longest)
+                check_rows(batch, longest)
                 if batch.num_rows:
                     yield batch
         except pa.ArrowInvalid as error:
             self._check_quotes()
             if "straddl" in str(error):  # two blocks
-                raise self._too_long(longest) from None
+                raise row_too_long(longest, len(self.names)) from None
             raise TableRefused("UNREADABLE_CSV", f"The CSV cannot be read: {error}.") from None
-
-    def _too_long(self, longest: int) -> TableRefused:
-        return TableRefused(
-            "ROW_TOO_LONG",
-            f"A row is longer than {longest} bytes, the limit for {len(self.names)} columns.",
-            allowed=longest,
-        )
-
-
-def _longest_row(batch: pa.RecordBatch) -> int:
-    """Return the bytes of all fields of the longest row."""
-    lengths = [pc.fill_null(pc.binary_length(values), 0) for values in batch.columns]
-    return int(pc.max(reduce(pc.add, lengths)).as_py() or 0)
 
 
 def too_many_rows(given: int, limits: TableLimits) -> TableRefused:

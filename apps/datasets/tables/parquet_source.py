@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from apps.datasets.tables.columns import Column, check_declared, checked
+from apps.datasets.tables.columns import Column, check_declared, check_rows, checked
 from apps.datasets.tables.content import PARQUET
 from apps.datasets.tables.conversion import cleaned, converted
 from apps.datasets.tables.csv_source import too_many_rows
@@ -41,7 +41,9 @@ class ParquetSource:
                 self._typed(column, batch.column(column.name), first_row, checks[column.name])
                 for column in self.columns
             ]
-            yield pa.RecordBatch.from_arrays(arrays, names=self.names)
+            typed = pa.RecordBatch.from_arrays(arrays, names=self.names)
+            check_rows(typed, self.limits.max_row_bytes)
+            yield typed
             first_row += batch.num_rows
             if first_row - FIRST_ROW > self.limits.max_rows:
                 raise too_many_rows(first_row - FIRST_ROW, self.limits)

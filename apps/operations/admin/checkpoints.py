@@ -114,8 +114,8 @@ class CheckpointAdmin(ReadOnlyAdmin):
         "step",
         "size",
         "metric",
-        "is_best",
-        "pinned",
+        "shown_best",
+        "shown_pinned",
         "created_at",
     )
     list_filter = ("type", "health", "pinned", "is_best", "created_at")
@@ -126,7 +126,10 @@ class CheckpointAdmin(ReadOnlyAdmin):
     actions_detail = ("verify", "pin", "unpin", "remove")
     fieldsets = (
         (None, {"fields": (("operation", "attempt", "step"), ("shown_type", "created_at"))}),
-        ("Health", {"fields": (("shown_health", "pinned", "is_best", "best_of"), "problem")}),
+        (
+            "Health",
+            {"fields": (("shown_health", "shown_pinned", "shown_best", "best_of"), "problem")},
+        ),
         (
             "Files",
             {
@@ -144,6 +147,14 @@ class CheckpointAdmin(ReadOnlyAdmin):
     def get_queryset(self, request: HttpRequest) -> Any:
         """A state can be large; the list shows none of it."""
         return super().get_queryset(request).defer("state", "manifest")
+
+    @column(description="Best", label={"best": "success"}, ordering="is_best")
+    def shown_best(self, checkpoint: Checkpoint) -> str:
+        return "best" if checkpoint.is_best else ""
+
+    @column(description="Pinned", label={"pinned": "info"}, ordering="pinned")
+    def shown_pinned(self, checkpoint: Checkpoint) -> str:
+        return "pinned" if checkpoint.pinned else ""
 
     @column(description="Type", label=TYPES, ordering="type")
     def shown_type(self, checkpoint: Checkpoint) -> str:

@@ -181,7 +181,8 @@ class OperationAdmin(ReadOnlyAdmin):
         may="cancel",
         icon="stop_circle",
         question="Cancel this operation?",
-        consequence="It saves a checkpoint at its next safe point, then stops; it can be resumed.",
+        consequence="If it runs, it saves a checkpoint at its next safe point, then stops; if it "
+        "waits, it stops immediately, with the checkpoints it has. It can be resumed.",
         submit="Cancel the operation",
     )
     def cancel(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponseBase:

@@ -35,7 +35,7 @@ class RecipeSerializer(serializers.Serializer[Any]):
 class KindsView(APIView):
     @extend_schema(operation_id="kinds_list", responses=KindSerializer(many=True))
     def get(self, request: Request) -> Response:
-        """List the kinds of operations with the JSON Schemas of their configs."""
+        """List the kinds of operations to submit, with the JSON Schemas of their configs."""
         query_of(request)
         rows = [
             {
@@ -46,6 +46,7 @@ class KindsView(APIView):
                 "json_schema": engine.json_schema(),
             }
             for kind, engine in KINDS.items()
+            if engine.is_computed
         ]
         return Response(Page(rows, len(rows)))
 

@@ -1,22 +1,20 @@
 """The doors for files of other tools: begin an operation with one, take a checkpoint as one."""
 
-from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
+from typing import TYPE_CHECKING, NotRequired, TypedDict
 
-from django.conf import settings
 from django.http import FileResponse
 from django.http.response import HttpResponseBase
 from django.urls import reverse
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiResponse, extend_schema
 from rest_framework import serializers
-from rest_framework.parsers import MultiPartParser
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from apps.checkpoints.models import BEST, LATEST
-from apps.datasets.services import too_large
 from apps.datasets.storage import workspace
+from apps.datasets.upload_view import FileFormView
 from apps.operations import artifacts, exchange, exports
 from apps.operations.api.operations import answer
 from apps.operations.api.renderers import Bytes
@@ -25,9 +23,9 @@ from apps.operations.filters import ExportQuery
 from apps.operations.requests import services
 from apps.operations.requests.initial_checkpoints import Import
 from apps.operations.serializers import OperationDetailSerializer, SubmissionSerializer
+from trainops.http.admission import FORM_BYTES
 from trainops.http.asking import body_of, person, query_of
 from trainops.http.envelope import EnvelopeRenderer
-from trainops.http.numbers import whole_number
 from trainops.http.parsers import NotUsable, read_json
 from trainops.http.serializers import StrictSerializer
 from trainops.plain import Config
@@ -36,7 +34,6 @@ if TYPE_CHECKING:
     from django.core.files.uploadedfile import UploadedFile
 
 DIGEST_SUFFIX, MAX_DIGEST = ".sha256", 8192  # of the file beside the file; characters
-FORM_BYTES = 2**20  # what the other field and the multipart frame may add to the file
 
 
 class SubmissionFields(TypedDict):
@@ -84,17 +81,7 @@ class ImportSerializer(StrictSerializer):
         return valid
 
 
-class ImportView(APIView):
-    parser_classes = (MultiPartParser,)
-
-    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
-        """Refuse by the announced size: nothing of a body that is too large is read or stored."""
-        allowed = settings.THRESHOLDS.max_upload_bytes
-        announced = whole_number(request.META.get("CONTENT_LENGTH") or "", 0, 10**18) or 0
-        if announced > allowed + FORM_BYTES:
-            raise too_large(allowed)
-        super().initial(request, *args, **kwargs)
-
+class ImportView(FileFormView):
     @extend_schema(
         operation_id="operations_import",
         request={"multipart/form-data": ImportSerializer},

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypedDict
@@ -142,9 +143,13 @@ class Notice(TypedDict, total=False):
 
 
 class ForkServer:
-    """Starts children; starts itself again when it died. Safe to use from many threads."""
+    """Starts children; starts itself again when it died. Safe to use from many threads.
 
-    def __init__(self) -> None:
+    `when_ready` is called whenever it has warmed up: in its own thread, which must not wait there.
+    """
+
+    def __init__(self, when_ready: Callable[[], None] = lambda: None) -> None:
+        self._when_ready = when_ready
         self._lock = threading.Lock()
         self._line: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
@@ -257,6 +262,7 @@ class ForkServer:
     def _hear(self, message: Notice) -> None:
         if "ready" in message:
             self._ready.set()
+            self._when_ready()
         elif "status" in message:
             if child := self._children.pop(message["pid"], None):
                 child._ended.put(message["status"])

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TypedDict
 
 from apps.operations.lifecycle import Reason
+from trainops.process import exit_codes
 from trainops.process.protocol import Ended, Failed, Stopped, Succeeded
 from trainops.signal_names import signal_name
 
@@ -19,6 +20,7 @@ SIGNALS = {
     -signal.SIGABRT: Reason.SEGMENTATION_FAULT,
     -signal.SIGALRM: Reason.LEASE_LOST,  # its own deadline: the lease was not renewed
 }
+EXITS = {exit_codes.ERROR: Reason.PLATFORM_ERROR, exit_codes.LEASE_LOST: Reason.LEASE_LOST}
 
 
 class ReportedError(TypedDict):
@@ -96,9 +98,16 @@ def of_exit(exit_code: int | None, *, memory_ran_out: bool) -> AttemptOutcome:
         return Interrupted(Reason.PLATFORM_ERROR, "the process that starts children died")
     if exit_code == -signal.SIGKILL and memory_ran_out:
         return Interrupted(Reason.OUT_OF_MEMORY, "the kernel killed it: memory ran out")
-    reason = SIGNALS.get(exit_code, Reason.PLATFORM_ERROR)
-    how = signal_name(-exit_code) if exit_code < 0 else f"exit code {exit_code}"
-    return Interrupted(reason, f"its process ended by {how}")
+    if exit_code < 0:
+        reason = SIGNALS.get(exit_code, Reason.PLATFORM_ERROR)
+        return Interrupted(reason, f"its process ended by {signal_name(-exit_code)}")
+    if exit_code in EXITS:
+        return Interrupted(EXITS[exit_code], f"its process ended with exit code {exit_code}")
+    return Interrupted(
+        Reason.PROCESS_EXITED,
+        f"the program exited with code {exit_code}: the recipe, or a library that it uses, ended "
+        "the process (such as os._exit or sys.exit) before the operation was done",
+    )
 
 
 @dataclass(slots=True)

@@ -1,6 +1,7 @@
 """Claims of workers over HTTP: a waiting operation, and all that a worker needs to begin it."""
 
 import logging
+import time
 from dataclasses import dataclass, replace
 from typing import Literal, NotRequired, TypedDict
 
@@ -15,7 +16,7 @@ from apps.datasets.directories import reading
 from apps.datasets.models import DIRECTORY
 from apps.ledger.errors import LedgerBroken
 from apps.operations import inputs
-from apps.operations.attempts import recovery, recovery_records, remote_ledgers
+from apps.operations.attempts import recovery, recovery_records, remote_ledgers, tracing
 from apps.operations.attempts.remote_ledgers import ClaimedLedger
 from apps.operations.attempts.report_writer import ReportWriter
 from apps.operations.errors import StorageUnavailable
@@ -108,11 +109,13 @@ def claim(*, worker_id: str, host: str, offer: Offer) -> Claimed | None:
         place.require()
     except OSError as error:
         raise StorageUnavailable(error) from error
+    began_ns = time.time_ns()
     operation = claims.claim(
         worker_id=worker_id, host=host, offer=replace(offer, takes_subtasks=False)
     )
     if operation is None:
         return None
+    tracing.claimed(operation, began_ns)
     try:
         return _prepared(operation)
     except LedgerBroken as error:

@@ -35,6 +35,7 @@ from apps.operations.models import (
 from apps.operations.scheduling.claims import Fenced
 from apps.operations.studies import pruning
 from trainops.clock import DatabaseNow
+from trainops.kind import KINDS
 from trainops.media.errors import MediaError
 from trainops.process.protocol import Finding, MediaLogged, ProgressUpdate
 from trainops.runtime.checkpoint.manifest import CheckpointType, StagedCheckpoint
@@ -47,7 +48,7 @@ FLUSH_SECONDS = 0.5
 MAX_POINTS = 50_000  # kept while the database is away; beyond it the child is not listened to
 MAX_MEDIA_BYTES = 32 * 1024**2  # the same
 RATE_SECONDS = 20.0
-MAX_PLACE = 120  # characters of "epoch 3 of 20"
+MAX_PLACE = 120  # characters of "3 of 20 epochs"
 
 
 class ProgressFields(TypedDict, total=False):
@@ -77,6 +78,7 @@ class ReportWriter:
     place: str = ""
     lines: RunLines = field(init=False)
     from_step: int = 0  # where the attempt began
+    has_refused_metrics: bool = False  # names beyond those that are allowed
     refused_media: set[str] = field(default_factory=set)  # names beyond those that are allowed
     unpacked: int | None = None  # points of the operation; None: not counted yet
     _moved: bool = False
@@ -89,7 +91,8 @@ class ReportWriter:
         self.extremes = self.operation.extremes
         self.account_id = self.account_id or self.operation.pk
         monitor = str(self.operation.config.get("monitor", ""))
-        self.lines = RunLines(self.output, self.operation.unit or "step", PointLines(monitor))
+        kind, unit = KINDS[self.operation.kind], self.operation.unit or "step"
+        self.lines = RunLines(self.output, kind, unit, PointLines(monitor))
 
     @classmethod
     def continued(cls, operation: Operation) -> Self:
@@ -131,6 +134,8 @@ class ReportWriter:
     def _point(self, step: int, at: float, name: str, value: float) -> None:
         finite = math.isfinite(value)
         if not name.startswith(SYSTEM):
+            if name not in self.metrics and not self._has_room_for(name):
+                return
             self.metrics[name] = value if finite else str(value)
         self.points.append(
             MetricPoint(
@@ -144,12 +149,22 @@ class ReportWriter:
             )
         )
 
+    def _has_room_for(self, name: str) -> bool:
+        max_names = settings.THRESHOLDS.metric_names_per_operation
+        if len(self.metrics) < max_names:
+            return True
+        if not self.has_refused_metrics:
+            self.has_refused_metrics = True
+            allowed = f"{max_names} metrics (TRAINOPS_METRIC_NAMES_PER_OPERATION)"
+            self.lines.refused(f"{name!r:.80} and other names beyond those allowed: {allowed}")
+        return False
+
     def logged(self, message: MediaLogged) -> None:
         """Add an item that the recipe logged. What is not sound is left out, with a line."""
         try:
             item = message.item()
         except MediaError as error:
-            self.lines.media_refused(f"{message.name!r:.80} at step {message.step:,}: {error}")
+            self.lines.refused(f"{message.name!r:.80} at step {message.step:,}: {error}")
             return
         self.media.append(Media.of(item, self.operation.pk, self.operation.attempt, message.at))
 
@@ -196,12 +211,20 @@ class ReportWriter:
             )  # fmt: skip
             self.extremes = extremes.measured(self.operation.pk)
             self._require_ownership(extremes=self.extremes)
+            place = self._place(receipt) if receipt["checkpoint"] else ""
             if step:
                 how = "exactly" if receipt["exact"] else "not exactly"
                 self.operation.record(
-                    "RESTORED", actor=self.operation.worker_id, note=f"step {step}, {how}"
+                    "RESTORED", actor=self.operation.worker_id, note=f"{place}, {how}"
                 )
-        self.lines.restored(receipt)
+        self.lines.restored(receipt, place)
+
+    def _place(self, receipt: ReceiptJson) -> str:
+        """Return where the checkpoint that was restored stands, in the words of its kind."""
+        path = f"{self.operation.pk}/{receipt['checkpoint']}"
+        rows = Checkpoint.objects.filter(operation_id=self.operation.pk, artifacts_path=path)
+        state = rows.values_list("state", flat=True).first() or {}
+        return self.lines.kind.place(state, receipt["step"])
 
     def self_checked(self, found: Finding) -> None:
         """Write down what the self-check of this attempt's first checkpoint found.
@@ -316,7 +339,7 @@ class ReportWriter:
         for name in Media.write(self.operation.pk, self.media, retention) - self.refused_media:
             self.refused_media.add(name)
             allowed = f"{retention.max_names} names (TRAINOPS_MEDIA_NAMES_PER_OPERATION)"
-            self.lines.media_refused(f"{name!r} is one name more than allowed: {allowed}")
+            self.lines.refused(f"{name!r} is one name more than allowed: {allowed}")
 
     def _pack(self) -> None:
         """Pack points once they are many; a part at a time of those of an early version."""

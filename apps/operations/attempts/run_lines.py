@@ -7,6 +7,7 @@ from apps.operations.attempts.attempt_log import AttemptLog, Level
 from apps.operations.attempts.outcomes import AttemptOutcome, Cancelled, Completed, Interrupted
 from apps.operations.attention import BAD_CHECKS
 from apps.operations.lifecycle import Reason
+from trainops.kind import Kind
 from trainops.process.protocol import Corrupted, Directive, Finding, ProgressUpdate
 from trainops.quantities import number, size
 from trainops.runtime.checkpoint.manifest import StagedCheckpoint
@@ -75,6 +76,7 @@ class RunLines:
     """Writes the lines about a run into its attempt's log."""
 
     log: AttemptLog
+    kind: Kind
     unit: str
     points: PointLines | WindowLines = field(default_factory=lambda: PointLines(""))
 
@@ -88,12 +90,12 @@ class RunLines:
                 where = ", ".join([*places, f"{self.unit} {step:,}{of}"])
                 self.log.line("INFO", f"{where}: {_metrics(shown)}" if shown else where, at)
 
-    def restored(self, receipt: ReceiptJson) -> None:
-        """A line that says where the attempt starts."""
+    def restored(self, receipt: ReceiptJson, place: str) -> None:
+        """A line that says where the attempt starts; `place` is that of the checkpoint."""
         if not receipt["checkpoint"]:
             self.log.line("INFO", "started from the beginning")
             return
-        where = f"restored {self.unit} {receipt['step']:,} from {receipt['checkpoint']}"
+        where = f"restored {place} from {receipt['checkpoint']}"
         if receipt["exact"]:
             self.log.line("INFO", f"{where}: exact")
             return
@@ -105,16 +107,14 @@ class RunLines:
         """A line for a checkpoint."""
         num_bytes = sum(each.size_bytes for each in staged.artifacts)
         seconds = f", written in {staged.write_seconds:.2f} s" if staged.write_seconds else ""
-        self.log.line(
-            "INFO",
-            f"checkpoint at {self.unit} {staged.step:,}: {staged.type}, {size(num_bytes)}{seconds}",
-        )
+        place = self.kind.place(staged.state, staged.step)
+        self.log.line("INFO", f"checkpoint at {place}: {staged.type}, {size(num_bytes)}{seconds}")
 
     def save_failed(self, error: str) -> None:
         """A line for a checkpoint that could not be written."""
         self.log.line("WARNING", f"checkpoint not saved: {error}")
 
-    def media_refused(self, problem: str) -> None:
+    def refused(self, problem: str) -> None:
         """A line for something that the recipe logged and that is not kept."""
         self.log.line("WARNING", f"not kept of what the recipe logged: {problem}")
 

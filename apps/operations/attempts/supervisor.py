@@ -12,7 +12,7 @@ from apps.checkpoints import integrity, storage
 from apps.installation.counters import COUNTERS
 from apps.ledger.errors import LedgerBroken
 from apps.operations import concerns
-from apps.operations.attempts import memory, outcomes
+from apps.operations.attempts import memory, outcomes, tracing
 from apps.operations.attempts.children import Child
 from apps.operations.attempts.committer import CheckpointCommitter
 from apps.operations.attempts.finalization import finalize
@@ -55,6 +55,7 @@ from trainops.process.protocol import (
 )
 from trainops.process.wire import Hangup
 from trainops.runtime.errors import CheckpointCorrupted
+from trainops.tracing import TRACING
 
 logger = logging.getLogger(__name__)
 EXIT_SECONDS = 5.0  # what a child gets between its last word and its end
@@ -72,6 +73,7 @@ def supervise(operation: Operation, running: RunningAttempt, child: Child) -> No
     finally:
         child.end()
         supervision.close()
+    TRACING.note({"outcome": type(outcome).__name__})
     supervision.leave_behind(outcome)
     supervision.writer.lines.ended(outcome)
     finalize(supervision.writer, running, outcome)
@@ -99,6 +101,7 @@ class Supervision:
         self.ended: Ended | None = None
         self.verdict: AttemptOutcome | None = None
         self.first_step: int | None = None
+        self.phases = tracing.phases(operation)
 
     def run(self) -> AttemptOutcome:
         """Listen, write, watch; until the child has ended or must."""
@@ -189,6 +192,7 @@ class Supervision:
             preparation.start_message(grant_until=self.watch.deadline, environment=environment)
         )
         self.is_started = True
+        self.phases.ended("prepare")
 
     def leave_behind(self, outcome: AttemptOutcome) -> None:
         """A staged checkpoint that storage or database did not take is the next owner's."""
@@ -273,6 +277,7 @@ class Supervision:
         if self.first_step is not None and report.step > self.first_step:
             self.first_step = None
             self.writer.timings["first_step"] = round(self.watch.elapsed_seconds, 4)
+            self.phases.ended("first step")
 
     def _restored(self, message: Restored) -> None:
         self.writer.timings = {
@@ -284,6 +289,7 @@ class Supervision:
             integrity.heal(f"{self.operation.pk}/{receipt.checkpoint}")
         self.writer.restored(receipt.to_json(), receipt.step, receipt.measured_to)
         self.first_step = receipt.step
+        self.phases.ended("restore")
 
     def _write(self) -> None:
         """Write what is due. What the database refuses for now is tried again."""

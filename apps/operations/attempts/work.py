@@ -11,6 +11,7 @@ from django.db import DatabaseError, InterfaceError, close_old_connections, conn
 
 from apps.checkpoints import place, storage
 from apps.operations import outbox
+from apps.operations.attempts import tracing
 from apps.operations.attempts.children import ForkServer, ForkServerUnavailable
 from apps.operations.attempts.supervisor import supervise
 from apps.operations.lifecycle import Reason, State
@@ -34,7 +35,7 @@ class WorkerRuntime:
     def __init__(self) -> None:
         self.worker_id = ""
         self.host = socket.gethostname()
-        self.kinds: list[str] = sorted(KINDS)
+        self.kinds: list[str] = sorted(KINDS.computed)
         self.labels: list[str] = []
         self.memory_bytes = 0  # of the machine
         self.disk_bytes: int | None = None  # free for checkpoints, when it was looked at last
@@ -124,7 +125,7 @@ def _work_once(runtime: WorkerRuntime) -> bool:
         return False
     with ExitStack() as stack:
         with runtime.slots.claiming:
-            sent_at = now()
+            sent_at, began_ns = now(), time.time_ns()
             offer = runtime.offer()
             if not offer.free_slots:
                 return False
@@ -135,6 +136,7 @@ def _work_once(runtime: WorkerRuntime) -> bool:
             if operation is None:
                 return False
             stack.enter_context(log_format.about(**_named(operation)))
+            stack.enter_context(tracing.attempt(operation, began_ns))
             held = stack.enter_context(runtime.slots.hold(_held(operation, offer, sent_at)))
         _run(runtime.forkserver, operation, held)
     if Operation.objects.filter(pk=operation.pk, state=State.RESUMING, not_before=None).exists():

@@ -3,15 +3,17 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypedDict
+from typing import TYPE_CHECKING, TypedDict
 
 from django.db.models import Count, Max, QuerySet
 
-from apps.operations import metric_queries
-from apps.operations.metric_queries import NOT_FINITE, CurveExtent, Packed
+from apps.operations.metric_queries import NOT_FINITE, Packed
 from apps.operations.models import MetricPoint, PackedPoints
 from apps.operations.thinned_points import thinned
 from trainops.runtime.throughput import SYSTEM
+
+if TYPE_CHECKING:
+    from apps.operations.packed_points import Key, Points
 
 MAX_METRICS = 40
 MAX_POINTS = 60_000  # of all curves together, about
@@ -78,12 +80,14 @@ def of(ids: Sequence[str], *, max_points: int = MAX_POINTS) -> ComparedCurves:
     for operation_id, mine in long.items():
         spans = {each["name"]: (0, each["high"]) for each in mine}
         rows += _rows(thinned(points.filter(operation_id=operation_id), spans, allowed))
+    found = _by_curve(rows)
     is_thinned = bool(long)
     for operation_id, source in packed.items():
-        curves = source.curves(allowed)
-        is_thinned |= curves.is_thinned
-        rows += _rows_of(operation_id, curves.series)
-    return ComparedCurves(_by_metric(names, ids, rows), left_out, is_thinned)
+        curves, is_shortened = source.points(allowed)
+        is_thinned |= is_shortened
+        for name, curve in _joined(curves).items():
+            found[name, operation_id] = curve
+    return ComparedCurves(_by_metric(names, ids, found), left_out, is_thinned)
 
 
 def _packed(ids: Iterable[str]) -> dict[str, Packed]:
@@ -93,17 +97,17 @@ def _packed(ids: Iterable[str]) -> dict[str, Packed]:
     return {operation_id: Packed(operation_id, last_id) for operation_id, last_id in newest}
 
 
-def _is_compared(curve: CurveExtent | metric_queries.Curve) -> bool:
-    name = curve["name"]
-    return curve["retired_by"] is None and name != AXIS and not name.startswith(SYSTEM)
+def _is_compared(name: str, retired_by: int | None) -> bool:
+    return retired_by is None and name != AXIS and not name.startswith(SYSTEM)
 
 
 def _extents_of_packed(packed: Mapping[str, Packed]) -> list[_Extent]:
     """Return one for each metric of an operation, whatever attempts measured it."""
     found: dict[tuple[str, str], _Extent] = {}
     for operation_id, source in packed.items():
-        for each in filter(_is_compared, source.extents):
-            name = each["name"]
+        for each in source.extents:
+            if not _is_compared(name := each["name"], each["retired_by"]):
+                continue
             extent: _Extent = {"operation_id": operation_id, "name": name, "n": 0, "high": 0}
             extent = found.setdefault((operation_id, name), extent)
             extent["n"] += each["n"]
@@ -111,13 +115,18 @@ def _extents_of_packed(packed: Mapping[str, Packed]) -> list[_Extent]:
     return list(found.values())
 
 
-def _rows_of(operation_id: str, series: Iterable[metric_queries.Curve]) -> "list[_Row]":
-    """Return the points of curves that are compared, by step."""
-    rows: list[_Row] = []
-    for curve in filter(_is_compared, series):
-        for step, value in zip(curve["steps"], curve["values"], strict=True):
-            rows.append((operation_id, curve["name"], step, value, ""))
-    return sorted(rows, key=lambda row: row[2])
+def _joined(curves: "Mapping[Key, Points]") -> dict[str, ComparedCurve]:
+    """Return the curve of each metric that is compared, whatever attempts measured it."""
+    from apps.operations import packed_points, thinning  # noqa: PLC0415 - they load NumPy
+
+    parts: dict[str, list[Points]] = defaultdict(list)
+    for key, points in curves.items():
+        if _is_compared(key.name, key.retired_by):
+            parts[key.name].append(points)
+    return {
+        name: ComparedCurve(**packed_points.columns(thinning.joined(arrays)))
+        for name, arrays in parts.items()
+    }
 
 
 def _extents(points: QuerySet[MetricPoint]) -> list[_Extent]:
@@ -142,7 +151,7 @@ def _short(
 
 
 # The columns of a point: operation, metric, step, value, not_finite.
-_Row = tuple[str, str, int, float | str | None, str]
+_Row = tuple[str, str, int, float | None, str]
 
 
 def _rows(points: QuerySet[MetricPoint]) -> list[_Row]:
@@ -152,14 +161,20 @@ def _rows(points: QuerySet[MetricPoint]) -> list[_Row]:
     return list(columns)
 
 
-def _by_metric(
-    names: Sequence[str], ids: Sequence[str], rows: Iterable[_Row]
-) -> list[MetricCurves]:
-    found: dict[tuple[str, str], ComparedCurve] = defaultdict(lambda: {"steps": [], "values": []})
+# Curves by the names of metric and operation.
+_Curves = dict[tuple[str, str], ComparedCurve]
+
+
+def _by_curve(rows: Iterable[_Row]) -> _Curves:
+    found: _Curves = defaultdict(lambda: {"steps": [], "values": []})
     for operation_id, name, step, value, not_finite in rows:
         curve = found[name, operation_id]
         curve["steps"].append(step)
         curve["values"].append(NOT_FINITE.get(not_finite) if not_finite else value)
+    return found
+
+
+def _by_metric(names: Sequence[str], ids: Sequence[str], found: _Curves) -> list[MetricCurves]:
     return [
         {"name": name, "series": {each: found[name, each] for each in ids if (name, each) in found}}
         for name in names

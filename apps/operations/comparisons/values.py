@@ -130,10 +130,11 @@ _Point: TypeAlias = tuple[float | str, int | None]  # value and step
 
 def _extreme(curve: ComparedCurve, mode: Mode) -> _Point | None:
     """Return the first lowest or highest finite point."""
-    sign = 1 if mode == "min" else -1
-    pairs = zip(curve["values"], curve["steps"], strict=True)
-    finite = [(value, step) for value, step in pairs if isinstance(value, float)]
-    return min(finite, key=lambda point: (sign * point[0], point[1])) if finite else None
+    finite = [value for value in curve["values"] if isinstance(value, float)]
+    if not finite:
+        return None
+    extreme = min(finite) if mode == "min" else max(finite)
+    return extreme, curve["steps"][curve["values"].index(extreme)]
 
 
 def _row(

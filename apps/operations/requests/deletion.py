@@ -71,14 +71,7 @@ def delete_checkpoints(*, operation_id: str, actor: "User", checkpoint_id: str =
         operation = Operation.objects.select_for_update().filter(pk=operation_id).first()
         if operation is None:
             raise OperationNotFound(operation_id)
-        require_whole(operation)
-        if operation.state in ACTIVE:
-            raise NotAllowed(
-                "OPERATION_ACTIVE",
-                f"The operation is {operation.state}: its checkpoints are in use.",
-                current_status=operation.state,
-            )
-        _require_unused(operation_id)
+        require_deletable(operation)
         mine = Checkpoint.objects.filter(operation_id=operation_id)
         chosen = (
             mine.named(operation_id, checkpoint_id)
@@ -92,6 +85,18 @@ def delete_checkpoints(*, operation_id: str, actor: "User", checkpoint_id: str =
         if freed.num_checkpoints:
             operation.record("CHECKPOINTS_DELETED", actor=name_of(actor), note=str(freed))
     return Deletion(freed, kept)
+
+
+def require_deletable(operation: Operation) -> None:
+    """Raise NotAllowed while an operation runs, or its model is in use."""
+    require_whole(operation)
+    if operation.state in ACTIVE:
+        raise NotAllowed(
+            "OPERATION_ACTIVE",
+            f"The operation is {operation.state}: its checkpoints are in use.",
+            current_status=operation.state,
+        )
+    _require_unused(operation.pk)
 
 
 def _require_unused(operation_id: str) -> None:

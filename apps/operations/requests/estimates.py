@@ -19,7 +19,6 @@ from apps.operations.scheduling.blocking import (
 )
 from trainops.kind import KINDS
 from trainops.plain import Config
-from trainops.runtime.errors import ConfigError
 
 MAX_EARLIER = 20
 
@@ -41,8 +40,7 @@ def estimate(*, kind: str, config: Mapping[str, object], queue: str = "") -> Est
     Earlier operations are the latest MAX_EARLIER of the same recipe that completed in one attempt.
     Their times are scaled to the length of this config, if its kind has a length.
     """
-    if kind not in KINDS:
-        raise ConfigError({"kind": f"{kind!r} is not a kind; allowed: {', '.join(KINDS)}"})
+    KINDS.require_computed(kind)
     parsed = KINDS[kind].parse_config(with_platform_defaults(kind, config))
     waiting = WaitingOperation(kind, clean_label(queue), need_of(parsed))
     known = queue_status.workers()

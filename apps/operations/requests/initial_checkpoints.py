@@ -14,7 +14,6 @@ from apps.ledger import services as ledgers
 from apps.operations import exchange, inputs
 from apps.operations.models import Operation
 from trainops.concurrency_limit import WAIT_SECONDS
-from trainops.errors import DomainError
 from trainops.files.requests import (
     ExchangeAnswer,
     ForkRequest,
@@ -73,7 +72,7 @@ class InitialCheckpoint(ABC):
         operation.record(
             self.what,
             actor=operation.owner.get_username() if operation.owner else "system",
-            note=self._note(f"{operation.unit} {checkpoint.step}"),
+            note=self._note(KINDS[operation.kind].place(checkpoint.state, checkpoint.step)),
         )
 
     def discard(self, operation_id: str) -> None:
@@ -118,27 +117,10 @@ class Import(InitialCheckpoint):
             entries = (Entry(**each) for each in self.answer["entries"])
             ledgers.append(operation.pk, ATTEMPT, entries, operation.ledger_fields)
 
-    def prepare(
-        self, operation_id: str, kind: str, config: OperationConfig, *, person: str
-    ) -> None:
-        """Do as above. A checkpoint of ours brings no ledger: its entries are rows elsewhere."""
-        if exchange.is_own(self.file) and KINDS[kind].uses_ledger(config.model_dump(mode="json")):
-            raise DomainError(
-                "FORMAT_NOT_SUPPORTED",
-                "The ledger of the operation is in the database of the other installation, not "
-                "in the checkpoint. Export the operation there as a file of the other tool, "
-                "which contains the ledger, and import that file.",
-                {"allowed": ["a file of the other tool (checkpoints export)"]},
-            )
-        super().prepare(operation_id, kind, config, person=person)
-
     def _request(self, target: Target) -> ImportRequest:
-        kind = target["identity"]["kind"]
-        if not exchange.is_own(self.file):
-            exchange.require_kind(kind)
         return {
             "direction": "import",
-            "kind": kind,
+            "kind": target["identity"]["kind"],
             "config": target["identity"]["config"],
             **target,
             "file": str(self.file),
@@ -187,7 +169,8 @@ class WarmStart(InitialCheckpoint):
 
     def _note(self, place: str) -> str:
         parts = [f"{item['part']}: {item['note']}" for item in self.answer["receipt"]["items"]]
-        source = f"{self.SOURCE}{self.checkpoint.operation_id}, step {self.checkpoint.step}"
+        kind, begun = KINDS[self.checkpoint.operation.kind], self.checkpoint
+        source = f"{self.SOURCE}{begun.operation_id}, {kind.place(begun.state, begun.step)}"
         return "; ".join([source, *parts, *self.skipped, *self.ledger_notes])
 
 

@@ -26,6 +26,7 @@ from apps.operations.scheduling.dispatch import dispatch
 from trainops.clock import DatabaseNow
 from trainops.kind import KINDS
 from trainops.runtime.errors import CheckpointCorrupted
+from trainops.tracing import TRACING
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -55,7 +56,7 @@ class Resumption:
         return "; ".join([said, *map(self._said, self.skipped)])
 
     def _said(self, skipped: Skipped) -> str:
-        where = f"{position(skipped.checkpoint, self.operation)} (step {skipped.checkpoint.step})"
+        where = KINDS[self.operation.kind].place(skipped.checkpoint.state, skipped.checkpoint.step)
         return f"the checkpoint at {where} cannot be used: {skipped.problem.findings}"
 
 
@@ -169,6 +170,7 @@ def resume(
             resume_from=checkpoint.pk if checkpoint_id else "",
             accepts_inexact=accept_inexact,
             step=checkpoint.step,
+            traceparent=TRACING.current(),
         )
         if not moved:
             _require_resumable(get(operation_id))

@@ -26,6 +26,7 @@ from trainops.runtime.config import OperationConfig
 from trainops.runtime.errors import ConfigError
 from trainops.runtime.labels import LABEL_RULE, is_label
 from trainops.text import name_problem
+from trainops.tracing import TRACING
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -98,8 +99,7 @@ def submit(
     wanted = SubmissionRequest(kind, config, clean_name(name), clean_tags(tags), priority, label)
     if first := _submitted_before(wanted, owner, idempotency_key):
         return first
-    if kind not in KINDS:
-        raise ConfigError({"kind": f"{kind!r} is not a kind; allowed: {', '.join(KINDS)}"})
+    KINDS.require_computed(kind)
     parsed = KINDS[kind].parse_config(with_platform_defaults(kind, config))
     if part is None:  # a study is counted as a whole, before it is written
         limits.require_active(owner)
@@ -188,6 +188,7 @@ def _write(
         idempotency_key=key,
         request_hash=wanted.hash if key else "",
         unit=engine.unit,
+        traceparent=TRACING.current(),
         **_of_study(part),
     )
     Tag.objects.bulk_create(Tag(operation=operation, name=tag) for tag in wanted.tags)

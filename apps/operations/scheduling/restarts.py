@@ -18,7 +18,13 @@ PLATFORM = frozenset(
     }
 )
 CRASH = frozenset(
-    {Reason.PROCESS_KILLED, Reason.SEGMENTATION_FAULT, Reason.OUT_OF_MEMORY, Reason.STALLED}
+    {
+        Reason.PROCESS_KILLED,
+        Reason.PROCESS_EXITED,
+        Reason.SEGMENTATION_FAULT,
+        Reason.OUT_OF_MEMORY,
+        Reason.STALLED,
+    }
 )
 ERROR = frozenset({Reason.JOB_ERROR, Reason.NON_FINITE_LOSS, Reason.EXPLODING_NORM})
 PLATFORM_BUDGET = 10  # losses without progress; a flaky network is not the operation's fault

@@ -86,8 +86,7 @@ def create(
     )  # fmt: skip
     if first := _created_before(asked, owner, idempotency_key):
         return first
-    if kind not in KINDS:
-        raise ConfigError({"kind": f"{kind!r} is not a kind; allowed: {', '.join(KINDS)}"})
+    KINDS.require_computed(kind)
     wanted = planning.completed(planning.parse(design), kind, config)
     metric, mode = planning.judged_by(kind, config, metric, mode)
     study_id = f"st_{timezone.now():%Y%m%d_%H%M%S}_{secrets.token_hex(3)}"

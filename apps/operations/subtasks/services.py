@@ -21,6 +21,7 @@ from apps.operations.scheduling.dispatch import dispatch
 from trainops.clock import DatabaseNow
 from trainops.kind import KINDS
 from trainops.runtime import subtasks as port
+from trainops.tracing import TRACING
 
 RANDOM_BYTES = 4  # of an id: many are created in one second
 
@@ -213,6 +214,7 @@ def _created(parent: Operation, requested: port.Subtask, given: Checkpoint) -> S
         memory_bytes=parent.memory_bytes,
         unit=kind.unit,
         total_steps=requested.num_steps,
+        traceparent=TRACING.current(),
     )
     operation.record("SUBMITTED", actor=parent.worker_id, note=f"by {parent.pk}")
     _dispatch(operation)

@@ -54,7 +54,7 @@ def registered() -> Iterator[Diagnosis]:
     problems = [finding for each in workers for finding in _of_worker(each)]
     yield from problems
     served = {kind for each in reachable for kind in (each.kinds or KINDS)}
-    if missing := sorted({*KINDS} - served):
+    if missing := sorted({*KINDS.computed} - served):
         yield Diagnosis.warning(
             f"no worker serves: {', '.join(missing)}", "Extend TRAINOPS_WORKER_KINDS of a worker."
         )

@@ -22,6 +22,7 @@ KIND = Kind(
             template="evaluation/scores.html",
             view=f"{WEB}.panel:scores",
             shows_result=True,
+            shows_figures=True,
         ),
     ),
     web=WEB,

@@ -43,6 +43,7 @@ KIND = Kind(
             view=f"{WEB}.report:panel",
             script="backtest/report.js",
             shows_result=True,
+            shows_figures=True,
         ),
     ),
     web=WEB,

@@ -6,8 +6,7 @@ import pandas as pd
 from trainops.kinds.backtest.core.book import REASONS
 from trainops.kinds.backtest.job import BacktestJob
 from trainops.kinds.backtest.result import result_of
-
-FORMULAS = ("=", "+", "-", "@", "\t", "\r")
+from trainops.text import csv_cell
 
 
 def trades(job: BacktestJob) -> pd.DataFrame:
@@ -39,12 +38,8 @@ def equity(job: BacktestJob) -> pd.DataFrame:
 
 
 def _text(cell: str) -> str:
-    """Return a cell of text that no spreadsheet takes for a formula.
-
-    See OWASP, "CSV Injection".
-    """
-    line = _line(cell)
-    return f"'{line}" if cell.startswith(FORMULAS) else line
+    """Return a cell of text, on one line, that no spreadsheet takes for a formula."""
+    return _line(csv_cell(cell))
 
 
 def _line(text: str) -> str:

@@ -19,6 +19,7 @@ from trainops.runtime.devices import choose_device
 from trainops.runtime.errors import IncompatibleState
 from trainops.runtime.job import Metrics, StateDict
 from trainops.runtime.ledger import Ledger, MemoryLedger
+from trainops.runtime.position import completed
 from trainops.runtime.subtasks import Subtask
 
 
@@ -72,7 +73,7 @@ class ClientJob:
 
     @property
     def place(self) -> str:
-        return f"epoch {min(self.step + 1, self.epochs)} of {self.epochs}"
+        return completed("epoch", self.step, self.epochs)
 
     @property
     def checkpoint_steps(self) -> int:

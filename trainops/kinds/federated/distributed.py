@@ -64,7 +64,7 @@ class Distributed:
 
     def place(self, progress: FederatedProgress) -> str:
         """Return where the round is, for people."""
-        text = f"round {progress.number} of {self.config.rounds}"
+        text = progress.rounds_completed
         if self._number != progress.number:
             problem = self.subtasks.problem
             return f"{text}, waits for a checkpoint: {problem}" if problem else text

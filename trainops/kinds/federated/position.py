@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from trainops.runtime.position import Position
+from trainops.runtime.position import Position, completed
 
 SUMMARY = (
     "round", "rounds", "clients_done", "num_chosen", "client_epoch", "best_metric", "best_round",
@@ -14,16 +14,17 @@ BEST = ("best_metric",)
 
 def position(state: Mapping[str, Any], step: int) -> Position:
     """Return the completed rounds, and how far the round in progress is."""
-    completed = state.get("round")
-    if completed is None:
-        return Position({}, f"client epoch {step}")
+    rounds = state.get("round")
+    if rounds is None:
+        return Position({}, completed("client epoch", step))
     if state.get("client_epochs") is not None:  # one client's part of a round
         epoch = state.get("client_epoch", step)
-        return Position({"round": completed, "client_epoch": epoch}, f"client epoch {epoch}")
+        return Position({"round": rounds, "client_epoch": epoch}, completed("client epoch", epoch))
     done, epoch = state.get("clients_done") or 0, state.get("client_epoch") or 0
-    counts = {"round": completed, "clients_done": done, "client_epoch": epoch}
-    group = completed + 1  # the round in progress
+    counts = {"round": rounds, "clients_done": done, "client_epoch": epoch}
+    group = rounds + 1  # the round in progress
+    text = completed("round", rounds)
     if not (done or epoch):
-        return Position(counts, f"round {completed}", group)
+        return Position(counts, text, group)
     within = f"{done} clients done, epoch {epoch} of the next" if epoch else f"{done} clients done"
-    return Position(counts, f"round {completed} and {within}", group)
+    return Position(counts, f"{text} and {within}", group)

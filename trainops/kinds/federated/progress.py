@@ -7,8 +7,10 @@ from typing import Any
 
 from trainops.kinds.federated.options import FederatedOptions
 from trainops.kinds.federated.schedule import RoundSchedule
+from trainops.quantities import plural
 from trainops.runtime import lossless
 from trainops.runtime.errors import IncompatibleState
+from trainops.runtime.position import completed
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,17 +99,17 @@ class FederatedProgress:
 
     @property
     def place(self) -> str:
-        rounds = self.config.rounds
         if self.is_over or not self.chosen:
-            return f"round {min(self.number, rounds)} of {rounds}"
+            return self.rounds_completed
+        num_clients = plural(len(self.chosen), "client")
         if self.config.batched_clients:
-            at = min(self.epoch + 1, self.config.local_epochs)
-            return (
-                f"round {self.number} of {rounds}, {len(self.chosen)} clients at once, "
-                f"epoch {at} of {self.config.local_epochs}"
-            )
-        at = min(self.done + 1, len(self.chosen))
-        return f"round {self.number} of {rounds}, client {at} of {len(self.chosen)}"
+            epochs = completed("epoch", self.epoch, self.config.local_epochs)
+            return f"{self.rounds_completed}, {num_clients} at once, {epochs}"
+        return f"{self.rounds_completed}, {self.done} of {num_clients} done"
+
+    @property
+    def rounds_completed(self) -> str:
+        return completed("round", self.number - 1, self.config.rounds)
 
     @property
     def best(self) -> BestRound:

@@ -32,9 +32,9 @@ def _within_pass(course: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the place within the latest pass over the loader "train" that has items left."""
     (outermost,), loops = course["open"], course["loops"]
     train = loops.get(TRAINING)
-    if train is None or train["parent"] != outermost or not train["length"]:
+    if train is None or train["parent"] != outermost:
         return course
-    if train["taken"] >= train["length"]:
+    if train["length"] is not None and train["taken"] >= train["length"]:
         return course
     # Loops after it in the same iteration, such as an evaluation, are entered again.
     anew = {

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from trainops.runtime.errors import IncompatibleState
+from trainops.runtime.position import completed
 
 ROOT = ""
 
@@ -116,26 +117,31 @@ class Course:
             raise IncompatibleState(f"the loops cannot be read: {dict(state)!r:.200}")
         self.counts, self._target, self._passed = counts, target or None, {}
 
-    def place(self, *, at_head: bool = True) -> str:
-        """Return where the open loops stand, for people.
+    def place(self) -> str:
+        """Return how many items of each open loop are completed, where one is about to take one.
 
-        The innermost one is about to take an item (`at_head`), or works on the one that it took.
+        Of the loops around the innermost, the item that they took last is not completed.
         """
-        return self._place_of(self.open, at_head=at_head)
+        found = []
+        for name in self.open:
+            counts = self.counts[name]
+            found.append(_completed(name, counts.taken - (name != self.open[-1]), counts.length))
+        return ", ".join(found)
 
-    def place_at_work(self) -> str:
-        """Return the place of the latest item, also where an error has left the loops."""
-        return self._place_of(self._at_work, at_head=False)
+    def item_at_work(self) -> str:
+        """Return the number of the item that each open loop took last, counted from 1."""
+        return self._items(self.open)
 
-    def _place_of(self, names: Sequence[str], *, at_head: bool) -> str:
+    def failed_item(self) -> str:
+        """Return the latest items, also where an error has left the loops."""
+        return self._items(self._at_work)
+
+    def _items(self, names: Sequence[str]) -> str:
         found = []
         for name in names:
             counts = self.counts[name]
-            number = counts.taken + (at_head and name == names[-1])
-            if counts.length is None:
-                found.append(f"{name} {number}")
-            else:
-                found.append(f"{name} {min(number, counts.length)} of {counts.length}")
+            of = "" if counts.length is None else f" of {counts.length}"
+            found.append(f"{name} {counts.taken}{of}")
         return ", ".join(found)
 
     def share(self) -> float:
@@ -176,3 +182,10 @@ class Course:
             if counts.parent == name:
                 counts.opens = 0
                 self._begin_anew(inner)
+
+
+def _completed(name: str, count: int, length: int | None) -> str:
+    if name == "epoch":
+        return completed(name, count, length)
+    of = "" if length is None else f" of {length}"
+    return f"{name}: {count}{of} done"

@@ -3,7 +3,6 @@
 import logging
 import math
 from collections.abc import Callable
-from functools import partial
 
 from torch import Tensor
 from torch.distributed.tensor import DTensor
@@ -33,7 +32,7 @@ class GradNorms:
         value = float(norm.full_tensor() if isinstance(norm, DTensor) else norm)
         is_overflow = is_scaled and not math.isfinite(value)  # the scaler leaves out this step
         if not is_overflow and not self._course.is_resuming:
-            where = partial(self._course.place, at_head=False)
+            where = self._course.item_at_work
             self._limit.check(value, self._steps_done() + 1, where)
 
     def require_known(self, is_known: bool, setting: str) -> None:

@@ -266,7 +266,7 @@ class LoopJob:
             try:
                 self._loop.switch()
             except (IndexError, RuntimeError) as error:
-                require_labels(error, self._course.place_at_work())
+                require_labels(error, self._course.failed_item())
                 raise
             self._has_gradients = torch.is_grad_enabled()  # it may stand within no_grad()
         self._sharding.reshard()
@@ -301,7 +301,7 @@ class LoopJob:
         try:
             self._record(self._means.add(self.step, metrics))
         except NonFiniteLoss as error:
-            where = self._course.place(at_head=False)
+            where = self._course.item_at_work()
             raise NonFiniteLoss(error.step, error.value, error.what, where) from None
         self._record(self._run.new_counts())
         self._judge(metrics)

@@ -4,6 +4,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -11,6 +12,7 @@ from trainops.lazy import load
 
 Encoded: TypeAlias = list[Any]  # the type, and plain values of it
 PLAIN = (bool, int, float, str, type(None))
+NUMBERS = "biuf"  # kinds of NumPy's types
 
 
 class MetricStates:
@@ -48,6 +50,8 @@ def encode(value: Any) -> Encoded | None:
     """Return the value in a form that remembers types and devices; None where it is not plain."""
     if isinstance(value, Tensor):
         return ["tensor", value.detach(), str(value.device)]
+    if isinstance(value, np.ndarray | np.generic) and value.dtype.kind in NUMBERS:
+        return ["array", torch.from_numpy(np.array(value)), isinstance(value, np.generic)]
     if type(value) in PLAIN:
         return ["value", value]
     if type(value) in (list, tuple):
@@ -64,6 +68,9 @@ def decode(encoded: Encoded) -> Any:
     kind, value = encoded[0], encoded[1]
     if kind == "tensor":
         return value.to(torch.device(encoded[2]), copy=True)
+    if kind == "array":
+        array = value.numpy().copy()
+        return array[()] if encoded[2] else array
     if kind in ("list", "tuple"):
         items = [decode(each) for each in value]
         return items if kind == "list" else tuple(items)

@@ -5,6 +5,7 @@ from typing import Any
 
 from trainops.kinds.loop.batches import MapBatches, PassSource
 from trainops.kinds.loop.course import Course
+from trainops.kinds.loop.streams import StreamBatches
 
 
 class Passes:
@@ -14,19 +15,31 @@ class Passes:
         self._course, self.name, self.source = course, name, source
         self.dataset = dataset  # of a loader, as torch's DataLoader has it
         self.group = ""  # the loaders that this one is part of
+        self.limit: int | None = None  # items of a pass, at most; of known lengths only
 
     def __len__(self) -> int:
         """Return the number of items of the first pass; it may be another in later ones."""
-        length = self.source.length(0)
+        length = self._length(0)
         if length is None:
             raise TypeError(f"the loop {self.name!r} has no length: its dataset is iterable")
         return length
+
+    def _length(self, number: int) -> int | None:
+        length = self.source.length(number)
+        return length if length is None or self.limit is None else min(length, self.limit)
 
     @property
     def is_at_end(self) -> bool:
         """Whether the item that was taken is the last one of its pass."""
         counts = self._course.counts[self.name]
+        if counts.length is None and isinstance(self.source, StreamBatches):
+            return self.source.is_at_end
         return counts.taken == counts.length
+
+    def look_ahead(self) -> None:
+        """Let `is_at_end` be known of an iterable dataset: batches are read one ahead."""
+        if isinstance(self.source, StreamBatches):
+            self.source.look_ahead()
 
     @property
     def numbers(self) -> range:
@@ -44,7 +57,7 @@ class Passes:
         if self.group:
             raise ValueError(f"the loader {self.name!r} is part of the loaders {self.group!r}")
         course = self._course
-        first = course.enter(self.name, self.source.length)
+        first = course.enter(self.name, self._length)
         if first is None:
             return
         counts = course.counts[self.name]

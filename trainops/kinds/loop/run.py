@@ -260,6 +260,7 @@ class Run:
         for each in loaders.values():
             each.group = name
         self.loops.add(name)
+        self.loops.difference_update(each.name for each in loaders.values())
         return Passes(self._course, name, several)
 
     def _is_free_loader(self, thing: object) -> bool:
@@ -306,8 +307,8 @@ class Run:
         """Batches so far of the loader `train`, or else of the loader that was entered first."""
         counts = self._course.counts
         entered = [name for name in counts if name in self.loops]
-        name = TRAINING if TRAINING in entered else next(iter(entered), None)
-        return 0 if name is None else counts[name].total
+        name = TRAINING if TRAINING in self.loops else next(iter(entered), None)
+        return counts[name].total if name in counts else 0
 
     @property
     def throughput(self) -> Throughput:

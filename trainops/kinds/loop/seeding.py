@@ -9,6 +9,8 @@ import numpy as np
 import torch
 from torch.utils.data import get_worker_info
 
+from trainops.kinds.loop.numpy_stream import numpy_restored
+
 
 def seed_of(text: str) -> int:
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest()) % 2**63
@@ -32,11 +34,10 @@ def streams_restored() -> Iterator[None]:
     if get_worker_info() is not None:
         yield
         return
-    numpy = np.random.get_state(legacy=False)  # noqa: NPY002
     torch_state, python = torch.get_rng_state(), random.getstate()
     try:
-        yield
+        with numpy_restored():
+            yield
     finally:
         torch.set_rng_state(torch_state)
-        np.random.set_state(numpy)  # noqa: NPY002
         random.setstate(python)

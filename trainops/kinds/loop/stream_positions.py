@@ -38,7 +38,7 @@ class DirectPosition:
         self._before: Any = None  # the newest batch was taken
         self._loaded: Any = None  # until the dataset has continued from it
         self._now: Any = None  # after the newest batch
-        self._has_taken = False
+        self._has_taken = self.looks_ahead = False
         self.is_over = False  # a batch that ends before it is full ends the pass
 
     def begin(self, number: int, first: int) -> int:
@@ -49,16 +49,22 @@ class DirectPosition:
             self.is_over = False
         elif first and (number, first) != self._place:
             raise IncompatibleState(f"{self._name} is at {self._place}, not at {(number, first)}")
+        elif self.looks_ahead and self._is_within and not first:  # what was read ahead is undone
+            self._dataset.load_state_dict(copy.deepcopy(self._now))
         if not first:
             self.is_over = False
         self._now = copy.deepcopy(self._current())
         self._place = number, first
         return 0
 
-    def took(self, number: int, at: int, batch: Any, is_over: bool) -> None:
+    def read(self) -> Any:
+        """Return the state of the dataset after the batch that was read."""
+        return copy.deepcopy(self._dataset.state_dict())
+
+    def took(self, number: int, at: int, batch: Any, state: Any, is_over: bool) -> None:
+        """Take note of a batch that is given, and of the state after it."""
         self._before, self._loaded, self._has_taken = self._now, None, True
-        self.is_over = is_over
-        self._now = copy.deepcopy(self._dataset.state_dict())
+        self.is_over, self._now = is_over, state
         self._place = number, at + 1
 
     def state_dict(self) -> dict[str, Any]:
@@ -77,8 +83,16 @@ class DirectPosition:
         self.is_over = bool(state["is_over"])
         self._dataset.load_state_dict(copy.deepcopy(self._loaded))
 
+    @property
+    def _is_within(self) -> bool:
+        """Whether a pass was left before its end, in this attempt."""
+        return self._has_taken and not self.is_over
+
     def _current(self) -> Any:
-        return self._dataset.state_dict() if self._loaded is None else self._loaded
+        if self._loaded is not None:
+            return self._loaded
+        is_ahead = self.looks_ahead and self._place[0] >= 0
+        return self._now if is_ahead else self._dataset.state_dict()
 
 
 class ReadAgain:
@@ -91,7 +105,7 @@ class ReadAgain:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self.is_over = False
+        self.is_over = self.looks_ahead = False
         self._place = -1, 0
         self._fingerprint = ""
         self._expected: tuple[tuple[int, int], str] | None = None
@@ -108,7 +122,10 @@ class ReadAgain:
             )  # fmt: skip
         return first
 
-    def took(self, number: int, at: int, batch: Any, is_over: bool) -> None:
+    def read(self) -> None:
+        return None
+
+    def took(self, number: int, at: int, batch: Any, state: Any, is_over: bool) -> None:
         self._place, self._fingerprint = (number, at + 1), fingerprint(batch)
         if self._expected is None or self._expected[0] != self._place:
             return

@@ -74,6 +74,7 @@ class StreamBatches:
         has_state = hasattr(dataset, "state_dict") and hasattr(dataset, "load_state_dict")
         is_direct = has_state and workers.num_workers == 0
         self.position = DirectPosition(name, dataset) if is_direct else ReadAgain(name)
+        self._looks_ahead, self._is_last = False, False
         if not is_direct:
             log.info("loader %r has no state: a resume reads the batches before it again", name)
 
@@ -81,6 +82,15 @@ class StreamBatches:
     def uncertain(self) -> str:
         """Return why no resume is certain to be exact; "" for a dataset with a state."""
         return self.position.uncertain
+
+    def look_ahead(self) -> None:
+        """Read each batch before the one before it is given, so that the last one is known."""
+        self._looks_ahead = self.position.looks_ahead = True
+
+    @property
+    def is_at_end(self) -> bool:
+        """Whether the newest batch is the last one of its pass; with `look_ahead` only."""
+        return self._is_last or self.position.is_over
 
     def length(self, number: int) -> None:
         return None
@@ -93,8 +103,9 @@ class StreamBatches:
 
         Raises IncompatibleState where there are fewer than were taken.
         """
+        self._is_last = False
         num_again = self.position.begin(number, first)
-        batches = self._batches(number, first - num_again)
+        batches = self._given(number, first - num_again)
         for at in range(num_again):
             if next(batches, self) is self:
                 problem = f"the dataset {self.name!r} yields {at} batches in pass {number}"
@@ -109,6 +120,25 @@ class StreamBatches:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self.position.load_state_dict(state)
+
+    def _given(self, number: int, first: int) -> Iterator[Any]:
+        """Return the batches from `first` on; the position follows what is given."""
+        newest: tuple[int, Any, Any] | None = None  # read ahead: number, batch, state after it
+        for at, batch in enumerate(self._batches(number, first), start=first):
+            state = self.position.read()
+            if not self._looks_ahead:
+                self.position.took(number, at, batch, state, self._seeded.has_ended)
+                yield batch
+                continue
+            if newest is not None:
+                self.position.took(number, *newest, False)
+                yield newest[1]
+            newest = at, batch, state
+        if newest is not None:
+            at, batch, _ = newest
+            self._is_last = True
+            self.position.took(number, at, batch, self.position.read(), True)
+            yield batch
 
     def _batches(self, number: int, first: int) -> Iterator[Any]:
         batches: Iterator[Any] | None = None
@@ -128,7 +158,6 @@ class StreamBatches:
                 tensor = first_tensor(batch)
                 num_loaded = None if tensor is None or not tensor.ndim else len(tensor)
                 self.throughput.add(num_loaded, time.perf_counter() - began_at)
-                self.position.took(number, at, batch, self._seeded.has_ended)
                 yield batch
         finally:
             del batches  # ends its worker processes, also where a traceback refers to this frame

@@ -27,3 +27,9 @@ class LightningParameters(Strict):
     val_check_interval: int | None = Field(
         None, ge=1, description="Batches of an epoch between validations; by default at its end."
     )
+    limit_train_batches: int | None = Field(
+        None, ge=1, description="Maximum number of training batches per epoch."
+    )
+    limit_val_batches: int | None = Field(
+        None, ge=0, description="Maximum number of batches per validation loader; 0 for none."
+    )

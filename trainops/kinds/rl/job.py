@@ -16,6 +16,7 @@ from trainops.runtime import lossless
 from trainops.runtime.devices import choose_device
 from trainops.runtime.errors import IncompatibleState
 from trainops.runtime.job import Metrics, StateDict
+from trainops.runtime.position import completed
 
 FAILED_LOADING = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 Evaluated = dict[str, Any]
@@ -67,7 +68,7 @@ class RlJob:
 
     @property
     def place(self) -> str:
-        place = f"episode {self.population.episodes.completed}"
+        place = completed("episode", self.population.episodes.completed)
         if not self.is_evaluating:
             return place
         num_steps = self._evaluating.num_steps if self._evaluating else 0

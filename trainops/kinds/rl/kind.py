@@ -35,6 +35,7 @@ KIND = Kind(
             name="agents",
             template="rl/agents.html",
             view=f"{WEB}.agents:panel",
+            place="below",
             script="rl/replay.js",
             shows_result=True,
         ),

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from trainops.runtime.position import Position
+from trainops.runtime.position import Position, completed
 
 SUMMARY = ("episodes_completed", "environment_steps", "epsilon", "updates", "stages")
 ALSO_READ = ()
@@ -14,4 +14,4 @@ def position(state: Mapping[str, Any], step: int) -> Position:
     episode = state.get("episodes_completed")
     if episode is None:
         return Position({}, f"step {step}")
-    return Position({"episode": episode}, f"episode {episode}, step {step}")
+    return Position({"episode": episode}, f"{completed('episode', episode)}, step {step}")

@@ -63,7 +63,7 @@ class TrainingJob:
         if not self.is_evaluating:
             return self.progress.place
         if self._validation is None:
-            return f"{self.progress.place}, before its validation"
+            return f"{self.progress.place}, before the validation"
         return f"{self.progress.place}, {self._validation.place}"
 
     @property
@@ -213,11 +213,13 @@ class TrainingJob:
     @property
     def _batch_at_work(self) -> str:
         if self._validation is not None:
-            return f"{self.progress.place}, validation batch {self._validation.num_done + 1}"
+            return (
+                f"{self.progress.epoch_at_work}, validation batch {self._validation.num_done + 1}"
+            )
         route, first = self.trainer.route, self.progress.cursor.next_batch
         last = min(first + route.batches_per_step, route.batches_per_epoch)
         batches = f"batch {last}" if last == first + 1 else f"batches {first + 1} to {last}"
-        return f"{self.progress.place}, {batches} of {route.batches_per_epoch}"
+        return f"{self.progress.epoch_at_work}, {batches} of {route.batches_per_epoch}"
 
     def _epoch_order(self) -> Tensor:
         epoch = self.progress.cursor.epoch

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from trainops.runtime.position import Position
+from trainops.runtime.position import Position, completed
 
 SUMMARY = (
     "epoch", "global_step", "train_loss", "val_loss", "train_accuracy", "val_accuracy",
@@ -18,6 +18,5 @@ def position(state: Mapping[str, Any], step: int) -> Position:
     if epoch is None:
         return Position({}, f"step {step}")
     is_within = bool(cursor.get("next_batch"))  # or before the validation that ends it
-    return Position(
-        {"epoch": epoch}, f"epoch {epoch}, step {step}" if is_within else f"epoch {epoch}"
-    )
+    text = completed("epoch", epoch)
+    return Position({"epoch": epoch}, f"{text}, step {step}" if is_within else text)

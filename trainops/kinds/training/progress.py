@@ -10,6 +10,7 @@ from trainops.kinds.training.history import History
 from trainops.learning.data import BatchPlan
 from trainops.runtime import lossless, monitors
 from trainops.runtime.errors import IncompatibleState
+from trainops.runtime.position import completed
 
 SHOWN = ("train_loss", "val_loss", "train_accuracy", "val_accuracy")
 NEWEST_EPOCHS = 100  # whose lines are in the JSON state; all of them are in the history
@@ -145,6 +146,11 @@ class TrainingProgress:
 
     @property
     def place(self) -> str:
+        return completed("epoch", self.cursor.epoch, self.config.epochs)
+
+    @property
+    def epoch_at_work(self) -> str:
+        """Return the epoch whose batches are being trained: one more than those completed."""
         return f"epoch {min(self.cursor.epoch + 1, self.config.epochs)} of {self.config.epochs}"
 
     def to_state(self, learning_rate: float) -> dict[str, Any]:

@@ -181,7 +181,7 @@ def read_manifest(path: Path, digest: str | None = None) -> Checkpoint:
         raise CheckpointCorrupted(path, altered=[MANIFEST])
     try:
         return _parse(path, found, lossless.loads(content))
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise CheckpointCorrupted(path, altered=[MANIFEST], reason=str(error)) from error
 
 
@@ -238,7 +238,7 @@ def with_state(checkpoint: Checkpoint) -> Checkpoint:
         content = file.read()
     try:
         state = lossless.loads(content)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise CheckpointCorrupted(checkpoint.path, altered=[STATE], reason=str(error)) from error
     return replace(checkpoint, state=state)
 

@@ -12,6 +12,8 @@ from trainops.kinds.loop.means import number_of
 from trainops.kinds.loop.replicas import Reductions
 from trainops.runtime.errors import InputError
 
+OF_LOADER = "/dataloader_idx_"  # with a number at the end of a name, as Lightning has it
+
 
 class Logged:
     """Receives `self.log`. `kept` holds the sums of the epoch and the latest value of each name.
@@ -27,6 +29,7 @@ class Logged:
         self._is_step = False  # a hook of a training batch is running
         self._batch_size: Callable[[], int] = int  # of the batch, if a batch's hook is running
         self._is_counted = True  # the batch does not repeat another one of the pass
+        self._suffix = ""  # of names, where the batch is of one of several loaders
 
     def log(
         self,
@@ -39,17 +42,21 @@ class Logged:
         sync_dist: bool = False,
         rank_zero_only: bool = False,
         batch_size: int | None = None,
+        add_dataloader_idx: bool = True,
         **_others: Any,
     ) -> None:
         """Take the place of LightningModule.log; what concerns displays is ignored.
 
         Means of epochs are over all ranks, whatever `sync_dist` is.
         """
+        suffix = self._suffix if add_dataloader_idx else ""
         if reduce_fx not in ("mean", torch.mean):
             problem = f"self.log({name!r}) has the reduce_fx {reduce_fx!r}"
             raise InputError({"recipe": f"{problem}; allowed: mean"})
         if isinstance(value, Metric):
-            self._kept["metrics"].setdefault(self.stage, {})[name] = self._place(name, value)
+            self._kept["metrics"].setdefault(self.stage, {})[name + suffix] = self._place(
+                name, value
+            )
             return
         number = number_of(name, value)
         on_step = self._is_step if on_step is None else on_step
@@ -57,31 +64,52 @@ class Logged:
         is_both = on_step and on_epoch
         self._require_common(name, on_step=on_step, rank_zero_only=rank_zero_only)
         if on_epoch and not (rank_zero_only and self._reductions.rank):
-            self._add(
-                f"{name}_epoch" if is_both else name, number, batch_size or self._batch_size() or 1
-            )
+            count = batch_size or self._batch_size() or 1
+            self._add(f"{name}{'_epoch' if is_both else ''}{suffix}", number, count)
         if on_step:
             number = self._reductions.mean(number) if sync_dist else number
-            self._point(f"{name}_step" if is_both else name, number)
+            self._point(f"{name}{'_step' if is_both else ''}{suffix}", number)
         if is_both:
-            self._kept["latest"][name] = number
+            self._kept["latest"][name + suffix] = number
 
     @contextmanager
     def during(
-        self, batch_size: Callable[[], int], *, is_step: bool, is_counted: bool = True
+        self,
+        batch_size: Callable[[], int],
+        *,
+        is_step: bool,
+        is_counted: bool = True,
+        loader_index: int | None = None,
     ) -> Iterator[None]:
-        """Hooks of a batch run within the block; one that is not counted repeats another."""
+        """Hooks of a batch run within the block; one that is not counted repeats another.
+
+        `loader_index`: of several loaders, the one that the batch is of.
+        """
         self._begin_with_ranks()
         self._batch_size, self._is_step, self._is_counted = batch_size, is_step, is_counted
+        self._suffix = "" if loader_index is None else f"{OF_LOADER}{loader_index}"
         try:
             yield
         finally:
             self._batch_size, self._is_step, self._is_counted = int, False, True
+            self._suffix = ""
 
     def take(self) -> dict[str, float | Tensor]:
         """Return the values of steps since the last call."""
         points, self._points = self._points, {}
         return points
+
+    def add_points(self, values: Mapping[str, float]) -> None:
+        """Add values to those of the step."""
+        self._points |= values
+
+    def show(self) -> None:
+        """Let `latest` have the means and metrics of the stage's epoch, which continues."""
+        found = self._means()
+        metrics = self._kept["metrics"].get(self.stage, {})
+        for name, place in self._reductions.union(metrics.items()):
+            found[name] = number_of(name, self._metric(place).compute())
+        self._note(found)
 
     def end_epoch(self) -> dict[str, float | Tensor]:
         """Return the means and metrics of the stage's epoch, which begins anew.
@@ -89,22 +117,46 @@ class Logged:
         They are the same in all ranks; torchmetrics add up their states over the ranks themselves.
         """
         self._begin_with_ranks()
-        found = self._means()
+        ended = self._kept.pop("ended", {"values": {}, "places": []})
+        found: dict[str, float | Tensor] = {**ended["values"], **self._means()}
+        for place in ended["places"]:
+            self._metric(place).reset()
         for name, place in self._reductions.union(
             self._kept["metrics"].pop(self.stage, {}).items()
         ):
-            metric = self._module.get_submodule(place)
-            assert isinstance(metric, Metric)  # noqa: S101 - it was one when it was logged
+            metric = self._metric(place)
             found[name] = number_of(name, metric.compute())
             metric.reset()
         self._kept["sums"].pop(self.stage, None)
-        self._kept["latest"] |= found
-        self._kept["latest"] |= {name.removesuffix("_epoch"): each for name, each in found.items()}
+        self._note(found)
         return found
+
+    def end_loader(self) -> None:
+        """Compute means and metrics of one of several loaders of the stage.
+
+        As in Lightning, a metric that is logged with several loaders is reset after the last one.
+        Raises InputError for a name that an earlier loader had.
+        """
+        found, ended = self._means(), self._kept.setdefault("ended", {"values": {}, "places": []})
+        for name, place in self._reductions.union(
+            self._kept["metrics"].pop(self.stage, {}).items()
+        ):
+            found[name] = number_of(name, self._metric(place).compute())
+            ended["places"].append(place)
+        if shared := sorted(found.keys() & ended["values"].keys()):
+            problem = f"self.log({shared[0]!r}, add_dataloader_idx=False) is used with two loaders"
+            raise InputError({"recipe": f"{problem}; allowed: a name for each loader"})
+        ended["values"] |= found
+        self._kept["sums"].pop(self.stage, None)
+        self._note(found)
 
     @property
     def latest(self) -> Mapping[str, Tensor]:
         return {name: torch.as_tensor(each) for name, each in self._kept["latest"].items()}
+
+    def _note(self, found: Mapping[str, float | Tensor]) -> None:
+        self._kept["latest"] |= found
+        self._kept["latest"] |= {_without_epoch(name): each for name, each in found.items()}
 
     def _means(self) -> dict[str, float | Tensor]:
         sums = self._sums()
@@ -146,8 +198,18 @@ class Logged:
         total, before = self._sums().get(name, (0.0, 0))
         self._sums()[name] = (total + number * count, before + count)
 
+    def _metric(self, place: str) -> Metric:
+        metric = self._module.get_submodule(place)
+        assert isinstance(metric, Metric)  # noqa: S101 - it was one when it was logged
+        return metric
+
     def _place(self, name: str, metric: Metric) -> str:
         for place, each in self._module.named_modules():
             if each is metric:
                 return str(place)
         raise InputError({"recipe": f"the metric logged as {name!r} is no attribute of the module"})
+
+
+def _without_epoch(name: str) -> str:
+    base, separator, index = name.partition(OF_LOADER)
+    return base.removesuffix("_epoch") + separator + index

@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from typing import Any
 
-from lightning.pytorch import LightningModule
 from torch.optim import Optimizer
 
 from trainops.kinds.loop.lightning.averaging import Averaging
+from trainops.kinds.loop.lightning.callbacks import LightningHooks
 
 
 class ManualOptimizer:
@@ -14,18 +14,18 @@ class ManualOptimizer:
 
     def __init__(
         self,
-        module: LightningModule,
         optimizer: Optimizer,
         progress: dict[str, Any],
         averaging: Averaging,
+        hooks: LightningHooks,
     ) -> None:
         self.optimizer = optimizer
-        self._module, self._progress, self._averaging = module, progress, averaging
+        self._hooks, self._progress, self._averaging = hooks, progress, averaging
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         if closure is None:
             self._averaging.require_averaged()
-            self._module.on_before_optimizer_step(self.optimizer)
+            self._hooks.call("on_before_optimizer_step", self.optimizer)
             result = self.optimizer.step()
         else:
             result = self.optimizer.step(closure)

@@ -5,20 +5,26 @@ from contextlib import nullcontext
 from typing import Any
 
 from lightning.pytorch import LightningDataModule, LightningModule
+from lightning.pytorch.utilities.combined_loader import CombinedLoader
 from lightning.pytorch.utilities.seed import isolate_rng
-from torch import distributed
-from torch.utils.data import BatchSampler, DataLoader, RandomSampler, SequentialSampler
-
-from trainops.kinds.loop.lightning.attributes import (
-    Attributes,
-    Gradients,
-    Modes,
-    SavedByHooks,
+from torch import Tensor, distributed, ones
+from torch.utils.data import (
+    BatchSampler,
+    DataLoader,
+    IterableDataset,
+    RandomSampler,
+    SequentialSampler,
+    WeightedRandomSampler,
 )
-from trainops.kinds.loop.lightning.requirements import overrides
+
+from trainops.kinds.loop.gradients import Gradients
+from trainops.kinds.loop.lightning.attributes import Attributes, Modes, SavedByHooks
+from trainops.kinds.loop.lightning.callbacks import LightningHooks
+from trainops.kinds.loop.lightning.requirements import overrides, require_loader_index
 from trainops.kinds.loop.metric_states import MetricStates
 from trainops.kinds.loop.passes import Passes
 from trainops.kinds.loop.run import Run
+from trainops.kinds.loop.trainer_settings import LightningParameters
 from trainops.runtime.errors import InputError
 
 
@@ -39,21 +45,58 @@ def keep_module(
 
 
 def loaders(
-    run: Run, module: LightningModule, data: LightningDataModule | None
-) -> tuple[Passes, Passes | None]:
-    """Return the loaders of training and validation, after prepare_data and setup."""
+    run: Run,
+    module: LightningModule,
+    data: LightningDataModule | None,
+    hooks: LightningHooks,
+    settings: LightningParameters,
+) -> tuple[Passes, list[Passes]]:
+    """Return the loader of training and those of validation, after prepare_data and setup."""
     _prepare_data(run, [each for each in (data, module) if each is not None])
-    for each in (data, module):
-        if each is not None:
-            each.setup("fit")
+    if data is not None:
+        data.setup("fit")
+    hooks.of_callbacks("setup", stage="fit")
+    module.setup("fit")
     module.configure_model()
     training, validation = (_loader(module, data, name) for name in ("train", "val"))
     if training is None:
         problem = f"{type(module).__name__} and its DataModule have no method train_dataloader"
         raise InputError({"recipe": problem})
-    if validation is None or not overrides(module, LightningModule, "validation_step"):
-        return follow(run, "train", training), None
-    return follow(run, "train", training), follow(run, "validation", validation)
+    train = follow(run, "train", training)
+    limit(train, "limit_train_batches", settings.limit_train_batches)
+    is_validated = overrides(module, LightningModule, "validation_step")
+    if validation is None or settings.limit_val_batches == 0 or not is_validated:
+        return train, []
+    several = _flat(validation)
+    require_loader_index(module, len(several))
+    names = [f"validation_{number}" if number else "validation" for number in range(len(several))]
+    validations = [follow(run, *each) for each in zip(names, several, strict=True)]
+    for each in validations:
+        limit(each, "limit_val_batches", settings.limit_val_batches)
+    return train, validations
+
+
+def limit(loader: Passes, name: str, number: int | None) -> None:
+    """End each pass after at most this number of batches. Raises InputError."""
+    if number is not None and loader.source.fixed_length() is None:
+        problem = f"{name} is {number}, and the loader {loader.name!r} has an iterable dataset"
+        raise InputError({f"parameters.{name}": f"{problem}; allowed: a map-style dataset"})
+    loader.limit = number
+
+
+def _flat(given: Any) -> list[Any]:
+    """Return the loaders of a validation, which are validated one after the other."""
+    if isinstance(given, CombinedLoader):
+        if given._mode != "sequential":
+            problem = f"val_dataloader returned a CombinedLoader with mode={given._mode!r}"
+            allowed = "mode='sequential', or a list of loaders"
+            raise InputError({"recipe": f"{problem}; allowed: {allowed}"})
+        return list(given.flattened)
+    if isinstance(given, Mapping):
+        given = list(given.values())
+    if isinstance(given, list | tuple):
+        return [loader for each in given for loader in _flat(each)]
+    return [given]
 
 
 def _prepare_data(run: Run, parts: Sequence[LightningDataModule | LightningModule]) -> None:
@@ -80,27 +123,54 @@ def follow(run: Run, name: str, loader: object) -> Passes:
         raise InputError({"recipe": f"{problem}; allowed: one DataLoader of torch"})
     if problem := _problem(loader):
         raise InputError({"recipe": f"the loader {name!r} has {problem}"})
+    options: dict[str, Any] = {
+        "drop_last": loader.drop_last,
+        "num_workers": loader.num_workers,
+        "prefetch_factor": loader.prefetch_factor,
+        "persistent_workers": loader.persistent_workers,
+        "collate_fn": loader.collate_fn,
+        "pin_memory": loader.pin_memory,
+    }
+    if isinstance(loader.dataset, IterableDataset):
+        followed = run.loader(name, loader.dataset, batch_size=loader.batch_size, **options)
+        followed.look_ahead()
+        return followed
+    weights = _weights(loader)
     return run.loader(
         name,
         loader.dataset,
         batch_size=loader.batch_size or 1,
-        shuffle=isinstance(loader.sampler, RandomSampler),
-        drop_last=loader.drop_last,
-        num_workers=loader.num_workers,
-        collate_fn=loader.collate_fn,
-        pin_memory=loader.pin_memory,
+        shuffle=type(loader.sampler) is not SequentialSampler,
+        weights=weights,
+        num_samples=None if weights is None else loader.sampler.num_samples,  # type: ignore[attr-defined]
+        **options,
     )
+
+
+def _weights(loader: DataLoader[Any]) -> Tensor | None:
+    """Return the weights by which the sampler draws with replacement; None if it does not."""
+    sampler = loader.sampler
+    if isinstance(sampler, WeightedRandomSampler):
+        return sampler.weights
+    if isinstance(sampler, RandomSampler) and sampler.replacement:
+        return ones(len(loader.dataset))  # type: ignore[arg-type]
+    return None
 
 
 def _problem(loader: DataLoader[Any]) -> str:
     sampler = loader.sampler
-    if type(loader.batch_sampler) is not BatchSampler:
-        return f"the batch sampler {type(loader.batch_sampler).__name__}; allowed: a batch size"
-    if type(sampler) not in (SequentialSampler, RandomSampler):
-        return f"the sampler {type(sampler).__name__}; allowed: shuffle, and none"
-    is_whole = len(sampler) == len(loader.dataset)  # type: ignore[arg-type]
-    if isinstance(sampler, RandomSampler) and (sampler.replacement or not is_whole):
-        return "a RandomSampler with replacement or num_samples; allowed: shuffle"
     if loader.worker_init_fn is not None:
         return "a worker_init_fn; allowed: none, workers are seeded by trainops"
+    if isinstance(loader.dataset, IterableDataset):
+        return ""
+    if type(loader.batch_sampler) is not BatchSampler:
+        return f"the batch sampler {type(loader.batch_sampler).__name__}; allowed: a batch size"
+    if type(sampler) not in (SequentialSampler, RandomSampler, WeightedRandomSampler):
+        allowed = "shuffle, WeightedRandomSampler, RandomSampler, and none"
+        return f"the sampler {type(sampler).__name__}; allowed: {allowed}"
+    if isinstance(sampler, WeightedRandomSampler) and not sampler.replacement:
+        return "a WeightedRandomSampler without replacement; allowed: with replacement"
+    is_whole = len(sampler) == len(loader.dataset)  # type: ignore[arg-type]
+    if isinstance(sampler, RandomSampler) and not (sampler.replacement or is_whole):
+        return "a RandomSampler with num_samples; allowed: with replacement, or without num_samples"
     return ""

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import torch
 from lightning.pytorch import LightningDataModule, LightningModule
+from lightning.pytorch.utilities.signature_utils import is_param_in_hook_signature
 from torch.optim import Optimizer
 
 from trainops.kinds.loop.run import Run
@@ -11,7 +12,8 @@ from trainops.kinds.loop.trainer_settings import LightningParameters
 from trainops.learning.optimizer_state import needs_closure
 from trainops.runtime.errors import InputError
 
-NOT_SUPPORTED = ("configure_callbacks", "configure_sharded_model")
+NOT_SUPPORTED = ("configure_sharded_model",)
+BATCH_HOOKS = ("validation_step", "on_validation_batch_start", "on_validation_batch_end")
 NOT_WITH_RANKS = ("SyncBatchNorm", "OptimizedModule")  # the latter is what torch.compile returns
 
 
@@ -59,6 +61,16 @@ def _require_scaling(module: LightningModule, device: torch.device) -> None:
         problem = "got 16-mixed with a method optimizer_step"
     if problem:
         raise InputError({"parameters.precision": f"{problem}; allowed: 32-true, bf16-mixed"})
+
+
+def require_loader_index(module: LightningModule, num_loaders: int) -> None:
+    """Raise InputError unless the hooks of validation take the index of one of several loaders."""
+    for name in BATCH_HOOKS if num_loaders > 1 else ():
+        if not is_param_in_hook_signature(getattr(module, name), "dataloader_idx"):
+            problem = f"val_dataloader returned {num_loaders} loaders, but {name} of "
+            problem += f"{type(module).__name__} has no parameter dataloader_idx"
+            allowed = f"{name}(..., dataloader_idx=0), or one loader"
+            raise InputError({"recipe": f"{problem}; allowed: {allowed}"})
 
 
 def require_ranks(run: Run, module: LightningModule, settings: LightningParameters) -> None:

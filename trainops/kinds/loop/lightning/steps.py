@@ -1,16 +1,17 @@
 """Training of a batch, in the order of hooks of Lightning's Trainer."""
 
-import inspect
 import weakref
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 from lightning.pytorch import LightningDataModule, LightningModule
+from lightning.pytorch.utilities.signature_utils import is_param_in_hook_signature
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from trainops.kinds.loop.lightning.averaging import Averaging
+from trainops.kinds.loop.lightning.callbacks import LightningHooks
 from trainops.kinds.loop.lightning.logged import Logged
 from trainops.kinds.loop.lightning.requirements import overrides
 from trainops.kinds.loop.lightning.view import TrainerView
@@ -51,11 +52,13 @@ class BatchSteps:
         datamodule: LightningDataModule | None,
         view: TrainerView,
         logged: Logged,
+        hooks: LightningHooks,
     ) -> None:
+        self._hooks = hooks
         self._device, self._module, self._view, self._logged = run.device, module, view, logged
         self._data: Any = datamodule
         self._takes_index = {
-            name: len(inspect.signature(getattr(module, name)).parameters) > 1
+            name: is_param_in_hook_signature(getattr(module, name), "batch_idx", min_args=2)
             for name in ("training_step", "validation_step")
         }
         # `clip` becomes an attribute of the module. A weak reference keeps the run, with its random
@@ -72,17 +75,17 @@ class BatchSteps:
         if view.precision == "16-mixed":
             self._scaler = run.keep("scaler", torch.amp.GradScaler(run.device.type))
 
-    def transfer(self, batch: Any) -> Any:
+    def transfer(self, batch: Any, loader_index: int = 0) -> Any:
         """Return the batch on the device, by the hooks of the DataModule or the module."""
-        batch = self._hook("on_before_batch_transfer")(batch, 0)
-        batch = self._hook("transfer_batch_to_device")(batch, self._device, 0)
-        return self._hook("on_after_batch_transfer")(batch, 0)
+        batch = self._hook("on_before_batch_transfer")(batch, loader_index)
+        batch = self._hook("transfer_batch_to_device")(batch, self._device, loader_index)
+        return self._hook("on_after_batch_transfer")(batch, loader_index)
 
     def train(self, batch: Any, index: int, *, is_stepping: bool) -> Any:
         """Train with a batch; return what training_step returned."""
         module = self._module
         with self._logging(batch, is_step=True):
-            if module.on_train_batch_start(batch, index) == -1:
+            if self._hooks.call("on_train_batch_start", batch, index) == -1:
                 problem = "on_train_batch_start returned -1, which skips the rest of an epoch"
                 raise InputError({"recipe": f"{problem}; allowed: None"})
             self._require_connected()
@@ -99,16 +102,23 @@ class BatchSteps:
     def end(self, output: Any, batch: Any, index: int) -> None:
         with self._logging(batch, is_step=True):
             shown = {"loss": output.detach()} if isinstance(output, Tensor) else output
-            self._module.on_train_batch_end(shown, batch, index)
+            self._hooks.call("on_train_batch_end", shown, batch, index)
 
-    def validate(self, batch: Any, index: int, *, is_counted: bool) -> None:
-        """Validate a batch; one that is not counted repeats another for the sake of the ranks."""
-        module = self._module
-        logging = self._logging(batch, is_step=False, is_counted=is_counted)
+    def validate(
+        self, batch: Any, index: int, loader_index: int | None, *, is_counted: bool
+    ) -> None:
+        """Validate a batch; one that is not counted repeats another for the sake of the ranks.
+
+        `loader_index`: of several loaders, the one that the batch is of.
+        """
+        logging = self._logging(
+            batch, is_step=False, is_counted=is_counted, loader_index=loader_index
+        )
+        more = () if loader_index is None else (loader_index,)
         with logging, torch.no_grad():
-            module.on_validation_batch_start(batch, index)
-            output = self._call("validation_step", batch, index)
-            module.on_validation_batch_end(output, batch, index)
+            self._hooks.call("on_validation_batch_start", batch, index, *more)
+            output = self._call("validation_step", batch, index, *more)
+            self._hooks.call("on_validation_batch_end", output, batch, index, *more)
 
     def clip(
         self,
@@ -130,11 +140,11 @@ class BatchSteps:
 
     def backward(self, loss: Tensor, *arguments: Any, **options: Any) -> None:
         """Take the place of LightningModule.manual_backward."""
-        self._module.on_before_backward(loss)
+        self._hooks.call("on_before_backward", loss)
         self._module.backward(loss, *arguments, **options)
         if not self._module.automatic_optimization:
             self.averaging.average()
-        self._module.on_after_backward()
+        self._hooks.call("on_after_backward")
 
     def _step(self, batch: Any, index: int, outputs: list[Any]) -> None:
         (optimizer,) = self._view.optimizers
@@ -143,7 +153,7 @@ class BatchSteps:
             loss = self._closure(batch, index, outputs)
             if self._scaler is not None:
                 self._scaler.unscale_(optimizer)
-            self._module.on_before_optimizer_step(optimizer)
+            self._hooks.call("on_before_optimizer_step", optimizer)
             self._module.configure_gradient_clipping(
                 optimizer, self._view.gradient_clip_val, self._view.gradient_clip_algorithm
             )
@@ -165,7 +175,7 @@ class BatchSteps:
         loss = loss / self._view.accumulate_grad_batches
         if index % self._view.accumulate_grad_batches == 0:
             (optimizer,) = self._view.optimizers
-            self._module.on_before_zero_grad(optimizer)
+            self._hooks.call("on_before_zero_grad", optimizer)
             self._module.optimizer_zero_grad(self._view.current_epoch, index, optimizer)
         self.backward(loss if self._scaler is None else self._scaler.scale(loss))
         return loss.detach()
@@ -189,17 +199,15 @@ class BatchSteps:
                 allowed = "with several processes, to freeze parameters in on_fit_start or later"
                 raise InputError({"recipe": f"{problem}; allowed: {allowed}"})
 
-    def _call(self, name: str, batch: Any, index: int) -> Any:
+    def _call(self, name: str, batch: Any, *indices: int) -> Any:
         method = getattr(self._module, name)
         with self._autocast:
-            return method(batch, index) if self._takes_index[name] else method(batch)
+            return method(batch, *indices[not self._takes_index[name] :])
 
     def _hook(self, name: str) -> Any:
         data = self._data
         is_of_data = data is not None and overrides(data, LightningDataModule, name)
         return getattr(data if is_of_data else self._module, name)
 
-    def _logging(self, batch: Any, *, is_step: bool, is_counted: bool = True) -> Any:
-        return self._logged.during(
-            lambda: count_examples(batch), is_step=is_step, is_counted=is_counted
-        )
+    def _logging(self, batch: Any, *, is_step: bool, **options: Any) -> Any:
+        return self._logged.during(lambda: count_examples(batch), is_step=is_step, **options)

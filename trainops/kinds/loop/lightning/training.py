@@ -3,12 +3,13 @@
 A step is an optimizer step (of manual optimization: a batch), or a batch of a validation.
 """
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from typing import Any, TypeAlias, TypeVar
 
-from lightning.pytorch import LightningDataModule, LightningModule
+from lightning.pytorch import Callback, LightningDataModule, LightningModule
 from lightning.pytorch.utilities import rank_zero_only
 
+from trainops.kinds.loop.lightning.callbacks import CallbackAttributes, LightningHooks
 from trainops.kinds.loop.lightning.logged import Logged
 from trainops.kinds.loop.lightning.manual import ManualOptimizer
 from trainops.kinds.loop.lightning.optimizers import configured
@@ -30,25 +31,30 @@ from trainops.kinds.loop.trainer_settings import LightningParameters
 
 BEGINNING = {
     "global_step": 0, "batch": 0, "has_begun": False, "is_gathering": False,
-    "is_validating": False, "should_stop": False,
+    "is_validating": False, "validated": 0, "should_stop": False,
 }  # fmt: skip
 P = TypeVar("P", bound=LightningParameters)
-Made: TypeAlias = LightningModule | tuple[LightningModule, LightningDataModule]
+Pair: TypeAlias = tuple[LightningModule, LightningDataModule]
+WithCallbacks: TypeAlias = tuple[LightningModule, LightningDataModule | None, Sequence[Callback]]
+Made: TypeAlias = LightningModule | Pair | WithCallbacks
 Steps: TypeAlias = Generator[Yielded, None, None]
 
 
 def lightning_loop(make: Callable[[Run, P], Made]) -> Callable[[Run, P], Steps]:
     """Return the loop that trains what `make(run, parameters)` returns.
 
-    That is a LightningModule with its loaders, or a pair of a LightningModule and a DataModule.
+    That is a LightningModule with its loaders, a pair of a LightningModule and a DataModule, or
+    the two (the second may be None) with a list of callbacks.
     """
 
     def train(run: Run, parameters: P) -> Steps:
         if run.num_ranks > 1:
             rank_zero_only.rank = run.rank  # type: ignore[attr-defined]  # of the modules' decorator
         made = make(run, parameters)
-        module, data = made if isinstance(made, tuple) else (made, None)
-        yield from LightningTraining(run, module, data, parameters).epochs()
+        given: tuple[Any, ...] = made if isinstance(made, tuple) else (made,)
+        module, data = (*given, None)[:2]
+        callbacks: Sequence[Callback] = given[2] if len(given) > 2 else ()
+        yield from LightningTraining(run, module, data, parameters, callbacks).epochs()
 
     return train
 
@@ -62,6 +68,7 @@ class LightningTraining:
         module: LightningModule,
         data: LightningDataModule | None,
         settings: LightningParameters,
+        callbacks: Sequence[Callback] = (),
     ) -> None:
         require_module(module, data, settings, run.device)
         run.norms.require_known(clips_by_norm(module, settings), "gradient_clip_val, by norm")
@@ -71,46 +78,53 @@ class LightningTraining:
         self._logged = Logged(module, run.keep("logged", {}), reductions)
         self._view = TrainerView(settings, self._progress, self._logged, module, data, reductions)
         module.trainer = self._view  # type: ignore[assignment]
-        self._train, self._validation = loaders(run, module, data)
-        self._view.measure(self._train, self._validation)
+        self._hooks = LightningHooks(module, self._view, callbacks)
+        self._train, self._validations = loaders(run, module, data, self._hooks, settings)
+        self._view.measure(self._train, self._validations)
         module.to(run.device)
         require_ranks(run, module, settings)
-        self._steps = BatchSteps(run, module, data, self._view, self._logged)
+        self._steps = BatchSteps(run, module, data, self._view, self._logged, self._hooks)
         self._replicas = self._steps.replicas
         self._schedules = self._configure()
         keep_module(run, module, data, self._progress)
-        module.on_fit_start()
-        module.on_train_start()
+        self._hooks.call("on_fit_start")
+        self._hooks.call("on_train_start")
+        if self._hooks.callbacks:
+            left_out = [module, data, *self._view.optimizers]
+            run.keep("callbacks", CallbackAttributes(self._hooks.callbacks, left_out))
 
     def epochs(self) -> Steps:
-        module, progress = self._module, self._progress
+        progress = self._progress
         for epoch in self._run.epochs(self._settings.max_epochs):
+            self._view.current_epoch = epoch
             if progress["should_stop"] and not progress["has_begun"]:
                 break  # a longer training ends where the shorter one was stopped
-            self._view.current_epoch = epoch
             if not progress["has_begun"]:
-                module.on_train_epoch_start()
+                self._hooks.call("on_train_epoch_start")
                 progress["has_begun"] = True
             yield from self._epoch()
-            module.on_train_epoch_end()
-            self._agree_on_stopping()
+            self._hooks.end_epoch("on_train_epoch_end", self._logged.show)
             metrics = self._logged.end_epoch() | self._logged.take()
+            self._hooks.monitor_train_epoch()
+            self._agree_on_stopping()
             if self._train.is_at_end:
                 self._schedules.step("epoch", epoch + 1, plateaus=True)
             progress.update(has_begun=False, batch=0)
+            self._view.current_epoch = epoch + 1  # as in Lightning at the end of the training
             if metrics:
                 yield metrics
             if progress["should_stop"]:
                 break
-        module.on_train_end()
-        module.on_fit_end()
+        self._hooks.call("on_train_end")
+        self._hooks.call("on_fit_end")
 
     def _epoch(self) -> Steps:
         progress, every = self._progress, self._settings.accumulate_grad_batches
         for batch in self._train:
             progress["batch"] = self._index(self._train)
             number = progress["batch"] + 1
-            is_stepping = number == len(self._train) or number % every == 0
+            self._view.is_at_end = self._train.is_at_end
+            is_stepping = self._view.is_at_end or number % every == 0
             if not progress["is_validating"]:  # else this batch has been trained
                 metrics = self._train_batch(batch, is_stepping=is_stepping)
                 progress["is_gathering"] = not is_stepping
@@ -131,7 +145,7 @@ class LightningTraining:
         output = self._steps.train(batch, index, is_stepping=is_stepping)
         if is_stepping:
             self._schedules.step("step", index + 1)
-        if index + 1 == len(self._train):
+        if self._train.is_at_end:
             self._schedules.step("epoch", self._view.current_epoch + 1)
         self._steps.end(output, batch, index)
         loss = output.get("loss") if isinstance(output, dict) else output
@@ -139,28 +153,24 @@ class LightningTraining:
 
     def _is_validation_due(self, number: int) -> bool:
         settings, progress = self._settings, self._progress
-        if self._validation is None:
+        if not self._validations:
             return False
         if (self._view.current_epoch + 1) % settings.check_val_every_n_epoch:
             return False
         is_asked = progress["is_validating"] or progress["should_stop"]
-        return is_asked or number % (settings.val_check_interval or len(self._train)) == 0
+        interval = settings.val_check_interval
+        return is_asked or (number % interval == 0 if interval else self._train.is_at_end)
 
     def _validate(self, *, releases: bool) -> Steps:
-        progress, loader = self._progress, self._validation
-        if loader is None:
-            return
+        progress = self._progress
         if not progress["is_validating"]:
             self._begin_validation(releases=releases)
         self._logged.stage, self._view.training, self._view.validating = "validation", False, True
-        for batch in loader:
-            is_counted = self._replicas.is_counted(loader)
-            batch, index = self._steps.transfer(batch), self._index(loader)
-            self._steps.validate(batch, index, is_counted=is_counted)
-            yield {}
-        self._module.on_validation_epoch_end()
+        for number, loader in enumerate(self._validations):
+            yield from self._validate_loader(number, loader)
+        self._hooks.end_epoch("on_validation_epoch_end", self._logged.show)
         metrics = self._logged.end_epoch()
-        self._module.on_validation_end()
+        self._hooks.call("on_validation_end")
         self._agree_on_stopping()
         for name, is_training in progress.pop("modes").items():
             self._module.get_submodule(name).training = is_training
@@ -168,19 +178,31 @@ class LightningTraining:
             self._module.on_validation_model_train()
         self._logged.stage, self._view.training, self._view.validating = "train", True, False
         progress["is_validating"] = False
-        yield metrics
+        yield metrics | self._logged.take()
+
+    def _validate_loader(self, number: int, loader: Passes) -> Steps:
+        progress, is_one_of_several = self._progress, len(self._validations) > 1
+        for batch in loader:
+            is_counted = self._replicas.is_counted(loader)
+            batch, index = self._steps.transfer(batch, number), self._index(loader)
+            loader_index = number if is_one_of_several else None
+            self._steps.validate(batch, index, loader_index, is_counted=is_counted)
+            yield self._logged.take()
+        if is_one_of_several and number == progress["validated"]:  # else before this attempt
+            self._logged.end_loader()
+            progress["validated"] = number + 1
 
     def _begin_validation(self, *, releases: bool) -> None:
         module = self._module
         if releases:
             module.on_validation_model_zero_grad()
         modes = {name: each.training for name, each in module.named_modules()}
-        self._progress.update(is_validating=True, modes=modes)
+        self._progress.update(is_validating=True, validated=0, modes=modes)
         self._replicas.share_buffers()
         self._logged.stage = "validation"
         module.on_validation_model_eval()
-        module.on_validation_start()
-        module.on_validation_epoch_start()
+        self._hooks.call("on_validation_start")
+        self._hooks.call("on_validation_epoch_start")
 
     def _index(self, loader: Passes) -> int:
         """Return the number in the pass of this rank's batch."""
@@ -201,7 +223,9 @@ class LightningTraining:
             run.keep(f"scheduler_{number}", config.scheduler)
         view.configure(optimizers, configs)
         averaging = self._steps.averaging
-        given = [ManualOptimizer(module, each, self._progress, averaging) for each in optimizers]
+        given = [
+            ManualOptimizer(each, self._progress, averaging, self._hooks) for each in optimizers
+        ]
         methods = {
             "log": self._logged.log,
             "optimizers": lambda *_, **__: given[0] if len(given) == 1 else given,

@@ -1,9 +1,12 @@
 """What a LightningModule sees as its trainer."""
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
 from typing import Any, NoReturn
 
-from lightning.pytorch import LightningDataModule, LightningModule
+from lightning.pytorch import Callback, LightningDataModule, LightningModule
+from lightning.pytorch.trainer.states import TrainerFn
 from torch import Tensor
 from torch.optim import Optimizer
 
@@ -14,8 +17,40 @@ from trainops.kinds.loop.replicas import Reductions
 from trainops.kinds.loop.trainer_settings import LightningParameters
 
 
+def num_batches(loader: Passes) -> int | float:
+    return math.inf if loader.source.fixed_length() is None else len(loader)
+
+
+class PointsLogger:
+    """The logger that callbacks see: what they log are points of the curves."""
+
+    def __init__(self, logged: Logged) -> None:
+        self._logged = logged
+
+    def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
+        """Add points; `step` is ignored."""
+        self._logged.add_points(metrics)
+
+
+class RankStrategy:
+    """The strategy that callbacks see."""
+
+    def __init__(self, reductions: Reductions) -> None:
+        self._reductions = reductions
+        self.root_device = reductions.device
+
+    def reduce_boolean_decision(self, decision: bool, all: bool = True) -> bool:
+        """Return whether all ranks have decided so, or any of them."""
+        if all:
+            return not self._reductions.any([not decision])[0]
+        return self._reductions.any([bool(decision)])[0]
+
+
 class TrainerView:
-    """The attributes of Lightning's Trainer that modules read. Setting should_stop stops."""
+    """The attributes of Lightning's Trainer that modules and callbacks read.
+
+    Setting should_stop stops.
+    """
 
     logger = None
     barebones = False
@@ -24,6 +59,11 @@ class TrainerView:
     node_rank, num_nodes = 0, 1
     max_steps = -1
     progress_bar_callback = None
+    fast_dev_run = False
+    has_logger = False
+    # What LearningRateMonitor asks for: whether this step is logged, and its number.
+    _logger_connector = SimpleNamespace(should_update_logs=True)
+    fit_loop = SimpleNamespace(epoch_loop=SimpleNamespace(_batches_that_stepped=None))
 
     def __init__(
         self,
@@ -38,6 +78,10 @@ class TrainerView:
         self.world_size = self.num_devices = reductions.num_ranks
         self.is_global_zero = reductions.rank == 0
         self._progress, self._logged = progress, logged
+        self.callbacks: list[Callback] = []
+        self.state = SimpleNamespace(fn=TrainerFn.FITTING)
+        self.strategy = RankStrategy(reductions)
+        self.val_check_interval = settings.val_check_interval or 1.0
         self.model = self.lightning_module = module
         self.datamodule = datamodule
         self.max_epochs = settings.max_epochs
@@ -45,23 +89,29 @@ class TrainerView:
         self.gradient_clip_val = settings.gradient_clip_val
         self.gradient_clip_algorithm = settings.gradient_clip_algorithm
         self.precision = settings.precision
+        self.limit_train_batches, self.limit_val_batches = (
+            1.0 if each is None else each  # all, as in Lightning
+            for each in (settings.limit_train_batches, settings.limit_val_batches)
+        )
         self.check_val_every_n_epoch = settings.check_val_every_n_epoch
         self.current_epoch = 0
         self.training, self.validating = True, False
-        self.num_training_batches, self.num_val_batches = 0, [0]
+        self.is_at_end = False  # the batch is the last one of its epoch
+        self.num_training_batches: int | float = 0  # inf: its dataset is iterable
+        self.num_val_batches: list[int | float] = [0]
         self.configure([], [])
 
     def configure(self, optimizers: list[Optimizer], configs: list[LRSchedulerConfig]) -> None:
         self.optimizers, self.lr_scheduler_configs = optimizers, configs
 
-    def measure(self, train: Passes, validation: Passes | None) -> None:
+    def measure(self, train: Passes, validations: Sequence[Passes]) -> None:
         """Learn the number of batches."""
-        self.num_training_batches = len(train)
-        self.num_val_batches = [] if validation is None else [len(validation)]
+        self.num_training_batches = num_batches(train)
+        self.num_val_batches = [num_batches(each) for each in validations]
 
     @property
     def loggers(self) -> list[Any]:
-        return []
+        return [PointsLogger(self._logged)] if self.has_logger else []
 
     @property
     def global_step(self) -> int:
@@ -73,11 +123,15 @@ class TrainerView:
 
     @property
     def is_last_batch(self) -> bool:
+        if isinstance(self.num_training_batches, float):
+            return self.is_at_end
         return bool(self._progress["batch"] + 1 == self.num_training_batches)
 
     @property
     def estimated_stepping_batches(self) -> int:
         """Number of optimizer steps of the whole training."""
+        if isinstance(self.num_training_batches, float):
+            return self.max_steps  # as in Lightning
         return self.max_epochs * -(-self.num_training_batches // self.accumulate_grad_batches)
 
     @property
@@ -96,5 +150,5 @@ class TrainerView:
 
     def __getattr__(self, name: str) -> NoReturn:
         known = sorted(each for each in {*dir(type(self)), *vars(self)} if not each.startswith("_"))
-        problem = f"the module uses trainer.{name}, which trainops does not provide"
+        problem = f"the module or a callback uses trainer.{name}, which trainops does not provide"
         raise AttributeError(f"{problem}; allowed: {', '.join(known)}")

@@ -11,18 +11,28 @@ from typing import Any, TypeAlias, TypeVar
 import torch
 from accelerate.optimizer import AcceleratedOptimizer
 from torch import Tensor, nn
-from torch.optim.lr_scheduler import LRScheduler
+from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
+from torch.utils.data import IterableDataset
 from transformers import Trainer
+from transformers.optimization import GreedyLR
+from transformers.trainer_pt_utils import LengthGroupedSampler
 
+from trainops.kinds.loop.gradients import Gradients
 from trainops.kinds.loop.module.batch import count_examples
 from trainops.kinds.loop.replicas import Replicas
 from trainops.kinds.loop.run import Run, Yielded
-from trainops.kinds.loop.transformers.evaluation import TrainerEvaluation
+from trainops.kinds.loop.transformers.evaluation import TrainerEvaluation, worker_options
+from trainops.kinds.loop.transformers.events import TrainerEvents
 from trainops.kinds.loop.transformers.requirements import require_trainer
+from trainops.kinds.loop.transformers.starting import end_model, start_model
 from trainops.runtime.config import Strict
+from trainops.runtime.errors import InputError
 
 P = TypeVar("P", bound=Strict)
 Steps: TypeAlias = Generator[Yielded, None, None]
+# `missing`: optimizer steps of epochs that callbacks have ended early
+BEGINNING = {"step": 0, "is_evaluating": False, "has_begun": False, "ended": "", "missing": 0}
+ON_METRICS = (ReduceLROnPlateau, GreedyLR)  # schedulers that step after an evaluation
 as_float32 = partial(torch.as_tensor, dtype=torch.float32)  # float64 would change that of a loss
 
 
@@ -42,6 +52,12 @@ def transformers_loop(
     return train
 
 
+def lengths_of(trainer: Trainer) -> list[int] | None:
+    """Return the lengths of the examples, where batches are to be of similar lengths."""
+    sampler = trainer._get_train_sampler()
+    return list(sampler.lengths) if isinstance(sampler, LengthGroupedSampler) else None
+
+
 class TransformersTraining:
     """Epochs, accumulation and evaluations as in Trainer.train; `progress` is kept.
 
@@ -54,63 +70,130 @@ class TransformersTraining:
         run.norms.require_known(trainer.args.max_grad_norm > 0, "max_grad_norm of the arguments")
         self._run, self._trainer, args = run, trainer, trainer.args
         self._progress: dict[str, Any] = run.keep(
-            "progress", {"step": 0, "is_evaluating": False, "num_ranks": run.num_ranks}
+            "progress", {**BEGINNING, "num_ranks": run.num_ranks}
         )
         self._epoch_number = 0
+        start_model(trainer)
         loader = trainer.get_train_dataloader()
+        self._is_iterable = isinstance(loader.dataset, IterableDataset)
         self._train = run.loader(
             "train",
             loader.dataset,
             batch_size=args.train_batch_size,
-            shuffle=args.train_sampling_strategy == "random",
-            drop_last=args.dataloader_drop_last,
-            num_workers=args.dataloader_num_workers,
+            shuffle=args.train_sampling_strategy != "sequential",
+            lengths=lengths_of(trainer),
+            drop_last=args.dataloader_drop_last and not self._is_iterable,
             collate_fn=loader.collate_fn,
             is_random=is_random,
+            **worker_options(args),
         )
         # It asks for a length and a dataset, which this loader has, too.
-        counted = trainer.set_initial_training_values(args, self._train)  # type: ignore[arg-type]
-        self._num_epochs, self._steps_per_epoch, *_, self._max_steps = counted
+        sized: Any = loader if self._is_iterable else self._train
+        counted = trainer.set_initial_training_values(args, sized)
+        num_epochs, self._steps_per_epoch, *_, num_batches, self._max_steps = counted
+        self._num_batches_per_epoch = int(num_batches or 0)
+        # without a length they are very many, of which each takes one step at least
+        self._num_epochs = min(num_epochs, max(self._max_steps, math.ceil(args.num_train_epochs)))
         self._model, self._optimizer, self._scheduler = self._prepare()
         wrapped = run.wrap(self._model, find_unused_parameters=True)
         self._replicas = Replicas(run, self._model, wrapped)
         trainer.model_wrapped = wrapped
+        best: dict[str, Any] = {}
+        if args.load_best_model_at_end:
+            run.keep("best_weights", best)
+        self._events = TrainerEvents(trainer, self._replicas, best)
         self._evaluation: TrainerEvaluation | None = None
-        if args.eval_strategy != "no":
-            self._evaluation = TrainerEvaluation(run, trainer, self._replicas, is_random=is_random)
+        if places := self._places():
+            self._evaluation = TrainerEvaluation(
+                run, trainer, self._events, self._replicas, places, is_random=is_random
+            )
+        trainer.callback_handler.train_dataloader = loader
+        states = self._events.begin(self._max_steps, self._num_epochs)
+        if self._events.is_heard:
+            run.keep("callbacks", states)
 
     def epochs(self) -> Steps:
+        progress = self._progress
         for epoch in self._run.epochs(self._num_epochs):
             self._epoch_number = epoch
+            if self._was_stopped and self._trainer.args.max_steps <= 0:
+                break  # a longer training ends where a callback stopped the shorter one
+            if not (self._was_stopped or progress.get("has_begun")):
+                yield from self._evaluate_on_start()
+                self._continue()
+                self._events.call("on_epoch_begin")
+                progress["has_begun"] = True
             yield from self._epoch()
-            if self._trainer.args.eval_strategy == "epoch":
-                yield from self._evaluate()
-            if self._is_over:
+            if self._was_stopped:
                 break
-        self._trainer.is_in_train = False
+            if not progress["is_evaluating"]:  # else the epoch has ended
+                self._events.call("on_epoch_end")
+                self._events.agree()
+                self._events.log()
+            yield from self._evaluate("epoch")
+            progress["has_begun"] = False
+            if self._is_stopping:
+                progress["ended"] = "" if self._is_over else "stopped"
+                break
+            missing = self._steps_per_epoch - self._steps_in_epoch
+            progress["missing"] = progress.get("missing", 0) + missing
+        progress["ended"] = progress.get("ended") or "length"
+        self._events.end()
+        end_model(self._trainer)
 
     def _epoch(self) -> Steps:
         args = self._trainer.args
         window: list[Any] = []
         for batch in self._train:
+            if self._was_stopped or self._num_batches > self._num_batches_per_epoch:
+                return  # as does the Trainer, where a dataset has more than its length
             if not self._progress["is_evaluating"]:  # else this batch has been trained
                 window.append(batch)
-                is_last = self._train.is_at_end
+                is_last = self._num_batches == self._num_batches_per_epoch
                 if len(window) < args.gradient_accumulation_steps and not is_last:
                     continue
                 metrics = self._step(window)
                 window = []
                 yield metrics
-            if args.eval_strategy == "steps" and self._is_evaluation_due:
-                yield from self._evaluate()
-            if self._is_over:
+            yield from self._evaluate("step")
+            if self._is_stopping or self._trainer.control.should_epoch_stop:
                 return
+        if window:
+            self._hold(window)
+
+    def _hold(self, window: list[Any]) -> None:
+        """Hold the gradients of a window that an iterable dataset has ended, as the Trainer does.
+
+        The first window of the next epoch adds to them.
+        """
+        self._accumulate(window)
+        self._progress["is_holding"] = True
+        self._events.end_substep()
+
+    def _places(self) -> list[str]:
+        """Return where it may be evaluated: callbacks may ask for it after any step or epoch."""
+        trainer = self._trainer
+        usual = {"epoch": "epoch", "steps": "step"}.get(trainer.args.eval_strategy, "")
+        further = [each for each in ("step", "epoch") if each != usual]
+        if trainer.eval_dataset is None or not self._events.is_heard:
+            further = []
+        on_start = ["start"] if trainer.args.eval_on_start else []
+        return [*([usual] if usual else []), *further, *on_start]
 
     @property
-    def _is_evaluation_due(self) -> bool:
-        every = self._trainer.args.eval_steps or self._trainer.args.logging_steps
-        every_steps = math.ceil(self._max_steps * every) if every < 1 else int(every)
-        return self._is_over or self._num_steps % every_steps == 0
+    def _was_stopped(self) -> bool:
+        """Whether a callback has ended the training, before this attempt."""
+        return self._progress.get("ended") == "stopped"
+
+    @property
+    def _is_stopping(self) -> bool:
+        return self._is_over or bool(self._trainer.control.should_training_stop)
+
+    def _continue(self) -> None:
+        """Let a longer training continue where the length has ended the shorter one."""
+        if self._progress.get("ended"):
+            self._progress["ended"] = ""
+            self._events.continue_training()
 
     @property
     def _is_over(self) -> bool:
@@ -124,28 +207,54 @@ class TransformersTraining:
     @property
     def _num_steps(self) -> int:
         """Optimizer steps so far; without max_steps, as many as lead here with these ranks."""
-        if self._trainer.args.max_steps > 0:
+        if self._trainer.args.max_steps > 0 or self._is_iterable:
             return int(self._progress["step"])
-        in_epoch = math.ceil(self._num_batches / self._trainer.args.gradient_accumulation_steps)
-        return self._epoch_number * self._steps_per_epoch + in_epoch
+        before = self._epoch_number * self._steps_per_epoch - self._progress.get("missing", 0)
+        return int(before) + self._steps_in_epoch
+
+    @property
+    def _steps_in_epoch(self) -> int:
+        return math.ceil(self._num_batches / self._trainer.args.gradient_accumulation_steps)
 
     def _step(self, window: list[Any]) -> Yielded:
         """Take an optimizer step, in the order of Trainer.train."""
-        trainer, args, model = self._trainer, self._trainer.args, self._model
+        trainer, model, events = self._trainer, self._model, self._events
+        self._continue()
         loss = self._accumulate(window)
-        if args.max_grad_norm > 0:
-            norm = trainer.accelerator.clip_grad_norm_(model.parameters(), args.max_grad_norm)
-            self._run.check_norm(norm, is_scaled=trainer.accelerator.scaler is not None)
-        rate = self._scheduler.get_last_lr()[0]
+        norm, rate = self._clip(), self._trainer._get_learning_rate()
+        events.call("on_pre_optimizer_step")
         self._optimizer.step()
+        events.call("on_optimizer_step")
         self._follow_ranks()
-        if not trainer.accelerator.optimizer_step_was_skipped:
+        was_skipped = trainer.accelerator.optimizer_step_was_skipped
+        if not (was_skipped or isinstance(self._scheduler, ON_METRICS)):
             self._scheduler.step()
         model.zero_grad()
-        self._progress["step"] += 1
-        trainer.state.global_step = self._num_steps
-        trainer.state.epoch = self._epoch_number + self._num_batches / len(self._train)
+        self._progress |= {"step": self._progress["step"] + 1, "has_begun": True}
+        self._progress["is_holding"] = False
+        self._locate()
+        events.note_step(norm, rate)
+        events.call("on_step_end")
+        events.agree()
+        events.log()
         return {"train_loss": loss, "learning_rate": rate}
+
+    def _locate(self) -> None:
+        """Tell the Trainer its place: a resume may continue within an evaluation."""
+        self._trainer.state.global_step = self._num_steps
+        self._trainer.state.epoch = (
+            self._epoch_number + self._num_batches / self._num_batches_per_epoch
+        )
+
+    def _clip(self) -> Tensor | None:
+        """Clip the gradients; return their norm, if it is limited or logged."""
+        accelerator, limit = self._trainer.accelerator, self._trainer.args.max_grad_norm
+        parameters = self._model.parameters()
+        if limit > 0:
+            norm: Tensor = accelerator.clip_grad_norm_(parameters, limit)
+            self._run.check_norm(norm, is_scaled=accelerator.scaler is not None)
+            return norm
+        return accelerator.clip_grad_norm_(parameters, math.inf) if self._events.is_heard else None
 
     def _accumulate(self, window: list[Any]) -> Tensor:
         """Let the gradients be those of the whole window; return the loss.
@@ -162,27 +271,58 @@ class TransformersTraining:
             divisors = [as_float32(1 / each) for each in shares]
             num_items = None if num_items is None else as_float32(replicas.mean(num_items))
         losses = []
+        self._events.call("on_step_begin")
         for number, (batch, divisor) in enumerate(zip(batches, divisors, strict=True), start=1):
             trainer.current_gradient_accumulation_steps = divisor  # type: ignore[assignment]
             with replicas.reducing(is_last=number == len(batches)):
                 losses.append(trainer.training_step(replicas.step, batch, num_items))
+            self._events.add_loss(losses[-1])
+            if number < len(batches):
+                self._events.end_substep()
         return sum(losses[1:], losses[0])
 
     def _follow_ranks(self) -> None:
         """Let a schedule whose length is that of the epochs continue at this place of them."""
         if self._progress.get("num_ranks", 1) != self._run.num_ranks:
-            if self._trainer.args.max_steps <= 0:
+            is_by_length = not isinstance(self._scheduler, ON_METRICS)
+            if self._trainer.args.max_steps <= 0 and is_by_length:
                 self._scheduler.last_epoch = self._num_steps - 1
             self._progress["num_ranks"] = self._run.num_ranks
 
-    def _evaluate(self) -> Steps:
-        if self._evaluation is None:
+    def _evaluate(self, place: str) -> Steps:
+        """Evaluate, where that is due or has been interrupted; then perhaps save."""
+        is_due = self._trainer.control.should_evaluate
+        if self._progress["is_evaluating"] or is_due:
+            metrics = yield from self._evaluated(place)
+            self._events.save()
+            yield metrics
+        else:
+            self._events.save()
+
+    def _evaluate_on_start(self) -> Steps:
+        """Evaluate before the first step; neither schedulers nor the best weights follow it."""
+        evaluation = self._evaluation
+        if evaluation is None or not self._trainer.args.eval_on_start or self._progress["step"]:
             return
-        self._progress["is_evaluating"] = True
         self._replicas.share_buffers()
-        metrics = yield from self._evaluation.batches(self._model)
-        self._progress["is_evaluating"] = False
+        metrics = yield from evaluation.batches(self._model, "start")
         yield metrics
+
+    def _evaluated(self, place: str) -> Generator[Yielded, None, Yielded]:
+        progress = self._progress
+        if self._evaluation is None:
+            problem = "a callback asks for an evaluation, but the Trainer has no eval_dataset"
+            raise InputError({"recipe": f"{problem}; allowed: a Trainer with an eval_dataset"})
+        progress["is_evaluating"] = True
+        self._locate()
+        self._replicas.share_buffers()
+        metrics = yield from self._evaluation.batches(self._model, place)
+        if isinstance(self._scheduler, ON_METRICS):
+            self._scheduler.step(self._events.monitored(metrics))
+        self._events.compare(metrics)
+        self._events.agree()
+        progress["is_evaluating"] = self._trainer.control.should_evaluate = False
+        return metrics
 
     def _prepare(self) -> tuple[nn.Module, AcceleratedOptimizer, LRScheduler]:
         """Create, prepare by Accelerate and keep what changes."""
@@ -191,10 +331,14 @@ class TransformersTraining:
         trainer.optimizer = optimizer
         scheduler = trainer.create_scheduler(num_training_steps=max_steps)
         trainer.is_in_train = True
-        trainer.state.max_steps, trainer.state.num_train_epochs = max_steps, self._num_epochs
+        handler = trainer.callback_handler
+        handler.model, handler.optimizer, handler.lr_scheduler = trainer.model, optimizer, scheduler
         run.keep("model", trainer.model)
         run.keep("optimizer", optimizer.optimizer)
         run.keep("scheduler", scheduler)
+        if self._is_iterable:
+            progress = self._progress  # not `self`, in which random generators are looked for
+            run.keep("gradients", Gradients(model, lambda: bool(progress.get("is_holding"))))
         if trainer.accelerator.scaler is not None:
             run.keep("scaler", trainer.accelerator.scaler)
         return model, optimizer, scheduler

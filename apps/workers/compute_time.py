@@ -1,0 +1,37 @@
+"""How long attempts computed, by their rows: times their processes, and times their GPUs."""
+
+from typing import Any
+
+from django.db.models import (
+    Case,
+    DateTimeField,
+    F,
+    IntegerField,
+    Q,
+    QuerySet,
+    Value,
+    When,
+)
+from django.db.models.functions import Coalesce, Length, Replace
+
+from apps.operations.models import Attempt
+from trainops.clock import DatabaseNow
+
+HOUR_SECONDS = 3600
+END = Coalesce("ended_at", DatabaseNow(), output_field=DateTimeField())
+NUM_GPUS = Case(
+    When(device="", then=Value(0)),
+    default=Length("device") - Length(Replace("device", Value(","), Value(""))) + 1,
+    output_field=IntegerField(),
+)
+# What the time of an attempt is multiplied with.
+FACTORS: dict[str, Any] = {"processes": F("operation__processes"), "num_gpus": NUM_GPUS}
+
+
+def computing_since(moment: Any) -> QuerySet[Attempt]:
+    """Return the attempts that computed after a moment: a datetime, or an expression for one.
+
+    Coordinators are left out: their subtasks compute.
+    """
+    is_late = Q(ended_at=None) | Q(ended_at__gt=moment)
+    return Attempt.objects.filter(is_late, operation__takes_slot=True).order_by()

@@ -1,0 +1,163 @@
+"""Each defence against hostile clients and files, and the test that notices when it is taken out.
+
+The findings that they answer are those of the security review: docs/security.md has the limits.
+"""
+
+from tests.faults.protections import Protection
+
+GATEWAY = "tests/gateway/test_gateway.py"
+CHARACTERS = "tests/http/test_characters.py"
+THROTTLE = "tests/http/test_login_throttle.py"
+IDENTITY = "tests/workers/test_identity.py"
+
+DEFENCES = [
+    Protection(
+        "a body that arrives too slowly ends its request",
+        "trainops.gateway.bodies:BodyChunks._seconds_left",
+        "max(0.0, min(PAUSE_SECONDS, self._began_at + granted - self._clock()))",
+        "3600.0",
+        f"{GATEWAY}::test_a_body_that_trickles_ends_the_request",
+    ),
+    Protection(
+        "a large body of an unknown client is refused unread",
+        "trainops.gateway.gateway:Gateway._allowed_bytes",
+        "raise bodies.NotSignedIn(rules.anonymous_bytes)",
+        "return allowed",
+        f"{GATEWAY}::test_what_is_announced_too_large_is_refused_unread",
+    ),
+    Protection(
+        "the requests in progress of one person are limited",
+        "trainops.gateway.clients:ClientRequests.counted",
+        "if self._counts[what] >= getattr(self._limits, what):",
+        "if False:",
+        f"{GATEWAY}::test_one_person_has_n_requests_in_progress_from_all_addresses",
+    ),
+    Protection(
+        "one person has one file processed at a time",
+        "trainops.concurrency_limit:ConcurrencyLimit._is_free",
+        "(not person or person not in self._people)",
+        "True",
+        "tests/test_concurrency_limit.py::test_a_person_has_one_and_the_last_one_has_none",
+    ),
+    Protection(
+        "a body with too many values is refused before they are made",
+        "trainops.http.parsers:_has_more_items",
+        "next(islice(found, max_items, None), None) is not None",
+        "False",
+        "tests/http/test_problems.py::test_many_values_are_refused_before_they_are_made",
+    ),
+    Protection(
+        "YAML with too many values is not composed",
+        "trainops.plain_yaml:_Loader.compose_node",
+        "if self.num_nodes > MAX_NODES:",
+        "if False:",
+        "tests/pages/test_new_file.py::test_a_large_file_is_refused_before_it_is_read",
+    ),
+    Protection(
+        "a page reads no long YAML",
+        "apps.dashboard.config_file:ConfigFile.body",
+        "if len(self.text) > MAX_CHARS:",
+        "if False:",
+        "tests/pages/test_new_file.py::test_a_large_file_is_refused_before_it_is_read",
+    ),
+    Protection(
+        "an archive has its end record in one place",
+        "trainops.files.layout:_read_end_64",
+        "at != locator_at - END_64.size or disk or num_disks > 1",
+        "False",
+        "tests/formats/test_danger.py::test_an_archive_with_two_directories_is_refused",
+    ),
+    Protection(
+        "a confined process gets no secret of the environment",
+        "trainops.confined.calling:call",
+        "{name: os.environ[name] for name in (*KEPT, *kept) if name in os.environ}",
+        "dict(os.environ)",
+        "tests/confined/test_confined.py"
+        "::test_it_knows_nothing_of_the_environment_but_where_code_is",
+    ),
+    Protection(
+        "a worker token acts for its worker only",
+        "apps.workers.registry:require_speaker",
+        "token is None or token.worker_id == worker_id",
+        "True",
+        f"{IDENTITY}::test_a_token_that_has_not_registered_acts_for_no_worker",
+    ),
+    Protection(
+        "nothing over HTTP acts for a worker of the installation",
+        "apps.workers.registry:require_speaker",
+        "require_remote(worker_id)",
+        "pass",
+        f"{IDENTITY}::test_http_acts_for_no_worker_of_this_installation",
+    ),
+    Protection(
+        "a form with a NUL character is refused",
+        "trainops.http.middleware:FormMiddleware.process_view",
+        'request.method == "POST" and not is_api(request)',
+        "False",
+        f"{CHARACTERS}::test_in_forms",
+    ),
+    Protection(
+        "a cursor beyond the calendar is refused",
+        "trainops.http.pagination:_value_of",
+        "(DjangoValidationError, ValueError, TypeError, OverflowError)",
+        "(DjangoValidationError, ValueError, TypeError)",
+        f"{CHARACTERS}::test_times_beyond_the_calendar_in_cursors",
+    ),
+    Protection(
+        "a number of thousands of digits is refused",
+        "trainops.http.numbers:whole_number",
+        "len(text) <= MAX_DIGITS",
+        "len(text[:9]) <= MAX_DIGITS",
+        f"{CHARACTERS}::test_numbers_that_only_begin_as_small_ones",
+    ),
+    Protection(
+        "a question links to no other site",
+        "apps.dashboard.views.actions:confirm",
+        'safe(request, request.GET.get("next", "/"))',
+        'request.GET.get("next", "/")',
+        "tests/pages/test_actions.py::TestAsking::test_no_link_of_a_question_leads_to_another_site",
+    ),
+    Protection(
+        "no text is a formula in a CSV",
+        "trainops.text:csv_cell",
+        "text.startswith(FORMULAS) and not NUMBER.fullmatch(text)",
+        "False",
+        "tests/api/test_records.py::test_no_metric_is_a_formula_in_the_csv",
+    ),
+    Protection(
+        "no caller forges a line of a log",
+        "trainops.text:LineFormatter.formatMessage",
+        "escaped(super().formatMessage(record))",
+        "super().formatMessage(record)",
+        "tests/http/test_access_log.py::test_no_log_has_a_control_character_of_a_caller",
+    ),
+    Protection(
+        "wrong passwords are counted",
+        "trainops.http.login_throttle:_count",
+        'rows.update(num_failures=F("num_failures") + 1)',
+        "pass",
+        f"{THROTTLE}::test_after_several_wrong_passwords_the_right_one_must_wait",
+    ),
+    Protection(
+        "behind a proxy the address of its client counts",
+        "trainops.http.addresses:client_address",
+        "if not settings.BEHIND_HTTPS_PROXY:",
+        "if True:",
+        f"{THROTTLE}::test_behind_a_proxy_wrong_passwords_count_for_the_address_of_the_client",
+    ),
+    Protection(
+        "other users of the machine read no data directory that was open",
+        "trainops.launch.checks:close_to_others",
+        "path.chmod(stat.S_IMODE(mode) & ~mask)",
+        "pass",
+        "tests/launch/test_permissions.py"
+        "::test_a_directory_that_was_open_is_closed_with_what_is_in_it",
+    ),
+    Protection(
+        "pages of signed-in people are not kept",
+        "trainops.http.middleware:ApiEnvelopeMiddleware.__call__",
+        'response.setdefault("Cache-Control", "no-store")',
+        "pass",
+        "tests/http/test_response_headers.py::test_what_a_signed_in_person_sees_is_not_kept",
+    ),
+]

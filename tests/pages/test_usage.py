@@ -1,0 +1,45 @@
+"""The page of the usage report, and its file."""
+
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from tests.pages import making
+
+
+@pytest.fixture
+def used(ana):
+    operation = making.operation(ana, "COMPLETED")
+    operation.row.update(project="=vision")
+    making.attempt(operation)
+    now = timezone.now()
+    operation.attempts.update(started_at=now - timedelta(minutes=90), ended_at=now)
+
+
+def test_the_hours_are_shown_by_project_or_owner(page, ana, used):
+    text = page.get("/workers/usage").content.decode()
+    assert "=vision" in text and '<th scope="col">Project</th>' in text
+    assert '/workers/usage.csv?by=project&amp;weeks=8"' in text
+    text = page.get("/workers/usage?by=owner&weeks=26").content.decode()
+    assert '<td data-label="Owner">ana</td>' in text
+    assert '<option value="26" selected>26 weeks</option>' in text
+
+
+def test_wrong_choices_are_replaced_by_defaults(page, ana, used):
+    text = page.get("/workers/usage?by=color&weeks=26").content.decode()
+    assert '<th scope="col">Project</th>' in text
+    assert '<option value="26" selected>' in text
+
+
+def test_the_file_has_the_rows_without_formulas(page, ana, used):
+    answer = page.get("/workers/usage.csv?by=project")
+    assert answer["Content-Disposition"] == 'attachment; filename="usage-by-project.csv"'
+    head, *rows = answer.content.decode().splitlines()
+    assert head == "week,name,num_attempts,compute_hours,gpu_hours"
+    assert all(",'=vision,1," in each for each in rows)
+    assert sum(float(each.split(",")[3]) for each in rows) == pytest.approx(1.5, abs=0.01)
+
+
+def test_without_attempts_the_page_says_so(page, ana):
+    assert "Nothing was computed" in page.get("/workers/usage").content.decode()

@@ -1,0 +1,3 @@
+"""The command line, and an installation."""
+
+from tests.cli.conftest import ana, cli, environment  # noqa: F401

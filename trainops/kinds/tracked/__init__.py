@@ -1,0 +1,1 @@
+"""Runs that another tool tracked, with their curves: see docs/sinks.md."""
