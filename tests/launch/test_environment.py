@@ -80,7 +80,7 @@ def test_everything_that_the_project_installs_is_pinned_to_the_installed_version
 def test_everything_that_the_project_installs_allows_the_oldest_python_of_the_project():
     oldest = environment.project(ROOT)["requires-python"].removeprefix(">=") + ".0"
     allowed = {
-        name: distribution(name).metadata["Requires-Python"] or ""
+        name: distribution(name).metadata.get("Requires-Python", "")
         for name in installed_for(environment.requirements(ROOT, ["test"]))
     }
     refusing = {name: each for name, each in allowed.items() if oldest not in SpecifierSet(each)}
