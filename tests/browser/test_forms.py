@@ -163,6 +163,52 @@ def test_a_recipe_is_found_and_chosen_by_keyboard(open_page):
     expect(page.get_by_label("Epochs", exact=True)).to_have_value("33")
 
 
+@pytest.fixture
+def before_scripts(open_page):
+    """Return a page, a function that opens a path without scripts, and one that lets them come."""
+    page, held, is_held = open_page("/settings/"), [], True
+    scripts = re.compile(r"/js/(?!early|theme|zone)|(htmx|bootstrap).*js")
+
+    def go(path):
+        page.route(scripts, lambda route: held.append(route) if is_held else route.continue_())
+        page.goto(path, wait_until="commit")
+
+    def release():
+        nonlocal is_held
+        is_held = False
+        for each in held:
+            each.continue_()
+
+    return page, go, release
+
+
+def test_a_recipe_chosen_before_the_scripts_have_arrived_is_shown(before_scripts):
+    page, go, release = before_scripts
+    go("/operations/new")
+    page.get_by_test_id("recipe-price_direction").check(force=True)
+    release()
+    expect(page.get_by_test_id("upload")).to_be_attached()
+
+
+def test_a_file_chosen_before_the_scripts_have_arrived_is_uploaded(before_scripts, tmp_path):
+    path = tmp_path / "flowers.csv"
+    path.write_text("length,kind\n1,rose\n2,lily\n")
+    page, go, release = before_scripts
+    go("/operations/new?recipe=price_direction")
+    page.get_by_test_id("upload").set_input_files(path)
+    release()
+    expect(page.get_by_test_id("dataset")).not_to_have_value("")
+
+
+def test_filters_chosen_and_typed_before_the_scripts_have_arrived_are_followed(before_scripts):
+    page, go, release = before_scripts
+    go("/")
+    page.get_by_test_id("owner").select_option("me")
+    page.get_by_test_id("search").fill("tag:day")
+    release()
+    expect(page).to_have_url(re.compile(r"\?owner=me&q=tag%3Aday$"))
+
+
 def test_the_form_is_edited_as_yaml_and_back(open_page):
     page = open_page("/operations/new?recipe=digits")
     page.get_by_label("Epochs", exact=True).fill("33")
