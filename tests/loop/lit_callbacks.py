@@ -6,6 +6,7 @@ from lightning.pytorch import Callback
 from lightning.pytorch.callbacks import (
     EarlyStopping,
     LearningRateMonitor,
+    ModelCheckpoint,
     ModelSummary,
     TQDMProgressBar,
 )
@@ -86,5 +87,6 @@ MADE = {
     "early-training": lambda: EarlyStopping("train_root", min_delta=0.2, patience=1),
     "early-far": lambda: EarlyStopping("val_error_1", min_delta=0.1, patience=1),
     "summary": ModelSummary, "bar": TQDMProgressBar,
+    "best": lambda: ModelCheckpoint(monitor="val_loss", save_top_k=3),
     "rates": lambda: LearningRateMonitor(),
 }  # fmt: skip

@@ -62,6 +62,18 @@ def test_an_extended_lightning_module_has_the_files_of_a_longer_training(tmp_pat
     assert found.progress[-1].step == expected.progress[-1].step
 
 
+@pytest.mark.parametrize("given", [{}, {"module": "manual"}, {"iterable": "stateful"}])
+def test_a_lightning_module_with_a_number_of_steps_continues_within_its_epoch(tmp_path, given):
+    pytest.importorskip("lightning.pytorch", reason="the extra lightning is not installed")
+    cases = (lit(1, max_steps=each, **given) for each in (4, 14))
+    expected, found = extended(*cases, tmp_path)
+    files, wanted = (all_but_state(each.checkpoints[-1]) for each in (found, expected))
+    assert files | {"logged.pt": ""} == wanted | {"logged.pt": ""}  # its names have another order
+    logged = [each.checkpoints[-1].path / "logged.pt" for each in (found, expected)]
+    first, second = (torch.load(each, weights_only=True) for each in logged)  # noqa: TID251
+    assert first == second
+
+
 def test_an_extended_lightning_module_that_was_stopped_stays_stopped(tmp_path, monkeypatch):
     pytest.importorskip("lightning.pytorch", reason="the extra lightning is not installed")
     from tests.loop.lit_module import Automatic

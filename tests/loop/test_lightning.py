@@ -51,6 +51,9 @@ CASES = {
                 "accumulate_grad_batches": 3, "scheduler": "step"},
     "not-validated": {"limit_train_batches": 3, "limit_val_batches": 0, "scheduler": "epoch"},
     "rarely": {"check_val_every_n_epoch": 2},
+    "steps": {"max_steps": 5, "accumulate_grad_batches": 4, "scheduler": "step"},
+    "steps-manual": {"module": "manual", "max_steps": 10},
+    "steps-iterable": {"iterable": "stateful", "max_steps": 7, "val_check_interval": 2},
 }  # fmt: skip
 
 
@@ -64,6 +67,8 @@ def by_lightning(given, root):
         for name, value in parameters.items()
         if name not in ("module", "scheduler", "iterable")
     }
+    if "max_steps" in settings:
+        settings["max_epochs"] = -1
     from tests.loop.lit import Parameters
 
     reproducibility.seed_all(SEED)

@@ -34,7 +34,7 @@ CASES = {
     "meddler": (["meddler", "recorder"], {"accumulate_grad_batches": 4, "scheduler": "step"}),
     "stateful": (["stateful", "recorder"], {"check_val_every_n_epoch": 2}),
     "manual": (["recorder", "meddler"], {"module": "manual"}),
-    "displays": (["summary", "recorder", "bar"], {"max_epochs": 1}),
+    "not-called": (["summary", "recorder", "bar", "best"], {"max_epochs": 1}),
     "several": (["recorder", "early-far"], {"module": "several", "max_epochs": 9}),
 }  # fmt: skip
 
@@ -61,8 +61,8 @@ def by_lightning(name, root):
         warnings.simplefilter("ignore")
         lightning.Trainer(
             accelerator="cpu", logger="rates" in parameters["callbacks"], callbacks=callbacks,
-            enable_checkpointing=False, enable_progress_bar=name == "displays",
-            enable_model_summary=name == "displays",
+            enable_checkpointing=name == "not-called", enable_progress_bar=name == "not-called",
+            enable_model_summary=name == "not-called",
             num_sanity_val_steps=0, default_root_dir=root, **settings,
         ).fit(module, data)  # fmt: skip
     (recorder,) = (each for each in callbacks if isinstance(each, Recorder))
@@ -144,6 +144,10 @@ class OwnSummary(lightning.callbacks.ModelSummary):
     pass
 
 
+class OwnCheckpoint(lightning.callbacks.ModelCheckpoint):
+    pass
+
+
 class Saving(lightning.Callback):
     def on_save_checkpoint(self, trainer, module, checkpoint):
         checkpoint["more"] = 1
@@ -152,7 +156,11 @@ class Saving(lightning.Callback):
 WRONG = {
     "object": (object, "got a object as a callback; allowed: objects of lightning"),
     "averages": (lambda: Averaging(0.1), "the callback Averaging: it replaces schedules"),
-    "checkpoints": (lightning.callbacks.ModelCheckpoint, "by `monitor` of the config; allowed: E"),
+    "checkpoints": (OwnCheckpoint, "by `monitor` of the config; allowed: E"),
+    "best": (
+        lambda: lightning.callbacks.ModelCheckpoint(monitor="val_loss", mode="max"),
+        "ModelCheckpoint monitors val_loss (max), and the config val_loss (min); allowed: the same",
+    ),
     "displays": (OwnSummary, "got the callback OwnSummary: trainops does not follow it"),
     "saving": (Saving, "Saving has the method on_save_checkpoint, which trainops does not call"),
     "collecting": (Collecting, "Collecting.found has changed, and is a list, which cannot be"),

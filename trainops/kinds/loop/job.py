@@ -68,6 +68,7 @@ class LoopJob:
             sharding=self._sharding,
             norms=GradNorms(config.limits, self._course, lambda: self.step),
             taken=self._bests.parts.values(),
+            monitors={config.monitor: config.mode, **config.monitors},
         )  # fmt: skip
         self._points: dict[str, float] = {}
         self._num_yields = 0  # since the last safe point

@@ -4,8 +4,8 @@ from trainops.kind import Kind, Objective
 from trainops.learning.thresholds import EPOCH_INTERVAL
 
 MAX_STEPS = "max_steps"
-LENGTHS = (  # of loops, Lightning's Trainer and that of transformers, whose max_steps goes first
-    "parameters.epochs", "parameters.max_epochs", f"parameters.{MAX_STEPS}",
+LENGTHS = (  # of loops, Lightning's Trainer and that of transformers; a number of steps goes first
+    "parameters.epochs", f"parameters.{MAX_STEPS}", "parameters.max_epochs",
     "parameters.num_train_epochs",
 )  # fmt: skip
 KIND = Kind(

@@ -79,6 +79,7 @@ class Run:
         sharding: Sharding | None = None,
         norms: GradNorms | None = None,
         taken: Iterable[str] = (),
+        monitors: Mapping[str, str] | None = None,
     ) -> None:
         self.seed, self.device = seed, device
         self.rank, self.num_ranks = devices.rank, devices.num_ranks
@@ -92,6 +93,7 @@ class Run:
         self._course, self.inputs = course, inputs
         self.is_sealed = False  # the first loop has begun
         self.norms = norms or GradNorms(LearningLimitsConfig(), course, lambda: 0)
+        self.monitors = monitors or {}  # min or max of each metric that selects a best model
 
     def keep(self, name: str, thing: T) -> T:
         """Have the state of `thing` saved and restored as NAME.pt; return it.

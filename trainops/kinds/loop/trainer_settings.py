@@ -11,6 +11,9 @@ class LightningParameters(Strict):
     """Arguments of Lightning's Trainer; the parameters of a recipe derive from it."""
 
     max_epochs: int = Field(10, ge=1, le=1_000_000, description="Number of epochs.")
+    max_steps: int | None = Field(
+        None, ge=1, description="Number of optimizer steps, in place of a number of epochs."
+    )
     accumulate_grad_batches: int = Field(
         1, ge=1, le=10_000, description="Number of batches per optimizer step."
     )

@@ -8,6 +8,7 @@ from lightning.pytorch.callbacks import (
     EarlyStopping,
     LambdaCallback,
     LearningRateMonitor,
+    ModelCheckpoint,
     ModelSummary,
     ProgressBar,
     RichModelSummary,
@@ -38,7 +39,11 @@ class LightningHooks:
     """Calls hooks of callbacks and module, in the order of Lightning's Trainer."""
 
     def __init__(
-        self, module: LightningModule, view: TrainerView, given: Sequence[Callback]
+        self,
+        module: LightningModule,
+        view: TrainerView,
+        given: Sequence[Callback],
+        monitors: Mapping[str, str],
     ) -> None:
         self._module, self._view = module, view
         configured = module.configure_callbacks()
@@ -49,11 +54,14 @@ class LightningHooks:
             if type(each) is not Callback and any(isinstance(one, type(each)) for one in own)
         }
         remaining = [*(each for each in given if type(each) not in replaced), *own]
-        self.callbacks = [each for each in remaining if type(each) not in DISPLAYS]
-        for each in self.callbacks:
-            _require_callback(each)
+        self.callbacks = []
+        for each in remaining:
+            if type(each) is ModelCheckpoint:
+                _require_monitored(each, monitors)
+            elif type(each) not in DISPLAYS:
+                _require_callback(each)
+                self.callbacks.append(each)
         view.callbacks = self.callbacks
-        view.has_logger = any(isinstance(each, LearningRateMonitor) for each in self.callbacks)
 
     def call(self, name: str, *arguments: Any) -> Any:
         """Call a hook of all callbacks, then that of the module; return what the module returns."""
@@ -107,6 +115,17 @@ class CallbackAttributes:
     @property
     def _names(self) -> list[str]:
         return [type(each).__name__ for each in self._callbacks]
+
+
+def _require_monitored(callback: ModelCheckpoint, monitors: Mapping[str, str]) -> None:
+    """Raise InputError unless trainops selects the best model by the same metric."""
+    metric, mode = callback.monitor, callback.mode
+    if metric is None or monitors.get(metric) == mode:
+        return
+    own = ", ".join(f"{name} ({each})" for name, each in sorted(monitors.items()))
+    problem = f"ModelCheckpoint monitors {metric} ({mode}), and the config {own}"
+    allowed = "the same metric in `monitor` and `mode`, or in `monitors`, of the config"
+    raise InputError({"recipe": f"{problem}; allowed: {allowed}"})
 
 
 def _require_callback(callback: object) -> None:

@@ -78,7 +78,7 @@ class LightningTraining:
         self._logged = Logged(module, run.keep("logged", {}), reductions)
         self._view = TrainerView(settings, self._progress, self._logged, module, data, reductions)
         module.trainer = self._view  # type: ignore[assignment]
-        self._hooks = LightningHooks(module, self._view, callbacks)
+        self._hooks = LightningHooks(module, self._view, callbacks, run.monitors)
         self._train, self._validations = loaders(run, module, data, self._hooks, settings)
         self._view.measure(self._train, self._validations)
         module.to(run.device)
@@ -95,9 +95,9 @@ class LightningTraining:
 
     def epochs(self) -> Steps:
         progress = self._progress
-        for epoch in self._run.epochs(self._settings.max_epochs):
+        for epoch in self._run.epochs(self._view.num_epochs):
             self._view.current_epoch = epoch
-            if progress["should_stop"] and not progress["has_begun"]:
+            if self._is_over and not progress["has_begun"]:
                 break  # a longer training ends where the shorter one was stopped
             if not progress["has_begun"]:
                 self._hooks.call("on_train_epoch_start")
@@ -113,7 +113,7 @@ class LightningTraining:
             self._view.current_epoch = epoch + 1  # as in Lightning at the end of the training
             if metrics:
                 yield metrics
-            if progress["should_stop"]:
+            if self._is_over:
                 break
         self._hooks.call("on_train_end")
         self._hooks.call("on_fit_end")
@@ -136,8 +136,12 @@ class LightningTraining:
             if is_stepping:
                 self._schedules.step("step", number, plateaus=True)
             progress["batch"] = number
-            if progress["should_stop"]:
+            if self._is_over:
                 return
+
+    @property
+    def _is_over(self) -> bool:
+        return bool(self._progress["should_stop"]) or self._view.has_reached_max_steps
 
     def _train_batch(self, batch: Any, *, is_stepping: bool) -> Yielded:
         index = self._progress["batch"]

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from trainops.kinds.loop.lightning.logged import Logged
+from trainops.kinds.loop.lightning.logger import OperationLogger
 from trainops.kinds.loop.lightning.optimizers import LRSchedulerConfig
 from trainops.kinds.loop.passes import Passes
 from trainops.kinds.loop.replicas import Reductions
@@ -19,17 +20,6 @@ from trainops.kinds.loop.trainer_settings import LightningParameters
 
 def num_batches(loader: Passes) -> int | float:
     return math.inf if loader.source.fixed_length() is None else len(loader)
-
-
-class PointsLogger:
-    """The logger that callbacks see: what they log are points of the curves."""
-
-    def __init__(self, logged: Logged) -> None:
-        self._logged = logged
-
-    def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
-        """Add points; `step` is ignored."""
-        self._logged.add_points(metrics)
 
 
 class RankStrategy:
@@ -52,15 +42,12 @@ class TrainerView:
     Setting should_stop stops.
     """
 
-    logger = None
     barebones = False
     sanity_checking = False
     testing = predicting = False
     node_rank, num_nodes = 0, 1
-    max_steps = -1
     progress_bar_callback = None
     fast_dev_run = False
-    has_logger = False
     # What LearningRateMonitor asks for: whether this step is logged, and its number.
     _logger_connector = SimpleNamespace(should_update_logs=True)
     fit_loop = SimpleNamespace(epoch_loop=SimpleNamespace(_batches_that_stepped=None))
@@ -78,13 +65,16 @@ class TrainerView:
         self.world_size = self.num_devices = reductions.num_ranks
         self.is_global_zero = reductions.rank == 0
         self._progress, self._logged = progress, logged
+        self.logger = OperationLogger(logged)
+        self.loggers = [self.logger]
         self.callbacks: list[Callback] = []
         self.state = SimpleNamespace(fn=TrainerFn.FITTING)
         self.strategy = RankStrategy(reductions)
         self.val_check_interval = settings.val_check_interval or 1.0
         self.model = self.lightning_module = module
         self.datamodule = datamodule
-        self.max_epochs = settings.max_epochs
+        self.max_steps = settings.max_steps or -1
+        self.max_epochs = settings.max_epochs if settings.max_steps is None else -1
         self.accumulate_grad_batches = settings.accumulate_grad_batches
         self.gradient_clip_val = settings.gradient_clip_val
         self.gradient_clip_algorithm = settings.gradient_clip_algorithm
@@ -110,10 +100,6 @@ class TrainerView:
         self.num_val_batches = [num_batches(each) for each in validations]
 
     @property
-    def loggers(self) -> list[Any]:
-        return [PointsLogger(self._logged)] if self.has_logger else []
-
-    @property
     def global_step(self) -> int:
         """Number of optimizer steps."""
         return int(self._progress["global_step"])
@@ -130,9 +116,26 @@ class TrainerView:
     @property
     def estimated_stepping_batches(self) -> int:
         """Number of optimizer steps of the whole training."""
-        if isinstance(self.num_training_batches, float):
+        if self.max_epochs == -1 or isinstance(self.num_training_batches, float):
             return self.max_steps  # as in Lightning
-        return self.max_epochs * -(-self.num_training_batches // self.accumulate_grad_batches)
+        return self.max_epochs * self._num_windows
+
+    @property
+    def num_epochs(self) -> int:
+        """Number of epochs that the training takes at most, each with one step at least."""
+        if self.max_epochs != -1:
+            return self.max_epochs
+        is_known = self.model.automatic_optimization and isinstance(self.num_training_batches, int)
+        return math.ceil(self.max_steps / max(1, self._num_windows)) if is_known else self.max_steps
+
+    @property
+    def has_reached_max_steps(self) -> bool:
+        return 0 < self.max_steps <= self.global_step
+
+    @property
+    def _num_windows(self) -> int:
+        """Number of accumulation windows of an epoch."""
+        return math.ceil(self.num_training_batches / self.accumulate_grad_batches)
 
     @property
     def callback_metrics(self) -> Mapping[str, Tensor]:
