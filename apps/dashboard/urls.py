@@ -85,6 +85,7 @@ urlpatterns = [
     path("workers/", platform.workers, name="workers"),
     path("workers/usage", usage.usage, name="usage"),
     path("workers/usage.csv", usage.usage_file, name="usage-csv"),
+    path("workers/<str:worker_id>/load", platform.worker_load, name="worker-load"),
     path("workers/<str:worker_id>/<slug:action>", platform.act_on_worker, name="worker-act"),
     path("datasets/", datasets.datasets, name="datasets"),
     path("datasets/upload", datasets.upload, name="dataset-upload"),

@@ -119,12 +119,12 @@ def counts(operations: QuerySet[Any]) -> dict[str, int]:
 
 def reasons(row: AttentionRow) -> list[Attention]:
     """Return why an operation with these columns needs attention, acknowledged or not."""
-    found = set(split(row["concerns"]))
+    found = set(split(row["concerns"])) if row["concerns"] else set()
     if row["state"] == State.FAILED:
         found.add(Attention.FAILED)
     if check := _CHECKS.get(row["self_check"]):
         found.add(check)
-    return [each for each in Attention if each in found]
+    return [each for each in Attention if each in found] if found else []
 
 
 def is_needed(row: AttentionRow) -> bool:

@@ -115,10 +115,11 @@ def described(row: LiveRow, user: Person) -> dict[str, object]:
     described["part_of"] = row["subtask__parent_id"]
     described["percent"] = progress.percent(row["step"], row["total_steps"])
     described["eta_seconds"] = _eta_seconds(row)
-    described["needs_attention"] = attention.is_needed(row)
+    reasons = attention.reasons(row)
+    described["needs_attention"] = bool(reasons) and row["acknowledged_at"] is None
     described["attention"] = [
         {"code": each.value, "message": each.label, "next_step": attention.NEXT_STEPS[each]}
-        for each in attention.reasons(row)
+        for each in reasons
     ]
     described["is_resumable"] = access.is_resumable(row)
     described["allowed_actions"] = access.allowed_actions(row, user)

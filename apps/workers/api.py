@@ -11,6 +11,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from apps.workers import registry, reports
+from apps.workers.load import MachineLoad, samples
 from apps.workers.models import Worker
 from apps.workers.registry import WorkerNotFound
 from apps.workers.rows import AttemptEnd, AttemptKey
@@ -18,6 +19,7 @@ from apps.workers.serializers import (
     FIELDS,
     HeartbeatRequestSerializer,
     HeartbeatResponseSerializer,
+    LoadOfDaySerializer,
     RegistrationSerializer,
     SyncRequestSerializer,
     WorkerSerializer,
@@ -91,6 +93,17 @@ class WorkerView(APIView):
         return Response({"message": f"Worker {worker_id} was deregistered."})
 
 
+class LoadView(APIView):
+    @extend_schema(operation_id="workers_load", responses=LoadOfDaySerializer)
+    def get(self, request: Request, worker_id: str) -> Response:
+        """Return how busy the machine of a worker was: a sample of each minute of the last day."""
+        query_of(request)
+        registry.get(worker_id)
+        names = ("at", "cpu_percent", "memory_bytes", "gpus")
+        rows = [{name: getattr(each, name) for name in names} for each in samples(worker_id)]
+        return Response({"worker_id": worker_id, "samples": rows})
+
+
 class HeartbeatView(WorkersDoor):
     @extend_schema(
         operation_id="workers_heartbeat",
@@ -106,6 +119,7 @@ class HeartbeatView(WorkersDoor):
             num_running=len(report.running),
             current_operation_id=report.running[0][0] if report.running else "",
             last_error=given["last_error"],
+            load=None if given["load"] is None else MachineLoad(**given["load"]),
         )
         if known is None:
             raise WorkerNotFound(worker_id)

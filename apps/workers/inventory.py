@@ -13,7 +13,7 @@ import psutil
 import pynvml
 
 from apps.operations.placement import Device
-from apps.workers.rows import Capabilities, Gpu
+from apps.workers.rows import Capabilities, Gpu, GpuLoad
 from trainops.version import VERSION
 
 logger = logging.getLogger(__name__)
@@ -68,6 +68,19 @@ def _visible_gpus() -> list[Gpu]:
             }
             for handle in _handles(os.environ.get("CUDA_VISIBLE_DEVICES"))
         ]
+
+
+def gpu_loads() -> list[GpuLoad]:
+    """Return what the visible GPUs are used for; those that cannot be read are left out."""
+    found: list[GpuLoad] = []
+    for gpu in _visible_gpus():  # without any, the driver is not asked
+        with _nvml() as is_there, suppress(pynvml.NVMLError):
+            if is_there:
+                handle = _handle(gpu["id"])
+                percent = float(pynvml.nvmlDeviceGetUtilizationRates(handle).gpu)
+                used = int(pynvml.nvmlDeviceGetMemoryInfo(handle).used)
+                found.append({"id": gpu["id"], "percent": percent, "memory_bytes": used})
+    return found
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from apps.notifications import alerts, deliveries, digests
 from apps.operations import exports, extremes, outbox, packing
 from apps.operations.scheduling import stuck, sweeps
 from apps.sinks import services as sinks
-from apps.workers import hosts, neighbours
+from apps.workers import hosts, load, neighbours
 from apps.workers.loops import BackgroundLoops, report
 from trainops.http import login_throttle
 
@@ -63,6 +63,7 @@ def clean_up_if_due(*, actor: str) -> bool:
     try:
         logger.info("cleanup: %d sign-in counters", login_throttle.forget_expired())
         logger.info("cleanup: %d deliveries", deliveries.forget_old())
+        logger.info("cleanup: %d samples of load", load.forget_old())
         logger.info("cleanup: %d uploads", uploads.sweep())
         logger.info("cleanup: %d dataset files", datasets.sweep_files())
         logger.info("cleanup: %r", cleaning.clean_up(actor=actor))

@@ -104,3 +104,22 @@ class Worker(models.Model):
 
     def __str__(self) -> str:
         return self.worker_id
+
+
+class LoadSample(models.Model):
+    """How busy the machine of a worker was; see `load`."""
+
+    worker = models.ForeignKey(Worker, models.CASCADE, related_name="load_samples")
+    at = models.DateTimeField(db_default=DatabaseNow())
+    cpu_percent = models.FloatField(help_text="Mean of all cores since the sample before.")
+    memory_bytes = models.PositiveBigIntegerField()
+    gpus = models.JSONField(default=list, help_text="id, percent and memory_bytes of each GPU.")
+
+    class Meta:
+        indexes = [
+            models.Index(fields=["worker", "at"], name="load_worker_at"),
+            models.Index(fields=["at"], name="load_at"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.worker_id} at {self.at:%Y-%m-%d %H:%M}"

@@ -13,6 +13,8 @@ from django.db import IntegrityError, transaction
 
 from apps.operations.lifecycle import State
 from apps.operations.models import Attempt, Operation
+from apps.workers.load import MachineLoad
+from apps.workers.load import record as record_load
 from apps.workers.models import LOCAL, Worker
 from trainops.clock import DatabaseNow, seconds_from_now
 from trainops.errors import DomainError
@@ -215,6 +217,7 @@ def heartbeat(
     num_running: int = 0,
     current_operation_id: str = "",
     last_error: str | None = None,
+    load: MachineLoad | None = None,
 ) -> HeartbeatResponse | None:
     """Note on the database's clock that it lives; None where it is unknown and is to register.
 
@@ -228,6 +231,8 @@ def heartbeat(
         **({} if last_error is None else {"last_error": last_error}),
     ):
         return None
+    if load is not None:
+        record_load(worker_id, load)
     is_draining = known.values_list("is_draining", flat=True).first()
     return None if is_draining is None else HeartbeatResponse(is_draining)
 

@@ -15,6 +15,14 @@ class Gpu(TypedDict):
     driver: str
 
 
+class GpuLoad(TypedDict):
+    """What a GPU of a machine is used for."""
+
+    id: str
+    percent: float  # of the time, with a kernel that runs
+    memory_bytes: int
+
+
 class Capabilities(TypedDict):
     """A worker's machine and versions."""
 

@@ -21,6 +21,7 @@ from apps.operations.scheduling import claims, sweeps
 from apps.operations.scheduling.slots import RunningAttempt
 from apps.workers import clock_skew, fleet, maintenance, neighbours, registry, reports, worker_end
 from apps.workers.inventory import capabilities, memory_bytes, visible_devices
+from apps.workers.load_meter import LoadMeter
 from apps.workers.loops import LAST_RETRY_SECONDS, BackgroundLoops
 from apps.workers.models import Worker
 from apps.workers.worker_end import WorkerEnd
@@ -43,6 +44,7 @@ class WorkerProcess:
         self.loops = BackgroundLoops()
         self.limits = settings.THRESHOLDS
         self.end = WorkerEnd(runtime)
+        self._meter = LoadMeter()
 
     def open(self, *, worker_id: str, serving: Serving) -> None:
         runtime = self.runtime
@@ -162,6 +164,7 @@ class WorkerProcess:
             num_running=self.runtime.slots.num_taken,
             current_operation_id=running[0].operation_id if running else "",
             last_error=trouble,
+            load=self._meter.due(),
         )
         if response is None:
             self._be_registered()

@@ -82,7 +82,38 @@ class SyncRequestSerializer(ReportSerializer):
     running = serializers.ListField(child=HeldSerializer(), max_length=1000)
 
 
+class GpuLoadSerializer(StrictSerializer):
+    id = serializers.CharField(max_length=120)
+    percent = serializers.FloatField(min_value=0, max_value=100)
+    memory_bytes = serializers.IntegerField(min_value=0, max_value=2**63 - 1)
+
+
+class LoadSerializer(StrictSerializer):
+    """How busy the machine of a worker is."""
+
+    cpu_percent = serializers.FloatField(
+        min_value=0, max_value=100, help_text="Mean of all cores since the sample before."
+    )
+    memory_bytes = serializers.IntegerField(min_value=0, max_value=2**63 - 1)
+    gpus = serializers.ListField(
+        child=GpuLoadSerializer(), required=False, default=list, max_length=64
+    )
+
+
+class LoadSampleSerializer(LoadSerializer):
+    at = serializers.DateTimeField()
+
+
+class LoadOfDaySerializer(serializers.Serializer[Any]):
+    worker_id = serializers.CharField()
+    samples = LoadSampleSerializer(many=True, help_text="Of the last day, the oldest first.")
+
+
 class HeartbeatRequestSerializer(ReportSerializer):
+    load = LoadSerializer(
+        required=False, allow_null=True, default=None,
+        help_text="A sample of the machine's load, each minute.",
+    )  # fmt: skip
     last_error = serializers.CharField(
         max_length=2000, required=False, allow_blank=True, allow_null=True, default=None,
         help_text="Latest error; if omitted, the previous value remains.",

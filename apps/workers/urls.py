@@ -7,6 +7,7 @@ from apps.workers import attempts_api as attempts
 from apps.workers.api import (
     DrainView,
     HeartbeatView,
+    LoadView,
     RegisterView,
     SyncView,
     UndrainView,
@@ -27,6 +28,7 @@ urlpatterns = [
     path("workers/register", RegisterView.as_view(), name="api-workers-register"),
     path(ONE, WorkerView.as_view(), name="api-worker"),
     path(f"{ONE}/heartbeat", HeartbeatView.as_view(), name="api-worker-heartbeat"),
+    path(f"{ONE}/load", LoadView.as_view(), name="api-worker-load"),
     path(f"{ONE}/sync", SyncView.as_view(), name="api-worker-sync"),
     path(f"{ONE}/claim", attempts.ClaimView.as_view(), name="api-worker-claim"),
     path(f"{ATTEMPT}/restored", attempts.RestoredView.as_view(), name="api-attempt-restored"),

@@ -9,6 +9,7 @@ from apps.workers import registry
 from tests.api.answers import data, error
 from tests.api.saved import damage, saved
 from tests.operations.rows import CONFIG, claim, in_state, submitted
+from trainops.kind import Kind
 
 SUBMISSION = {"kind": "training", "config": CONFIG}
 
@@ -24,6 +25,13 @@ def test_a_submission_is_accepted_and_says_where_it_is(operator):
     assert operation["config_given"] == CONFIG
     assert operation["allowed_actions"] == ["cancel"]
     assert data(operator.client.get(response["Location"])) == operation
+
+
+def test_a_submission_parses_its_config_once(operator, monkeypatch):
+    parse, given = Kind.parse_config, []
+    monkeypatch.setattr(Kind, "parse_config", lambda *each: given.append(each) or parse(*each))
+    data(operator.post("operations", SUBMISSION), 202)
+    assert len(given) == 1
 
 
 def test_the_same_idempotency_key_answers_with_the_first_operation(operator, colleague):

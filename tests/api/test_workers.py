@@ -4,7 +4,7 @@ import pytest
 from django.test import Client
 
 from apps.operations.models import Operation
-from apps.workers.models import Worker
+from apps.workers.models import LoadSample, Worker
 from tests.api.answers import data, error
 from tests.operations.rows import claimed, forget_lease
 from trainops.http.models import Token, TokenScope
@@ -102,3 +102,36 @@ def test_who_may_call_what(worker, viewer, operator, admin):
     assert data(admin.post("workers/gpu-box-1/undrain"))["status"] == "AVAILABLE"
     data(worker("gpu-box-1", method="delete"))
     assert not Worker.objects.exists()
+
+
+LOAD = {
+    "cpu_percent": 37.5, "memory_bytes": 12 * 2**30,
+    "gpus": [{"id": "GPU-1", "percent": 90.0, "memory_bytes": 2**33}],
+}  # fmt: skip
+
+
+def test_samples_of_the_load_are_sent_and_read(worker, viewer):
+    data(worker("register", REGISTRATION))
+    data(worker("gpu-box-1/heartbeat", {"load": LOAD}))
+    found = data(viewer.get("workers/gpu-box-1/load"))
+    assert found["worker_id"] == "gpu-box-1"
+    (sample,) = found["samples"]
+    assert {name: sample[name] for name in LOAD} == LOAD
+    error(viewer.get("workers/nobody/load"), 404, "WORKER_NOT_FOUND")
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"cpu_percent": 101}, "load.cpu_percent"),
+        ({"memory_bytes": -1}, "load.memory_bytes"),
+        ({"gpus": [{"id": "x", "percent": 1, "memory_bytes": 2**63}]}, "load.gpus"),
+        ({"disk": 1}, "load.disk"),
+    ],
+)
+def test_a_wrong_sample_of_the_load_is_refused_by_field(worker, change, field):
+    data(worker("register", REGISTRATION))
+    refused = worker("gpu-box-1/heartbeat", {"load": LOAD | change})
+    fields = error(refused, 400, "VALIDATION_ERROR")["details"]["fields"]
+    assert any(name.startswith(field) for name in fields), fields
+    assert not LoadSample.objects.exists()

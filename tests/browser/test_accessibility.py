@@ -12,7 +12,7 @@ from playwright.sync_api import expect
 from apps.datasets import services as datasets
 from apps.notifications.models import Rule
 from apps.operations.studies import services as studies
-from apps.workers.models import Worker
+from apps.workers.models import LoadSample, Worker
 from tests.api.saved import saved
 from tests.browser.conftest import NARROW, WIDE
 from tests.pages import making
@@ -49,6 +49,7 @@ def paths(ana):
     making.operation(ana, "CANCELLED")
     Worker.objects.create(worker_id="w-1", kinds=["training"], slots=2, num_running=1)
     Worker.objects.create(worker_id="w-2", heartbeat_at=timezone.now() - timedelta(hours=1))
+    LoadSample.objects.create(worker_id="w-1", cpu_percent=12.5, memory_bytes=2**30)
     prices = datasets.add_table(io.BytesIO(BARS), filename="bars.csv", owner=ana).pk
     config = {"recipe": "sma_crossover", "dataset": prices}
     study = studies.create(kind="backtest", config=config, design=DESIGN, owner=ana)
@@ -66,6 +67,7 @@ def paths(ana):
         "study": study.get_absolute_url(),
         "workers": "/workers/",
         "usage": "/workers/usage",
+        "load": "/workers/w-1/load",
         "datasets": "/datasets/",
         "dataset": f"/datasets/{prices}/",
         "cleanup": "/checkpoints/cleanup",

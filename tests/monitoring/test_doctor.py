@@ -54,11 +54,11 @@ def test_database_and_migrations(monkeypatch):
     assert "answers in" in ok(stores.database)
     assert ok(stores.migrations) == "all migrations are applied "
     with connection.cursor() as cursor:
-        cursor.execute("DELETE FROM django_migrations WHERE name = '0005_worker_end'")
+        cursor.execute("DELETE FROM django_migrations WHERE name = '0006_load_samples'")
         assert "1 migrations are missing" in problem(stores.migrations)
         cursor.execute(
             "INSERT INTO django_migrations (app, name, applied) VALUES "
-            "('workers', '0005_worker_end', '2026-01-01'), ('workers', '9999_new', '2026-01-01')"
+            "('workers', '0006_load_samples', '2026-01-01'), ('workers', '9999_new', '2026-01-01')"
         )
     assert "newer trainops (workers.9999_new)" in problem(stores.migrations)
 

@@ -105,7 +105,7 @@ def test_an_admin_drains_a_worker_and_lets_it_work_again(client, page, db):
 def test_workers_cost_the_same_however_many(page, db, django_assert_max_num_queries):
     for number in range(20):
         Worker.objects.create(worker_id=f"w{number}")
-    with django_assert_max_num_queries(9):
+    with django_assert_max_num_queries(10):
         page.get("/workers/")
 
 

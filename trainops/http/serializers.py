@@ -1,5 +1,6 @@
 """What goes in and out of the token endpoints, and the strictness that all bodies share."""
 
+import copy
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, NotRequired, TypedDict
@@ -15,9 +16,21 @@ from trainops.text import name_problem
 class StrictSerializer(serializers.Serializer[Any]):
     """Refuses fields that it does not know, and names those it does: a typo is never ignored."""
 
+    def get_fields(self) -> dict[str, serializers.Field[Any, Any, Any, Any]]:
+        """Return those that the data has or that need none: of many fields few are given."""
+        data = getattr(self, "initial_data", None)
+        if not isinstance(data, Mapping):
+            return super().get_fields()
+        return {
+            name: copy.deepcopy(field)
+            for name, field in self._declared_fields.items()
+            if name in data or field.required or field.default is not serializers.empty
+        }
+
     def to_internal_value(self, data: object) -> object:
         if isinstance(data, Mapping):
-            known = [name for name, field in self.fields.items() if not field.read_only]
+            declared = self._declared_fields.items()
+            known = [name for name, field in declared if not field.read_only]
             if unknown := [str(name) for name in data if name not in known]:
                 allowed = ", ".join(known) or "none"
                 problem = f"unknown field; allowed: {allowed}"

@@ -10,13 +10,14 @@ from django.views.decorators.http import require_POST
 from apps.dashboard import menu
 from apps.dashboard import tour as tours
 from apps.dashboard.live import follow, reader_of
+from apps.dashboard.load_curves import load_curves
 from apps.dashboard.permissions import is_fetch, needs, user_of
 from apps.dashboard.responses import refuse, say
 from apps.operations import versions
 from apps.operations.lifecycle import WAITING
 from apps.operations.models import Operation
 from apps.operations.requests import access
-from apps.workers import registry
+from apps.workers import load, registry
 from apps.workers.badges import status_badge
 from apps.workers.models import Worker
 from trainops.errors import DomainError
@@ -38,6 +39,7 @@ def workers(request: HttpRequest) -> HttpResponse:
     running: dict[str, list[object]] = {}
     for each in Operation.objects.filter(state="RUNNING").values("id", "name", "worker_id"):
         running.setdefault(each["worker_id"], []).append(each)
+    loads = load.latest()
     context = {
         "workers": [
             {
@@ -46,6 +48,7 @@ def workers(request: HttpRequest) -> HttpResponse:
                 "meaning": MEANING[worker.status],
                 "running": running.get(worker.pk, []),
                 "gpus": worker.capabilities.get("gpus") or [],
+                "load": loads.get(worker.pk),
             }
             for worker in rows
         ],
@@ -56,6 +59,18 @@ def workers(request: HttpRequest) -> HttpResponse:
     follow(request, versions.OPERATIONS, reader_of(None, request.user), "")
     template = "part" if is_fetch(request) else "page"
     return render(request, f"dashboard/workers/{template}.html", context)
+
+
+@needs()
+def worker_load(request: HttpRequest, worker_id: str) -> HttpResponse:
+    """Show how busy the machine of a worker was in the last day."""
+    try:
+        worker: Any = registry.get(worker_id)  # its annotations are not typed
+    except DomainError as missing:
+        raise Http404(missing.message) from None
+    curves = load_curves(load.samples(worker_id), worker.capabilities.get("gpus") or [])
+    context = {"worker": worker, "curves": curves, "badge": status_badge(worker.status)}
+    return render(request, "dashboard/workers/load.html", context)
 
 
 @require_POST
