@@ -11,9 +11,9 @@ from apps.operations.attempts import work
 from apps.operations.lifecycle import State
 from apps.operations.requests import services
 from apps.operations.scheduling.slots import RunningAttempt, Slots
-from apps.workers import loops, registry
+from apps.workers import load_meter, loops, registry
 from apps.workers.loops import BackgroundLoops
-from apps.workers.models import Worker
+from apps.workers.models import LoadSample, Worker
 from apps.workers.runtime import WorkerProcess
 from tests.operations.rows import claimed
 from tests.workers.conftest import give_up
@@ -66,6 +66,16 @@ def test_a_heartbeat_that_finds_the_row_gone_registers_at_once(worker_process):
     worker.delete()
     worker_process._say_alive()
     assert Worker.objects.get().is_draining is True
+
+
+def test_a_heartbeat_has_the_load_of_the_machine_once_a_minute(worker_process, monkeypatch):
+    worker_process._be_registered()
+    worker_process._keep_leases()
+    assert not LoadSample.objects.exists()
+    monkeypatch.setattr(load_meter, "SAMPLE_SECONDS", 0.0)
+    worker_process._keep_leases()
+    (sample,) = LoadSample.objects.filter(worker_id="w")
+    assert sample.memory_bytes > 0
 
 
 def test_a_drain_that_an_admin_requested_reaches_the_slots(worker_process):
