@@ -43,12 +43,28 @@ def main() -> None:
     adopt_orphans()  # those of a child come to us, and are reaped
     for name in WARM:
         importlib.import_module(name)
+    _import_own_kinds()
     threads = list(Path("/proc/self/task").iterdir())
     if len(threads) > 1:  # one of them could hold a lock that its forked copy waits for in vain
         raise SystemExit(f"the forkserver must not fork with {len(threads)} threads")
     gc.collect()
     gc.freeze()  # no later collection writes to the pages that are shared with every child
     _ForkServer(socket.socket(fileno=0)).serve()
+
+
+def _import_own_kinds() -> None:
+    """Import configs and recipes that come with trainops, which every child looks up.
+
+    Those of other packages are left to the children: their code may change between two attempts.
+    """
+    try:
+        kinds = list(importlib.import_module("trainops.kind").KINDS.values())
+    except Exception:  # noqa: BLE001 - of another package's kind; every attempt fails with it
+        traceback.print_exc()
+        return
+    for path in [path for kind in kinds for path in (kind.config, *kind.recipes)]:
+        if path.startswith("trainops."):
+            importlib.import_module(path.partition(":")[0])
 
 
 class _ForkServer:
