@@ -25,7 +25,7 @@ from apps.operations.search.conditions import (
 from apps.operations.search.groups import FORM as GROUP_FORM
 from apps.operations.search.groups import MAX_OFFSET
 from apps.operations.search.language import MAX_LENGTH
-from trainops.http.serializers import StrictSerializer
+from trainops.http.serializers import FewOfManySerializer, StrictSerializer
 from trainops.kind import KINDS
 
 MOMENTS = ["iso-8601", "%Y-%m-%d"]
@@ -79,7 +79,7 @@ class Criteria(TypedDict, total=False):
     part_of: str
 
 
-class OperationQuery(StrictSerializer):
+class OperationQuery(FewOfManySerializer):
     kind = ManyField(
         required=False, allowed=KINDS, help_text="One or more values, separated by commas."
     )

@@ -38,6 +38,7 @@ from trainops.runtime.checkpoint import staged_json
 from trainops.runtime.throughput import SYSTEM
 
 pytestmark = [pytest.mark.faults, pytest.mark.django_db(transaction=True), pytest.mark.database]
+RARELY = {"every_epochs": 1000}
 
 
 def test_it_runs_to_the_end_and_keeps_the_result(runtime):
@@ -126,7 +127,8 @@ def test_a_failure_saves_the_last_safe_point(runtime):
 
 @pytest.mark.slow
 def test_a_cancel_saves_where_it_stopped(runtime, person):
-    running = Running(runtime, submit(step_seconds=0.02, epochs=100)).until_step(3)
+    running = Running(runtime, submit(step_seconds=0.02, epochs=100, checkpoint=RARELY))
+    running.until_step(3)
     services.cancel(operation_id=running.operation.pk, actor=person)
     running.held.stop = Operation.Stop.CANCEL
     operation = running.ended()
@@ -233,7 +235,8 @@ def test_who_resumes_after_the_time_limit_grants_the_time_once_more(runtime):
 
 @pytest.mark.slow
 def test_a_shutdown_saves_and_hands_back_without_penalty(runtime):
-    running = Running(runtime, submit(step_seconds=0.02, epochs=100)).until_step(3)
+    running = Running(runtime, submit(step_seconds=0.02, epochs=100, checkpoint=RARELY))
+    running.until_step(3)
     runtime.slots.close(gone_in_seconds=10)
     operation = running.ended()
     assert (operation.state, operation.reason) == ("RESUMING", Reason.SHUTDOWN)

@@ -48,7 +48,8 @@ def train_all(rank, num_ranks, directory, settings):
 
 
 def train(parameters, num_ranks, root):
-    arguments = {n: v for n, v in parameters.model_dump().items() if n not in OWN}
+    given = parameters.model_dump()
+    arguments = {n: v for n, v in given.items() if n not in OWN and v is not None}
     reproducibility.seed_all(SEED)
     module, _ = make(None, parameters)
     with warnings.catch_warnings():

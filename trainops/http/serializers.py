@@ -3,7 +3,7 @@
 import copy
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, NotRequired, TypedDict
+from typing import Any, NotRequired, TypeAlias, TypedDict
 
 from django.utils import timezone
 from rest_framework import serializers
@@ -12,12 +12,32 @@ from trainops.errors import MAX_PROBLEMS
 from trainops.http.models import Token, TokenScope
 from trainops.text import name_problem
 
+AnyField: TypeAlias = "serializers.Field[Any, Any, Any, Any]"
+
 
 class StrictSerializer(serializers.Serializer[Any]):
     """Refuses fields that it does not know, and names those it does: a typo is never ignored."""
 
-    def get_fields(self) -> dict[str, serializers.Field[Any, Any, Any, Any]]:
-        """Return those that the data has or that need none: of many fields few are given."""
+    def to_internal_value(self, data: object) -> object:
+        if isinstance(data, Mapping):
+            known = [name for name, field in self.known_fields().items() if not field.read_only]
+            if unknown := [str(name) for name in data if name not in known]:
+                allowed = ", ".join(known) or "none"
+                problem = f"unknown field; allowed: {allowed}"
+                problems = {name[:60]: problem for name in unknown[:MAX_PROBLEMS]}
+                if (num_more := len(unknown) - MAX_PROBLEMS) > 0:
+                    problems["non_field_errors"] = f"{num_more} more unknown fields"
+                raise serializers.ValidationError(problems)
+        return super().to_internal_value(data)
+
+    def known_fields(self) -> Mapping[str, AnyField]:
+        return self.fields
+
+
+class FewOfManySerializer(StrictSerializer):
+    """For many declared fields of which few are given: the others are not copied."""
+
+    def get_fields(self) -> dict[str, AnyField]:
         data = getattr(self, "initial_data", None)
         if not isinstance(data, Mapping):
             return super().get_fields()
@@ -27,18 +47,8 @@ class StrictSerializer(serializers.Serializer[Any]):
             if name in data or field.required or field.default is not serializers.empty
         }
 
-    def to_internal_value(self, data: object) -> object:
-        if isinstance(data, Mapping):
-            declared = self._declared_fields.items()
-            known = [name for name, field in declared if not field.read_only]
-            if unknown := [str(name) for name in data if name not in known]:
-                allowed = ", ".join(known) or "none"
-                problem = f"unknown field; allowed: {allowed}"
-                problems = {name[:60]: problem for name in unknown[:MAX_PROBLEMS]}
-                if (num_more := len(unknown) - MAX_PROBLEMS) > 0:
-                    problems["non_field_errors"] = f"{num_more} more unknown fields"
-                raise serializers.ValidationError(problems)
-        return super().to_internal_value(data)
+    def known_fields(self) -> Mapping[str, AnyField]:
+        return self._declared_fields
 
 
 class TokenRequest(TypedDict):
