@@ -10,7 +10,7 @@ from apps.workers.rows import GpuLoad
 from trainops.clock import DatabaseNow
 
 SAMPLE_SECONDS = 60.0
-MIN_INTERVAL = timedelta(seconds=SAMPLE_SECONDS / 2)  # samples that follow earlier are ignored
+MIN_INTERVAL = timedelta(seconds=SAMPLE_SECONDS / 2)  # a sample that follows sooner is ignored
 KEPT = timedelta(days=1)
 
 
