@@ -16,6 +16,33 @@ ARGUMENTS = [
 PATIENCE_MS = 60_000  # on a machine that does much else
 WIDE, NARROW = {"width": 1366, "height": 900}, {"width": 390, "height": 844}
 
+# Counts what the scripts of a page have asked for and not got.
+COUNT_REQUESTS = """
+  window.openRequests = { num: 0, changedAt: 0 };
+  const count = (by) => {
+    window.openRequests.num += by;
+    window.openRequests.changedAt = performance.now();
+  };
+  const { fetch } = window;
+  window.fetch = (...given) => {
+    count(1);
+    return fetch(...given).finally(() => count(-1));
+  };
+  const { send } = XMLHttpRequest.prototype;
+  XMLHttpRequest.prototype.send = function (...given) {
+    count(1);
+    this.addEventListener("loadend", () => count(-1));
+    return send.apply(this, given);
+  };
+"""
+IS_SETTLED = """() => document.readyState === "complete" && window.openRequests.num === 0
+  && performance.now() - window.openRequests.changedAt > 300"""
+
+
+def settled(page):
+    """Wait until the page and all that its scripts asked for have arrived."""
+    page.wait_for_function(IS_SETTLED)
+
 
 def pytest_collection_modifyitems(items):
     for item in items:
@@ -24,11 +51,12 @@ def pytest_collection_modifyitems(items):
 
 
 def _is_complaint(said):
-    """A refusal (status 4xx) is an answer; the browser writes it to its console all the same.
+    """A refusal (status 4xx, 503) is an answer; the browser writes it to its console all the same.
 
     So it does with an answer that a test has cut off.
     """
-    is_wanted = "status of 4" in said.text or "net::ERR_FAILED" in said.text
+    wanted = ("status of 4", "status of 503", "net::ERR_FAILED")
+    is_wanted = any(each in said.text for each in wanted)
     return said.type == "error" and not is_wanted
 
 
@@ -67,6 +95,7 @@ def open_page(chromium, live_server, ana):
         )
         contexts.append(context)
         context.set_default_timeout(PATIENCE_MS)
+        context.add_init_script(COUNT_REQUESTS)
         context.add_cookies([{"name": "sessionid", "value": cookie, "url": live_server.url}])
         page = context.new_page()
         page.on("pageerror", lambda error: complaints.append(str(error)))

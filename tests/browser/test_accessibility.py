@@ -14,7 +14,7 @@ from apps.notifications.models import Rule
 from apps.operations.studies import services as studies
 from apps.workers.models import LoadSample, Worker
 from tests.api.saved import saved
-from tests.browser.conftest import NARROW, WIDE
+from tests.browser.conftest import NARROW, WIDE, settled
 from tests.pages import making
 
 BARS = b"date,open,high,low,close\n" + b"".join(
@@ -89,7 +89,7 @@ def test_axe_finds_nothing(open_page, paths, viewport):
     page.emulate_media(reduced_motion="reduce")  # or colours are measured while they change
     for name, path in paths.items():
         page.goto(path)
-        page.wait_for_load_state("networkidle")
+        settled(page)
         found[name] = violations(page)
         page.emulate_media(color_scheme="dark")
         expect(page.locator("html")).to_have_attribute("data-bs-theme", "dark")

@@ -64,7 +64,6 @@ def test_axe_finds_nothing_in_the_admin(open_page, addresses):
 def both_themes(page, name, path):
     page.emulate_media(reduced_motion="reduce")
     page.goto(path)
-    page.wait_for_load_state("networkidle")
     found = {name: violations(page)}
     page.evaluate("document.documentElement.classList.add('dark')")
     return found | {f"{name}, dark": violations(page, rules=CONTRAST)}

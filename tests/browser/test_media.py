@@ -5,7 +5,7 @@ import pytest
 from playwright.sync_api import expect
 
 from apps.operations.models import Media
-from tests.browser.conftest import NARROW, WIDE
+from tests.browser.conftest import NARROW, WIDE, settled
 from tests.browser.test_accessibility import violations
 from tests.pages import making
 from trainops.media import Audio, ConfusionMatrix, Histogram, Image, Table
@@ -105,14 +105,14 @@ def test_axe_finds_nothing_and_nothing_jumps(open_page, operation, viewport):
     page = open_page(f"/operations/{operation.pk}/#media", viewport)
     page.emulate_media(reduced_motion="reduce")
     expect(page.locator(".media-cell").first).to_be_visible()
-    page.wait_for_load_state("networkidle")
+    settled(page)
     assert not violations(page)
     heights = "() => [...document.querySelectorAll('.media-panel')].map(each => each.offsetHeight)"
     before = page.evaluate(heights)
     for name in ("pictures", "weights", "confusion", "sound", HOSTILE):
         panel(page, name).get_by_role("button", name="Earlier").click()
         expect(panel(page, name).locator("output")).to_contain_text("(2 of 3)")
-    page.wait_for_load_state("networkidle")
+    settled(page)
     assert page.evaluate(heights) == before
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     page.emulate_media(color_scheme="dark")

@@ -9,6 +9,7 @@ from PIL import Image
 from playwright.sync_api import expect
 
 from tests.browser import scene
+from tests.browser.conftest import settled
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 SIZE = {"width": 1366, "height": 860}
@@ -30,7 +31,7 @@ def test_write_the_pictures_of_the_documentation(open_page, ana):
         if name == "compare":
             page.locator("[data-chart=val_loss]").scroll_into_view_if_needed()
         expect(page.locator(selector).first).to_be_visible()
-        page.wait_for_load_state("networkidle")
+        settled(page)
         picture = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
         few = picture.quantize(256, method=Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE)
         few.save(DOCS / f"{name}.png", optimize=True)

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from playwright.sync_api import expect
 
 from apps.dashboard.formatting import exact, share
+from tests.browser.conftest import settled
 from tests.browser.test_charts import chart, opened, picture, until_changed
 from tests.pages import making
 from trainops.quantities import number, size
@@ -40,7 +41,7 @@ def test_times_are_in_the_time_zone_of_the_browser(open_page, ana):
     expect(time).to_have_attribute("title", LOCAL)  # by the script: the first visit has no cookie
     assert page.context.cookies()[-1]["value"] == ZONE
     page.reload()
-    page.wait_for_load_state("networkidle")
+    settled(page)
     expect(time).to_have_attribute("title", LOCAL)
     assert page.evaluate(TEXTS) == page.evaluate(SENT)
     expect(time).to_have_text("2026-01-03")

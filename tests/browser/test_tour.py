@@ -4,7 +4,7 @@ import pytest
 from playwright.sync_api import expect
 
 from apps.dashboard.tour import STEPS
-from tests.browser.conftest import NARROW, WIDE
+from tests.browser.conftest import NARROW, WIDE, settled
 from tests.browser.test_accessibility import violations
 from tests.pages import making
 
@@ -59,7 +59,7 @@ def test_the_first_sign_in_shows_a_tour_once(newcomer, viewport, scheme):
         page.get_by_test_id("tour-next").click()
     expect(tour).to_have_count(0)
     page.reload()
-    page.wait_for_load_state("networkidle")
+    settled(page)
     expect(tour).to_have_count(0)
 
 
