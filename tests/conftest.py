@@ -14,6 +14,7 @@ from apps.datasets.tables import child
 from apps.operations import exchange
 from tests import confinement, emptying, storages
 from tests.waiting import wait_until
+from trainops.concurrency_limit import ServerBusy
 from trainops.confined import calling
 from trainops.launch.testing import DATABASE, HEAVY, LONG, QUICK
 
@@ -148,3 +149,18 @@ def live_server(live_server, transactional_db, monkeypatch):
 def in_process(monkeypatch):
     """Reads uploads in this process: the same code, without half a second to start another."""
     monkeypatch.setattr(validation, "call", lambda module, request, limits: child.answer(request))
+
+
+@pytest.fixture
+def busy_once(monkeypatch):
+    """The first table that is to be read finds others being read."""
+    normalise, calls = validation.normalise, []
+
+    def called(*given, **named):
+        calls.append(given)
+        if len(calls) == 1:
+            raise ServerBusy
+        return normalise(*given, **named)
+
+    monkeypatch.setattr(validation, "normalise", called)
+    return calls

@@ -1,4 +1,4 @@
-"""A few at once, one for each person, and a short wait."""
+"""A few at once, one for each person; only uploads wait."""
 
 import threading
 import time
@@ -11,17 +11,17 @@ from trainops.concurrency_limit import ConcurrencyLimit, ServerBusy
 def test_a_person_has_one_and_the_last_one_has_none():
     limit = ConcurrencyLimit(2)
     with limit.taken("ana"):
-        with pytest.raises(ServerBusy), limit.taken("ana", wait_seconds=0):
+        with pytest.raises(ServerBusy), limit.taken("ana"):
             pass
         with (
             limit.taken("ben"),
             pytest.raises(ServerBusy) as refused,
-            limit.taken("eva", wait_seconds=0),
+            limit.taken("eva"),
         ):
             pass
-        with limit.taken("eva", wait_seconds=0):
+        with limit.taken("eva"):
             pass
-    with limit.taken("ana", wait_seconds=0):
+    with limit.taken("ana"):
         pass
     assert (refused.value.status, refused.value.retry_after_seconds) == (503, 10)
 
@@ -32,7 +32,7 @@ def test_the_server_itself_may_have_all():
         limit.taken(""),
         limit.taken(""),
         pytest.raises(ServerBusy),
-        limit.taken("", wait_seconds=0),
+        limit.taken(""),
     ):
         pass
 

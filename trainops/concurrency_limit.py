@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 from trainops.errors import DomainError
 
-WAIT_SECONDS = 1.0  # until another ends, in a thread that answers pages and API
+UPLOAD_WAIT_SECONDS = 60.0  # by uploads, which have threads of their own
 RETRY_SECONDS = 10
 
 
@@ -31,8 +31,11 @@ class ConcurrencyLimit:
         self._changed = threading.Condition()
 
     @contextmanager
-    def taken(self, person: str, *, wait_seconds: float = WAIT_SECONDS) -> Iterator[None]:
-        """Count one of this person ("" for the server itself) within. Raises ServerBusy."""
+    def taken(self, person: str, *, wait_seconds: float = 0) -> Iterator[None]:
+        """Count one of this person ("" for the server itself) within. Raises ServerBusy.
+
+        Only a thread of an upload may wait: others answer pages and API, and are few.
+        """
         with self._changed:
             if not self._changed.wait_for(lambda: self._is_free(person), wait_seconds):
                 raise ServerBusy

@@ -30,6 +30,7 @@ from apps.datasets.tables.options import TableOptions
 from apps.datasets.tables.rows import ColumnRow
 from apps.installation import storages
 from trainops import person_limits
+from trainops.concurrency_limit import UPLOAD_WAIT_SECONDS
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -86,13 +87,16 @@ def add_or_find_table(
     with full_disk_named(), storage.workspace() as directory:
         source = directory / "source"
         source_digest = _receive(file, source, options)
-        return _add(source, source_digest, row, options)
+        return _add(source, source_digest, row, options, wait_seconds=UPLOAD_WAIT_SECONDS)
 
 
 def add_or_find_file(
     source: Path, *, filename: str, name: str, owner: "User | None", options: TableOptions
 ) -> tuple[Dataset, bool]:
-    """As add_or_find_table, of a file that is on the data disk; it is read where it lies."""
+    """As add_or_find_table, of a file that is on the data disk; it is read where it lies.
+
+    Raises ServerBusy at once: the file stays, and the caller can try again.
+    """
     row = _named(filename, name, owner)
     with full_disk_named():
         return _add(source, _with_options(storage.hasher_of(source), options), row, options)
@@ -106,7 +110,12 @@ def _named(filename: str, name: str, owner: "User | None") -> Dataset:
 
 
 def _add(
-    source: Path, source_digest: str, row: Dataset, options: TableOptions
+    source: Path,
+    source_digest: str,
+    row: Dataset,
+    options: TableOptions,
+    *,
+    wait_seconds: float = 0,
 ) -> tuple[Dataset, bool]:
     """Validate the file and store it as `row`, which has its names and its owner."""
     if known := _known(source_digest):
@@ -115,7 +124,9 @@ def _add(
     with storage.workspace() as directory:
         target = directory / "table.parquet"
         person = row.owner.get_username() if row.owner else ""
-        table = validation.normalise(source, target, options, person=person)
+        table = validation.normalise(
+            source, target, options, person=person, wait_seconds=wait_seconds
+        )
         require_within_limits(row.owner, target.stat().st_size)
         described = Dataset(
             name=row.name,

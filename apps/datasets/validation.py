@@ -17,17 +17,21 @@ from trainops.confined.calling import ConfinedProcessFailed, OutOfMemory, OutOfT
 logger = logging.getLogger(__name__)
 MEMORY_BYTES = 6 * 1024**3
 SECONDS = 900
-WAIT_SECONDS = 60.0  # uploads have threads of their own
 _limit = ConcurrencyLimit(2)  # more at once would only take each other's memory
 
 
 def normalise(
-    source: Path, target: Path, options: TableOptions, *, person: str = ""
+    source: Path,
+    target: Path,
+    options: TableOptions,
+    *,
+    person: str = "",
+    wait_seconds: float = 0,
 ) -> NormalisedTable:
     """Write the normalised `target`; return its description.
 
     `person` is whose upload it is: one is read at a time. Raises DatasetError with what is wrong
-    with the table, and Busy.
+    with the table, and ServerBusy.
     """
     request = {
         "source": str(source),
@@ -37,7 +41,7 @@ def normalise(
     }
     within = confined.Limits(MEMORY_BYTES, SECONDS, file_bytes=limits().max_unpacked_bytes)
     try:
-        with _limit.taken(person, wait_seconds=WAIT_SECONDS):
+        with _limit.taken(person, wait_seconds=wait_seconds):
             answer: TableAnswer = call("apps.datasets.tables.child", request, within)
     except ConfinedProcessFailed as error:
         raise _unreadable(error) from error

@@ -17,7 +17,7 @@ from apps.operations import inputs
 from apps.operations.errors import StorageUnavailable
 from apps.operations.ids import is_subtask
 from apps.operations.models import Operation
-from trainops.concurrency_limit import WAIT_SECONDS, ConcurrencyLimit, ServerBusy
+from trainops.concurrency_limit import ConcurrencyLimit, ServerBusy
 from trainops.confined.calling import ConfinedProcessFailed, OutOfTime, call
 from trainops.confined.limits import Limits
 from trainops.errors import DomainError
@@ -216,7 +216,7 @@ def models_here(config: OperationConfig) -> dict[str, Checkpoint]:
     return models
 
 
-def ask(request: AnyRequest, *, person: str, wait_seconds: float = WAIT_SECONDS) -> ExchangeAnswer:
+def ask(request: AnyRequest, *, person: str, wait_seconds: float = 0) -> ExchangeAnswer:
     """Return what a confined process answers; for each person one works at a time.
 
     Raises DomainError, also where the file breaks the process.

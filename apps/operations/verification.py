@@ -51,8 +51,8 @@ def verify(checkpoint: Checkpoint, *, person: str) -> Verified:
 
     The result for the bytes is recorded in its row; a separate process does the loading.
 
-    Raises StorageUnavailable, which says nothing about the bytes, and Busy where the loading of
-    another one for this person is not done.
+    Raises StorageUnavailable, which says nothing about the bytes, and ServerBusy where the loading
+    of another one for this person is not done.
     """
     try:
         problem = integrity.check(checkpoint)

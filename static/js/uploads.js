@@ -53,7 +53,7 @@ async function sendPart(address, file, offset) {
   }
 }
 
-// Repeats the call while there is no connection, for a minute, or while the upload is busy.
+// Repeats the call while there is no connection, for a minute, or while upload or server are busy.
 async function patiently(attempt, show) {
   const giveUpAt = Date.now() + PATIENCE_MS;
   for (;;) {
@@ -61,9 +61,11 @@ async function patiently(attempt, show) {
       return await attempt();
     } catch (error) {
       const isAway = error instanceof TypeError; // what fetch throws without a connection
-      if (!(isAway && Date.now() < giveUpAt) && error.code !== "UPLOAD_BUSY") throw error;
+      const isBusy = error.code === "UPLOAD_BUSY" || error.code === "BUSY";
+      if (!(isAway && Date.now() < giveUpAt) && !isBusy) throw error;
       if (isAway) show("The connection was cut; trying again …");
-      await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
+      const wait = (error.details?.retry_after_seconds ?? 0) * 1000 || RETRY_MS;
+      await new Promise((resolve) => setTimeout(resolve, wait));
     }
   }
 }

@@ -157,9 +157,8 @@ def test_reasons_for_no_importance(viewer, ana, asked):
     assert found["problem"] == "No metric has been measured yet." and found["target"] == ""
 
 
-def test_only_one_importance_is_computed_at_a_time(viewer, ana, asked, monkeypatch):
+def test_only_one_importance_is_computed_at_a_time(viewer, ana, asked):
     ids = ",".join(each.pk for each in eight(ana))
-    monkeypatch.setattr(importance, "WAIT_SECONDS", 0.0)
     with importance._limit.taken(""):
         answer = viewer.get("operations/compare/importance", ids=ids)
     error(answer, 503, "BUSY")

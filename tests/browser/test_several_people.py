@@ -12,7 +12,8 @@ from tests.journey.stack import ROOT
 from tests.workers.test_server import web_server
 
 pytestmark = pytest.mark.slow
-SECONDS = 10  # 1 to 2 on an idle machine; 30 where a server counts resting connections
+SECONDS = 3  # on a machine that does little else; 30 where a server counts resting connections
+TIMES_ALONE = 3  # on one that does much else: the first person has the server alone
 NUM_PEOPLE = 4
 PEOPLE = f"""
 import django
@@ -49,4 +50,4 @@ def test_four_people_sign_in_side_by_side(chromium, tmp_path):
         for context in contexts:
             context.close()
     sys.stderr.write(f"{seconds}\n")
-    assert max(seconds) < SECONDS, seconds
+    assert max(seconds) < max(SECONDS, TIMES_ALONE * seconds[0]), seconds

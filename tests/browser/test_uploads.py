@@ -6,6 +6,7 @@ import pytest
 from playwright.sync_api import expect
 
 from apps.datasets.models import Dataset, Upload
+from trainops import concurrency_limit
 
 pytestmark = pytest.mark.usefixtures("in_process")
 PART_BYTES = 4 * 1024**2  # of static/js/uploads.js
@@ -52,6 +53,15 @@ def test_a_connection_that_breaks_is_tried_again(open_page, table):
     expect(page.locator("h1")).to_have_text("Large")
     assert offsets == [0, PART_BYTES, PART_BYTES, 2 * PART_BYTES]
     assert Dataset.objects.get().num_rows == rows
+
+
+def test_a_busy_server_is_asked_to_finish_again(open_page, table, busy_once, monkeypatch):
+    monkeypatch.setattr(concurrency_limit, "RETRY_SECONDS", 0)
+    path, rows = table
+    page = open_page("/datasets/")
+    send(page, path)
+    expect(page).to_have_url(re.compile("/datasets/ds_"))
+    assert Dataset.objects.get().num_rows == rows and len(busy_once) == 2
 
 
 def test_the_same_file_continues_after_a_reload(open_page, table):

@@ -129,6 +129,13 @@ def test_a_lost_connection_is_tried_again_from_what_the_server_has(cli, table, o
     assert "No server. Trying again." in added.stderr
 
 
+def test_a_busy_server_is_asked_to_finish_again(cli, table, busy_once, monkeypatch):
+    monkeypatch.setitem(uploading.PASSING, "BUSY", 0)
+    added = cli("datasets", "add", table)
+    assert added.exit_code == ExitCode.OK, added.stderr
+    assert Dataset.objects.get().num_rows == 130 and len(busy_once) == 2
+
+
 def test_a_server_that_stays_away_is_reported_with_what_to_do(cli, table, offsets, monkeypatch):
     monkeypatch.setattr(uploading, "PATIENCE_SECONDS", 0)
     offsets.errors = {-2: Unreachable("No server.")}

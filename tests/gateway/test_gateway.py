@@ -16,6 +16,7 @@ KIB = 1024
 
 class Rules:
     anonymous_bytes, body_bytes = 64 * KIB, 256 * KIB
+    num_passwords = 3
 
     def address(self, environ):
         return environ["REMOTE_ADDR"]
@@ -27,6 +28,9 @@ class Rules:
         """Every token is valid, and of the person that it names."""
         token = environ.get("HTTP_AUTHORIZATION")
         return token and Proof(token, token.rpartition(" ")[2])
+
+    def checks_password(self, environ):
+        return environ["PATH_INFO"] == "/login"
 
     def upload_bytes(self, environ):
         return 1024 * KIB if environ["PATH_INFO"] == "/upload" else None
@@ -266,7 +270,7 @@ def test_one_address_leaves_threads_and_requests_to_the_others():
 
 
 class Slow:
-    """An application that says who the sender is, and is slow at one address."""
+    """An application that says who the sender is, and is slow at two addresses."""
 
     def __init__(self):
         self.release, self.num_running, self.most = threading.Event(), 0, 0
@@ -275,7 +279,7 @@ class Slow:
     def __call__(self, environ, start_response):
         if "HTTP_AUTHORIZATION" in environ:
             environ[PROVED] = Rules().prove(environ)
-        if environ["PATH_INFO"] == "/slow":
+        if environ["PATH_INFO"] in ("/slow", "/login"):
             with self._lock:
                 self.num_running += 1
                 self.most = max(self.most, self.num_running)
@@ -311,6 +315,33 @@ def test_one_person_at_many_addresses_leaves_threads_to_the_others():
 
     assert asyncio.run(ask()) == 200
     assert application.most == 2
+
+
+def test_what_waits_for_a_password_slot_holds_no_thread(monkeypatch):
+    """Two of an address are checked or next; the rest waits, and is refused after some time."""
+    monkeypatch.setattr("trainops.gateway.gateway.PASSWORD_SECONDS", 0.5)
+    application = Slow()
+
+    async def ask():
+        gateway = Gateway(application, Rules(), ClientLimits(threads=3, passwords=2))
+        mallory = [
+            asyncio.ensure_future(asked(gateway, "/login", "6.6.6.6", body=[b"x"]))
+            for _ in range(20)
+        ]
+        await asyncio.sleep(0.1)
+        assert application.num_running == 2
+        ana = asyncio.ensure_future(asked(gateway, "/login", "1.1.1.1", body=[b"x"]))
+        page = await asyncio.wait_for(asked(gateway, "/", "6.6.6.6"), 5)
+        while sum(each.done() for each in mallory) < 18:
+            await asyncio.sleep(0.01)
+        refused = [each.result().body for each in mallory if each.done()]
+        application.release.set()
+        await asyncio.gather(ana, *mallory)
+        return page.status, ana.result().status, refused
+
+    page, signed_in, refused = asyncio.run(ask())
+    assert (page, signed_in, application.most) == (200, 200, 3)
+    assert refused == [b"PasswordWaitOver"] * 18
 
 
 def test_what_waits_for_a_thread_of_a_person_takes_none_of_the_address():

@@ -11,6 +11,7 @@ from django.test import Client
 from tests.waiting import wait_until
 from trainops.clock import seconds_from_now
 from trainops.http import login_throttle, passwords
+from trainops.http.admission import Admission
 from trainops.http.models import SignInFailures, Token
 
 pytestmark = pytest.mark.django_db
@@ -172,7 +173,6 @@ def test_a_password_that_is_set_elsewhere_revokes_tokens_too(ana):
 def slow_hashes(settings, monkeypatch):
     """Hashes of two threads that do not end before they are released."""
     settings.PASSWORD_HASHERS = ["trainops.http.passwords.LimitedHasher"]
-    monkeypatch.setattr(passwords, "WAIT_SECONDS", 0.05)
     begun, go_on = [], threading.Event()
 
     def encode(self, password, salt, iterations=None):
@@ -195,7 +195,8 @@ def slow_hashes(settings, monkeypatch):
         thread.join()
 
 
-def test_more_passwords_at_once_are_asked_to_wait(client, slow_hashes):
+def test_more_passwords_at_once_are_asked_to_wait(client, admin_user, slow_hashes):
+    """And before that they wait in the gateway, which knows each of these addresses."""
     body = {"username": "nobody", "password": "x"}
     answers = [
         client.post("/login/", body),
@@ -203,8 +204,22 @@ def test_more_passwords_at_once_are_asked_to_wait(client, slow_hashes):
         client.post("/api/v1/tokens", body | {"name": "x"}, content_type="application/json"),
         client.get("/api/v1/tokens", HTTP_AUTHORIZATION="Basic YTpi"),
     ]
+    client.force_login(admin_user)
+    User.objects.create(username="ben")
+    chosen = {"password1": PASSWORD, "password2": PASSWORD, "usable_password": "true"}
+    person, is_json = {"username": "eva", "role": "viewer"}, "application/json"
+    new = {"password": "battery staple 9"}
+    answers += [
+        client.post("/account/password", {"old_password": "x"}),
+        client.post("/admin/auth/user/add/", chosen | {"username": "eva"}),
+        client.post(f"/admin/auth/user/{admin_user.pk}/password/", chosen),
+        client.post("/api/v1/users", person, content_type=is_json),
+        client.post("/api/v1/users/ben/password", new, content_type=is_json),
+    ]
     for answer in answers:
-        assert (answer.status_code, answer["Retry-After"]) == (503, "2")
+        path = answer.wsgi_request.path
+        assert (answer.status_code, answer.get("Retry-After")) == (503, "2"), (path, answer.content)
+        assert Admission().checks_password(answer.wsgi_request.environ), path
     assert "Too many passwords" in answers[0].content.decode()
     assert answers[2].json()["error"]["code"] == "TOO_MANY_PASSWORDS"
     assert client.get("/api/v1/health").status_code == 200

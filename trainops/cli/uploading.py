@@ -28,7 +28,12 @@ MAX_FILENAME = 200  # characters; the end of a longer name is sent
 CLEARED = "\r\x1b[2K"  # the line that the cursor is in
 AGAIN = "Run the same command again to continue the upload."
 WRONG_OFFSET = "WRONG_OFFSET"
-PASSING = ("UPLOAD_BUSY", "SHUTTING_DOWN", "SERVICE_UNAVAILABLE")  # soon another answer
+PASSING = {  # soon another answer: seconds until it is asked for
+    "UPLOAD_BUSY": POLL_SECONDS,
+    "SHUTTING_DOWN": POLL_SECONDS,
+    "SERVICE_UNAVAILABLE": POLL_SECONDS,
+    "BUSY": 10.0,
+}
 
 Response = TypeVar("Response")
 
@@ -121,10 +126,12 @@ class Sending:
                 if time.monotonic() > give_up_at:
                     raise
                 self._progress.lost(str(problem))
+                wait = POLL_SECONDS
             except Refused as refused:
                 if refused.code not in PASSING:
                     raise
-            time.sleep(POLL_SECONDS)
+                wait = PASSING[refused.code]
+            time.sleep(wait)
 
 
 class UploadProgress:

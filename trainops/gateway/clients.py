@@ -12,6 +12,10 @@ class TooManyRequests(Exception):
     """The address or the person has as many requests in progress as one may have."""
 
 
+class PasswordWaitOver(Exception):
+    """Too many passwords were being checked for the whole time that a request may wait."""
+
+
 @dataclass(frozen=True, slots=True)
 class ClientLimits:
     """How many requests of one address, or of one person, may do what at a time."""
@@ -21,6 +25,7 @@ class ClientLimits:
     requests: int = 256  # in progress, whatever they do
     bodies: int = 128  # whose bodies arrive
     large_bodies: int = 16  # of these, collected on disk
+    passwords: int = 2  # being checked, or next in the queue for it
 
 
 class ClientRequests:
@@ -29,6 +34,7 @@ class ClientRequests:
         self._limits = limits
         self.threads = asyncio.Semaphore(limits.threads)
         self.streams = asyncio.Semaphore(limits.streams)
+        self.passwords = asyncio.Semaphore(limits.passwords)
 
     @contextmanager
     def counted(self, what: str) -> Iterator[None]:

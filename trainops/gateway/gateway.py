@@ -5,15 +5,21 @@ clients cost memory of a few blocks, never a thread. One client address gets som
 so that the others stay for the rest; so does one person, from however many addresses. The
 application says which person a token or a session is of, and from then on it counts. Uploads, which
 are too large to be collected, are streamed into threads of their own. Event streams hold no thread:
-see `trainops.gateway.live`.
+see `trainops.gateway.live`; nor do requests that wait until fewer passwords are being checked.
 """
 
 import asyncio
 import io
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AsyncExitStack, ExitStack, contextmanager, nullcontext
+from contextlib import (
+    AsyncExitStack,
+    ExitStack,
+    asynccontextmanager,
+    contextmanager,
+    nullcontext,
+)
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, TypeVar
@@ -23,6 +29,7 @@ from trainops.gateway.clients import (
     ClientLimits,
     ClientRequests,
     Clients,
+    PasswordWaitOver,
     Proof,
     Proofs,
     TooManyRequests,
@@ -37,6 +44,7 @@ logger = logging.getLogger(__name__)
 
 REFUSED = (
     TooManyRequests,
+    PasswordWaitOver,
     bodies.TooSlow,
     bodies.BodyTooLarge,
     bodies.NotSignedIn,
@@ -45,6 +53,7 @@ REFUSED = (
 )
 SEND_SECONDS = 30.0  # the longest wait until a client has read a block
 NUM_THREADS, NUM_STREAMS = 12, 16
+PASSWORD_SECONDS = 10.0  # the longest wait until fewer passwords are being checked
 PROVED = "trainops.proved"  # where the application leaves a Proof in the environment
 
 
@@ -58,6 +67,13 @@ class GatewayRules(Protocol):
     @property
     def body_bytes(self) -> int:
         """The largest body that is collected."""
+
+    @property
+    def num_passwords(self) -> int:
+        """How many passwords are checked at once."""
+
+    def checks_password(self, environ: Environ) -> bool:
+        """Whether a request like this may make the application check or set a password."""
 
     def address(self, environ: Environ) -> str:
         """Return the address of the client, which may be behind a proxy."""
@@ -118,6 +134,7 @@ class Gateway:
         limits = limits or ClientLimits()
         self._addresses, self._people = Clients(limits), Clients(limits)
         self._proofs = Proofs()
+        self._passwords = asyncio.Semaphore(rules.num_passwords)
         self._threads = ThreadPoolExecutor(NUM_THREADS, "request")
         self._streams = ThreadPoolExecutor(NUM_STREAMS, "upload")
 
@@ -200,7 +217,8 @@ class Gateway:
         environ = with_body(exchange.environ, body, num_bytes)
         make = partial(first_block, self._application, environ)
         if stream is None:
-            response, block = await self._in_thread(exchange, make)
+            async with self._password_slot(exchange):
+                response, block = await self._in_thread(exchange, make)
         else:
             loop = asyncio.get_running_loop()
             response, block = await loop.run_in_executor(self._streams, make)
@@ -220,6 +238,19 @@ class Gateway:
         await exchange.send(response.message(block))
         if not response.is_complete:
             await self._send_rest(exchange, response)
+
+    @asynccontextmanager
+    async def _password_slot(self, exchange: Exchange) -> AsyncIterator[None]:
+        """Wait, for its address first, where a password may be checked. Raises PasswordWaitOver."""
+        async with AsyncExitStack() as slots:
+            if self._rules.checks_password(exchange.environ):
+                try:
+                    async with asyncio.timeout(PASSWORD_SECONDS):
+                        await slots.enter_async_context(exchange.address.passwords)
+                        await slots.enter_async_context(self._passwords)
+                except TimeoutError:
+                    raise PasswordWaitOver from None
+            yield
 
     async def _follow(
         self,

@@ -18,11 +18,11 @@ from rest_framework.exceptions import AuthenticationFailed
 from rest_framework.request import Request
 
 from trainops.gateway import bodies
-from trainops.gateway.clients import Proof
+from trainops.gateway.clients import PasswordWaitOver, Proof
 from trainops.gateway.environ import Environ, with_body
 from trainops.gateway.live import TooManyStreams
 from trainops.gateway.responses import Application
-from trainops.http import credentials
+from trainops.http import credentials, passwords
 from trainops.http.addresses import client_address
 from trainops.http.authentication import TokenAuthentication
 from trainops.http.envelope import Failure, answer
@@ -34,6 +34,10 @@ RETRY_SECONDS = 2
 COPIES = 4  # of an upload at most: as it came, as it is read, as a table, as it is stored
 FORM_UPLOADS = re.compile(r"/(api/v1/datasets|api/v1/operations/import(-run)?|datasets/upload)")
 PARTS = re.compile(r"/api/v1/datasets/uploads/[^/]+")
+PASSWORDS = re.compile(
+    r"/(admin/)?login/|/account/password|/api/v1/tokens|/api/v1/users(/[^/]+/password)?"
+    r"|/admin/auth/user/(add|[^/]+/password)/"
+)
 FILE_UPLOADS = re.compile(r"/api/v1/workers/[^/]+/attempts/[^/]+/\d+/checkpoints/[^/]+/files/[^/]+")
 
 
@@ -41,6 +45,7 @@ class Admission:
     """The rules of this installation: see `trainops.gateway.gateway.GatewayRules`."""
 
     anonymous_bytes = ANONYMOUS_BYTES
+    num_passwords = passwords.MAX_HASHES
 
     @property
     def body_bytes(self) -> int:
@@ -48,6 +53,11 @@ class Admission:
 
     def address(self, environ: Environ) -> str:
         return client_address(environ)
+
+    def checks_password(self, environ: Environ) -> bool:
+        is_basic = environ.get("HTTP_AUTHORIZATION", "").lower().startswith("basic ")
+        is_sent = is_basic or environ["REQUEST_METHOD"] == "POST"
+        return is_sent and PASSWORDS.fullmatch(environ["PATH_INFO"]) is not None
 
     def credentials(self, environ: Environ) -> list[str]:
         found = (credentials.of_header(environ), credentials.of_session(environ))
@@ -119,6 +129,9 @@ def _explained(error: Exception) -> tuple[int, str, str, dict[str, int]]:
             return 411, "LENGTH_REQUIRED", str(error), {}
         case bodies.NoSpace():
             return 507, "DISK_FULL", str(error), {}
+        case PasswordWaitOver():
+            refused = passwords.TooManyPasswords()
+            return refused.status, refused.code, refused.message, refused.details
         case TooManyStreams():
             message = f"Too many event streams of this {error} are open. Ask again instead."
             return 503, "TOO_MANY_STREAMS", message, {"retry_after_seconds": RETRY_SECONDS}

@@ -42,7 +42,7 @@ def add_or_find(path: str, *, name: str = "", owner: "User | None" = None) -> tu
 
     The second value says whether the dataset is new. The id follows from names, sizes and digests,
     so the same content elsewhere is the same dataset. It is then read from the new path, if the old
-    one is gone or the owner is the same. Raises DatasetError, LimitReached and Busy.
+    one is gone or the owner is the same. Raises DatasetError, LimitReached and ServerBusy.
     """
     place = _place(path)
     filename = place.root.rpartition("/")[2]
@@ -71,7 +71,7 @@ def verify(
 ) -> DirectoryVerification:
     """Compare all names and sizes, and all files or a sample of them, with the manifest.
 
-    Raises DatasetNotFound, DatasetNotDirectory, DatasetDamaged, DatasetError and Busy.
+    Raises DatasetNotFound, DatasetNotDirectory, DatasetDamaged, DatasetError and ServerBusy.
     """
     dataset = services.get(dataset_id)
     if dataset.format != DIRECTORY:

@@ -96,7 +96,7 @@ def finish(upload_id: str, *, owner: "User") -> tuple[Dataset, bool]:
     """Validate and store the whole file; the second value says whether the dataset is new.
 
     A finished upload is answered with its dataset. A file that is refused is discarded. Raises
-    UploadNotFound, UploadConflict, DatasetError, LimitReached and Busy.
+    UploadNotFound, UploadConflict, DatasetError, LimitReached and ServerBusy.
     """
     with _held(upload_id, owner) as (upload, _):
         if upload.dataset is not None:

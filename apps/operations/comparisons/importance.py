@@ -24,7 +24,6 @@ MIN_OPERATIONS, MAX_OPERATIONS = 8, 500
 MAX_FIELDS = 40
 LIMITS = Limits(memory_bytes=2 * 1024**3, seconds=60, file_bytes=2**20)
 KEPT_SECONDS = 24 * 3600
-WAIT_SECONDS = 1.0  # for a free slot, in a thread that answers pages and API
 RETRY_SECONDS = 3
 _limit = ConcurrencyLimit(1)
 
@@ -127,7 +126,7 @@ def _shares(request: dict[str, object]) -> dict[str, float]:
     if kept is not None:
         return kept
     try:
-        with _limit.taken("", wait_seconds=WAIT_SECONDS):
+        with _limit.taken(""):
             shares: dict[str, float] = call("apps.operations.comparisons.forest", request, LIMITS)
     except ServerBusy:
         raise ImportanceBusy from None

@@ -13,7 +13,7 @@ from apps.checkpoints.models import Checkpoint
 from apps.ledger import services as ledgers
 from apps.operations import exchange, inputs
 from apps.operations.models import Operation
-from trainops.concurrency_limit import WAIT_SECONDS
+from trainops.concurrency_limit import UPLOAD_WAIT_SECONDS
 from trainops.files.requests import (
     ExchangeAnswer,
     ForkRequest,
@@ -37,7 +37,7 @@ class InitialCheckpoint(ABC):
     answer: ExchangeAnswer = field(default_factory=ExchangeAnswer, init=False)
 
     what: ClassVar[str]  # of the event
-    wait_seconds: ClassVar[float] = WAIT_SECONDS  # for a free process
+    wait_seconds: ClassVar[float] = 0  # for a free process
 
     def prepare(
         self, operation_id: str, kind: str, config: OperationConfig, *, person: str
@@ -108,7 +108,7 @@ class Import(InitialCheckpoint):
     secret: str = field(default_factory=ledgers.new_secret)
 
     what: ClassVar[str] = "IMPORTED"
-    wait_seconds: ClassVar[float] = 60.0  # uploads have threads of their own
+    wait_seconds: ClassVar[float] = UPLOAD_WAIT_SECONDS
 
     def commit(self, operation: Operation) -> None:
         super().commit(operation)
