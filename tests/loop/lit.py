@@ -13,6 +13,7 @@ class Parameters(LightningParameters):
     num_workers: int = 0
     scheduler: Literal["none", "step", "epoch", "plateau"] = "none"
     iterable: Literal["", "plain", "stateful"] = ""
+    combined: Literal["", "list", "min_size", "max_size", "max_size_cycle"] = ""
     callbacks: list[str] = Field(default_factory=list)
 
 

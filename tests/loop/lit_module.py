@@ -2,6 +2,7 @@
 
 import torch
 from lightning.pytorch import LightningDataModule, LightningModule
+from lightning.pytorch.utilities.combined_loader import CombinedLoader
 from torch import nn
 from torch.nn import functional
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
@@ -131,6 +132,57 @@ class Automatic(LightningModule):
         return optimizer
 
 
+class CombinedData(Data):
+    """Loaders of 6, 3 and 2 batches that are trained together, and two that are validated so."""
+
+    mode = ""
+
+    def train_dataloader(self):
+        parts = [TensorDataset(*(each[:n] for each in self.training.tensors)) for n in (23, 9, 6)]
+        large, middle, small = map(self.loader, parts)
+        together = [{"large": large, "middle": middle}, small]
+        return together if self.mode == "list" else CombinedLoader(together, self.mode)
+
+    def val_dataloader(self):
+        far = TensorDataset(*(each[:12] for each in self.training.tensors))
+        together = {"near": super().val_dataloader(), "far": self.loader(far)}
+        mode = "max_size_cycle" if self.mode == "list" else self.mode
+        return CombinedLoader(together, mode)
+
+
+class Combined(LightningModule):
+    """A semi-supervised module: what it does with a batch depends on where that stands."""
+
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Sequential(nn.Linear(2, 8), nn.Dropout(0.2), nn.Linear(8, 1))
+
+    def losses(self, batch):
+        if isinstance(batch, list):
+            parts = [batch[0]["large"], batch[0]["middle"], batch[1]]
+        else:
+            parts = [batch["near"], batch["far"]]
+        return [
+            functional.mse_loss(self.net(part[0]), part[1]) * weight
+            for weight, part in enumerate(parts, start=1)
+            if part is not None
+        ]
+
+    def training_step(self, batch, batch_idx):
+        loss = sum(self.losses(batch)) + 0.001 * batch_idx
+        self.log("train_error", loss, on_epoch=True)
+        return loss
+
+    def validation_step(self, batch, batch_idx, dataloader_idx=0):
+        self.log("val_loss", sum(self.losses(batch)))
+
+    def configure_optimizers(self):
+        optimizer = torch.optim.Adam(self.parameters(), lr=0.05)
+        total = self.trainer.estimated_stepping_batches
+        schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.1, total_steps=total + 1)
+        return [optimizer], [{"scheduler": schedule, "interval": "step"}]
+
+
 class SeveralData(Data):
     """Two loaders of validation, of different lengths."""
 
@@ -226,6 +278,9 @@ def make(run, parameters):
     is_manual, is_several = (parameters.module == each for each in ("manual", "several"))
     module = Manual() if is_manual else (Several if is_several else Automatic)(parameters.scheduler)
     data = (SeveralData if is_several else Data)(num_workers=parameters.num_workers)
+    if parameters.combined:
+        module, data = Combined(), CombinedData()
+        data.mode = parameters.combined
     if parameters.iterable:
         data = FlowingData()
         data.is_stateful = parameters.iterable == "stateful"

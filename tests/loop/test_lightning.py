@@ -19,7 +19,10 @@ from trainops.runtime import reproducibility
 from trainops.runtime.errors import NotExact
 from trainops.runtime.loop import Failed
 
-pytestmark = pytest.mark.slow
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore:.*LeafSpec:FutureWarning"),  # Lightning's CombinedLoader
+]
 lightning = pytest.importorskip("lightning.pytorch", reason="the extra lightning is not installed")
 SEED = 7  # that of the contract
 
@@ -51,6 +54,10 @@ CASES = {
                 "accumulate_grad_batches": 3, "scheduler": "step"},
     "not-validated": {"limit_train_batches": 3, "limit_val_batches": 0, "scheduler": "epoch"},
     "rarely": {"check_val_every_n_epoch": 2},
+    "together": {"combined": "list", "accumulate_grad_batches": 4, "val_check_interval": 3},
+    "together-min": {"combined": "min_size", "limit_val_batches": 1},
+    "together-max": {"combined": "max_size", "limit_train_batches": 5},
+    "together-cycle": {"combined": "max_size_cycle", "max_steps": 9},
     "steps": {"max_steps": 5, "accumulate_grad_batches": 4, "scheduler": "step"},
     "steps-manual": {"module": "manual", "max_steps": 10},
     "steps-iterable": {"iterable": "stateful", "max_steps": 7, "val_check_interval": 2},
@@ -65,7 +72,7 @@ def by_lightning(given, root):
     settings = {
         name: value
         for name, value in parameters.items()
-        if name not in ("module", "scheduler", "iterable")
+        if name not in ("module", "scheduler", "iterable", "combined")
     }
     if "max_steps" in settings:
         settings["max_epochs"] = -1

@@ -112,9 +112,14 @@ class Initialized(Small):
     loader_options = {"num_workers": 1, "worker_init_fn": print}  # noqa: RUF012
 
 
-class ListOfLoaders(Small):
+class NoneOfThem(Small):
     def train_dataloader(self):
-        return [DataLoader(DATA)]
+        return {}
+
+
+class WithStream(Small):
+    def train_dataloader(self):
+        return [DataLoader(DATA), DataLoader(Stream())]
 
 
 class Validated(Small):
@@ -135,9 +140,9 @@ class Streamed(Small):
         return DataLoader(Stream(), batch_size=4)
 
 
-class Together(Validated):
-    def val_dataloader(self):
-        return CombinedLoader([DataLoader(DATA), DataLoader(DATA)], "min_size")
+class OneAfterTheOther(Small):
+    def train_dataloader(self):
+        return CombinedLoader([DataLoader(DATA), DataLoader(DATA)], "sequential")
 
 
 class NoLoaderOfTorch(Validated):
@@ -174,11 +179,12 @@ WRONG = {
     WithoutReplacement: "the loader 'train' has a WeightedRandomSampler without replacement",
     Part: "the loader 'train' has a RandomSampler with num_samples",
     Initialized: "the loader 'train' has a worker_init_fn",
-    ListOfLoaders: "got a list as the loader 'train'; allowed: one DataLoader",
+    NoneOfThem: "'train' combines no loaders",
+    WithStream: "'train' combines loaders of which one has an iterable dataset; allowed: map-",
     Validated: "self.log('val_loss', add_dataloader_idx=False) is used with two loaders; allowed:",
     WithoutIndex: "2 loaders, but on_validation_batch_end of WithoutIndex has no parameter data",
-    Together: "returned a CombinedLoader with mode='min_size'; allowed: mode='sequential'",
-    NoLoaderOfTorch: "got a TensorDataset as the loader 'validation_1'; allowed: one DataLoader",
+    OneAfterTheOther: "train_dataloader returned a CombinedLoader with mode='sequential'; all",
+    NoLoaderOfTorch: "got a TensorDataset as the loader 'validation_1'; allowed: DataLoaders",
     Skips: "on_train_batch_start returned -1",
     LogsSum: "self.log('sum') has the reduce_fx 'sum'; allowed: mean",
 }

@@ -5,6 +5,8 @@
 
 import torch
 from torch import nn
+from torch.nn import functional
+from torch.utils.data import TensorDataset
 
 from tests.loop.lit_module import Automatic, Data, Manual, Windows
 from tests.ranks.together_loop import disturb
@@ -89,6 +91,37 @@ class Closure(OneWay):
         return torch.optim.LBFGS(self.parameters(), lr=0.05, max_iter=3)
 
 
+class TwoLoaders(Data):
+    """Two loaders of training, taken together, and two of validation."""
+
+    def far(self):
+        return self.loader(TensorDataset(*(each[13:] for each in self.training.tensors)))
+
+    def train_dataloader(self):
+        return [super().train_dataloader(), self.far()]
+
+    def val_dataloader(self):
+        return [super().val_dataloader(), self.far()]
+
+
+class Two(OneWay):
+    def training_step(self, batch, batch_idx):
+        near, (inputs, targets) = batch
+        loss = super().training_step(near, batch_idx)
+        return loss + 0.5 * functional.mse_loss(self(inputs), targets)
+
+    def validation_step(self, batch, batch_idx, dataloader_idx=0):
+        if not dataloader_idx:
+            super().validation_step(batch, batch_idx)
+            return
+        inputs, targets = batch
+        self.log_dict({"val_far": functional.mse_loss(self(inputs), targets)})
+
+    def log_dict(self, values):
+        for name, value in values.items():
+            self.log(name, value, sync_dist=True, add_dataloader_idx=False)
+
+
 class Prepared(Data):
     """Is prepared in rank 0 only, where it draws random numbers as `setup` does in all."""
 
@@ -109,10 +142,13 @@ def make(run, parameters):
         "closure": Closure,
         "manual": ManyWays,
         "windows": lambda: ManyBatches(2),
+        "two": lambda: Two(parameters.scheduler),
     }
     module = made[parameters.module]()
     module.fault = parameters.fault
     data = Prepared if parameters.fault == "stops" else Data
+    if parameters.module == "two":
+        data = TwoLoaders
     return module, data(parameters.batch_size)
 
 

@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader
 
 from tests.loop.lit_module import Data
 from tests.ranks.lit import Parameters
-from tests.ranks.lit_module import make
+from tests.ranks.lit_module import TwoLoaders, make
 from trainops.runtime import rank_state, reproducibility
 from trainops.runtime.ranks import Devices
 
@@ -30,6 +30,10 @@ class Divided(Data):
         length = -(-len(whole) // num_ranks)
         own = [whole[(at * num_ranks + rank) % len(whole)].tolist() for at in range(length)]
         return DataLoader(dataset, batch_sampler=own, generator=torch.Generator())
+
+
+class DividedTwo(Divided, TwoLoaders):
+    pass
 
 
 class SeedsRank(lightning.Callback):
@@ -60,11 +64,17 @@ def train(parameters, num_ranks, root):
             default_root_dir=root, use_distributed_sampler=False, callbacks=[SeedsRank()],
             strategy=DDPStrategy(find_unused_parameters=True), **arguments,
         )  # fmt: skip
-        trainer.fit(module, Divided(parameters.batch_size))
-    inputs, targets = trainer.datamodule.held_out.tensors
+        data = DividedTwo if parameters.module == "two" else Divided
+        trainer.fit(module, data(parameters.batch_size))
+    data = trainer.datamodule
+    held_out = {"val_loss": data.held_out.tensors}
+    if parameters.module == "two":
+        held_out["val_far"] = data.far().dataset.tensors
     is_half = parameters.precision == "bf16-mixed"
+    losses = {}
     with torch.no_grad(), torch.autocast("cpu", torch.bfloat16, enabled=is_half):
         # the Trainer's own mean divides by the mean batch size, rounded down
-        loss = functional.mse_loss(module.eval()(inputs).float(), targets)
+        for name, (inputs, targets) in held_out.items():
+            losses[name] = float(functional.mse_loss(module.eval()(inputs).float(), targets))
     states = [each.state_dict()["state"] for each in trainer.optimizers]
-    return {"model": module.state_dict(), "optimizers": states, "val_loss": float(loss)}
+    return {"model": module.state_dict(), "optimizers": states, "losses": losses}

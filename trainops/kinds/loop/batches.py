@@ -3,7 +3,7 @@
 import logging
 import pickle
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import count
 from typing import Any, Protocol, cast
@@ -184,7 +184,7 @@ class MapBatches:
     def numbers(self, number: int, at: int) -> range:
         return self._batches.numbers(number, at)
 
-    def items(self, number: int, first: int) -> Iterator[Any]:
+    def items(self, number: int, first: int) -> Generator[Any, None, None]:
         self._batches.begin = number, first
         loaded = iter(self._loader)
         try:

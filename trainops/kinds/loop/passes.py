@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from trainops.kinds.loop.batches import MapBatches, PassSource
+from trainops.kinds.loop.combined import CombinedBatches
 from trainops.kinds.loop.course import Course
 from trainops.kinds.loop.streams import StreamBatches
 
@@ -49,7 +50,7 @@ class Passes:
         """
         counts = self._course.counts[self.name]
         at = counts.taken - 1
-        if isinstance(self.source, MapBatches):
+        if isinstance(self.source, MapBatches | CombinedBatches):
             return self.source.numbers(counts.passes - 1, at)
         return range(at, at + 1)
 

@@ -34,6 +34,7 @@ from torch.nn.parallel import DistributedDataParallel
 from trainops.datasets.directory import Directory
 from trainops.kinds.loop.batches import MapBatches, Workers
 from trainops.kinds.loop.choice import Choice
+from trainops.kinds.loop.combined import CombinedBatches, Mode
 from trainops.kinds.loop.course import Course
 from trainops.kinds.loop.grad_norms import GradNorms
 from trainops.kinds.loop.loading import make_source
@@ -264,6 +265,22 @@ class Run:
         self.loops.add(name)
         self.loops.difference_update(each.name for each in loaders.values())
         return Passes(self._course, name, several)
+
+    def combine(
+        self, name: str, loaders: Sequence[Passes], mode: Mode, arrange: Callable[[list[Any]], Any]
+    ) -> Passes:
+        """Return a loop over what `arrange` makes of a batch of each loader: see CombinedBatches.
+
+        Raises InputError.
+        """
+        self._require_name(name)
+        sources = [self.sources[each.name] for each in loaders]
+        combined = CombinedBatches(name, sources, mode, arrange, self.num_ranks)
+        for each in loaders:
+            each.group = name
+        self.loops.add(name)
+        self.loops.difference_update(each.name for each in loaders)
+        return Passes(self._course, name, combined)
 
     def _is_free_loader(self, thing: object) -> bool:
         return isinstance(thing, Passes) and thing.name in self.sources and not thing.group

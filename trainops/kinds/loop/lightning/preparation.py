@@ -1,8 +1,8 @@
 """Before the first step: the loaders of a module, and what is kept of it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from typing import Any
+from typing import Any, Literal, get_args
 
 from lightning.pytorch import LightningDataModule, LightningModule
 from lightning.pytorch.utilities.combined_loader import CombinedLoader
@@ -17,6 +17,7 @@ from torch.utils.data import (
     WeightedRandomSampler,
 )
 
+from trainops.kinds.loop.combined import Mode
 from trainops.kinds.loop.gradients import Gradients
 from trainops.kinds.loop.lightning.attributes import Attributes, Modes, SavedByHooks
 from trainops.kinds.loop.lightning.callbacks import LightningHooks
@@ -62,7 +63,10 @@ def loaders(
     if training is None:
         problem = f"{type(module).__name__} and its DataModule have no method train_dataloader"
         raise InputError({"recipe": problem})
-    train = follow(run, "train", training)
+    if _is_collection(training):
+        train = _combine(run, "train", training, "max_size_cycle")  # as in Lightning
+    else:
+        train = follow(run, "train", training)
     limit(train, "limit_train_batches", settings.limit_train_batches)
     is_validated = overrides(module, LightningModule, "validation_step")
     if validation is None or settings.limit_val_batches == 0 or not is_validated:
@@ -86,17 +90,32 @@ def limit(loader: Passes, name: str, number: int | None) -> None:
 
 def _flat(given: Any) -> list[Any]:
     """Return the loaders of a validation, which are validated one after the other."""
-    if isinstance(given, CombinedLoader):
-        if given._mode != "sequential":
-            problem = f"val_dataloader returned a CombinedLoader with mode={given._mode!r}"
-            allowed = "mode='sequential', or a list of loaders"
-            raise InputError({"recipe": f"{problem}; allowed: {allowed}"})
-        return list(given.flattened)
-    if isinstance(given, Mapping):
-        given = list(given.values())
-    if isinstance(given, list | tuple):
-        return [loader for each in given for loader in _flat(each)]
-    return [given]
+    if isinstance(given, CombinedLoader) and given._mode == "sequential":
+        given = given.flattened
+    return _leaves(given)
+
+
+def _is_collection(given: object) -> bool:
+    return isinstance(given, Mapping | list | tuple)
+
+
+def _leaves(given: Any) -> list[Any]:
+    """Return what stands in mappings, lists and tuples, in their order."""
+    if not _is_collection(given):
+        return [given]
+    parts = given.values() if isinstance(given, Mapping) else given
+    return [leaf for each in parts for leaf in _leaves(each)]
+
+
+def _arranged(like: Any, leaves: Iterator[Any]) -> Any:
+    """Return mappings, lists and tuples like these with other leaves."""
+    if isinstance(like, Mapping):
+        return {name: _arranged(each, leaves) for name, each in like.items()}
+    if isinstance(like, tuple) and hasattr(like, "_fields"):
+        return type(like)(*(_arranged(each, leaves) for each in like))
+    if isinstance(like, list | tuple):
+        return type(like)(_arranged(each, leaves) for each in like)
+    return next(leaves)
 
 
 def _prepare_data(run: Run, parts: Sequence[LightningDataModule | LightningModule]) -> None:
@@ -118,9 +137,12 @@ def _loader(module: LightningModule, data: LightningDataModule | None, name: str
 
 def follow(run: Run, name: str, loader: object) -> Passes:
     """Return a loader of the run. Raises InputError for what it cannot do, by its name."""
+    if isinstance(loader, CombinedLoader):
+        return _combine(run, name, loader.iterables, loader._mode)
     if not isinstance(loader, DataLoader):
         problem = f"got a {type(loader).__name__} as the loader {name!r}"
-        raise InputError({"recipe": f"{problem}; allowed: one DataLoader of torch"})
+        allowed = "DataLoaders of torch, and a CombinedLoader of them"
+        raise InputError({"recipe": f"{problem}; allowed: {allowed}"})
     if problem := _problem(loader):
         raise InputError({"recipe": f"the loader {name!r} has {problem}"})
     options: dict[str, Any] = {
@@ -145,6 +167,19 @@ def follow(run: Run, name: str, loader: object) -> Passes:
         num_samples=None if weights is None else loader.sampler.num_samples,  # type: ignore[attr-defined]
         **options,
     )
+
+
+def _combine(run: Run, name: str, loaders: Any, mode: Mode | Literal["sequential"]) -> Passes:
+    """Return one loop over batches of these loaders, in the structure that the loaders stand in."""
+    if mode == "sequential":
+        problem = f"train_dataloader returned a CombinedLoader with mode={mode!r}"
+        raise InputError({"recipe": f"{problem}; allowed: {', '.join(get_args(Mode))}"})
+    if run.num_ranks > 1 and name != "train":
+        problem = f"the validation has a CombinedLoader with mode={mode!r}"
+        allowed = "with several processes, mode='sequential', or a list of loaders"
+        raise InputError({"recipe": f"{problem}; allowed: {allowed}"})
+    parts = [follow(run, f"{name}_{number}", each) for number, each in enumerate(_leaves(loaders))]
+    return run.combine(name, parts, mode, lambda batches: _arranged(loaders, iter(batches)))
 
 
 def _weights(loader: DataLoader[Any]) -> Tensor | None:
