@@ -115,6 +115,41 @@ def test_a_trainer_stopped_or_killed_anywhere_ends_the_same(tmp_path, name):
         require_death_changes_nothing(found, tmp_path / f"death{at}", expected, at, 2)
 
 
+@pytest.fixture
+def own_accelerator(monkeypatch):
+    """Accelerate takes arguments of the first Trainer of a process for all of them."""
+    from accelerate.state import AcceleratorState
+
+    monkeypatch.setenv("ACCELERATE_DYNAMO_BACKEND", "no")  # is set by TrainingArguments
+    AcceleratorState._reset_state(True)
+    yield
+    AcceleratorState._reset_state(True)
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")  # of torch, in torch
+@pytest.mark.filterwarnings("ignore:The .grad attribute:UserWarning")  # of torch's compiler
+def test_a_compiled_model_ends_as_with_trainer_train_and_is_resumed_exactly(
+    own_accelerator, tmp_path
+):
+    from accelerate.utils import is_compiled_module
+
+    from tests.loop.hugging import Parameters
+    from tests.loop.hugging_trainer import make
+
+    arguments = {"torch_compile": True, "dataloader_drop_last": True, "num_train_epochs": 1}
+    arguments |= ORDERED
+    found = case(device="cpu", dropout=0.0, arguments=arguments)
+    expected = undisturbed(found, tmp_path)
+    reproducibility.seed_all(SEED)
+    trainer = make(None, Parameters.parse(found.config["parameters"]))
+    trainer.train()
+    assert is_compiled_module(trainer.model_wrapped)
+    saved = torch.load(expected.checkpoints[-1].path / "model.pt", weights_only=True)  # noqa: TID251
+    for key, value in trainer.model.state_dict().items():
+        assert torch.equal(saved[key], value), key
+    require_stop_changes_nothing(found, tmp_path / "stop", expected, [3])
+
+
 @pytest.mark.parametrize("is_random", [True, False])
 def test_streams_are_set_for_datasets_that_may_draw(monkeypatch, tmp_path, is_random):
     from tests.loop.hugging_trainer import make

@@ -4,9 +4,9 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import torch
 from transformers import EarlyStoppingCallback, Trainer, TrainingArguments
 
+from trainops.kinds.loop.run import Run
 from trainops.kinds.loop.transformers.events import own_callbacks
 from trainops.runtime.errors import InputError
 
@@ -29,13 +29,12 @@ FOLLOWED: Mapping[str, tuple[Callable[[Any], bool], str]] = {
         operator.not_, "compute_metrics of all predictions, with preprocess_logits_for_metrics"
     ),
     "eval_do_concat_batches": (bool, "True, with which compute_metrics gets one array"),
-    "torch_compile": (operator.not_, "False"),
     "deepspeed": (operator.not_, SHARDED),
     "fsdp": (operator.not_, SHARDED),
 }  # fmt: skip
 
 
-def require_trainer(trainer: object, device: torch.device) -> None:
+def require_trainer(trainer: object, run: Run) -> None:
     if not isinstance(trainer, Trainer):
         problem = f"got a {type(trainer).__name__}; allowed: a transformers.Trainer"
         raise InputError({"recipe": problem})
@@ -50,7 +49,7 @@ def require_trainer(trainer: object, device: torch.device) -> None:
             allowed = "report_to='none', and TrainerCallbacks of your own"
             raise InputError({"recipe": f"{problem}; allowed: {allowed}"})
         _require_stopping(trainer, callback)
-    _require_arguments(trainer.args, device)
+    _require_arguments(trainer.args, run)
     _require_datasets(trainer)
 
 
@@ -69,14 +68,17 @@ def _require_stopping(trainer: Trainer, callback: object) -> None:
             raise InputError({"recipe": f"{problem}; allowed: {allowed}"})
 
 
-def _require_arguments(args: TrainingArguments, device: torch.device) -> None:
+def _require_arguments(args: TrainingArguments, run: Run) -> None:
     for name, (is_followed, allowed) in FOLLOWED.items():
         value = getattr(args, name, None)
         if value is not None and not is_followed(value):
             problem = f"TrainingArguments has {name}={value!r}"
             raise InputError({"recipe": f"{problem}; allowed: {allowed}"})
-    if args.device.type != device.type or args.n_gpu > 1:
-        problem = f"the Trainer uses {args.n_gpu or 'no'} GPU, the operation {device.type}"
+    if args.torch_compile and run.num_ranks > 1:
+        problem = f"TrainingArguments has torch_compile=True with {run.num_ranks} processes"
+        raise InputError({"recipe": f"{problem}; allowed: False, or one process"})
+    if args.device.type != run.device.type or args.n_gpu > 1:
+        problem = f"the Trainer uses {args.n_gpu or 'no'} GPU, the operation {run.device.type}"
         allowed = "TrainingArguments(use_cpu=run.device.type == 'cpu')"
         raise InputError({"recipe": f"{problem}; allowed: {allowed}, and one GPU"})
 

@@ -66,7 +66,7 @@ class TransformersTraining:
     """
 
     def __init__(self, run: Run, trainer: Trainer, *, is_random: bool) -> None:
-        require_trainer(trainer, run.device)
+        require_trainer(trainer, run)
         run.norms.require_known(trainer.args.max_grad_norm > 0, "max_grad_norm of the arguments")
         self._run, self._trainer, args = run, trainer, trainer.args
         self._progress: dict[str, Any] = run.keep(
@@ -327,6 +327,8 @@ class TransformersTraining:
     def _prepare(self) -> tuple[nn.Module, AcceleratedOptimizer, LRScheduler]:
         """Create, prepare by Accelerate and keep what changes."""
         run, trainer, max_steps = self._run, self._trainer, self._max_steps
+        # else the kernels of a compiled model depend on the shapes seen before
+        trainer.accelerator.state.dynamo_plugin.dynamic = False
         model, optimizer = trainer.accelerator.prepare(trainer.model, trainer.create_optimizer())
         trainer.optimizer = optimizer
         scheduler = trainer.create_scheduler(num_training_steps=max_steps)
@@ -338,7 +340,8 @@ class TransformersTraining:
         run.keep("scheduler", scheduler)
         if self._is_iterable:
             progress = self._progress  # not `self`, in which random generators are looked for
-            run.keep("gradients", Gradients(model, lambda: bool(progress.get("is_holding"))))
+            own = trainer.accelerator.unwrap_model(model, keep_torch_compile=False)
+            run.keep("gradients", Gradients(own, lambda: bool(progress.get("is_holding"))))
         if trainer.accelerator.scaler is not None:
             run.keep("scaler", trainer.accelerator.scaler)
         return model, optimizer, scheduler
