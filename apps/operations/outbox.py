@@ -2,7 +2,8 @@
 
 Delivery is at least once, and in order for the events of one operation. An event that a subscriber
 cannot handle is retried with longer and longer pauses, and given up after MAX_FAILURES; meanwhile
-the events of other operations are delivered. Subscribers do not affect each other.
+the events of other operations are delivered. Subscribers do not affect each other: where one takes
+long, other processes deliver to the rest.
 
 Ids are assigned before a transaction commits, so an event may become visible after events with
 higher ids. Ids that are missing below the cursor are remembered, and delivered when they appear.
@@ -66,19 +67,21 @@ def deliver() -> None:
 
 
 def _deliver_batch(subscriber: Subscriber) -> bool:
-    """Deliver some events; whether there were any."""
+    """Deliver some events; whether there may be more for this process to deliver."""
     row, _ = Subscription.objects.get_or_create(pk=subscriber.name)
     if not _visible(row).exists():
         return False
     with transaction.atomic():
-        row = Subscription.objects.select_for_update().get(pk=subscriber.name)
-        events = list(_visible(row)[:BATCH])
-        for event in events:
+        locked = Subscription.objects.select_for_update(skip_locked=True)
+        row = locked.filter(pk=subscriber.name).first()
+        if row is None:
+            return False  # another process delivers, and looks again afterwards
+        for event in _visible(row)[:BATCH]:
             if not subscriber.whats or event.what in subscriber.whats:
                 _deliver(subscriber, event, row)
             _advance(row, event)
         row.save()
-    return bool(events)
+    return True
 
 
 def _visible(row: Subscription) -> QuerySet[Event]:

@@ -11,6 +11,7 @@ import torch
 
 from tests.further_kind.installing import install
 from tests.journey.stack import PROGRAM, running
+from tests.waiting import wait_until
 
 PASSWORD = "a long pass phrase"
 pytestmark = [pytest.mark.journey, pytest.mark.slow]
@@ -72,6 +73,16 @@ def test_a_study_of_it_is_judged_by_its_objective(stack, trained):
     body = {"kind": "evaluation", "config": config(trained), "design": design}
     study = stack.post("studies", body)
     assert (study["metric"], study["mode"]) == ("loss", "min")
+
+    def ended():
+        found = stack.get(f"studies/{study['id']}")
+        return found if found["counts"] == {"COMPLETED": 2} else None
+
+    found = wait_until(ended)
+    losses = {each["id"]: each["value"] for each in found["operations"]}
+    assert found["best"]["value"] == min(losses.values())
+    result = stack.get(f"operations/{found['best']['operation_id']}")["result"]
+    assert found["best"]["value"] == result["loss"]
 
 
 def test_its_checkpoint_is_verified(stack, trained):

@@ -180,6 +180,37 @@ def test_an_id_that_was_rolled_back_is_forgotten_after_a_while(listeners, monkey
     assert (listener.got, Subscription.objects.get(pk="listener").gaps) == (["a", "b"], {})
 
 
+def test_a_subscriber_that_takes_long_holds_up_no_other(listeners):
+    if connection.vendor != "postgresql":
+        pytest.skip("SQLite has one writer at a time")
+    slow, other, operation = Listener("slow"), Listener("other"), rows.submitted()
+    has_begun, may_end = threading.Event(), threading.Event()
+    note = slow.handle
+
+    def handle(event):
+        has_begun.set()
+        assert may_end.wait(30)
+        note(event)
+
+    slow.handle = handle
+    listeners(slow, other)
+    say(operation, "a")
+
+    def deliver():
+        outbox.deliver()
+        connection.close()
+
+    thread = threading.Thread(target=deliver)
+    thread.start()
+    assert has_begun.wait(30)
+    say(operation, "b")
+    outbox.deliver()
+    assert (slow.got, other.got) == ([], ["a", "b"])
+    may_end.set()
+    thread.join()
+    assert slow.got == ["a", "b"]
+
+
 def test_many_that_deliver_at_once_deliver_each_event_once(listeners):
     listener, operation = Listener(), rows.submitted()
     listeners(listener)
