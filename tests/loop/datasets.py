@@ -35,6 +35,33 @@ class Stream(IterableDataset):
             yield drawn(index)
 
 
+class Buffered(IterableDataset):
+    """Shuffles in a buffer that its state lacks, as datasets of Hugging Face do."""
+
+    __module__ = "datasets.iterable_dataset"
+
+    def __init__(self, length=10):
+        self.length, self.start, self.position, self.epoch = length, 0, 0, 0
+
+    def set_epoch(self, epoch):
+        self.epoch = epoch
+
+    def state_dict(self):
+        return {"position": self.position}
+
+    def load_state_dict(self, state):
+        self.start = state["position"]
+
+    def __iter__(self):
+        self.position, self.start = self.start, 0
+        order, buffer = random.Random(self.epoch), []
+        while self.position < self.length or buffer:
+            while self.position < self.length and len(buffer) < 4:
+                buffer.append(self.position)
+                self.position += 1
+            yield drawn(buffer.pop(order.randrange(len(buffer))))
+
+
 class StatefulStream(IterableDataset):
     """With a state: its position, an order that it draws for each pass, and a count of all."""
 

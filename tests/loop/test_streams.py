@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, IterableDataset
 
-from tests.loop.datasets import StatefulStream, Stream, drawn
+from tests.loop.datasets import Buffered, StatefulStream, Stream, drawn
 from tests.thinning import quick_some, some_of
 from trainops.kinds.loop.course import Course
 from trainops.kinds.loop.run import Run
@@ -109,7 +109,7 @@ def test_a_loader_leaves_the_global_streams_alone():
 
 CASES = [
     (make, encloses, breaks_at)
-    for make in (StatefulStream, Stream)
+    for make in (StatefulStream, Stream, Buffered)
     for encloses, breaks_at in ((False, None), (True, None), (False, 1), (True, 2))
 ]
 
@@ -208,7 +208,11 @@ def test_a_dataset_that_does_not_repeat_is_not_exact(follow, encloses):
 
 @pytest.mark.parametrize(
     ("make", "options"),
-    [(Stream, {}), pytest.param(StatefulStream, WORKERS[1], marks=pytest.mark.slow)],
+    [
+        (Stream, {}),
+        (Buffered, {}),
+        pytest.param(StatefulStream, WORKERS[1], marks=pytest.mark.slow),
+    ],
 )
 def test_a_loader_without_a_state_is_refused_where_exact_is_required(follow, make, options):
     with pytest.raises(NotExact) as found:
@@ -216,7 +220,7 @@ def test_a_loader_without_a_state_is_refused_where_exact_is_required(follow, mak
     assert str(found.value) == (
         "got exact: required for a run whose resumes may not be exact; train: the loader has no "
         "state, so a resume reads its batches again; allowed: a dataset with state_dict and "
-        "load_state_dict, and num_workers 0"
+        "load_state_dict (other than those of Hugging Face), and num_workers 0"
     )
 
 

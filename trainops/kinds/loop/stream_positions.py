@@ -100,7 +100,7 @@ class ReadAgain:
 
     uncertain = (
         "the loader has no state, so a resume reads its batches again; allowed: a dataset with "
-        "state_dict and load_state_dict, and num_workers 0"
+        "state_dict and load_state_dict (other than those of Hugging Face), and num_workers 0"
     )
 
     def __init__(self, name: str) -> None:
@@ -139,7 +139,7 @@ class ReadAgain:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self._place = _place(self._name, state)
-        self._fingerprint = str(state["fingerprint"])
+        self._fingerprint = str(state.get("fingerprint", ""))  # none: of a dataset's own state
         self._expected = self._place, self._fingerprint
 
 

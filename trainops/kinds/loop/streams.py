@@ -18,6 +18,8 @@ from trainops.runtime.errors import IncompatibleState, InputError
 from trainops.runtime.throughput import Throughput
 
 log = logging.getLogger(__name__)
+# Packages whose datasets have states without what a shuffle buffer has read ahead.
+FORGETFUL = ("datasets",)
 
 
 class Seeded(IterableDataset[Any]):
@@ -37,6 +39,12 @@ class Seeded(IterableDataset[Any]):
         self.has_ended = False
         yield from self.dataset
         self.has_ended = True
+
+
+def has_whole_state(dataset: object) -> bool:
+    """Whether the dataset has a state from which it yields the examples that it would have."""
+    has_state = hasattr(dataset, "state_dict") and hasattr(dataset, "load_state_dict")
+    return has_state and type(dataset).__module__.partition(".")[0] not in FORGETFUL
 
 
 class StreamBatches:
@@ -71,8 +79,7 @@ class StreamBatches:
             generator=torch.Generator(),  # else one number of the global stream
             **workers.options(),
         )
-        has_state = hasattr(dataset, "state_dict") and hasattr(dataset, "load_state_dict")
-        is_direct = has_state and workers.num_workers == 0
+        is_direct = has_whole_state(dataset) and workers.num_workers == 0
         self.position = DirectPosition(name, dataset) if is_direct else ReadAgain(name)
         self._looks_ahead, self._is_last = False, False
         if not is_direct:
