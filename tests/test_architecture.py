@@ -94,6 +94,7 @@ def lint(root, contract):
 
 
 @pytest.mark.slow
+@pytest.mark.whole
 @pytest.mark.parametrize(("contract", "path", "line"), PLANTED)
 def test_a_planted_violation_breaks_the_contract(copy, contract, path, line):
     assert lint(copy, contract).returncode == 0
@@ -250,6 +251,31 @@ def test_no_app_looks_a_model_of_another_up_by_name():
     assert not found, found
 
 
+ASSEMBLERS = {
+    "trainops/launch/backups.py",
+    "trainops/launch/doctor.py",
+    "trainops/launch/prepare.py",
+    "trainops/web.py",
+}
+
+
+def test_only_what_assembles_the_apps_imports_them_by_name():
+    """import-linter does not see an import by name, so each file that has one is listed.
+
+    The processes that serve, prepare, save or diagnose an installation stand outside the layers,
+    as settings and urls do: `trainops` may not import apps, but these must call them. They import
+    them when they run, because Django must be set up first.
+    """
+    by_name = re.compile(r"\bimport_module\(\s*f?[\"']apps\.")
+    found = {
+        str(path.relative_to(ROOT))
+        for folder in ("apps", "trainops")
+        for path in (ROOT / folder).rglob("*.py")
+        if by_name.search(path.read_text())
+    }
+    assert found == ASSEMBLERS
+
+
 OF_SUBTASKS = [
     ROOT / "trainops/runtime/subtasks.py",
     ROOT / "trainops/process/subtask_client.py",
@@ -335,7 +361,19 @@ def test_a_private_name_of_torch_is_found(line, tmp_path):
     assert len(private_torch_names(file)) == 1
 
 
-@pytest.mark.parametrize("kind", ["federated", "rl"])
-def test_beside_fast_modules_is_a_plain_one(kind):
-    folder = ROOT / "trainops" / "kinds" / kind
-    assert list((folder / "fast").glob("*.py")) and not private_torch_names(folder / "plain.py")
+FAST = sorted(
+    each
+    for folder in ("apps", "trainops")
+    for each in (ROOT / folder).rglob("fast")
+    if (each / "__init__.py").is_file()
+)
+
+
+def test_packages_with_fast_modules_are_found():
+    assert FAST
+
+
+@pytest.mark.parametrize("fast", FAST, ids=lambda fast: fast.parent.name)
+def test_beside_fast_modules_is_a_plain_one(fast):
+    modules = {*fast.glob("*.py")} - {fast / "__init__.py"}
+    assert modules and not private_torch_names(fast.parent / "plain.py")

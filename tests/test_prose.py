@@ -7,8 +7,10 @@ test names must pass.
 import ast
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from io import StringIO
 from itertools import islice
 from pathlib import Path
+from tokenize import COMMENT, generate_tokens
 from typing import Any, NamedTuple
 
 import click
@@ -57,7 +59,11 @@ PHRASES = [
            "It wrote nothing."),
     Phrase(r"\bhouses?keepers?\b|\bheirs?\b", "worker runtime, next attempt", "its heir adopts it"),
 ]  # fmt: skip
-OF_CODE = [each for each in PHRASES if each.instead != "the latest N"]
+OF_SOURCE = [
+    Phrase(r"\bdoors?\b", "endpoint, entry point", "the doors of the registry"),
+    Phrase(r"\bnews\b", "updates", "waits for news"),
+]
+OF_CODE = [each for each in PHRASES if each.instead != "the latest N"] + OF_SOURCE
 OF_NAMES = [
     Phrase(r"\btold\b", "reported, distinguished, asked to", "a bad value is told"),
     Phrase(r"\bgoes on\b", "continues", "it goes on"),
@@ -157,6 +163,13 @@ def docstrings() -> Iterator[tuple[str, str]]:
                 yield f"{path}:{getattr(node, 'lineno', 1)}", ast.get_docstring(node) or ""
 
 
+def comments() -> Iterator[tuple[str, str]]:
+    for path, source in sources("apps", "trainops", "examples"):
+        for token in generate_tokens(StringIO(source).readline):
+            if token.type == COMMENT:
+                yield f"{path}:{token.start[0]}", token.string
+
+
 def names_of_tests() -> Iterator[tuple[str, str]]:
     for path, source in sources("tests", "apps", "trainops", "examples"):
         for name in re.findall(r"def (test_\w+)", source):
@@ -169,6 +182,7 @@ GROUPS = {
     "configs": (configs, PHRASES + OF_HELP),
     "models": (models, PHRASES + OF_HELP),
     "docstrings": (docstrings, OF_CODE),
+    "comments": (comments, OF_SOURCE),
     "test names": (names_of_tests, OF_CODE + OF_NAMES),
 }
 
@@ -192,7 +206,7 @@ def test_a_group_has_texts(group):
 
 
 @pytest.mark.parametrize(
-    "phrase", [*PHRASES, *OF_HELP, *OF_NAMES], ids=lambda phrase: phrase.example
+    "phrase", [*PHRASES, *OF_SOURCE, *OF_HELP, *OF_NAMES], ids=lambda phrase: phrase.example
 )
 def test_each_phrase_is_detected(phrase):
     assert problems(phrase.example, [phrase])

@@ -1,4 +1,4 @@
-"""`python3 -m trainops COMMAND`: the one door of the product.
+"""`python3 -m trainops COMMAND`: the entry point of all commands.
 
 Any Python 3 must be able to read this file, so that an old one prints a sentence instead of
 a SyntaxError: no match, no walrus, no new type syntax outside quotes.

@@ -1,7 +1,8 @@
-"""Base classes of the admin: it shows every row, and changes them only through services.
+"""Base classes of the admin: it shows every row, and changes rows only through services.
 
-The admin is for looking closely. A form that saved a row would step past the lifecycle, so there
-is none; what can be done has a button that asks, posts, and calls the service of all doors.
+The admin is for inspection. A form that saved a row would bypass the lifecycle, so there is none.
+Each action is a button that asks for confirmation, posts, and calls the service that the API and
+the pages call.
 """
 
 from collections.abc import Callable, Sequence

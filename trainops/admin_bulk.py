@@ -22,8 +22,8 @@ MAX_SKIPPED = 20  # rows listed in one response
 class BulkAction:
     """One verb for the selected rows. Django's admin calls it twice: to ask, and once confirmed.
 
-    `refusal` returns why a row is skipped, or "". `carry_out` does it by the service of all doors;
-    a DomainError skips this row.
+    `refusal` returns why a row is skipped, or "". `carry_out` calls the service that the API and
+    the pages call; a DomainError skips this row.
     """
 
     verb: str  # as on the button: "Resume"

@@ -1,4 +1,4 @@
-"""The one exception that a door answers with: a request that cannot be met, and why."""
+"""The exception behind error responses: a request that cannot be met, and the reason."""
 
 from collections.abc import Mapping
 from typing import Any

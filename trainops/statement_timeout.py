@@ -1,9 +1,9 @@
 """A client-side timeout for database statements.
 
-A server that is frozen, or hidden behind something that forgot the connection, acknowledges every
-packet and never answers: no timeout of TCP or of the server notices. Code that cannot wait forever
-says for how long, and the connection is cut under the call that waits; it ends with
-OperationalError, like any other lost connection.
+A frozen server, or one behind a proxy that lost the connection, may acknowledge every packet and
+never respond. Timeouts of TCP and of the server do not detect this. `at_most` sets a limit for the
+statements in a block: a thread closes the connection of a statement that takes longer, and the
+statement raises OperationalError, as with any lost connection.
 """
 
 import os
@@ -27,7 +27,7 @@ SERVER_LIMITS = ("statement_timeout", "idle_in_transaction_session_timeout")  # 
 class _Wait:
     wrapper: Any  # Django's connection of the thread in the block
     seconds: float
-    since: float | None = None  # a question was open whenever we looked since then
+    since: float | None = None  # a statement has been running at every look since then
 
     def look(self, moment: float) -> None:
         pgconn = getattr(self.wrapper.connection, "pgconn", None)
@@ -41,7 +41,7 @@ class _Wait:
 
 
 class Patience:
-    """Cuts the connections of those who have waited too long."""
+    """Closes the connections of statements that take longer than their limit."""
 
     def __init__(self) -> None:
         self._waits: dict[int, _Wait] = {}
@@ -50,10 +50,10 @@ class Patience:
 
     @contextmanager
     def at_most(self, seconds: float) -> Iterator[None]:
-        """Let nothing in this block wait longer than about this for an answer of PostgreSQL.
+        """Limit the time of each PostgreSQL statement in this block to about this many seconds.
 
-        What else the block does may take its time. (SQLite waits for nothing but its lock, and has
-        a timeout of its own.)
+        Other code in the block has no limit. (SQLite waits only for its lock, and has a timeout
+        for it.)
         """
         wait = _Wait(connections[DEFAULT_DB_ALIAS], seconds)
         with self._lock:

@@ -165,7 +165,7 @@ class Thresholds(BaseSettings):
 
     @property
     def patience_seconds(self) -> float:
-        """Client-side query timeout: a quarter of the fencing deadline.
+        """Client-side statement timeout: a quarter of the fencing deadline.
 
         So several tries fit before an attempt that cannot renew its lease must be killed.
         """

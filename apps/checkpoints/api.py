@@ -1,7 +1,7 @@
-"""The doors for the store as a whole: what there is, and cleaning up.
+"""Endpoints for the whole checkpoint store: its contents and its cleanup.
 
-What changes one operation's checkpoints asks that operation first; those doors are in
-`apps.operations.api.checkpoints`.
+Endpoints that change the checkpoints of one operation check the state of that operation first;
+they are in `apps.operations.api.checkpoints`.
 """
 
 from django.conf import settings

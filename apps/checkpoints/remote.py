@@ -233,7 +233,7 @@ class Remote:
 
 
 def probe(chosen: Bucket) -> None:
-    """Write, read and remove a small object, without any patience. Raises StorageFailed."""
+    """Write, read and remove a small object, without retries. Raises StorageFailed."""
     store = quick(chosen)
     name, once, stop = f"{PROBE}/{token_hex(4)}", RetryPolicy(tries=1), threading.Event()
     with TemporaryDirectory() as room:

@@ -15,7 +15,7 @@ from apps.checkpoints.models import Checkpoint
 from apps.checkpoints.storage import Stored
 from apps.dashboard import checkpoint_files, figures, formatting, state_explanations, tracebacks
 from apps.dashboard.rows import digest, heartbeat_at
-from apps.operations import attention
+from apps.operations import attention, metric_queries
 from apps.operations.attempts import recovery, selfchecks
 from apps.operations.ids import is_subtask
 from apps.operations.lifecycle import RESUMABLE, Reason, State
@@ -236,8 +236,9 @@ def _error(subject: Subject) -> Mapping[str, object]:
         return {"error": None}
     error = operation.error or {"code": operation.reason, "message": ""}
     own = tracebacks.own_part(error.get("traceback") or "")
-    chunks = operation.log_chunks.filter(attempt=operation.attempt).order_by("-id")[:5]
-    text = "".join(chunk.text for chunk in reversed(chunks))
+    # Twice as many: `log_tail` counts a line that continues in the next chunk as two.
+    log = metric_queries.log_tail(operation.pk, num_lines=2 * LAST_LINES, attempt=operation.attempt)
+    text = "".join(chunk["text"] for chunk in log.chunks)
     return {
         "error": error,
         "own_trace": own,

@@ -1,4 +1,4 @@
-"""What the doors answer about datasets; nothing has changed then."""
+"""Errors of requests about datasets; a request that raises one has changed nothing."""
 
 from collections.abc import Mapping, Sequence
 

@@ -1,4 +1,4 @@
-"""What the doors answer when a request cannot be granted; nothing has changed then."""
+"""Errors of requests about operations; a request that raises one has changed nothing."""
 
 from trainops.errors import DomainError
 

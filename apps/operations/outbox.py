@@ -72,10 +72,11 @@ def _deliver_batch(subscriber: Subscriber) -> bool:
     if not _visible(row).exists():
         return False
     with transaction.atomic():
-        locked = Subscription.objects.select_for_update(skip_locked=True)
-        row = locked.filter(pk=subscriber.name).first()
-        if row is None:
+        free = Subscription.objects.select_for_update(skip_locked=True)
+        locked = free.filter(pk=subscriber.name).first()
+        if locked is None:
             return False  # another process delivers, and looks again afterwards
+        row = locked
         for event in _visible(row)[:BATCH]:
             if not subscriber.whats or event.what in subscriber.whats:
                 _deliver(subscriber, event, row)

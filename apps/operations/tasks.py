@@ -1,4 +1,4 @@
-"""The Celery task behind a wake-up message: a thin door to what a worker does without a broker."""
+"""The Celery task behind a wake-up message: it calls what a worker calls without a broker, too."""
 
 from typing import Any
 

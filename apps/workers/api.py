@@ -1,4 +1,4 @@
-"""The doors of the registry: workers write (by their tokens), everyone with a role reads."""
+"""Endpoints of the worker registry: workers write (with their tokens), every role may read."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass

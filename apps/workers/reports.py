@@ -57,7 +57,7 @@ class AttemptOrder:
 
     operation_id: str
     attempt: int
-    directive: str  # "proceed", "cancel", "kill" (a person's wish), "stop" (it is not its own)
+    directive: str  # "proceed", "cancel", "kill" (requested by a person), "stop" (not its own)
     reason: str = ""
 
 

@@ -70,7 +70,7 @@ def test_a_bad_registration_names_the_field(worker, wrong, field):
     assert not Worker.objects.exists()
 
 
-def test_a_heartbeat_renews_leases_and_brings_wishes(worker, operator):
+def test_a_heartbeat_renews_leases_and_brings_stop_requests(worker, operator):
     worker("register", REGISTRATION)
     operation = claimed(operator.user, "gpu-box-1")
     forget_lease(operation)

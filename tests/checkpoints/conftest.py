@@ -106,7 +106,7 @@ def machine(settings, tmp_path):
 
 @pytest.fixture
 def store(moto, s3_proxy, machine, settings, monkeypatch):
-    """Checkpoints in a bucket behind the proxy, with little patience."""
+    """Checkpoints in a bucket behind the proxy, with short timeouts."""
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
     quick = Config(read_timeout=1, connect_timeout=1)

@@ -130,7 +130,7 @@ def test_a_wrong_command_line_is_a_usage_error(cli, arguments):
     assert cli(*arguments).exit_code == ExitCode.USAGE
 
 
-def test_the_door_of_the_product_hands_over_to_the_command_line(free_port, tmp_path):
+def test_the_entry_point_hands_over_to_the_command_line(free_port, tmp_path):
     ran = subprocess.run(
         [sys.executable, "-m", "trainops", "ls", "--url", f"http://127.0.0.1:{free_port}"],
         cwd=ROOT,

@@ -215,7 +215,7 @@ def test_documents_show_only_commands_that_exist(path):
     assert shown <= commands() | LAUNCHER
 
 
-def test_the_readme_and_the_help_of_the_door_name_every_command():
+def test_the_readme_and_the_help_of_the_entry_point_name_every_command():
     for name in commands():
         assert re.search(rf"`{name}\b|, `{name}\b", README), name
         assert re.search(rf"^  (.*, )?{name}\b", HELP, re.MULTILINE), name

@@ -1,4 +1,4 @@
-"""The doors: what an upload may be, who may do what, and how each refusal is reported."""
+"""The endpoints: what an upload may be, who may do what, and how each refusal is reported."""
 
 import json
 from io import BytesIO

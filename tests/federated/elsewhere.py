@@ -1,4 +1,4 @@
-"""Clients that train as operations of their own, in this process: what a house does, in short."""
+"""Clients that train as operations of their own, in this process: a short worker runtime."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +13,7 @@ from trainops.runtime.subtasks import Subtask, SubtaskResult
 
 
 class Elsewhere:
-    """Trains each client when the server waits for news, the last one sent first.
+    """Trains each client when the server waits for updates, the last one sent first.
 
     It outlives the server's attempts, as rows do. `lost` are clients that nobody trains, `dies_at`
     is a client and an epoch of it that are done when its machine dies, once.

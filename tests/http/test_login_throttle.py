@@ -1,4 +1,4 @@
-"""No door lets passwords be guessed quickly, and no trick opens one."""
+"""No endpoint allows passwords to be guessed quickly, and no trick circumvents the throttle."""
 
 import base64
 import threading

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from trainops import __main__ as door
+from trainops import __main__ as entry_point
 from trainops.launch import checks, data_directory, options
 from trainops.launch.options import EVERYWHERE
 from trainops.launch.refusal import CannotStart
@@ -44,15 +44,15 @@ def unused_port() -> int:
 
 
 def test_an_old_python_can_read_the_launcher_and_names_a_supported_one(monkeypatch):
-    ast.parse(Path(door.__file__).read_text(), feature_version=(3, 6))
-    monkeypatch.setattr(door.shutil, "which", lambda name: name == "python3.12")
-    assert door.complaint((3, 9, 2), "posix") == (
+    ast.parse(Path(entry_point.__file__).read_text(), feature_version=(3, 6))
+    monkeypatch.setattr(entry_point.shutil, "which", lambda name: name == "python3.12")
+    assert entry_point.complaint((3, 9, 2), "posix") == (
         "trainops needs Python 3.11 or newer; this is 3.9. Try: python3.12 -m trainops up"
     )
-    monkeypatch.setattr(door.shutil, "which", lambda name: None)
-    assert door.complaint((3, 10), "posix").endswith("Install a newer Python first.")
-    assert door.complaint((3, 11), "posix") == ""
-    assert "WSL" in door.complaint((3, 12), "nt")
+    monkeypatch.setattr(entry_point.shutil, "which", lambda name: None)
+    assert entry_point.complaint((3, 10), "posix").endswith("Install a newer Python first.")
+    assert entry_point.complaint((3, 11), "posix") == ""
+    assert "WSL" in entry_point.complaint((3, 12), "nt")
 
 
 def test_without_a_command_there_is_a_list_of_commands():

@@ -168,6 +168,17 @@ def test_the_mark_of_a_crash_goes_away_after_a_resume(page, ana):
     assert 'data-testid="error"' not in text_of(page, operation)
 
 
+def test_a_failed_operation_shows_the_last_lines_of_its_latest_log(page, ana):
+    operation = making.operation(ana, "FAILED", attempt=2)
+    making.log(operation, "of the first attempt\n", attempt=1)
+    for number in range(20):
+        making.log(operation, f"line {number} begins", attempt=2)
+        making.log(operation, " and ends\n", attempt=2)
+    shown = text_of(page, operation).partition('data-keep="last-lines"')[2].partition("</pre>")[0]
+    lines = shown.rpartition(">")[2].splitlines()
+    assert lines == [f"line {number} begins and ends" for number in range(5, 20)]
+
+
 def test_the_receipt_says_from_where_by_whom_and_how_exactly(page, ana):
     operation = making.operation(ana, "RUNNING", attempt=2)
     operation.record("RESUMING", actor="zoe", note="from the checkpoint at step 10")
@@ -230,7 +241,7 @@ class TestLive:
     def have(self, answer):
         return ",".join(f"{name}:{part['digest']}" for name, part in answer["parts"].items())
 
-    def test_a_second_question_gets_only_the_news(self, page, ana):
+    def test_a_second_request_gets_only_the_updates(self, page, ana):
         operation = making.operation(ana, "RUNNING")
         making.attempt(operation)
         making.curve(operation)
@@ -247,10 +258,10 @@ class TestLive:
         operation.row.update(step=21)
         making.curve(operation, first=21, last=21)
         making.log(operation, "two\n")
-        news = self.ask(page, operation, have=self.have(first), **known)
-        assert "progress" in news["parts"] and "files" not in news["parts"]
-        assert news["points"]["series"][0]["steps"] == [21]
-        assert news["log"] > first["log"]
+        updates = self.ask(page, operation, have=self.have(first), **known)
+        assert "progress" in updates["parts"] and "files" not in updates["parts"]
+        assert updates["points"]["series"][0]["steps"] == [21]
+        assert updates["log"] > first["log"]
 
     def test_it_costs_few_queries(self, page, ana, django_assert_max_num_queries):
         operation = making.operation(ana, "RUNNING")

@@ -30,11 +30,11 @@ class ForeignWorker:
             "current_operation_id": None,
         } | more)  # fmt: skip
 
-    def tell(self, door: str, **report: Any) -> Any:
-        """Tell at one of the doors that take reports: register, heartbeat or sync."""
-        if door == "register":
+    def tell(self, endpoint: str, **report: Any) -> Any:
+        """Report to one of the endpoints: register, heartbeat or sync."""
+        if endpoint == "register":
             return self.register(**report)
-        return self.data("POST", f"{self.worker_id}/{door}", {"running": []} | report)
+        return self.data("POST", f"{self.worker_id}/{endpoint}", {"running": []} | report)
 
     def data(self, method: str, path: str, body: Any = None) -> Any:
         status, _, answer = self.ask(method, path, body)

@@ -24,8 +24,8 @@ from trainops.runtime.ledger import Entry
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.database]
 
 # The same service is behind all three.
-OTHER_DOORS = [pytest.param(name, marks=pytest.mark.slow) for name in ("heartbeat", "sync")]
-DOORS = pytest.mark.parametrize("door", ["register", *OTHER_DOORS])
+OTHER_ENDPOINTS = [pytest.param(name, marks=pytest.mark.slow) for name in ("heartbeat", "sync")]
+ENDPOINTS = pytest.mark.parametrize("endpoint", ["register", *OTHER_ENDPOINTS])
 
 
 def held(operation, attempt=1):
@@ -70,12 +70,12 @@ def test_a_worker_whose_row_has_vanished_registers_again_with_what_it_runs(worke
     assert Worker.objects.get().current_operation_id == operation.pk
 
 
-@DOORS
+@ENDPOINTS
 @pytest.mark.parametrize("policy", ["never", "on_worker_loss"])
-def test_what_it_still_runs_goes_back_to_running(worker, door, policy):
+def test_what_it_still_runs_goes_back_to_running(worker, endpoint, policy):
     worker.register()
     operation = give_up(mine(worker), policy)
-    answer = worker.tell(door, running=[held(operation)])
+    answer = worker.tell(endpoint, running=[held(operation)])
     assert [each["directive"] for each in answer["orders"]] == ["proceed"]
     operation = services.get(operation.pk)
     assert (operation.state, operation.worker_id, operation.attempt) == ("RUNNING", "gpu-box", 1)
@@ -90,12 +90,12 @@ def test_the_operations_name_alone_is_enough_to_be_taken_back(worker):
     assert services.get(operation.pk).state == State.RUNNING
 
 
-@DOORS
-def test_a_superseded_attempt_is_asked_to_stop_and_its_late_writes_are_refused(worker, door):
+@ENDPOINTS
+def test_a_superseded_attempt_is_asked_to_stop_and_its_late_writes_are_refused(worker, endpoint):
     worker.register()
     ghost = mine(worker)
     current = superseded_by_another(ghost)
-    answer = worker.tell(door, running=[held(ghost)], completed=[])
+    answer = worker.tell(endpoint, running=[held(ghost)], completed=[])
     assert answer["stop_operations"] == [ghost.pk]
     assert answer["orders"] == [held(ghost) | {"directive": "stop", "reason": "SUPERSEDED"}]
     writer = ReportWriter(ghost)
@@ -104,7 +104,7 @@ def test_a_superseded_attempt_is_asked_to_stop_and_its_late_writes_are_refused(w
     for late in (writer.flush, lambda: writer.commit(staged)):
         with pytest.raises(claims.Fenced):
             late()
-    answer = worker.tell(door, completed=[ended(ghost, result={"late": 1})])
+    answer = worker.tell(endpoint, completed=[ended(ghost, result={"late": 1})])
     assert verdicts(answer) == [(False, "SUPERSEDED")]
     operation = services.get(ghost.pk)
     assert (operation.worker_id, operation.attempt, operation.step) == ("other", current, 0)
@@ -120,27 +120,27 @@ def superseded_by_another(operation):
     return taken.attempt
 
 
-@DOORS
-def test_an_operation_that_does_not_exist_is_logged_and_stopped(worker, door, caplog):
+@ENDPOINTS
+def test_an_operation_that_does_not_exist_is_logged_and_stopped(worker, endpoint, caplog):
     worker.register()
     unknown = {"operation_id": "op_training_x", "attempt": 1}
-    answer = worker.tell(door, running=[unknown])
+    answer = worker.tell(endpoint, running=[unknown])
     assert answer["stop_operations"] == ["op_training_x"]
     assert answer["orders"][0]["reason"] == "UNKNOWN_OPERATION"
-    answer = worker.tell(door, completed=[unknown | {"outcome": "completed"}])
+    answer = worker.tell(endpoint, completed=[unknown | {"outcome": "completed"}])
     assert verdicts(answer) == [(False, "UNKNOWN_OPERATION")]
     assert "worker gpu-box reports unknown operation op_training_x" in caplog.text
 
 
-@DOORS
+@ENDPOINTS
 @pytest.mark.parametrize("given_up_as", ["", "never", "on_worker_loss"])
-def test_what_it_completed_while_the_server_was_away_is_completed(worker, door, given_up_as):
+def test_what_it_completed_while_the_server_was_away_is_completed(worker, endpoint, given_up_as):
     worker.register()
     operation = mine(worker)
     if given_up_as:
         give_up(operation, given_up_as)
     report = ended(operation, result={"accuracy": 0.9}, completed_at="2026-01-02T03:04:05Z")
-    assert verdicts(worker.tell(door, completed=[report])) == [(True, "")]
+    assert verdicts(worker.tell(endpoint, completed=[report])) == [(True, "")]
     operation = services.get(operation.pk)
     assert (operation.state, operation.result) == ("COMPLETED", {"accuracy": 0.9})
     assert (operation.error, operation.reason, operation.restarts_used) == (None, "", 0)
@@ -149,12 +149,12 @@ def test_what_it_completed_while_the_server_was_away_is_completed(worker, door, 
     assert note == "completed at 2026-01-02 03:04:05 UTC by its worker's clock"
     num_events = Event.objects.count()
 
-    again = worker.tell(door, completed=[report], running=[held(operation)])
+    again = worker.tell(endpoint, completed=[report], running=[held(operation)])
     assert verdicts(again) == [(True, "KNOWN_ALREADY")]
     assert again["orders"][0]["reason"] == "COMPLETED"
     assert Event.objects.count() == num_events
     contradiction = ended(operation, "failed", error={"code": "X", "message": "no"})
-    assert verdicts(worker.tell(door, completed=[contradiction])) == [(False, "COMPLETED")]
+    assert verdicts(worker.tell(endpoint, completed=[contradiction])) == [(False, "COMPLETED")]
 
 
 @pytest.mark.parametrize(
@@ -267,8 +267,8 @@ def test_what_went_wrong_last_is_shown_until_something_else_does(worker):
 def test_a_server_that_goes_away_sends_workers_away_and_lets_them_leave(worker, is_closing):
     Worker.objects.create(worker_id="gpu-box", worker_type="custom")
     Token.objects.update(worker_id="gpu-box")
-    for door in ("register", "gpu-box/heartbeat", "gpu-box/sync"):
-        headers, error = worker.refused(503, "SHUTTING_DOWN", "POST", door, {})
+    for endpoint in ("register", "gpu-box/heartbeat", "gpu-box/sync"):
+        headers, error = worker.refused(503, "SHUTTING_DOWN", "POST", endpoint, {})
         assert headers["Retry-After"] == "10"
         assert error["details"] == {"retry_after_seconds": 10}
     assert worker.data("GET", "gpu-box")["worker_id"] == "gpu-box"

@@ -18,7 +18,7 @@ from trainops.checking.messages import (
 from trainops.checking.servers import NoAnswer, Servers
 
 START_SECONDS = 300.0  # until a warm process has imported everything and has made a job
-PATIENCE = 20.0  # how many times as long as the undisturbed run another one may take
+PATIENCE = 20.0  # time limit of a run, in times of the undisturbed run
 MAX_PATHS = 4  # in a line
 
 

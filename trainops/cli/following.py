@@ -16,8 +16,8 @@ from trainops.client.responses import Operation
 from trainops.paths import COMMAND
 
 POLL_SECONDS = 1.0
-PATIENCE_SECONDS = 60.0  # a server that is being restarted comes back within this
-LINE_SECONDS = 10.0  # without a terminal: at most one line of progress in so long
+PATIENCE_SECONDS = 60.0  # time limit for a server to return after a restart
+LINE_SECONDS = 10.0  # between lines of progress, without a terminal
 
 WAITING = frozenset({"PENDING", "RESUMING"})
 Response = TypeVar("Response")

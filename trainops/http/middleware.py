@@ -205,7 +205,7 @@ def _explain(request: HttpRequest, status: HTTPStatus) -> str:
 
 
 class PatienceMiddleware:
-    """Bounds every question to a database that may be frozen: the answer is 503, not silence."""
+    """Limits the time of database statements: requests get 503 if the database hangs."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
         self.get_response = get_response

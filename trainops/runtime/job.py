@@ -78,15 +78,15 @@ class Eventful(Protocol):
 
 @runtime_checkable
 class Settling(Protocol):
-    """A job that prefers to be stopped after an activity of several steps, as an episode."""
+    """A job that is preferably stopped at the end of an activity of several steps: an episode."""
 
     @property
     def patience_seconds(self) -> float:
-        """For how long that is worth waiting."""
+        """Maximum seconds that a stop waits for the end of the activity."""
 
     @property
     def is_settled(self) -> bool:
-        """Whether nothing is under way."""
+        """Whether no activity is in progress."""
 
 
 @runtime_checkable

@@ -66,9 +66,9 @@ def live(request: HttpRequest, operation_id: str) -> JsonResponse:
         for name, (html, digest) in drawn.items()
         if have.get(name) != digest
     }
-    news = points.after(operation_id, _whole(request, "points"))
+    new_points = points.after(operation_id, _whole(request, "points"))
     have_now = ",".join(f"{name}:{digest}" for name, (_, digest) in drawn.items())
-    query = urlencode({"have": have_now, "points": news["last"]})
+    query = urlencode({"have": have_now, "points": new_points["last"]})
     follow(request, versions.topic_of(operation_id), subject.user, query)
     return JsonResponse(
         {
@@ -77,7 +77,7 @@ def live(request: HttpRequest, operation_id: str) -> JsonResponse:
             "percent": subject.operation.percent,
             "settled": parts.is_settled(subject.operation),
             "parts": changed,
-            "points": news,
+            "points": new_points,
             "standing": branches.standing(operation_id),
             "log": metric_queries.newest_of_log(operation_id),
             "media": media_queries.version(operation_id),

@@ -1,4 +1,4 @@
-"""The doors for an operation's files."""
+"""Endpoints for the files of an operation."""
 
 from django.http import HttpResponseRedirect
 from django.http.response import HttpResponseBase

@@ -1,4 +1,4 @@
-"""The doors for one operation's checkpoints: look, delete, pin, verify."""
+"""Endpoints for the checkpoints of an operation: list, delete, pin, verify."""
 
 from typing import Any
 

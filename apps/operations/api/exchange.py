@@ -1,4 +1,4 @@
-"""The doors for files of other tools: begin an operation with one, take a checkpoint as one."""
+"""Endpoints for files of other tools: start an operation from one, export a checkpoint as one."""
 
 from typing import TYPE_CHECKING, NotRequired, TypedDict
 

@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from typing import TypedDict
 
@@ -21,13 +22,14 @@ import psutil
 
 from apps.operations.attempts import temporary_files
 from apps.operations.attempts.temporary_files import TemporaryFiles
+from trainops import backoff
 from trainops.paths import ROOT
 from trainops.process.protocol import ToSupervisor
 from trainops.process.wire import Wire
 
 logger = logging.getLogger(__name__)
 BIRTH_SECONDS = 20.0
-LONG_SECONDS = 5.0
+SHORT_SECONDS, LONG_SECONDS = 0.05, 5.0  # the waits between two kills of a child
 
 # What the forkserver imports must not start threads: it forks. (torch sets its own number later.)
 ONE_THREAD = {
@@ -70,13 +72,13 @@ class Child:
 
         A child that was born a moment ago does not lead a group yet: the first kill can miss it.
         """
-        seconds = 0.05
-        self.kill()
-        while not self.wait(seconds):
+        for num_kills in count(1):
             self.kill()
+            seconds = backoff.seconds(num_kills, first=SHORT_SECONDS, longest=LONG_SECONDS)
+            if self.wait(seconds):
+                return
             if seconds >= LONG_SECONDS:
                 logger.error("process group %s does not go away", self.pid)
-            seconds = min(2 * seconds, LONG_SECONDS)
 
     def wait(self, seconds: float) -> bool:
         """Wait for its end; True once it and its whole group are gone."""

@@ -1,4 +1,4 @@
-"""Who may do what with an operation, decided once: shown to clients, and enforced for all doors.
+"""Who may do what with an operation: shown to clients, and enforced by API, pages and admin.
 
 A viewer reads. An operator creates, and stops, resumes and deletes what is their own. An admin may
 do everything. The state has its say, too: what it does not allow now is not offered.

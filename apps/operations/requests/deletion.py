@@ -17,7 +17,7 @@ from apps.operations.errors import (
 )
 from apps.operations.lifecycle import ACTIVE
 from apps.operations.models import ModelUse, Operation, Subtask
-from apps.operations.requests.submission import submit as submit  # the first of all wishes
+from apps.operations.requests.submission import submit as submit  # re-exported, as in `services`
 from apps.operations.subtasks import services as subtasks
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""What people can ask of operations: one call per wish, keywords only; see also `deletion`."""
+"""Requests of people about operations: a function each, keywords only; see also `deletion`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -20,7 +20,9 @@ from apps.operations.errors import (
 from apps.operations.lifecycle import ACTIVE, RESUMABLE, WAITING, Reason, State
 from apps.operations.models import Operation, Subtask
 from apps.operations.requests import limits
-from apps.operations.requests.submission import submit as submit  # the first of all wishes
+from apps.operations.requests.submission import (
+    submit as submit,
+)  # re-exported: the first request about each
 from apps.operations.scheduling import claims
 from apps.operations.scheduling.dispatch import dispatch
 from trainops.clock import DatabaseNow

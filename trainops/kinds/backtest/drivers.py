@@ -17,7 +17,7 @@ LOOK_EVERY = 16  # bars between two looks at the clock
 
 
 class Driver(Protocol):
-    """Takes a broker over bars as a strategy wishes."""
+    """Drives a broker over bars by the orders of a strategy."""
 
     def go(self, broker: Broker, end: int) -> None:
         """Continue to before bar `end`, or less far where that takes long."""
