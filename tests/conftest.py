@@ -70,9 +70,13 @@ def _one(name: str, family: list[pytest.Item]) -> list[pytest.Item]:
 
 
 def _some_slow(name: str, family: list[pytest.Item]) -> list[pytest.Item]:
-    """Return every Nth case; families over the same cases begin with different ones."""
+    """Return every Nth case, or all of what is marked `whole`.
+
+    Families over the same cases begin with different ones.
+    """
     every = -(-len(family) // MOST_SLOW_CASES)
-    if every < 2 or not any(each.get_closest_marker("slow") for each in family):
+    is_slow = any(each.get_closest_marker("slow") for each in family)
+    if every < 2 or not is_slow or family[0].get_closest_marker("whole"):
         return family
     return family[crc32(name.encode()) % every :: every]
 

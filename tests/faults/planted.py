@@ -21,6 +21,26 @@ MODULES = {  # all that is known here of where code lies
     "selfcheck": "trainops.process.selfcheck",
     "snapshot": "trainops.runtime.checkpoint.snapshot",
     "stream": "trainops.runtime.checkpoint.stream",
+    "optimizer_state": "trainops.learning.optimizer_state",
+    "readers.arrays": "trainops.learning.readers.arrays",
+    "readers.lines": "trainops.learning.readers.lines",
+    "readers.parquet": "trainops.learning.readers.parquet",
+    "readers.tars": "trainops.learning.readers.tars",
+    "loop.combined": "trainops.kinds.loop.combined",
+    "loop.course": "trainops.kinds.loop.course",
+    "loop.means": "trainops.kinds.loop.means",
+    "loop.orders": "trainops.kinds.loop.orders",
+    "loop.replicas": "trainops.kinds.loop.replicas",
+    "loop.schedules": "trainops.kinds.loop.schedules",
+    "loop.lightning.schedules": "trainops.kinds.loop.lightning.schedules",
+    "loop.lightning.steps": "trainops.kinds.loop.lightning.steps",
+    "loop.lightning.training": "trainops.kinds.loop.lightning.training",
+    "loop.lightning.view": "trainops.kinds.loop.lightning.view",
+    "loop.module.average": "trainops.kinds.loop.module.average",
+    "loop.module.steps": "trainops.kinds.loop.module.steps",
+    "loop.module.training": "trainops.kinds.loop.module.training",
+    "loop.module.validation": "trainops.kinds.loop.module.validation",
+    "loop.transformers": "trainops.kinds.loop.transformers.training",
     "federated.accounting": "trainops.kinds.federated.accounting",
     "federated.batches": "trainops.kinds.federated.batches",
     "federated.clipping": "trainops.kinds.federated.clipping",
@@ -29,15 +49,25 @@ MODULES = {  # all that is known here of where code lies
     "federated.budget": "trainops.kinds.federated.budget",
     "federated.server": "trainops.kinds.federated.server",
     "federated.fedprox": "trainops.kinds.federated.strategies.fedprox",
+    "federated.adaptive": "trainops.kinds.federated.strategies.adaptive",
+    "federated.fedavgm": "trainops.kinds.federated.strategies.fedavgm",
+    "federated.robust": "trainops.kinds.federated.strategies.robust",
     "federated.strategy": "trainops.kinds.federated.strategies.strategy",
     "rl.fused_adam": "trainops.kinds.rl.fast.fused_adam",
     "rl.dqn": "trainops.kinds.rl.learners.dqn",
     "rl.learner": "trainops.kinds.rl.learners.learner",
     "rl.ppo": "trainops.kinds.rl.learners.ppo",
     "rl.priorities": "trainops.kinds.rl.priorities",
+    "rl.recurrent": "trainops.kinds.rl.learners.recurrent",
     "rl.replay": "trainops.kinds.rl.replay",
     "rl.schedules": "trainops.kinds.rl.schedules",
+    "rl.separate": "trainops.kinds.rl.learners.separate",
     "rl.targets": "trainops.kinds.rl.targets",
+    "market.alignment": "trainops.market.alignment",
+    "market.features": "trainops.market.features",
+    "market.labels": "trainops.market.labels",
+    "market.momentum": "trainops.market.indicators.momentum",
+    "market.resampling": "trainops.market.resampling",
     "backtest.fills": "trainops.kinds.backtest.core.fills",
     "backtest.matching": "trainops.kinds.backtest.core.matching",
     "backtest.orders": "trainops.kinds.backtest.core.orders",
@@ -54,10 +84,25 @@ RUNNER = "tests/engines/test_runner.py"
 CHECKPOINT = "tests/engines/test_checkpoint.py"
 POLICY = "tests/engines/test_policy.py"
 STREAM = "tests/engines/test_stream.py"
+MODULE = "tests/loop/test_module_oracle.py::test_a_module_is_trained_as_by_a_plain_loop"
+LIGHTNING = "tests/loop/test_lightning.py::test_the_weights_are_those_of_lightnings_trainer"
+TRANSFORMERS = "tests/loop/test_transformers.py::test_the_weights_are_those_of_trainer_train"
+COMBINED = (
+    "tests/loop/test_combined_loaders.py::"
+    "test_each_pass_is_an_order_of_its_own_and_the_same_after_stops_and_deaths"
+)
+ORDERS = "tests/loop/test_orders.py"
+SEVERAL = "tests/loop/test_several.py"
+RANKS = "tests/ranks/test_modules.py::test_two_ranks_train_a_module_as_a_plain_loop_of_ddp_does"
+READERS = "tests/directories/test_readers.py"
+FEATURES = "tests/backtest/test_features.py"
 ROUNDS = "tests/federated/test_plain_rounds.py::test_rounds"
 PRIVATE = "tests/federated/test_private_rounds.py"
+FLOWER = "tests/federated/test_references.py::test_strategies_agree_with_flower"
 OPACUS = "tests/federated/test_references.py"
 UPDATES = "tests/rl/test_plain_updates.py"
+SEQUENCES = "tests/rl/test_replay.py"
+SEPARATE = "tests/rl/test_separate.py"
 TARGETS = "tests/rl/test_targets.py"
 FILLS = "tests/backtest/test_fills.py"
 REPORT = "tests/backtest/test_report.py"
@@ -223,7 +268,7 @@ LOOP = [
          "all_finite(state)", "True",
          f"{RUNNER}::test_a_safe_point_that_is_no_newer_or_not_finite_is_not_saved"),
         ("an evaluation is repeated with other random numbers", "Checkpointer.moved",
-         "self._streams = reproducibility.state_dict()", "",
+         "self._streams = reproducibility.state_dict() | waiting", "",
          f"{RUNNER}::test_an_evaluation_that_draws_is_repeated_with_the_same_numbers"),
         ("a job of another step than its checkpoint is taken", "_take_over",
          "if job.step != checkpoint.step:", "if False:", f"{RUNNER}"),
@@ -286,7 +331,206 @@ LOOP = [
          "tests/engines/test_selfcheck.py::test_a_plain_counter_is_found"),
     ),
 ]  # fmt: skip
+TRAINERS = [
+    *_of(
+        "loop.module.training",
+        ("a window of accumulation has a batch too many", "ModuleTraining._is_complete",
+         "len(window) == self._parameters.accumulation",
+         "len(window) > self._parameters.accumulation", f"{MODULE}[accumulation]"),
+        ("the last window of an epoch waits for the next one", "ModuleTraining._is_complete",
+         "self._train.is_at_end or len(window)", "len(window)", f"{MODULE}[accumulation]"),
+        ("a module's schedule by epochs does not move", "ModuleTraining.epochs",
+         "each.scheduler.step()", "", f"{MODULE}[by-epoch]"),
+        ("a module's plateau does not receive the metric", "ModuleTraining._validate",
+         "self._validation.metric(metrics, each.metric)", "0.0", f"{MODULE}[on-plateau]"),
+        ("frozen parameters learn", "ModuleTraining._freeze",
+         "name in self._trainable and not is_frozen", "name in self._trainable",
+         f"{MODULE}[frozen]"),
+    ),
+    *_of(
+        "loop.module.steps",
+        ("a short batch of a window counts as a whole one", "OptimizerSteps._gather",
+         "loss = loss * share", "loss = loss / len(window)", f"{MODULE}[accumulation]"),
+        ("a module's gradients are not clipped", "OptimizerSteps._gather",
+         "self._clip(name)", "", f"{MODULE}[clipped-norm]"),
+        ("gradients for one optimizer reach the next", "OptimizerSteps._turn",
+         "self._module.zero_grad()", "", f"{MODULE}[two-in-turns]"),
+        ("a schedule moves without a turn of its optimizer", "OptimizerSteps.take",
+         "any(each.scheduler.optimizer is self._optimizers[name] for name in turns)", "True",
+         f"{MODULE}[by-turns]"),
+    ),
+    *_of(
+        "loop.module.average",
+        ("the average follows too fast", "WeightAverage.__init__",
+         "get_ema_multi_avg_fn(decay)", "get_ema_multi_avg_fn(1 - decay)", f"{MODULE}[average]"),
+        ("the average has the first buffers", "WeightAverage.add",
+         "own.copy_(new)", "", f"{MODULE}[average]"),
+    ),
+    *_of(
+        "loop.module.validation",
+        ("a module is stopped one validation late", "ModuleValidation.is_over",
+         'stopping["stale"] >= patience', 'stopping["stale"] > patience', f"{MODULE}[early]"),
+        ("a validation is not by the averaged weights", "ModuleValidation._evaluating",
+         "self._average is not None", "False", f"{MODULE}[average]"),
+        ("a validation is a mean over batches", "ModuleValidation._add",
+         "self._module.num_examples(batch) if is_new else 0", "int(is_new)", f"{MODULE}[plain]"),
+    ),
+    *_of(
+        "loop.lightning.steps",
+        ("a loss is not divided by the batches of a step", "BatchSteps._closure",
+         "loss = loss / self._view.accumulate_grad_batches", "", f"{LIGHTNING}[by-step]"),
+        ("gradients are kept for the next step", "BatchSteps._closure",
+         "index % self._view.accumulate_grad_batches == 0", "index == 0", f"{LIGHTNING}[by-step]"),
+    ),
+    *_of(
+        "loop.lightning.schedules",
+        ("schedulers by steps move by epochs, too", "Schedules.step",
+         "each.interval == interval", "True", f"{LIGHTNING}[plateau]"),
+        ("a scheduler's frequency is ignored", "Schedules.step",
+         "number % each.frequency == 0", "True", f"{LIGHTNING}[seldom]"),
+    ),
+    *_of(
+        "loop.lightning.training",
+        ("a scheduler moves with each batch of a step", "LightningTraining._train_batch",
+         "if is_stepping:", "if True:", f"{LIGHTNING}[by-step]"),
+        ("a plateau is moved before the validation", "LightningTraining._train_batch",
+         'self._schedules.step("epoch", self._view.current_epoch + 1)',
+         'self._schedules.step("epoch", self._view.current_epoch + 1, plateaus=True)',
+         f"{LIGHTNING}[plateau]"),
+    ),
+    *_of(
+        "loop.lightning.view",
+        ("max_steps is exceeded by one", "TrainerView.has_reached_max_steps",
+         "self.max_steps <= self.global_step", "self.max_steps < self.global_step",
+         f"{LIGHTNING}[steps]"),
+    ),
+    *_of(
+        "loop.combined",
+        ("a short loader repeats its first pass", "CombinedBatches._batches",
+         "member.items(each, first)", "member.items(0, first)", COMBINED),
+        ("a resume begins the pass of a short loader anew", "CombinedBatches._batches",
+         "of_pass, first = divmod(first, length)", "of_pass, first = first // length, 0", COMBINED),
+        ("the shortest loader does not end a pass", "CombinedBatches.fixed_length",
+         'min if self._mode == "min_size" else max', "max", f"{LIGHTNING}[together-min]"),
+    ),
+    *_of(
+        "loop.transformers",
+        ("the last window of an epoch is not trained", "TransformersTraining._epoch",
+         "self._num_batches == self._num_batches_per_epoch", "False",
+         f"{TRANSFORMERS}[accumulated]"),
+        ("items of a window are not counted", "TransformersTraining._accumulate",
+         "trainer.training_step(replicas.step, batch, num_items)",
+         "trainer.training_step(replicas.step, batch, None)",
+         f"{TRANSFORMERS}[accumulated]"),
+        ("a Trainer's gradients are not clipped", "TransformersTraining._clip",
+         "accelerator.clip_grad_norm_(parameters, limit)",
+         "accelerator.clip_grad_norm_(parameters, math.inf)", f"{TRANSFORMERS}[accumulated]"),
+        ("a short last window is divided as a whole one", "TransformersTraining._accumulate",
+         "[len(batches)] * len(batches)",
+         "[trainer.args.gradient_accumulation_steps] * len(batches)",
+         f"{TRANSFORMERS}[by-batches]"),
+    ),
+    *_of(
+        "loop.replicas",
+        ("windows of several ranks weigh too little", "Replicas.shares",
+         "count * self.num_ranks / total", "count / total", f"{RANKS}[repeated]"),
+        ("batches that ranks repeat are counted", "Reductions.is_counted",
+         "self.rank < len(loader.numbers) and loader.numbers[self.rank] >= counted", "True",
+         f"{RANKS}[repeated]"),
+        ("a mean over ranks is their sum", "Reductions.mean",
+         "self.sums([number])[0] / self.num_ranks", "self.sums([number])[0]",
+         f"{RANKS}[closure]"),
+    ),
+    *_of(
+        "loop.means",
+        ("points are means of the ranks' means", "Means._points",
+         "map(truediv, totals[::2], totals[1::2])", "map(truediv, totals[::2], numbers[1::2])",
+         "tests/ranks/test_parts.py::test_points_are_means_over_all_ranks"),
+    ),
+    *_of(
+        "loop.orders",
+        ("every pass of a loader has the same order", "_permutation",
+         'f"{seed}/pass {number}/order"', 'f"{seed}/order"',
+         f"{ORDERS}::test_a_shuffled_pass_is_a_permutation_of_its_own"),
+        ("examples are drawn whatever they weigh", "Weighted.batches",
+         "self.weights.cumsum(0)", "torch.ones_like(self.weights).cumsum(0)",
+         f"{ORDERS}::test_a_weighted_pass_draws_each_example_by_its_share"),
+    ),
+    *_of(
+        "loop.schedules",
+        ("loaders are drawn whatever they weigh", "LoaderSchedule._by_weight",
+         "self.weights or dict.fromkeys(self.lengths, 1.0)", "dict.fromkeys(self.lengths, 1.0)",
+         f"{SEVERAL}::test_a_weighted_schedule_draws_by_share"),
+    ),
+    *_of(
+        "loop.course",
+        ("a resume leaves out the item that it stopped in", "Course._enter_again",
+         "counts.taken -= 1", "",
+         "tests/loop/test_run.py::test_a_yield_may_stand_before_the_loop_within"),
+    ),
+]  # fmt: skip
+DATA = [
+    *_of(
+        "optimizer_state",
+        ("moments are rounded to the type of their weights", "load_optimizer",
+         "kept[name] = value.to(kept[name].device, copy=True)", "",
+         "tests/engines/test_optimizers.py::"
+         "test_weights_of_another_type_are_resumed_bit_for_bit[NAdam-torch.bfloat16]"),
+    ),
+    *_of(
+        "readers.arrays",
+        ("arrays are read from the beginning of their file", "ArrayRows._row",
+         "array.offset + index * array.row_bytes", "index * array.row_bytes",
+         f"{READERS}::test_arrays_of_any_byte_order_by_their_names"),
+    ),
+    *_of(
+        "readers.lines",
+        ("a last line without an end is left out", "_line_starts",
+         "starts if starts[-1] == size else np.append(starts, size)", "starts",
+         f"{READERS}::test_lines_of_text"),
+    ),
+    *_of(
+        "readers.parquet",
+        ("rows come in the order of their groups", "ParquetRows.batch",
+         "pa.concat_tables(pieces).take(pa.array(order))", "pa.concat_tables(pieces)",
+         f"{READERS}::test_rows_of_several_files_and_row_groups"),
+    ),
+    *_of(
+        "readers.tars",
+        ("members of a second shard are read from the first", "TarShards._index",
+         "(shard, each.offset, each.size)", "(0, each.offset, each.size)",
+         f"{READERS}::test_examples_of_shards_are_decoded_by_their_parts"),
+    ),
+]  # fmt: skip
 FEDERATED = [
+    *_of(
+        "federated.adaptive",
+        ("yogi's second moment is that of adam", "FedYogi.second_moment",
+         "square * torch.sign(before - square)", "(before - square)", f"{FLOWER}[fedyogi]"),
+        ("a server's adam is corrected from the second round on", "FedAdam.correction",
+         "round_number + 1", "round_number", f"{FLOWER}[fedadam]"),
+        ("adagrad forgets", "FedAdagrad.move",
+         'self.state["second_moment"] + update.square()', "update.square()",
+         f"{FLOWER}[fedadagrad]"),
+    ),
+    *_of(
+        "federated.fedavgm",
+        ("the server has no momentum", "FedAvgM.move",
+         'self.config.momentum * self.state["momentum"] + update', "update", f"{FLOWER}[fedavgm]"),
+    ),
+    *_of(
+        "federated.robust",
+        ("the median is the smallest update", "Median.combine",
+         "in_order[(count - 1) // 2] + in_order[count // 2]", "in_order[0] + in_order[0]",
+         f"{FLOWER}[median]"),
+        ("the median of an even number is the lower middle one", "Median.combine",
+         "in_order[(count - 1) // 2] + in_order[count // 2]",
+         "in_order[(count - 1) // 2] + in_order[(count - 1) // 2]",
+         "tests/federated/test_references.py"
+         "::test_the_median_of_an_even_number_is_between_the_two_in_the_middle"),
+        ("only the smallest updates are trimmed", "TrimmedMean.combine",
+         "[cut : len(updates) - cut]", "[cut:]", f"{FLOWER}[trimmed_mean]"),
+    ),
     *_of(
         "federated.strategy",
         ("all clients count alike", "FederatedStrategy.combine",
@@ -426,6 +670,27 @@ RL = [
          "(batch.terminated | batch.truncated).view(shape), (batch", PPO_UPDATES),
     ),
     *_of(
+        "rl.recurrent",
+        ("what follows an episode's end is learned from", "RecurrentLearner.sequences",
+         "is_here & is_same_episode & is_target", "is_here & is_target",
+         f"{SEQUENCES}::test_a_sequence_ends_with_its_episode_and_with_what_there_is"),
+        ("a sequence's priority is its mean error", "mixed",
+         "eta * sizes.amax(0)", "eta * sizes.sum(0) / learned.sum(0)",
+         f"{SEQUENCES}::test_a_sequences_priority_is_mixed_of_its_largest_error_and_their_mean"),
+        ("what an agent remembers outlives its episode", "RecurrentLearner.restarted",
+         "self.memory = forgotten(self.memory, which)", "",
+         "tests/rl/test_job.py::test_open_episodes_are_flushed_where_that_is_wished"),
+    ),
+    *_of(
+        "rl.separate",
+        ("separate agents draw alike", "alone",
+         'seed_for(config.seed, f"agent {agent}")', "config.seed",
+         f"{SEPARATE}::test_an_agent_keeps_its_share_of_the_ring"),
+        ("separate agents share a lane of the ring", "make_learner",
+         "Lane(ring, agent)", "Lane(ring, 0)",
+         f"{SEPARATE}::test_an_agent_never_draws_a_row_of_another"),
+    ),
+    *_of(
         "rl.fused_adam",
         ("small gradients are made larger", "FusedAdam.move",
          "(self.max_norm / (norm + 1e-6)).clamp(max=1.0)", "self.max_norm / (norm + 1e-6)",
@@ -448,6 +713,42 @@ RL = [
     ),
 ]  # fmt: skip
 BACKTEST = [
+    *_of(
+        "market.alignment",
+        ("times that one symbol lacks are bars", "aligned",
+         "reduce(np.intersect1d, [times[each] for each in rows.values()])",
+         "times[next(iter(rows.values()))]",
+         "tests/backtest/test_several.py::test_only_times_that_all_symbols_have_are_bars"),
+    ),
+    *_of(
+        "market.features",
+        ("inputs are not bounded", "prepared",
+         "np.clip(standard, -FURTHEST, FURTHEST)", "standard",
+         f"{FEATURES}::test_features_are_standardised_by_what_was_measured_and_bounded"),
+    ),
+    *_of(
+        "market.labels",
+        ("a return is known a bar early", "forward_return",
+         "np.arange(horizon, num_bars)", "np.arange(horizon - 1, num_bars - 1)",
+         f"{FEATURES}::test_a_forward_return_is_known_when_its_last_bar_is"),
+        ("a leg is known from its furthest close on", "_mark_legs",
+         "known_at[pivot:high_at] = bar", "known_at[pivot:high_at] = high_at",
+         f"{FEATURES}::test_a_zigzags_legs_are_known_when_the_price_has_turned"),
+    ),
+    *_of(
+        "market.momentum",
+        ("an index of strength is of simple means", "rsi_step",
+         "state[GAIN] = (state[GAIN] * (period - 1) + gain) / period",
+         "state[GAIN] += gain / period",
+         "tests/backtest/test_indicators.py::test_an_indicator_is_what_its_reference_is[rsi]"),
+    ),
+    *_of(
+        "market.resampling",
+        ("a coarser bar has its first close", "resample",
+         "prices.bars.close[last]", "prices.bars.close[first]",
+         "tests/backtest/test_prices.py::"
+         "test_coarser_bars_have_the_first_open_the_extremes_and_the_last_close"),
+    ),
     *_of(
         "backtest.fills",
         ("there is no least commission", "commission",
@@ -507,4 +808,4 @@ BACKTEST = [
          "tests/backtest/test_job.py::test_the_summary_says_where_the_account_stands"),
     ),
 ]  # fmt: skip
-FAULTS = [*LEARNER, *TRAINING, *LOOP, *FEDERATED, *RL, *BACKTEST]
+FAULTS = [*LEARNER, *TRAINING, *LOOP, *TRAINERS, *DATA, *FEDERATED, *RL, *BACKTEST]

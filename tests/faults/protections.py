@@ -55,7 +55,7 @@ PROTECTIONS = [
     ),
     Protection(
         "the database is copied again where files of its rows were replaced meanwhile",
-        "apps.backups.making:make",
+        "apps.backups.making:_written",
         "if not _has_changed(content.losses):",
         "if True:",
         f"{BACKUPS}::test_what_a_newer_checkpoint_replaced_meanwhile_is_no_loss",
@@ -63,8 +63,8 @@ PROTECTIONS = [
     Protection(
         "a backup with an altered or missing file is not restored",
         "apps.backups.restoring:restore",
-        "if found := list(snapshots.problems(root, directory)):",
-        "if found := []:",
+        "_require_intact(store, name)",
+        "pass",
         f"{BACKUPS}::test_a_damaged_backup_is_found_and_not_restored",
     ),
     Protection(
@@ -76,8 +76,8 @@ PROTECTIONS = [
     ),
     Protection(
         "a backup stores no file whose content has another digest than its name",
-        "apps.backups.files:copy",
-        "if hasher.hexdigest() != digest:",
+        "apps.backups.store:BackupStore.write",
+        "if digest and reader.hasher.hexdigest() != digest:",
         "if False:",
         f"{BACKUPS}::test_a_file_appears_with_the_digest_of_its_name_or_not_at_all",
     ),

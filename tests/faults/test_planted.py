@@ -6,6 +6,7 @@ from tests.faults.copying import ROOT, SOME_FAILED, copy_project, run_changed
 from tests.faults.planted import FAULTS, MODULES, Fault
 from tests.thinning import quick_some
 
+KINDS = ROOT / "trainops" / "kinds"
 every_fault = pytest.mark.parametrize("fault", FAULTS, ids=lambda each: each.name)
 
 
@@ -14,6 +15,7 @@ def copy(tmp_path_factory):
     return copy_project(tmp_path_factory.mktemp("planted"))
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("fault", quick_some(FAULTS, every=10), ids=lambda each: each.name)
 def test_the_table_knows_the_code(fault: Fault):
     source = (ROOT / fault.path).read_text()
@@ -28,6 +30,10 @@ def test_the_table_knows_the_code(fault: Fault):
 
 def test_every_part_of_the_engines_has_faults():
     assert {fault.module for fault in FAULTS} == MODULES.keys()
+    paths = [ROOT / fault.path for fault in FAULTS]
+    engines = [each.parent for each in KINDS.glob("*/job.py")]  # the other kinds have no engine
+    without = {each.name for each in engines if not any(each in path.parents for path in paths)}
+    assert len(engines) >= 5 and not without
     assert len({fault.name for fault in FAULTS}) == len(FAULTS) >= 30
 
 

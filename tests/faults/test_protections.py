@@ -18,6 +18,7 @@ def copy(tmp_path_factory):
     return copy_project(tmp_path_factory.mktemp("bare"))
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("protection", quick_some(ALL, every=10), ids=lambda each: each.name)
 def test_the_table_knows_the_code(protection: Protection):
     path, *names = protection.test.split("::")

@@ -400,3 +400,9 @@ def test_clients_learn_together(strategy):
                    partition={"by": "dirichlet", "alpha": 1.0})  # fmt: skip
     run_through(job)
     assert job.progress.history[-1]["val_accuracy"] > 0.8
+
+
+def test_the_median_of_an_even_number_is_between_the_two_in_the_middle():
+    strategy = make_strategy(ServerConfig.parse({"strategy": "median"}), torch.zeros(1))
+    updates = torch.tensor([[9.0], [1.0], [4.0], [2.0]])
+    assert strategy.combine(updates, torch.ones(4)).tolist() == [3.0]

@@ -64,6 +64,7 @@ def distributions() -> Mapping[str, list[str]]:
     return packages_distributions()
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("dependency", dependencies())
 def test_it_is_used(dependency):
     modules = {
@@ -98,6 +99,7 @@ def modules_with(extra: str) -> set[str]:
     }
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("extra", ["", *OF_EXTRAS.values()])
 def test_what_is_imported_is_installed_without_the_tests(extra):
     """The environment of the tests has more, so that no other test would notice."""

@@ -10,6 +10,7 @@ from trainops.runtime.config import Strict
 
 class Parameters(Strict):
     dropout: float = 0.1
+    counts_items: bool = True
     metrics: bool = True
     num_workers: int = 0
     max_steps: int = -1

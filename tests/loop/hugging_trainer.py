@@ -96,11 +96,13 @@ def make(run, parameters):
     held_out = kind(30, 37)
     if parameters.several:
         held_out = {"Near by": held_out, "far": Lines(60, 65)}
-    return Trainer(
+    trainer = Trainer(
         model=model, args=args, train_dataset=kind(0, 22), eval_dataset=held_out,
         compute_metrics=measure if parameters.metrics else None,
         callbacks=[MADE[name]() for name in parameters.callbacks],
     )  # fmt: skip
+    trainer.model_accepts_loss_kwargs &= parameters.counts_items
+    return trainer
 
 
 def train(run, parameters):

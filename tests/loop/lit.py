@@ -11,7 +11,7 @@ from trainops.recipes import Recipe
 class Parameters(LightningParameters):
     module: Literal["automatic", "manual", "several"] = "automatic"
     num_workers: int = 0
-    scheduler: Literal["none", "step", "epoch", "plateau"] = "none"
+    scheduler: Literal["none", "step", "epoch", "plateau", "seldom"] = "none"
     iterable: Literal["", "plain", "stateful"] = ""
     combined: Literal["", "list", "min_size", "max_size", "max_size_cycle"] = ""
     callbacks: list[str] = Field(default_factory=list)

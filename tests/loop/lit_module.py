@@ -123,6 +123,9 @@ class Automatic(LightningModule):
                 total = self.trainer.estimated_stepping_batches
                 schedule = schedulers.OneCycleLR(optimizer, 0.1, total_steps=total + 1)
                 return [optimizer], [{"scheduler": schedule, "interval": "step"}]
+            case "seldom":
+                schedule = schedulers.StepLR(optimizer, 1, 0.5)
+                return [optimizer], [{"scheduler": schedule, "interval": "step", "frequency": 2}]
             case "epoch":
                 return [optimizer], [schedulers.StepLR(optimizer, 1, 0.5)]
             case "plateau":

@@ -42,6 +42,7 @@ CASES = {
     },
     "manual": {"module": "manual"},
     "by-step": {"scheduler": "step", "accumulate_grad_batches": 2},
+    "seldom": {"scheduler": "seldom"},
     "by-epoch": {"scheduler": "epoch", "gradient_clip_val": 0.1,
                  "gradient_clip_algorithm": "value"},
     "plateau": {"scheduler": "plateau", "max_epochs": 6},

@@ -155,6 +155,11 @@ def on_plateau(plain):
     return [], [], [torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, patience=0)]
 
 
+def by_turns(plain):
+    optimizer = plain.optimizers["head"]
+    return [torch.optim.lr_scheduler.StepLR(optimizer, step_size=1, gamma=0.5)], [], []
+
+
 ONE_CYCLE = {"name": "OneCycleLR", "options": {"max_lr": 0.1}}
 HALVES = {"name": "StepLR", "interval": "epoch", "options": {"step_size": 1, "gamma": 0.5}}
 PLATEAU = {"name": "ReduceLROnPlateau", "options": {"patience": 0}}
@@ -170,6 +175,10 @@ SETTINGS = {
     "on-plateau": ({"second_schedule": PLATEAU, "epochs": 6, "optimizers": 2}, on_plateau),
     "frozen": ({"frozen_epochs": 2, "epochs": 3}, no_schedules),
     "two-in-turns": ({"optimizers": 2, "rare": True, "accumulation": 2}, no_schedules),
+    "by-turns": (
+        {"second_schedule": HALVES | {"interval": "step"}, "optimizers": 2, "rare": True},
+        by_turns,
+    ),
     "early": ({"epochs": 30, "patience": 2}, no_schedules),
     "often": ({"validate_every_steps": 4, "epochs": 3, "patience": 2}, no_schedules),
 }

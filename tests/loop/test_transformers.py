@@ -34,6 +34,7 @@ ORDERED = {"train_sampling_strategy": "sequential"}
 CASES = {
     "plain": {},
     "accumulated": {"gradient_accumulation_steps": 4, "max_grad_norm": 0.1, "warmup_steps": 2},
+    "by-batches": {"gradient_accumulation_steps": 4},
     "by-steps": {"eval_strategy": "steps", "eval_steps": 3, "max_steps": 8},
     "half-precision": {"bf16": True, "lr_scheduler_type": "cosine"},
     "unclipped": {"max_grad_norm": 0.0, "weight_decay": 0.1, "optim": "adafactor"},
@@ -84,6 +85,7 @@ def test_the_weights_are_those_of_trainer_train(monkeypatch, tmp_path, name):
     from tests.loop.hugging_trainer import make
 
     given = {"dropout": 0.0, "arguments": ORDERED | CASES[name], "iterable": flow_of(name)}
+    given["counts_items"] = name != "by-batches"
     if name == "noise":  # of the streams, which the Trainer's loader draws from, too
         monkeypatch.setattr(torch.Tensor, "uniform_", evenly)
     done = undisturbed(case(device="cpu", **given), tmp_path)

@@ -48,6 +48,7 @@ def inputs_of(table, root):
     return {DATASET: root / "table.parquet"}
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(
     ("optimizer", "scheduler", "clip", "accumulation", "decay"),
     quick_some(list(product(OPTIMIZERS, SCHEDULES, [None, 0.05], [1, 4], [0.0, 0.1])), every=11),
