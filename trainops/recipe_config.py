@@ -1,13 +1,16 @@
 """Configs of the kinds of operations that run a recipe."""
 
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 from pydantic import Field
 
-from trainops.recipes import Recipe, recipes
+from trainops.recipes import Recipe, find
 from trainops.runtime.config import NamedModel, OperationConfig
 from trainops.runtime.errors import ConfigError
+
+logger = logging.getLogger(__name__)
 
 
 class RecipeConfig(OperationConfig):
@@ -74,7 +77,13 @@ class RecipeConfig(OperationConfig):
         self, columns: Mapping[str, Sequence[Mapping[str, Any]]]
     ) -> Mapping[str, str]:
         parameters = self.find_recipe().parse_parameters(self.parameters)
-        problems = parameters.check_columns(columns)
+        try:
+            problems = parameters.check_columns(columns)
+        except Exception as error:  # a recipe can raise anything
+            logger.warning("check_columns of %s failed", self.recipe, exc_info=True)
+            raised = f"{type(error).__name__}: {error}"[:500]
+            problem = f"its check_columns raised {raised}; allowed: to return problems by field"
+            raise ConfigError({"recipe": problem}) from error
         return {f"parameters.{name}": problem for name, problem in problems.items()}
 
     @classmethod
@@ -95,10 +104,4 @@ class RecipeConfig(OperationConfig):
 
     @classmethod
     def _find(cls, name: str) -> Recipe:
-        known = recipes(cls.kind)
-        if name not in known:
-            allowed = ", ".join(sorted(known))
-            raise ConfigError(
-                {"recipe": f"got {name!r}; there is no such recipe; allowed: {allowed}"}
-            )
-        return known[name]
+        return find(name, cls.kind)

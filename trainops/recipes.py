@@ -3,11 +3,12 @@
 A config names a recipe; it never carries an import path or code. There are three sources: the
 registered kinds, the entry points of the group "trainops.recipes", and the environment variable
 TRAINOPS_RECIPES="package.module:RECIPE,...". Each names a Recipe object in a module that does not
-import torch, because the web process reads it too.
+import torch, because the web process reads it too. They are read once in a process.
 """
 
+import logging
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, cast
@@ -16,7 +17,10 @@ from trainops.kind import KINDS
 from trainops.lazy import NotLoadable, load
 from trainops.registrations import registered
 from trainops.runtime.config import IsModel, Strict
-from trainops.runtime.errors import RecipeError
+from trainops.runtime.errors import ConfigError
+
+logger = logging.getLogger(__name__)
+RESTART = "restart trainops"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,13 +61,30 @@ class Recipe:
 
 
 def recipes(kind: str | None = None) -> dict[str, Recipe]:
-    """Return the registered recipes by name. Raises RecipeError."""
-    found = _registered(os.environ.get("TRAINOPS_RECIPES", ""))
+    """Return the recipes by name. One that cannot be used is left out: see `find`."""
+    found = _registered(os.environ.get("TRAINOPS_RECIPES", "")).recipes
     return {name: each for name, each in found.items() if kind in (None, each.kind)}
 
 
+def find(name: str, kind: str | None = None) -> Recipe:
+    """Return the recipe of this name. Raises ConfigError, also with those that cannot be used."""
+    known = recipes(kind)
+    if name in known:
+        return known[name]
+    problem = f"got {name!r}; there is no such recipe; allowed: {', '.join(sorted(known))}"
+    raise ConfigError({"recipe": "; ".join([problem, *problems()])})
+
+
+def problems() -> list[str]:
+    """Return a sentence for each registered recipe that cannot be used."""
+    named_in_environment = os.environ.get("TRAINOPS_RECIPES", "")
+    read = _registered(named_in_environment)
+    new = [path for path in _sources(named_in_environment) if path not in read.sources]
+    return [*read.problems, *(f"{path!r} was installed since the start; {RESTART}" for path in new)]
+
+
 def users_of_model(kind: str, recipe: str) -> list[Recipe]:
-    """Return the recipes that take a model of this kind and recipe. Raises RecipeError."""
+    """Return the recipes that take a model of this kind and recipe."""
     return [
         each
         for each in recipes().values()
@@ -71,27 +92,59 @@ def users_of_model(kind: str, recipe: str) -> list[Recipe]:
     ]
 
 
+@dataclass(frozen=True, slots=True)
+class RegisteredRecipes:
+    """What was read of the registered recipes, once in a process."""
+
+    recipes: dict[str, Recipe]
+    sources: tuple[str, ...]
+    problems: list[str]
+
+
 @cache
-def _registered(named_in_environment: str) -> dict[str, Recipe]:
+def _registered(named_in_environment: str) -> RegisteredRecipes:
+    """Read all registered recipes. What is wrong with one is no problem of the others.
+
+    Where several have a name, none of them has it, except a recipe that comes with trainops.
+    """
+    sources = tuple(dict.fromkeys(_sources(named_in_environment)))
     found: dict[str, Recipe] = {}
-    sources: dict[str, str] = {}
-    for source, recipe in _sources(named_in_environment):
-        if not isinstance(recipe, Recipe):
-            raise RecipeError(f"{source} is a {type(recipe).__name__}, not a Recipe")
-        if recipe.name in found and sources[recipe.name] != source:
-            raise RecipeError(
-                f"two recipes are named {recipe.name!r}: {sources[recipe.name]} and {source}"
-            )
-        found[recipe.name], sources[recipe.name] = recipe, source
-    return found
-
-
-def _sources(named_in_environment: str) -> Iterator[tuple[str, Any]]:
-    named = [each.strip() for each in named_in_environment.split(",") if each.strip()]
-    installed = [each.value for each in registered("trainops.recipes")]
-    built_in = [path for kind in KINDS.values() for path in kind.recipes]
-    for path in (*built_in, *installed, *named):
+    places: dict[str, list[str]] = {}
+    problems = []
+    for source in sources:
         try:
-            yield path, load(path)
-        except NotLoadable as error:
-            raise RecipeError(str(error)) from error
+            recipe = _loaded(source)
+        except Exception as error:  # noqa: BLE001 - a module of somebody else can raise anything
+            said = str(error) if isinstance(error, NotLoadable) else f"{source!r}: {error!r}"
+            problems.append(f"{said}; after an installation, {RESTART}")
+            continue
+        if not isinstance(recipe, Recipe):
+            problems.append(f"{source} is a {type(recipe).__name__}, not a Recipe")
+            continue
+        places.setdefault(recipe.name, []).append(source)
+        found.setdefault(recipe.name, recipe)
+    for name, several in places.items():
+        if len(several) > 1:
+            problems.append(f"{len(several)} recipes are named {name!r}: {' and '.join(several)}")
+            if several[0] not in _built_in():
+                del found[name]
+    for each in problems:
+        logger.warning("A recipe cannot be used: %s", each)
+    return RegisteredRecipes(found, sources, problems)
+
+
+def _loaded(source: str) -> Any:
+    recipe = load(source)
+    if isinstance(recipe, Recipe):
+        recipe.json_schema()  # loads the class of its parameters
+    return recipe
+
+
+def _built_in() -> list[str]:
+    return [path for kind in KINDS.values() for path in kind.recipes]
+
+
+def _sources(named_in_environment: str) -> list[str]:
+    installed = [each.value for each in registered("trainops.recipes")]
+    named = [each.strip() for each in named_in_environment.split(",") if each.strip()]
+    return [*_built_in(), *installed, *named]

@@ -17,7 +17,7 @@ SNIPPETS = {  # by format: its title, and the code with the name of the download
     "weights": (
         "Weights of a model",
         f"import torch\n\nweights = {LOADED}\n"
-        'model.load_state_dict(weights)  # weights["model"] where modules are saved by name',
+        'model.load_state_dict(weights.get("model", weights))  # best models of loops: by name',
     ),
     "archive": (
         "Other .pt files",

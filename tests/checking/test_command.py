@@ -11,6 +11,7 @@ import psutil
 import pytest
 
 from tests.waiting import wait_until
+from trainops.recipes import recipes
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).resolve().parents[2]
@@ -63,7 +64,7 @@ def test_a_forgotten_state_exits_with_1_as_json_too():
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (["no_such"], 3, "recipe: got 'no_such'; allowed: "),
+        (["no_such"], 3, "recipe: got 'no_such'; there is no such recipe; allowed: "),
         (["forgets_nothing", "--kind", "training"], 2, "kind: got 'training'; allowed"),
         (["forgets_nothing", "--parameters", "epochs=0"], 2, "parameters.epochs: got 0"),
         (["forgets_nothing", "--parameters", "gone.yaml"], 2, "gone.yaml"),
@@ -77,6 +78,13 @@ def test_wrong_arguments_are_named(arguments, code, message):
     found, out, err = check(*arguments)
     assert found == code and not out
     assert message in err
+
+
+def test_a_file_that_is_no_table_as_trainops_stores_it_is_refused(tmp_path):
+    (tmp_path / "t.csv").write_text("a,target\n1,2\n")
+    name = recipes()["tabular"].example["parameters"]["dataset"]
+    code, _, err = check("tabular", "--input", f"{name}={tmp_path / 't.csv'}")
+    assert code == 2 and f"t.csv for {name}; allowed: a Parquet file" in err
 
 
 def test_parameters_come_from_a_file_and_from_the_command_line(tmp_path):

@@ -1,5 +1,7 @@
 """A recipe of a third party: what the README shows, and what the contract is tried on."""
 
+from dataclasses import replace
+
 from pydantic import Field
 
 from trainops.recipes import Recipe
@@ -33,3 +35,5 @@ DIGITS_AGAIN = Recipe(
     parameters="tests.engines.toy:ToyParameters",
     build="tests.engines.toy_model:build",
 )
+TOY_AGAIN = replace(RECIPE, label="Another toy")
+WITHOUT_PARAMETERS = replace(RECIPE, name="unfinished", parameters="tests.engines.toy:Nothing")

@@ -86,9 +86,12 @@ def test_a_package_trains_as_written(written, form):
 @pytest.mark.slow
 @pytest.mark.parametrize("form", some_of(FORMS, every=len(FORMS)))
 def test_the_own_test_of_a_package_passes(written, form):
+    """Also in a clone, whose settings for pytest are for its own tests."""
     directory = written(form, f"checked_{form}")
+    settings = '[tool.pytest.ini_options]\naddopts = "--strict-config"\nnothing_known = "1"\n'
+    (directory.parent / "pyproject.toml").write_text(settings)
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", directory / "tests"],
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", directory],
         cwd=directory.parent,
         env=os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), str(directory / "src")])},
         capture_output=True,

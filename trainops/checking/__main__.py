@@ -10,7 +10,7 @@ from pathlib import Path
 
 from trainops.checking.check import CheckFailed, check_recipe
 from trainops.process.kinship import die_with
-from trainops.runtime.errors import FieldErrors, RecipeError
+from trainops.runtime.errors import FieldErrors
 
 
 def main() -> int:
@@ -30,7 +30,7 @@ def main() -> int:
         )
     except FieldErrors as error:
         _write({"fields": error.errors})
-    except (CheckFailed, RecipeError) as error:
+    except CheckFailed as error:
         _write({"failed": str(error)})
     except KeyboardInterrupt:
         return 130

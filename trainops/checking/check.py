@@ -16,11 +16,12 @@ from trainops.checking.stops import Stops
 from trainops.checking.variations import NAME, Variations
 from trainops.datasets.registering import registered
 from trainops.kind import KINDS
-from trainops.recipes import Recipe, recipes
+from trainops.recipes import Recipe, find
 from trainops.runtime.errors import ConfigError
 
 MAX_STEPS, MAX_SECONDS = 60, 8.0
 COST_SECONDS, COST_STEPS, REPEATS = 6.0, 40, 3
+PARQUET = b"PAR1"  # begins each file of this format
 EVERY_STEPS = 10  # between checkpoints when the cost is measured
 Tell = Callable[[str], None]
 
@@ -135,16 +136,24 @@ def _subject(
     for each in parsed.dataset_ids():
         if paths[each].is_dir():
             paths[each] = registered(paths[each], each, directory / "datasets")
+        elif not is_parquet(paths[each]):
+            allowed = (
+                "a Parquet file, as trainops stores tables in DATA_DIR/datasets, or a directory"
+            )
+            raise ConfigError({"inputs": f"got {paths[each]} for {each}; allowed: {allowed}"})
     return CheckedJob(recipe.kind, whole, paths)
 
 
 def _recipe(name: str, kind: str | None) -> Recipe:
-    known = recipes()
-    if name not in known:
-        raise ConfigError({"recipe": f"got {name!r}; allowed: {', '.join(sorted(known))}"})
-    if kind not in (None, known[name].kind):
-        raise ConfigError({"kind": f"got {kind!r}; allowed for {name}: {known[name].kind}"})
-    return known[name]
+    recipe = find(name)
+    if kind not in (None, recipe.kind):
+        raise ConfigError({"kind": f"got {kind!r}; allowed for {name}: {recipe.kind}"})
+    return recipe
+
+
+def is_parquet(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(len(PARQUET)) == PARQUET
 
 
 def _with_milestones(subject: CheckedJob) -> CheckedJob:

@@ -202,5 +202,6 @@ def _first_commands(chosen: LaunchOptions, prepared: Prepared) -> list[str]:
         demo = prepared.demo
         return [*first, f"{COMMAND} logs -f {demo}", f"{COMMAND} cancel {demo}",
                 f"{COMMAND} resume {demo}",
-                f"{COMMAND} bulk delete tag:demo    (removes what --demo submitted)"]  # fmt: skip
+                f"{COMMAND} bulk cancel tag:demo    (ends what --demo submitted)",
+                f"{COMMAND} bulk delete tag:demo    (removes it)"]  # fmt: skip
     return [*first, f"{COMMAND} recipes", f"{COMMAND} ls", f"{COMMAND} --help"]

@@ -26,10 +26,6 @@ class InputError(FieldErrors):
     """The configuration does not fit the data it names; found when the data is read."""
 
 
-class RecipeError(Exception):
-    """A recipe cannot be registered: it is named twice, cannot be imported, or is no recipe."""
-
-
 class NonFiniteLoss(ArithmeticError):
     """The loss or its gradient became NaN or infinite; the weights before it are still good.
 

@@ -59,6 +59,7 @@ def next_commands(name: str) -> dict[str, str]:
     """Return the commands that follow, by what they do."""
     return {
         "install": f"{PIP} install --no-deps -e {name}",
+        "restart": f"{COMMAND} up    (after Ctrl-C, if it is running)",
         "check": f"{COMMAND} recipes check {name}",
         "run": f"{COMMAND} run {name}/{name}.yaml --follow",
     }

@@ -16,7 +16,7 @@ from apps.operations.scheduling.blocking import BlockingReason
 from trainops.http.roles import Role
 from trainops.kind import KINDS
 from trainops.plain import Config
-from trainops.recipes import recipes
+from trainops.recipes import find
 from trainops.runtime.config import differences
 from trainops.runtime.errors import ConfigError
 from trainops.submission_file import FileProblem
@@ -48,9 +48,7 @@ def _posted(request: HttpRequest) -> tuple[str, Config, str]:
     if "yaml" in request.POST:
         body = ConfigFile(request.POST["yaml"]).body()
         return body["kind"], body["config"], body["queue"]
-    recipe = recipes().get(request.POST.get("recipe", ""))
-    if recipe is None:
-        raise ConfigError({"recipe": f"allowed: {', '.join(recipes())}"})
+    recipe = find(request.POST.get("recipe", ""))
     branch = Branch.of(request.POST)
     filled = posted_form(recipe, request.POST, branch)
     if branch is None:
