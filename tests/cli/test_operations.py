@@ -6,7 +6,7 @@ import pytest
 from django.utils import timezone
 
 from apps.operations.lifecycle import State
-from apps.operations.models import LogChunk, Operation
+from apps.operations.models import Attempt, LogChunk, Operation
 from apps.workers import registry
 from tests.api.saved import saved
 from tests.operations.rows import in_state, submitted
@@ -239,6 +239,27 @@ def test_events_tell_who_did_what_and_why(cli, ana):
     shown = cli("events", operation.pk).stdout
     assert "SUBMITTED" in shown and "not running" in shown
     assert {row["actor"] for row in cli("events", operation.pk, "-o", "json").json} == {"ana"}
+
+
+def test_the_receipt_of_the_latest_resume(cli, ana):
+    operation = in_state(State.RUNNING, ana)
+    first = {"step": 0, "checkpoint": None, "exact": True, "items": []}
+    lines = [
+        {"part": "model", "restored": True, "exact": True, "note": ""},
+        {"part": "threads", "restored": False, "exact": False, "note": "was 1, is 2"},
+    ]
+    second = {"step": 40, "checkpoint": "0040-final", "exact": False, "items": lines}
+    Attempt.objects.filter(operation=operation).delete()
+    for number, receipt in enumerate((first, second, first), start=1):
+        Attempt.objects.create(operation=operation, number=number, receipt=receipt)
+    shown = cli("receipt", operation.pk)
+    assert shown.exit_code == ExitCode.OK, shown.stderr
+    assert "was 1, is 2" in shown.stdout
+    assert "Attempt 2 continued not exactly from 0040-final, step 40." in shown.stderr
+    assert cli("receipt", operation.pk, "-o", "json").json == second
+    refused = cli("receipt", operation.pk, "--attempt", "3")
+    assert refused.exit_code == ExitCode.NOT_FOUND
+    assert "attempt 3 has not resumed from a checkpoint" in refused.stderr
 
 
 def test_a_second_cancel_is_a_conflict(cli, ana):

@@ -91,3 +91,16 @@ def test_metrics_with_the_same_file_are_refused(monitors, says):
     with pytest.raises(ConfigError) as caught:
         KINDS["loop"].parse_config({"recipe": "digits_loop", "monitors": monitors})
     assert says in caught.value.errors["monitors"]
+
+
+@pytest.mark.parametrize(("monitor", "is_warned"), [("val_r3", True), ("val_loss", False)])
+def test_a_monitored_metric_that_has_no_value_is_a_warning(monkeypatch, caplog, monitor, is_warned):
+    """The default is not in every loop, so that it is none."""
+    monkeypatch.setattr("trainops.recipes.Recipe.builder", lambda _: loop_of([(None, None)] * 2))
+    raw = {"recipe": "digits_loop", "device": "cpu", "log_every_steps": 1, "monitor": monitor}
+    job = KINDS["loop"].make_job(KINDS["loop"].parse_config(raw))
+    while not job.is_finished:
+        job.advance()
+    job.close()
+    warned = "no value so far of the monitored val_r3; measured: train_loss" in caplog.text
+    assert warned == is_warned

@@ -11,7 +11,7 @@ from trainops.version import VERSION
 # The modules in the order of the help, with their commands and groups.
 MODULES = {
     "submitting": ("run", "config"),
-    "operations": ("ls", "show", "watch", "events", "cancel", "resume", "rm"),
+    "operations": ("ls", "show", "watch", "events", "receipt", "cancel", "resume", "rm"),
     "editing": ("edit",),
     "bulk": ("bulk",),
     "waiting": ("wait", "metrics", "open", "completion"),

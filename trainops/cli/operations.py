@@ -11,7 +11,7 @@ from trainops.cli.tables import Text
 from trainops.client.api import Param, RowPage
 from trainops.client.problems import ExitCode, Problem
 from trainops.client.references import operation_id, short_ids
-from trainops.client.responses import AttentionReason, Event, Message, Operation
+from trainops.client.responses import AttentionReason, Event, Message, Operation, ReceiptOfAttempt
 from trainops.paths import CLONE, COMMAND
 
 PANEL = "Operations"
@@ -30,6 +30,7 @@ def register(app: typer.Typer) -> None:
         ("show", show),
         ("watch", watch),
         ("events", events),
+        ("receipt", receipt),
         ("cancel", cancel),
         ("resume", resume),
         ("rm", rm),
@@ -217,6 +218,48 @@ def events(
         narrow=["AT", "WHAT", "WHY"],
         elastic="WHY",
     )
+
+
+def receipt(
+    session: Session,
+    reference: Id,
+    attempt: Annotated[
+        int | None, typer.Option(min=1, help="Attempt; by default, the latest that resumed.")
+    ] = None,
+) -> None:
+    """List what a resume restored, and whether exactly.
+
+    Example: trainops receipt 3f9b3c
+    """
+    found = operation_id(session.api, reference)
+    attempts: RowPage[ReceiptOfAttempt]
+    attempts = session.api.rows(f"operations/{found}/attempts", limit=MAX_LIMIT)
+    for each in attempts.rows:
+        restored = each["receipt"]
+        if restored and restored["checkpoint"] and attempt in (None, each["number"]):
+            break
+    else:
+        which = "no attempt has" if attempt is None else f"attempt {attempt} has not"
+        raise Problem(f"{found}: {which} resumed from a checkpoint.", ExitCode.NOT_FOUND)
+    if session.out.is_data:
+        session.out.data(restored)
+        return
+    session.out.table(
+        ["PART", "RESTORED", "EXACT", "NOTE"],
+        (
+            [item["part"], *(_yes(item[key]) for key in ("restored", "exact")), item["note"]]
+            for item in restored["items"]
+        ),
+    )
+    exactly = "exactly" if restored["exact"] else "not exactly"
+    session.out.note(
+        f"Attempt {each['number']} continued {exactly} from {restored['checkpoint']}, "
+        f"step {restored['step']}."
+    )
+
+
+def _yes(value: bool) -> str:
+    return "yes" if value else "no"
 
 
 def cancel(

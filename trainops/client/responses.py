@@ -254,6 +254,31 @@ class Attempt(TypedDict):
     from_step: int | None
 
 
+class ReceiptLine(TypedDict):
+    """One thing that a resume restored."""
+
+    part: str
+    restored: bool
+    exact: bool
+    note: str
+
+
+class Receipt(TypedDict):
+    """What an attempt restored, and from which checkpoint; None for a first attempt."""
+
+    step: int
+    checkpoint: str | None
+    exact: bool
+    items: list[ReceiptLine]
+
+
+class ReceiptOfAttempt(TypedDict):
+    """What the command `receipt` reads of an attempt."""
+
+    number: int
+    receipt: Receipt | None
+
+
 class Curve(TypedDict):
     """The points of one metric in one attempt, as columns of equal length."""
 

@@ -36,6 +36,7 @@ With a running server
   ls, show         list operations, show one operation
   watch            follow the progress of an operation
   logs, events     show the log, list the events of an operation
+  receipt          list what a resume restored, and whether exactly
   wait             wait until an operation is finished; exit code by its state
   metrics          print the metrics of an operation by step, or as CSV
   open             open the page of an operation in the browser

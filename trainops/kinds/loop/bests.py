@@ -1,5 +1,6 @@
 """What the monitored metrics of a loop came to, and the best models by each of them."""
 
+import logging
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from trainops.runtime import monitors
 from trainops.runtime.errors import IncompatibleState
 from trainops.runtime.job import StateDict
 
+log = logging.getLogger(__name__)
 NAMES = ("metric", "best_metric", "best_step")
 Models = dict[str, Any]  # the states of all modules, by name
 
@@ -58,6 +60,19 @@ class Bests:
             for name, value in values.items()
             if self._of[name].judge(value, step, self._modes[name])
         ]
+
+    def warn_if_unmeasured(self, measured: Iterable[str]) -> None:
+        """Say in the log which metrics of the config have had no value so far."""
+        default = LoopConfig.model_fields["monitor"].default
+        if absent := [
+            name
+            for name, best in self._of.items()
+            if name != default and best.best_metric is None and name not in measured
+        ]:
+            log.warning(
+                "no value so far of the monitored %s; measured: %s",
+                ", ".join(absent), ", ".join(sorted(measured)) or "nothing",
+            )  # fmt: skip
 
     def keep(self, names: Iterable[str], models: Models) -> None:
         """Keep the models of this step, a copy, as the best by these metrics."""

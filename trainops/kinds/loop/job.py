@@ -271,8 +271,10 @@ class LoopJob:
                 raise
             self._has_gradients = torch.is_grad_enabled()  # it may stand within no_grad()
         self._sharding.reshard()
-        epoch = self._course.counts.get("epoch")
+        epoch, before = self._course.counts.get("epoch"), self.epoch
         self.epoch = 0 if epoch is None else self._num_epochs(epoch.taken)
+        if self.epoch == 1 and not before:
+            self._warn_if_unmeasured()
 
     def _num_epochs(self, taken: int) -> int:
         is_within = "epoch" in self._course.open[:-1]
@@ -287,6 +289,11 @@ class LoopJob:
             raise InputError({"recipe": f"{self.config.recipe} yielded nothing"})
         self.is_finished = not self._course.is_resuming
         self._run.norms.warn_if_unused()
+        self._warn_if_unmeasured()
+
+    def _warn_if_unmeasured(self) -> None:
+        if self.devices.rank == 0:
+            self._bests.warn_if_unmeasured(self.metrics)
 
     def _yielded(self, metrics: Yielded) -> None:
         self._num_yields += 1
