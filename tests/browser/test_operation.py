@@ -9,6 +9,7 @@ from playwright.sync_api import expect
 from apps.checkpoints.models import Checkpoint
 from apps.operations.models import LogChunk, MetricPoint, Operation
 from tests.api.saved import saved
+from tests.browser.conftest import settled
 from tests.operations import rows
 from tests.pages import making
 
@@ -294,6 +295,7 @@ def test_a_deletion_leads_back_to_the_list(open_page, ana):
 
 def test_tabs_are_in_the_address(open_page, running):
     page = open_page(path(running))
+    settled(page)  # charts that arrive during a click move the tab away
     page.get_by_test_id("tab-config").click()
     expect(page).to_have_url(re.compile("#config$"))
     page.reload()

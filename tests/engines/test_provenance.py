@@ -13,6 +13,7 @@ from trainops.runtime import provenance
 from trainops.runtime.checkpoint.store import Candidate, CheckpointPolicy, CheckpointStore
 from trainops.runtime.errors import NotExact
 from trainops.runtime.loop import Failed, Succeeded, run
+from trainops.version import VERSION
 
 NAMES = ("someones_recipe.train:build",)
 FILES = {
@@ -91,7 +92,7 @@ def test_a_recipe_of_trainops_has_the_recipes_beside_it_and_not_the_engine():
 
 def test_the_packages_are_those_that_the_files_import(root):
     packages = code()["packages"]
-    assert packages.keys() == {"numpy", "yaml"}
+    assert packages.keys() == {"numpy", "trainops", "yaml"}
     assert packages["numpy"] == sys.modules["numpy"].__version__
 
 
@@ -143,9 +144,18 @@ def test_each_package_of_another_version_is_named(root):
     saved = code()
     now = saved["packages"]["numpy"]
     saved["packages"] = {"numpy": "1.0", "yaml": saved["packages"]["yaml"]}
-    item = items({"code": saved})["package numpy"]
+    found = items({"code": saved})
+    item = found["package numpy"]
     assert not item.exact
     assert item.note == f"was 1.0, is {now}"
+    assert "package trainops" not in found  # which older records lack
+
+
+def test_another_version_of_trainops_is_not_exact(root):
+    saved = code()
+    saved["packages"]["trainops"] = "0.0.1"
+    item = items({"code": saved})["package trainops"]
+    assert (item.exact, item.note) == (False, f"was 0.0.1, is {VERSION}")
 
 
 @pytest.mark.parametrize("before", [{}, {"code": None}, {"code": "text"}, {"code": 1}])

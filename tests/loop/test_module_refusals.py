@@ -11,6 +11,7 @@ from torch.optim import lr_scheduler
 from torch.utils.data import DataLoader, TensorDataset
 
 from tests.engines.contract import Case, ScriptedSupervisor, attempt
+from tests.loop.datasets import Stream
 from tests.loop.pair import Parameters
 from trainops.kind import KINDS
 from trainops.kinds.loop import settings
@@ -71,6 +72,11 @@ class OnlyTraining(Small):
         return {"train": run.loader("train", DATA)}
 
 
+class Streamed(Small):
+    def loaders(self, run):
+        return {"train": run.loader("train", Stream(), batch_size=4)}
+
+
 class NoOptimizer(Small):
     def optimizers(self):
         return {}
@@ -126,6 +132,7 @@ WRONG = {
     NoValidationStep: "but no method validation_step",
     OtherLoader: "got the loaders test; allowed: train, and validation",
     PlainLoader: "got a DataLoader as the loader 'train'",
+    Streamed: "the loader 'train' has an iterable dataset; allowed: map-style datasets",
     NoOptimizer: "got the optimizers none",
     Sharing: "'one' and 'other' share parameters",
     PlainSchedule: "got a StepLR as a schedule",

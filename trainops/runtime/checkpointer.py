@@ -32,7 +32,13 @@ from trainops.runtime.job import (
     is_evaluating,
 )
 from trainops.runtime.ranks import NoRanks, Ranks, split
-from trainops.runtime.receipt import NEW_RUN, Receipt, ReceiptItem, compare_environments
+from trainops.runtime.receipt import (
+    NEW_RUN,
+    Receipt,
+    ReceiptItem,
+    compare_environments,
+    varies,
+)
 from trainops.runtime.supervisor import Supervisor
 
 RANDOM = "random"  # the part of every checkpoint that holds the global random streams
@@ -118,9 +124,11 @@ class Checkpointer:
         where a later one could not be known to be.
         """
         receipt = Receipt(step=job.step)
-        if requires_exact and isinstance(job, Foreseeing):
+        if requires_exact:
             with job_code():
-                _require_certain(job)
+                _require_deterministic()
+                if isinstance(job, Foreseeing):
+                    _require_certain(job)
         if found := self._newest_healthy():
             checkpoint, state = found
             self.safe_point.restored(state)
@@ -344,6 +352,12 @@ def _require_exact(receipt: Receipt) -> None:
     problems = [f"{item.part}: {item.note}" for item in receipt.items if not item.exact]
     if problems:
         raise NotExact(f"a resume from step {receipt.step} is not exact; {'; '.join(problems)}")
+
+
+def _require_deterministic() -> None:
+    if varies(reproducibility.environment()):
+        problem = "got exact: required with deterministic: false on a GPU"
+        raise NotExact(f"{problem}; allowed: deterministic: true")
 
 
 def _require_certain(job: Foreseeing) -> None:

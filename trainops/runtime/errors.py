@@ -29,13 +29,17 @@ class InputError(FieldErrors):
 class NonFiniteLoss(ArithmeticError):
     """The loss or its gradient became NaN or infinite; the weights before it are still good.
 
-    `where` names the examples of the step, or its batch.
+    `where` names the examples of the step, or its batch. It happened in one of the `num_steps`
+    steps that end with `step`.
     """
 
-    def __init__(self, step: int, value: float, what: str = "loss", where: str = "") -> None:
+    def __init__(
+        self, step: int, value: float, what: str = "loss", where: str = "", num_steps: int = 1
+    ) -> None:
         place = f" ({where})" if where else ""
-        super().__init__(f"the {what} became {value} in step {step}{place}")
-        self.step = step
+        when = f"step {step}" if num_steps == 1 else f"one of the {num_steps} steps up to {step}"
+        super().__init__(f"the {what} became {value} in {when}{place}")
+        self.step, self.num_steps = step, num_steps
         self.value = value
         self.what = what
 

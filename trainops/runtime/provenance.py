@@ -17,17 +17,21 @@ from blake3 import blake3
 
 from trainops import paths
 from trainops.runtime.receipt import ReceiptItem
+from trainops.version import VERSION
 
 CODE = "code"  # its key in a manifest's environment
 OWN = "trainops"
-COMPARED_ELSEWHERE = frozenset({OWN, "torch"})
+NOT_IMPORTED = frozenset({OWN, "torch"})  # recorded whatever is imported; see also the receipt
 SHARED = frozenset({"site-packages", "dist-packages"})
 MAX_NAMED = 10
 GIT_SECONDS = 5.0
 
 
 class Code(TypedDict):
-    """The code of a recipe. files: digests by path; packages: versions of what the files import."""
+    """The code of a recipe. files: digests by path.
+
+    packages: versions of trainops and of what the files import.
+    """
 
     files: dict[str, str]
     packages: dict[str, str]
@@ -64,7 +68,7 @@ def code_of(names: tuple[str, ...]) -> Code | None:
         return None
     code: Code = {
         "files": {path: _digest(_path(module)) for path, module in sorted(files.items())},
-        "packages": dict(sorted(_packages(files.values()))),
+        "packages": dict(sorted([*_packages(files.values()), (OWN, VERSION)])),
     }
     if commit := _commit(_path(next(iter(files.values()))).parent):
         code["commit"] = commit
@@ -167,7 +171,7 @@ def _packages(modules: Iterable[ModuleType]) -> Iterator[tuple[str, str]]:
             is_module = isinstance(value, ModuleType)
             origin = value.__name__ if is_module else getattr(value, "__module__", None)
             names.add(str(origin).partition(".")[0])
-    for name in names - COMPARED_ELSEWHERE:
+    for name in names - NOT_IMPORTED:
         package = sys.modules.get(name)
         # Not by attribute access, which a package may answer with a warning.
         version = None if package is None else vars(package).get("__version__")

@@ -310,7 +310,11 @@ class LoopJob:
             self._record(self._means.add(self.step, metrics))
         except NonFiniteLoss as error:
             where = self._course.item_at_work()
-            raise NonFiniteLoss(error.step, error.value, error.what, where) from None
+            if error.num_steps > 1:
+                where = f"up to {where}; log_every_steps: 1 finds the step"
+            raise NonFiniteLoss(
+                error.step, error.value, error.what, where, error.num_steps
+            ) from None
         self._record(self._run.new_counts())
         self._judge(metrics)
 

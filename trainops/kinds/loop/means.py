@@ -82,14 +82,15 @@ class Means:
         totals = self._total(numbers)
         points = dict(zip(names, map(truediv, totals[::2], totals[1::2]), strict=True))
         for name, value in points.items():
-            _require_finite(step, name, value)
+            # of one that is left on its GPU until now: others were finite when they were added
+            _require_finite(step, name, value, num_steps=self._means[name].count)
             self._means[name] = Mean(logged_at=step)
         return points
 
 
-def _require_finite(step: int, name: str, value: float) -> None:
+def _require_finite(step: int, name: str, value: float, num_steps: int = 1) -> None:
     if name.endswith("loss") and not math.isfinite(value):
-        raise NonFiniteLoss(step, value, name)
+        raise NonFiniteLoss(step, value, name, num_steps=num_steps)
 
 
 def _name(name: Any) -> str:
