@@ -114,7 +114,7 @@ def _registered(named_in_environment: str) -> RegisteredRecipes:
     for source in sources:
         try:
             recipe = _loaded(source)
-        except Exception as error:  # noqa: BLE001 - a module of somebody else can raise anything
+        except Exception as error:  # noqa: BLE001 - third-party code can raise any exception
             said = str(error) if isinstance(error, NotLoadable) else f"{source!r}: {error!r}"
             problems.append(f"{said}; after an installation, {RESTART}")
             continue
