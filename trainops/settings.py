@@ -230,8 +230,6 @@ REST_FRAMEWORK = {
     "DEFAULT_PERMISSION_CLASSES": ["trainops.http.permissions.RolePermission"],
     "DEFAULT_RENDERER_CLASSES": ["trainops.http.envelope.EnvelopeRenderer"],
     "DEFAULT_PARSER_CLASSES": ["trainops.http.parsers.JSONParser"],
-    "DEFAULT_THROTTLE_RATES": {"password": "10/min"},
-    "NUM_PROXIES": int(BEHIND_HTTPS_PROXY),  # as trainops.http.addresses
     "DEFAULT_METADATA_CLASS": None,
     "URL_FORMAT_OVERRIDE": None,
     "DEFAULT_PAGINATION_CLASS": "trainops.http.pagination.NewestFirst",

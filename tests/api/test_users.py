@@ -4,7 +4,6 @@ import logging
 
 import pytest
 from django.contrib.auth.models import User
-from django.core.cache import cache
 from django.test import Client
 
 from tests.api.answers import data, error
@@ -16,8 +15,7 @@ from trainops.http.roles import Role, role_of
 
 @pytest.fixture
 def root(db, settings):
-    """A superuser. Limits of earlier tests are forgotten; hashes are fast."""
-    cache.clear()
+    """A superuser. Hashes are fast."""
     settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
     user = User.objects.create_superuser("root")
     client = Client()

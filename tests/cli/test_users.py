@@ -4,7 +4,6 @@ import sys
 
 import pytest
 from django.contrib.auth.models import User
-from django.core.cache import cache
 
 from tests.cli.conftest import ROOT
 from trainops.client.problems import ExitCode
@@ -15,7 +14,6 @@ from trainops.launch import password
 @pytest.fixture
 def root(ana, settings):
     """The caller of the commands, as a superuser; hashes are fast."""
-    cache.clear()
     settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
     User.objects.filter(pk=ana.pk).update(is_superuser=True)
     return ana

@@ -133,10 +133,17 @@ DEFENCES = [
     ),
     Protection(
         "wrong passwords are counted",
-        "trainops.http.login_throttle:_count",
-        'rows.update(num_failures=F("num_failures") + 1)',
+        "trainops.http.recent_counts:count",
+        'row.update(number=F("number") + 1)',
         "pass",
         f"{THROTTLE}::test_after_several_wrong_passwords_the_right_one_must_wait",
+    ),
+    Protection(
+        "passwords in bodies are limited",
+        "trainops.http.rate_limits:PasswordThrottle.allow_request",
+        "return counted.number <= self.max_requests",
+        "return True",
+        f"{THROTTLE}::test_passwords_in_bodies_are_limited_by_address",
     ),
     Protection(
         "behind a proxy the address of its client counts",

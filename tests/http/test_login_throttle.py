@@ -2,25 +2,22 @@
 
 import base64
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from django.contrib.auth.models import User
 from django.core.cache import cache
+from django.db import connections
 from django.test import Client
 
 from tests.waiting import wait_until
 from trainops.clock import seconds_from_now
-from trainops.http import login_throttle, passwords
+from trainops.http import login_throttle, passwords, rate_limits, recent_counts
 from trainops.http.admission import Admission
-from trainops.http.models import SignInFailures, Token
+from trainops.http.models import RecentCount, Token
 
 pytestmark = pytest.mark.django_db
 PASSWORD = "correct horse"
-
-
-@pytest.fixture(autouse=True)
-def _fresh():
-    cache.clear()  # of the throttle of /api/v1/tokens
 
 
 def by_basic(client, name, password, **headers):
@@ -103,11 +100,45 @@ def test_many_names_from_one_address_are_slowed_and_other_addresses_are_not(
     assert by_basic(client, "ana", PASSWORD, REMOTE_ADDR="10.0.0.66")
 
 
+def try_password(client, **headers):
+    body = {"username": "ana", "password": PASSWORD, "name": "x"}
+    return client.post("/api/v1/tokens", body, content_type="application/json", **headers)
+
+
+def test_passwords_in_bodies_are_limited_by_address(client, ana):
+    statuses = [try_password(client).status_code for _ in range(rate_limits.MAX_PASSWORDS_TRIED)]
+    assert statuses == [201] * rate_limits.MAX_PASSWORDS_TRIED
+    cache.clear()  # the counters survive a restart
+    refused = try_password(client)
+    assert (refused.status_code, refused.json()["error"]["code"]) == (429, "THROTTLED")
+    assert 1 <= int(refused["Retry-After"]) <= rate_limits.SECONDS
+    assert try_password(client, REMOTE_ADDR="10.0.0.66").status_code == 201
+    RecentCount.objects.update(expires_at=seconds_from_now(-1))
+    assert try_password(client).status_code == 201
+
+
+@pytest.mark.slow
+@pytest.mark.django_db(transaction=True)
+def test_counts_of_several_connections_are_added():
+    """As in several web processes: each thread has a connection of its own."""
+    with ThreadPoolExecutor(4) as pool:
+        counted = list(pool.map(lambda _: count_once(), range(40)))
+    assert RecentCount.objects.get(pk="one").number == 40
+    assert max(found.number for found in counted) == 40
+
+
+def count_once():
+    try:
+        return recent_counts.count("one", seconds=300)
+    finally:
+        connections.close_all()
+
+
 @pytest.mark.slow
 def test_other_names_do_not_evict_a_counter(client, ana):
     fail(client, "ana", login_throttle.MAX_FAILURES, by_basic)
     for number in range(400):
-        login_throttle._count(f"other {number}")
+        recent_counts.count(f"other {number}", seconds=300)
     assert not by_basic(client, "ana", PASSWORD)
 
 
@@ -122,12 +153,12 @@ def test_a_success_does_not_forget_the_failures_of_the_address(client, ana, monk
 
 def test_counters_expire_and_are_cleaned(client, ana):
     fail(client, "ana", login_throttle.MAX_FAILURES, by_basic)
-    SignInFailures.objects.update(expires_at=seconds_from_now(-1))
+    RecentCount.objects.update(expires_at=seconds_from_now(-1))
     assert by_basic(client, "ana", PASSWORD)
     fail(client, "ana", 1, by_basic)
-    assert not login_throttle.forget_expired()
-    SignInFailures.objects.update(expires_at=seconds_from_now(-1))
-    assert login_throttle.forget_expired() == 2
+    assert not recent_counts.forget_expired()
+    RecentCount.objects.update(expires_at=seconds_from_now(-1))
+    assert recent_counts.forget_expired() == 2
 
 
 @pytest.fixture

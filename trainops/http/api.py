@@ -13,7 +13,6 @@ from rest_framework.exceptions import AuthenticationFailed, NotAuthenticated
 from rest_framework.permissions import AllowAny, IsAuthenticated
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.throttling import ScopedRateThrottle
 from rest_framework.views import APIView
 
 from trainops.errors import DomainError
@@ -22,6 +21,7 @@ from trainops.http.asking import person
 from trainops.http.authentication import TokenAuthentication
 from trainops.http.models import Token, TokenScope
 from trainops.http.permissions import is_worker_token
+from trainops.http.rate_limits import TriedPasswords
 from trainops.http.roles import Role, has_role, role_of
 from trainops.http.serializers import (
     MeSerializer,
@@ -35,23 +35,12 @@ from trainops.http.serializers import (
 SIGN_IN = "Sign in, or send username and password in the body."
 
 
-class PasswordThrottle(ScopedRateThrottle):
-    """Slows down guessing: counts only requests that bring a password, by address."""
-
-    scope_attr = "password_throttle_scope"
-
-    def allow_request(self, request: Request, view: APIView) -> bool:
-        brings_a_password = isinstance(request.data, dict) and "username" in request.data
-        return super().allow_request(request, view) if brings_a_password else True
-
-
 class TokensView(APIView):
     """The caller's own tokens."""
 
     authentication_classes = (TokenAuthentication, SessionAuthentication, BasicAuthentication)
     permission_classes = (AllowAny,)  # POST may bring a password in its body instead
-    throttle_classes = (PasswordThrottle,)
-    password_throttle_scope = "password"  # noqa: S105 - the name of a rate
+    throttle_classes = (TriedPasswords,)
 
     @extend_schema(
         operation_id="tokens_create",

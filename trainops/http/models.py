@@ -49,13 +49,13 @@ class Token(AbstractAuthToken):  # type: ignore[misc] # knox is not typed
         return self.name or self.public_id
 
 
-class SignInFailures(models.Model):
-    """How many passwords were wrong lately, for a name from an address, or from an address."""
+class RecentCount(models.Model):
+    """How often something happened lately: wrong passwords, passwords that were tried or set."""
 
     key = models.CharField(
-        primary_key=True, max_length=32, help_text="Digest of the username and the address."
+        primary_key=True, max_length=32, help_text="Digest of what is counted and for whom."
     )
-    num_failures = models.PositiveIntegerField(default=0)
+    number = models.PositiveIntegerField(default=0)
     expires_at = models.DateTimeField(db_index=True)
 
     def __str__(self) -> str:

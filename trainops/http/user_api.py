@@ -8,16 +8,15 @@ from django.contrib.auth.validators import UnicodeUsernameValidator
 from django.urls import reverse
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
-from rest_framework.permissions import SAFE_METHODS
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.throttling import ScopedRateThrottle
 from rest_framework.views import APIView
 
 from trainops.http import users
 from trainops.http.asking import body_of, person, query_of
 from trainops.http.pagination import NewestFirstCounted
 from trainops.http.permissions import IsSuperuser
+from trainops.http.rate_limits import SetPasswords
 from trainops.http.roles import Role, role_among
 from trainops.http.serializers import StrictSerializer
 
@@ -95,17 +94,9 @@ class UserPages(NewestFirstCounted):
     default_ordering = "username"
 
 
-class SettingThrottle(ScopedRateThrottle):
-    """Limits the passwords that one person sets: each takes a core for half a second."""
-
-    def allow_request(self, request: Request, view: APIView) -> bool:
-        return request.method in SAFE_METHODS or super().allow_request(request, view)
-
-
 class UsersView(APIView):
     permission_classes = (IsSuperuser,)
-    throttle_classes = (SettingThrottle,)
-    throttle_scope = "password"
+    throttle_classes = (SetPasswords,)
     pagination_class = UserPages
     ordering_fields: ClassVar[Iterable[str]] = ()
 
@@ -158,8 +149,7 @@ class UserView(APIView):
 
 class UserPasswordView(APIView):
     permission_classes = (IsSuperuser,)
-    throttle_classes = (SettingThrottle,)
-    throttle_scope = "password"
+    throttle_classes = (SetPasswords,)
 
     @extend_schema(
         operation_id="users_reset_password",

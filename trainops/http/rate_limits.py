@@ -1,0 +1,60 @@
+"""Limit how many passwords are tried in a body, and how many are set, in a minute."""
+
+from typing import ClassVar
+
+from rest_framework.permissions import SAFE_METHODS
+from rest_framework.request import Request
+from rest_framework.throttling import BaseThrottle
+from rest_framework.views import APIView
+
+from trainops.http import recent_counts
+from trainops.http.asking import person
+
+MAX_PASSWORDS_TRIED, MAX_PASSWORDS_SET, SECONDS = 10, 10, 60
+
+
+class PasswordThrottle(BaseThrottle):
+    """Allows `max_requests` in a minute; a further one is answered 429 with Retry-After."""
+
+    max_requests: ClassVar[int]
+    _seconds_left = 0.0
+
+    def is_counted(self, request: Request) -> bool:
+        raise NotImplementedError
+
+    def counter(self, request: Request) -> str:
+        raise NotImplementedError
+
+    def allow_request(self, request: Request, view: APIView) -> bool:
+        if not self.is_counted(request):
+            return True
+        counted = recent_counts.count(self.counter(request), seconds=SECONDS)
+        self._seconds_left = counted.seconds_left
+        return counted.number <= self.max_requests
+
+    def wait(self) -> float:
+        return self._seconds_left
+
+
+class TriedPasswords(PasswordThrottle):
+    """Slows down guessing: counts requests that bring a password in the body, by address."""
+
+    max_requests = MAX_PASSWORDS_TRIED
+
+    def is_counted(self, request: Request) -> bool:
+        return isinstance(request.data, dict) and "username" in request.data
+
+    def counter(self, request: Request) -> str:
+        return recent_counts.key_of("tried", recent_counts.network(request))
+
+
+class SetPasswords(PasswordThrottle):
+    """Limits the passwords that one person sets: each takes a core for half a second."""
+
+    max_requests = MAX_PASSWORDS_SET
+
+    def is_counted(self, request: Request) -> bool:
+        return request.method not in SAFE_METHODS
+
+    def counter(self, request: Request) -> str:
+        return recent_counts.key_of("set", str(person(request).pk))
