@@ -6,6 +6,7 @@ from blake3 import blake3
 from apps.checkpoints import integrity
 from apps.operations.lifecycle import State
 from apps.operations.models import Operation
+from apps.operations.requests import services
 from tests.api.answers import data, error
 from tests.api.saved import damage, saved
 from tests.operations.rows import in_state
@@ -33,6 +34,18 @@ def test_a_preview_says_what_would_happen(operator, operation):
     preview = data(operator.post(path, {"verb": "warm_start", "config": {"batch_size": 3}}))
     assert "step 0 with the weights" in preview["notes"][0]
     assert Operation.objects.count() == 1
+
+
+def test_a_preview_names_no_default_of_the_installation_as_a_change(operator, settings):
+    settings.THRESHOLDS = settings.THRESHOLDS.model_copy(
+        update={"checkpoint_time_interval_seconds": 77}
+    )
+    config = {"recipe": "digits", "epochs": 9, "scheduler": "none"}
+    source = services.submit(kind="training", config=config, owner=operator.user)
+    saved(source, step=10, epoch=2)
+    wanted = {"verb": "fork", "config": {"epochs": 12}}
+    preview = data(operator.post(f"operations/{source.pk}/preview", wanted))
+    assert preview["changes"] == [{"field": "epochs", "before": 9, "after": 12}]
 
 
 def resume_preview(person, operation, **wanted):

@@ -6,10 +6,11 @@ from apps.checkpoints import integrity, storage
 from apps.checkpoints import services as checkpoints
 from apps.checkpoints.models import Checkpoint
 from apps.operations.models import Attempt, Operation
-from apps.operations.requests import deletion, forking
+from apps.operations.requests import deletion, forking, warm_starting
 from tests.api.conftest import signed_in
 from tests.operations.attempts import killed_after_its_first_checkpoint, run, submit
 from tests.operations.test_supervisor import curve, weights
+from tests.parsing import parsed_configs
 from trainops.errors import DomainError
 from trainops.runtime.errors import ConfigError
 
@@ -26,6 +27,22 @@ def _storage_of_its_own(settings, tmp_path):
 def source(runtime):
     """One that was killed after its checkpoint of step 10."""
     return killed_after_its_first_checkpoint(runtime, every_steps=10, epochs=10)
+
+
+@pytest.mark.parametrize("verb", ["fork", "extend", "warm_start"])
+def test_the_config_of_a_new_operation_is_validated_once(runtime, person, monkeypatch, verb):
+    half = run(runtime, submit(epochs=4, owner=person, **STEPS))
+    parsed = parsed_configs(monkeypatch)
+    wanted = {"operation_id": half.pk, "owner": person}
+    match verb:
+        case "fork":
+            forking.fork(**wanted, config={"epochs": 9})
+        case "extend":
+            forking.extend(**wanted, to=9)
+        case "warm_start":
+            warm_starting.warm_start(**wanted, config={"epochs": 9})
+    new = {name: [each for each in raw if each["epochs"] == 9] for name, raw in parsed.items()}
+    assert [len(each) for each in new.values()] == [1, 1]
 
 
 def learning_rates(operation):

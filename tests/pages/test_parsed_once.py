@@ -7,8 +7,7 @@ import pytest
 from apps.operations.models import Operation
 from apps.operations.requests import services
 from tests.pages.test_new_file import FILE, entered, submit
-from trainops.kind import Kind
-from trainops.runtime.config import OperationConfig
+from tests.parsing import parsed_configs
 
 CONFIG = {"recipe": "digits", "epochs": 7}
 
@@ -32,21 +31,7 @@ def by_file(ana, page):
 
 @pytest.fixture
 def parsed(monkeypatch):
-    """The configs that descriptors of kinds and config classes were given."""
-    found = {"kind": [], "class": []}
-    of_kind, validate = Kind.parse_config, OperationConfig.model_validate.__func__
-
-    def by_kind(kind, raw):
-        found["kind"].append(raw)
-        return of_kind(kind, raw)
-
-    def by_class(config_class, raw, **options):
-        found["class"].append(raw)
-        return validate(config_class, raw, **options)
-
-    monkeypatch.setattr(Kind, "parse_config", by_kind)
-    monkeypatch.setattr(OperationConfig, "model_validate", classmethod(by_class))
-    return found
+    return parsed_configs(monkeypatch)
 
 
 @pytest.mark.parametrize("submitted", [by_service, by_api, by_form, by_file])

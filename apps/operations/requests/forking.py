@@ -7,6 +7,7 @@ from apps.operations.errors import NotAllowed
 from apps.operations.models import MAX_NAME_LENGTH, Operation
 from apps.operations.requests import services
 from apps.operations.requests.initial_checkpoints import Fork, WarmStart
+from apps.operations.requests.submission import with_platform_defaults
 from trainops.kind import KINDS
 from trainops.plain import Config
 from trainops.runtime.config import OperationConfig
@@ -47,8 +48,6 @@ def fork(
     """
     source = services.get(operation_id)
     services.require_whole(source)
-    before, after = configs(source, config or {})
-    after.require_forkable(before)
     return submit_from(source, Fork, FORK, owner=owner, config=config, **more)
 
 
@@ -142,7 +141,7 @@ def configs(
 ) -> tuple[OperationConfig, OperationConfig]:
     """Return the config of an operation, and that with changes. Raises ConfigError."""
     kind = KINDS[source.kind]
-    given = merged(source.config_given, changes)
+    given = with_platform_defaults(source.kind, merged(source.config_given, changes))
     return kind.parse_config(source.config), kind.parse_config(given)
 
 

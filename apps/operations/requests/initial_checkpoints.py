@@ -42,7 +42,10 @@ class InitialCheckpoint(ABC):
     def prepare(
         self, operation_id: str, kind: str, config: OperationConfig, *, person: str
     ) -> None:
-        """Turn it into the files of a checkpoint. Raises DomainError; nothing is left then."""
+        """Turn it into the files of a checkpoint.
+
+        Raises ConfigError and DomainError; nothing is left then.
+        """
         with exchange.answering():
             place.require()
         models, values = exchange.models_here(config), config.model_dump(mode="json")
@@ -206,6 +209,12 @@ class Fork(InitialCheckpoint):
     @property
     def forked_from(self) -> Operation:
         return self.checkpoint.operation
+
+    def prepare(
+        self, operation_id: str, kind: str, config: OperationConfig, *, person: str
+    ) -> None:
+        config.require_forkable(KINDS[kind].parse_config(self.forked_from.config))
+        super().prepare(operation_id, kind, config, person=person)
 
     def _request(self, target: Target) -> ForkRequest:
         source = self.checkpoint.operation
