@@ -25,7 +25,7 @@ def has_gpu() -> bool:
 FACTORS: Mapping[str, tuple[Any, ...]] = {
     "form": ("module", "loop", "lightning", "transformers", "ingredients", "tensors"),
     "loaders": (1, 3),
-    "schedule": ("none", "sequential", "round_robin", "alternating", "weighted"),
+    "schedule": ("none", "sequential", "round_robin", "alternating", "weighted", "together"),
     "workers": (0, 2),
     "accumulation": (1, 3),
     "optimizers": (1, 2),
@@ -36,8 +36,11 @@ EXCLUDED: Mapping[str, Callable[[Row], bool]] = {
     "a schedule is of several loaders": lambda row: (
         (row["loaders"] == 1) != (row["schedule"] == "none")
     ),
-    "Lightning, Trainers and ingredients have one loader": lambda row: (
-        row["loaders"] > 1 and row["form"] in ("lightning", "transformers", *INGREDIENTS)
+    "Trainers and ingredients have one loader": lambda row: (
+        row["loaders"] > 1 and row["form"] in ("transformers", *INGREDIENTS)
+    ),
+    "a batch of each loader together is what Lightning takes": lambda row: (
+        row["loaders"] > 1 and (row["form"] == "lightning") != (row["schedule"] == "together")
     ),
     "ingredients over datasets have one optimizer": lambda row: (
         row["optimizers"] > 1 and row["form"] == "ingredients"
@@ -62,7 +65,9 @@ class Parameters(Strict):
 
     form: Literal["module", "loop", "lightning", "transformers", "ingredients"] = "loop"
     loaders: int = 1
-    schedule: Literal["none", "sequential", "round_robin", "alternating", "weighted"] = "none"
+    schedule: Literal[
+        "none", "sequential", "round_robin", "alternating", "weighted", "together"
+    ] = "none"
     workers: int = 0
     accumulation: int = 1
     optimizers: int = 1

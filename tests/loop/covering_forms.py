@@ -130,7 +130,7 @@ def module(run, settings):
 
 
 def lightning(run, settings):
-    from tests.ranks.lit_module import Data, ManyBatches, OneWay
+    from tests.ranks.lit_module import Data, ManyBatches, OneWay, Three, ThreeManyBatches, ThreeOf
     from trainops.kinds.loop.lightning import lightning_loop
     from trainops.kinds.loop.trainer_settings import LightningParameters
 
@@ -142,8 +142,11 @@ def lightning(run, settings):
     )  # fmt: skip
 
     def make(run, parameters):
-        made = ManyBatches(windows) if is_manual else OneWay("step")
-        return made, Data(num_workers=settings.workers)
+        if settings.loaders == 1:
+            made = ManyBatches(windows) if is_manual else OneWay("step")
+            return made, Data(num_workers=settings.workers)
+        made = ThreeManyBatches(windows) if is_manual else Three("step")
+        return made, ThreeOf(num_workers=settings.workers)
 
     yield from lightning_loop(make)(run, parameters)
 

@@ -122,6 +122,30 @@ class Two(OneWay):
             self.log(name, value, sync_dist=True, add_dataloader_idx=False)
 
 
+class ThreeOf(Data):
+    """Three loaders of training, of different lengths, taken together; shorter ones begin anew."""
+
+    def train_dataloader(self):
+        parts = [TensorDataset(*(each[:n] for each in self.training.tensors)) for n in (23, 9, 13)]
+        return [self.loader(each) for each in parts]
+
+
+class OfThree:
+    """Trains with the batches of three loaders at once."""
+
+    def training_step(self, batch, batch_idx):
+        inputs, targets = (torch.cat(each) for each in zip(*batch, strict=True))
+        return super().training_step((inputs, targets), batch_idx)
+
+
+class Three(OfThree, OneWay):
+    pass
+
+
+class ThreeManyBatches(OfThree, ManyBatches):
+    pass
+
+
 class Prepared(Data):
     """Is prepared in rank 0 only, where it draws random numbers as `setup` does in all."""
 
