@@ -7,9 +7,9 @@ from typing import Annotated
 import typer
 
 from trainops.cli import looks
-from trainops.cli.comparison_responses import ComparedOperation, ComparedValues, Comparison
 from trainops.cli.operations import PANEL
 from trainops.cli.session import Session, command
+from trainops.client.comparison_responses import ComparedOperation, ComparedValues, Comparison
 from trainops.client.problems import ExitCode, Problem
 from trainops.client.references import operation_id, short_ids
 

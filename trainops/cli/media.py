@@ -47,9 +47,11 @@ def media(
     if session.out.is_data:
         session.out.data(rows)
     elif rows:
-        cells = (
-            [looks.cell(row["name"]), step["type"], str(len(row["steps"])), str(step["step"])]
-            for row in rows
-            for step in row["steps"][-1:]
+        session.out.table(
+            ["name", "type", "steps", "latest step"],
+            (
+                [looks.cell(row["name"]), step["type"], str(len(row["steps"])), str(step["step"])]
+                for row in rows
+                for step in row["steps"][-1:]
+            ),
         )
-        session.out.table(["name", "type", "steps", "latest step"], cells)

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from http.client import HTTPMessage
 from pathlib import Path
-from typing import IO, Any, Generic, Self, TypeAlias, TypeVar
+from typing import IO, Any, Generic, Self, TypeAlias, TypedDict, TypeVar, Unpack
 from uuid import uuid4
 
-from trainops.client.http import NotReached, Response, Transport, multipart
+from trainops.client.http import Body, NotReached, Response, Transport, multipart
 from trainops.client.problems import ExitCode, Problem, Refused, Unreachable
+from trainops.client.responses import Error
 from trainops.client.server import ServerAddress
 from trainops.paths import COMMAND
 from trainops.version import VERSION
@@ -39,6 +40,22 @@ class RowPage(Generic[Row]):
     rows: list[Row]
     has_more: bool = False
     total_count: int | None = None
+
+
+class Envelope(TypedDict, total=False):
+    """The body of a success; of a response without a body nothing."""
+
+    data: Any
+    next: str | None  # of a list: the address of its next page
+    total_count: int | None
+
+
+class SentContent(TypedDict, total=False):
+    """What a request sends besides its address."""
+
+    body: Body
+    headers: dict[str, str]
+    read_seconds: float | None  # None: the response may take any time
 
 
 class Api:
@@ -93,7 +110,8 @@ class Api:
     def post_and_wait(self, path: str, body: object = None) -> Any:
         """Post what keeps the server busy for as long as reading all the data takes."""
         sent = _json({} if body is None else body)
-        return self._call("POST", path, {}, read_seconds=None, **sent)["data"]
+        sent["read_seconds"] = None
+        return self._call("POST", path, {}, **sent)["data"]
 
     def upload(self, path: str, file: IO[bytes], filename: str, fields: dict[str, str]) -> Any:
         body, headers = multipart(fields, filename, file.read, os.fstat(file.fileno()).st_size)
@@ -154,8 +172,8 @@ class Api:
         params: Mapping[str, object],
         *,
         may_repeat: bool = False,
-        **content: Any,
-    ) -> dict[str, Any]:
+        **content: Unpack[SentContent],
+    ) -> Envelope:
         may_repeat = may_repeat or method == "GET"
         rest = MAX_TRIES if may_repeat else 1
         while True:
@@ -183,7 +201,7 @@ class Api:
         except ValueError as error:  # of the URL: also UnicodeError, InvalidURL
             raise Problem(f"{self.server.url}: {error}", ExitCode.USAGE) from error
 
-    def _opened(self, response: Response) -> dict[str, Any]:
+    def _opened(self, response: Response) -> Envelope:
         """Return the envelope of a success."""
         self.server_version = response.headers.get(VERSION_HEADER)
         if response.status == HTTPStatus.NO_CONTENT:
@@ -194,7 +212,8 @@ class Api:
             body = None
         match body:
             case {"success": True, "data": _}:
-                return dict(body)
+                envelope: Envelope = body
+                return envelope
             case {"success": False, "error": {"code": str(), "message": str()} as error}:
                 raise _refusal(response.status, error, self._versions())
             case _:
@@ -229,7 +248,7 @@ def _numbers(version: str) -> list[int]:
     return [int(each) for each in version.split(".")[:3]]
 
 
-def _json(body: object) -> dict[str, Any]:
+def _json(body: object) -> SentContent:
     text = json.dumps(body, ensure_ascii=False, allow_nan=False).encode()
     return {"body": text, "headers": {"Content-Type": "application/json"}}
 
@@ -245,7 +264,7 @@ def _seconds_to_wait(response: Response) -> float | None:
     return wait if 0 <= wait <= MAX_WAIT_SECONDS else None
 
 
-def _refusal(status: int, error: dict[str, Any], versions: tuple[str, ...]) -> Refused:
+def _refusal(status: int, error: Error, versions: tuple[str, ...]) -> Refused:
     exit_code = EXIT_CODES.get(status)
     if exit_code is None:
         exit_code = ExitCode.USAGE if status in USAGE_STATUSES else ExitCode.FAILED

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from trainops.client.handles import Client, Handle
-from trainops.client.responses import Operation
+from trainops.client.responses import LoggedMedia, Operation, TableRow
 
 
 class AsyncClient:
@@ -26,9 +26,9 @@ class AsyncClient:
 
     async def run(
         self,
-        source: str | Path | Mapping[str, Any],
+        source: str | Path | Mapping[str, object],
         *,
-        changes: Mapping[str, Any] | None = None,
+        changes: Mapping[str, object] | None = None,
         name: str | None = None,
         tags: Sequence[str] = (),
         key: str = "",
@@ -48,7 +48,7 @@ class AsyncClient:
         """See `Client.table`."""
         return await asyncio.to_thread(self._client.table, query, limit=limit)
 
-    async def table_rows(self, query: str = "", *, limit: int = 100) -> list[dict[str, Any]]:
+    async def table_rows(self, query: str = "", *, limit: int = 100) -> list[TableRow]:
         """See `Client.table_rows`."""
         return await asyncio.to_thread(self._client.table_rows, query, limit=limit)
 
@@ -100,7 +100,7 @@ class AsyncHandle:
         """See `Handle.metrics`."""
         return await asyncio.to_thread(self.handle.metrics)
 
-    async def media(self, name: str | None = None) -> list[dict[str, Any]]:
+    async def media(self, name: str | None = None) -> list[LoggedMedia]:
         """See `Handle.media`."""
         return await asyncio.to_thread(self.handle.media, name)
 
@@ -132,7 +132,7 @@ class AsyncHandle:
         return self
 
     async def fork(
-        self, changes: Mapping[str, Any], *, checkpoint: str = "", name: str = ""
+        self, changes: Mapping[str, object], *, checkpoint: str = "", name: str = ""
     ) -> "AsyncHandle":
         """See `Handle.fork`."""
         return AsyncHandle(

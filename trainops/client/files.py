@@ -1,13 +1,13 @@
 """Files of an operation, compared with their digests when they have arrived."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from blake3 import blake3
 
 from trainops.client.api import Api
 from trainops.client.problems import ExitCode, Problem
+from trainops.client.responses import OperationArtifact
 
 
 def download(
@@ -25,7 +25,9 @@ def download(
 
     Raises Problem (there is no such file, or other bytes arrived) and OSError.
     """
-    found = api.get(f"operations/{operation_id}/artifacts", checkpoint_id=checkpoint or None)
+    found: list[OperationArtifact] = api.get(
+        f"operations/{operation_id}/artifacts", checkpoint_id=checkpoint or None
+    )
     known = [str(each["name"]) for each in found]
     if missing := [name for name in names if name not in known]:
         raise Problem(
@@ -36,7 +38,7 @@ def download(
     return [_downloaded(api, operation_id, directory, each) for each in chosen]
 
 
-def _downloaded(api: Api, operation_id: str, directory: Path, artifact: Mapping[str, Any]) -> Path:
+def _downloaded(api: Api, operation_id: str, directory: Path, artifact: OperationArtifact) -> Path:
     name = str(artifact["name"])
     if Path(name).name != name:
         raise Problem(f"The server names a file {name!r}; allowed: a name without directories.")

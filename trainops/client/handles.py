@@ -12,7 +12,8 @@ from trainops.client import curves, files, media, server, tables
 from trainops.client.api import Api, difference_of
 from trainops.client.problems import Problem
 from trainops.client.references import operation_id
-from trainops.client.responses import Operation
+from trainops.client.responses import LoggedMedia, Operation, TableRow
+from trainops.plain import Config, JsonObject
 from trainops.submission_file import FileProblem
 from trainops.submission_file import read as read_file
 
@@ -59,9 +60,9 @@ class Client:
 
     def run(
         self,
-        source: str | Path | Mapping[str, Any],
+        source: str | Path | Mapping[str, object],
         *,
-        changes: Mapping[str, Any] | None = None,
+        changes: Mapping[str, object] | None = None,
         name: str | None = None,
         tags: Sequence[str] = (),
         key: str = "",
@@ -72,7 +73,7 @@ class Client:
         changes: fields of the config by path, such as {"checkpoint.every_steps": 10}.
         key: submissions with the same key create one operation; by default a new one.
         """
-        body = dict(source) if isinstance(source, Mapping) else _read(Path(source))
+        body: dict[str, Any] = dict(source) if isinstance(source, Mapping) else _read(Path(source))
         body["config"] = _changed(body.get("config") or {}, changes or {})
         if name is not None:
             body["name"] = name
@@ -93,7 +94,7 @@ class Client:
         page = self.api.rows("operations", q=query or None, limit=limit)
         return [Handle(self.api, row) for row in page.rows]
 
-    def table_rows(self, query: str = "", *, limit: int = 100) -> list[dict[str, Any]]:
+    def table_rows(self, query: str = "", *, limit: int = 100) -> list[TableRow]:
         """Return a row for each operation that matches a query, latest first.
 
         Its columns are `operation_id`, `name`, `kind`, `recipe`, `status`, `reason`, `owner`,
@@ -207,7 +208,7 @@ class Handle:
         frame = import_module("pandas").DataFrame(rows or {"step": []})
         return frame.set_index("step")
 
-    def media(self, name: str | None = None) -> list[dict[str, Any]]:
+    def media(self, name: str | None = None) -> list[LoggedMedia]:
         """Return what its recipe logged besides numbers: a list of `name` and `steps`.
 
         Each of the steps has `step`, `attempt`, `type` and `items` with `id` and `caption`.
@@ -248,7 +249,9 @@ class Handle:
         self._api.post(f"operations/{self.id}/resume", body)
         return self.refresh()
 
-    def fork(self, changes: Mapping[str, Any], *, checkpoint: str = "", name: str = "") -> "Handle":
+    def fork(
+        self, changes: Mapping[str, object], *, checkpoint: str = "", name: str = ""
+    ) -> "Handle":
         """Submit an operation that continues from a checkpoint of this one with another config."""
         body = {"checkpoint_id": checkpoint, "name": name, "config": _changed({}, changes)}
         return Handle(self._api, self._api.submit(f"operations/{self.id}/fork", body))
@@ -296,7 +299,7 @@ class _View:
             self._display.update(self._handle)
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read(path: Path) -> JsonObject:
     try:
         return dict(read_file(path.read_text(encoding="utf-8")).body)
     except FileProblem as error:
@@ -305,13 +308,16 @@ def _read(path: Path) -> dict[str, Any]:
         raise Problem(f"{path}: {error}") from error
 
 
-def _changed(config: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+def _changed(config: Mapping[str, object], changes: Mapping[str, object]) -> Config:
     """Return a config with other values at these paths. Raises Problem: one leads through none."""
     found = dict(config)
     for path, value in changes.items():
         first, dot, rest = path.partition(".")
+        if not dot:
+            found[first] = value
+            continue
         inner = found.get(first) or {}
-        if dot and not isinstance(inner, Mapping):
+        if not isinstance(inner, Mapping):
             raise Problem(f"{path}: {first} is {inner!r} and has no fields")
-        found[first] = _changed(inner, {rest: value}) if dot else value
+        found[first] = _changed(inner, {rest: value})
     return found

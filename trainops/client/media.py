@@ -3,17 +3,17 @@
 import json
 import re
 from pathlib import Path
-from typing import Any
 
 from trainops.client.api import Api
 from trainops.client.problems import ExitCode, Problem
+from trainops.client.responses import LoggedMedia, MediaStep
 
 SUFFIXES = {"image": "png", "audio": "wav"}  # all others: JSON
 
 
-def listed(api: Api, operation_id: str, name: str | None = None) -> list[dict[str, Any]]:
+def listed(api: Api, operation_id: str, name: str | None = None) -> list[LoggedMedia]:
     """Return names with their steps, each with the items that were logged together."""
-    found: list[dict[str, Any]] = api.get(f"operations/{operation_id}/media", name=name)
+    found: list[LoggedMedia] = api.get(f"operations/{operation_id}/media", name=name)
     return found
 
 
@@ -45,7 +45,7 @@ def _write(api: Api, address: str, path: Path) -> None:
         api.download(address, path)
 
 
-def _file_name(name: str, step: dict[str, Any], number: int) -> str:
+def _file_name(name: str, step: MediaStep, number: int) -> str:
     """Return a name that is unique by the item's id, whatever characters the name has."""
     plain = re.sub(r"[^A-Za-z0-9_-]+", "_", name)
     return f"{plain}-{int(step['step']):010}-{number}.{SUFFIXES.get(step['type'], 'json')}"

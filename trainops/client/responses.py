@@ -3,9 +3,11 @@
 Fields of older servers may be missing; commands read those with `get`.
 """
 
-from typing import NotRequired, TypedDict
+from typing import NotRequired, TypeAlias, TypedDict
 
 from trainops.plain import Json, JsonObject
+
+TableRow: TypeAlias = JsonObject  # the columns of one operation; see `Client.table_rows`
 
 
 class JsonSchema(TypedDict, total=False):
@@ -203,6 +205,7 @@ class Operation(TypedDict):
     operation_id: str
     name: str
     kind: str
+    recipe: NotRequired[str | None]
     status: str
     state: str
     created_at: str
@@ -294,6 +297,29 @@ class Curves(TypedDict):
 
     series: list[Curve]
     last_id: int
+
+
+class LoggedItem(TypedDict):
+    """An image, a table or another item that was logged; its content is served by its id."""
+
+    id: int
+    caption: str
+
+
+class MediaStep(TypedDict):
+    """The items that one attempt logged together in one step."""
+
+    step: int
+    attempt: int
+    type: str
+    items: list[LoggedItem]
+
+
+class LoggedMedia(TypedDict):
+    """All steps of one name, in their order."""
+
+    name: str
+    steps: list[MediaStep]
 
 
 class LogChunk(TypedDict):
@@ -400,6 +426,12 @@ class Artifact(TypedDict):
     name: str
     size_bytes: int
     blake3: str
+
+
+class OperationArtifact(Artifact):
+    """A file of an operation, which is one of a checkpoint."""
+
+    checkpoint_id: str
 
 
 class CheckpointDetail(Checkpoint):

@@ -1,20 +1,28 @@
 """Operations as rows of a table: their state, config values and best values."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 from trainops.client.api import Api
-from trainops.client.responses import Operation
+from trainops.client.responses import Operation, TableRow
+from trainops.plain import Json
+
+if TYPE_CHECKING:
+    from trainops.client.comparison_responses import ComparedValues
 
 AT_ONCE = 12  # operations that one comparison may have
-COLUMNS = ("name", "kind", "recipe", "status", "reason", "owner", "created_at", "finished_at")
+Column: TypeAlias = Literal[
+    "name", "kind", "recipe", "status", "reason", "owner", "created_at", "finished_at"
+]
+COLUMNS: tuple[Column, ...] = get_args(Column)
 
 
-def rows(api: Api, operations: Sequence[Operation]) -> list[dict[str, Any]]:
+def rows(api: Api, operations: Sequence[Operation]) -> list[TableRow]:
     """Return a row for each operation, in this order; see `Client.table`."""
     found = {each["operation_id"]: _row(api, each) for each in operations}
     for ids in _batches(list(found)):
-        for line in api.get("operations/compare", ids=",".join(ids))["values"]:
+        lines: list[ComparedValues] = api.get("operations/compare", ids=",".join(ids))["values"]
+        for line in lines:
             if line["what"] == "final":
                 continue  # the latest value, which is in "metrics" of the operation
             for operation_id, cell in line["values"].items():
@@ -22,16 +30,16 @@ def rows(api: Api, operations: Sequence[Operation]) -> list[dict[str, Any]]:
     return list(found.values())
 
 
-def _row(api: Api, operation: Operation) -> dict[str, Any]:
+def _row(api: Api, operation: Operation) -> TableRow:
     config = api.get(f"operations/{operation['operation_id']}")["config"]
-    row: dict[str, Any] = {"operation_id": operation["operation_id"]}
+    row: TableRow = {"operation_id": operation["operation_id"]}
     row |= {name: operation.get(name) for name in COLUMNS}
     row |= {f"config.{path}": value for path, value in _flat(config)}
     metrics = operation.get("metrics") or {}
     return row | {f"latest.{name}": value for name, value in metrics.items()}
 
 
-def _flat(values: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
+def _flat(values: Mapping[str, Json], before: str = "") -> Iterator[tuple[str, Json]]:
     for name, value in values.items():
         if isinstance(value, Mapping):
             yield from _flat(value, f"{before}{name}.")
