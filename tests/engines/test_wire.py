@@ -10,6 +10,8 @@ from typing import Any, get_args, get_type_hints
 
 import pytest
 
+from trainops.checking import messages as checks
+from trainops.messages import encoded
 from trainops.process import protocol
 from trainops.process.protocol import (
     Append,
@@ -25,7 +27,8 @@ from trainops.process.protocol import (
     ToSupervisor,
 )
 from trainops.process.rank_protocol import ToRank, ToRankZero
-from trainops.process.wire import Hangup, Wire, encoded
+from trainops.process.wire import Hangup, Wire
+from trainops.recipe_checks import RecipeCheck, RecipeCheckAnswer
 from trainops.runtime.checkpoint.manifest import (
     Artifact,
     Candidate,
@@ -35,6 +38,7 @@ from trainops.runtime.checkpoint.manifest import (
 from trainops.runtime.ledger import Entry
 from trainops.runtime.receipt import Receipt, ReceiptItem
 from trainops.runtime.subtasks import Subtask, SubtaskResult
+from trainops.sinks.wandb_messages import WandbRow, WandbRun
 
 ENTRY = Entry(
     identity="n", step=3,
@@ -139,10 +143,11 @@ def test_no_field_of_a_message_is_of_type_any():
 
     for received in (
         protocol.ToChild, protocol.ToSupervisor, protocol.ToSecond, protocol.Checked,
-        ToRank, ToRankZero,
+        ToRank, ToRankZero, checks.Request, checks.Answer, RecipeCheck, RecipeCheckAnswer,
+        WandbRun, WandbRow,
     ):  # fmt: skip
         look(received, "messages")
-    assert {Start, Subtask, Candidate, Receipt, Entry} <= seen
+    assert {Start, Subtask, Candidate, Receipt, Entry, checks.CheckedJob, WandbRun} <= seen
 
 
 def test_a_metric_that_is_not_a_number_arrives(ends):
@@ -183,9 +188,10 @@ def test_a_message_that_is_too_long_ends_the_line(ends):
 @pytest.mark.parametrize(
     ("line", "problem"),
     [
-        (b"Grant {}\n", "until"),
-        (b'Grant {"until":"soon"}\n', "until"),
-        (b"Start {}\n", "kind"),
+        (b"Grant {}\n", "Grant: until: got a dict; Field required"),
+        (b'Grant {"until":"soon"}\n', "Grant: until: got a str; Input should be a valid number"),
+        (b"Grant 1}\n", "Grant: got b'1}'; allowed: JSON"),
+        (b"Start {}\n", "Start: kind: "),
         (b"Staged {}\n", "got a message b'Staged'; allowed: Start, Grant"),
         (b"__import__ {}\n", "got a message b'__import__'"),
     ],

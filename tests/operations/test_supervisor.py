@@ -32,8 +32,8 @@ from tests.operations.attempts import (
 )
 from tests.waiting import has_ended, wait_until
 from trainops.clock import seconds_from_now
+from trainops.messages import encoded
 from trainops.process.protocol import Committed, Ended, Staged, Start, Stop, Stopped, now
-from trainops.process.wire import encoded
 from trainops.runtime.checkpoint import staged_json
 from trainops.runtime.throughput import SYSTEM
 

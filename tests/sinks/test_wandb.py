@@ -146,6 +146,14 @@ def test_what_wandb_refuses_is_an_error_that_quotes_it(tmp_path, monkeypatch):
     assert not any(each.is_file() for each in tmp_path.rglob("*"))
 
 
+@pytest.mark.slow
+@needs_wandb
+def test_the_process_quotes_a_line_that_is_no_message(tmp_path, monkeypatch):
+    monkeypatch.setattr(wandb, "encoded", lambda message: b"Row {}\n")
+    with pytest.raises(OSError, match="got a message b'Row'; allowed: WandbRun"):
+        known.write("wandb", tmp_path, DETAILS, [points([1])])
+
+
 @pytest.mark.parametrize("name", ["loss", "val/loss", "top-5 acc: x", "a.b", "../x"])
 def test_names_that_wandb_keeps_are_kept(name):
     assert wandb.metric_name(name) == name

@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from trainops.checking.messages import Attempted, CheckedJob
 from trainops.checking.plan import CheckPlan, plan
@@ -34,7 +33,7 @@ def check_recipe(
     name: str,
     *,
     kind: str | None = None,
-    config: Mapping[str, Any] | None = None,
+    config: Mapping[str, object] | None = None,
     inputs: Mapping[str, Path] | None = None,
     max_steps: int = MAX_STEPS,
     max_seconds: float = MAX_SECONDS,
@@ -77,7 +76,7 @@ def _compared(
 ) -> tuple[CheckReport, Attempted]:
     """Run everything that is compared with the undisturbed run."""
     subject = runner.subject
-    report = CheckReport(subject.config["recipe"], subject.kind, KINDS[subject.kind].unit)
+    report = CheckReport(str(subject.config["recipe"]), subject.kind, KINDS[subject.kind].unit)
     tell("the undisturbed run")
     whole = runner.attempt(max_steps=max_steps, max_seconds=max_seconds)
     planned = _plan(whole)
@@ -119,13 +118,15 @@ def _cost(runner: Runner, whole: Attempted, tell: Tell) -> Cost | None:
 
 
 def _subject(
-    recipe: Recipe, config: Mapping[str, Any], inputs: Mapping[str, Path], directory: Path
+    recipe: Recipe, config: Mapping[str, object], inputs: Mapping[str, Path], directory: Path
 ) -> CheckedJob:
     """Return the recipe's example with the given fields.
 
     Directories of data are registered below `directory`. Raises ConfigError and DataError.
     """
-    given = {**recipe.example.get("parameters", {}), **config.get("parameters", {})}
+    given = config.get("parameters", {})
+    if isinstance(given, Mapping):
+        given = {**recipe.example.get("parameters", {}), **given}
     whole = {**recipe.example, **config, "recipe": recipe.name, "parameters": given}
     parsed = KINDS[recipe.kind].parse_config(whole)
     wanted = [*parsed.dataset_ids(), *parsed.models()]
@@ -158,9 +159,10 @@ def is_parquet(path: Path) -> bool:
 
 def _with_milestones(subject: CheckedJob) -> CheckedJob:
     """Have the job count each epoch (episode, round), so that a stop can be at its end."""
-    config: dict[str, Any] = dict(subject.config)
+    config = dict(subject.config)
     for threshold in KINDS[subject.kind].thresholds:
         section, _, name = threshold.field.partition(".")
         if section == "checkpoint":
-            config[section] = {**config.get(section, {}), name: 1}
+            given = config.get(section)
+            config[section] = {**given, name: 1} if isinstance(given, Mapping) else {name: 1}
     return replace(subject, config=config)

@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
+from trainops.plain import Config
 from trainops.runtime.checkpoint.manifest import Candidate
 from trainops.runtime.ledger import Entry
 
@@ -16,7 +17,7 @@ class CheckedJob:
     """What is checked: the config of a kind, and the files that it names by id."""
 
     kind: str
-    config: Mapping[str, Any]
+    config: Config  # as JSON; parsed by the kind
     inputs: Mapping[str, Path]
 
 

@@ -14,8 +14,9 @@ from trainops.checking.messages import (
     Measure,
     Request,
 )
+from trainops.messages import prepare
 from trainops.process.state_digests import digest
-from trainops.process.wire import Wire, prepare
+from trainops.process.wire import Wire
 from trainops.runtime.checkpoint.manifest import Candidate
 from trainops.runtime.checkpoint.store import CheckpointStore
 from trainops.runtime.checkpoint.stream import Stream

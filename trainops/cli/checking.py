@@ -1,12 +1,6 @@
 """The command that checks whether a recipe resumes exactly. No server is needed."""
 
-import json
 import os
-import signal
-import subprocess
-import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -16,7 +10,7 @@ from trainops.cli.out import OutputFormat
 from trainops.cli.session import Session
 from trainops.cli.submission import Submission
 from trainops.client.problems import ExitCode, Problem
-from trainops.plain import Json, JsonObject
+from trainops.plain import JsonObject
 from trainops.plain_yaml import UNREADABLE, parsed, reason
 
 Repeated = list[str] | None
@@ -66,65 +60,30 @@ def check(
 
     Example: trainops recipes check digits --set epochs=2 --max-steps 20
     """
-    request: JsonObject = {
-        "recipe": name,
-        "kind": kind,
-        "config": _config(parameters or [], assignments or []),
-        "inputs": dict(_input(each) for each in inputs or []),
-        "max_steps": max_steps,
-        "max_seconds": max_seconds,
-        "measures_cost": cost,
-    }
-    answer = _checked(session, request)
+    from trainops.cli import check_process  # noqa: PLC0415 - loads Pydantic
+    from trainops.recipe_checks import RecipeCheck  # noqa: PLC0415 - not in trainops-client
+
+    request = RecipeCheck(
+        parent=os.getpid(),
+        recipe=name,
+        kind=kind,
+        config=dict(_config(parameters or [], assignments or [])),
+        inputs=dict(_input(each) for each in inputs or []),
+        max_steps=max_steps,
+        max_seconds=max_seconds,
+        measures_cost=cost,
+    )
+    found = check_process.report_of(
+        request, lambda text: session.out.note(f"  {text}", style="bright_black")
+    )
     if as_json:
         session.out.form = OutputFormat.JSON
     if session.out.is_data:
-        session.out.data(answer["report"])
+        session.out.data(found.report)
     else:
-        session.out.text(str(answer["text"]))
-    report = answer["report"]
-    if isinstance(report, dict) and not report["exact"]:
+        session.out.text(found.text)
+    if not found.is_exact:
         raise typer.Exit(ExitCode.FAILED)
-
-
-def _checked(session: Session, request: JsonObject) -> JsonObject:
-    """Return the last line of a process that checks. Raises Problem."""
-    answer: JsonObject = {}
-    with _process(request) as process:
-        for line in process.stdout or ():
-            answer = json.loads(line)
-            if "progress" in answer:
-                session.out.note(f"  {answer['progress']}", style="bright_black")
-    fields = answer.get("fields")
-    if isinstance(fields, dict):
-        first, *others = (f"{field}: {problem}" for field, problem in fields.items())
-        code = ExitCode.NOT_FOUND if "recipe" in fields else ExitCode.USAGE
-        raise Problem(first, code, hints=tuple(others))
-    if "report" not in answer:
-        first, *others = str(answer.get("failed", "the check ended early")).splitlines()
-        raise Problem(first, hints=tuple(others))
-    return answer
-
-
-@contextmanager
-def _process(request: Mapping[str, Json]) -> Iterator["subprocess.Popen[str]"]:
-    """Start the process; at an interrupt, let it end its own processes before this one ends."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "trainops.checking"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        start_new_session=True,  # the terminal's Ctrl-C reaches it through this process, once
-    )
-    with process:
-        try:
-            if process.stdin is not None:
-                process.stdin.write(json.dumps({**request, "parent": os.getpid()}))
-                process.stdin.close()
-            yield process
-        except BaseException:
-            process.send_signal(signal.SIGINT)
-            raise
 
 
 def _config(parameters: list[str], assignments: list[str]) -> JsonObject:
@@ -156,9 +115,9 @@ def _read(path: str) -> JsonObject:
     return found
 
 
-def _input(typed: str) -> tuple[str, Json]:
+def _input(typed: str) -> tuple[str, Path]:
     name, equals, path = typed.partition("=")
     if not (name and equals and Path(path).exists()):
         problem = f"--input {typed}: allowed: ID=PATH of a file or directory that exists"
         raise Problem(problem, ExitCode.USAGE)
-    return name, path
+    return name, Path(path)

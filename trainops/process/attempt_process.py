@@ -15,13 +15,14 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 
 from trainops.kind import KINDS, Kind
+from trainops.messages import prepare
 from trainops.process import exit_codes, selfcheck, twin
 from trainops.process.protocol import LedgerState, Start, ToChild, ToSecond
 from trainops.process.rank_process import RankConnection, RankProcess
 from trainops.process.rank_protocol import ToRank, ToRankZero
 from trainops.process.ranks import RankGroup, fork
 from trainops.process.supervisor_client import SupervisorClient
-from trainops.process.wire import Wire, prepare
+from trainops.process.wire import Wire
 from trainops.runtime import errors, reproducibility
 from trainops.runtime.checkpoint.store import CheckpointPolicy, CheckpointStore
 from trainops.runtime.config import OperationConfig

@@ -1,16 +1,12 @@
-"""A line of messages over a socket pair: each is a frozen dataclass of `protocol`, sent as JSON."""
+"""A line of messages over a socket pair; see `trainops.messages`."""
 
-import json
 import math
 import select
 import socket
 from collections.abc import Iterator
-from dataclasses import fields, is_dataclass
-from functools import cache
-from pathlib import Path
-from typing import TYPE_CHECKING, Generic, TypeVar, cast, get_args
+from typing import TYPE_CHECKING, Generic, TypeVar
 
-from pydantic import TypeAdapter
+from trainops.messages import MessageReader, encoded
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -39,8 +35,7 @@ class Wire(Generic[M]):
         max_bytes: float = MAX_MESSAGE_BYTES,
     ) -> None:
         self._end, self._max_bytes = end, max_bytes
-        classes: tuple[type[M], ...] = get_args(received) or (received,)
-        self._classes: dict[str, type] = {each.__name__: each for each in classes}
+        self._reader = MessageReader[M](received)
         self._pieces: list[bytes] = []  # of a line that has not ended
         self._num_bytes = 0
 
@@ -76,7 +71,7 @@ class Wire(Generic[M]):
         if self._num_bytes > self._max_bytes:
             raise Hangup(f"a message of more than {self._max_bytes} bytes")
         for line in lines:
-            yield self._decoded(line)
+            yield self._reader.read(line)
 
     def has_input(self, seconds: float) -> bool:
         """Wait until something can be read, or the line is closed; False after these seconds.
@@ -89,55 +84,3 @@ class Wire(Generic[M]):
 
     def close(self) -> None:
         self._end.close()
-
-    def _decoded(self, line: bytes) -> M:
-        name, _, content = line.partition(b" ")
-        found = self._classes.get(name.decode("ascii", "replace"))
-        if found is None:
-            allowed = ", ".join(self._classes)
-            raise ValueError(f"got a message {name[:40]!r}; allowed: {allowed}")
-        return cast(M, _adapter(found).validate_python(_storable(json.loads(content))))
-
-
-def encoded(message: "DataclassInstance") -> bytes:
-    """Return a message as one line: the name of its class, a space, and its fields as JSON."""
-    content = json.dumps(_fields(message), separators=(",", ":"), default=_plain)
-    return f"{type(message).__name__} {content}\n".encode()
-
-
-def prepare(received: object) -> None:
-    """Build the validators of these messages, which takes time, before a process is forked."""
-    for each in get_args(received):
-        _adapter(each)
-
-
-@cache
-def _adapter(message_class: type) -> TypeAdapter[object]:
-    return TypeAdapter(message_class)
-
-
-def _fields(value: "DataclassInstance") -> dict[str, object]:
-    return {field.name: getattr(value, field.name) for field in fields(value)}
-
-
-def _plain(value: object) -> object:
-    if is_dataclass(value) and not isinstance(value, type):
-        return _fields(value)
-    if isinstance(value, Path):
-        return str(value)
-    raise TypeError(f"a message cannot hold a {type(value).__name__}")
-
-
-def _storable(value: object) -> object:
-    """Return the value with every text such that any database can store it.
-
-    Lone surrogates (of odd file names) and NUL are replaced.
-    """
-    if isinstance(value, str):
-        whole = value.encode("utf-8", "replace").decode()
-        return whole.replace("\0", "\N{REPLACEMENT CHARACTER}")
-    if isinstance(value, list):
-        return [_storable(each) for each in value]
-    if isinstance(value, dict):
-        return {_storable(key): _storable(each) for key, each in value.items()}
-    return value

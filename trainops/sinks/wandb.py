@@ -5,7 +5,6 @@ starts a service that lives as long as the process that imported it. The process
 cache and temporary files in the draft, and no variables of this process that wandb reads.
 """
 
-import json
 import os
 import re
 import subprocess
@@ -17,10 +16,11 @@ from pathlib import Path
 
 from blake3 import blake3
 
+from trainops.messages import encoded
 from trainops.paths import ROOT
-from trainops.plain import Json
 from trainops.sinks.details import Details, Pages
 from trainops.sinks.drafts import drafts, publish
+from trainops.sinks.wandb_messages import WandbRow, WandbRun
 
 PROJECT = "trainops"
 STEP = "trainops/step"  # the x-axis; wandb's own steps only count the rows
@@ -41,9 +41,9 @@ def write(directory: Path, details: Details, pages: Pages) -> None:
     """
     run = _folder(directory, details)
     with drafts(run) as scratch:
-        with (scratch / "request").open("w", encoding="utf-8") as file:
-            for line in (_run(details), *_rows(pages)):
-                file.write(f"{json.dumps(line)}\n")
+        with (scratch / "request").open("wb") as file:
+            file.write(encoded(_run(details)))
+            file.writelines(map(encoded, _rows(pages)))
         _call(scratch)
         (draft,) = scratch.glob("wandb/offline-run-*/*.wandb")
         for note in run.glob("*.wandb.*"):
@@ -58,31 +58,31 @@ def _folder(directory: Path, details: Details) -> Path:
     return directory / f"offline-run-{details.started_at:%Y%m%d_%H%M%S}-{details.id}"
 
 
-def _run(details: Details) -> dict[str, Json]:
+def _run(details: Details) -> WandbRun:
     tags = [f"owner:{details.owner}"] if details.owner else []
-    return {
-        "parent": os.getpid(),
-        "id": details.id,
-        "project": PROJECT,
-        "name": details.name[:MAX_NAME_CHARS],
-        "job_type": details.kind,
-        "tags": [tag[:MAX_TAG_CHARS] for tag in (*tags, f"state:{details.state}")],
-        "config": dict(details.config),
-        "step": STEP,
-        "exit_code": int(details.state == "FAILED"),
-    }
+    return WandbRun(
+        parent=os.getpid(),
+        id=details.id,
+        project=PROJECT,
+        name=details.name[:MAX_NAME_CHARS],
+        job_type=details.kind,
+        tags=tuple(tag[:MAX_TAG_CHARS] for tag in (*tags, f"state:{details.state}")),
+        config=dict(details.config),
+        step=STEP,
+        exit_code=int(details.state == "FAILED"),
+    )
 
 
-def _rows(pages: Pages) -> Iterator[dict[str, float]]:
+def _rows(pages: Pages) -> Iterator[WandbRow]:
     """Yield the rows of the history: the points of a page that have the same step are one."""
     step_of = attrgetter("step")
     for page in pages:
         for step, points in groupby(sorted(page, key=step_of), step_of):
-            row: dict[str, float] = {STEP: step}
+            values: dict[str, float] = {}
             for point in points:
-                row[metric_name(point.name)] = point.value
-                row["_timestamp"] = point.at.timestamp()
-            yield row
+                values[metric_name(point.name)] = point.value
+                values["_timestamp"] = point.at.timestamp()
+            yield WandbRow(step, values)
 
 
 def metric_name(name: str) -> str:

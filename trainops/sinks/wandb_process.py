@@ -1,15 +1,16 @@
 """`python -m trainops.sinks.wandb_process`: write the run that stdin describes.
 
-The first line is the run, each further one a row of its history, as JSON. The file is complete
+The first line is a `WandbRun`, each further one a `WandbRow` of its history. The file is complete
 when the process exits with 0; the service that wandb starts ends with the process.
 """
 
-import json
 import sys
 
 import wandb
 
+from trainops.messages import MessageReader
 from trainops.process.kinship import die_with
+from trainops.sinks.wandb_messages import WandbRow, WandbRun
 
 SETTINGS = wandb.Settings(
     console="off",
@@ -24,15 +25,25 @@ SETTINGS = wandb.Settings(
 
 
 def main() -> None:
-    request = json.loads(sys.stdin.readline())
-    die_with(request.pop("parent"))
-    step, exit_code = request.pop("step"), request.pop("exit_code")
-    run = wandb.init(mode="offline", settings=SETTINGS, **request)
-    run.define_metric(step, hidden=True)
-    run.define_metric("*", step_metric=step)
-    for line in sys.stdin:
-        run.log(json.loads(line))
-    run.finish(exit_code=exit_code)
+    request = MessageReader[WandbRun](WandbRun).read(sys.stdin.buffer.readline())
+    die_with(request.parent)
+    run = wandb.init(
+        mode="offline",
+        settings=SETTINGS,
+        id=request.id,
+        project=request.project,
+        name=request.name,
+        job_type=request.job_type,
+        tags=request.tags,
+        config=request.config,
+    )
+    run.define_metric(request.step, hidden=True)
+    run.define_metric("*", step_metric=request.step)
+    rows = MessageReader[WandbRow](WandbRow)
+    for line in sys.stdin.buffer:
+        row = rows.read(line)
+        run.log({request.step: row.step, **row.values})
+    run.finish(exit_code=request.exit_code)
     wandb.teardown(exit_code=0)
 
 
