@@ -22,6 +22,7 @@ from apps.operations.requests.access import AccessRow, Person
 from apps.operations.rows import tags_of
 from apps.operations.scheduling import queue_status
 from apps.operations.scheduling.blocking import BlockingReason, QueueStatus
+from apps.operations.scheduling.queue_status import NeedRow
 from apps.operations.search.values import named
 from trainops import progress
 
@@ -36,9 +37,12 @@ TIMES = re.compile(r"(<time [^>]*>)[^<]*")
 MAIN_ACTIONS = {"cancel": "Cancel…", "resume": "Resume…", "kill": "Kill…"}
 
 
-class ListColumns(AccessRow):
-    """The columns that `select` reads, except those that only the queue status reads."""
+class ListColumns(AccessRow, NeedRow):
+    """The columns that `select` reads."""
 
+    kind: str
+    queue: str
+    priority: int
     name: str
     reason: str
     stop_requested_at: datetime | None

@@ -17,6 +17,7 @@ from apps.operations.requests import access
 from apps.operations.requests.access import AccessRow, Person
 from apps.operations.scheduling import queue_status
 from apps.operations.scheduling.blocking import QueueStatus
+from apps.operations.scheduling.queue_status import NeedRow
 from trainops import progress
 
 ROW_FIELDS = (
@@ -38,7 +39,7 @@ LIVE_FIELDS = (
 
 
 class LiveRow(AccessRow):
-    """What `rows_of` reads for LIVE_FIELDS, except what only the queue status reads."""
+    """What `rows_of` reads for LIVE_FIELDS, except what an operation needs."""
 
     reason: str
     attempt: int
@@ -60,8 +61,8 @@ class LiveRow(AccessRow):
     subtask__parent_id: str | None
 
 
-class ListRow(LiveRow):
-    """What `rows_of` reads for ROW_FIELDS, likewise."""
+class ListRow(LiveRow, NeedRow):
+    """What `rows_of` reads for ROW_FIELDS."""
 
     kind: str
     recipe: str

@@ -6,7 +6,8 @@ The worker registry registers `ask_workers` here, so this package imports nothin
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from datetime import datetime
+from typing import TypedDict, cast
 
 from django.db.models import F
 from django.utils import timezone
@@ -16,14 +17,39 @@ from apps.operations.models import Attempt, Operation
 from apps.operations.placement import Need, ServingWorker
 from apps.operations.scheduling.blocking import QueueStatus, WaitingOperation, queue_status_of
 
-# What must be known of a row.
-NEED_FIELDS = (
-    "device", "gpu_memory_bytes", "memory_bytes", "checkpoint_bytes", "takes_slot", "processes",
-    "first_checkpoint_seconds",
-)  # fmt: skip
-FIELDS = (
-    "id", "state", "kind", "queue", "priority", "queued_at", "not_before", "reason", *NEED_FIELDS,
-)  # fmt: skip
+
+class NeedRow(TypedDict):
+    """The columns that say what an operation needs; see `Need`."""
+
+    device: str
+    gpu_memory_bytes: int
+    memory_bytes: int
+    checkpoint_bytes: int
+    takes_slot: bool
+    processes: int
+    first_checkpoint_seconds: int | None
+
+
+class BlockedRow(NeedRow):
+    """The columns that say which workers can take an operation."""
+
+    kind: str
+    queue: str
+
+
+class WaitingRow(BlockedRow):
+    """All columns that the queue status follows from."""
+
+    id: str
+    state: str
+    priority: int
+    queued_at: datetime
+    not_before: datetime | None
+    reason: str
+
+
+NEED_FIELDS = tuple(NeedRow.__annotations__)
+FIELDS = tuple(WaitingRow.__annotations__)
 MAX_AHEAD = 1000  # counted no further
 
 AskWorkers = Callable[[], Sequence[ServingWorker]]
@@ -36,21 +62,18 @@ def register(ask_workers: AskWorkers) -> None:
         _registered.append(ask_workers)
 
 
-def of(row: Mapping[str, Any]) -> QueueStatus | None:
-    """Return what one operation waits for, with its place in the line; None if it does not wait.
-
-    `row` holds the columns of FIELDS.
-    """
+def of(row: WaitingRow) -> QueueStatus | None:
+    """Return what one operation waits for, with its place in the line; None if it does not wait."""
     if row["state"] not in WAITING:
         return None
     return _explained(row, workers(), num_ahead=_num_ahead(row))
 
 
 def of_operation(operation: Operation) -> QueueStatus | None:
-    return of({name: getattr(operation, name) for name in FIELDS})
+    return of(cast(WaitingRow, {name: getattr(operation, name) for name in FIELDS}))
 
 
-def of_all(rows: Iterable[Mapping[str, Any]]) -> Mapping[str, QueueStatus]:
+def of_all(rows: Iterable[WaitingRow]) -> Mapping[str, QueueStatus]:
     """Return by id what those of them that wait are waiting for; two queries, or none.
 
     Without their places in the line, which would be a query for each.
@@ -89,24 +112,20 @@ def workers() -> list[ServingWorker]:
     ]
 
 
-def obstacle(row: Mapping[str, Any], known: Sequence[ServingWorker]) -> QueueStatus:
-    """Return what a waiting operation waits for, pauses and its place in the line left aside.
-
-    `row` holds kind, queue and NEED_FIELDS.
-    """
-    need = Need(**{name: row[name] for name in NEED_FIELDS})
-    waiting = WaitingOperation(kind=row["kind"], label=row["queue"], need=need)
+def obstacle(row: BlockedRow, known: Sequence[ServingWorker]) -> QueueStatus:
+    """Return what a waiting operation waits for, pauses and its place in the line left aside."""
+    waiting = WaitingOperation(kind=row["kind"], label=row["queue"], need=_need(row))
     return queue_status_of(waiting, known, moment=timezone.now())
 
 
 def _explained(
-    row: Mapping[str, Any], known: Sequence[ServingWorker], *, num_ahead: int | None = None
+    row: WaitingRow, known: Sequence[ServingWorker], *, num_ahead: int | None = None
 ) -> QueueStatus:
     not_before = row["not_before"]
     waiting = WaitingOperation(
         kind=row["kind"],
         label=row["queue"],
-        need=Need(**{name: row[name] for name in NEED_FIELDS}),
+        need=_need(row),
         paused_until=timezone.localtime(not_before) if not_before else None,
         reason=Reason(row["reason"]),
         num_ahead=num_ahead,
@@ -114,8 +133,21 @@ def _explained(
     return queue_status_of(waiting, known, moment=timezone.now())
 
 
-def _num_ahead(row: Mapping[str, Any]) -> int:
+def _need(row: NeedRow) -> Need:
+    return Need(
+        device=row["device"],
+        gpu_memory_bytes=row["gpu_memory_bytes"],
+        memory_bytes=row["memory_bytes"],
+        checkpoint_bytes=row["checkpoint_bytes"],
+        takes_slot=row["takes_slot"],
+        processes=row["processes"],
+        first_checkpoint_seconds=row["first_checkpoint_seconds"],
+    )
+
+
+def _num_ahead(row: WaitingRow) -> int:
     """Return how many of the same kind and label, for a place of the same sort, go first."""
-    same = {name: row[name] for name in ("kind", "queue", "takes_slot")}
-    due = Operation.objects.due().filter(**same)
+    due = Operation.objects.due().filter(
+        kind=row["kind"], queue=row["queue"], takes_slot=row["takes_slot"]
+    )
     return due.sooner_than(row["priority"], row["queued_at"])[:MAX_AHEAD].count()

@@ -1,9 +1,8 @@
 """Operations that wait for what no worker has."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from django.conf import settings
 from django.db.models import Exists, OuterRef, Q, QuerySet
@@ -17,6 +16,7 @@ from apps.operations.models import Operation, OperationQuerySet, Subtask
 from apps.operations.placement import ServingWorker
 from apps.operations.scheduling import queue_status
 from apps.operations.scheduling.blocking import BlockingReason, QueueStatus
+from apps.operations.scheduling.queue_status import BlockedRow
 from trainops.process.protocol import now
 
 NOT_STUCK = frozenset({BlockingReason.WORKERS_BUSY, BlockingReason.SOON})
@@ -72,7 +72,7 @@ class StuckWatch:
 class Obstacle:
     """What keeps a group of waiting operations from being taken by any worker."""
 
-    group: Mapping[str, Any]  # values of GROUP_FIELDS
+    group: BlockedRow
     status: QueueStatus
     reason: Attention
 
@@ -88,13 +88,11 @@ def reason_of(status: QueueStatus) -> Attention | None:
     return Attention.LOW_DISK if status.code is BlockingReason.DISK_SHORT else Attention.STUCK
 
 
-def _groups(operations: OperationQuerySet) -> list[Mapping[str, Any]]:
+def _groups(operations: OperationQuerySet) -> list[BlockedRow]:
     return list(operations.order_by().values(*GROUP_FIELDS).distinct()[:MAX_GROUPS])
 
 
-def _obstacles(
-    groups: Iterable[Mapping[str, Any]], known: Sequence[ServingWorker]
-) -> list[Obstacle]:
+def _obstacles(groups: Iterable[BlockedRow], known: Sequence[ServingWorker]) -> list[Obstacle]:
     found = [(group, queue_status.obstacle(group, known)) for group in groups]
     return [
         Obstacle(group, status, reason)
@@ -163,7 +161,7 @@ def _clear_parents(obstacles: Iterable[Obstacle]) -> None:
         concerns.clear(Operation.objects.filter(pk=pk), *outdated)
 
 
-def _clear_outdated(groups: Iterable[Mapping[str, Any]], known: Sequence[ServingWorker]) -> None:
+def _clear_outdated(groups: Iterable[BlockedRow], known: Sequence[ServingWorker]) -> None:
     """Clear what is no longer true: a worker has come that fits, or there is another obstacle."""
     for group in groups:
         true = reason_of(queue_status.obstacle(group, known))

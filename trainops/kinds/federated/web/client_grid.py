@@ -5,6 +5,7 @@ of their own, their rows do: several train at a time, and none waits for another
 """
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from django.db.models import F, OuterRef, Subquery
@@ -13,10 +14,11 @@ from django.utils import timezone
 from apps.operations.lifecycle import WAITING, Reason, State
 from apps.operations.models import Attempt, Operation
 from apps.operations.scheduling import queue_status
+from apps.operations.scheduling.blocking import QueueStatus
+from apps.operations.scheduling.queue_status import WaitingRow
 
 MAX_CLIENTS, MAX_EPOCHS = 40, 60  # that are drawn
 DONE, RUNNING, PENDING, FAILED = "done", "running", "pending", "failed"
-Row = Mapping[str, Any]
 Numbers = Mapping[int, int | str]  # what clients are called, by their place in the round
 
 # How a client is → the colour of Tabler, where it is an operation of its own.
@@ -29,6 +31,16 @@ COLOURS = {
     "dropped": "orange",
     "failed": "red",
 }
+
+
+class ClientRow(WaitingRow):
+    """A client of a round that is an operation now."""
+
+    step: int
+    lease_expires_at: datetime | None
+    ran_on: str | None
+    client: str
+    message: str | None
 
 
 def grid(
@@ -165,11 +177,11 @@ def _elsewhere(
     return rows
 
 
-def _how(row: Row | None, taken: int, epochs: int) -> str:
+def _how(row: ClientRow | None, taken: int, epochs: int) -> str:
     """Return how a client is; without a row by the epochs that the server has taken over."""
     if row is None:
         return "done" if taken == epochs else "stopped" if taken else "not sent"
-    return "dropped" if row["reason"] == Reason.DROPPED else HOW[row["state"]]
+    return "dropped" if row["reason"] == Reason.DROPPED else HOW[State(row["state"])]
 
 
 def _left(how: str, count: int) -> list[str]:
@@ -189,7 +201,7 @@ HOW = {
 }
 
 
-def _sent(operation: Operation, number: int, names: Sequence[str]) -> dict[str, Row]:
+def _sent(operation: Operation, number: int, names: Sequence[str]) -> dict[str, ClientRow]:
     """Return by name those clients of a round that are operations now: one query."""
     attempts = Attempt.objects.filter(operation=OuterRef("pk"), number=OuterRef("attempt"))
     parts = Operation.objects.filter(
@@ -202,19 +214,20 @@ def _sent(operation: Operation, number: int, names: Sequence[str]) -> dict[str, 
     return {row["client"]: row for row in rows}
 
 
-def _where(how: str, row: Row | None, waits: Mapping[str, Any]) -> str:
+def _where(how: str, row: ClientRow | None, waits: Mapping[str, QueueStatus]) -> str:
     """Return the worker, or why there is none."""
     if how == "dropped":
         return "the round proceeded without it"
     if row is None:
         return ""
     if row["id"] in waits:
-        return str(waits[row["id"]].message)
+        return waits[row["id"]].message
     if how == "failed":
         return row["message"] or Reason(row["reason"]).label
     if how == "stopped":
         return "resumes with its parent operation"
-    is_silent = how == "running" and row["lease_expires_at"] < timezone.now()
+    until = row["lease_expires_at"]
+    is_silent = how == "running" and until is not None and until < timezone.now()
     return f"{row['ran_on'] or ''}{' (not responding)' if is_silent else ''}"
 
 
