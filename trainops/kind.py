@@ -5,7 +5,7 @@ trainops knows kinds only by their descriptors. A descriptor names its parts by 
 imported when they are needed: the web process reads it and must not import torch.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date
 from functools import cached_property, partial
@@ -16,6 +16,7 @@ from typing import Any, Literal, TypedDict, cast
 
 from trainops.lazy import load
 from trainops.registrations import registered
+from trainops.runtime.columns import DescribedColumns
 from trainops.runtime.config import OperationConfig
 from trainops.runtime.errors import ConfigError
 from trainops.runtime.job import ResumableJob
@@ -29,7 +30,6 @@ GROUP = "trainops.kinds"
 INCLUDE_CODE = "trainops.runtime.provenance:include"
 SEED_ALL = "trainops.runtime.reproducibility:seed_all"  # a string: it imports torch
 Port = Literal["ledger", "subtasks", "devices"]
-Columns = Mapping[str, Sequence[Mapping[str, Any]]]  # described columns by dataset id
 
 
 class Ports(TypedDict, total=False):
@@ -98,7 +98,7 @@ class Demo:
     """An operation of a minute or so, on data that come with it: `up --demo` submits it."""
 
     name: str
-    config: Mapping[str, Any]
+    config: Mapping[str, object]
     table: Callable[[], str] | None = None  # a CSV; its dataset id becomes `dataset` of the config
 
 
@@ -132,7 +132,7 @@ class Kind:
 
     ports: frozenset[Port] = frozenset()  # what make_job is given besides config and inputs
     ledger: str = ""  # a LedgerFields, of its entries; required with the port "ledger"
-    ledger_used: Callable[[Mapping[str, Any]], bool] = lambda config: True  # of a JSON config
+    ledger_used: Callable[[Mapping[str, object]], bool] = lambda config: True  # of a JSON config
     subtask: str = ""  # the job of a subtask; required with the port "subtasks"
     group: str = "group"  # what a group of subtasks is called
 
@@ -192,7 +192,7 @@ class Kind:
         default = self._config_class().model_fields["mode"].default
         return str(config.get("mode", default))
 
-    def span(self, config: OperationConfig, columns: Columns) -> tuple[date, date]:
+    def span(self, config: OperationConfig, columns: DescribedColumns) -> tuple[date, date]:
         """Return the first and the last day of the data. Raises ConfigError."""
         if not self.days:
             allowed = ", ".join(name for name, each in KINDS.items() if each.days) or "no kind"

@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Self
 from pydantic import Field
 
 from trainops.recipes import Recipe, find
+from trainops.runtime.columns import DescribedColumns
 from trainops.runtime.config import NamedModel, OperationConfig
 from trainops.runtime.errors import ConfigError
 
@@ -73,9 +74,7 @@ class RecipeConfig(OperationConfig):
             for name, each in parameters.items()
         }
 
-    def check_columns(
-        self, columns: Mapping[str, Sequence[Mapping[str, Any]]]
-    ) -> Mapping[str, str]:
+    def check_columns(self, columns: DescribedColumns) -> Mapping[str, str]:
         parameters = self.find_recipe().parse_parameters(self.parameters)
         try:
             problems = parameters.check_columns(columns)

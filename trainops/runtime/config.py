@@ -17,6 +17,7 @@ from pydantic import (
 from pydantic_core import CoreSchema, core_schema, to_jsonable_python
 
 from trainops.errors import MAX_PROBLEMS
+from trainops.runtime.columns import DescribedColumns
 from trainops.runtime.config_errors import explain, shown
 from trainops.runtime.durations import SECONDS, Duration, parse_duration
 from trainops.runtime.errors import ConfigError
@@ -134,9 +135,7 @@ class Strict(BaseModel):
         }
         return {name: mark for name, mark in marks.items() if mark is not None}
 
-    def check_columns(
-        self, columns: Mapping[str, Sequence[Mapping[str, object]]]
-    ) -> Mapping[str, str]:
+    def check_columns(self, columns: DescribedColumns) -> Mapping[str, str]:
         """Return what does not fit the datasets, by field; empty where all is well.
 
         `columns` holds for each dataset id its described columns ({"name", "type", ...}). What

@@ -1,6 +1,6 @@
 """The config of a backtest."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import date
 from typing import Any, ClassVar, Literal, Self
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -10,6 +10,7 @@ from pydantic import Field
 from trainops.market.columns import PriceColumns, find_columns
 from trainops.market.pipeline import Interval
 from trainops.recipe_config import RecipeConfig
+from trainops.runtime.columns import DescribedColumns
 from trainops.runtime.config import CheckpointConfig, DatasetId, OperationConfig, Strict
 from trainops.runtime.errors import ConfigError
 
@@ -147,9 +148,7 @@ class BacktestConfig(RecipeConfig):
             raise ConfigError(errors)
         return config
 
-    def check_columns(
-        self, columns: Mapping[str, Sequence[Mapping[str, Any]]]
-    ) -> Mapping[str, str]:
+    def check_columns(self, columns: DescribedColumns) -> Mapping[str, str]:
         kinds = {column["name"]: column["type"] for column in columns.get(self.dataset, ())}
         _, problems = find_columns(kinds, self.columns) if kinds else ({}, {})
         return {**super().check_columns(columns), **problems}

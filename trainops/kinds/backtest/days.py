@@ -2,13 +2,13 @@
 
 from datetime import date, datetime, timedelta
 
-from trainops.kind import Columns
 from trainops.market.columns import PriceColumns, find_columns
+from trainops.runtime.columns import DescribedColumns
 from trainops.runtime.config import OperationConfig
 from trainops.runtime.errors import ConfigError
 
 
-def days(config: OperationConfig, columns: Columns) -> tuple[date, date]:
+def days(config: OperationConfig, columns: DescribedColumns) -> tuple[date, date]:
     """Return the first and the last day that the config would trade. Raises ConfigError."""
     given = config.model_dump()
     described = columns.get(given["dataset"], [])
@@ -20,6 +20,6 @@ def days(config: OperationConfig, columns: Columns) -> tuple[date, date]:
     if time["type"] != "datetime":
         problem = f"column {time['name']!r} holds {time['type']}; allowed for walk-forward: dates"
         raise ConfigError({"design.walk_forward": problem})
-    first, last = (datetime.fromisoformat(time[end]).date() for end in ("min", "max"))
+    first, last = (datetime.fromisoformat(str(time[end])).date() for end in ("min", "max"))
     until = given["until"] - timedelta(days=1) if given["until"] else last
     return given["start"] or first, until

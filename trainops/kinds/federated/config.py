@@ -1,10 +1,11 @@
 """The config of a federated operation."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Self
 
 from trainops.kinds.federated.limits import problems_of
 from trainops.kinds.federated.options import FederatedOptions
+from trainops.runtime.columns import DescribedColumns
 from trainops.runtime.errors import ConfigError
 
 
@@ -18,9 +19,7 @@ class FederatedConfig(FederatedOptions):
             raise ConfigError(problems)
         return config
 
-    def check_columns(
-        self, columns: Mapping[str, Sequence[Mapping[str, Any]]]
-    ) -> Mapping[str, str]:
+    def check_columns(self, columns: DescribedColumns) -> Mapping[str, str]:
         problems = dict(super().check_columns(columns))
         known = {column["name"] for each in columns.values() for column in each}
         if self.partition.by == "column" and known and self.partition.column not in known:

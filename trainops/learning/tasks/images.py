@@ -1,10 +1,11 @@
 """Uploaded images, stored as NPZ: tell their classes."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Mapping
+from typing import Literal
 
 from pydantic import Field
 
+from trainops.runtime.columns import DescribedColumns
 from trainops.runtime.config import DatasetId, Strict
 
 NormName = Literal["none", "group", "batch"]
@@ -30,15 +31,11 @@ class ImagesParameters(Strict):
         0.2, gt=0, lt=1, description="Share of the images held out for validation."
     )
 
-    def check_columns(
-        self, columns: Mapping[str, Sequence[Mapping[str, object]]]
-    ) -> Mapping[str, str]:
+    def check_columns(self, columns: DescribedColumns) -> Mapping[str, str]:
         return lacking(self.dataset, columns, "label")
 
 
-def lacking(
-    dataset: str, columns: Mapping[str, Sequence[Mapping[str, Any]]], needed: str
-) -> dict[str, str]:
+def lacking(dataset: str, columns: DescribedColumns, needed: str) -> dict[str, str]:
     """Return what a dataset lacks that is to be images with labels or masks; nothing if all is."""
     names = [column["name"] for column in columns.get(dataset, ())]
     types = {column["type"] for column in columns.get(dataset, ())}

@@ -1,10 +1,11 @@
 """Outline what is in an image: in one's own, uploaded as NPZ, or in generated scans."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from pydantic import Field
 
 from trainops.learning.tasks.images import NormName, lacking
+from trainops.runtime.columns import DescribedColumns
 from trainops.runtime.config import DatasetId, Strict
 
 
@@ -32,7 +33,5 @@ class SegmentationParameters(Strict):
         "group", description="Normalization layers; batch is not allowed with privacy."
     )
 
-    def check_columns(
-        self, columns: Mapping[str, Sequence[Mapping[str, object]]]
-    ) -> Mapping[str, str]:
+    def check_columns(self, columns: DescribedColumns) -> Mapping[str, str]:
         return lacking(self.dataset, columns, "mask") if self.dataset else {}

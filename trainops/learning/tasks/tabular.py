@@ -1,10 +1,11 @@
 """A table of your own: predict one column from the others."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field
 
+from trainops.runtime.columns import DescribedColumn, DescribedColumns
 from trainops.runtime.config import DatasetId, Strict
 
 Task = Literal["auto", "classification", "regression"]
@@ -39,9 +40,7 @@ class TabularParameters(Strict):
         description="Maximum distinct values of a category column; rarer values are merged.",
     )
 
-    def check_columns(
-        self, columns: Mapping[str, Sequence[Mapping[str, Any]]]
-    ) -> Mapping[str, str]:
+    def check_columns(self, columns: DescribedColumns) -> Mapping[str, str]:
         described = columns.get(self.dataset, ())
         types = {column["name"]: column["type"] for column in described}
         if not types:
@@ -69,7 +68,7 @@ class TabularParameters(Strict):
         return problems
 
 
-def texts_of(columns: Sequence[Mapping[str, Any]]) -> set[str]:
+def texts_of(columns: Sequence[DescribedColumn]) -> set[str]:
     """Return the columns of free text; where values were too many to count, the job will tell."""
     return {
         column["name"]

@@ -1,12 +1,12 @@
 """Tables of your own, spread over clients: predict one column from the others."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
 
 from pydantic import Field
 
 from trainops.learning.tasks.tabular import TabularParameters
 from trainops.recipes import Recipe
+from trainops.runtime.columns import DescribedColumns
 from trainops.runtime.config import DatasetId
 
 
@@ -19,9 +19,7 @@ class FederatedTabularParameters(TabularParameters):
         description="Further tables; with partition.by: file, each table is one client.",
     )
 
-    def check_columns(
-        self, columns: Mapping[str, Sequence[Mapping[str, Any]]]
-    ) -> Mapping[str, str]:
+    def check_columns(self, columns: DescribedColumns) -> Mapping[str, str]:
         problems = dict(super().check_columns(columns))
         first = {column["name"] for column in columns.get(self.dataset, ())}
         for each in self.more_datasets:

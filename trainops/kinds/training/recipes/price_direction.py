@@ -1,14 +1,15 @@
 """Where a price goes next: what it learns can be traded by the backtest recipe `model`."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import date
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
 from trainops.market.columns import PriceColumns, find_columns
 from trainops.market.pipeline import FeatureParameters, Interval
 from trainops.recipes import Recipe
+from trainops.runtime.columns import DescribedColumns
 from trainops.runtime.config import DatasetId, Strict
 
 
@@ -87,9 +88,7 @@ class PriceDirectionParameters(Strict):
             raise ValueError("at least one feature is required")
         return features
 
-    def check_columns(
-        self, columns: Mapping[str, Sequence[Mapping[str, Any]]]
-    ) -> Mapping[str, str]:
+    def check_columns(self, columns: DescribedColumns) -> Mapping[str, str]:
         kinds = {column["name"]: column["type"] for column in columns.get(self.dataset, ())}
         return find_columns(kinds, self.columns)[1] if kinds else {}
 
