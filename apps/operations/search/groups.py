@@ -4,9 +4,9 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final, TypeAlias, TypedDict
+from typing import Any, Final, Literal, TypeAlias, TypedDict
 
-from django.db.models import Case, Count, F, Max, Min, Q, QuerySet, Value, When, lookups
+from django.db.models import Aggregate, Case, Count, F, Max, Min, Q, QuerySet, Value, When, lookups
 from django.db.models.expressions import Combinable
 from django.db.models.functions import NullIf
 
@@ -43,6 +43,42 @@ class GroupingError(DomainError):
         super().__init__(
             "VALIDATION_ERROR", f"group_by: {problem}", {"fields": {"group_by": problem}}
         )
+
+
+CountName: TypeAlias = Literal[
+    "num_pending", "num_running", "num_resuming", "num_completed", "num_failed", "num_cancelled"
+]
+COUNTS: Final[Mapping[State, CountName]] = {
+    State.PENDING: "num_pending",
+    State.RUNNING: "num_running",
+    State.RESUMING: "num_resuming",
+    State.COMPLETED: "num_completed",
+    State.FAILED: "num_failed",
+    State.CANCELLED: "num_cancelled",
+}
+
+
+class GroupRow(TypedDict, total=False):
+    """A row of the query: the shared value, the counts by state, and the objective.
+
+    Metrics and modes are the first and the last of the group's completed operations by name.
+    """
+
+    shared_number: float | None
+    shared_text: str | None
+    num_pending: int
+    num_running: int
+    num_resuming: int
+    num_completed: int
+    num_failed: int
+    num_cancelled: int
+    newest_at: datetime
+    lowest: float
+    highest: float
+    first_metric: str | None
+    last_metric: str | None
+    first_mode: str | None
+    last_mode: str | None
 
 
 class BestOfGroup(TypedDict):
@@ -83,7 +119,7 @@ def grouped(
     keys = _keys(name)
     found: QuerySet[Any] = operations.order_by().annotate(**keys).values(*keys)
     found = found.annotate(**_counts(), **_objective(name)).order_by("-newest_at", *keys)
-    rows = list(found[offset : offset + limit + 1])
+    rows: list[GroupRow] = list(found[offset : offset + limit + 1])
     values = [_value(row) for row in rows[:limit]]
     labels = _labels(name, values)
     groups = [
@@ -111,20 +147,21 @@ def _keys(name: str) -> dict[str, Combinable]:
     return {"shared_number": value.number, "shared_text": text}
 
 
-def _value(row: Mapping[str, Any]) -> Key:
+def _value(row: GroupRow) -> Key:
     number = row.get("shared_number")
     if number is None:
-        text: str | None = row.get("shared_text")
-        return text
+        return row.get("shared_text")
     return int(number) if float(number).is_integer() else float(number)
 
 
-def _counts() -> dict[str, Any]:
-    states = {f"num_{state.lower()}": Count("pk", filter=Q(state=state)) for state in State.values}
-    return {**states, "newest_at": Max("created_at")}
+def _counts() -> dict[str, Aggregate]:
+    counts: dict[str, Aggregate] = {
+        name: Count("pk", filter=Q(state=state)) for state, name in COUNTS.items()
+    }
+    return {**counts, "newest_at": Max("created_at")}
 
 
-def _objective(name: str) -> dict[str, Any]:
+def _objective(name: str) -> dict[str, Aggregate]:
     """Return aggregates of the objective: its extremes, and whether it is the same for all."""
     value, metric, mode = _of_studies() if name == "study" else _of_kinds()
     judged = Q(lookups.IsNull(value, False), state=State.COMPLETED)
@@ -183,10 +220,8 @@ def _labels(name: str, values: Sequence[Key]) -> dict[Key, str]:
     return dict(Study.objects.filter(pk__in=values).values_list("pk", "name"))
 
 
-def _group(
-    name: str, value: Key, labels: Mapping[Key, str], row: Mapping[str, Any]
-) -> OperationGroup:
-    counts = {state: row[f"num_{state.lower()}"] for state in State.values}
+def _group(name: str, value: Key, labels: Mapping[Key, str], row: GroupRow) -> OperationGroup:
+    counts = {state.value: row[num] for state, num in COUNTS.items()}
     return {
         "value": value,
         "label": labels.get(value, "" if value is None else str(value)),
@@ -198,7 +233,7 @@ def _group(
     }
 
 
-def _best(row: Mapping[str, Any]) -> BestOfGroup | None:
+def _best(row: GroupRow) -> BestOfGroup | None:
     metric, mode = row["first_metric"], row["first_mode"]
     is_one = metric == row["last_metric"] and mode == row["last_mode"]
     if not is_one or metric is None or mode not in ("min", "max"):
