@@ -1,12 +1,11 @@
 """Queries for metric points and logs, in pages of bounded size."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, TypeAlias, TypedDict, Unpack
 
 from django.db.models import Count, Max, Min, QuerySet
 
@@ -21,6 +20,15 @@ LOG_PAGE = 200
 MIN_POINTS = 10  # of a thinned curve, about
 MAX_POINTS_OF_SEVERAL = 200_000  # of the curves of several operations together, about
 NOT_FINITE = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
+
+
+class PointSelection(TypedDict, total=False):
+    """Which points of an operation are read; what is left out selects all. See `selected`."""
+
+    names: Sequence[str]
+    attempt: int | None
+    after_step: int | None  # steps after this one
+    to_step: int | None
 
 
 class Curve(TypedDict):
@@ -65,7 +73,7 @@ def curves(
     each curve the newest: no spike is lost, and no point is shown that was not measured. Stretches
     begin at multiples of their width. Packed points give the same curves in less time.
     """
-    selection: dict[str, Any] = {
+    selection: PointSelection = {
         "names": list(names),
         "attempt": attempt,
         "after_step": after_step,
@@ -81,7 +89,7 @@ def curves(
 
 
 def curves_of_several(
-    operation_ids: Iterable[str], *, max_points: int = 2000, **selection: Any
+    operation_ids: Iterable[str], *, max_points: int = 2000, **selection: Unpack[PointSelection]
 ) -> dict[str, Curves]:
     """Return the curves of each operation, with the points that `selection` of `selected` names.
 
@@ -127,12 +135,17 @@ def _rows(points: QuerySet[MetricPoint]) -> list[_Row]:
     return list(columns)
 
 
-class CurveExtent(TypedDict):
-    """The points of one curve: how many, and their first and last step."""
+class CurveKey(TypedDict):
+    """What the points of one curve share."""
 
     name: str
     attempt: int
     retired_by: int | None
+
+
+class CurveExtent(CurveKey):
+    """The points of one curve: how many, and their first and last step."""
+
     n: int
     low: int
     high: int
@@ -170,9 +183,9 @@ class Packed:
     """Points of an operation of which many are packed, up to the id `newest`."""
 
     def __init__(
-        self, operation_id: str, newest: int, selection: Mapping[str, Any] = MappingProxyType({})
+        self, operation_id: str, newest: int, selection: PointSelection | None = None
     ) -> None:
-        self.operation_id, self.newest, self.selection = operation_id, newest, selection
+        self.operation_id, self.newest, self.selection = operation_id, newest, selection or {}
         self._look()
 
     def _look(self) -> None:
@@ -227,13 +240,13 @@ class Packed:
             return self.points(max_points)
 
 
-def _source(operation_id: str, selection: Mapping[str, Any]) -> _Plain | Packed:
+def _source(operation_id: str, selection: PointSelection) -> _Plain | Packed:
     if newest := PackedPoints.newest_id(operation_id):
         return Packed(operation_id, newest, selection)
     return _Plain(selected(operation_id, **selection))
 
 
-def _key(extent: CurveExtent) -> dict[str, Any]:
+def _key(extent: CurveExtent) -> CurveKey:
     return {
         "name": extent["name"],
         "attempt": extent["attempt"],
