@@ -9,7 +9,7 @@ import json
 import logging
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from django.core import signing
 from django.db import transaction
@@ -26,7 +26,7 @@ from trainops.errors import DomainError
 from trainops.runtime.errors import ConfigError
 
 if TYPE_CHECKING:
-    from apps.operations.studies.sampling import StudySearch
+    from apps.operations.studies.sampling import OptunaState, StudySearch
 
 logger = logging.getLogger(__name__)
 SHOWN_LEFT_OUT = 100
@@ -191,9 +191,9 @@ def _key(values: Values) -> str:
     return json.dumps(values, sort_keys=True)
 
 
-def packed(state: Mapping[str, Any]) -> str:
+def packed(state: "OptunaState") -> str:
     return signing.dumps(state, salt=SALT, compress=True) if state else ""
 
 
-def _unpacked(state: str) -> dict[str, Any]:
+def _unpacked(state: str) -> "OptunaState":
     return dict(signing.loads(state, salt=SALT)) if state else {}

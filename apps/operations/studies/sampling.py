@@ -11,7 +11,7 @@ import math
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import optuna
@@ -25,8 +25,10 @@ from optuna.exceptions import ExperimentalWarning
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from apps.operations.studies.designs import Design, Method, Pruner, Range, Values, is_same
+from trainops.plain import Json
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
+OptunaState: TypeAlias = Mapping[str, Json]  # what Optuna stores with a study or a trial
 DIRECTIONS: Final = {"min": "minimize", "max": "maximize"}
 
 
@@ -38,13 +40,13 @@ class Known:
     outcome: str  # a name of TrialState
     results: Sequence[float] | None = None
     reported: Mapping[int, float] = field(default_factory=dict)  # by step
-    state: Mapping[str, Any] = field(default_factory=dict)
+    state: OptunaState = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Suggested:
     values: Values
-    state: Mapping[str, Any]
+    state: OptunaState
 
 
 class StudySearch:
@@ -56,7 +58,7 @@ class StudySearch:
         design: Design,
         modes: Sequence[str],
         trials: Iterable[Known] = (),
-        state: Mapping[str, Any] | None = None,
+        state: OptunaState | None = None,
     ) -> None:
         self.design = design
         self._space = {path: _distribution(design, path) for path in design.values}
@@ -97,7 +99,7 @@ class StudySearch:
         return self.study.get_trials(deepcopy=False)
 
     @property
-    def state(self) -> Mapping[str, Any]:
+    def state(self) -> OptunaState:
         """What Optuna stores with the study."""
         return self._storage.get_study_system_attrs(self._id)
 
