@@ -8,11 +8,12 @@ where there is none; and the best model as a part of its own, `part_of(metric)`.
 
 import re
 from collections.abc import Mapping
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from pydantic import SerializerFunctionWrapHandler, field_validator, model_serializer
 from pydantic_core.core_schema import ValidationInfo
 
+from trainops.plain import Config
 from trainops.runtime.config import Strict
 
 Monitors: TypeAlias = dict[str, Literal["min", "max"]]  # the mode of each metric
@@ -49,15 +50,15 @@ class MonitorsConfig(Strict):
         return {metric: value[metric] for metric in sorted(value)}
 
     @model_serializer(mode="wrap")
-    def _without_empty(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def _without_empty(self, serialize: SerializerFunctionWrapHandler) -> Config:
         """Leave out `monitors` where it is empty: configs without it stay what they were."""
-        found: dict[str, Any] = serialize(self)
+        found: Config = serialize(self)
         if not found.get("monitors", True):
             del found["monitors"]
         return found
 
 
-def further(config: Mapping[str, Any]) -> dict[str, str]:
+def further(config: Mapping[str, object]) -> dict[str, str]:
     """Return the modes of the further metrics that a config (as JSON) monitors, by name."""
     found = config.get("monitors")
     return dict(sorted(found.items())) if isinstance(found, Mapping) else {}
@@ -68,17 +69,17 @@ def part_of(metric: str) -> str:
     return f"{BEST_MODEL}_{re.sub('[^a-z0-9_]', '_', metric.lower())}"
 
 
-def measured(state: Mapping[str, Any], metric: str) -> float | None:
+def measured(state: Mapping[str, object], metric: str) -> float | None:
     """Return what a further metric came to with the weights of this JSON state."""
     return _number(state, metric, "metric")
 
 
-def best_ever(state: Mapping[str, Any], metric: str) -> float | None:
+def best_ever(state: Mapping[str, object], metric: str) -> float | None:
     """Return the best value of a further metric in a JSON state; None: not known."""
     return _number(state, metric, "best_metric")
 
 
-def _number(state: Mapping[str, Any], metric: str, name: str) -> float | None:
+def _number(state: Mapping[str, object], metric: str, name: str) -> float | None:
     of_all = state.get(STATE_KEY)
     of_metric = of_all.get(metric) if isinstance(of_all, Mapping) else None
     found = of_metric.get(name) if isinstance(of_metric, Mapping) else None

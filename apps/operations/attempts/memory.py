@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import psutil
 
@@ -26,6 +26,14 @@ HALVED = frozenset({"num_workers", "prefetch", "prefetch_factor", "capacity"})  
 SWITCHED_ON = frozenset({"activation_checkpointing", "gradient_checkpointing"})
 SWITCHED_OFF = frozenset({"batched_clients"})
 LOWER_PRECISION = {"fp32": "bf16", "32-true": "bf16-mixed"}
+
+
+class GivenField(NamedTuple):
+    """A field of a config that has a value."""
+
+    path: str
+    name: str
+    value: object
 
 
 @dataclass(slots=True)
@@ -68,7 +76,9 @@ def machine_memory() -> tuple[int, int]:
     return memory.total, memory.available
 
 
-def explained(outcome: AttemptOutcome, use: MemoryUse, config: Mapping[str, Any]) -> AttemptOutcome:
+def explained(
+    outcome: AttemptOutcome, use: MemoryUse, config: Mapping[str, object]
+) -> AttemptOutcome:
     """Return the outcome; one of OUT_OF_MEMORY with the figures and what to try."""
     if not isinstance(outcome, Interrupted) or outcome.reason is not Reason.OUT_OF_MEMORY:
         return outcome
@@ -79,7 +89,7 @@ def explained(outcome: AttemptOutcome, use: MemoryUse, config: Mapping[str, Any]
     return replace(outcome, note=note, error={**error, "message": note})
 
 
-def remedies(config: Mapping[str, Any], use: MemoryUse, *, is_gpu: bool) -> list[str]:
+def remedies(config: Mapping[str, object], use: MemoryUse, *, is_gpu: bool) -> list[str]:
     """Return what would need less memory, by the fields that the config has."""
     fields = list(_fields(config))
     found = [*_smaller_batches(fields), *_changed(fields)]
@@ -89,15 +99,18 @@ def remedies(config: Mapping[str, Any], use: MemoryUse, *, is_gpu: bool) -> list
     return [*found, f"resources.memory_gb{size} for a larger machine"]
 
 
-def _smaller_batches(fields: list[tuple[str, str, Any]]) -> Iterator[str]:
-    batches = [each for each in fields if each[1] in BATCHES and each[2] > 1]
-    yield from (f"{path} {size // 2} instead of {size}" for path, _, size in batches)
+def _smaller_batches(fields: list[GivenField]) -> Iterator[str]:
+    has_batches = False
+    for path, name, size in fields:
+        if name in BATCHES and isinstance(size, int) and size > 1:
+            has_batches = True
+            yield f"{path} {size // 2} instead of {size}"
     for path, name, number in fields:
-        if batches and name in ACCUMULATION:
+        if has_batches and name in ACCUMULATION and isinstance(number, int):
             yield f"{path} {2 * number} with it, for as many examples per update"
 
 
-def _changed(fields: list[tuple[str, str, Any]]) -> Iterator[str]:
+def _changed(fields: list[GivenField]) -> Iterator[str]:
     for path, name, value in fields:
         if name in HALVED and type(value) is int and value > 0:
             yield f"{path} {value // 2} instead of {value}"
@@ -105,17 +118,17 @@ def _changed(fields: list[tuple[str, str, Any]]) -> Iterator[str]:
             yield f"{path} true"
         elif name in SWITCHED_OFF and value is True:
             yield f"{path} false"
-        elif name == "precision" and value in LOWER_PRECISION:
+        elif name == "precision" and isinstance(value, str) and value in LOWER_PRECISION:
             yield f"{path} {LOWER_PRECISION[value]} instead of {value}"
 
 
-def _fields(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str, Any]]:
+def _fields(config: Mapping[str, object], prefix: str = "") -> Iterator[GivenField]:
     """Yield the path, the name and the value of each field, without those that are not given."""
     for name, value in config.items():
         if isinstance(value, Mapping):
             yield from _fields(value, f"{prefix}{name}.")
         elif value is not None:
-            yield f"{prefix}{name}", name, value
+            yield GivenField(f"{prefix}{name}", name, value)
 
 
 def _peak_of(pid: int) -> int:
