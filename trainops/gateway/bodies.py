@@ -8,10 +8,10 @@ import asyncio
 import io
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable
 from typing import IO, Any
 
-Receive = Callable[[], Awaitable[Mapping[str, Any]]]
+from trainops.gateway.asgi import Receive
 
 IN_MEMORY_BYTES = 64 * 1024
 PAUSE_SECONDS = 10.0  # the longest wait for the next bytes

@@ -1,15 +1,17 @@
 """What an ASGI server says about a request, as the environment of a WSGI application."""
 
 import sys
-from collections.abc import Mapping
-from typing import IO, Any
+from typing import IO, TypeAlias
 from urllib.parse import unquote_to_bytes
+from wsgiref.types import WSGIEnvironment
 
-Environ = dict[str, Any]
+from trainops.gateway.asgi import Headers, Scope
+
+Environ: TypeAlias = WSGIEnvironment
 UNPREFIXED = {"content-type": "CONTENT_TYPE", "content-length": "CONTENT_LENGTH"}
 
 
-def environ_of(scope: Mapping[str, Any]) -> Environ:
+def environ_of(scope: Scope) -> Environ:
     """Return the WSGI environment of an HTTP request, without `wsgi.input`.
 
     Headers whose names hold an underscore are left out: they would take the place of those with a
@@ -18,7 +20,7 @@ def environ_of(scope: Mapping[str, Any]) -> Environ:
     path = unquote_to_bytes(scope.get("raw_path") or scope["path"].encode()).decode("latin-1")
     host, port = scope.get("server") or ("localhost", 80)
     client = scope.get("client") or ("", 0)
-    environ = {
+    environ: Environ = {
         "REQUEST_METHOD": scope["method"],
         "SCRIPT_NAME": "",
         "PATH_INFO": path,
@@ -39,7 +41,7 @@ def environ_of(scope: Mapping[str, Any]) -> Environ:
     return environ
 
 
-def _add_headers(environ: Environ, headers: Any) -> None:
+def _add_headers(environ: Environ, headers: Headers) -> None:
     for raw_name, raw_value in headers:
         name, value = raw_name.decode("latin-1").lower(), raw_value.decode("latin-1")
         if "_" in name or name == "transfer-encoding":

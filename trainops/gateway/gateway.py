@@ -11,7 +11,7 @@ see `trainops.gateway.live`; nor do requests that wait until fewer passwords are
 import asyncio
 import io
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import (
     AsyncExitStack,
@@ -25,6 +25,7 @@ from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from trainops.gateway import bodies, live
+from trainops.gateway.asgi import Receive, Scope, Send
 from trainops.gateway.clients import (
     ClientLimits,
     ClientRequests,
@@ -39,7 +40,6 @@ from trainops.gateway.environ import Environ, environ_of, with_body
 from trainops.gateway.responses import Application, GatewayResponse
 
 T = TypeVar("T")
-Send = Callable[[Mapping[str, Any]], Awaitable[None]]
 logger = logging.getLogger(__name__)
 
 REFUSED = (
@@ -138,7 +138,7 @@ class Gateway:
         self._threads = ThreadPoolExecutor(NUM_THREADS, "request")
         self._streams = ThreadPoolExecutor(NUM_STREAMS, "upload")
 
-    async def __call__(self, scope: Mapping[str, Any], receive: bodies.Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         environ = environ_of(scope)
         if self._live is not None:
             environ = live.prepared(environ)
@@ -290,7 +290,7 @@ class Gateway:
             return await loop.run_in_executor(self._threads, call, *arguments)
 
 
-def has_body(scope: Mapping[str, Any]) -> bool:
+def has_body(scope: Scope) -> bool:
     names = {name.lower() for name, _ in scope["headers"]}
     return b"content-length" in names or b"transfer-encoding" in names
 

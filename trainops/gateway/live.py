@@ -13,7 +13,7 @@ import asyncio
 import io
 import logging
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -21,13 +21,13 @@ from functools import partial
 from http import HTTPStatus
 from typing import Any, Protocol, TypeVar
 
+from trainops.gateway.asgi import Send
 from trainops.gateway.bodies import BodyChunks
 from trainops.gateway.clients import TooManyRequests
 from trainops.gateway.environ import Environ, with_body
 from trainops.gateway.responses import Application, GatewayResponse
 
 T = TypeVar("T")
-Send = Callable[[Mapping[str, Any]], Awaitable[None]]
 logger = logging.getLogger(__name__)
 
 FOLLOWED = "trainops.followed"  # where the application leaves a Followed in the environment

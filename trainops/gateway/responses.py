@@ -4,6 +4,9 @@ from collections.abc import Callable, Iterable, Iterator
 from http import HTTPStatus
 from typing import Any
 
+from trainops.gateway.asgi import ResponsePart, ResponseStart
+from trainops.gateway.environ import Environ
+
 Application = Callable[..., Iterable[bytes]]
 BLOCK_BYTES = 64 * 1024
 
@@ -11,7 +14,7 @@ BLOCK_BYTES = 64 * 1024
 class GatewayResponse:
     """What the application answers to one request; used by one thread at a time."""
 
-    def __init__(self, application: Application, environ: dict[str, Any]) -> None:
+    def __init__(self, application: Application, environ: Environ) -> None:
         self.status = HTTPStatus.INTERNAL_SERVER_ERROR.value
         self.headers: list[tuple[bytes, bytes]] = []
         self._parts: Iterable[bytes] = application(environ, self._start)
@@ -25,11 +28,11 @@ class GatewayResponse:
             (name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers
         ]
 
-    def start(self) -> dict[str, Any]:
+    def start(self) -> ResponseStart:
         """Return the message that begins it. One block at least must have been taken."""
         return {"type": "http.response.start", "status": self.status, "headers": self.headers}
 
-    def message(self, block: bytes) -> dict[str, Any]:
+    def message(self, block: bytes) -> ResponsePart:
         """Return the message that carries the newest block."""
         return {"type": "http.response.body", "body": block, "more_body": not self.is_complete}
 
