@@ -1,12 +1,16 @@
 """Digests: what a rule collected becomes one delivery at its hour."""
 
 from collections import Counter
+from typing import TYPE_CHECKING
 
 from django.db import transaction
 
 from apps.notifications import matching
 from apps.notifications.models import Delivery, Rule
 from trainops.clock import DatabaseNow
+
+if TYPE_CHECKING:
+    from apps.notifications.bodies import DeliveryBody
 
 MAX_ITEMS = 100  # the latest notifications of a digest; all are counted
 WHAT = "DIGEST"
@@ -35,7 +39,7 @@ def _create(rule_id: int) -> None:
         included = Delivery.objects.filter(pk__in=ids)
         counts = Counter(included.values_list("what", flat=True))
         latest = included.order_by("-pk").values_list("body", flat=True)[:MAX_ITEMS]
-        body = {
+        body: DeliveryBody = {
             "event": WHAT,
             "counts": dict(counts),
             "notifications": list(reversed(latest)),

@@ -1,12 +1,11 @@
 """Notifications as mail, by the configured SMTP server."""
 
-from collections.abc import Mapping
 from smtplib import SMTPException
-from typing import Any
 
 from django.conf import settings
 from django.core.mail import EmailMessage
 
+from apps.notifications.bodies import DeliveryBody
 from apps.notifications.models import Delivery
 from apps.notifications.sending import NotSent
 
@@ -32,7 +31,7 @@ def _domain() -> str:
     return settings.DEFAULT_FROM_EMAIL.rpartition("@")[2].rstrip(">") or "localhost"
 
 
-def subject(body: Mapping[str, Any]) -> str:
+def subject(body: DeliveryBody) -> str:
     """Return one line: event and name of the operation, or the counts of a digest."""
     if operation := body.get("operation"):
         words = f"{body['event']}: {operation['name'] or operation['operation_id']}"
@@ -44,7 +43,7 @@ def subject(body: Mapping[str, Any]) -> str:
     return " ".join(f"[trainops] {words}".split())[:MAX_SUBJECT]
 
 
-def line(body: Mapping[str, Any]) -> str:
+def line(body: DeliveryBody) -> str:
     """Return the subject with note and page, for chats that show the `text` of a webhook's body."""
     page = body["operation"]["page"] if "operation" in body else ""
     return " · ".join(each for each in (subject(body), body.get("note"), page) if each)
@@ -52,7 +51,7 @@ def line(body: Mapping[str, Any]) -> str:
 
 def text(delivery: Delivery) -> str:
     """Return the text of the mail."""
-    body = delivery.body
+    body: DeliveryBody = delivery.body
     if body["event"] == "TEST":
         parts = ["This is a test of a notification rule."]
     else:
@@ -60,7 +59,7 @@ def text(delivery: Delivery) -> str:
     return "\n\n".join([*parts, f"Sent by the notification rule {delivery.rule.name}."])
 
 
-def _paragraph(body: Mapping[str, Any]) -> str:
+def _paragraph(body: DeliveryBody) -> str:
     operation = body["operation"]
     lines = [
         f"{body['event']}: {operation['name']} ({operation['kind']})",

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
-from typing import Any
 
 from django.conf import settings
 from django.utils import timezone
 
+from apps.notifications.bodies import DeliveryBody
 from apps.notifications.models import Delivery, Rule
 from apps.notifications.validation import only_user
 from apps.operations.models import Event, Operation
@@ -51,7 +51,7 @@ def _may_see(rule: Rule, operation: Operation) -> bool:
 
 def notify(rule: Rule, event: Event, operation: Operation) -> None:
     """Create the delivery of an event, once: at the hour of the digest, or at once."""
-    fields: dict[str, Any] = {
+    fields: dict[str, object] = {
         "operation_id": operation.pk,
         "what": event.what,
         "body": _body(event, operation),
@@ -69,7 +69,7 @@ def next_hour(hour: int, now: datetime) -> datetime:
     return moment if moment > now else moment + timedelta(days=1)
 
 
-def _body(event: Event, operation: Operation) -> dict[str, object]:
+def _body(event: Event, operation: Operation) -> DeliveryBody:
     return {
         "event": event.what,
         "at": event.at.isoformat(),
