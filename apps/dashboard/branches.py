@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 from django.http import QueryDict
 
@@ -15,6 +14,7 @@ from apps.operations.requests.previews import Preview
 from apps.operations.requests.warm_starting import warm_start
 from trainops.errors import DomainError
 from trainops.kind import KINDS
+from trainops.plain import Config
 from trainops.recipes import Recipe, recipes
 from trainops.runtime.errors import ConfigError
 
@@ -67,19 +67,19 @@ class Branch:
         """The fields that may differ; None: all."""
         return sorted(KINDS[self.source.kind].forkable()) if self.is_fork else None
 
-    def config(self) -> dict[str, Any]:
+    def config(self) -> Config:
         """Return the config that the form begins with: twice the length, to train longer."""
         path, length = forking.length_of(self.source)
         if self.verb != "extend" or not path:
             return dict(self.source.config)
         return forking.merged(self.source.config, forking.longer(self.source, 2 * length))
 
-    def preview(self, config: Mapping[str, Any]) -> Preview:
+    def preview(self, config: Mapping[str, object]) -> Preview:
         """Return what submitting this config would do; see `previews.preview`."""
         verb: previews.Verb = "fork" if self.is_fork else "warm_start"
         return previews.preview(verb, operation_id=self.source.pk, config=config)
 
-    def answer(self, config: Mapping[str, Any]) -> tuple[Preview | None, str]:
+    def answer(self, config: Mapping[str, object]) -> tuple[Preview | None, str]:
         """Return what training longer would do, or why the checkpoint cannot continue so."""
         if self.verb != "extend":
             return None, ""

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
+from apps.operations.api.exchange import SubmissionFields
 from apps.operations.serializers import SubmissionSerializer
 from trainops import operation_yaml
 from trainops.errors import DomainError
@@ -24,7 +24,7 @@ class ConfigFile:
     problems: list[tuple[int, str]] = field(default_factory=list)
     lines: Mapping[str, int] = field(default_factory=dict)
 
-    def body(self) -> dict[str, Any]:
+    def body(self) -> SubmissionFields:
         """Return the arguments of a submission. Raises FileProblem and ConfigError."""
         if len(self.text) > MAX_CHARS:
             raise FileProblem(f"more than {MAX_CHARS} characters; submit it by command or API")
@@ -33,7 +33,8 @@ class ConfigFile:
         serializer = SubmissionSerializer(data=found.body)
         if not serializer.is_valid():
             raise ConfigError(dict(flatten(serializer.errors)))
-        return dict(serializer.validated_data)
+        fields: SubmissionFields = serializer.validated_data
+        return fields
 
     def refuse(self, error: FileProblem | ConfigError | DomainError) -> None:
         """Note what is wrong, with its line."""
@@ -68,7 +69,7 @@ def written(kind: str, config: Mapping[str, object], own: Mapping[str, str]) -> 
     return ConfigFile(text)
 
 
-def recipe_of(body: Mapping[str, Any]) -> tuple[Recipe, dict[str, str]]:
+def recipe_of(body: SubmissionFields) -> tuple[Recipe, dict[str, str]]:
     """Return the recipe that a body names, and what is wrong with its config, by path.
 
     Raises ConfigError: it names no recipe of its kind, so no form shows it.

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from apps.checkpoints.models import Checkpoint
 from apps.operations.models import Operation
@@ -38,7 +38,7 @@ def preview(
     *,
     operation_id: str,
     checkpoint_id: str = "",
-    config: Mapping[str, Any] | None = None,
+    config: Mapping[str, object] | None = None,
     to: int | None = None,
 ) -> Preview:
     """Return what the request would do. Raises what the request itself would raise at once."""
