@@ -10,6 +10,8 @@ PENDING ──▶ RUNNING ──▶ COMPLETED
 A cancel is a request beside the state, not a state: the work may end before it hears of it.
 """
 
+from typing import TypedDict
+
 from django.db.models import TextChoices
 
 
@@ -78,6 +80,14 @@ class Reason(TextChoices):
     def _missing_(cls, value: object) -> "Reason | None":
         """Find a reason by its older name, as workers and clients of older versions send it."""
         return next((cls(new) for old, new in OLDER_REASONS.items() if old == value), None)
+
+
+class ReportedError(TypedDict):
+    """The error of a failed attempt."""
+
+    code: str
+    message: str
+    traceback: str
 
 
 OLDER_REASONS = {"HOUSE_ERROR": "PLATFORM_ERROR"}  # older name → name

@@ -20,10 +20,9 @@ from apps.operations.attempts.outcomes import (
     Cancelled,
     Completed,
     Interrupted,
-    ReportedError,
 )
 from apps.operations.attempts.remote_attempts import is_out_of_time
-from apps.operations.lifecycle import OLDER_REASONS, Reason, State
+from apps.operations.lifecycle import OLDER_REASONS, Reason, ReportedError, State
 from apps.operations.models import Attempt, Operation
 from apps.operations.scheduling import claims
 from trainops.clock import seconds_from_now

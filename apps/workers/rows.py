@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import TypedDict
 
-from apps.operations.attempts.outcomes import ReportedError
+from apps.operations.lifecycle import ReportedError
 
 
 class Gpu(TypedDict):

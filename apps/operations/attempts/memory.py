@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import psutil
 
-from apps.operations.attempts.outcomes import AttemptOutcome, Interrupted, ReportedError
-from apps.operations.lifecycle import Reason
+from apps.operations.attempts.outcomes import AttemptOutcome, Interrupted
+from apps.operations.lifecycle import Reason, ReportedError
 from trainops.process.failure_messages import GPU_MEMORY, gigabytes
 
 SAMPLE_SECONDS = 0.25

@@ -4,9 +4,8 @@ import signal
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypedDict
 
-from apps.operations.lifecycle import Reason
+from apps.operations.lifecycle import Reason, ReportedError
 from trainops.process import exit_codes
 from trainops.process.protocol import Ended, Failed, Stopped, Succeeded
 from trainops.signal_names import signal_name
@@ -21,14 +20,6 @@ SIGNALS = {
     -signal.SIGALRM: Reason.LEASE_LOST,  # its own deadline: the lease was not renewed
 }
 EXITS = {exit_codes.ERROR: Reason.PLATFORM_ERROR, exit_codes.LEASE_LOST: Reason.LEASE_LOST}
-
-
-class ReportedError(TypedDict):
-    """The error of a failed attempt."""
-
-    code: str
-    message: str
-    traceback: str
 
 
 @dataclass(frozen=True, slots=True)

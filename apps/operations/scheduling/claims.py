@@ -4,7 +4,7 @@ An attempt's number is the fencing token. Once another attempt owns the operatio
 every call here with the old number changes nothing and says so.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from django.conf import settings
@@ -12,7 +12,7 @@ from django.db import connection, transaction
 from django.db.models import Case, F, Q, Value, When
 
 from apps.installation.counters import COUNTERS
-from apps.operations.lifecycle import Reason, State
+from apps.operations.lifecycle import Reason, ReportedError, State
 from apps.operations.models import Attempt, Operation, OperationQuerySet
 from apps.operations.placement import Offer
 from apps.operations.scheduling import crash_loops, restarts
@@ -114,7 +114,7 @@ def restart_or_fail(
     actor: str,
     note: str,
     outcome: Attempt.Outcome,
-    error: Mapping[str, Any] | None = None,
+    error: ReportedError | None = None,
     owned: OperationQuerySet | None = None,
 ) -> bool:
     """Put the operation back into the queue, cancel it or fail it: what its policy and people say.
@@ -131,7 +131,7 @@ def restart_or_fail(
         first_delay=settings.THRESHOLDS.restart_delay_seconds,
         longest_delay=settings.THRESHOLDS.restart_delay_max_seconds,
     )
-    reported = error or {"code": str(reason), "message": note, "traceback": ""}
+    reported = error or ReportedError(code=str(reason), message=note, traceback="")
     with transaction.atomic():
         moved = _decide(owned, decision, actor=actor, note=note, reason=reason, error=reported)
         if moved:
@@ -148,7 +148,7 @@ def _decide(
     reason: Reason,
     actor: str,
     note: str,
-    error: Mapping[str, Any],
+    error: ReportedError,
 ) -> bool:
     match decision:
         case restarts.GiveUp(note=why):

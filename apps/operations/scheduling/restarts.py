@@ -1,8 +1,7 @@
 """What follows when an attempt ended without its operation being done. Pure."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TypedDict
 
 from apps.operations.lifecycle import Reason
 from trainops import backoff
@@ -32,6 +31,13 @@ JITTER = 0.2
 MEMORY_BUDGET = 1  # what did not fit twice will not fit a third time
 
 
+class RestartFields(TypedDict):
+    """The section `restart` of a config; see `RestartConfig`."""
+
+    policy: str
+    max_restarts: int
+
+
 @dataclass(frozen=True, slots=True)
 class Restart:
     delay_seconds: float
@@ -45,7 +51,7 @@ class GiveUp:
 def after(
     reason: Reason,
     *,
-    restart: Mapping[str, Any],
+    restart: RestartFields,
     restarts_used: int,
     first_delay: float,
     longest_delay: float,
