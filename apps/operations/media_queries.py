@@ -3,7 +3,7 @@
 import re
 from itertools import groupby
 from operator import itemgetter
-from typing import Any, TypedDict
+from typing import TypedDict
 
 from django.db.models import Count, Max
 from django.http import HttpResponse
@@ -12,9 +12,25 @@ from apps.operations.errors import MediaNotFound
 from apps.operations.models import Media
 from trainops.media.items import CONTENT_TYPES
 
-FIELDS = ("id", "name", "type", "step", "position", "attempt", "index", "caption", "num_bytes")
 SUFFIXES = {"image/png": "png", "audio/wav": "wav", "application/json": "json"}
 RANGE = re.compile(r"bytes=(\d{0,15})-(\d{0,15})")
+
+
+class MediaRow(TypedDict):
+    """The columns of an item, without its content."""
+
+    id: int
+    name: str
+    type: str
+    step: int
+    position: int
+    attempt: int
+    index: int
+    caption: str
+    num_bytes: int
+
+
+FIELDS = tuple(MediaRow.__annotations__)
 
 
 class MediaItemJson(TypedDict):
@@ -55,7 +71,7 @@ def listed(operation_id: str, name: str | None = None) -> list[NamedMediaJson]:
 _place = itemgetter("position", "attempt")
 
 
-def _step(rows: list[dict[str, Any]]) -> MediaStepJson:
+def _step(rows: list[MediaRow]) -> MediaStepJson:
     first = rows[0]
     return {
         "step": first["step"],

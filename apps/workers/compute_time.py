@@ -1,5 +1,6 @@
 """How long attempts computed, by their rows: times their processes, and times their GPUs."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from django.db.models import (
@@ -12,6 +13,7 @@ from django.db.models import (
     Value,
     When,
 )
+from django.db.models.expressions import Combinable
 from django.db.models.functions import Coalesce, Length, Replace
 
 from apps.operations.models import Attempt
@@ -25,7 +27,7 @@ NUM_GPUS = Case(
     output_field=IntegerField(),
 )
 # What the time of an attempt is multiplied with.
-FACTORS: dict[str, Any] = {"processes": F("operation__processes"), "num_gpus": NUM_GPUS}
+FACTORS: Mapping[str, Combinable] = {"processes": F("operation__processes"), "num_gpus": NUM_GPUS}
 
 
 def computing_since(moment: Any) -> QuerySet[Attempt]:

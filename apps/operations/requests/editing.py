@@ -1,7 +1,6 @@
 """Edit what users write about an operation, without overwriting what another user just wrote."""
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, TypedDict, cast
+from typing import TYPE_CHECKING, TypedDict, cast
 
 from django.db import transaction
 from django.db.models import F
@@ -118,11 +117,12 @@ def _different(operation: Operation, changes: Changes) -> Changes:
     return cast(Changes, {name: value for name, value in changes.items() if value != now[name]})
 
 
-def _columns(changes: Mapping[str, Any]) -> dict[str, Any]:
+def _columns(changes: Changes) -> dict[str, object]:
     """Return the values of the columns that hold the changes."""
     columns = {name: value for name, value in changes.items() if name not in ("tags", *DATED)}
     moments = {
-        f"{name}_at": DatabaseNow() if changes[name] else None for name in DATED & changes.keys()
+        f"{name}_at": DatabaseNow() if changes.get(name) else None
+        for name in DATED & changes.keys()
     }
     return columns | moments
 
@@ -143,7 +143,7 @@ def _text(field: str, text: str, limit: int) -> str:
     return lines
 
 
-def _note(operation: Operation, changes: Mapping[str, Any]) -> str:
+def _note(operation: Operation, changes: Changes) -> str:
     unsaid = ("name", "acknowledgement")
     said = [name.removeprefix("is_") for name in changes if name not in unsaid]
     if text := changes.get("acknowledgement"):
