@@ -140,11 +140,6 @@ REFUSED = {
         {"parameters": {"compile": True}},
         "parameters.compile: got true with 2 processes; allowed: false",
     ),
-    "sharding": (
-        {"sharding": "full"},
-        "sharding: got full for a training module; allowed: none, or a loop of your own with "
-        "run.wrap",
-    ),
 }
 
 

@@ -21,7 +21,13 @@ ROWS, SHAPE = "rows", "of"
 class Sharding(Protocol):
     """How the kept objects of one rank are divided."""
 
-    def shard(self, model: nn.Module, units: Iterable[nn.Module] | None) -> nn.Module | None:
+    @property
+    def is_divided(self) -> bool:
+        """Whether models are divided over the ranks."""
+
+    def shard(
+        self, model: nn.Module, units: Iterable[nn.Module] | None, methods: Iterable[str]
+    ) -> nn.Module | None:
         """Divide a model in place and return it; None if models are not divided here."""
 
     def require_sharded(self, kept: Kept) -> None:
@@ -59,7 +65,11 @@ class Sharding(Protocol):
 class Undivided:
     """There is one process, or every rank has the whole models."""
 
-    def shard(self, model: nn.Module, units: Iterable[nn.Module] | None) -> None: ...
+    is_divided = False
+
+    def shard(
+        self, model: nn.Module, units: Iterable[nn.Module] | None, methods: Iterable[str]
+    ) -> None: ...
     def require_sharded(self, kept: Kept) -> None: ...
     def reshard(self) -> None: ...
 

@@ -137,6 +137,7 @@ class Run:
         *,
         find_unused_parameters: bool | None = None,
         units: Iterable[nn.Module] | None = None,
+        methods: Iterable[str] = (),
     ) -> nn.Module:
         """Return the model with gradients averaged over the ranks; the model itself for one rank.
 
@@ -147,10 +148,11 @@ class Run:
         With `sharding: full` the model itself is divided over the ranks by torch's FSDP2, and its
         optimizer has to be made after that. `units` are the submodules whose parameters are
         gathered together for a pass, inner ones first; by default those in every nn.ModuleList.
+        `methods` are those besides `forward` in which the model computes with its parameters.
         """
         if self.num_ranks == 1:
             return model
-        if (sharded := self._sharding.shard(model, units)) is not None:
+        if (sharded := self._sharding.shard(model, units, methods)) is not None:
             return sharded
         if find_unused_parameters is None:
             find_unused_parameters = self.num_ranks > MAX_COMMUTATIVE
@@ -166,11 +168,16 @@ class Run:
         """
         self.norms.check(norm, is_scaled=is_scaled)
 
+    @property
+    def is_sharded(self) -> bool:
+        """Whether `wrap` divides models over the ranks."""
+        return self._sharding.is_divided
+
     def require_undivided(self, form: str) -> None:
         """Raise InputError where a form that needs whole models has divided ones."""
-        if not isinstance(self._sharding, Undivided):
-            problem = f"got full for {form}; allowed: none"
-            raise InputError({"sharding": f"{problem}, or a loop of your own with run.wrap"})
+        if self.is_sharded:
+            allowed = "none, or a training module, or a loop of your own with run.wrap"
+            raise InputError({"sharding": f"got full for {form}; allowed: {allowed}"})
 
     def epochs(self, number: int) -> Passes:
         """Return a loop over the numbers of the epochs, from 0."""

@@ -10,7 +10,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
-from torch.distributed.fsdp import FSDPModule, fully_shard
+from torch.distributed.fsdp import (
+    FSDPModule,
+    fully_shard,
+    register_fsdp_forward_method,
+)
 from torch.distributed.tensor import DTensor, Shard
 from torch.optim import Optimizer
 
@@ -24,13 +28,17 @@ BY_ROWS = (Shard(0),)
 class Shards:
     """The divided models of one rank; a `Sharding`."""
 
+    is_divided = True
+
     def __init__(self, devices: Devices, device: torch.device) -> None:
         self._rank, self._num_ranks, self._device = devices.rank, devices.num_ranks, device
         self._mesh: DeviceMesh | None = None
         self._models: list[nn.Module] = []
         self._replaced: list[weakref.ref[Tensor]] = []  # parameters from before they were divided
 
-    def shard(self, model: nn.Module, units: Iterable[nn.Module] | None) -> nn.Module:
+    def shard(
+        self, model: nn.Module, units: Iterable[nn.Module] | None, methods: Iterable[str]
+    ) -> nn.Module:
         """Divide a model unit by unit, each on its way to the device of this rank."""
         if self._mesh is None:
             self._mesh = init_device_mesh(self._device.type, (self._num_ranks,))
@@ -38,6 +46,8 @@ class Shards:
         for unit in blocks(model) if units is None else units:
             fully_shard(unit, mesh=self._mesh)
         fully_shard(model, mesh=self._mesh)
+        for name in methods:
+            register_fsdp_forward_method(model, name)
         self._models.append(model)
         return model
 

@@ -30,8 +30,19 @@ class TrainingStep(nn.Module):
         return found["loss"], {key: number_of(key, value) for key, value in found.items()}
 
 
+def placed(run: Run, module: TrainingModule) -> TrainingModule:
+    """Move a module to the device of this rank, which has its rows of it with `sharding: full`."""
+    if run.is_sharded:  # each unit moves when it is divided
+        steps = [name for name in ("training_step", "validation_step") if hasattr(module, name)]
+        run.wrap(module, methods=steps)
+        return module
+    return module.to(run.device)
+
+
 def replicas_of(run: Run, module: TrainingModule) -> Replicas:
     """Connect the replicas of a module; each rank must call it."""
+    if run.is_sharded:  # `placed` has divided it
+        return Replicas(run, module, TrainingStep(module))
     # Optimizers that take turns, and frozen parameters, leave others without a gradient.
     return Replicas(run, module, run.wrap(TrainingStep(module), find_unused_parameters=True))
 

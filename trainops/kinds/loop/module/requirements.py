@@ -29,7 +29,6 @@ def require_ranks(run: Run, validation: Passes | None, parameters: ModuleParamet
     """Raise InputError for what several ranks cannot compute exactly."""
     if run.num_ranks == 1:
         return
-    run.require_undivided("a training module")
     with_ranks = f"with {run.num_ranks} processes"
     if parameters.compile:
         problem = f"got true {with_ranks}"
@@ -37,6 +36,29 @@ def require_ranks(run: Run, validation: Passes | None, parameters: ModuleParamet
     if validation is not None and not isinstance(validation.source, MapBatches):
         problem = f"got several loaders as the loader 'validation' {with_ranks}"
         raise InputError({"recipe": f"{problem}; allowed: one loader"})
+
+
+def require_divisible(
+    module: TrainingModule,
+    optimizers: Mapping[str, Optimizer],
+    parameters: ModuleParameters,
+) -> None:
+    """Raise InputError for what a module that is divided over the ranks cannot have."""
+    with_sharding = "with sharding: full"
+    if parameters.ema_decay is not None:
+        problem = f"got {parameters.ema_decay} {with_sharding}"
+        raise InputError({"parameters.ema_decay": f"{problem}; allowed: nothing"})
+    if parameters.precision == "fp16":
+        problem = f"got fp16 {with_sharding}"
+        raise InputError({"parameters.precision": f"{problem}; allowed: fp32, bf16"})
+    for name, each in optimizers.items():
+        if needs_closure(each):
+            problem = f"got {type(each).__name__} as {name!r} {with_sharding}"
+            raise InputError({"recipe": f"{problem}; allowed: optimizers without a closure"})
+    for epoch in range(parameters.epochs):
+        if frozen := module.frozen(epoch):
+            problem = f"frozen({epoch}) names {', '.join(map(repr, frozen))} {with_sharding}"
+            raise InputError({"recipe": f"{problem}; allowed: nothing"})
 
 
 def require_methods(module: object) -> None:

@@ -8,8 +8,9 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 from trainops.kinds.loop.module.base import TrainingModule
 from trainops.kinds.loop.module.batch import to_device
 from trainops.kinds.loop.module.optimization import Extent, Schedule
-from trainops.kinds.loop.module.replicas import replicas_of
+from trainops.kinds.loop.module.replicas import placed, replicas_of
 from trainops.kinds.loop.module.requirements import (
+    require_divisible,
     require_loaders,
     require_methods,
     require_optimizers,
@@ -44,9 +45,9 @@ class ModuleTraining:
     """
 
     def __init__(self, run: Run, module: TrainingModule, parameters: ModuleParameters) -> None:
-        self._run, self._module, self._parameters = run, module.to(run.device), parameters
         require_precision(parameters, run.device)
         require_methods(module)
+        self._run, self._module, self._parameters = run, placed(run, module), parameters
         self._train, validation = require_loaders(module.loaders(run), parameters)
         require_ranks(run, validation, parameters)
         self._trainable = {name for name, each in module.named_parameters() if each.requires_grad}
@@ -55,6 +56,8 @@ class ModuleTraining:
         )
         run.keep("model", module)
         optimizers = require_optimizers(module.optimizers(), parameters)
+        if run.is_sharded:
+            require_divisible(module, optimizers, parameters)
         for name, optimizer in optimizers.items():
             run.keep(name, optimizer)
         self._schedules = self._keep_schedules(optimizers, has_validation=validation is not None)
