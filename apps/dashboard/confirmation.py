@@ -14,7 +14,7 @@ from apps.dashboard.formatting import duration, moment, plural, size
 from apps.operations.attempts import resume_preview
 from apps.operations.lifecycle import WAITING, State
 from apps.operations.models import Operation
-from apps.operations.requests import bulk, services
+from apps.operations.requests import bulk, changed_code, services
 from apps.operations.requests.access import Person
 
 VERBS = {
@@ -26,6 +26,9 @@ VERBS = {
     "acknowledge": "Acknowledge",
 }
 MOST_AT_A_CLICK = 10  # of more, their number is entered before anything is stopped or deleted
+CHANGED = "files of its recipe were changed on this server"
+REQUIRED = "its config requires an exact resume: otherwise it fails and says what differs"
+ANY_INEXACT = "where files of the recipe were changed, or the config requires an exact resume"
 MAX_SKIPPED = 10  # named one by one; of more, the numbers by reason
 
 
@@ -38,7 +41,8 @@ class Confirmation:
     skipped: Sequence[tuple[str, str]] = ()  # (name, why)
     choices: Sequence[tuple[Checkpoint, str]] = field(default=())  # to resume from, newest first
     chosen: str = ""
-    requires_exact: bool = False  # a resume that is not exact fails, unless that is accepted
+    inexact: str = ""  # when a resume that is not exact is refused, unless that is accepted
+    must_accept: bool = False  # each choice is one of those
 
     @property
     def verb(self) -> str:
@@ -80,7 +84,8 @@ def of(
     text = MANY[action](able) if able else "Not possible for any of them:"
     if num_matching > total:
         text = f"{text} Only the first {total:,} of {num_matching:,} that match are affected."
-    return Confirmation(action, title, text, ids, _by_reason(skipped))
+    inexact = ANY_INEXACT if action == "resume" and able else ""
+    return Confirmation(action, title, text, ids, _by_reason(skipped), inexact=inexact)
 
 
 def _by_reason(skipped: Sequence[tuple[str, str]]) -> Sequence[tuple[str, str]]:
@@ -99,9 +104,12 @@ def _one(action: str, operation: Operation, chosen: str) -> Confirmation:
     if action != "resume":
         return confirmation
     choices = [(each, services.position(each, operation)) for each in healthy]
+    is_changed = [bool(changed_code.of(operation, each)) for each in healthy]
+    is_required = operation.config.get("exact") == "required"
+    inexact = [*([CHANGED] if any(is_changed) else []), *([REQUIRED] if is_required else [])]
     return Confirmation(
         action, confirmation.title, text, confirmation.ids, choices=choices, chosen=chosen,
-        requires_exact=operation.config.get("exact") == "required",
+        inexact="; ".join(inexact), must_accept=all(is_changed),
     )  # fmt: skip
 
 

@@ -84,7 +84,8 @@ class ResumeRequestSerializer(StrictSerializer):
     accept_inexact = serializers.BooleanField(
         required=False,
         default=False,
-        help_text="Resume even if that is not exact and the config requires `exact`.",
+        help_text="Resume even if that is not exact: files of the recipe were changed, or the "
+        "config requires `exact`.",
     )
 
 

@@ -12,6 +12,8 @@ from trainops.runtime import lossless
 from trainops.runtime.checkpoint.manifest import Artifact, CheckpointType, StagedCheckpoint
 
 WEIGHTS = bytes(range(256)) * 300
+CHANGED_FILE = "tasks/digits.py"
+CHANGED = {"code": {"files": {CHANGED_FILE: "0" * 32}, "packages": {}}}  # of other code than here
 
 
 def saved(

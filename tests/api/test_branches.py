@@ -4,11 +4,12 @@ import pytest
 from blake3 import blake3
 
 from apps.checkpoints import integrity
+from apps.checkpoints.models import Checkpoint
 from apps.operations.lifecycle import State
 from apps.operations.models import Operation
 from apps.operations.requests import services
 from tests.api.answers import data, error
-from tests.api.saved import damage, saved
+from tests.api.saved import CHANGED, CHANGED_FILE, damage, saved
 from tests.operations.rows import in_state
 from trainops import paths
 
@@ -83,9 +84,30 @@ def test_a_preview_of_a_resume_names_changed_files_of_the_recipe(operator, opera
         "../paths.py": blake3((paths.PACKAGE / "paths.py").read_bytes()).hexdigest(length=16),
     }
     saved(operation, step=20, environment={"code": {"files": files, "packages": {}}})
-    changed = data(resume_preview(operator, operation))["notes"][-1]
+    preview = data(resume_preview(operator, operation))
     names = "../paths.py, tasks/digits.py"
-    assert changed == f"It is not exact: of the recipe's files on this server, {names} differ."
+    note = f"It is not exact: of the recipe's files on this server, {names} differ."
+    assert preview["notes"][-1] == note
+    assert preview["changed_files"] == names.split(", ")
+
+
+def test_a_resume_under_changed_code_is_refused_until_that_is_accepted(operator, operation):
+    newest = saved(operation, step=20, environment=CHANGED)
+    address = f"operations/{operation.pk}/resume"
+    refused = error(operator.post(address), 409, "CODE_CHANGED")
+    assert CHANGED_FILE in refused["message"]
+    assert refused["details"] == {"changed_files": [CHANGED_FILE], "checkpoint_id": newest.pk}
+    assert operation.row.get().state == State.CANCELLED
+    data(operator.post(address, {"accept_inexact": True}))
+    assert operation.row.get().state == State.RESUMING
+
+
+def test_a_resume_from_a_checkpoint_of_the_code_of_today_asks_nothing(operator, operation):
+    older = Checkpoint.objects.get()
+    saved(operation, step=20, environment=CHANGED)
+    wanted = {"checkpoint_id": older.pk}
+    assert data(resume_preview(operator, operation, **wanted))["changed_files"] == []
+    data(operator.post(f"operations/{operation.pk}/resume", wanted))
 
 
 def test_a_preview_of_a_resume_is_refused_as_the_resume_is(operator, operation):

@@ -6,7 +6,7 @@ from apps.operations.lifecycle import State
 from apps.operations.models import Operation
 from apps.operations.requests import bulk
 from tests.api.answers import data, error
-from tests.api.saved import saved
+from tests.api.saved import CHANGED, saved
 from tests.pages import making
 
 
@@ -50,6 +50,17 @@ def test_a_dry_run_tells_the_outcomes_and_changes_nothing(operator, colleague):
         ("refused", "it belongs to carla"),
     ]
     assert states(waiting, done, others) == ["PENDING", "COMPLETED", "PENDING"]
+
+
+def test_resumes_under_changed_code_are_refused_until_that_is_accepted(operator):
+    same, changed = (making.operation(operator.user, "FAILED") for _ in range(2))
+    saved(same)
+    saved(changed, environment=CHANGED)
+    answer = asked(operator, "resume", same, changed)
+    assert outcomes(answer) == [(same.pk, "done", ""), (changed.pk, "refused", "CODE_CHANGED")]
+    assert outcomes(asked(operator, "resume", changed, accept_inexact=True)) == [
+        (changed.pk, "done", "")
+    ]
 
 
 def test_unknown_ids_are_refused_and_repeated_ones_count_once(operator):

@@ -3,6 +3,7 @@
 import pytest
 
 from apps.operations.models import Operation
+from tests.api.saved import CHANGED, saved
 from tests.pages import making
 from trainops.client.problems import ExitCode
 
@@ -41,3 +42,14 @@ def test_where_nothing_can_be_done_it_exits_with_conflict(cli, night):
     assert ran.exit_code == ExitCode.CONFLICT
     assert "it is pending" in ran.stdout
     assert "No operation that matches can be changed by kill." in ran.stderr
+
+
+def test_resumes_under_changed_code_are_refused_until_that_is_accepted(cli, ana):
+    operation = making.operation(ana, "FAILED", tags=["night"])
+    saved(operation, environment=CHANGED)
+    refused = cli("bulk", "resume", "tag:night", "--yes")
+    assert refused.exit_code == ExitCode.CONFLICT
+    assert "Resume them anyway: --accept-inexact" in refused.stderr
+    assert states([operation]) == ["FAILED"]
+    assert cli("bulk", "resume", "tag:night", "--yes", "--accept-inexact").exit_code == ExitCode.OK
+    assert states([operation]) == ["RESUMING"]

@@ -8,7 +8,7 @@ from django.utils import timezone
 from apps.operations.lifecycle import State
 from apps.operations.models import Attempt, LogChunk, Operation
 from apps.workers import registry
-from tests.api.saved import saved
+from tests.api.saved import CHANGED, CHANGED_FILE, saved
 from tests.operations.rows import in_state, submitted
 from tests.thinning import quick_some
 from trainops.cli import looks
@@ -288,6 +288,35 @@ def test_a_resume_may_accept_that_it_is_not_exact(cli, ana):
     assert cli("resume", operation.pk, "--accept-inexact").exit_code == ExitCode.OK
     operation.refresh_from_db()
     assert operation.accepts_inexact
+
+
+@pytest.fixture
+def changed(ana):
+    """A cancelled operation whose checkpoint is of other code than that of the server."""
+    operation = in_state(State.CANCELLED, ana)
+    saved(operation, step=30, epoch=2, environment=CHANGED)
+    return operation
+
+
+def test_without_a_terminal_a_resume_under_changed_code_names_the_files_and_the_option(
+    cli, changed
+):
+    refused = cli("resume", changed.pk)
+    assert refused.exit_code == ExitCode.CONFLICT
+    assert CHANGED_FILE in refused.stderr
+    assert f"resume {changed.pk} --accept-inexact" in refused.stderr
+    assert changed.row.get().state == State.CANCELLED
+    assert cli("resume", changed.pk, "--accept-inexact").exit_code == ExitCode.OK
+    assert changed.row.get().state == State.RESUMING
+
+
+@pytest.mark.parametrize(("typed", "state"), [("n", State.CANCELLED), ("y", State.RESUMING)])
+def test_on_a_terminal_a_resume_under_changed_code_asks(cli, changed, monkeypatch, typed, state):
+    monkeypatch.setattr(Out, "is_interactive", True)
+    ran = cli("resume", changed.pk, input=f"{typed}\n")
+    assert CHANGED_FILE in ran.stderr and "Resume anyway?" in ran.stderr
+    assert changed.row.get().state == state
+    assert (ran.exit_code == ExitCode.OK) == (state == State.RESUMING)
 
 
 def test_a_preview_says_what_would_happen_and_submits_nothing(cli, ana):

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from apps.operations.models import Operation, Study
+from tests.api.saved import CHANGED, CHANGED_FILE, saved
 from trainops.client.problems import ExitCode
 
 pytestmark = pytest.mark.usefixtures("in_process")
@@ -94,3 +95,16 @@ def test_a_sampler_runs_trials_and_the_study_is_extended(cli, wish):
     assert "others follow" in said and (study.num_trials, study.max_seconds) == (10, 90)
     refused = cli("studies", "run", wish, "--try", "seed=1", "--sampler", "dice")
     assert refused.exit_code == ExitCode.USAGE and "got 'dice'" in refused.stderr
+
+
+def test_a_resume_under_changed_code_names_the_files_and_changes_nothing(cli, submitted):
+    study = Study.objects.get()
+    cli("studies", "cancel", study.pk)
+    changed, *_ = Operation.objects.order_by("pk")
+    saved(changed, environment=CHANGED)
+    refused = cli("studies", "resume", study.pk)
+    assert refused.exit_code == ExitCode.CONFLICT and CHANGED_FILE in refused.stderr
+    assert f"studies resume {study.pk} --accept-inexact" in refused.stderr
+    assert set(Operation.objects.values_list("state", flat=True)) == {"CANCELLED"}
+    assert "4 operations" in cli("studies", "resume", study.pk, "--accept-inexact").stdout
+    assert changed.row.get().state == "RESUMING"

@@ -8,6 +8,7 @@ from django.utils import timezone
 
 from apps.operations.lifecycle import State
 from apps.operations.models import MetricPoint, Operation
+from tests.api.saved import CHANGED, CHANGED_FILE, saved
 from tests.api.test_media import logged
 from tests.client.conftest import answer
 from tests.operations.rows import in_state, submitted
@@ -55,6 +56,26 @@ def test_it_is_cancelled_and_waited_for(client, monkeypatch):
     assert run.stop(timeout=10).state == "CANCELLED"
     with pytest.raises(Refused, match="has no checkpoint"):
         run.resume()
+
+
+def test_a_resume_under_changed_code_is_refused_until_that_is_accepted(client, ana, environment):
+    operation = in_state(State.CANCELLED, owner=ana)
+    saved(operation, environment=CHANGED)
+    run = client.operation(operation.pk)
+    with pytest.raises(Refused, match=CHANGED_FILE) as raised:
+        run.resume()
+    assert raised.value.code == "CODE_CHANGED"
+    assert run.resume(accept_inexact=True).state == "RESUMING"
+    operation.row.update(state=State.CANCELLED)
+
+    async def resume():
+        async with AsyncClient(
+            environment["TRAINOPS_URL"], environment["TRAINOPS_TOKEN"]
+        ) as remote:
+            handle = await remote.operation(operation.pk)
+            return (await handle.resume(accept_inexact=True)).state
+
+    assert asyncio.run(resume()) == "RESUMING"
 
 
 def test_a_failure_raises_with_its_reason(client, ana):

@@ -9,7 +9,7 @@ from django.utils import timezone
 from apps.checkpoints import integrity, storage
 from apps.checkpoints.models import Checkpoint
 from apps.operations.models import Operation
-from tests.api.saved import damage, saved
+from tests.api.saved import CHANGED, CHANGED_FILE, damage, saved
 from tests.operations.rows import subtask_of
 from tests.pages import making
 
@@ -70,6 +70,30 @@ class TestAsking:
         do(fetch, "resume", operation, accept_inexact="1")
         operation.refresh_from_db()
         assert (operation.state, operation.accepts_inexact) == ("RESUMING", True)
+
+    def test_a_resume_under_changed_code_names_the_files_and_asks(self, fetch, ana):
+        operation = making.operation(ana, "FAILED")
+        older = saved(operation, step=5)
+        assert 'name="accept_inexact"' not in asked(fetch, "resume", operation)
+        saved(operation, step=15, environment=CHANGED)
+        text = asked(fetch, "resume", operation)
+        assert CHANGED_FILE in text and "files of its recipe were changed" in text
+        assert 'value="1"\n              required' not in text  # the older one is of this code
+        older.delete()
+        assert 'value="1"\n              required' in asked(fetch, "resume", operation)
+        refused = do(fetch, "resume", operation)
+        assert refused.status_code == 409 and CHANGED_FILE in refused.json()["message"]
+        do(fetch, "resume", operation, accept_inexact="1")
+        operation.refresh_from_db()
+        assert operation.state == "RESUMING"
+
+    def test_several_resumes_may_be_accepted_as_they_are(self, fetch, ana):
+        several = [making.operation(ana, "FAILED") for _ in range(2)]
+        for each in several:
+            saved(each, environment=CHANGED)
+        assert 'name="accept_inexact"' in asked(fetch, "resume", *several)
+        do(fetch, "resume", *several, accept_inexact="1")
+        assert set(Operation.objects.values_list("state", flat=True)) == {"RESUMING"}
 
     def test_a_deletion_says_what_it_frees(self, fetch, ana):
         operation = making.operation(ana, "FAILED")

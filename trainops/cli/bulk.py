@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from trainops.cli import looks
+from trainops.cli import looks, resuming
 from trainops.cli.operations import PANEL, confirm
 from trainops.cli.session import Session, command
 from trainops.client.problems import ExitCode, Problem
@@ -44,6 +44,7 @@ def bulk(
     because: Annotated[
         str, typer.Option(help="Note on what is acknowledged (acknowledge only).")
     ] = "",
+    accept_inexact: resuming.AcceptInexact = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation.")] = False,
 ) -> None:
     """Do one action to all operations that match a query, at most 500.
@@ -61,11 +62,16 @@ def bulk(
             _say(session, preview)
         raise Problem(f"No operation that matches can be changed by {action}.", ExitCode.CONFLICT)
     confirm(session, _question(action, len(ids), preview), yes)
-    chosen = {"action": action.value, "ids": ids, **({"note": because} if because else {})}
+    options = {"note": because, "accept_inexact": accept_inexact}
+    given = {name: value for name, value in options.items() if value}
+    chosen = {"action": action.value, "ids": ids, **given}
     answer: BulkOutcomes = session.api.post("operations/bulk", chosen)
     _say(session, answer)
     if refused := answer["num_refused"]:
-        raise Problem(f"{refused} of {len(ids)} operations were refused.", ExitCode.CONFLICT)
+        is_inexact = any(each["code"] == resuming.CODE_CHANGED for each in answer["outcomes"])
+        hints = (f"Resume them anyway: {resuming.OPTION}",) if is_inexact else ()
+        text = f"{refused} of {len(ids)} operations were refused."
+        raise Problem(text, ExitCode.CONFLICT, hints=hints)
 
 
 def _of(outcomes: "BulkOutcomes", outcome: str) -> "list[BulkOutcome]":

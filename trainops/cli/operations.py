@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from trainops.cli import following, grouping, looks, previews
+from trainops.cli import following, grouping, looks, previews, resuming
 from trainops.cli.following import say_commands, watch_to_the_end
 from trainops.cli.session import Session, command
 from trainops.cli.tables import Text
@@ -305,27 +305,25 @@ def resume(
             help="Checkpoint id, latest, best or best:METRIC; by default the latest healthy one."
         ),
     ] = None,
-    accept_inexact: Annotated[
-        bool,
-        typer.Option(
-            "--accept-inexact", help="Resume even if that is not exact and the config requires it."
-        ),
-    ] = False,
+    accept_inexact: resuming.AcceptInexact = False,
     is_preview: previews.IsPreview = False,
     follow_it: Follow = False,
 ) -> None:
     """Resume an operation from its latest healthy checkpoint.
 
+    If files of its recipe were changed on the server, the command names them and asks first.
+
     Example: trainops resume 3f9b3c --checkpoint best --follow
     """
     found = operation_id(session.api, reference)
-    body: dict[str, str | bool] = {"checkpoint_id": checkpoint} if checkpoint else {}
+    body = {"checkpoint_id": checkpoint} if checkpoint else {}
     if is_preview:
         previews.show(session, found, "resume", body)
         return
-    if accept_inexact:
-        body["accept_inexact"] = True
-    resumption: Message = session.api.post(f"operations/{found}/resume", body)
+    resumption = resuming.post(
+        session, f"operations/{found}/resume", body,
+        command=f"resume {found}", accept_inexact=accept_inexact,
+    )  # fmt: skip
     if not (session.out.is_data and follow_it):
         _resumed(session, found, resumption)
     if follow_it:

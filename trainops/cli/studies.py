@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from trainops.cli import looks, submission
+from trainops.cli import looks, resuming, submission
 from trainops.cli.operations import confirm
 from trainops.cli.session import Session, command
 from trainops.cli.submission import Submission
@@ -276,12 +276,19 @@ def cancel(
     _say(session, session.api.post(f"studies/{found}/{'kill' if now else 'cancel'}"))
 
 
-def resume(session: Session, reference: Id) -> None:
+def resume(session: Session, reference: Id, accept_inexact: resuming.AcceptInexact = False) -> None:
     """Resume the failed and cancelled operations of a study.
+
+    If files of its recipe were changed on the server, the command names them and asks first.
 
     Example: trainops studies resume 3f9b3c
     """
-    _say(session, session.api.post(f"studies/{study_id(session.api, reference)}/resume"))
+    found = study_id(session.api, reference)
+    answer = resuming.post(
+        session, f"studies/{found}/resume", {},
+        command=f"studies resume {found}", accept_inexact=accept_inexact,
+    )  # fmt: skip
+    _say(session, answer)
 
 
 def rm(

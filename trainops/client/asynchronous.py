@@ -126,9 +126,9 @@ class AsyncHandle:
         """See `Handle.stop`."""
         return await (await self.cancel()).wait(timeout)
 
-    async def resume(self, checkpoint: str | None = None) -> Self:
+    async def resume(self, checkpoint: str | None = None, *, accept_inexact: bool = False) -> Self:
         """See `Handle.resume`."""
-        await asyncio.to_thread(self.handle.resume, checkpoint)
+        await asyncio.to_thread(self.handle.resume, checkpoint, accept_inexact=accept_inexact)
         return self
 
     async def fork(

@@ -240,12 +240,16 @@ class Handle:
         """Cancel it, and wait until it has stopped; see `wait`."""
         return self.cancel().wait(timeout)
 
-    def resume(self, checkpoint: str | None = None) -> Self:
+    def resume(self, checkpoint: str | None = None, *, accept_inexact: bool = False) -> Self:
         """Continue from a checkpoint; by default from the latest healthy one.
 
-        `checkpoint`: an id, "latest", "best" or "best:METRIC".
+        `checkpoint`: an id, "latest", "best" or "best:METRIC". `accept_inexact`: resume even if
+        that is not exact, because files of the recipe were changed or the config requires it;
+        without it, such a resume raises Refused with the code CODE_CHANGED, or fails.
         """
-        body = {"checkpoint_id": checkpoint} if checkpoint else {}
+        body: dict[str, Any] = {"checkpoint_id": checkpoint} if checkpoint else {}
+        if accept_inexact:
+            body["accept_inexact"] = True
         self._api.post(f"operations/{self.id}/resume", body)
         return self.refresh()
 

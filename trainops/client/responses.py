@@ -40,6 +40,7 @@ class BulkOutcome(TypedDict):
     operation_id: str
     name: str
     outcome: str
+    code: str
     message: str
 
 
@@ -474,6 +475,7 @@ class Preview(TypedDict):
     place: str
     changes: list[Change]
     notes: list[str]
+    changed_files: list[str]
 
 
 class Estimate(TypedDict):

@@ -35,7 +35,8 @@ ASKS = {
     "kill": "The operations stop immediately, without saving: the work since their last "
     "checkpoints is lost.",
     "resume": "Failed and cancelled operations continue from their latest healthy "
-    "checkpoints, or restart if they have none.",
+    "checkpoints, or restart if they have none. If files of the recipe were changed, the files are "
+    "named and nothing is resumed; the list of operations can resume them nevertheless.",
     "delete": "Permanently deletes the study and all its operations, with their "
     "checkpoints, curves and logs.",
 }

@@ -67,6 +67,11 @@ class BranchPreviewSerializer(serializers.Serializer[Any]):
     place = serializers.CharField(help_text="Position of the checkpoint as text.")
     changes = ConfigChangeSerializer(many=True)
     notes = serializers.ListField(child=serializers.CharField())
+    changed_files = serializers.ListField(
+        child=serializers.CharField(),
+        help_text="Files of the recipe on the server that differ from those of the checkpoint "
+        "(resume only); a resume requires `accept_inexact` then.",
+    )
 
 
 class ForkView(APIView):
@@ -142,6 +147,7 @@ class PreviewView(APIView):
                     for each in found.changes
                 ],
                 "notes": list(found.notes),
+                "changed_files": list(found.changed_files),
             }
         )
 

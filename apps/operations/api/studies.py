@@ -13,7 +13,7 @@ from apps.operations.api.operations import KEY, idempotency_key
 from apps.operations.lifecycle import State
 from apps.operations.models import Study
 from apps.operations.requests import access
-from apps.operations.serializers import SubmissionSerializer
+from apps.operations.serializers import ResumeRequestSerializer, SubmissionSerializer
 from apps.operations.studies import asking, comparison
 from apps.operations.studies import services as studies
 from apps.operations.studies.rows import BestJson, StudyDetailJson, StudyJson, StudyRow, Trial
@@ -140,6 +140,10 @@ class StudyExtensionSerializer(StrictSerializer):
     )  # fmt: skip
 
 
+class StudyResumeSerializer(StrictSerializer):
+    accept_inexact = ResumeRequestSerializer().fields["accept_inexact"]
+
+
 class StudyCountSerializer(serializers.Serializer[Any]):
     message = serializers.CharField()
     num_operations = serializers.IntegerField()
@@ -222,12 +226,12 @@ class KillStudyView(APIView):
 
 
 class ResumeStudyView(APIView):
-    @extend_schema(operation_id="studies_resume", request=None, responses=COUNTED)
+    @extend_schema(operation_id="studies_resume", request=StudyResumeSerializer, responses=COUNTED)
     def post(self, request: Request, study_id: str) -> Response:
         """Resume failed and cancelled operations; those without a checkpoint restart."""
-        body_of(request)
+        wanted = body_of(request, StudyResumeSerializer)
         _require(study_id, request, "resume")
-        number = studies.resume(study_id=study_id, actor=person(request))
+        number = studies.resume(study_id=study_id, actor=person(request), **wanted)
         return _count(f"Resuming {number} operations.", number)
 
 

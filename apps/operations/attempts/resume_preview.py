@@ -1,18 +1,16 @@
 """What a resume would do, without doing it: where it continues, and whether that is exact."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from itertools import takewhile
 
 from apps.checkpoints import environments
 from apps.checkpoints.models import Checkpoint
 from apps.operations.attempts import recovery
 from apps.operations.models import Operation
-from apps.operations.requests import services
+from apps.operations.requests import changed_code, services
 from apps.operations.requests.previews import Preview
-from trainops.kind import KINDS
 from trainops.quantities import plural
 from trainops.runtime import provenance
-from trainops.runtime.errors import ConfigError
 from trainops.runtime.receipt import MATTERS, NEW_RUN
 
 
@@ -25,7 +23,9 @@ def preview(*, operation_id: str, checkpoint_id: str = "") -> Preview:
         sentences.append(
             "The config requires an exact resume: one that is not fails, and says why."
         )
-    return Preview(checkpoint, services.position(checkpoint, operation), (), sentences)
+    changed = changed_code.of(operation, checkpoint)
+    place = services.position(checkpoint, operation)
+    return Preview(checkpoint, place, (), sentences, changed_files=changed)
 
 
 def notes(operation: Operation, start: Checkpoint) -> list[str]:
@@ -74,7 +74,7 @@ def _exactness(operation: Operation, start: Checkpoint) -> Iterator[str]:
     if not environment:
         yield "The checkpoint has no record of its code and environment: neither is compared."
         return
-    if changed := _changed_files(operation, environment):
+    if changed := changed_code.since(operation, environment):
         names = provenance.named(changed)
         yield f"It is not exact: of the recipe's files on this server, {names} differ."
     recorded = [f"{name} {environment[key]}" for key, name in MATTERS.items() if key in environment]
@@ -83,11 +83,3 @@ def _exactness(operation: Operation, start: Checkpoint) -> Iterator[str]:
             f"It is exact only on a worker with the same {', '.join(recorded)}; "
             "the receipt of the resume lists what differs."
         )
-
-
-def _changed_files(operation: Operation, environment: Mapping[str, object]) -> list[str]:
-    try:
-        config = KINDS[operation.kind].parse_config(operation.config)
-    except ConfigError:  # its recipe is not installed here
-        return []
-    return provenance.changed_on_disk(config.code(), environment)

@@ -25,12 +25,16 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """`notes` say what becomes of the training, in sentences."""
+    """`notes` say what becomes of the training, in sentences.
+
+    changed_files: of the recipe, which keep a resume from being exact.
+    """
 
     checkpoint: Checkpoint
     place: str  # of the checkpoint
     changes: Sequence[Change]
     notes: Sequence[str]
+    changed_files: Sequence[str] = ()
 
 
 def preview(

@@ -19,7 +19,7 @@ from apps.operations.errors import (
 )
 from apps.operations.lifecycle import ACTIVE, RESUMABLE, WAITING, Reason, State
 from apps.operations.models import Operation, Subtask
-from apps.operations.requests import limits
+from apps.operations.requests import changed_code, limits
 from apps.operations.requests.submission import (
     submit as submit,
 )  # re-exported: the first request about each
@@ -149,13 +149,16 @@ def resume(
 
     Its bytes are verified first, and those of a bucket by the worker that takes it: here only
     that they are there. An altered checkpoint is marked and the next older one is used, unless it
-    was chosen by name. A refused resume leaves the operation exactly as it was. `accept_inexact`
-    overrides `exact: required` of the config until the next resume.
+    was chosen by name. A refused resume leaves the operation exactly as it was. Files of the
+    recipe that were changed since are a reason to refuse. `accept_inexact` overrides that, and
+    `exact: required` of the config until the next resume.
 
     Raises CheckpointNotFound, NotAllowed, LimitReached, StorageUnavailable.
     """
     operation = resumable(operation_id)
     checkpoint, skipped = first_healthy(operation, checkpoint_id)
+    if not accept_inexact:
+        changed_code.require_same(operation, checkpoint)
     resumption = Resumption(operation, checkpoint, skipped)
     accepted = ["not exactly, if need be"] if accept_inexact else []
     problems = (str(each.problem) for each in skipped)

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Protocol
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
+from apps.checkpoints import services as checkpoints
 from apps.operations.errors import CheckpointNotFound, NotAllowed
 from apps.operations.lifecycle import ACTIVE, RESUMABLE, Reason
 from apps.operations.models import Operation, Study
-from apps.operations.requests import deletion, limits, services
+from apps.operations.requests import changed_code, deletion, limits, services
 from apps.operations.requests.submission import (
     InStudy,
     canonical_hash,
@@ -127,20 +128,23 @@ def kill(*, study_id: str, actor: "User") -> int:
     return _stop(get(study_id), services.kill, actor)
 
 
-def resume(*, study_id: str, actor: "User") -> int:
+def resume(*, study_id: str, actor: "User", accept_inexact: bool = False) -> int:
     """Resume what failed or was cancelled, where there is a checkpoint; else submit it anew.
 
     Pruned operations are left as they are: each can be resumed on its own. Returns how many go on.
-    Raises LimitReached; nothing is changed then.
+    Raises LimitReached, and NotAllowed where files of the recipe were changed, unless that is
+    accepted; nothing is changed then.
     """
     study = get(study_id)
     resumable = study.operations.filter(state__in=RESUMABLE).exclude(reason=Reason.PRUNED)
     limits.require_active(study.owner, resumable.count())
+    if not accept_inexact:
+        _require_same_code(resumable)
     Study.objects.filter(pk=study.pk).update(stopped_at=None)
     num_resumed = 0
     for operation in resumable:
         try:
-            services.resume(operation_id=operation.pk, actor=actor)
+            services.resume(operation_id=operation.pk, actor=actor, accept_inexact=accept_inexact)
         except CheckpointNotFound:
             _begin_anew(study, operation, actor)
         except DomainError as refusal:  # another request was faster, or its bytes were altered
@@ -149,6 +153,15 @@ def resume(*, study_id: str, actor: "User") -> int:
         num_resumed += 1
     advance(study_id)
     return num_resumed
+
+
+def _require_same_code(operations: Iterable[Operation]) -> None:
+    changed = set()
+    for operation in operations:
+        for newest in checkpoints.to_resume_from(operation.pk)[:1]:
+            changed.update(changed_code.of(operation, newest))
+    if changed:
+        raise changed_code.refusal("A resume of the study", sorted(changed))
 
 
 def _begin_anew(study: Study, operation: Operation, actor: "User") -> None:

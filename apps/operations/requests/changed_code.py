@@ -1,0 +1,47 @@
+"""Files of a recipe on this server that differ from those that a checkpoint was made with.
+
+Asked before a person's resume. Restarts by the platform are not asked about: their receipts tell.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from apps.checkpoints import environments
+from apps.checkpoints.models import Checkpoint
+from apps.operations.errors import NotAllowed
+from apps.operations.models import Operation
+from trainops.kind import KINDS
+from trainops.runtime import provenance
+from trainops.runtime.errors import ConfigError
+
+
+def of(operation: Operation, start: Checkpoint) -> list[str]:
+    """Return the changed files; empty where the checkpoint's record of its code is not known."""
+    environment = environments.of([start])[start.pk]
+    return [] if isinstance(environment, str) else since(operation, environment)
+
+
+def since(operation: Operation, environment: Mapping[str, object]) -> list[str]:
+    """Return the files that differ from those of the environment of a checkpoint."""
+    try:
+        config = KINDS[operation.kind].parse_config(operation.config)
+    except ConfigError:  # its recipe is not installed here
+        return []
+    return provenance.changed_on_disk(config.code(), environment)
+
+
+def require_same(operation: Operation, start: Checkpoint) -> None:
+    """Raise NotAllowed where a resume from this checkpoint would run changed files."""
+    if changed := of(operation, start):
+        raise refusal("A resume", changed, checkpoint_id=start.pk)
+
+
+def refusal(subject: str, changed: Sequence[str], **details: object) -> NotAllowed:
+    """Return the error that names the files; `subject` is what would not be exact."""
+    return NotAllowed(
+        "CODE_CHANGED",
+        f"{subject} would not be exact: of the recipe's files on this server, "
+        f"{provenance.named(changed)} differ from those of the checkpoint. Nothing was changed. "
+        "Restore the files, or accept that it is not exact.",
+        changed_files=list(changed),
+        **details,
+    )
