@@ -168,9 +168,10 @@ def test_a_record_that_cannot_be_read_is_not_exact(root, saved):
     assert not items({"code": saved})["recipe code"].exact
 
 
-def attempt(tmp_path, number, candidates=(), **options):
+def attempt(tmp_path, number, candidates=(), identity=None, **options):
     supervisor = ScriptedSupervisor(at=3 if number == 1 else None)
-    store = CheckpointStore(tmp_path, identity={"attempt": number}, candidates=candidates)
+    identity = {"attempt": number, **(identity or {})}
+    store = CheckpointStore(tmp_path, identity=identity, candidates=candidates)
 
     def make_job():
         provenance.code_of.cache_clear()  # as in a process of its own
@@ -206,6 +207,54 @@ def test_a_resume_that_must_be_exact_fails_before_its_first_step(root, tmp_path)
     assert isinstance(outcome, Failed) and isinstance(outcome.error, NotExact)
     assert "recipe code: changed: someones_recipe/train.py" in str(outcome.error)
     assert not supervisor.checkpoints and not supervisor.progress
+
+
+DATASET, MODEL = "ds_0123456789abcdef", "op_training_1"
+READ = {"inputs": {DATASET: "ab" * 32, MODEL: "cd" * 32}}
+
+
+def inputs_of(supervisor):
+    parts = (f"dataset {DATASET}", f"model of {MODEL}")
+    (receipt,) = supervisor.receipts
+    return {each.part: (each.exact, each.note) for each in receipt.items if each.part in parts}
+
+
+@pytest.mark.parametrize(
+    ("now", "is_same", "note"),
+    [
+        ("ab" * 32, True, "same content, digest abababababab"),
+        ("ef" * 32, False, "digest was abababababab, is efefefefefef"),
+    ],
+)
+def test_the_receipt_names_each_dataset_and_whether_its_content_is_the_same(
+    root, tmp_path, now, is_same, note
+):
+    _, supervisor = attempt(tmp_path, 1, identity=READ)
+    (checkpoint,) = supervisor.checkpoints
+    candidates = [Candidate(checkpoint.path, checkpoint.digest)]
+    _, supervisor = attempt(
+        tmp_path, 2, candidates, identity={"inputs": READ["inputs"] | {DATASET: now}}
+    )
+    assert inputs_of(supervisor) == {
+        f"dataset {DATASET}": (is_same, note),
+        f"model of {MODEL}": (True, "same content, digest cdcdcdcdcdcd"),
+    }
+    assert supervisor.receipts[0].exact == is_same
+
+
+def test_a_resume_that_must_be_exact_fails_with_other_data(root, tmp_path):
+    _, supervisor = attempt(tmp_path, 1, identity=READ)
+    (checkpoint,) = supervisor.checkpoints
+    candidates = [Candidate(checkpoint.path, checkpoint.digest)]
+    other = {"inputs": READ["inputs"] | {DATASET: ""}}
+    outcome, _ = attempt(tmp_path, 2, candidates, identity=other, requires_exact=True)
+    assert isinstance(outcome.error, NotExact)
+    assert f"dataset {DATASET}: digest was abababababab, is none" in str(outcome.error)
+
+
+def test_without_a_record_of_inputs_none_are_compared(root, tmp_path):
+    _, supervisor = attempt(tmp_path, 2, stopped(tmp_path), identity=READ)
+    assert inputs_of(supervisor) == {}
 
 
 def test_changed_files_are_found_without_an_import(root):

@@ -134,7 +134,7 @@ class Checkpointer:
             self.safe_point.restored(state)
             self.logged = state.get(RANDOM, {}).get(reproducibility.LOGGED, {})
             with job_code():
-                receipt = _take_over(job, checkpoint, state, self.ranks)
+                receipt = _take_over(job, checkpoint, state, self.ranks, self.store.identity)
                 if requires_exact:
                     _require_exact(receipt)
             self.saved = _place_of(job)
@@ -300,7 +300,11 @@ def _capture(job: ResumableJob, streams: StateDict | None, ranks: Ranks) -> Stat
 
 
 def _take_over(
-    job: ResumableJob, checkpoint: Checkpoint, state: StateDict, ranks: Ranks
+    job: ResumableJob,
+    checkpoint: Checkpoint,
+    state: StateDict,
+    ranks: Ranks,
+    identity: Mapping[str, object],
 ) -> Receipt:
     """Load the job in every rank, then the random streams: loading may draw numbers."""
     streams = state.pop(RANDOM, {})
@@ -344,6 +348,7 @@ def _take_over(
                 is_same_when_plain=isinstance(job, SameWhenPlain) and job.is_same_when_plain,
             ),
             *provenance.compare(checkpoint.environment),
+            *provenance.compare_inputs(checkpoint.identity, identity),
         ),
     )
 

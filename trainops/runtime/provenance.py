@@ -1,7 +1,7 @@
-"""Which code an attempt runs: the recipe's files, its git commit, and the packages it imports.
+"""What an attempt runs and reads: the recipe's files, its git commit, packages, and its inputs.
 
-Written into the manifest of every checkpoint and compared at a resume: other code makes other
-steps, however exactly the state was restored.
+Written into the manifest of every checkpoint and compared at a resume: other code or data make
+other steps, however exactly the state was restored.
 """
 
 import importlib.util
@@ -20,6 +20,9 @@ from trainops.runtime.receipt import ReceiptItem
 from trainops.version import VERSION
 
 CODE = "code"  # its key in a manifest's environment
+INPUTS = "inputs"  # its key in a manifest's identity
+DATASET = "ds_"  # how the ids of datasets begin; other inputs are models of operations
+SHOWN_DIGITS = 12
 OWN = "trainops"
 NOT_IMPORTED = frozenset({OWN, "torch"})  # recorded whatever is imported; see also the receipt
 SHARED = frozenset({"site-packages", "dist-packages"})
@@ -84,6 +87,30 @@ def compare(before: Mapping[str, object]) -> tuple[ReceiptItem, ...]:
     if not isinstance(saved, Mapping) or _running is None:
         return ()
     return (_compare_files(saved, _running), *_compare_packages(saved, _running))
+
+
+def compare_inputs(
+    before: Mapping[str, object], now: Mapping[str, object]
+) -> tuple[ReceiptItem, ...]:
+    """Return an item for each dataset and model, given the identities of two manifests.
+
+    They hold the digests of the content that is verified before it is read. None for checkpoints
+    without a record of them: older ones, and those of runs without a server.
+    """
+    if INPUTS not in before or INPUTS not in now:
+        return ()
+    was, found = _texts(before, INPUTS), _texts(now, INPUTS)
+    names = sorted(was.keys() | found.keys())
+    return tuple(_compare_input(name, was.get(name, ""), found.get(name, "")) for name in names)
+
+
+def _compare_input(name: str, was: str, found: str) -> ReceiptItem:
+    part = f"{'dataset' if name.startswith(DATASET) else 'model of'} {name}"
+    if was == found:
+        return ReceiptItem(part, note=f"same content, digest {found[:SHOWN_DIGITS]}")
+    before, after = (each[:SHOWN_DIGITS] or "none" for each in (was, found))
+    note = f"digest was {before}, is {after}"
+    return ReceiptItem(part, restored=False, exact=False, note=note)
 
 
 def changed_on_disk(names: Iterable[str], before: Mapping[str, object]) -> list[str]:
