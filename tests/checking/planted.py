@@ -1,4 +1,4 @@
-"""Recipes that each forget one piece of state, and one that forgets none."""
+"""Recipes that each forget one piece of state, one that forgets none, and an uncertain one."""
 
 from pydantic import Field
 
@@ -9,7 +9,7 @@ LOOPS = (
     "nothing", "counter", "own_generator", "worker_numpy", "scheduler", "ema", "iterable", "sets",
     "clock", "running_sum", "unseeded", "kept_attribute", "global_counter",
     "dataset_counter", "nested_sum", "cycle", "weights_dict", "late_generator", "epoch_scheduler",
-    "date",
+    "date", "stream",
 )  # fmt: skip
 
 
@@ -46,6 +46,6 @@ INGREDIENTS = Recipe(
 (
     NOTHING, COUNTER, OWN_GENERATOR, WORKER_NUMPY, SCHEDULER, EMA, ITERABLE, SETS, CLOCK,
     RUNNING_SUM, UNSEEDED, KEPT_ATTRIBUTE, GLOBAL_COUNTER, DATASET_COUNTER, NESTED_SUM, CYCLE,
-    WEIGHTS_DICT, LATE_GENERATOR, EPOCH_SCHEDULER, DATE,
+    WEIGHTS_DICT, LATE_GENERATOR, EPOCH_SCHEDULER, DATE, STREAM,
 ) = map(recipe_of, LOOPS)  # fmt: skip
 NAMES = (*(name.upper() for name in LOOPS), "INGREDIENTS")

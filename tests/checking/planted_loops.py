@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import nn
 from torch.optim.swa_utils import AveragedModel
-from torch.utils.data import DataLoader, TensorDataset, default_collate
+from torch.utils.data import DataLoader, IterableDataset, TensorDataset, default_collate
 
 from trainops.learning.ingredients import Examples, Ingredients
 
@@ -58,6 +58,21 @@ def nothing(run, parameters):
             metrics = step(model, optimizer, inputs)
             sums["loss"] += metrics["train_loss"].item()
             yield metrics | {"sum": sums["loss"]}
+
+
+class Rows(IterableDataset):
+    """Has no state: a resume reads the batches before its step again."""
+
+    def __iter__(self):
+        yield from INPUTS
+
+
+def stream(run, parameters):
+    model, optimizer, _ = made(run)
+    batches = run.loader("rows", Rows(), batch_size=4)
+    for _ in run.epochs(parameters.epochs):
+        for inputs in batches:
+            yield step(model, optimizer, inputs)
 
 
 def counter(run, parameters):

@@ -2,7 +2,7 @@
 
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 
 from trainops.checking import clocks, graphs, loaders
@@ -20,7 +20,7 @@ from trainops.runtime.checkpoint.manifest import Candidate, Checkpoint
 from trainops.runtime.checkpoint.store import CheckpointPolicy, CheckpointStore
 from trainops.runtime.config import OperationConfig
 from trainops.runtime.errors import CheckpointCorrupted, SaveFailed
-from trainops.runtime.job import Eventful, Paced, Progress, ResumableJob
+from trainops.runtime.job import Eventful, Foreseeing, Paced, Progress, ResumableJob
 from trainops.runtime.ledger import Entry, MemoryLedger
 from trainops.runtime.loop import Directive, Failed, Outcome, Succeeded, run
 from trainops.runtime.receipt import Receipt
@@ -131,10 +131,15 @@ class AttemptRecorder:
             curve=self._curve,
             points=tuple(self._points),
             inexact=self._inexact,
+            uncertain=self._uncertain(),
             entries=entries,
             graphs=tuple(self._graphs.values()),
             seconds=time.perf_counter() - self._began,
         )
+
+    def _uncertain(self) -> Mapping[str, str]:
+        job: object = self._job
+        return dict(job.uncertain) if isinstance(job, Foreseeing) else {}
 
     def _milestones(self, step: int) -> int:
         job: object = self._job

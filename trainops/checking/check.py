@@ -83,6 +83,7 @@ def _compared(
     runner.timeout_seconds = START_SECONDS + PATIENCE * whole.seconds
     report.steps, report.not_reached = whole.step, planned.not_reached
     report.total_steps = whole.step if whole.ending == "completed" else 0
+    report.uncertain = whole.uncertain
     tell(NAME)
     variations, stops = Variations(runner, whole, planned.end), Stops(runner, whole, planned)
     tried, report.findings = variations.run()

@@ -120,6 +120,7 @@ class Attempted:
     curve: Mapping[int, Mapping[str, float]] = field(default_factory=dict)
     points: tuple[StopPoint, ...] = ()
     inexact: Mapping[str, str] = field(default_factory=dict)  # of the receipt: why, by part
+    uncertain: Mapping[str, str] = field(default_factory=dict)  # by the job: why, by part
     entries: tuple[Entry, ...] = ()
     graphs: tuple[Graph, ...] = ()
     seconds: float = 0.0

@@ -1,7 +1,7 @@
 """What a check found, as text and as JSON."""
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 
 from trainops.checking.causes import Cause
@@ -43,6 +43,7 @@ class CheckReport:
     tried: list[Tried] = field(default_factory=list)
     findings: list[Cause] = field(default_factory=list)
     warnings: list[Cause] = field(default_factory=list)  # what had no effect so far
+    uncertain: Mapping[str, str] = field(default_factory=dict)  # why, by the part of the job
     not_reached: tuple[str, ...] = ()
     cost: Cost | None = None
 
@@ -62,6 +63,7 @@ class CheckReport:
                       "differs": list(each.differs)} for each in self.tried],
             "findings": [asdict(each) for each in self.findings],
             "warnings": [asdict(each) for each in self.warnings],
+            "uncertain": dict(self.uncertain),
             "not_reached": list(self.not_reached),
         }  # fmt: skip
         if self.cost is not None:
@@ -80,7 +82,8 @@ class CheckReport:
             word = "equal" if each.is_equal else "DIFFERS"
             lines.append(f"  {word:<8} {_run_of(each, self.unit)}")
             lines += [f"           {where}" for where in each.differs]
-        verdict = "Exact: every run has the same checkpoint, curves and result, bit for bit."
+        exact = "Equal, but not certain" if self.uncertain else "Exact"
+        verdict = f"{exact}: every run has the same checkpoint, curves and result, bit for bit."
         return [*lines, "", verdict if self.is_exact else "Not exact."]
 
     def _found(self) -> list[str]:
@@ -93,6 +96,9 @@ class CheckReport:
 
     def _notes(self) -> list[str]:
         lines = []
+        if self.uncertain:
+            lines += ["", "Not covered: state or randomness that no resume is certain to restore."]
+            lines += [f"  {part}: {why}." for part, why in self.uncertain.items()]
         if self.not_reached:
             reached = ", ".join(self.not_reached)
             lines += ["", f"Not reached, so not checked: {reached}. Use a larger --max-steps."]
