@@ -43,3 +43,12 @@ def test_one_place_is_tried_once_with_all_its_names():
 def test_a_run_of_one_step_cannot_be_stopped():
     with pytest.raises(ValueError, match="a single step"):
         plan([StopPoint(0), StopPoint(1)])
+
+
+def test_a_run_whose_last_step_has_two_safe_points_ends_at_the_second():
+    end = StopPoint(2, is_over=True)
+    planned = plan([StopPoint(0), StopPoint(1), StopPoint(2), end])
+    assert planned.end == end
+    assert [case.stops for case in planned.cases] == [(StopPoint(1),)]
+    with pytest.raises(ValueError, match="a single step"):
+        plan([StopPoint(0), StopPoint(1), StopPoint(1, is_over=True)])

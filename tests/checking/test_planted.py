@@ -84,3 +84,8 @@ def test_what_the_job_declares_uncertain_is_reported_though_every_run_is_equal(s
     assert "Equal, but not certain: every run" in text and "Exact:" not in text
     assert "Not covered: state or randomness that no resume is certain to restore." in text
     assert f"  rows: {why}." in text
+
+
+def test_a_loop_is_run_to_its_end_which_it_knows_one_call_after_its_last_step(servers):
+    report = check("nothing", servers, config={"parameters": {"epochs": 2}})
+    assert report.is_exact and report.total_steps == 10, str(report)

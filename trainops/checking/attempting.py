@@ -3,6 +3,7 @@
 import time
 import traceback
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 
 from trainops.checking import clocks, graphs, loaders
@@ -100,7 +101,8 @@ class AttemptRecorder:
     def report(self, progress: Progress) -> Directive:
         if progress.metrics:
             self._curve.setdefault(progress.step, {}).update(progress.metrics)
-        point = StopPoint(progress.step, progress.is_evaluating, self._milestones(progress.step))
+        milestones = self._milestones(progress.step)
+        point = StopPoint(progress.step, progress.is_evaluating, milestones, progress.is_over)
         self._points.append(point)
         self._describe(point)
         return Directive.CANCEL if self._is_end(point) else Directive.PROCEED
@@ -155,7 +157,7 @@ class AttemptRecorder:
     def _is_end(self, point: StopPoint) -> bool:
         stop, request = self._request.stop, self._request
         if stop is not None:
-            return (point.step, point.is_evaluating) == (stop.step, stop.is_evaluating)
+            return replace(point, milestones=stop.milestones) == stop
         if point.is_evaluating:
             return False
         num_steps = sum(not each.is_evaluating and each.step > 0 for each in self._points)

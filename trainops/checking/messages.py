@@ -23,11 +23,15 @@ class CheckedJob:
 
 @dataclass(frozen=True, slots=True)
 class StopPoint:
-    """A safe point. milestones: how many checkpoints have come due, as after epochs."""
+    """A safe point. milestones: how many checkpoints have come due, as after epochs.
+
+    is_over: the run ends here; a loop is at the same step before, when its end is not known yet.
+    """
 
     step: int
     is_evaluating: bool = False
     milestones: int = 0
+    is_over: bool = False
 
 
 @dataclass(frozen=True, slots=True)

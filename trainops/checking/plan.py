@@ -31,9 +31,10 @@ def plan(points: Sequence[StopPoint]) -> CheckPlan:
     Raises ValueError where there is no safe point between the first and the last.
     """
     steps = [each for each in points if each.step > 0 and not each.is_evaluating]
-    if len(steps) < 2:
+    inner = [each for each in steps if each.step < steps[-1].step]
+    if not inner:
         raise ValueError("the run has a single step, so it cannot be stopped between two")
-    *inner, end = steps
+    end = steps[-1]
     places = _places(points, inner)
     cases = [Case(name, tuple(found)) for name, found in places.items() if found]
     cases.sort(key=lambda each: each.stops[0].step)
