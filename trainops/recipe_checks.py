@@ -22,6 +22,7 @@ class RecipeCheck:
     max_steps: int
     max_seconds: float
     measures_cost: bool
+    processes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,13 +9,15 @@ LOOPS = (
     "nothing", "counter", "own_generator", "worker_numpy", "scheduler", "ema", "iterable", "sets",
     "clock", "running_sum", "unseeded", "kept_attribute", "global_counter",
     "dataset_counter", "nested_sum", "cycle", "weights_dict", "late_generator", "epoch_scheduler",
-    "date", "stream",
+    "date", "stream", "ranks",
 )  # fmt: skip
 
 
 class Parameters(Strict):
     epochs: int = Field(4, ge=1)
     drop_epochs: int = Field(2, ge=1)
+    forgets: bool = False
+    fails_in_rank: int = 0
 
 
 def recipe_of(name: str) -> Recipe:
@@ -46,6 +48,6 @@ INGREDIENTS = Recipe(
 (
     NOTHING, COUNTER, OWN_GENERATOR, WORKER_NUMPY, SCHEDULER, EMA, ITERABLE, SETS, CLOCK,
     RUNNING_SUM, UNSEEDED, KEPT_ATTRIBUTE, GLOBAL_COUNTER, DATASET_COUNTER, NESTED_SUM, CYCLE,
-    WEIGHTS_DICT, LATE_GENERATOR, EPOCH_SCHEDULER, DATE, STREAM,
+    WEIGHTS_DICT, LATE_GENERATOR, EPOCH_SCHEDULER, DATE, STREAM, RANKS,
 ) = map(recipe_of, LOOPS)  # fmt: skip
 NAMES = (*(name.upper() for name in LOOPS), "INGREDIENTS")

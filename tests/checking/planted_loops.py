@@ -60,6 +60,29 @@ def nothing(run, parameters):
             yield metrics | {"sum": sums["loss"]}
 
 
+class Shifting(Net):
+    """In ranks other than 0, `seen` changes the gradients."""
+
+    def __init__(self, rank):
+        super().__init__()
+        self.rank = rank
+
+    def forward(self, inputs):
+        self.seen += self.rank
+        return self.layer(inputs) / (1 + self.seen)
+
+
+def ranks(run, parameters):
+    """Forgets in another rank only what changes the mean of the gradients."""
+    model, optimizer, batches = made(run, Shifting(run.rank if parameters.forgets else 0))
+    net = run.wrap(model)
+    if parameters.fails_in_rank and run.rank == parameters.fails_in_rank:
+        raise ValueError("planted")
+    for _ in run.epochs(parameters.epochs):
+        for (inputs,) in batches:
+            yield step(net, optimizer, inputs)
+
+
 class Rows(IterableDataset):
     """Has no state: a resume reads the batches before its step again."""
 

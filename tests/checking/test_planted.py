@@ -4,8 +4,9 @@ import pytest
 
 from tests.checking import planted
 from tests.thinning import some_of
-from trainops.checking.check import check_recipe
+from trainops.checking.check import CheckFailed, check_recipe
 from trainops.checking.servers import Servers
+from trainops.runtime.errors import ConfigError
 
 pytestmark = pytest.mark.slow
 FOUND = {  # category, subject, words of the problem, words of the remedy
@@ -84,6 +85,28 @@ def test_what_the_job_declares_uncertain_is_reported_though_every_run_is_equal(s
     assert "Equal, but not certain: every run" in text and "Exact:" not in text
     assert "Not covered: state or randomness that no resume is certain to restore." in text
     assert f"  rows: {why}." in text
+
+
+@pytest.mark.parametrize("forgets", [False, True])
+def test_several_processes_are_stopped_and_resumed_together(servers, forgets):
+    config = {"parameters": {"forgets": forgets}, "device": "cpu"}
+    report = check("ranks", servers, config=config, processes=2)
+    assert report.is_exact != forgets and not report.warnings, str(report)
+    assert "forgets_ranks (loop, 2 processes): " in str(report)
+    assert report.to_json()["processes"] == 2
+    alone = check("ranks", servers, config=config)
+    assert alone.is_exact and alone.processes == 1, str(alone)
+
+
+def test_an_error_of_another_process_is_named(servers):
+    config = {"parameters": {"fails_in_rank": 1}, "device": "cpu"}
+    with pytest.raises(CheckFailed, match="rank 1: ValueError: planted"):
+        check("ranks", servers, config=config, processes=2)
+
+
+def test_a_kind_of_one_process_is_refused_with_several(servers):
+    with pytest.raises(ConfigError, match="got 2 for a recipe of the kind training; allowed: 1"):
+        check("ingredients", servers, processes=2)
 
 
 def test_a_loop_is_run_to_its_end_which_it_knows_one_call_after_its_last_step(servers):

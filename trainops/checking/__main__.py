@@ -46,6 +46,7 @@ def _result(request: RecipeCheck) -> RecipeCheckResult:
             max_steps=request.max_steps,
             max_seconds=request.max_seconds,
             measures_cost=request.measures_cost,
+            processes=request.processes,
             tell=lambda text: _write(RecipeCheckProgress(text)),
         )
     except FieldErrors as error:

@@ -16,6 +16,8 @@ from trainops.checking.messages import (
     StopPoint,
 )
 from trainops.kind import KINDS
+from trainops.process.rank_process import RankConnection, RankProcess
+from trainops.process.ranks import RankGroup, fork
 from trainops.runtime import lossless
 from trainops.runtime.checkpoint.manifest import Candidate, Checkpoint
 from trainops.runtime.checkpoint.store import CheckpointPolicy, CheckpointStore
@@ -24,6 +26,7 @@ from trainops.runtime.errors import CheckpointCorrupted, SaveFailed
 from trainops.runtime.job import Eventful, Foreseeing, Paced, Progress, ResumableJob
 from trainops.runtime.ledger import Entry, MemoryLedger
 from trainops.runtime.loop import Directive, Failed, Outcome, Succeeded, run
+from trainops.runtime.ranks import ALONE, Devices
 from trainops.runtime.receipt import Receipt
 from trainops.runtime.reproducibility import set_determinism
 
@@ -33,15 +36,43 @@ SECRET = bytes(32)  # of the ledger: the same in every attempt of a check
 
 def attempt(request: AttemptRequest) -> Attempted:
     """Run the attempt; an error of the recipe is part of the answer."""
+    subject = request.subject
+    num_ranks = KINDS[subject.kind].parse_config(subject.config).num_processes
+    if num_ranks == 1:
+        return _attempt(request, None)
+    ranks = fork(num_ranks, partial(_follow, request), closing=())  # before there are threads
+    try:
+        return _attempt(request, ranks)
+    finally:
+        ranks.close()
+
+
+def _follow(request: AttemptRequest, line: RankConnection) -> None:
+    """Do the work of the process of another rank."""
+    config = _begun(request)
+    make_job = KINDS[request.subject.kind].make_job
+    RankProcess(line, config, partial(make_job, config, request.subject.inputs, None, None)).serve()
+
+
+def _begun(request: AttemptRequest) -> OperationConfig:
+    """Return the config, with what the request wants of this process."""
     config = prepared(request.subject)
     if request.clock is not None:
         clocks.set_clock(request.clock)
     if request.draws is not None:
         loaders.observe(request.draws)
+    return config
+
+
+def _attempt(request: AttemptRequest, ranks: RankGroup | None) -> Attempted:
+    config = _begun(request)
+    if ranks is not None:
+        ranks.begin(config)
+    devices = ALONE if ranks is None else ranks.devices
     recorder = AttemptRecorder(request)
     ledger = ledger_of(request.subject, request.entries)
     outcome = run(
-        lambda: recorder.of(factory(request.subject, config, ledger)()),
+        lambda: recorder.of(factory(request.subject, config, ledger, devices)()),
         seed=config.seed,
         store=CheckpointStore(
             request.directory,
@@ -50,6 +81,7 @@ def attempt(request: AttemptRequest) -> Attempted:
         ),
         policy=CheckpointPolicy(every_seconds=float("inf")),
         supervisor=recorder,
+        ranks=ranks,
     )
     return recorder.answer(outcome, () if ledger is None else tuple(ledger.entries()))
 
@@ -62,9 +94,13 @@ def prepared(subject: CheckedJob) -> OperationConfig:
 
 
 def factory(
-    subject: CheckedJob, config: OperationConfig, ledger: MemoryLedger | None
+    subject: CheckedJob,
+    config: OperationConfig,
+    ledger: MemoryLedger | None,
+    devices: Devices = ALONE,
 ) -> Callable[[], ResumableJob]:
-    return partial(KINDS[subject.kind].make_job, config, subject.inputs, ledger)
+    make_job = KINDS[subject.kind].make_job
+    return partial(make_job, config, subject.inputs, ledger, devices=devices)
 
 
 def ledger_of(subject: CheckedJob, entries: tuple[Entry, ...] = ()) -> MemoryLedger | None:

@@ -38,6 +38,7 @@ def check_recipe(
     max_steps: int = MAX_STEPS,
     max_seconds: float = MAX_SECONDS,
     measures_cost: bool = True,
+    processes: int | None = None,
     servers: Servers | None = None,
     tell: Tell = lambda text: None,
 ) -> CheckReport:
@@ -47,7 +48,8 @@ def check_recipe(
     recipe's example. inputs: the Parquet file or directory of each dataset, and the final
     checkpoint of each operation, that the config names by id.
     The undisturbed run is cut after `max_steps` safe points or `max_seconds`. `tell` receives a
-    line of progress before each run.
+    line of progress before each run. `processes`: how many ranks compute each run (None: those of
+    the config); the cost of a step is measured in one process only.
 
     Raises ConfigError for wrong arguments, CheckFailed where the recipe cannot be run at all.
     """
@@ -56,11 +58,12 @@ def check_recipe(
     recipe = _recipe(name, kind)
     with ExitStack() as exits:
         directory = Path(exits.enter_context(_new_directory()))
-        subject = _subject(recipe, config or {}, inputs or {}, directory)
+        given = {**(config or {}), **_of_processes(recipe, processes)}
+        subject = _subject(recipe, given, inputs or {}, directory)
         used = servers or exits.enter_context(Servers())
         runner = Runner(used, _with_milestones(subject), directory)
         report, whole = _compared(runner, max_steps, max_seconds, tell)
-        if measures_cost:
+        if measures_cost and report.processes == 1:
             tell("the cost of a step")
             report.cost = _cost(replace(runner, subject=subject), whole, tell)
     return report
@@ -76,7 +79,9 @@ def _compared(
 ) -> tuple[CheckReport, Attempted]:
     """Run everything that is compared with the undisturbed run."""
     subject = runner.subject
-    report = CheckReport(str(subject.config["recipe"]), subject.kind, KINDS[subject.kind].unit)
+    kind = KINDS[subject.kind]
+    report = CheckReport(str(subject.config["recipe"]), subject.kind, kind.unit)
+    report.processes = kind.parse_config(subject.config).num_processes
     tell("the undisturbed run")
     whole = runner.attempt(max_steps=max_steps, max_seconds=max_seconds)
     planned = _plan(whole)
@@ -144,6 +149,18 @@ def _subject(
             )
             raise ConfigError({"inputs": f"got {paths[each]} for {each}; allowed: {allowed}"})
     return CheckedJob(recipe.kind, whole, paths)
+
+
+def _of_processes(recipe: Recipe, processes: int | None) -> dict[str, int]:
+    """Return the field of the config. Raises ConfigError for kinds of one process."""
+    able = [name for name, kind in KINDS.items() if "devices" in kind.ports]
+    if processes in (None, 1) and recipe.kind not in able:
+        return {}
+    if recipe.kind not in able:
+        allowed = f"1, or recipes of the kind {', '.join(able)}"
+        problem = f"got {processes} for a recipe of the kind {recipe.kind}; allowed: {allowed}"
+        raise ConfigError({"processes": problem})
+    return {} if processes is None else {"processes": processes}
 
 
 def _recipe(name: str, kind: str | None) -> Recipe:

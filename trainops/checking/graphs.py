@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from greenlet import greenlet
 from torch import nn
+from torch.nn.parallel import DistributedDataParallel
 
 from trainops.checking.messages import Leaf
 from trainops.process.state_digests import digest
@@ -50,6 +51,8 @@ def describe(job: ResumableJob) -> dict[str, Leaf]:
     seen: dict[int, object] = {}  # keeps them alive, so that no other gets the same id
     while queue and len(seen) + len(leaves) < MAX_OBJECTS:
         path, value, around = queue.popleft()
+        if isinstance(value, DistributedDataParallel):  # which is made anew around a kept model
+            value = value.module
         if path in leaves or isinstance(value, SKIPPED) or _is_ours(value):
             continue
         if (described := _leaf(value)) is not None:

@@ -38,6 +38,7 @@ class CheckReport:
     recipe: str
     kind: str
     unit: str
+    processes: int = 1  # that compute each run
     steps: int = 0  # of the undisturbed run
     total_steps: int = 0  # 0: it was cut
     tried: list[Tried] = field(default_factory=list)
@@ -57,6 +58,7 @@ class CheckReport:
             "recipe": self.recipe,
             "kind": self.kind,
             "exact": self.is_exact,
+            "processes": self.processes,
             "steps": self.steps,
             "is_whole_run": bool(self.total_steps),
             "runs": [{"name": each.name, "stops": list(each.stops), "equal": each.is_equal,
@@ -77,7 +79,8 @@ class CheckReport:
 
     def _verdict(self) -> list[str]:
         rest = "the complete run" if self.total_steps else "the rest of the run is not checked"
-        lines = [f"{self.recipe} ({self.kind}): {self.steps} {self.unit}s; {rest}", ""]
+        ranks = f", {self.processes} processes" if self.processes > 1 else ""
+        lines = [f"{self.recipe} ({self.kind}{ranks}): {self.steps} {self.unit}s; {rest}", ""]
         for each in self.tried:
             word = "equal" if each.is_equal else "DIFFERS"
             lines.append(f"  {word:<8} {_run_of(each, self.unit)}")

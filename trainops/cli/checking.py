@@ -49,6 +49,14 @@ def check(
     max_seconds: Annotated[
         float, typer.Option(min=0.1, help="Seconds after which the undisturbed run is cut.")
     ] = 8.0,
+    processes: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Processes (ranks) that compute each run; by default those of the config.",
+        ),
+    ] = None,
     cost: Annotated[
         bool, typer.Option(help="Whether the time of a step is measured as well.")
     ] = True,
@@ -72,6 +80,7 @@ def check(
         max_steps=max_steps,
         max_seconds=max_seconds,
         measures_cost=cost,
+        processes=processes,
     )
     found = check_process.report_of(
         request, lambda text: session.out.note(f"  {text}", style="bright_black")
