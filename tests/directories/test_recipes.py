@@ -17,10 +17,13 @@ from tests.engines.contract import (
     require_same_end,
 )
 from trainops.cli import submission
+from trainops.kind import KINDS
+from trainops.kinds.loop.recipes import characters_module
 from trainops.kinds.loop.recipes.large_table_loop import Scaled
 from trainops.kinds.loop.seeding import seed_of
 from trainops.learning.readers import ParquetRows
 from trainops.paths import ROOT
+from trainops.runtime.errors import ConfigError
 from trainops.runtime.loop import Directive, Failed, Succeeded
 
 DATASET = "ds_0000000000000000"
@@ -219,3 +222,71 @@ def test_the_examples_learn_from_the_data_that_the_examples_make(data, register,
     assert isinstance(outcome, Succeeded)
     final = outcome.result["final"]
     assert final["val_accuracy"] > 0.9 if name == "digits" else final["val_loss"] < 0.3
+
+
+class TextCase(Case):
+    """A case whose dataset is an uploaded table with a column of text."""
+
+    def inputs(self, root):
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        lines = ["some text " * 9, None, "and another one, é " * 5]
+        path = root.parent / "text.parquet"
+        pq.write_table(pa.table({"text": lines, "number": [1, 2, 3]}), path)
+        return {DATASET: path}
+
+
+def text_case(**parameters):
+    _, small = SMALL["characters"]
+    config = {"recipe": "characters", "parameters": {"dataset": DATASET, **small, **parameters}}
+    return TextCase("loop", "characters", {**config, "threads": 1, "log_every_steps": 1}, ())
+
+
+@pytest.mark.slow
+def test_characters_of_an_uploaded_text_are_learned_and_continue_exactly(tmp_path):
+    made = text_case()
+    whole, first, second = ScriptedSupervisor(), ScriptedSupervisor(at=3), ScriptedSupervisor()
+    assert isinstance(attempt(made, tmp_path / "whole", whole), Succeeded)
+    attempt(made, tmp_path / "parts", first, every_steps=1)
+    let_savings_land()
+    attempt(made, tmp_path / "parts", second, resume=first.checkpoints[-1:], number=2)
+    require_same_end(whole, [first, second])
+
+
+def test_the_rows_of_an_uploaded_text_are_its_lines(tmp_path):
+    (table,) = TextCase("loop", "characters", {}, ()).inputs(tmp_path / "x").values()
+    text = bytes(characters_module._text_of_rows(table, "text").tolist()).decode()
+    assert text == "some text " * 9 + "\n\n" + "and another one, é " * 5 + "\n"
+
+
+def test_an_uploaded_text_that_is_too_short_is_named(tmp_path):
+    outcome = attempt(text_case(length=400), tmp_path / "x", ScriptedSupervisor())
+    assert isinstance(outcome, Failed)
+    assert "parameters.dataset: the text has" in str(outcome.error)
+
+
+@pytest.mark.parametrize("given", [{}, {"dataset": DATASET, "directory": DATASET}])
+def test_characters_need_a_dataset_or_a_directory(given):
+    with pytest.raises(ConfigError) as error:
+        KINDS["loop"].parse_config({"recipe": "characters", "parameters": given})
+    assert "allowed: either a dataset or a directory" in error.value.errors["parameters.dataset"]
+
+
+@pytest.mark.parametrize(
+    ("types", "problem"),
+    [
+        ({"text": "text"}, {}),
+        ({"text": "category", "x": "number"}, {}),
+        ({"text": "number", "said": "text"}, {"column": "got 'text'; allowed: said"}),
+        ({"image": "image"}, {"column": "got 'text'; allowed: a dataset with text"}),
+    ],
+)
+def test_the_column_of_an_uploaded_text_is_checked_at_the_submission(types, problem):
+    columns = {DATASET: [{"name": name, "type": kind} for name, kind in types.items()]}
+    config = KINDS["loop"].parse_config(text_case().config)
+    found = config.check_columns(columns)
+    assert {
+        key: found[f"parameters.{key}"][: len(text)] for key, text in problem.items()
+    } == problem
+    assert len(found) == len(problem)

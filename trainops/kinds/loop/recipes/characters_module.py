@@ -1,6 +1,9 @@
 """The module of the characters recipe: a transformer that predicts the next byte of a text."""
 
+from pathlib import Path
+
 import numpy as np
+import pyarrow.parquet as pq
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -44,12 +47,13 @@ class Characters(TrainingModule):
         self.scores = nn.Linear(width, NUM_BYTES)
 
     def loaders(self, run: Run) -> dict[str, Passes]:
-        pieces = Pieces(text_of(run.directory(self.settings.directory)), self.settings.length)
+        pieces = Pieces(text_of(run, self.settings), self.settings.length)
         num_training = len(pieces) - max(1, len(pieces) // 10)
         if num_training < 1:
             problem = f"the text has {len(pieces.text)} bytes"
             allowed = f"at least {2 * self.settings.length + 1}"
-            raise InputError({"parameters.directory": f"{problem}; allowed: {allowed}"})
+            field = "directory" if self.settings.dataset is None else "dataset"
+            raise InputError({f"parameters.{field}": f"{problem}; allowed: {allowed}"})
         size = self.settings.batch_size
         training = Subset(pieces, range(num_training))
         held_out = Subset(pieces, range(num_training, len(pieces)))
@@ -79,8 +83,24 @@ class Characters(TrainingModule):
         return self.training_step(batch)
 
 
-def text_of(directory: Directory) -> Tensor:
-    """Return the bytes of all files of a directory, one after the other; uint8, one per byte."""
+def text_of(run: Run, parameters: Parameters) -> Tensor:
+    """Return the bytes of the text; uint8, one per byte."""
+    if parameters.dataset is not None:
+        return _text_of_rows(run.table(parameters.dataset), parameters.column)
+    if parameters.directory is None:
+        raise InputError({"parameters.directory": "got none; allowed: a directory or a dataset"})
+    return _text_of_files(run.directory(parameters.directory))
+
+
+def _text_of_rows(table: Path, column: str) -> Tensor:
+    """Return the rows of a column as lines; missing ones are empty."""
+    rows = pq.read_table(table, columns=[column]).column(column)
+    lines = b"".join(f"{line or ''}\n".encode() for line in rows.to_pylist())
+    return torch.from_numpy(np.frombuffer(lines, dtype=np.uint8).copy())
+
+
+def _text_of_files(directory: Directory) -> Tensor:
+    """Return the bytes of all files, one after the other."""
     texts = []
     for index in range(len(directory)):
         with directory.reading(index) as path:
