@@ -46,7 +46,7 @@ class Dataset(models.Model):
         on_delete=models.SET_NULL,
         related_name="datasets",
     )
-    format = models.CharField(max_length=10, help_text="csv, parquet or npz, or directory.")
+    format = models.CharField(max_length=10, help_text="csv, parquet, npz, text or directory.")
     encoding = models.CharField(max_length=20, blank=True)
     delimiter = models.CharField(max_length=1, blank=True)
     num_rows = models.PositiveBigIntegerField()

@@ -7,7 +7,7 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from apps.datasets.models import Dataset
-from apps.datasets.tables.options import DELIMITERS, ENCODINGS, KINDS, PICTURES
+from apps.datasets.tables.options import DELIMITERS, ENCODINGS, KINDS, LINES, PICTURES
 from trainops.datasets.description import DirectoryVerification
 from trainops.datasets.sampling import Sample
 from trainops.http.parsers import NotUsable, read_json
@@ -181,7 +181,8 @@ class ReadingSerializer(StrictSerializer):
         allow_blank=True,
         trim_whitespace=False,
         max_length=10,
-        help_text=f"Delimiter; detected by default. One of {' '.join(map(repr, DELIMITERS))}.",
+        help_text=f"Delimiter; detected by default. One of {' '.join(map(repr, DELIMITERS))}, or "
+        f"{LINES!r} for text without a header: each line is a value of the column `text`.",
     )
 
 
@@ -190,7 +191,7 @@ class UploadSerializer(ReadingSerializer):
         max_length=1000,
         allow_empty_file=True,  # so that it is refused as an empty table, with a code
         help_text="CSV (comma, semicolon, tab or vertical bar) or Parquet with a header, or "
-        "NPZ with images and labels, masks or both.",
+        "NPZ with images and labels, masks or both; text with the delimiter of lines.",
     )
 
 

@@ -57,8 +57,8 @@ def add_table(
     encoding: str = "",
     delimiter: str = "",
 ) -> Dataset:
-    """Validate, normalise, describe and store a CSV, Parquet or NPZ file; the same upload gives
-    the same row.
+    """Validate, normalise, describe and store a CSV, Parquet, NPZ or text file; the same upload
+    gives the same row.
 
     `columns` declares the types of some columns ({name: type}); a value that does not fit is an
     error then. Raises DatasetError; nothing is stored then.

@@ -19,7 +19,8 @@ async function send(form) {
   bar.hidden = false;
   state.classList.remove("text-danger");
   try {
-    const dataset = await upload(form.elements.file.files[0], form.elements.name.value, show);
+    const { file, name, is_text: isText } = form.elements;
+    const dataset = await upload(file.files[0], name.value, show, isText.checked);
     location.assign(`/datasets/${dataset.id}/`);
   } catch (error) {
     show(explain(error), 0);

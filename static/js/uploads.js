@@ -9,8 +9,8 @@ const RETRY_MS = 1000;
 const MEGABYTE = 1e6;
 
 // Returns the dataset; `show(text, fraction)` is called as parts arrive. Throws Refused.
-export async function upload(file, name, show) {
-  const opened = await openUpload(file, name);
+export async function upload(file, name, show, isText = false) {
+  const opened = await openUpload(file, name, isText);
   const address = `${ADDRESS}/${opened.id}`;
   let offset = opened.offset;
   while (offset < file.size && !opened.dataset_id) {
@@ -21,12 +21,13 @@ export async function upload(file, name, show) {
   return (await patiently(() => call(`${address}/finish`, { method: "POST" }), show)).data;
 }
 
-async function openUpload(file, name) {
-  const fingerprint = await fingerprintOf(file);
+async function openUpload(file, name, isText) {
+  const fingerprint = `${isText ? "text " : ""}${await fingerprintOf(file)}`;
   const { data } = await call(ADDRESS);
   const found = data.find((each) => each.fingerprint === fingerprint && each.size_bytes === file.size);
   if (found) return found;
-  const body = JSON.stringify({ filename: file.name.slice(-200), name, size_bytes: file.size, fingerprint });
+  const fields = { filename: file.name.slice(-200), name, size_bytes: file.size, fingerprint };
+  const body = JSON.stringify(isText ? { ...fields, delimiter: "\n" } : fields);
   const headers = { "Content-Type": "application/json" };
   return (await call(ADDRESS, { method: "POST", body, headers })).data;
 }

@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from apps.datasets import services as datasets
+from apps.operations.models import Operation
 from examples import directories
 from tests.cli.conftest import ROOT
 from tests.engines.contract import (
@@ -66,6 +68,38 @@ def test_the_example_recipe_learns(tmp_path, monkeypatch):
     )
     assert isinstance(outcome, Succeeded)
     assert outcome.result["final"]["val_accuracy"] > 0.9
+
+
+class UploadedText(Case):
+    """Its dataset is the file that the server stores."""
+
+    def inputs(self, root):
+        (name,) = KINDS["loop"].parse_config(self.config).dataset_ids()
+        return {name: datasets.local_path(name)}
+
+
+@pytest.mark.slow
+def test_the_example_of_a_text_is_uploaded_and_continues_exactly(cli, in_process, tmp_path):
+    example = ROOT / "examples" / "text.yaml"
+    upload, submit = (line.split()[4:] for line in example.read_text().splitlines()[3:5])
+    assert upload[:3] == ["datasets", "add", "--text"] and submit[0] == "run"
+    added = cli(*upload[:3], ROOT / upload[3])
+    assert added.exit_code == 0, added.stderr
+    assert "examples/text.yaml --set parameters.dataset=" in added.stderr
+    setting = f"parameters.dataset={added.stdout.strip()}"
+    assert cli("run", example, "--set", setting).exit_code == 0
+    config = Operation.objects.get().config
+    case = UploadedText("loop", "characters", config, ())
+    whole = ScriptedSupervisor()
+    outcome = attempt(case, tmp_path / "whole", whole)
+    assert isinstance(outcome, Succeeded), outcome
+    losses = [values["val_loss"] for values in whole.curve.values() if "val_loss" in values]
+    assert losses[-1] < losses[0] - 0.3
+    first, second = ScriptedSupervisor(at=15), ScriptedSupervisor()
+    attempt(case, tmp_path / "parts", first, every_steps=1)
+    let_savings_land()
+    attempt(case, tmp_path / "parts", second, resume=first.checkpoints[-1:], number=2)
+    require_same_end(whole, [first, second])
 
 
 class FineTuning(Case):

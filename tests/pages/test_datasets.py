@@ -39,7 +39,9 @@ def test_a_bad_file_is_reported_beside_the_field(page, content):
 
 
 def test_no_file_at_all(page, db):
-    assert "Choose a CSV, Parquet or NPZ file" in page.post("/datasets/upload").content.decode()
+    assert (
+        "Choose a CSV, Parquet, NPZ or text file" in page.post("/datasets/upload").content.decode()
+    )
 
 
 def test_an_empty_list_says_what_to_do(page, db):
@@ -59,6 +61,16 @@ def test_deleted_by_its_owner_only(page, as_, ben, vera):
     assert Dataset.objects.exists()
     assert page.post(path).url == "/datasets/"
     assert not Dataset.objects.exists()
+
+
+def test_a_file_is_text_where_the_box_says_so(page):
+    content = b"To be, or not to be:\nthat is the question\n"
+    response = upload(page, content, "play.txt", is_text="1")
+    dataset = Dataset.objects.get()
+    assert (dataset.format, dataset.num_rows, dataset.num_columns) == ("text", 2, 1)
+    text = page.get(response.url).content.decode()
+    assert "that is the question" in text and "characters" in text
+    assert upload(page, content, "play.txt").status_code == 400  # as a table it has ragged rows
 
 
 def test_viewers_do_not_upload(as_, vera):

@@ -136,14 +136,15 @@ def upload(
     session: Session,
     file: Annotated[Path, typer.Argument(metavar="FILE", show_default=False)],
     name: Annotated[str, typer.Option(help="Display name; by default the file's name.")] = "",
+    is_text: datasets.IsText = False,
 ) -> None:
-    """Upload a table (CSV, Parquet) or images (NPZ), and print the dataset's id.
+    """Upload a table (CSV, Parquet), images (NPZ) or text, and print the dataset's id.
 
     An upload that was interrupted continues.
 
     Example: trainops upload prices.csv --name 'Prices of 2026'
     """
-    datasets.add_file(session, file, name)
+    datasets.add_file(session, file, name, is_text=is_text)
 
 
 def workers(session: Session) -> None:

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 MAX_CLASSES, MAX_COLUMNS = 10, 20
 PRICES = {"open", "high", "low", "close"}  # columns of a price series
+IsText = Annotated[
+    bool, typer.Option("--text", help="Upload text: each line is a row; there is no header.")
+]
 DatasetName = Annotated[
     str, typer.Argument(metavar="DATASET", help="Dataset id.", show_default=False)
 ]
@@ -74,10 +77,12 @@ def add(
     name: Annotated[
         str, typer.Option(help="Display name; by default that of the file or directory.")
     ] = "",
+    is_text: IsText = False,
 ) -> None:
     """Upload a file, or register a directory or s3://BUCKET/PREFIX, and print the dataset's id.
 
-    A file is a table (CSV, Parquet) or images (NPZ); an upload that was interrupted continues.
+    A file is a table (CSV, Parquet), images (NPZ) or, with --text, text in UTF-8; an upload that
+    was interrupted continues.
     A directory must be on the server and all workers: nothing is copied, and all files are read
     once for their digests. The same holds for the objects of a bucket below an allowed prefix.
 
@@ -86,14 +91,14 @@ def add(
     if "://" in path:
         _add_directory(session, path, name)
     elif Path(path).is_file():
-        add_file(session, Path(path), name)
+        add_file(session, Path(path), name, is_text=is_text)
     else:
         _add_directory(session, str(Path(path).absolute()), name)
 
 
-def add_file(session: Session, path: Path, name: str) -> None:
+def add_file(session: Session, path: Path, name: str, *, is_text: bool = False) -> None:
     """Upload a file; write the dataset's id, its columns, and a command that uses it."""
-    dataset = uploading.upload(session, path, name)
+    dataset = uploading.upload(session, path, name, is_text=is_text)
     if session.out.is_data:
         session.out.data(dataset)
         return
@@ -110,7 +115,9 @@ def add_file(session: Session, path: Path, name: str) -> None:
 
 def _next_command(dataset: "Dataset") -> str:
     names = {column["name"].lower() for column in dataset["columns"]}
-    if dataset["format"] == "npz":
+    if dataset["format"] == "text":
+        settings = f"examples/text.yaml --set parameters.dataset={dataset['id']}"
+    elif dataset["format"] == "npz":
         recipe = "segmentation" if "mask" in names else "images"
         settings = f"examples/{recipe}.yaml --set parameters.dataset={dataset['id']}"
     elif names >= PRICES:

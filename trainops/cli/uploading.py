@@ -28,6 +28,7 @@ MAX_FILENAME = 200  # characters; the end of a longer name is sent
 CLEARED = "\r\x1b[2K"  # the line that the cursor is in
 AGAIN = "Run the same command again to continue the upload."
 WRONG_OFFSET = "WRONG_OFFSET"
+LINES = "\n"  # the delimiter of text, of which each line is a row
 PASSING = {  # soon another answer: seconds until it is asked for
     "UPLOAD_BUSY": POLL_SECONDS,
     "SHUTTING_DOWN": POLL_SECONDS,
@@ -38,15 +39,17 @@ PASSING = {  # soon another answer: seconds until it is asked for
 Response = TypeVar("Response")
 
 
-def upload(session: Session, path: Path, name: str) -> "Dataset":
+def upload(session: Session, path: Path, name: str, *, is_text: bool = False) -> "Dataset":
     """Send the file and return its dataset.
+
+    is_text: each line is a row; otherwise the server finds out what the file is.
 
     An open upload of the same content is continued. A server that is away is waited for, for a
     minute without progress. Raises Problem.
     """
     try:
         with local_files.opened(path) as file:
-            return Sending(session.api, session.out, file).send(path.name, name)
+            return Sending(session.api, session.out, file, is_text).send(path.name, name)
     except OSError as error:
         raise Problem(f"{path}: {error.strerror or error}", ExitCode.USAGE) from error
     except Unreachable as problem:
@@ -56,9 +59,10 @@ def upload(session: Session, path: Path, name: str) -> "Dataset":
 class Sending:
     """One file on its way to the server."""
 
-    def __init__(self, api: "Api", out: Out, file: BinaryIO) -> None:
-        self._api, self._out, self._file = api, out, file
-        self._digest, self._fingerprint, self._num_bytes = described(file)
+    def __init__(self, api: "Api", out: Out, file: BinaryIO, is_text: bool) -> None:
+        self._api, self._out, self._file, self._is_text = api, out, file, is_text
+        self._digest, fingerprint, self._num_bytes = described(file)
+        self._fingerprint = f"text {fingerprint}" if is_text else fingerprint
         self._progress = UploadProgress(out, self._num_bytes)
 
     def send(self, filename: str, name: str) -> "Dataset":
@@ -93,6 +97,7 @@ class Sending:
             "size_bytes": self._num_bytes,
             "digest": self._digest,
             "fingerprint": self._fingerprint,
+            **({"delimiter": LINES} if self._is_text else {}),
         }
         created: Upload = self._api.post("datasets/uploads", body)
         return created

@@ -57,7 +57,7 @@ With a running server
   studies          submit, compare and cancel parameter studies
   checkpoints      list, inspect, verify, compare, pin and delete checkpoints
   recipes          list recipes, show their parameters and example files; write or check one
-  upload           upload a table (CSV, Parquet) or images (NPZ)
+  upload           upload a table (CSV, Parquet), images (NPZ) or text
   datasets         list datasets, register and verify directories
   notifications    manage notification rules, list and retry deliveries
   workers          list the workers

@@ -17,6 +17,7 @@ from apps.datasets.directories import registration
 from apps.datasets.errors import DatasetError
 from apps.datasets.models import Dataset
 from apps.datasets.serializers import SampleSerializer
+from apps.datasets.tables.options import LINES
 from apps.operations.requests import access
 from trainops.datasets.description import DirectoryVerification
 from trainops.errors import DomainError
@@ -30,7 +31,7 @@ SAMPLE_FIELDS = (
     ("fraction", "Or a fraction", "above 0, at most 1"),
     ("seed", "Seed", "empty: a new one"),
 )
-NPZ = "npz"
+NPZ, TEXT = "npz", "text"
 OF_LAYOUTS = {"image_folders": "image_folders", "parquet": "large_table"}
 LIST_FIELDS = (
     "id", "name", "filename", "format", "num_rows", "num_columns", "size_bytes", "source_bytes",
@@ -130,6 +131,8 @@ def recipe_for(dataset: Dataset) -> str:
     """Return the recipe that is offered for a dataset; empty: none fits every such directory."""
     if dataset.layout is not None:
         return OF_LAYOUTS.get(dataset.layout["layout"], "")
+    if dataset.format == TEXT:
+        return "characters"
     if dataset.format != NPZ:
         return "tabular"
     is_outlined = any(column["name"] == "mask" for column in dataset.columns)
@@ -144,9 +147,14 @@ def upload(request: HttpRequest) -> HttpResponse:
     name = request.POST.get("name", "")
     try:
         if file is None:
-            raise DatasetError({"file": "Choose a CSV, Parquet or NPZ file."}, "NO_FILE")
+            raise DatasetError({"file": "Choose a CSV, Parquet, NPZ or text file."}, "NO_FILE")
+        delimiter = LINES if request.POST.get("is_text") else ""
         added = services.add_table(
-            file, filename=file.name or "", name=name, owner=user_of(request)
+            file,
+            filename=file.name or "",
+            name=name,
+            owner=user_of(request),
+            delimiter=delimiter,
         )
     except DomainError as refusal:
         errors = refusal.details.get("fields") or {"file": refusal.message}

@@ -32,7 +32,7 @@ FOREIGN = {
     b"[": "JSON",
     b"<": "HTML or XML",
 }
-ALLOWED = "CSV (comma, semicolon, tab or vertical bar), Parquet, or NPZ with images"
+ALLOWED = "CSV (comma, semicolon, tab or vertical bar), Parquet, NPZ with images, or text"
 ZIP, ZIP_NAME = b"PK\x03\x04", 30  # where the name of the first file in it begins
 
 
@@ -40,18 +40,37 @@ class TableFormat(StrEnum):
     CSV = "csv"
     PARQUET = "parquet"
     NPZ = "npz"
+    TEXT = "text"
 
 
-def format_of(path: Path) -> TableFormat:
-    """Raises TableRefused: empty, compressed, or known to be something else."""
+def format_of(path: Path, *, is_text: bool = False) -> TableFormat:
+    """Return the format; `is_text`: a person says that it is text, whatever that looks like.
+
+    Raises TableRefused: empty, compressed, or known to be something else.
+    """
     with path.open("rb") as file:
         head = file.read(512)
     if not head.strip(b"\xef\xbb\xbf \t\r\n"):
         raise TableRefused("EMPTY_FILE", "The file is empty.", allowed=ALLOWED)
+    if not is_text and (found := _of_container(head)):
+        return found
+    _require_unpacked(head)
+    if is_text:
+        return TableFormat.TEXT
+    _require_table(head)
+    return TableFormat.CSV
+
+
+def _of_container(head: bytes) -> TableFormat | None:
+    """Return the format of a file that holds one in a container of its own."""
     if head.startswith(PARQUET):
         return TableFormat.PARQUET
     if head.startswith(ZIP) and _first_name(head).endswith(b".npy"):
         return TableFormat.NPZ
+    return None
+
+
+def _require_unpacked(head: bytes) -> None:
     for magic, name in COMPRESSED.items():
         if head.startswith(magic):
             raise TableRefused(
@@ -60,12 +79,14 @@ def format_of(path: Path) -> TableFormat:
                 given=name,
                 allowed=ALLOWED,
             )
+
+
+def _require_table(head: bytes) -> None:
     for magic, name in FOREIGN.items():
         if head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(magic):
             raise TableRefused(
                 "UNSUPPORTED_FORMAT", f"The file looks like {name}.", given=name, allowed=ALLOWED
             )
-    return TableFormat.CSV
 
 
 def _first_name(head: bytes) -> bytes:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 
-from apps.datasets.tables.options import DELIMITERS, TableLimits
+from apps.datasets.tables.options import DELIMITERS, LINES, TableLimits
 from apps.datasets.tables.refusals import TableRefused, listed
 
 SAMPLE_ROWS = 100
@@ -33,7 +33,7 @@ def delimiter_of(head: str, *, complete: bool, named: str = "") -> str:
                 f"{named!r} is not a supported delimiter.",
                 field="delimiter",
                 given=named,
-                allowed=list(DELIMITERS),
+                allowed=[*DELIMITERS, LINES],
             )
         return named
     widths = {delimiter: _widths(head, delimiter, complete) for delimiter in DELIMITERS}

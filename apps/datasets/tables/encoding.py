@@ -125,5 +125,5 @@ def _binary(offset: int, encoding: str) -> TableRefused:
         f"NUL byte at offset {offset}: the file is not text."
         + (hint if encoding.startswith("utf-8") else ""),
         offset=offset,
-        allowed="CSV, Parquet or NPZ",
+        allowed="CSV, Parquet, NPZ or text",
     )

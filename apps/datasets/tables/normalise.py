@@ -18,10 +18,11 @@ from apps.datasets.tables.csv_source import CsvSource
 from apps.datasets.tables.description import Description
 from apps.datasets.tables.encoding import to_utf8
 from apps.datasets.tables.images import normalise_images
-from apps.datasets.tables.options import TableLimits, TableOptions
+from apps.datasets.tables.options import LINES, TableLimits, TableOptions
 from apps.datasets.tables.parquet_source import ParquetSource, too_large
 from apps.datasets.tables.refusals import TableRefused
 from apps.datasets.tables.rows import DescribedTable, NormalisedTable
+from apps.datasets.tables.text_source import TextSource
 
 CELLS_IN_GROUP = 2**22
 
@@ -33,7 +34,13 @@ def normalise(
 
     Raises TableRefused. Memory is bounded by a row group and a block of the CSV, not by the file.
     """
-    match format_of(source):
+    match format_of(source, is_text=options.delimiter == LINES):
+        case TableFormat.TEXT:
+            text = target.with_suffix(".utf8")
+            encoding = to_utf8(source, text, options.encoding)
+            description = _write(TextSource(text, options, limits), target, limits)
+            text.unlink()
+            return {"format": "text", "encoding": encoding, "delimiter": LINES, **description}
         case TableFormat.CSV:
             text = target.with_suffix(".utf8")
             encoding = to_utf8(source, text, options.encoding)
@@ -54,7 +61,9 @@ def normalise(
             return {"format": "npz", "encoding": "", "delimiter": "", **description}
 
 
-def _write(table: CsvSource | ParquetSource, target: Path, limits: TableLimits) -> DescribedTable:
+def _write(
+    table: CsvSource | ParquetSource | TextSource, target: Path, limits: TableLimits
+) -> DescribedTable:
     description = Description(table.columns)
     unpacked = 0
     schema = schema_of(table.columns)

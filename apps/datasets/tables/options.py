@@ -7,6 +7,7 @@ KINDS = ("number", "integer", "category", "boolean", "datetime", "text")
 ENCODINGS = ("utf-8", "utf-16", "cp1252")
 PICTURES = ("image", "mask")  # the types of columns that only an NPZ has
 DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
+LINES = "\n"  # given as the delimiter: text, of which each line is a row
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
