@@ -24,7 +24,7 @@ def table(tmp_path):
 
 
 def send(page, path):
-    page.get_by_label("CSV, Parquet or NPZ file").set_input_files(path)
+    page.get_by_label("CSV, Parquet, NPZ or text file").set_input_files(path)
     page.get_by_label("Name").fill("Large")
     page.get_by_test_id("upload").click()
 
@@ -105,3 +105,17 @@ def test_without_scripts_the_plain_form_is_sent(chromium, live_server, open_page
     expect(page).to_have_url(re.compile("/datasets/ds_"))
     context.close()
     assert Dataset.objects.get().name == "Large" and not Upload.objects.exists()
+
+
+def test_a_text_is_uploaded_where_the_box_says_so(open_page, tmp_path):
+    path = tmp_path / "play.txt"
+    path.write_text("To be, or not to be:\nthat is the question\n")
+    page = open_page("/datasets/")
+    page.get_by_test_id("is-text").check()
+    send(page, path)
+    expect(page).to_have_url(re.compile("/datasets/ds_"))
+    expect(page.get_by_role("cell", name="that is the question", exact=True)).to_be_visible()
+    assert (Dataset.objects.get().format, Upload.objects.get().options["delimiter"]) == (
+        "text",
+        "\n",
+    )

@@ -1,9 +1,12 @@
 import pytest
 
+from apps.checkpoints.models import Checkpoint
+from apps.operations.errors import NotAllowed
 from apps.operations.lifecycle import Reason, State
 from apps.operations.models import Attempt
-from apps.operations.requests import services
+from apps.operations.requests import changed_code, services
 from apps.operations.scheduling import claims, sweeps
+from tests.api.saved import CHANGED, saved
 from tests.operations import rows
 from trainops.clock import seconds_from_now
 from trainops.serving import Serving
@@ -28,6 +31,19 @@ def test_a_silent_worker_loses_its_operation_with_the_message_that_people_know()
     assert (operation.state, operation.reason) == (State.RESUMING, Reason.WORKER_LOST)
     assert operation.events.first().note == "Operation was RUNNING but no worker claimed it"
     assert Attempt.objects.get().outcome == Attempt.Outcome.LOST
+
+
+def test_changed_code_keeps_no_lost_operation_from_its_restart():
+    operation = rows.claimed()
+    saved(operation, environment=CHANGED)
+    rows.forget_lease(operation)
+    assert sweeps.recover_lost(actor="beat") == 1
+    operation.refresh_from_db()
+    assert operation.state == State.RESUMING
+    with pytest.raises(
+        NotAllowed, match="differ from those of the checkpoint"
+    ):  # a person is asked
+        changed_code.require_same(operation, Checkpoint.objects.get())
 
 
 def test_a_second_sweep_finds_nothing_more():
