@@ -95,7 +95,7 @@ def _measured(operation_id: str, num_metrics: int, num_points: int) -> None:
     """Add points of a new operation, and pack them."""
     from django.db import connection
 
-    from apps.operations import packed_points
+    from apps.operations.points import packed_points
 
     at = {
         "sqlite": "strftime('%%Y-%%m-%%d %%H:%%M:%%f', 1767225600 + n / 1000.0, 'unixepoch')",
@@ -141,7 +141,7 @@ def _writing(operation_id: str) -> dict[str, Any]:
         seconds[which].append(time.process_time() - began)
         if number % 2 == 0:  # the next round packs its own points only
             PackedPoints.MAX_UNPACKED = usual
-            from apps.operations import packed_points
+            from apps.operations.points import packed_points
 
             packed_points.pack_all(operation_id)
             writer.unpacked = None

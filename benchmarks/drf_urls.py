@@ -7,8 +7,8 @@ from rest_framework import serializers
 from rest_framework.pagination import CursorPagination, LimitOffsetPagination
 from rest_framework.viewsets import ModelViewSet
 
+from apps.operations.api.rows import ROW_FIELDS
 from apps.operations.models import Operation
-from apps.operations.rows import ROW_FIELDS
 from trainops.urls import urlpatterns as of_product
 
 COMPUTED = {"monitor"}  # from the config: no column

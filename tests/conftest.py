@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, settings
 
 from apps.datasets import validation
 from apps.datasets.tables import child
-from apps.operations import exchange
+from apps.operations.files import exchange
 from tests import confinement, emptying, storages
 from tests.waiting import wait_until
 from trainops.concurrency_limit import ServerBusy

@@ -16,7 +16,11 @@ ROOT = Path(__file__).resolve().parents[1]
 PLANTED = [
     ("direction", "apps/checkpoints/services.py", "from apps.operations import models"),
     ("apps", "apps/novelties/__init__.py", ""),
-    ("operations", "apps/operations/models.py", "from apps.operations.requests import services"),
+    (
+        "operations",
+        "apps/operations/models/operation.py",
+        "from apps.operations.requests import services",
+    ),
     ("trainops", "trainops/runtime/job.py", "from trainops.process import protocol"),
     ("core", "trainops/files/known.py", "from trainops.kinds.training.files import file"),
     ("kinds", "trainops/kinds/federated/job.py", "from trainops.kinds.training import job"),

@@ -9,7 +9,7 @@ urlpatterns = [
     path("api/", include("trainops.http.urls")),
     path("api/v1/", include("apps.datasets.urls")),
     path("api/v1/", include("apps.checkpoints.urls")),
-    path("api/v1/", include("apps.operations.urls")),
+    path("api/v1/", include("apps.operations.api.urls")),
     path("api/v1/", include("apps.notifications.urls")),
     path("api/v1/", include("apps.workers.urls")),
     path("", include("apps.workers.metrics_urls")),

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from apps.operations.api.exchange import SubmissionFields
-from apps.operations.serializers import SubmissionSerializer
+from apps.operations.api.serializers import SubmissionSerializer
 from trainops import operation_yaml
 from trainops.errors import DomainError
 from trainops.http.errors import flatten

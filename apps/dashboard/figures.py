@@ -6,9 +6,9 @@ from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import TypedDict
 
-from apps.operations import metric_queries
 from apps.operations.lifecycle import Reason
 from apps.operations.models import Attempt, Operation
+from apps.operations.points import metric_queries
 from trainops.runtime import monitors
 
 OUTCOME_COLOURS = {

@@ -15,11 +15,12 @@ from apps.checkpoints.models import Checkpoint
 from apps.checkpoints.storage import Stored
 from apps.dashboard import checkpoint_files, figures, formatting, state_explanations, tracebacks
 from apps.dashboard.rows import digest, heartbeat_at
-from apps.operations import attention, metric_queries
+from apps.operations import attention
 from apps.operations.attempts import recovery, selfchecks
 from apps.operations.ids import is_subtask
 from apps.operations.lifecycle import RESUMABLE, Reason, State
 from apps.operations.models import Attempt, Event, Operation, Subtask
+from apps.operations.points import metric_queries
 from apps.operations.requests import access, forking, services
 from apps.operations.requests.access import Person
 from trainops.kind import KINDS, Panel

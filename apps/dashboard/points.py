@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import TypedDict
 
-from apps.operations import metric_queries
+from apps.operations.points import metric_queries
 
 
 class PointColumns(TypedDict):

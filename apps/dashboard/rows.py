@@ -14,12 +14,12 @@ from django.utils.safestring import SafeString
 
 from apps.dashboard import formatting
 from apps.operations import attention
+from apps.operations.api.rows import tags_of
 from apps.operations.attention import Attention
 from apps.operations.lifecycle import WAITING, Reason, State
 from apps.operations.models import Operation, OperationQuerySet
 from apps.operations.requests import access
 from apps.operations.requests.access import AccessRow, Person
-from apps.operations.rows import tags_of
 from apps.operations.scheduling import queue_status
 from apps.operations.scheduling.blocking import BlockingReason, QueueStatus
 from apps.operations.scheduling.queue_status import NeedRow

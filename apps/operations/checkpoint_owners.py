@@ -8,7 +8,7 @@ from apps.checkpoints.models import Checkpoint
 from apps.operations import concerns
 from apps.operations.lifecycle import FINISHED, State
 from apps.operations.models import Operation, Subtask
-from apps.operations.queryset import OperationQuerySet
+from apps.operations.models.queryset import OperationQuerySet
 
 
 class Operations:

@@ -19,7 +19,7 @@ from django.db import transaction
 from django.db.models import Max, Q, QuerySet
 from django.utils import timezone
 
-from apps.operations.records import Event, Subscription
+from apps.operations.models.records import Event, Subscription
 from trainops import backoff
 
 BATCH, GAP_SECONDS = 200, 300.0

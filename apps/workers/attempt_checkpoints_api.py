@@ -12,7 +12,6 @@ from rest_framework.parsers import BaseParser
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from apps.operations import artifacts
 from apps.operations.api.renderers import Bytes
 from apps.operations.attempts import (
     remote_attempts,
@@ -20,6 +19,7 @@ from apps.operations.attempts import (
     remote_commits,
     remote_files,
 )
+from apps.operations.files import artifacts
 from apps.workers import attempt_serializers as shapes
 from apps.workers.attempts_api import AttemptDoor, answer, obeyed
 from trainops.http.asking import body_of, query_of

@@ -16,7 +16,9 @@ from apps.datasets import services as datasets
 from apps.datasets.uploads import services as uploads
 from apps.installation import counters, periodic
 from apps.notifications import alerts, deliveries, digests
-from apps.operations import exports, extremes, outbox, packing
+from apps.operations import outbox
+from apps.operations.files import exports
+from apps.operations.points import extremes, packing
 from apps.operations.scheduling import stuck, sweeps
 from apps.sinks import services as sinks
 from apps.workers import hosts, load, neighbours

@@ -5,9 +5,9 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
+from apps.operations.api.serializers import OperationSerializer
 from apps.operations.lifecycle import State
 from apps.operations.models import Operation
-from apps.operations.serializers import OperationSerializer
 from tests.api.answers import data, error
 from tests.api.saved import saved
 from tests.operations.rows import CONFIG, claimed, in_state, submitted

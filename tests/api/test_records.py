@@ -6,8 +6,8 @@ import io
 import pytest
 from django.utils import timezone
 
-from apps.operations import points_csv
 from apps.operations.models import Attempt, LogChunk, MetricPoint
+from apps.operations.points import points_csv
 from tests.api.answers import data, error
 from tests.operations import rows
 from tests.operations.rows import claimed

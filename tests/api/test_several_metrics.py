@@ -2,7 +2,7 @@
 
 import pytest
 
-from apps.operations import metric_queries
+from apps.operations.points import metric_queries
 from tests.api.answers import data, error
 from tests.pages import making
 

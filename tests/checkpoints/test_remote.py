@@ -13,8 +13,8 @@ from apps.checkpoints.models import Checkpoint
 from apps.checkpoints.objects import StorageObjects
 from apps.checkpoints.removals import REMOVALS
 from apps.checkpoints.trying import NobodyWaits, RetryPolicy, StorageFailed
-from apps.operations import artifacts
 from apps.operations.errors import NotAllowed
+from apps.operations.files import artifacts
 from apps.operations.lifecycle import State
 from apps.operations.scheduling import readiness
 from tests.api.conftest import signed_in

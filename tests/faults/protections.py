@@ -47,7 +47,7 @@ class Protection:
 PROTECTIONS = [
     Protection(
         "a worker whose time ends claims nothing that cannot be saved before",
-        "apps.operations.queryset:OperationQuerySet.saved_within",
+        "apps.operations.models.queryset:OperationQuerySet.saved_within",
         "return self.filter(is_soon | Q(first_checkpoint_seconds=None))",
         "return self",
         "tests/workers/test_worker_end.py"
@@ -83,14 +83,14 @@ PROTECTIONS = [
     ),
     Protection(
         "a state is left only for one that the table of moves allows",
-        "apps.operations.queryset:OperationQuerySet.move",
+        "apps.operations.models.queryset:OperationQuerySet.move",
         "row = self.filter(state__in=sources_of(to)).select_for_update().first()",
         "row = self.select_for_update().first()",
         "tests/operations/test_lifecycle.py::test_the_table_of_moves_is_what_the_database_does",
     ),
     Protection(
         "every write of an attempt is under the fence",
-        "apps.operations.queryset:OperationQuerySet.owned",
+        "apps.operations.models.queryset:OperationQuerySet.owned",
         "return self.filter(pk=operation_id, attempt=attempt, state=State.RUNNING)",
         "return self.filter(pk=operation_id)",
         f"{SUPERVISOR}::test_a_ghost_stops_itself_and_changes_nothing",
@@ -315,7 +315,7 @@ PROTECTIONS = [
     ),
     Protection(
         "a restart waits for its pause",
-        "apps.operations.queryset:OperationQuerySet.due",
+        "apps.operations.models.queryset:OperationQuerySet.due",
         "return self.waiting().filter(Q(not_before=None) | Q(not_before__lte=DatabaseNow()))",
         "return self.waiting()",
         f"{CLAIMS}::test_a_restarted_operation_is_left_alone_until_its_pause_is_over",
@@ -427,7 +427,7 @@ PROTECTIONS = [
     ),
     Protection(
         "an upload does not hold up the supervisor",
-        "apps.operations.uploads:Uploads.is_first_stored",
+        "apps.operations.files.uploads:Uploads.is_first_stored",
         "        if not self._upload_call.is_done:\n            return False\n",
         "        self._upload_call.join()\n",
         f"{REMOTE_RUNS}::test_steps_go_on_while_an_upload_stalls_and_a_kill_is_heard",
@@ -455,7 +455,7 @@ PROTECTIONS = [
     ),
     Protection(
         "what an attempt left is found after one that could not start",
-        "apps.operations.records:Attempt.last_begun",
+        "apps.operations.models.records:Attempt.last_begun",
         "        return newest or 0\n",
         "        return before - 1\n",
         f"{REMOTE_RUNS}::test_a_result_that_cannot_be_uploaded_is_uploaded_by_the_next_attempt",

@@ -16,7 +16,7 @@ from django.test import Client
 from django.test.client import BOUNDARY, MULTIPART_CONTENT, encode_multipart
 
 from apps.datasets import validation
-from apps.operations import exchange
+from apps.operations.files import exchange
 from apps.workers import registry
 from tests.api.saved import saved
 from tests.fuzz.addresses import (

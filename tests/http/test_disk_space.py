@@ -8,14 +8,14 @@ from django.conf import settings as configured
 from rest_framework.parsers import JSONParser, MultiPartParser
 
 import apps.datasets.urls
-import apps.operations.urls
+import apps.operations.api.urls
 from trainops.gateway.bodies import NoSpace
 from trainops.http.admission import Admission
 
 # Every address of the API that takes a form with a file.
 FORMS_OF_API = [
     f"/api/v1/{each.pattern}"
-    for each in [*apps.datasets.urls.urlpatterns, *apps.operations.urls.urlpatterns]
+    for each in [*apps.datasets.urls.urlpatterns, *apps.operations.api.urls.urlpatterns]
     if MultiPartParser in each.callback.cls.parser_classes
     and JSONParser not in each.callback.cls.parser_classes
 ]

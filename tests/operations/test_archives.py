@@ -9,8 +9,8 @@ from django.test import Client
 
 from apps.checkpoints import storage
 from apps.checkpoints.models import Checkpoint
-from apps.operations import archives, exports
-from apps.operations.archives import OperationArchive
+from apps.operations.files import archives, exports
+from apps.operations.files.archives import OperationArchive
 from tests.api.saved import WEIGHTS, saved
 from tests.pages import making
 from trainops.concurrency_limit import ServerBusy

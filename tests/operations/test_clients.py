@@ -17,6 +17,7 @@ from apps.checkpoints.models import Checkpoint
 from apps.checkpoints.trying import StorageFailed
 from apps.ledger.models import LedgerEntry
 from apps.operations import outbox
+from apps.operations.api.rows import ROW_FIELDS, described_all, rows_of
 from apps.operations.attempts import work
 from apps.operations.attempts.report_writer import ReportWriter
 from apps.operations.errors import NotAllowed
@@ -24,7 +25,6 @@ from apps.operations.filters import narrowed
 from apps.operations.models import Attempt, Operation, Subtask
 from apps.operations.placement import ServingWorker
 from apps.operations.requests import deletion, forking, services
-from apps.operations.rows import ROW_FIELDS, described_all, rows_of
 from apps.operations.scheduling import claims, queue_status
 from apps.operations.subtasks import manager
 from apps.operations.subtasks import services as subtasks

@@ -8,7 +8,7 @@ from threading import Event
 import pytest
 
 from apps.checkpoints.models import Checkpoint
-from apps.operations import exchange, exports
+from apps.operations.files import exchange, exports
 from apps.operations.models import Operation
 from apps.operations.requests import deletion, services
 from tests import confinement

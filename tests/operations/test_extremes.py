@@ -5,9 +5,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from apps.operations import extremes
 from apps.operations.attempts.report_writer import ReportWriter
 from apps.operations.models import MetricPoint, Operation
+from apps.operations.points import extremes
 from tests.operations import rows
 from tests.operations.rows import claimed
 from tests.pages import making

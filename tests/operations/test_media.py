@@ -6,8 +6,8 @@ import pytest
 
 from apps.operations.attempts import branches
 from apps.operations.attempts.report_writer import ReportWriter
-from apps.operations.media_records import MediaRetention
 from apps.operations.models import LogChunk, Media, MetricPoint, Operation
+from apps.operations.models.media import MediaRetention
 from apps.operations.requests import deletion, services
 from tests.operations import rows
 from tests.operations.attempts import Running, media_of, run, submit

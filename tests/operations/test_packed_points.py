@@ -13,12 +13,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from apps.dashboard import figures
-from apps.operations import metric_queries, packed_points, packing, thinning
 from apps.operations.attempts import branches
 from apps.operations.attempts.report_writer import ReportWriter
 from apps.operations.comparisons import curves
 from apps.operations.models import Attempt, MetricPoint, Operation, PackedPoints
-from apps.operations.packed_points import EPOCH
+from apps.operations.points import metric_queries, packed_points, packing, thinning
+from apps.operations.points.packed_points import EPOCH
 from tests.pages import making
 from trainops.process.protocol import ProgressUpdate
 

@@ -8,7 +8,7 @@ from django.utils import timezone
 
 from apps.checkpoints.models import Checkpoint
 from apps.datasets import services as datasets
-from apps.operations import exports
+from apps.operations.files import exports
 from apps.operations.models import Operation, Subtask
 from tests.api.saved import saved
 from tests.federated.runs import ServerLedger, make_job

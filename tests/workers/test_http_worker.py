@@ -14,7 +14,7 @@ from apps.checkpoints.models import Checkpoint
 from apps.datasets import services as datasets
 from apps.datasets.directories import child, registration
 from apps.ledger.services import account_of
-from apps.operations import verification
+from apps.operations.files import verification
 from apps.operations.models import MetricPoint, Operation
 from apps.operations.requests import services
 from apps.operations.scheduling import sweeps

@@ -3,8 +3,8 @@
 import pytest
 
 from apps.checkpoints.models import Checkpoint
-from apps.operations import exchange
 from apps.operations.attempts import remote_checks
+from apps.operations.files import exchange
 from apps.operations.models import Attempt, Event, Operation
 from apps.operations.requests import services
 from tests.operations import rows

@@ -14,8 +14,8 @@ from apps.dashboard.filters import Filters
 from apps.dashboard.formatting import plural, size
 from apps.dashboard.permissions import is_fetch, needs, user_of
 from apps.dashboard.responses import refuse, safe, say
-from apps.operations import verification
 from apps.operations.attempts import recovery
+from apps.operations.files import verification
 from apps.operations.models import Operation
 from apps.operations.requests import access, bulk, deletion, services
 from trainops.errors import DomainError

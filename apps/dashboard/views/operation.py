@@ -14,11 +14,13 @@ from apps.dashboard import checkpoint_files, config_table, menu, parts, points
 from apps.dashboard.live import follow, reader_of
 from apps.dashboard.permissions import needs, user_of
 from apps.dashboard.responses import refused
-from apps.operations import archives, artifacts, media_queries, metric_queries, points_csv, versions
+from apps.operations import media_queries, versions
 from apps.operations.attempts import branches
 from apps.operations.errors import MediaNotFound, OperationNotFound
+from apps.operations.files import archives, artifacts
 from apps.operations.filters import WindowQuery
 from apps.operations.models import Operation
+from apps.operations.points import metric_queries, points_csv
 from apps.operations.requests import services
 from trainops.errors import DomainError
 from trainops.http.numbers import whole_number

@@ -11,7 +11,7 @@ from unfold.enums import ActionVariant
 
 from apps.checkpoints import services as checkpoints
 from apps.checkpoints.models import Checkpoint
-from apps.operations import verification
+from apps.operations.files import verification
 from apps.operations.ids import is_subtask
 from apps.operations.lifecycle import ACTIVE
 from apps.operations.requests import access, deletion

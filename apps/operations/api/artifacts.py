@@ -9,12 +9,12 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from apps.operations import archives, artifacts
 from apps.operations.api.renderers import Bytes
+from apps.operations.api.serializers import ArtifactSerializer
 from apps.operations.errors import CheckpointNotFound
+from apps.operations.files import archives, artifacts
 from apps.operations.filters import ArtifactQuery
 from apps.operations.requests import services
-from apps.operations.serializers import ArtifactSerializer
 from trainops.http.asking import person, query_of
 from trainops.http.envelope import EnvelopeRenderer, Page
 

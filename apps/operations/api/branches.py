@@ -13,11 +13,11 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from apps.operations.api.operations import KEY, answer, idempotency_key
+from apps.operations.api.serializers import ForkSerializer, OperationDetailSerializer
 from apps.operations.attempts import resume_preview
 from apps.operations.models import Operation
 from apps.operations.requests import access, forking, previews, services, warm_starting
 from apps.operations.requests.access import Action
-from apps.operations.serializers import ForkSerializer, OperationDetailSerializer
 from trainops.http.asking import body_of, person
 from trainops.http.serializers import StrictSerializer
 

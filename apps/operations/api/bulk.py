@@ -8,12 +8,12 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from apps.operations.api.serializers import ResumeRequestSerializer
 from apps.operations.filters import narrowed
 from apps.operations.models import Operation
 from apps.operations.requests import bulk
 from apps.operations.requests.editing import MAX_ACKNOWLEDGEMENT
 from apps.operations.search.language import MAX_LENGTH
-from apps.operations.serializers import ResumeRequestSerializer
 from trainops.http.asking import body_of, person
 from trainops.http.serializers import StrictSerializer
 

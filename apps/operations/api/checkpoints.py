@@ -11,12 +11,12 @@ from rest_framework.views import APIView
 from apps.checkpoints import serializers as shown
 from apps.checkpoints import services as checkpoints
 from apps.checkpoints.models import Checkpoint
-from apps.operations import verification
+from apps.operations.api.serializers import DeletionSerializer
 from apps.operations.attempts import recovery
 from apps.operations.errors import CheckpointNotFound, StorageUnavailable
+from apps.operations.files import verification
+from apps.operations.files.verification import LEVELS
 from apps.operations.requests import access, deletion, services
-from apps.operations.serializers import DeletionSerializer
-from apps.operations.verification import LEVELS
 from trainops.http.asking import body_of, person
 
 

@@ -8,8 +8,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from apps.operations.api.serializers import SubmissionSerializer, WaitingForSerializer
 from apps.operations.requests import estimates
-from apps.operations.serializers import SubmissionSerializer, WaitingForSerializer
 from trainops.http.asking import body_of
 
 

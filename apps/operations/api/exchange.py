@@ -15,14 +15,14 @@ from rest_framework.views import APIView
 from apps.checkpoints.models import BEST, LATEST
 from apps.datasets.storage import workspace
 from apps.datasets.upload_view import FileFormView
-from apps.operations import artifacts, exchange, exports
 from apps.operations.api.operations import answer
 from apps.operations.api.renderers import Bytes
+from apps.operations.api.serializers import OperationDetailSerializer, SubmissionSerializer
 from apps.operations.errors import CheckpointNotFound
+from apps.operations.files import artifacts, exchange, exports
 from apps.operations.filters import ExportQuery
 from apps.operations.requests import services
 from apps.operations.requests.initial_checkpoints import Import
-from apps.operations.serializers import OperationDetailSerializer, SubmissionSerializer
 from trainops.http.admission import FORM_BYTES
 from trainops.http.asking import body_of, person, query_of
 from trainops.http.envelope import EnvelopeRenderer

@@ -13,15 +13,8 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from apps.checkpoints.models import Checkpoint
-from apps.operations.api.sorted_pages import SortedPages
-from apps.operations.errors import OperationNotFound
-from apps.operations.filters import OperationQuery, narrowed
-from apps.operations.lifecycle import State
-from apps.operations.models import Operation
-from apps.operations.requests import access, deletion, editing, services
-from apps.operations.requests.access import Action
-from apps.operations.rows import described_all, detail
-from apps.operations.serializers import (
+from apps.operations.api.rows import described_all, detail
+from apps.operations.api.serializers import (
     DeletionSerializer,
     EditSerializer,
     OperationDetailSerializer,
@@ -30,6 +23,13 @@ from apps.operations.serializers import (
     ResumptionSerializer,
     SubmissionSerializer,
 )
+from apps.operations.api.sorted_pages import SortedPages
+from apps.operations.errors import OperationNotFound
+from apps.operations.filters import OperationQuery, narrowed
+from apps.operations.lifecycle import State
+from apps.operations.models import Operation
+from apps.operations.requests import access, deletion, editing, services
+from apps.operations.requests.access import Action
 from trainops import progress
 from trainops.http.asking import body_of, person, query_of
 from trainops.http.envelope import OPTIONS

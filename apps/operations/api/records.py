@@ -11,13 +11,9 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from apps.operations import log_lines, metric_queries, points_csv
-from apps.operations.api.renderers import Csv, PlainText
-from apps.operations.errors import OperationNotFound
-from apps.operations.filters import AttemptQuery, LiveQuery, LogQuery, MetricsQuery, WindowQuery
-from apps.operations.log_serializers import LogLinesQuery, LogLinesSerializer
-from apps.operations.models import Attempt, Event, Operation
-from apps.operations.record_serializers import (
+from apps.operations import log_lines
+from apps.operations.api.log_serializers import LogLinesQuery, LogLinesSerializer
+from apps.operations.api.record_serializers import (
     ATTEMPT_FIELDS,
     EVENT_FIELDS,
     AttemptSerializer,
@@ -26,8 +22,13 @@ from apps.operations.record_serializers import (
     LiveSerializer,
     LogSerializer,
 )
+from apps.operations.api.renderers import Csv, PlainText
+from apps.operations.api.rows import LIVE_FIELDS, described, rows_of
+from apps.operations.errors import OperationNotFound
+from apps.operations.filters import AttemptQuery, LiveQuery, LogQuery, MetricsQuery, WindowQuery
+from apps.operations.models import Attempt, Event, Operation
+from apps.operations.points import metric_queries, points_csv
 from apps.operations.requests import services
-from apps.operations.rows import LIVE_FIELDS, described, rows_of
 from trainops.http.asking import query_of
 from trainops.http.envelope import OPTIONS, EnvelopeRenderer
 from trainops.http.etags import with_etag

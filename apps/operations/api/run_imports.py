@@ -10,10 +10,10 @@ from rest_framework.response import Response
 
 from apps.datasets.upload_view import FileFormView
 from apps.operations.api.operations import answer
+from apps.operations.api.serializers import OperationDetailSerializer
 from apps.operations.models import MAX_NAME_LENGTH
 from apps.operations.requests import run_imports
 from apps.operations.requests.run_imports import RunFields
-from apps.operations.serializers import OperationDetailSerializer
 from trainops.http.admission import FORM_BYTES
 from trainops.http.asking import body_of, person
 from trainops.http.parsers import NotUsable, read_json

@@ -8,12 +8,12 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from apps.operations import metric_queries
+from apps.operations.api.record_serializers import CurvesSerializer
 from apps.operations.api.records import curves_json, ready
 from apps.operations.errors import OperationNotFound
 from apps.operations.filters import ManyField, MetricsQuery, WindowQuery
 from apps.operations.models import Operation
-from apps.operations.record_serializers import CurvesSerializer
+from apps.operations.points import metric_queries
 from trainops.http.asking import query_of
 
 MAX_OPERATIONS = 50

@@ -8,7 +8,7 @@ from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 from rest_framework.utils.urls import replace_query_param
 
-from apps.operations.rows import ROW_FIELDS, rows_of
+from apps.operations.api.rows import ROW_FIELDS, rows_of
 from apps.operations.search.sorting import FORM, is_sort, ordering
 from trainops.http.pagination import CURSOR, ORDERING, NewestFirst, PageCursor
 

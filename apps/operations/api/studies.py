@@ -10,10 +10,10 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from apps.operations.api.operations import KEY, idempotency_key
+from apps.operations.api.serializers import ResumeRequestSerializer, SubmissionSerializer
 from apps.operations.lifecycle import State
 from apps.operations.models import Study
 from apps.operations.requests import access
-from apps.operations.serializers import ResumeRequestSerializer, SubmissionSerializer
 from apps.operations.studies import asking, comparison
 from apps.operations.studies import services as studies
 from apps.operations.studies.rows import BestJson, StudyDetailJson, StudyJson, StudyRow, Trial

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from django.db.models import Max, Min
 
 from apps.checkpoints import storage
-from apps.operations.media_records import Media
-from apps.operations.records import Attempt, MetricPoint, PackedPoints
+from apps.operations.models.media import Media
+from apps.operations.models.records import Attempt, MetricPoint, PackedPoints
 from trainops.media.items import position_of
 
 
@@ -77,7 +77,7 @@ def _position(from_step: int, measured_to: int) -> int:
 def _split(operation_id: str, attempt: int, last_step: int) -> None:
     both = PackedPoints.objects.filter(operation_id=operation_id, attempt=attempt)
     if both.filter(first_step__lte=last_step, last_step__gt=last_step).exists():
-        from apps.operations import packed_points  # noqa: PLC0415 - loads NumPy
+        from apps.operations.points import packed_points  # noqa: PLC0415 - loads NumPy
 
         packed_points.split(operation_id, attempt, last_step)
 

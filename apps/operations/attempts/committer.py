@@ -8,9 +8,9 @@ from apps.checkpoints import copies, remote, storage
 from apps.installation.counters import COUNTERS
 from apps.operations.attempts import quota, recovery_records
 from apps.operations.attempts.report_writer import ReportWriter
+from apps.operations.files.uploads import Uploads
 from apps.operations.scheduling import claims
 from apps.operations.subtasks import services as subtasks
-from apps.operations.uploads import Uploads
 from trainops.process.protocol import Committed, NotStored, Refused
 from trainops.runtime.checkpoint.manifest import CheckpointType, StagedCheckpoint
 from trainops.runtime.errors import CheckpointCorrupted

@@ -15,8 +15,8 @@ from apps.ledger import services as ledgers
 from apps.operations import inputs
 from apps.operations.attempts import recovery, recovery_records
 from apps.operations.attempts.report_writer import ReportWriter
+from apps.operations.files.uploads import BackgroundCall
 from apps.operations.models import Attempt, Operation, Subtask
-from apps.operations.uploads import BackgroundCall
 from trainops.kind import KINDS
 from trainops.process.protocol import LedgerState, Start
 from trainops.runtime import subtasks as port

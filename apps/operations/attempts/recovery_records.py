@@ -18,8 +18,8 @@ from apps.checkpoints import services as checkpoints
 from apps.checkpoints import storage
 from apps.checkpoints.models import Checkpoint
 from apps.operations.attempts.report_writer import ReportWriter
+from apps.operations.files.uploads import upload
 from apps.operations.models import Media, MetricPoint, Operation
-from apps.operations.uploads import upload
 from trainops.process.protocol import MediaLogged
 from trainops.runtime import lossless
 from trainops.runtime.checkpoint import durable, staged_json

@@ -11,9 +11,9 @@ import threading
 from django.db import close_old_connections, connection, transaction
 
 from apps.checkpoints.models import Checkpoint
-from apps.operations import exchange
 from apps.operations.attempts import selfchecks
 from apps.operations.attempts.report_writer import ReportWriter
+from apps.operations.files import exchange
 from apps.operations.models import Attempt, Operation
 from apps.operations.scheduling.claims import Fenced
 from trainops.process.protocol import Finding

@@ -18,12 +18,10 @@ from apps.checkpoints import services as checkpoints
 from apps.checkpoints.models import Checkpoint
 from apps.installation.counters import COUNTERS
 from apps.ledger import services as ledgers
-from apps.operations import concerns, extremes
+from apps.operations import concerns
 from apps.operations.attempts import branches, selfchecks
 from apps.operations.attempts.attempt_log import AttemptLog
 from apps.operations.attempts.run_lines import PointLines, RunLines, WindowLines
-from apps.operations.extremes import Extremes
-from apps.operations.media_records import MediaRetention
 from apps.operations.models import (
     Attempt,
     LogChunk,
@@ -32,6 +30,9 @@ from apps.operations.models import (
     Operation,
     PackedPoints,
 )
+from apps.operations.models.media import MediaRetention
+from apps.operations.points import extremes
+from apps.operations.points.extremes import Extremes
 from apps.operations.scheduling.claims import Fenced
 from apps.operations.studies import pruning
 from trainops.clock import DatabaseNow
@@ -350,7 +351,7 @@ class ReportWriter:
         else:
             self.unpacked += len(self.points)
         if self.unpacked >= PackedPoints.MAX_UNPACKED:
-            from apps.operations import packed_points  # noqa: PLC0415 - loads NumPy
+            from apps.operations.points import packed_points  # noqa: PLC0415 - loads NumPy
 
             packed = packed_points.pack(self.operation.pk)
             self.unpacked = self.unpacked - packed if packed else None  # some were there before

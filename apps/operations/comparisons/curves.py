@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, TypedDict
 
 from django.db.models import Count, Max, QuerySet
 
-from apps.operations.metric_queries import NOT_FINITE, Packed
 from apps.operations.models import MetricPoint, PackedPoints
-from apps.operations.thinned_points import thinned
+from apps.operations.points.metric_queries import NOT_FINITE, Packed
+from apps.operations.points.thinned_points import thinned
 from trainops.runtime.throughput import SYSTEM
 
 if TYPE_CHECKING:
-    from apps.operations.packed_points import Key, Points
+    from apps.operations.points.packed_points import Key, Points
 
 MAX_METRICS = 40
 MAX_POINTS = 60_000  # of all curves together, about
@@ -117,7 +117,7 @@ def _extents_of_packed(packed: Mapping[str, Packed]) -> list[_Extent]:
 
 def _joined(curves: "Mapping[Key, Points]") -> dict[str, ComparedCurve]:
     """Return the curve of each metric that is compared, whatever attempts measured it."""
-    from apps.operations import packed_points, thinning  # noqa: PLC0415 - they load NumPy
+    from apps.operations.points import packed_points, thinning  # noqa: PLC0415 - they load NumPy
 
     parts: dict[str, list[Points]] = defaultdict(list)
     for key, points in curves.items():

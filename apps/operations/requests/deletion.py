@@ -9,12 +9,12 @@ from django.db import transaction
 
 from apps.checkpoints import services as checkpoints
 from apps.checkpoints.models import Checkpoint
-from apps.operations import exports
 from apps.operations.errors import (
     CheckpointNotFound,
     NotAllowed,
     OperationNotFound,
 )
+from apps.operations.files import exports
 from apps.operations.lifecycle import ACTIVE
 from apps.operations.models import ModelUse, Operation, Subtask
 from apps.operations.requests.submission import submit as submit  # re-exported, as in `services`

@@ -11,7 +11,8 @@ from apps.checkpoints import place, remote, storage
 from apps.checkpoints import services as checkpoints
 from apps.checkpoints.models import Checkpoint
 from apps.ledger import services as ledgers
-from apps.operations import exchange, inputs
+from apps.operations import inputs
+from apps.operations.files import exchange
 from apps.operations.models import Operation
 from trainops.concurrency_limit import UPLOAD_WAIT_SECONDS
 from trainops.files.requests import (

@@ -18,12 +18,12 @@ from django.conf import settings
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
-from apps.operations import extremes
 from apps.operations.errors import NotAllowed
-from apps.operations.extremes import Extremes
 from apps.operations.ids import new_id
 from apps.operations.lifecycle import State
 from apps.operations.models import MetricPoint, Operation, Tag
+from apps.operations.points import extremes
+from apps.operations.points.extremes import Extremes
 from apps.operations.requests.submission import canonical_hash, clean_name, clean_tags
 from trainops.errors import DomainError
 from trainops.kind import KINDS, Kind
@@ -200,7 +200,7 @@ def _point(given: Any, operation_id: str) -> MetricPoint:
 
 def _write(operation: Operation, file: IO[bytes]) -> Extremes:
     """Write the points, and return the lowest and highest values."""
-    from apps.operations import packed_points  # noqa: PLC0415 - loads NumPy
+    from apps.operations.points import packed_points  # noqa: PLC0415 - loads NumPy
 
     counts, found = _Counts(), Extremes()
     max_names = settings.THRESHOLDS.metric_names_per_operation

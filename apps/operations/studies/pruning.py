@@ -6,7 +6,7 @@ from django.db import transaction
 
 from apps.operations.lifecycle import Reason, State
 from apps.operations.models import Attempt, Operation, Study, Suggestion
-from apps.operations.queryset import OperationQuerySet
+from apps.operations.models.queryset import OperationQuerySet
 from apps.operations.studies import asking, reports
 from apps.operations.studies.designs import Design
 from trainops.clock import DatabaseNow

@@ -10,10 +10,10 @@ from functools import partial
 from apps.checkpoints import copies, integrity, storage
 from apps.checkpoints.models import Checkpoint
 from apps.ledger import services as ledgers
+from apps.operations.files.uploads import BackgroundCall
 from apps.operations.lifecycle import Reason, State
 from apps.operations.models import Operation, Subtask
 from apps.operations.subtasks import services
-from apps.operations.uploads import BackgroundCall
 from trainops.process.protocol import DropSubtasks, StartSubtasks, SubtaskEnded, SubtasksStarted
 from trainops.runtime.checkpoint.manifest import Candidate
 from trainops.runtime.errors import CheckpointCorrupted

@@ -8,8 +8,8 @@ from django.template.loader import render_to_string
 
 from apps.dashboard.permissions import needs
 from apps.dashboard.responses import refused
-from apps.operations import artifacts, exports
 from apps.operations.errors import OperationNotFound
+from apps.operations.files import artifacts, exports
 from apps.operations.models import Operation
 from apps.operations.requests import services
 from trainops.errors import DomainError

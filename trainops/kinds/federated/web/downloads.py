@@ -5,7 +5,7 @@ from django.http.response import HttpResponseBase
 
 from apps.dashboard.permissions import needs
 from apps.dashboard.responses import refused
-from apps.operations import artifacts, exports
+from apps.operations.files import artifacts, exports
 from trainops.errors import DomainError
 
 KIND, MODELS = "federated", ("last", "best")

@@ -6,8 +6,8 @@ from django.http.response import HttpResponseBase
 from apps.dashboard.parts import Subject
 from apps.dashboard.permissions import needs
 from apps.dashboard.responses import refused
-from apps.operations import artifacts, exports
 from apps.operations.errors import OperationNotFound
+from apps.operations.files import artifacts, exports
 from apps.operations.requests import services
 from trainops.errors import DomainError
 from trainops.kinds.rl.web import agents

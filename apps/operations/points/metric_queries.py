@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, TypeAlias, TypedDict, Unpack
 from django.db.models import Count, Max, Min, QuerySet
 
 from apps.operations.models import LogChunk, MetricPoint, PackedPoints
-from apps.operations.thinned_points import thinned, width_of
+from apps.operations.points.thinned_points import thinned, width_of
 
 if TYPE_CHECKING:
-    from apps.operations.packed_points import Key, Points
+    from apps.operations.points.packed_points import Key, Points
 
 MAX_LOG_CHARS = 256 * 1024
 LOG_PAGE = 200
@@ -189,7 +189,7 @@ class Packed:
         self._look()
 
     def _look(self) -> None:
-        from apps.operations import packed_points  # noqa: PLC0415 - loads NumPy
+        from apps.operations.points import packed_points  # noqa: PLC0415 - loads NumPy
 
         self.found = packed_points.long_curves(self.operation_id, self.newest, **self.selection)
         self.extents: list[CurveExtent] = [
@@ -206,7 +206,7 @@ class Packed:
         ]
 
     def curves(self, max_points: int) -> Curves:
-        from apps.operations import packed_points  # noqa: PLC0415 - loads NumPy
+        from apps.operations.points import packed_points  # noqa: PLC0415 - loads NumPy
 
         points, is_thinned = self.points(max_points)
         series: list[Curve] = [
@@ -224,7 +224,7 @@ class Packed:
 
     def points(self, max_points: int) -> "tuple[dict[Key, Points], bool]":
         """Return the points of each curve by step, and whether some are left out."""
-        from apps.operations import packed_points  # noqa: PLC0415 - loads NumPy
+        from apps.operations.points import packed_points  # noqa: PLC0415 - loads NumPy
 
         widths = {
             (each["name"], each["attempt"], each["retired_by"]): width_of(

@@ -5,50 +5,17 @@ from typing import TypedDict
 from django.conf import settings
 from django.db import models
 
-from apps.operations.descriptions import Described
 from apps.operations.indexes import CONSTRAINTS, INDEXES
 from apps.operations.lifecycle import FINISHED, Reason, State
-from apps.operations.media_records import Media
+from apps.operations.models.descriptions import Described
+from apps.operations.models.queryset import OperationQuerySet
+from apps.operations.models.records import Event, Study
 from apps.operations.placement import Need
-from apps.operations.queryset import OperationQuerySet
-from apps.operations.records import (
-    Attempt,
-    Event,
-    LogChunk,
-    MetricPoint,
-    PackedPoints,
-    Study,
-    Subscription,
-    Suggestion,
-    Tag,
-)
-from apps.operations.references import DatasetUse, ModelUse
-from apps.operations.saved_views import SavedView
-from apps.operations.subtask_rows import Subtask
 from trainops import progress
 from trainops.clock import DatabaseNow
 from trainops.kind import KINDS
 from trainops.runtime import monitors
 from trainops.runtime.ledger_fields import LedgerFields
-
-__all__ = [
-    "Attempt",
-    "DatasetUse",
-    "Event",
-    "LogChunk",
-    "Media",
-    "MetricPoint",
-    "ModelUse",
-    "Operation",
-    "OperationQuerySet",
-    "PackedPoints",
-    "SavedView",
-    "Study",
-    "Subscription",
-    "Subtask",
-    "Suggestion",
-    "Tag",
-]
 
 MAX_NAME_LENGTH = 120
 

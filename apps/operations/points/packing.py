@@ -17,7 +17,7 @@ def pack_left() -> int:
     while page := list(ids.filter(pk__gt=last)[:PAGE]):
         last = page[-1]
         for operation_id in _with_many(page):
-            from apps.operations import packed_points  # noqa: PLC0415 - loads NumPy
+            from apps.operations.points import packed_points  # noqa: PLC0415 - loads NumPy
 
             packed_points.pack_all(operation_id)
             num_packed += 1

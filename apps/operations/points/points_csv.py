@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from django.db.models import Q, QuerySet
 
-from apps.operations.metric_queries import NOT_FINITE, selected
 from apps.operations.models import MetricPoint
+from apps.operations.points.metric_queries import NOT_FINITE, selected
 from trainops.text import csv_cell
 
 PAGE = 5000

@@ -19,8 +19,9 @@ from django.utils import timezone
 
 from apps.checkpoints.models import Checkpoint
 from apps.checkpoints.sharing import artifacts as files_of
-from apps.operations import artifacts, exchange, exports, metric_queries, points_csv
+from apps.operations.files import artifacts, exchange, exports
 from apps.operations.models import Operation
+from apps.operations.points import metric_queries, points_csv
 from trainops.concurrency_limit import ConcurrencyLimit
 from trainops.runtime.checkpoint.manifest import MANIFEST
 

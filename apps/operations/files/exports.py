@@ -18,7 +18,7 @@ from django.conf import settings
 
 from apps.checkpoints.models import Checkpoint
 from apps.datasets.storage import workspace
-from apps.operations import exchange
+from apps.operations.files import exchange
 
 CONTENT, NAME, DIGEST = "content", "name", "content.sha256"
 KEPT_SECONDS = 86_400.0

@@ -4,9 +4,9 @@ from typing import Any
 
 from rest_framework import serializers
 
+from apps.operations.api.serializers import LiveOperationSerializer
 from apps.operations.lifecycle import Reason
 from apps.operations.models import Attempt
-from apps.operations.serializers import LiveOperationSerializer
 
 
 class EventSerializer(serializers.Serializer[Any]):

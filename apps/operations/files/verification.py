@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from apps.checkpoints import integrity
 from apps.checkpoints.models import Checkpoint
-from apps.operations import exchange
 from apps.operations.errors import StorageUnavailable
+from apps.operations.files import exchange
 from trainops.files.checks import CheckJson
 from trainops.runtime.errors import CheckpointCorrupted
 

@@ -16,9 +16,9 @@ from django.db import transaction
 from django.db.models import Q
 from numpy.typing import NDArray
 
-from apps.operations import thinning
-from apps.operations.metric_queries import NOT_FINITE
 from apps.operations.models import MetricPoint, Operation, PackedPoints
+from apps.operations.points import thinning
+from apps.operations.points.metric_queries import NOT_FINITE
 
 PACK = 1024  # points of one row, at most
 AT_ONCE = 4096  # points that are packed in one transaction, at most

@@ -1,0 +1,1 @@
+"""Files of operations: artifacts, exports, archives, and what a confined process does with them."""

@@ -1,0 +1,39 @@
+"""What is remembered of operations: themselves, their attempts and records, studies and uses."""
+
+from apps.operations.models.media import Media
+from apps.operations.models.operation import MAX_NAME_LENGTH, Operation
+from apps.operations.models.queryset import OperationQuerySet
+from apps.operations.models.records import (
+    Attempt,
+    Event,
+    LogChunk,
+    MetricPoint,
+    PackedPoints,
+    Study,
+    Subscription,
+    Suggestion,
+    Tag,
+)
+from apps.operations.models.references import DatasetUse, ModelUse
+from apps.operations.models.saved_views import SavedView
+from apps.operations.models.subtasks import Subtask
+
+__all__ = [
+    "MAX_NAME_LENGTH",
+    "Attempt",
+    "DatasetUse",
+    "Event",
+    "LogChunk",
+    "Media",
+    "MetricPoint",
+    "ModelUse",
+    "Operation",
+    "OperationQuerySet",
+    "PackedPoints",
+    "SavedView",
+    "Study",
+    "Subscription",
+    "Subtask",
+    "Suggestion",
+    "Tag",
+]

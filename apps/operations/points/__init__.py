@@ -1,0 +1,1 @@
+"""Metric points of operations: as rows, packed, thinned and exported."""
