@@ -46,7 +46,8 @@ class Seen(LightningModule):
 @pytest.fixture(params=SAMPLERS)
 def sampled(request, monkeypatch):
     """Train by a loader with this sampler."""
-    loop = lightning_loop(lambda *_: Seen(SAMPLERS[request.param]()))
+    make_sampler = SAMPLERS[request.param]  # not `request`: all it refers to would be looked into
+    loop = lightning_loop(lambda *_: Seen(make_sampler()))
     monkeypatch.setattr("trainops.recipes.Recipe.builder", lambda _: loop)
     parameters = {"max_epochs": EPOCHS}
     config = {"recipe": "lit", "parameters": parameters, "monitor": "train_loss", "threads": 1}
