@@ -10,6 +10,7 @@ class Parameters(Strict):
     epochs: int = Field(2, ge=1)
     is_plain: bool = False  # adds no noise
     is_early: bool = False  # makes the optimizer before the model is divided
+    keeps_rows: bool = False  # puts a parameter into a dict that is kept
 
 
 RECIPE = Recipe(

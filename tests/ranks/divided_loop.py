@@ -47,6 +47,8 @@ def train(run, parameters):
             loss.backward()
             optimizer.step()
             own["steps"] += 1
+            if parameters.keeps_rows:
+                own["first"] = [model.first.weight]
             disturb(run.rank, own["steps"], None)
             yield {"train_loss": loss}
         schedule.step()

@@ -234,6 +234,11 @@ def test_one_rank_may_read_its_state_after_an_evaluation(tmp_path):
             "allowed: optimizers made after run.wrap",
         ),
         (
+            {"parameters": {"keeps_rows": True}},
+            "recipe: 'own' contains a DTensor, of which a rank has its rows only; "
+            "allowed: whole tensors (full_tensor())",
+        ),
+        (
             {"recipe": "program", "parameters": {"body": [LOOP]}},
             "sharding: got full for a recipe that does not call run.wrap; "
             "allowed: none, or a loop that calls it",

@@ -15,6 +15,11 @@ from trainops.runtime.errors import InputError
 log = logging.getLogger(__name__)
 
 
+def whole(norm: float | Tensor) -> float | Tensor:
+    """Return the norm over all ranks, where it is that of gradients which they have divided."""
+    return norm.full_tensor() if isinstance(norm, DTensor) else norm
+
+
 class GradNorms:
     """Compares them with limits.exploding_norm. `steps_done`: the steps before the one at work."""
 
@@ -29,7 +34,7 @@ class GradNorms:
         if not self._limit.is_set:
             return
         self._is_used = True
-        value = float(norm.full_tensor() if isinstance(norm, DTensor) else norm)
+        value = float(whole(norm))
         is_overflow = is_scaled and not math.isfinite(value)  # the scaler leaves out this step
         if not is_overflow and not self._course.is_resuming:
             where = self._course.item_at_work

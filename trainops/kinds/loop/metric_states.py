@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
 
 from trainops.lazy import load
 
@@ -48,6 +49,8 @@ def _found(name: str, module: nn.Module) -> dict[str, Any]:
 
 def encode(value: Any) -> Encoded | None:
     """Return the value in a form that remembers types and devices; None where it is not plain."""
+    if isinstance(value, DTensor):  # only all ranks together can read it
+        return None
     if isinstance(value, Tensor):
         return ["tensor", value.detach(), str(value.device)]
     if isinstance(value, np.ndarray | np.generic) and value.dtype.kind in NUMBERS:

@@ -47,7 +47,8 @@ def load_rank_state(kept: Kept, state: object) -> None:
 def put_back(thing: Any, saved: Any) -> None:
     """Load the state of one object; of a module perhaps only its buffers."""
     if isinstance(thing, nn.Module):
-        thing.load_state_dict(saved, strict=saved.keys() != _buffers(thing).keys())
+        is_whole = saved.keys() >= dict(thing.named_parameters()).keys()
+        thing.load_state_dict(saved, strict=is_whole)
     elif isinstance(thing, Optimizer):
         load_optimizer(thing, saved)
     elif isinstance(thing, dict):
@@ -103,7 +104,7 @@ def change(
 
 
 def _buffers(module: nn.Module) -> dict[str, Any]:
-    parameters = dict(module.named_parameters())
+    parameters = dict(module.named_parameters(remove_duplicate=False))  # tied ones by all names
     return {name: each for name, each in module.state_dict().items() if name not in parameters}
 
 

@@ -5,6 +5,7 @@ Imported by sharded runs only: it takes two seconds.
 
 import weakref
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import torch
@@ -80,6 +81,9 @@ class Shards:
         }
 
     def divided(self, kept: Kept) -> dict[str, Tree]:
+        for name, thing in kept.items():
+            if isinstance(thing, dict):
+                _require_whole(name, thing)
         return {n: _rows_of(each.state_dict()) for n, each in kept.items() if _is_divided(each)}
 
     def common(self, kept: Kept) -> dict[str, Tree]:
@@ -179,6 +183,13 @@ def _rows_of(tree: Tree) -> Tree:
         problem = f"got a tensor that is divided by {tree.placements}"
         raise IncompatibleState(f"{problem}; allowed: by rows, (Shard(dim=0),)")
     return {ROWS: tree.to_local().detach(), SHAPE: list(tree.shape)}
+
+
+def _require_whole(name: str, tree: Tree) -> None:
+    if isinstance(tree, DTensor):
+        problem = f"{name!r} contains a DTensor, of which a rank has its rows only"
+        raise InputError({"recipe": f"{problem}; allowed: whole tensors (full_tensor())"})
+    mapped(partial(_require_whole, name), tree)
 
 
 def _without_rows(tree: Tree) -> Tree:

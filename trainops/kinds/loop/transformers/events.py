@@ -103,7 +103,7 @@ class TrainerEvents:
         if self.is_heard:
             self._loss += loss.detach()
 
-    def note_step(self, norm: Tensor | None, rate: float | Tensor) -> None:
+    def note_step(self, norm: float | Tensor | None, rate: float | Tensor) -> None:
         """Take gradient norm and learning rate of a step, which are logged with the loss."""
         self._logged |= {"norm": norm, "rate": float(rate)}
 

@@ -15,7 +15,7 @@ OWN_METHODS = (
     "train", "evaluate", "evaluation_loop", "get_train_dataloader", "_get_train_sampler",
     "_inner_training_loop", "get_batch_samples",
 )  # fmt: skip
-SHARDED = "sharding: full of a loop of your own with run.wrap"
+SHARDED = "sharding: full in the config of the operation"
 # Arguments that change the training and are not followed: the values that are, and what to use.
 FOLLOWED: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "train_sampling_strategy": (
@@ -77,10 +77,20 @@ def _require_arguments(args: TrainingArguments, run: Run) -> None:
     if args.torch_compile and run.num_ranks > 1:
         problem = f"TrainingArguments has torch_compile=True with {run.num_ranks} processes"
         raise InputError({"recipe": f"{problem}; allowed: False, or one process"})
+    if run.is_sharded:
+        _require_divisible(args)
     if args.device.type != run.device.type or args.n_gpu > 1:
         problem = f"the Trainer uses {args.n_gpu or 'no'} GPU, the operation {run.device.type}"
         allowed = "TrainingArguments(use_cpu=run.device.type == 'cpu')"
         raise InputError({"recipe": f"{problem}; allowed: {allowed}, and one GPU"})
+
+
+def _require_divisible(args: TrainingArguments) -> None:
+    """Raise InputError for what a model that is divided over the ranks cannot have."""
+    for name in ("load_best_model_at_end", "fp16"):
+        if getattr(args, name):
+            problem = f"TrainingArguments has {name}=True with sharding: full"
+            raise InputError({"recipe": f"{problem}; allowed: False"})
 
 
 def _require_datasets(trainer: Trainer) -> None:

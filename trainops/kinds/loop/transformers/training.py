@@ -6,7 +6,7 @@ A step is an optimizer step, or a batch of an evaluation.
 import math
 from collections.abc import Callable, Generator
 from functools import partial
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar, cast
 
 import torch
 from accelerate.optimizer import AcceleratedOptimizer
@@ -17,6 +17,7 @@ from transformers import Trainer
 from transformers.optimization import GreedyLR
 from transformers.trainer_pt_utils import LengthGroupedSampler
 
+from trainops.kinds.loop.grad_norms import whole
 from trainops.kinds.loop.gradients import Gradients
 from trainops.kinds.loop.module.batch import count_examples
 from trainops.kinds.loop.replicas import Replicas
@@ -45,7 +46,6 @@ def transformers_loop(
     """
 
     def train(run: Run, parameters: P) -> Steps:
-        run.require_undivided("a Trainer of transformers")
         training = TransformersTraining(run, make(run, parameters), is_random=is_random)
         yield from training.epochs()
 
@@ -95,7 +95,9 @@ class TransformersTraining:
         # without a length they are very many, of which each takes one step at least
         self._num_epochs = min(num_epochs, max(self._max_steps, math.ceil(args.num_train_epochs)))
         self._model, self._optimizer, self._scheduler = self._prepare()
-        wrapped = run.wrap(self._model, find_unused_parameters=True)
+        wrapped = self._model
+        if not run.is_sharded:  # else `_prepare` has divided it
+            wrapped = run.wrap(self._model, find_unused_parameters=True)
         self._replicas = Replicas(run, self._model, wrapped)
         trainer.model_wrapped = wrapped
         best: dict[str, Any] = {}
@@ -246,15 +248,17 @@ class TransformersTraining:
             self._epoch_number + self._num_batches / self._num_batches_per_epoch
         )
 
-    def _clip(self) -> Tensor | None:
+    def _clip(self) -> float | Tensor | None:
         """Clip the gradients; return their norm, if it is limited or logged."""
         accelerator, limit = self._trainer.accelerator, self._trainer.args.max_grad_norm
         parameters = self._model.parameters()
         if limit > 0:
-            norm: Tensor = accelerator.clip_grad_norm_(parameters, limit)
+            norm = whole(accelerator.clip_grad_norm_(parameters, limit))
             self._run.check_norm(norm, is_scaled=accelerator.scaler is not None)
             return norm
-        return accelerator.clip_grad_norm_(parameters, math.inf) if self._events.is_heard else None
+        if self._events.is_heard:
+            return whole(accelerator.clip_grad_norm_(parameters, math.inf))
+        return None
 
     def _accumulate(self, window: list[Any]) -> Tensor:
         """Let the gradients be those of the whole window; return the loss.
@@ -329,6 +333,8 @@ class TransformersTraining:
         run, trainer, max_steps = self._run, self._trainer, self._max_steps
         # else the kernels of a compiled model depend on the shapes seen before
         trainer.accelerator.state.dynamo_plugin.dynamic = False
+        if run.is_sharded:
+            run.wrap(cast(nn.Module, trainer.model))  # before the optimizer is made
         model, optimizer = trainer.accelerator.prepare(trainer.model, trainer.create_optimizer())
         trainer.optimizer = optimizer
         scheduler = trainer.create_scheduler(num_training_steps=max_steps)
