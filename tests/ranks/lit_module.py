@@ -86,6 +86,20 @@ class OneWay(Disturbed, Automatic):
     pass
 
 
+class Divisible(OneWay):
+    """Freezes nothing."""
+
+    def on_train_epoch_start(self):
+        pass
+
+
+class Freezing(OneWay):
+    """Freezes a layer after it was divided."""
+
+    def on_train_epoch_start(self):
+        self.net[4].requires_grad_(False)
+
+
 class Closure(OneWay):
     def configure_optimizers(self):
         return torch.optim.LBFGS(self.parameters(), lr=0.05, max_iter=3)
@@ -164,6 +178,8 @@ def make(run, parameters):
     made = {
         "automatic": lambda: OneWay(parameters.scheduler),
         "closure": Closure,
+        "divisible": lambda: Divisible(parameters.scheduler),
+        "freezing": Freezing,
         "manual": ManyWays,
         "windows": lambda: ManyBatches(2),
         "two": lambda: Two(parameters.scheduler),

@@ -151,10 +151,6 @@ def test_a_rank_that_stops_early_stops_all(attempts):
 
 
 REFUSED = {
-    "sharding": (
-        {"sharding": "full"},
-        "sharding: got full for a LightningModule; allowed: none",
-    ),
     "interval": (
         {"parameters": {"accumulate_grad_batches": 2, "val_check_interval": 3}},
         "parameters.val_check_interval: got 3 with accumulate_grad_batches 2 with 2 processes; "

@@ -26,7 +26,7 @@ class Sharding(Protocol):
         """Whether models are divided over the ranks."""
 
     def shard(
-        self, model: nn.Module, units: Iterable[nn.Module] | None, methods: Iterable[str]
+        self, model: nn.Module, units: Iterable[nn.Module] | None, methods: Iterable[str] = ()
     ) -> nn.Module | None:
         """Divide a model in place and return it; None if models are not divided here."""
 
@@ -68,7 +68,7 @@ class Undivided:
     is_divided = False
 
     def shard(
-        self, model: nn.Module, units: Iterable[nn.Module] | None, methods: Iterable[str]
+        self, model: nn.Module, units: Iterable[nn.Module] | None, methods: Iterable[str] = ()
     ) -> None: ...
     def require_sharded(self, kept: Kept) -> None: ...
     def reshard(self) -> None: ...

@@ -173,12 +173,6 @@ class Run:
         """Whether `wrap` divides models over the ranks."""
         return self._sharding.is_divided
 
-    def require_undivided(self, form: str) -> None:
-        """Raise InputError where a form that needs whole models has divided ones."""
-        if self.is_sharded:
-            allowed = "none, or a training module, or a loop of your own with run.wrap"
-            raise InputError({"sharding": f"got full for {form}; allowed: {allowed}"})
-
     def epochs(self, number: int) -> Passes:
         """Return a loop over the numbers of the epochs, from 0."""
         return self.steps("epoch", number)

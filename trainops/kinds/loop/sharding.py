@@ -20,6 +20,7 @@ from torch.distributed.tensor import DTensor, Shard
 from torch.optim import Optimizer
 
 from trainops.kinds.loop.rows import ROWS, SHAPE, Kept, Tree, is_rows, joined_parts, mapped
+from trainops.learning.optimizer_state import needs_closure
 from trainops.runtime.errors import IncompatibleState, InputError
 from trainops.runtime.ranks import Devices
 
@@ -35,10 +36,11 @@ class Shards:
         self._rank, self._num_ranks, self._device = devices.rank, devices.num_ranks, device
         self._mesh: DeviceMesh | None = None
         self._models: list[nn.Module] = []
+        self._trained: list[tuple[str, Tensor, bool]] = []  # whether a parameter has gradients
         self._replaced: list[weakref.ref[Tensor]] = []  # parameters from before they were divided
 
     def shard(
-        self, model: nn.Module, units: Iterable[nn.Module] | None, methods: Iterable[str]
+        self, model: nn.Module, units: Iterable[nn.Module] | None, methods: Iterable[str] = ()
     ) -> nn.Module:
         """Divide a model unit by unit, each on its way to the device of this rank."""
         if self._mesh is None:
@@ -50,6 +52,7 @@ class Shards:
         for name in methods:
             register_fsdp_forward_method(model, name)
         self._models.append(model)
+        self._trained += [(name, p, p.requires_grad) for name, p in model.named_parameters()]
         return model
 
     def require_sharded(self, kept: Kept) -> None:
@@ -58,7 +61,12 @@ class Shards:
             raise InputError({"sharding": f"{problem}; allowed: none, or a loop that calls it"})
         replaced = {id(each) for ref in self._replaced if (each := ref()) is not None}
         for name, thing in kept.items():
-            if isinstance(thing, Optimizer) and any(id(p) in replaced for p in _parameters(thing)):
+            if not isinstance(thing, Optimizer):
+                continue
+            if needs_closure(thing):
+                problem = f"got {type(thing).__name__} as {name!r} with sharding: full"
+                raise InputError({"recipe": f"{problem}; allowed: optimizers without a closure"})
+            if any(id(p) in replaced for p in _parameters(thing)):
                 problem = f"got {name!r}, made before run.wrap divided its parameters"
                 raise InputError({"recipe": f"{problem}; allowed: optimizers made after run.wrap"})
 
@@ -68,6 +76,11 @@ class Shards:
         To copy a state frees them, too, but not in all ranks at the same time, and then the ranks
         would differ in what they gather next.
         """
+        for name, parameter, is_trained in self._trained:
+            if parameter.requires_grad != is_trained:  # FSDP2 would not follow
+                problem = f"{name} was {'frozen' if is_trained else 'unfrozen'} while training"
+                allowed = "with sharding: full, to freeze parameters before they are divided"
+                raise InputError({"recipe": f"{problem}; allowed: {allowed}"})
         for model in self._models:
             for module in model.modules():
                 if isinstance(module, FSDPModule):

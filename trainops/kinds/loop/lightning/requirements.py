@@ -77,18 +77,29 @@ def require_ranks(run: Run, module: LightningModule, settings: LightningParamete
     """Raise InputError for what several ranks cannot compute exactly."""
     if run.num_ranks == 1:
         return
-    run.require_undivided("a LightningModule")
     with_ranks = f"with {run.num_ranks} processes"
     for place, each in module.named_modules():
         if type(each).__name__ in NOT_WITH_RANKS:
             problem = f"the module has a {type(each).__name__} as {place!r} {with_ranks}"
             raise InputError({"recipe": f"{problem}; allowed: modules without it"})
+    if run.is_sharded:
+        _require_divisible(module, settings)
     interval, window = settings.val_check_interval, settings.accumulate_grad_batches
     if interval is not None and interval % window:
         problem = f"got {interval} with accumulate_grad_batches {window} {with_ranks}"
         raise InputError(
             {"parameters.val_check_interval": f"{problem}; allowed: multiples of {window}"}
         )
+
+
+def _require_divisible(module: LightningModule, settings: LightningParameters) -> None:
+    """Raise InputError for what a module that is divided over the ranks cannot have."""
+    if not module.automatic_optimization:
+        problem = "got full with manual optimization"
+        raise InputError({"sharding": f"{problem}; allowed: none, or automatic optimization"})
+    if settings.precision == "16-mixed":
+        problem = "got 16-mixed with sharding: full"
+        raise InputError({"parameters.precision": f"{problem}; allowed: 32-true, bf16-mixed"})
 
 
 def require_optimizers(run: Run, module: LightningModule, optimizers: Sequence[Optimizer]) -> None:

@@ -183,7 +183,9 @@ class BatchSteps:
     def _connect(self, run: Run) -> Replicas:
         module = self._module
         step: nn.Module = LightningStep(module, self._call)
-        if module.automatic_optimization:
+        if run.is_sharded:
+            run.wrap(module, methods=["training_step", "validation_step"])
+        elif module.automatic_optimization:
             # Hooks may freeze parameters, which then have no gradient.
             step = run.wrap(step, find_unused_parameters=True)
         replicas = Replicas(run, module, step)

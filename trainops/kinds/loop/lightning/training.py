@@ -81,7 +81,8 @@ class LightningTraining:
         self._hooks = LightningHooks(module, self._view, callbacks, run.monitors)
         self._train, self._validations = loaders(run, module, data, self._hooks, settings)
         self._view.measure(self._train, self._validations)
-        module.to(run.device)
+        if not run.is_sharded:  # else each unit moves when it is divided
+            module.to(run.device)
         require_ranks(run, module, settings)
         self._steps = BatchSteps(run, module, data, self._view, self._logged, self._hooks)
         self._replicas = self._steps.replicas

@@ -38,11 +38,7 @@ def require_ranks(run: Run, validation: Passes | None, parameters: ModuleParamet
         raise InputError({"recipe": f"{problem}; allowed: one loader"})
 
 
-def require_divisible(
-    module: TrainingModule,
-    optimizers: Mapping[str, Optimizer],
-    parameters: ModuleParameters,
-) -> None:
+def require_divisible(module: TrainingModule, parameters: ModuleParameters) -> None:
     """Raise InputError for what a module that is divided over the ranks cannot have."""
     with_sharding = "with sharding: full"
     if parameters.ema_decay is not None:
@@ -51,10 +47,6 @@ def require_divisible(
     if parameters.precision == "fp16":
         problem = f"got fp16 {with_sharding}"
         raise InputError({"parameters.precision": f"{problem}; allowed: fp32, bf16"})
-    for name, each in optimizers.items():
-        if needs_closure(each):
-            problem = f"got {type(each).__name__} as {name!r} {with_sharding}"
-            raise InputError({"recipe": f"{problem}; allowed: optimizers without a closure"})
     for epoch in range(parameters.epochs):
         if frozen := module.frozen(epoch):
             problem = f"frozen({epoch}) names {', '.join(map(repr, frozen))} {with_sharding}"

@@ -50,14 +50,14 @@ class ModuleTraining:
         self._run, self._module, self._parameters = run, placed(run, module), parameters
         self._train, validation = require_loaders(module.loaders(run), parameters)
         require_ranks(run, validation, parameters)
+        if run.is_sharded:
+            require_divisible(module, parameters)
         self._trainable = {name for name, each in module.named_parameters() if each.requires_grad}
         self._progress: dict[str, Any] = run.keep(
             "progress", {"step": 0, "is_validating": False, "is_stopped": False}
         )
         run.keep("model", module)
         optimizers = require_optimizers(module.optimizers(), parameters)
-        if run.is_sharded:
-            require_divisible(module, optimizers, parameters)
         for name, optimizer in optimizers.items():
             run.keep(name, optimizer)
         self._schedules = self._keep_schedules(optimizers, has_validation=validation is not None)
