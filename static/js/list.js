@@ -26,8 +26,8 @@ function show(text) {
   if (!list.isConnected) return;
   const answer = JSON.parse(text);
   for (const row of list.querySelectorAll("tr[data-id]")) {
-    const news = answer.rows[row.dataset.id];
-    if (news) redraw(row, news);
+    const newest = answer.rows[row.dataset.id];
+    if (newest) redraw(row, newest);
   }
   for (const id of answer.gone) {
     const row = list.querySelector(`tr[data-id="${CSS.escape(id)}"]`);

@@ -34,10 +34,10 @@ function address() {
 function show(text) {
   const answer = JSON.parse(text);
   for (const part of partsOfPage()) {
-    const news = answer.parts[part.dataset.part];
-    if (!news) continue;
-    part.dataset.digest = news.digest;
-    swap(part, news.html);
+    const newest = answer.parts[part.dataset.part];
+    if (!newest) continue;
+    part.dataset.digest = newest.digest;
+    swap(part, newest.html);
     draw(part);
   }
   notifyOfEnd(title, page.dataset.id, page.dataset.state, answer.state);

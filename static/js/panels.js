@@ -40,10 +40,10 @@ export class Panels {
     this.section.querySelector("#show-hidden").addEventListener("click", () => this.choose((choice) => choice.showAll()));
   }
 
-  change(news) {
-    Object.assign(this.view, news);
+  change(changes) {
+    Object.assign(this.view, changes);
     writeView(this.view);
-    this.each((chart) => ("x" in news ? chart.rebuild() : chart.draw()));
+    this.each((chart) => ("x" in changes ? chart.rebuild() : chart.draw()));
   }
 
   setLog(name, isOn) {
