@@ -86,7 +86,7 @@ def test_a_preview_of_a_resume_names_changed_files_of_the_recipe(operator, opera
     saved(operation, step=20, environment={"code": {"files": files, "packages": {}}})
     preview = data(resume_preview(operator, operation))
     names = "../paths.py, tasks/digits.py"
-    note = f"It is not exact: of the recipe's files on this server, {names} differ."
+    note = f"It is not exact: these files of the recipe on this server differ: {names}."
     assert preview["notes"][-1] == note
     assert preview["changed_files"] == names.split(", ")
 

@@ -41,7 +41,7 @@ def test_changed_code_keeps_no_lost_operation_from_its_restart():
     operation.refresh_from_db()
     assert operation.state == State.RESUMING
     with pytest.raises(
-        NotAllowed, match="differ from those of the checkpoint"
+        NotAllowed, match="differ from those of the checkpoint: "
     ):  # a person is asked
         changed_code.require_same(operation, Checkpoint.objects.get())
 

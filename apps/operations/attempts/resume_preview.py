@@ -76,7 +76,7 @@ def _exactness(operation: Operation, start: Checkpoint) -> Iterator[str]:
         return
     if changed := changed_code.since(operation, environment):
         names = provenance.named(changed)
-        yield f"It is not exact: of the recipe's files on this server, {names} differ."
+        yield f"It is not exact: these files of the recipe on this server differ: {names}."
     recorded = [f"{name} {environment[key]}" for key, name in MATTERS.items() if key in environment]
     if recorded and not changed and NEW_RUN not in environment:
         yield (

@@ -39,8 +39,8 @@ def refusal(subject: str, changed: Sequence[str], **details: object) -> NotAllow
     """Return the error that names the files; `subject` is what would not be exact."""
     return NotAllowed(
         "CODE_CHANGED",
-        f"{subject} would not be exact: of the recipe's files on this server, "
-        f"{provenance.named(changed)} differ from those of the checkpoint. Nothing was changed. "
+        f"{subject} would not be exact: these files of the recipe on this server differ from those "
+        f"of the checkpoint: {provenance.named(changed)}. Nothing was changed. "
         "Restore the files, or accept that it is not exact.",
         changed_files=list(changed),
         **details,
