@@ -38,22 +38,27 @@ function ask(form) {
     <button type="button" class="btn btn-danger" data-testid="confirm-yes"></button></div>`;
   const { ask: text, askTitle: title, askVerb: verb } = form.dataset;
   const yes = question.querySelector(".btn-danger");
+  if ("askSafe" in form.dataset) yes.classList.replace("btn-danger", "btn-primary");
   question.querySelector("h2").textContent = title;
   question.querySelector("p").textContent = text;
   yes.textContent = verb;
+  const fields = form.querySelector("template"); // what is chosen in the question
+  if (fields) question.querySelector("p").after(fields.content.cloneNode(true));
   yes.addEventListener("click", () => {
     dialog.close();
-    submit(form);
+    submit(form, question.querySelectorAll("input:checked"));
   });
   dialog.replaceChildren(question);
   showModal();
 }
 
-async function submit(form) {
+async function submit(form, chosen = []) {
+  const data = new FormData(form);
+  chosen.forEach((each) => data.append(each.name, each.value));
   const buttons = form.querySelectorAll("button:not([data-close])");
   buttons.forEach((button) => (button.disabled = true));
   try {
-    const answer = await post(form.action, new FormData(form));
+    const answer = await post(form.action, data);
     if (answer.go) return location.assign(answer.go);
     const problem = answer.level === "error" && form.querySelector("[data-problem]");
     if (problem) { // the form stays open with what was typed

@@ -9,6 +9,8 @@ from playwright.sync_api import expect
 
 from apps.datasets import services as datasets
 from apps.operations.models import Study
+from apps.operations.studies import services as studies
+from tests.api.saved import CHANGED, CHANGED_FILE, saved
 from tests.browser.conftest import NARROW
 from tests.pages.test_studies import BARS, GRID, completed, made
 
@@ -39,6 +41,25 @@ def test_values_are_typed_submitted_and_stopped(open_page, prices):
     page.get_by_test_id("confirm-yes").click()
     expect(page.get_by_test_id("study-counts")).to_contain_text("Cancelled 6")
     assert set(Study.objects.get().operations.values_list("state", flat=True)) == {"CANCELLED"}
+
+
+def test_a_resume_under_changed_code_is_refused_until_it_is_accepted(open_page, ana):
+    config = {"recipe": "digits", "epochs": 2}
+    design = {"values": {"learning_rate": [0.1, 0.2]}}
+    study = studies.create(kind="training", config=config, design=design, owner=ana)
+    studies.cancel(study_id=study.pk, actor=ana)
+    saved(study.operations.order_by("pk")[0], environment=CHANGED)
+    page = open_page(study.get_absolute_url())
+    page.get_by_test_id("study-resume").click()
+    photograph(page, "study-resume")
+    page.get_by_test_id("confirm-yes").click()
+    expect(page.get_by_text(f"differ from those of the checkpoint: {CHANGED_FILE}")).to_be_visible()
+    assert set(study.operations.values_list("state", flat=True)) == {"CANCELLED"}
+    page.get_by_test_id("study-resume").click()
+    page.get_by_test_id("accept-inexact").check()
+    page.get_by_test_id("confirm-yes").click()
+    expect(page.get_by_text("Resuming 2 operations.")).to_be_visible()
+    assert set(study.operations.values_list("state", flat=True)) == {"PENDING", "RESUMING"}
 
 
 def test_a_search_is_typed_and_continued(open_page, prices):

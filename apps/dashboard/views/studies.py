@@ -9,6 +9,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_POST
 
 from apps.dashboard import formatting, pages
+from apps.dashboard.confirmation import ANY_INEXACT
 from apps.dashboard.live import follow, reader_of
 from apps.dashboard.permissions import is_fetch, needs, user_of
 from apps.dashboard.responses import refuse, say
@@ -35,8 +36,7 @@ ASKS = {
     "kill": "The operations stop immediately, without saving: the work since their last "
     "checkpoints is lost.",
     "resume": "Failed and cancelled operations continue from their latest healthy "
-    "checkpoints, or restart if they have none. If files of the recipe were changed, the files are "
-    "named and nothing is resumed; the list of operations can resume them nevertheless.",
+    "checkpoints, or restart if they have none.",
     "delete": "Permanently deletes the study and all its operations, with their "
     "checkpoints, curves and logs.",
 }
@@ -95,6 +95,7 @@ def study(request: HttpRequest, study_id: str) -> HttpResponse:
         "search": _search(found),
         "may_extend": may_change and asking.may_extend(found),
         "actions": [(a, ASKS[a]) for a in _actions(progress)] if may_change else [],
+        "inexact": ANY_INEXACT,
         "query": request.GET.urlencode(),
         "drawn_from": reverse("api-study-dimensions", args=[found.pk]),
         "importance_from": reverse("api-study-importance", args=[found.pk]),
@@ -115,7 +116,10 @@ def act(request: HttpRequest, study_id: str, action: str) -> HttpResponse:
     found = _find(study_id)
     try:
         access.require_study(found, request.user, action)
-        number = DO[action](study_id=found.pk, actor=user_of(request))
+        options = {}
+        if action == "resume":
+            options["accept_inexact"] = bool(request.POST.get("accept_inexact"))
+        number = DO[action](study_id=found.pk, actor=user_of(request), **options)
     except DomainError as refusal:
         return refuse(request, refusal, to=found.get_absolute_url())
     is_gone = action == "delete"
