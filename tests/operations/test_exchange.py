@@ -24,6 +24,7 @@ from tests.formats.step_trainer import train
 from tests.formats.test_rl_exchange import FITTING as RL_FITTING
 from tests.operations.attempts import run
 from tests.operations.releases import append, spent_by
+from tests.parsing import parsed_configs
 from tests.waiting import wait_until
 from trainops.errors import DomainError
 from trainops.files import packed
@@ -86,6 +87,12 @@ def take_in(api, path, submission=None, **config):
     upload = SimpleUploadedFile(path.name, path.read_bytes())
     form = {"file": upload, "operation": json.dumps(wanted)}
     return api.client.post("/api/v1/operations/import", form)
+
+
+def test_the_config_of_an_import_is_validated_once(operator, tmp_path, monkeypatch):
+    parsed = parsed_configs(monkeypatch)
+    assert take_in(operator, original("training", tmp_path)).status_code == 202
+    assert [len(each) for each in parsed.values()] == [1, 1]
 
 
 def test_a_file_that_its_digest_was_not_written_for_is_refused(operator, tmp_path):
