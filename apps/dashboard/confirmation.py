@@ -29,6 +29,7 @@ MOST_AT_A_CLICK = 10  # of more, their number is entered before anything is stop
 CHANGED = "files of its recipe were changed on this server"
 REQUIRED = "its config requires an exact resume: otherwise it fails and says what differs"
 ANY_INEXACT = "where files of the recipe were changed, or the config requires an exact resume"
+MAX_COMPARED = 20  # newest checkpoints whose manifests are read for a question
 MAX_SKIPPED = 10  # named one by one; of more, the numbers by reason
 
 
@@ -104,12 +105,13 @@ def _one(action: str, operation: Operation, chosen: str) -> Confirmation:
     if action != "resume":
         return confirmation
     choices = [(each, services.position(each, operation)) for each in healthy]
-    is_changed = [bool(changed_code.of(operation, each)) for each in healthy]
+    compared = healthy[:MAX_COMPARED]
+    is_changed = changed_code.in_any(operation, compared)
     is_required = operation.config.get("exact") == "required"
     inexact = [*([CHANGED] if any(is_changed) else []), *([REQUIRED] if is_required else [])]
     return Confirmation(
         action, confirmation.title, text, confirmation.ids, choices=choices, chosen=chosen,
-        inexact="; ".join(inexact), must_accept=all(is_changed),
+        inexact="; ".join(inexact), must_accept=all(is_changed) and compared == healthy,
     )  # fmt: skip
 
 

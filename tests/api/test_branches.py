@@ -102,6 +102,15 @@ def test_a_resume_under_changed_code_is_refused_until_that_is_accepted(operator,
     assert operation.row.get().state == State.RESUMING
 
 
+def test_a_refusal_says_what_else_is_accepted(operator, operation):
+    saved(operation, step=20, environment=CHANGED)
+    address = f"operations/{operation.pk}/resume"
+    assert "exact: required" not in error(operator.post(address), 409, "CODE_CHANGED")["message"]
+    operation.row.update(config=operation.config | {"exact": "required"})
+    refused = error(operator.post(address), 409, "CODE_CHANGED")
+    assert refused["message"].endswith("any other difference, too, which exact: required refuses.")
+
+
 def test_a_resume_from_a_checkpoint_of_the_code_of_today_asks_nothing(operator, operation):
     older = Checkpoint.objects.get()
     saved(operation, step=20, environment=CHANGED)

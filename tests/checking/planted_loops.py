@@ -83,6 +83,17 @@ def ranks(run, parameters):
             yield step(net, optimizer, inputs)
 
 
+def divided(run, parameters):
+    """Divides its model over the ranks; forgets as `ranks`."""
+    model = run.keep("model", Shifting(run.rank if parameters.forgets else 0))
+    net = run.wrap(model)
+    optimizer = run.keep("optimizer", torch.optim.SGD(model.parameters(), 0.1, momentum=0.5))
+    batches = run.loader("train", TensorDataset(INPUTS), batch_size=4)
+    for _ in run.epochs(parameters.epochs):
+        for (inputs,) in batches:
+            yield step(net, optimizer, inputs)
+
+
 class Rows(IterableDataset):
     """Has no state: a resume reads the batches before its step again."""
 

@@ -98,6 +98,16 @@ def test_several_processes_are_stopped_and_resumed_together(servers, forgets):
     assert alone.is_exact and alone.processes == 1, str(alone)
 
 
+@pytest.mark.exhaustive
+def test_a_model_that_is_divided_over_processes_is_checked(servers):
+    config = {"device": "cpu", "sharding": "full"}
+    report = check("divided", servers, config=config, processes=2)
+    assert report.is_exact and not report.warnings, str(report)
+    forgetting = config | {"parameters": {"forgets": True}}
+    report = check("divided", servers, config=forgetting, processes=2)
+    assert not report.is_exact and report.findings, str(report)
+
+
 def test_an_error_of_another_process_is_named(servers):
     config = {"parameters": {"fails_in_rank": 1}, "device": "cpu"}
     with pytest.raises(CheckFailed, match="rank 1: ValueError: planted"):

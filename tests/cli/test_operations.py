@@ -312,7 +312,7 @@ def test_without_a_terminal_a_resume_under_changed_code_names_the_files_and_the_
 
 @pytest.mark.parametrize(("typed", "state"), [("n", State.CANCELLED), ("y", State.RESUMING)])
 def test_on_a_terminal_a_resume_under_changed_code_asks(cli, changed, monkeypatch, typed, state):
-    monkeypatch.setattr(Out, "is_interactive", True)
+    monkeypatch.setattr(Out, "can_ask", True)
     ran = cli("resume", changed.pk, input=f"{typed}\n")
     assert CHANGED_FILE in ran.stderr and "Resume anyway?" in ran.stderr
     assert changed.row.get().state == state

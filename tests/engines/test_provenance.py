@@ -257,6 +257,26 @@ def test_without_a_record_of_inputs_none_are_compared(root, tmp_path):
     assert inputs_of(supervisor) == {}
 
 
+def test_files_behind_links_are_compared(root, monkeypatch):
+    """A package may be linked into the directory that it is imported from, or a module of it."""
+    linked = root.parent / "linked"
+    linked.mkdir()
+    (linked / "someones_recipe").symlink_to(root / "someones_recipe")
+    moved = root.parent / "net.py"
+    (root / "someones_recipe/parts/net.py").rename(moved)
+    (root / "someones_recipe/parts/net.py").symlink_to(moved)
+    for name in [each for each in sys.modules if each.startswith("someones_")]:
+        del sys.modules[name]
+    imported(linked, monkeypatch, "someones_recipe.train")
+    before = {"code": code()}
+    assert before["code"]["files"].keys() >= {"someones_recipe/parts/net.py"}
+    assert provenance.changed_on_disk(NAMES, before) == []
+    moved.write_text("import json\n")
+    assert provenance.changed_on_disk(NAMES, before) == ["someones_recipe/parts/net.py"]
+    outside = {"code": {"files": {"../net.py": "0" * 32, str(moved): "0" * 32}}}
+    assert provenance.changed_on_disk(NAMES, outside) == sorted(outside["code"]["files"])
+
+
 def test_changed_files_are_found_without_an_import(root):
     before = {"code": code()}
     for name in [each for each in sys.modules if each.startswith("someones_")]:

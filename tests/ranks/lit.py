@@ -7,9 +7,9 @@ from trainops.recipes import Recipe
 
 
 class Parameters(LightningParameters):
-    module: Literal["automatic", "closure", "manual", "windows", "two", "divisible", "freezing"] = (
-        "automatic"
-    )
+    module: Literal[
+        "automatic", "closure", "manual", "windows", "two", "divisible", "freezing", "keeping"
+    ] = "automatic"
     scheduler: Literal["none", "step", "epoch", "plateau"] = "none"
     batch_size: int = 4
     fault: Literal["", "frozen", "plain_backward", "sync_norm", "stops"] = ""

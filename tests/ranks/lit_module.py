@@ -93,6 +93,17 @@ class Divisible(OneWay):
         pass
 
 
+class Keeping(Divisible):
+    """Keeps what only all ranks together can read."""
+
+    def setup(self, stage):
+        super().setup(stage)
+        self.norms = []
+
+    def on_train_batch_end(self, outputs, batch, batch_idx):
+        self.norms.append(self.net[0].weight.norm())
+
+
 class Freezing(OneWay):
     """Freezes a layer after it was divided."""
 
@@ -180,6 +191,7 @@ def make(run, parameters):
         "closure": Closure,
         "divisible": lambda: Divisible(parameters.scheduler),
         "freezing": Freezing,
+        "keeping": Keeping,
         "manual": ManyWays,
         "windows": lambda: ManyBatches(2),
         "two": lambda: Two(parameters.scheduler),

@@ -79,6 +79,11 @@ def test_the_death_of_any_rank_changes_nothing(attempts, undisturbed):
             "freeze parameters before they are divided",
         ),
         (
+            "keeping",
+            "recipe: the attribute 'norms' of the module contains a DTensor, of which a rank has "
+            "its rows only; allowed: whole tensors",
+        ),
+        (
             "closure",
             "recipe: got LBFGS as 'optimizer_0' with sharding: full; allowed: optimizers without",
         ),

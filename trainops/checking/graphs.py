@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from greenlet import greenlet
 from torch import nn
+from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 
 from trainops.checking.messages import Leaf
@@ -88,6 +89,8 @@ def _leaf(value: object) -> tuple[str, str] | None:
     """Return a digest and a short text of a plain value; None for all others."""
     if isinstance(value, PLAIN):
         return digest(value), repr(value)[:MAX_SHOWN]
+    if isinstance(value, DTensor):
+        value = value.to_local()  # only all ranks together can read the whole
     if isinstance(value, torch.Tensor):
         shape = "x".join(map(str, value.shape)) or "one number"
         is_dense = value.layout is torch.strided and not value.is_meta

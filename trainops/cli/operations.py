@@ -320,9 +320,11 @@ def resume(
     if is_preview:
         previews.show(session, found, "resume", body)
         return
+    chosen = ["--checkpoint", checkpoint] if checkpoint else []
     resumption = resuming.post(
         session, f"operations/{found}/resume", body,
-        command=f"resume {found}", accept_inexact=accept_inexact,
+        command=" ".join(["resume", found, *chosen, *(["--follow"] if follow_it else [])]),
+        accept_inexact=accept_inexact,
     )  # fmt: skip
     if not (session.out.is_data and follow_it):
         _resumed(session, found, resumption)
@@ -361,7 +363,7 @@ def confirm(session: Session, question: str, yes: bool) -> None:
     """Ask, unless --yes was given. Raises Problem without a terminal."""
     if yes:
         return
-    if not session.out.is_interactive:
+    if not session.out.can_ask:
         raise Problem("Not interactive: pass --yes.", ExitCode.USAGE)
     if not typer.confirm(question, err=True):
         raise Problem("Nothing was changed.")

@@ -48,8 +48,13 @@ class Out:
         return self.form is not OutputFormat.TABLE or bool(self._fields) or self._ids_only
 
     @property
+    def can_ask(self) -> bool:
+        """Whether a person can read a question and answer it."""
+        return self.is_interactive and sys.stdin.isatty()
+
+    @property
     def is_interactive(self) -> bool:
-        """Whether a person reads what is written to stderr, and may be asked."""
+        """Whether a person reads what is written to stderr."""
         return sys.stderr.isatty()
 
     def data(self, data: object) -> None:

@@ -41,7 +41,7 @@ def post(
     except Refused as refused:
         if refused.code != CODE_CHANGED:
             raise
-        if not session.out.is_interactive:
+        if not session.out.can_ask:
             hint = f"Resume anyway: {COMMAND} {command} {OPTION}"
             raise Problem(str(refused), refused.exit_code, hints=(hint,)) from refused
         if not typer.confirm(f"{looks.plain(str(refused))} Resume anyway?", err=True):

@@ -9,7 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from types import ModuleType
 from typing import NotRequired, TypedDict
 
@@ -143,10 +143,11 @@ def _top_on_disk(name: str) -> Path | None:
 
 def _digest_of(top: Path, path: str) -> str:
     """Return the digest of a recorded file; "" where it is not one below this directory."""
-    file = (top / path).resolve()
-    if not file.is_relative_to(top.resolve()) or not file.is_file():
+    relative = PurePosixPath(path)  # its links are followed, as by the import system
+    if relative.is_absolute() or ".." in relative.parts:
         return ""
-    return _digest(file)
+    file = top / relative
+    return _digest(file) if file.is_file() else ""
 
 
 def _root(module: str) -> str:

@@ -211,7 +211,8 @@ class OperationAdmin(ReadOnlyAdmin):
         may="resume",
         icon="play_circle",
         question="Resume this operation?",
-        consequence="The next free worker continues from the latest checkpoint, verified first.",
+        consequence="The next free worker continues from the latest checkpoint, verified first. "
+        "If files of its recipe were changed, its page asks whether it need not be exact.",
         submit="Resume the operation",
         variant=ActionVariant.PRIMARY,
     )

@@ -29,19 +29,42 @@ def since(operation: Operation, environment: Mapping[str, object]) -> list[str]:
     return provenance.changed_on_disk(config.code(), environment)
 
 
+def in_any(operation: Operation, starts: Sequence[Checkpoint]) -> list[bool]:
+    """Return for each checkpoint whether files were changed; each set of files is read once."""
+    found, known = environments.of(starts), dict[str, bool]()
+    changed = []
+    for each in starts:
+        environment = found[each.pk]
+        if isinstance(environment, str):
+            changed.append(False)
+            continue
+        key = str(environment.get(provenance.CODE))
+        if key not in known:
+            known[key] = bool(since(operation, environment))
+        changed.append(known[key])
+    return changed
+
+
 def require_same(operation: Operation, start: Checkpoint) -> None:
     """Raise NotAllowed where a resume from this checkpoint would run changed files."""
     if changed := of(operation, start):
-        raise refusal("A resume", changed, checkpoint_id=start.pk)
+        waived = operation.config.get("exact") == "required"
+        raise refusal("A resume", changed, waives_exact=waived, checkpoint_id=start.pk)
 
 
-def refusal(subject: str, changed: Sequence[str], **details: object) -> NotAllowed:
-    """Return the error that names the files; `subject` is what would not be exact."""
+def refusal(
+    subject: str, changed: Sequence[str], *, waives_exact: bool = False, **details: object
+) -> NotAllowed:
+    """Return the error that names the files.
+
+    subject: what would not be exact. waives_exact: to accept it waives `exact: required`, too.
+    """
+    further = " That accepts any other difference, too, which exact: required refuses."
     return NotAllowed(
         "CODE_CHANGED",
         f"{subject} would not be exact: these files of the recipe on this server differ from those "
         f"of the checkpoint: {provenance.named(changed)}. Nothing was changed. "
-        "Restore the files, or accept that it is not exact.",
+        f"Restore the files, or accept that it is not exact.{further if waives_exact else ''}",
         changed_files=list(changed),
         **details,
     )

@@ -132,8 +132,8 @@ def resume(*, study_id: str, actor: "User", accept_inexact: bool = False) -> int
     """Resume what failed or was cancelled, where there is a checkpoint; else submit it anew.
 
     Pruned operations are left as they are: each can be resumed on its own. Returns how many go on.
-    Raises LimitReached, and NotAllowed where files of the recipe were changed, unless that is
-    accepted; nothing is changed then.
+    Raises LimitReached, and NotAllowed where files of the recipe differ from those of a newest
+    checkpoint, unless that is accepted; nothing is changed then.
     """
     study = get(study_id)
     resumable = study.operations.filter(state__in=RESUMABLE).exclude(reason=Reason.PRUNED)

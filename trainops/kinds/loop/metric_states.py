@@ -67,6 +67,15 @@ def encode(value: Any) -> Encoded | None:
     return None
 
 
+def has_rows(value: Any) -> bool:
+    """Whether a plain value contains a tensor of which this rank has its rows only."""
+    if isinstance(value, dict):
+        return any(map(has_rows, value.values()))
+    if isinstance(value, list | tuple):
+        return any(map(has_rows, value))
+    return isinstance(value, DTensor)
+
+
 def decode(encoded: Encoded) -> Any:
     kind, value = encoded[0], encoded[1]
     if kind == "tensor":

@@ -5,7 +5,6 @@ Imported by sharded runs only: it takes two seconds.
 
 import weakref
 from collections.abc import Iterable, Iterator, Mapping
-from functools import partial
 from typing import Any
 
 import torch
@@ -19,6 +18,7 @@ from torch.distributed.fsdp import (
 from torch.distributed.tensor import DTensor, Shard
 from torch.optim import Optimizer
 
+from trainops.kinds.loop.metric_states import has_rows
 from trainops.kinds.loop.rows import ROWS, SHAPE, Kept, Tree, is_rows, joined_parts, mapped
 from trainops.learning.optimizer_state import needs_closure
 from trainops.runtime.errors import IncompatibleState, InputError
@@ -95,8 +95,9 @@ class Shards:
 
     def divided(self, kept: Kept) -> dict[str, Tree]:
         for name, thing in kept.items():
-            if isinstance(thing, dict):
-                _require_whole(name, thing)
+            if isinstance(thing, dict) and has_rows(thing):
+                problem = f"{name!r} contains a DTensor, of which a rank has its rows only"
+                raise InputError({"recipe": f"{problem}; allowed: whole tensors (full_tensor())"})
         return {n: _rows_of(each.state_dict()) for n, each in kept.items() if _is_divided(each)}
 
     def common(self, kept: Kept) -> dict[str, Tree]:
@@ -196,13 +197,6 @@ def _rows_of(tree: Tree) -> Tree:
         problem = f"got a tensor that is divided by {tree.placements}"
         raise IncompatibleState(f"{problem}; allowed: by rows, (Shard(dim=0),)")
     return {ROWS: tree.to_local().detach(), SHAPE: list(tree.shape)}
-
-
-def _require_whole(name: str, tree: Tree) -> None:
-    if isinstance(tree, DTensor):
-        problem = f"{name!r} contains a DTensor, of which a rank has its rows only"
-        raise InputError({"recipe": f"{problem}; allowed: whole tensors (full_tensor())"})
-    mapped(partial(_require_whole, name), tree)
 
 
 def _without_rows(tree: Tree) -> Tree:

@@ -6,7 +6,8 @@ from typing import Any
 from lightning.pytorch import LightningModule
 from torch import nn
 
-from trainops.kinds.loop.metric_states import Encoded, decode, encode
+from trainops.kinds.loop.metric_states import Encoded, decode, encode, has_rows
+from trainops.runtime.errors import InputError
 
 
 class Attributes:
@@ -21,12 +22,15 @@ class Attributes:
         self._left_out = vars(LightningModule()).keys() | {"training"}
 
     def state_dict(self) -> dict[str, Encoded]:
-        found = {name: encode(value) for name, value in vars(self._module).items()}
-        return {
-            name: value
-            for name, value in found.items()
-            if value is not None and name not in self._left_out and not name.startswith("_")
-        }
+        found = {}
+        for name, value in vars(self._module).items():
+            if name in self._left_out or name.startswith("_"):
+                continue
+            if has_rows(value):
+                raise _only_rows(f"the attribute {name!r} of the module")
+            if (encoded := encode(value)) is not None:
+                found[name] = encoded
+        return found
 
     def load_state_dict(self, state: Mapping[str, Encoded]) -> None:
         for name, value in state.items():
@@ -62,7 +66,10 @@ class SavedByHooks:
         own = self._own()
         checkpoint = dict(own)
         self._module.on_save_checkpoint(checkpoint)
-        return {name: each for name, each in checkpoint.items() if name not in own}
+        found = {name: each for name, each in checkpoint.items() if name not in own}
+        if has_rows(found):
+            raise _only_rows("what on_save_checkpoint adds")
+        return found
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self._module.on_load_checkpoint({**self._own(), **state})
@@ -70,3 +77,8 @@ class SavedByHooks:
     def _own(self) -> dict[str, Any]:
         state, step = self._module.state_dict(), self._progress["global_step"]
         return {"state_dict": state, "global_step": step, "epoch": self._module.current_epoch}
+
+
+def _only_rows(what: str) -> InputError:
+    problem = f"{what} contains a DTensor, of which a rank has its rows only"
+    return InputError({"recipe": f"{problem}; allowed: whole tensors (full_tensor())"})
