@@ -106,7 +106,7 @@ def _one(action: str, operation: Operation, chosen: str) -> Confirmation:
         return confirmation
     choices = [(each, services.position(each, operation)) for each in healthy]
     compared = healthy[:MAX_COMPARED]
-    is_changed = changed_code.in_any(operation, compared)
+    is_changed = changed_code.are_changed(operation, compared)
     is_required = operation.config.get("exact") == "required"
     inexact = [*([CHANGED] if any(is_changed) else []), *([REQUIRED] if is_required else [])]
     return Confirmation(

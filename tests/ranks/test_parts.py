@@ -206,3 +206,27 @@ def test_names_of_ranks_cannot_be_kept():
         run.keep("rank1", {})
     model = nn.Linear(1, 1)
     assert run.wrap(model) is model and (run.rank, run.num_ranks) == (0, 1)
+
+
+class Tied(nn.Module):
+    """Two names of one weight, and a buffer."""
+
+    def __init__(self):
+        super().__init__()
+        self.embedding, self.head = nn.Embedding(3, 2), nn.Linear(2, 3, bias=False)
+        self.head.weight = self.embedding.weight
+        self.register_buffer("seen", torch.zeros(()))
+
+
+def test_weights_are_no_buffers_by_any_of_their_names():
+    assert ranks.rank_state_of({"model": Tied()})["model"].keys() == {"seen"}
+
+
+def test_a_part_of_an_earlier_version_has_tied_weights_and_is_put_back():
+    model = Tied()
+    ranks.put_back(model, {"head.weight": torch.ones(3, 2), "seen": torch.tensor(7.0)})
+    assert model.seen == 7 and bool((model.embedding.weight == 1).all())
+    with pytest.raises(RuntimeError, match="seen"):  # a whole state lacks nothing
+        ranks.put_back(
+            model, {name: each for name, each in model.state_dict().items() if name != "seen"}
+        )

@@ -1,5 +1,6 @@
 """Limit how many passwords are tried in a body, and how many are set, in a minute."""
 
+from abc import ABC, abstractmethod
 from typing import ClassVar
 
 from rest_framework.permissions import SAFE_METHODS
@@ -13,22 +14,20 @@ from trainops.http.asking import person
 MAX_PASSWORDS_TRIED, MAX_PASSWORDS_SET, SECONDS = 10, 10, 60
 
 
-class PasswordThrottle(BaseThrottle):
+class PasswordThrottle(BaseThrottle, ABC):
     """Allows `max_requests` in a minute; a further one is answered 429 with Retry-After."""
 
     max_requests: ClassVar[int]
     _seconds_left = 0.0
 
-    def is_counted(self, request: Request) -> bool:
-        raise NotImplementedError
-
-    def counter(self, request: Request) -> str:
-        raise NotImplementedError
+    @abstractmethod
+    def counter(self, request: Request) -> str | None:
+        """Return the key that a request is counted under; None: it is not counted."""
 
     def allow_request(self, request: Request, view: APIView) -> bool:
-        if not self.is_counted(request):
+        if (key := self.counter(request)) is None:
             return True
-        counted = recent_counts.count(self.counter(request), seconds=SECONDS)
+        counted = recent_counts.count(key, seconds=SECONDS)
         self._seconds_left = counted.seconds_left
         return counted.number <= self.max_requests
 
@@ -41,10 +40,9 @@ class TriedPasswords(PasswordThrottle):
 
     max_requests = MAX_PASSWORDS_TRIED
 
-    def is_counted(self, request: Request) -> bool:
-        return isinstance(request.data, dict) and "username" in request.data
-
-    def counter(self, request: Request) -> str:
+    def counter(self, request: Request) -> str | None:
+        if not (isinstance(request.data, dict) and "username" in request.data):
+            return None
         return recent_counts.key_of("tried", recent_counts.network(request))
 
 
@@ -53,8 +51,7 @@ class SetPasswords(PasswordThrottle):
 
     max_requests = MAX_PASSWORDS_SET
 
-    def is_counted(self, request: Request) -> bool:
-        return request.method not in SAFE_METHODS
-
-    def counter(self, request: Request) -> str:
+    def counter(self, request: Request) -> str | None:
+        if request.method in SAFE_METHODS:
+            return None
         return recent_counts.key_of("set", str(person(request).pk))

@@ -29,7 +29,7 @@ def since(operation: Operation, environment: Mapping[str, object]) -> list[str]:
     return provenance.changed_on_disk(config.code(), environment)
 
 
-def in_any(operation: Operation, starts: Sequence[Checkpoint]) -> list[bool]:
+def are_changed(operation: Operation, starts: Sequence[Checkpoint]) -> list[bool]:
     """Return for each checkpoint whether files were changed; each set of files is read once."""
     found, known = environments.of(starts), dict[str, bool]()
     changed = []

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
 from trainops.lazy import load
+from trainops.runtime.errors import InputError
 
 Encoded: TypeAlias = list[Any]  # the type, and plain values of it
 PLAIN = (bool, int, float, str, type(None))
@@ -67,12 +68,18 @@ def encode(value: Any) -> Encoded | None:
     return None
 
 
-def has_rows(value: Any) -> bool:
-    """Whether a plain value contains a tensor of which this rank has its rows only."""
+def require_whole(what: str, value: Any) -> None:
+    """Raise InputError where a value contains a tensor of which a rank has its rows only."""
+    if _has_rows(value):
+        problem = f"{what} contains a DTensor, of which a rank has its rows only"
+        raise InputError({"recipe": f"{problem}; allowed: whole tensors (full_tensor())"})
+
+
+def _has_rows(value: Any) -> bool:
     if isinstance(value, dict):
-        return any(map(has_rows, value.values()))
+        return any(map(_has_rows, value.values()))
     if isinstance(value, list | tuple):
-        return any(map(has_rows, value))
+        return any(map(_has_rows, value))
     return isinstance(value, DTensor)
 
 

@@ -18,7 +18,7 @@ from torch.distributed.fsdp import (
 from torch.distributed.tensor import DTensor, Shard
 from torch.optim import Optimizer
 
-from trainops.kinds.loop.metric_states import has_rows
+from trainops.kinds.loop.metric_states import require_whole
 from trainops.kinds.loop.rows import ROWS, SHAPE, Kept, Tree, is_rows, joined_parts, mapped
 from trainops.learning.optimizer_state import needs_closure
 from trainops.runtime.errors import IncompatibleState, InputError
@@ -95,9 +95,8 @@ class Shards:
 
     def divided(self, kept: Kept) -> dict[str, Tree]:
         for name, thing in kept.items():
-            if isinstance(thing, dict) and has_rows(thing):
-                problem = f"{name!r} contains a DTensor, of which a rank has its rows only"
-                raise InputError({"recipe": f"{problem}; allowed: whole tensors (full_tensor())"})
+            if isinstance(thing, dict):
+                require_whole(repr(name), thing)
         return {n: _rows_of(each.state_dict()) for n, each in kept.items() if _is_divided(each)}
 
     def common(self, kept: Kept) -> dict[str, Tree]:

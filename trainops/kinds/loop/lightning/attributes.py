@@ -6,8 +6,7 @@ from typing import Any
 from lightning.pytorch import LightningModule
 from torch import nn
 
-from trainops.kinds.loop.metric_states import Encoded, decode, encode, has_rows
-from trainops.runtime.errors import InputError
+from trainops.kinds.loop.metric_states import Encoded, decode, encode, require_whole
 
 
 class Attributes:
@@ -26,8 +25,7 @@ class Attributes:
         for name, value in vars(self._module).items():
             if name in self._left_out or name.startswith("_"):
                 continue
-            if has_rows(value):
-                raise _only_rows(f"the attribute {name!r} of the module")
+            require_whole(f"the attribute {name!r} of the module", value)
             if (encoded := encode(value)) is not None:
                 found[name] = encoded
         return found
@@ -67,8 +65,7 @@ class SavedByHooks:
         checkpoint = dict(own)
         self._module.on_save_checkpoint(checkpoint)
         found = {name: each for name, each in checkpoint.items() if name not in own}
-        if has_rows(found):
-            raise _only_rows("what on_save_checkpoint adds")
+        require_whole("what on_save_checkpoint adds", found)
         return found
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -77,8 +74,3 @@ class SavedByHooks:
     def _own(self) -> dict[str, Any]:
         state, step = self._module.state_dict(), self._progress["global_step"]
         return {"state_dict": state, "global_step": step, "epoch": self._module.current_epoch}
-
-
-def _only_rows(what: str) -> InputError:
-    problem = f"{what} contains a DTensor, of which a rank has its rows only"
-    return InputError({"recipe": f"{problem}; allowed: whole tensors (full_tensor())"})
