@@ -1,6 +1,8 @@
 """Random generators that a recipe keeps for itself: saved and put back, or refused by name."""
 
+import importlib
 import random
+import sys
 from collections import namedtuple
 from dataclasses import dataclass, replace
 from functools import partial
@@ -235,6 +237,26 @@ class Shadowed:
 
 def drawn(first, second=OF_THE_MODULE):
     return first.random() + second.random()
+
+
+MODULE = "import random\nNAMES = random.Random()\n\ndef drawn():\n    return NAMES.random()\n"
+
+
+@pytest.mark.parametrize("is_installed", [True, False])
+def test_those_of_a_library_are_not_looked_for_but_those_of_a_module_with_its_name_are(
+    is_installed, monkeypatch, tmp_path
+):
+    (tmp_path / "datasets").mkdir()
+    (tmp_path / "datasets" / "__init__.py").write_text(MODULE)
+    if is_installed:
+        (tmp_path / "datasets-1.dist-info").mkdir()
+        (tmp_path / "datasets-1.dist-info" / "METADATA").write_text("Name: datasets\nVersion: 1\n")
+    monkeypatch.setitem(sys.modules, "datasets", None)  # put back after the test
+    del sys.modules["datasets"]
+    monkeypatch.syspath_prepend(tmp_path)
+    module = importlib.import_module("datasets")
+    found = generators.find({"loop": module.drawn})
+    assert list(found) == ([] if is_installed else ["loop.NAMES"])
 
 
 def test_two_of_the_same_name_are_both_found_the_instances_first():

@@ -4,7 +4,8 @@ import random
 import sys
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
-from functools import partial
+from functools import cache, partial
+from importlib.metadata import PackageNotFoundError, distribution
 from itertools import count, islice
 from pathlib import PurePath
 from types import BuiltinMethodType, CodeType, FunctionType, MethodType, ModuleType
@@ -36,8 +37,10 @@ MAX_EACH = 10_000  # of one container
 # Whose code draws from what it is given, or from the global streams.
 LIBRARIES = frozenset(sys.stdlib_module_names) | {
     "torch", "numpy", "pandas", "pyarrow", "scipy", "sklearn", "pydantic", "gymnasium", "trainops",
-    "lightning", "torchmetrics", "transformers", "accelerate",
+    "lightning", "torchmetrics", "transformers", "accelerate", "tokenizers", "safetensors",
+    "huggingface_hub", "fsspec", "torchvision", "PIL", "peft",
 }  # fmt: skip
+COMMON_NAMES = frozenset({"datasets", "evaluate"})  # of libraries, and of modules of recipes
 
 
 def find(objects: Mapping[str, object]) -> dict[str, Generator]:
@@ -248,4 +251,17 @@ def _names(code: CodeType) -> set[str]:
 
 
 def is_of_library(module: str | None) -> bool:
-    return not module or module.partition(".")[0] in LIBRARIES
+    name = (module or "").partition(".")[0]
+    if name in COMMON_NAMES:
+        return _is_installed(name, str(getattr(sys.modules.get(name), "__file__", "")))
+    return not name or name in LIBRARIES
+
+
+@cache
+def _is_installed(name: str, file: str) -> bool:
+    """Whether the module in this file is that of the distribution with the same name."""
+    try:
+        installed = distribution(name).locate_file(f"{name}/__init__.py")
+    except PackageNotFoundError:
+        return False
+    return str(installed) == file
