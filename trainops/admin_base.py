@@ -20,6 +20,7 @@ from django.utils.dateparse import parse_datetime
 from unfold.admin import ModelAdmin, TabularInline
 from unfold.decorators import action, display
 from unfold.enums import ActionVariant
+from unfold.forms import BaseDialogForm
 from unfold.paginator import InfinitePaginator
 
 from trainops.admin_bulk import BulkAction
@@ -43,16 +44,17 @@ def button(
     consequence: str,
     submit: str,
     variant: ActionVariant = ActionVariant.DEFAULT,
+    form_class: type[BaseDialogForm] | None = None,
 ) -> Callable[[Method], Method]:
     """Make a method a button on a row's page, for whom `has_<may>_permission` allows it.
 
-    In unfold an action without a dialog is a link that a GET carries out, and one without
-    permissions is open to all; this one has both.
+    form_class: what else the dialog asks. In unfold an action without a dialog is a link that a
+    GET carries out, and one without permissions is open to all; this one has both.
     """
     dialog = {
         "title": question,
         "description": consequence,
-        "form_class": None,
+        "form_class": form_class,
         "form_submit_text": submit,
     }
     made = action(description=text, permissions=[may], icon=icon, variant=variant, dialog=dialog)

@@ -14,7 +14,7 @@ from apps.operations.models import Operation
 from apps.operations.requests import deletion, submission
 from apps.workers import registry
 from apps.workers.models import Worker
-from tests.api.saved import damage, saved
+from tests.api.saved import CHANGED, CHANGED_FILE, damage, saved
 from tests.operations.rows import in_state, submitted, subtask_of
 from tests.thinning import quick_some
 from trainops.clock import seconds_from_now
@@ -79,6 +79,27 @@ def test_a_post_does_it(operator, operation, button):
     assert response.status_code == 302
     assert changed(operation)
     assert messages_of(operator, response)
+
+
+def test_a_resume_under_changed_code_names_the_files_and_asks(operator):
+    operation = in_state(State.CANCELLED, operator.user)
+    saved(operation, environment=CHANGED)
+    asked = operator.get(operation_at(operation, "resume")).content.decode()
+    assert 'name="accept_inexact"' in asked and CHANGED_FILE in asked
+    assert operator.post(operation_at(operation, "resume"), SUBMITTED).status_code == 200
+    assert not changed(operation)
+    operator.post(operation_at(operation, "resume"), {**SUBMITTED, "accept_inexact": "on"})
+    assert Operation.objects.get().accepts_inexact
+
+
+def test_a_resume_that_must_be_exact_may_be_accepted_as_it_is(operator):
+    operation = in_state(State.CANCELLED, operator.user)
+    saved(operation)
+    assert b"accept_inexact" not in operator.get(operation_at(operation, "resume")).content
+    Operation.objects.update(config=operation.config | {"exact": "required"})
+    assert b"accept_inexact" in operator.get(operation_at(operation, "resume")).content
+    operator.post(operation_at(operation, "resume"), SUBMITTED)
+    assert changed(operation) and not Operation.objects.get().accepts_inexact
 
 
 @pytest.mark.slow

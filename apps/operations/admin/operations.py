@@ -13,6 +13,7 @@ from django.utils.safestring import SafeString
 from unfold.enums import ActionVariant
 
 from apps.operations.admin.records import AttemptInline, EventInline
+from apps.operations.admin.resume_form import ResumeForm
 from apps.operations.badges import badge, progress_bar, state_badge
 from apps.operations.models import Operation, Subtask
 from apps.operations.requests import access, deletion, services
@@ -211,14 +212,18 @@ class OperationAdmin(ReadOnlyAdmin):
         may="resume",
         icon="play_circle",
         question="Resume this operation?",
-        consequence="The next free worker continues from the latest checkpoint, verified first. "
-        "If files of its recipe were changed, its page asks whether it need not be exact.",
+        consequence="The next free worker continues from the latest checkpoint, verified first.",
         submit="Resume the operation",
         variant=ActionVariant.PRIMARY,
+        form_class=ResumeForm,
     )
-    def resume(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponseBase:
+    def resume(self, request: HttpRequest, form: ResumeForm, object_id: str) -> HttpResponseBase:
         def resumed() -> str:
-            return services.resume(operation_id=id_in(object_id), actor=_person(request)).message
+            return services.resume(
+                operation_id=id_in(object_id),
+                actor=_person(request),
+                accept_inexact=form.accepts_inexact,
+            ).message
 
         return self.carried_out(request, self.address_of(id_in(object_id)), resumed)
 
