@@ -37,6 +37,11 @@ class Passes:
             return self.source.is_at_end
         return counts.taken == counts.length
 
+    @property
+    def num_taken(self) -> int:
+        """Items of the current pass that were taken, by each rank."""
+        return self._course.counts[self.name].taken
+
     def look_ahead(self) -> None:
         """Let `is_at_end` be known of an iterable dataset: batches are read one ahead."""
         if isinstance(self.source, StreamBatches):

@@ -204,7 +204,7 @@ class TransformersTraining:
     @property
     def _num_batches(self) -> int:
         """Batches of the epoch that each rank has trained on."""
-        return self._train.numbers.start // self._run.num_ranks + 1
+        return self._train.num_taken
 
     @property
     def _num_steps(self) -> int:
