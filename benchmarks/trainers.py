@@ -1,9 +1,9 @@
 """What a step costs in each form of training, beside plain PyTorch and other trainers.
 
-The same network, batches and optimizer on one thread. All contenders take turns in one process;
-a turn is some epochs after one that warms up, and its figure is the time of an epoch's step. The
-second table is the time to the first new step of a resume, at two places of a long epoch whose
-examples cost a millisecond each, beside skipping as Accelerate does it.
+The same network (of two sizes), batches and optimizer on one thread. All contenders take turns in
+one process; a turn is some epochs after one that warms up, and its figure is the time of an
+epoch's step. The second table is the time to the first new step of a resume, at two places of a
+long epoch whose examples cost a millisecond each, beside skipping as Accelerate does it.
 """
 
 import contextlib
@@ -23,29 +23,33 @@ from benchmarks.loop import Silent
 os.environ["TRAINOPS_RECIPES"] = ",".join(
     f"benchmarks.trainer_recipes:{name}" for name in ("LOOP", "MODULE", "LIGHTNING", "TRANSFORMERS")
 )
-ROUNDS, EPOCHS = 5, 3
+ROUNDS = 5
+EPOCHS_OF = {256: 3, 1024: 1}  # by the width of the network
 NUM_BATCHES, ITEM_SECONDS = 400, 1e-3
 PLACES = (0.1, 0.9)
 
 
 def main() -> dict[str, Any]:
     torch.set_num_threads(1)
-    steps, resumes = _steps(), _resumes()
-    bare = steps["PyTorch"][1]
-    print(f"Microseconds a step, {ROUNDS} rounds in turns")
-    print(f"{'':34}{'median':>9}{'lowest':>9}{'highest':>9}{'beside PyTorch':>16}")
-    for name, (low, middle, high) in steps.items():
-        print(f"{name:34}{middle:9.0f}{low:9.0f}{high:9.0f}{middle / bare:15.2f}x")
+    steps = {width: _steps(width, epochs) for width, epochs in EPOCHS_OF.items()}
+    for width, found in steps.items():
+        bare = found["PyTorch"][1]
+        print(f"\nMicroseconds a step, layers of {width}, {ROUNDS} rounds in turns")
+        print(f"{'':34}{'median':>9}{'lowest':>9}{'highest':>9}{'beside PyTorch':>16}")
+        for name, (low, middle, high) in found.items():
+            print(f"{name:34}{middle:9.0f}{low:9.0f}{high:9.0f}{middle / bare:15.2f}x")
+    resumes = _resumes()
     print("\nSeconds to the first new step of a resume, by the place in the epoch")
     for name, seconds in resumes.items():
         print(f"{name:34}" + "".join(f"{at:>8.0%} {each:6.2f}" for at, each in seconds.items()))
     return {"microseconds": steps, "resume_seconds": resumes}
 
 
-def _steps() -> dict[str, tuple[float, float, float]]:
+def _steps(width: int, epochs: int) -> dict[str, tuple[float, float, float]]:
     from benchmarks import trainer_recipes as parts
 
-    num_steps = EPOCHS * parts.NUM_EXAMPLES // parts.BATCH
+    parts.WIDTH = width
+    num_steps = epochs * parts.NUM_EXAMPLES // parts.BATCH
     contenders = {
         "PyTorch": _plain,
         "Accelerate": _accelerate,
@@ -64,7 +68,7 @@ def _steps() -> dict[str, tuple[float, float, float]]:
                 contextlib.redirect_stdout(io.StringIO()),
                 contextlib.redirect_stderr(io.StringIO()),
             ):
-                one, several = _seconds(contender, 1), _seconds(contender, 1 + EPOCHS)
+                one, several = _seconds(contender, 1), _seconds(contender, 1 + epochs)
             found[name].append((several - one) / num_steps * 1e6)
     return {name: (min(each), median(each), max(each)) for name, each in found.items()}
 
