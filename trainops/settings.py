@@ -19,7 +19,7 @@ from trainops import (
 )
 from trainops.kind import KINDS
 from trainops.runtime import implementation
-from trainops.secret_key import secret_key
+from trainops.secret_key import secret_keys
 from trainops.sinks import known as sinks
 from trainops.tracing import TRACING
 
@@ -30,7 +30,7 @@ SERVING = serving.read()
 error_reports.start()
 TRACING.start()
 
-SECRET_KEY = secret_key(DATA_DIR)
+SECRET_KEY, *SECRET_KEY_FALLBACKS = secret_keys(DATA_DIR)
 DEBUG = os.environ.get("TRAINOPS_DEBUG", "") == "1"
 ALLOWED_HOSTS = (
     os.environ.get("TRAINOPS_ALLOWED_HOSTS") or "localhost,127.0.0.1,[::1],testserver"

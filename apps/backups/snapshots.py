@@ -3,7 +3,7 @@
 import json
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from io import BytesIO
 from pathlib import Path
@@ -141,12 +141,12 @@ def _problems(
         yield f"the file {digest} {why}"
 
 
-def save_key(store: BackupStore, backup: str, key: str) -> None:
-    store.write(name_of(backup, SECRET_KEY), BytesIO(key.encode()))
+def save_keys(store: BackupStore, backup: str, keys: Sequence[str]) -> None:
+    store.write(name_of(backup, SECRET_KEY), BytesIO("\n".join(keys).encode()))
 
 
 def place_key(store: BackupStore, backup: str, data_dir: Path) -> None:
-    """Have an installation without a secret key use the one of a backup, if it has one.
+    """Have an installation without a secret key use those of a backup, if it has any.
 
     Raises NotABackup where that was altered.
     """

@@ -24,6 +24,13 @@ def test_a_token_is_made_with_the_one_there_is(cli):
     assert cli("ls", "--token", ran.stdout.strip()).exit_code == ExitCode.OK
 
 
+def test_a_token_that_only_reads(cli):
+    secret = cli("token", "--scope", "read").stdout.strip()
+    assert cli("ls", "--token", secret).exit_code == ExitCode.OK
+    refused = cli("token", "--token", secret)
+    assert refused.exit_code == ExitCode.FAILED and "only reads" in refused.stderr
+
+
 def test_a_token_is_made_with_name_and_password(stranger):
     made = stranger("token", "-o", "json").json
     assert stranger("ls", "--token", made["token"]).exit_code == ExitCode.OK

@@ -76,6 +76,13 @@ DEFENCES = [
         "::test_it_knows_nothing_of_the_environment_but_where_code_is",
     ),
     Protection(
+        "a token that only reads changes nothing",
+        "trainops.http.authentication:TokenAuthentication.authenticate",
+        "if auth.scope == TokenScope.READ and request.method not in SAFE_METHODS:",
+        "if False:",
+        "tests/api/test_read_tokens.py::test_an_operation_stays_as_it_is",
+    ),
+    Protection(
         "a worker token acts for its worker only",
         "apps.workers.registry:require_speaker",
         "token is None or token.worker_id == worker_id",

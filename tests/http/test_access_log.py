@@ -1,11 +1,15 @@
 """The log of accesses: who, from where, what; never a secret."""
 
 import logging
+from datetime import timedelta
 
 import pytest
 from django.contrib.auth.models import Group, User
+from django.db import DatabaseError
+from django.db.models import QuerySet
 
 from trainops.http import login_throttle
+from trainops.http.models import Token
 from trainops.text import LineFormatter
 
 pytestmark = pytest.mark.django_db
@@ -63,6 +67,37 @@ def test_the_life_of_a_token_is_logged_without_its_secret(client, ana, lines):
         "token refused by=- from=127.0.0.1 method=GET path=/api/v1/me",
     ]
     assert made["token"] not in "".join(lines())
+
+
+def test_a_token_shows_when_and_from_where_it_was_used_last(client, ana):
+    token, secret = Token.objects.create(ana)
+    bearer = {"Authorization": f"Bearer {secret}"}
+
+    def used(address):
+        client.get("/api/v1/me", headers=bearer, REMOTE_ADDR=address)
+        token.refresh_from_db()
+        return token.last_used_from
+
+    listed = client.get(TOKENS, headers=bearer).json()["data"][0]  # not used before
+    assert (listed["last_used_at"], listed["last_used_from"]) == (None, "")
+    assert used("10.0.0.5") == "127.0.0.1"  # within a minute
+    long_ago = token.last_used_at - timedelta(minutes=2)
+    Token.objects.update(last_used_at=long_ago)
+    assert used("10.0.0.5") == "10.0.0.5" and token.last_used_at > long_ago
+    assert client.get(TOKENS, headers=bearer).json()["data"][0]["last_used_from"] == "10.0.0.5"
+
+
+def test_a_response_does_not_depend_on_whether_the_use_can_be_written(
+    client, ana, lines, monkeypatch
+):
+    def fail(*_, **__):
+        raise DatabaseError("database is locked")
+
+    secret = Token.objects.create(ana)[1]
+    monkeypatch.setattr(QuerySet, "update", fail)
+    answer = client.get("/api/v1/me", headers={"Authorization": f"Bearer {secret}"})
+    assert answer.status_code == 200
+    assert any("was not written: database is locked" in each for each in lines())
 
 
 def test_refused_permissions_are_logged(client, ana, lines):

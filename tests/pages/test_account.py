@@ -65,6 +65,16 @@ def test_a_wrong_token_is_refused_beside_its_field(page, field, value):
     assert not Token.objects.exists()
 
 
+def test_a_token_that_only_reads_is_made_and_shows_its_last_use(page, client):
+    made = page.post("/account/", {"name": "dashboard", "scope": "read"})
+    bearer = {"Authorization": f"Bearer {made.context['secret']}"}
+    assert "never" in page.get("/account/").content.decode()
+    assert client.get("/api/v1/operations", headers=bearer).status_code == 200
+    assert client.post("/api/v1/operations", headers=bearer).status_code == 403
+    text = page.get("/account/").content.decode()
+    assert "Reads for its owner" in text and "from 127.0.0.1" in text
+
+
 def test_an_admin_makes_worker_tokens(as_, ada):
     as_(ada).post("/account/", {"name": "gpu box", "scope": "worker"})
     assert Token.objects.get().scope == "worker"

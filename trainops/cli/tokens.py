@@ -5,6 +5,7 @@ import sys
 import time
 from dataclasses import replace
 from datetime import UTC, datetime
+from enum import StrEnum
 from typing import Annotated
 
 import typer
@@ -29,6 +30,17 @@ Days = Annotated[
 ]
 
 
+class Scope(StrEnum):
+    USER = "user"
+    READ = "read"
+    WORKER = "worker"
+
+
+ScopeOption = Annotated[
+    Scope, typer.Option(help="`read`: requests that change nothing; `worker`: worker endpoints.")
+]
+
+
 def register(app: typer.Typer) -> None:
     """Add these commands, in the order of the help."""
     for name, function in (("login", login), ("token", token)):
@@ -49,12 +61,18 @@ def login(
     session.out.note(f"Signed in at {session.server.url}; the token is in {path}.")
 
 
-def token(session: Session, username: Username = None, name: Name = "", days: Days = None) -> None:
+def token(
+    session: Session,
+    username: Username = None,
+    name: Name = "",
+    days: Days = None,
+    scope: ScopeOption = Scope.USER,
+) -> None:
     """Create an API token and print it once.
 
-    Example: trainops token --name ci --days 30
+    Example: trainops token --name ci --scope read --days 30
     """
-    wanted = _wanted(name, days)
+    wanted: TokenRequest = {**_wanted(name, days), "scope": scope.value}
     if session.server.token and username is None and "TRAINOPS_USERNAME" not in os.environ:
         made: NewToken = session.api.post("tokens", wanted)
     else:

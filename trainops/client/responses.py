@@ -62,6 +62,7 @@ class TokenRequest(TypedDict):
     """Request body for a token."""
 
     name: str
+    scope: NotRequired[str]  # user (the default), read or worker
     expires_at: NotRequired[str]  # ISO 8601
 
 

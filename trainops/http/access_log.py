@@ -6,19 +6,23 @@ It holds no password and no token, only the public ids of tokens.
 import logging
 from collections.abc import Callable
 from contextvars import ContextVar
+from datetime import timedelta
 from http import HTTPStatus
 
 from django.contrib.auth.models import Group, User
 from django.contrib.auth.signals import user_logged_out
+from django.db import DatabaseError
 from django.db.models.signals import m2m_changed
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
+from django.utils import timezone
 
 from trainops.clock import DatabaseNow
 from trainops.http.addresses import client_address
 from trainops.http.models import Token
 
 logger = logging.getLogger("trainops.access")
+MIN_BETWEEN_USES = timedelta(minutes=1)  # that are written to the database
 _request: ContextVar[HttpRequest | None] = ContextVar("request", default=None)
 
 
@@ -48,7 +52,7 @@ class AccessLogMiddleware:
         reset = _request.set(request)
         try:
             response = self.get_response(request)
-            _note_first_use(getattr(request, "auth", None))
+            _note_use(getattr(request, "auth", None), client_address(request.META))
             if event := _refused(request, response):
                 note(event, method=request.method, path=request.path)
         finally:
@@ -56,10 +60,21 @@ class AccessLogMiddleware:
         return response
 
 
-def _note_first_use(token: object) -> None:
-    if not isinstance(token, Token) or token.first_used_at is not None:
+def _note_use(token: object, address: str) -> None:
+    """Write when and from where a token was used. The response does not depend on it."""
+    if not isinstance(token, Token):
         return
-    if Token.objects.filter(pk=token.pk, first_used_at=None).update(first_used_at=DatabaseNow()):
+    last = token.last_used_at
+    if last is not None and abs(timezone.now() - last) < MIN_BETWEEN_USES:
+        return
+    row = Token.objects.filter(pk=token.pk)
+    try:
+        is_first = row.filter(first_used_at=None).update(first_used_at=DatabaseNow())
+        row.update(last_used_at=DatabaseNow(), last_used_from=address[:45])
+    except DatabaseError as error:
+        logger.warning("the use of the token %s was not written: %s", token.public_id, error)
+        return
+    if is_first:
         note("token used first", token=token.public_id)
 
 

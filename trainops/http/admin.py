@@ -50,12 +50,17 @@ class GroupAdmin(DjangoGroupAdmin, ModelAdmin):
 class TokenAdmin(ReadOnlyAdmin):
     """Tokens are made by their owners; an admin sees who has which, and revokes."""
 
-    list_display = ("public_id", "name", "user", "scope", "worker_id", "created", "expiry")
+    list_display = (
+        "public_id", "name", "user", "scope", "worker_id", "created", "expiry", "last_used_at",
+    )  # fmt: skip
     list_filter = ("scope",)
     list_select_related = ("user",)
     search_fields = ("public_id", "name", "user__username")
     ordering = ("-created",)
-    fields = ("public_id", "name", "user", "scope", "worker_id", "created", "expiry")
+    fields = (
+        "public_id", "name", "user", "scope", "worker_id", "created", "expiry", "last_used_at",
+        "last_used_from",
+    )  # fmt: skip
     actions_detail = ("revoke",)
 
     def has_view_permission(self, request: HttpRequest, obj: object = None) -> bool:

@@ -3,10 +3,11 @@
 from django.contrib.auth.models import User
 from knox.auth import TokenAuthentication as KnoxAuthentication
 from rest_framework.authentication import get_authorization_header
-from rest_framework.exceptions import AuthenticationFailed
+from rest_framework.exceptions import AuthenticationFailed, PermissionDenied
+from rest_framework.permissions import SAFE_METHODS
 from rest_framework.request import Request
 
-from trainops.http.models import Token
+from trainops.http.models import Token, TokenScope
 
 BEARER, TOKEN = b"bearer", b"token"
 
@@ -23,6 +24,8 @@ class TokenAuthentication(KnoxAuthentication):  # type: ignore[misc] # knox is n
                 "The Authorization header must have the form 'Bearer <token>'."
             )
         user, auth = self.authenticate_credentials(token.strip())
+        if auth.scope == TokenScope.READ and request.method not in SAFE_METHODS:
+            raise PermissionDenied(f"This token only reads; {request.method} requires another.")
         return user, auth
 
     def authenticate_credentials(self, token: bytes) -> tuple[User, Token]:

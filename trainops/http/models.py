@@ -12,6 +12,7 @@ def new_token_id() -> str:
 
 class TokenScope(models.TextChoices):
     USER = "user", "Acts for its owner"
+    READ = "read", "Reads for its owner"
     WORKER = "worker", "Worker endpoints only"
 
 
@@ -31,6 +32,10 @@ class Token(AbstractAuthToken):  # type: ignore[misc] # knox is not typed
     )  # fmt: skip
 
     first_used_at = models.DateTimeField(null=True, blank=True, editable=False)
+    last_used_at = models.DateTimeField(null=True, blank=True, editable=False)  # to a minute
+    last_used_from = models.CharField(
+        max_length=45, blank=True, default="", db_default="", editable=False
+    )  # address
 
     class Meta:
         ordering = ("-created", "-public_id")

@@ -114,7 +114,10 @@ class TokenSerializer(serializers.ModelSerializer[Token]):
 
     class Meta:
         model = Token
-        fields = ["token_id", "name", "scope", "created_at", "expires_at", "is_current"]
+        fields = [
+            "token_id", "name", "scope", "created_at", "expires_at", "last_used_at",
+            "last_used_from", "is_current",
+        ]  # fmt: skip
         read_only_fields = fields
 
     def get_is_current(self, token: Token) -> bool:

@@ -99,7 +99,11 @@ def account(request: HttpRequest) -> HttpResponse:
         "secret": secret,
         "errors": errors,
         "given": request.POST if errors else {},
-        "scopes": TokenScope.choices if has_role(request.user, Role.ADMIN) else [],
+        "scopes": [
+            (scope.value, scope.label)
+            for scope in TokenScope
+            if scope != TokenScope.WORKER or has_role(request.user, Role.ADMIN)
+        ],
     }
     status = 422 if errors else 200
     return render(request, "dashboard/account/page.html", context, status=status)
