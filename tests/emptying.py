@@ -13,7 +13,7 @@ from django.core.management.commands import flush
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models.signals import post_migrate
 
-from apps.ledger import guards
+from apps.ledger.management.commands.flush import APPEND_ONLY
 
 UNCHANGED = ("auth_permission", "django_content_type")
 OF_PERMISSIONS = "django.contrib.auth.management.create_permissions"
@@ -31,10 +31,13 @@ def _statements(style: Any, connection: BaseDatabaseWrapper, **options: Any) -> 
     emptied = [name for name in names if name not in UNCHANGED]
     if connection.vendor != "postgresql":
         return connection.ops.sql_flush(style, emptied, **options)
-    # As TRUNCATE does, wait for transactions that write. Only it passes the guards of the ledger.
+    # As TRUNCATE does, wait for transactions that write. Only it passes the guards.
     return [
         f"LOCK TABLE {', '.join(emptied)} IN EXCLUSIVE MODE",
-        f"DO $$ BEGIN IF EXISTS (SELECT FROM {guards.TABLE}) "
-        f"THEN TRUNCATE {guards.TABLE}; END IF; END $$",
+        *(
+            f"DO $$ BEGIN IF EXISTS (SELECT FROM {each.table}) "
+            f"THEN TRUNCATE {each.table}; END IF; END $$"
+            for each in APPEND_ONLY
+        ),
         "; ".join(f"DELETE FROM {name}" for name in emptied),  # noqa: S608 - names of our tables
     ]

@@ -171,6 +171,7 @@ GROUPS = {
         ("Users", "person", "auth_user"),
         ("Groups", "group", "auth_group"),
         ("Tokens", "key", "access_token"),
+        ("Audit log", "policy", "access_auditentry"),
     ],
 }
 

@@ -31,6 +31,7 @@ from apps.datasets.tables.rows import ColumnRow
 from apps.installation import storages
 from trainops import person_limits
 from trainops.concurrency_limit import UPLOAD_WAIT_SECONDS
+from trainops.http.access_log import note
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -218,6 +219,8 @@ def delete(*, dataset_id: str, actor: "User | None" = None) -> Dataset:
         # Before the commit: an upload of the same table waits for it, and then sees that
         # the file is gone.
         storage.remove(dataset.digest)
+        if actor is not None:
+            note("dataset deleted", dataset=dataset_id, name=dataset.name)
     logger.info("Dataset %s was deleted by %s", dataset_id, actor or "trainops")
     return dataset
 

@@ -59,6 +59,7 @@ def test_every_model_has_a_page():
     assert {model.__name__ for model in MODELS} == {
         "Operation", "Attempt", "Event", "MetricPoint", "LogChunk", "Tag",
         "Checkpoint", "Dataset", "Upload", "Worker", "Token", "Study", "Rule", "Delivery",
+        "AuditEntry",
     }  # fmt: skip
     labels = {model._meta.app_label for model in django_admin.site._registry}
     assert labels == {*OURS, "auth"}

@@ -6,7 +6,9 @@ import pytest
 from django.contrib.auth.models import User
 
 from tests.cli.conftest import ROOT
+from trainops.cli import users
 from trainops.client.problems import ExitCode
+from trainops.http.models import AuditEntry
 from trainops.http.roles import Role, role_of
 from trainops.launch import password
 
@@ -36,6 +38,22 @@ def test_users_are_added_changed_and_disabled(cli, root):
     assert cli("reset-password", "ana").exit_code == ExitCode.CONFLICT
     assert cli("reset-password", "../x").exit_code == ExitCode.NOT_FOUND
     assert cli("users", "disable", "none").exit_code == ExitCode.NOT_FOUND
+
+
+def test_the_audit_log_is_listed_and_exported_whole(cli, root, monkeypatch):
+    for _ in range(3):
+        cli("token", "--name", "ci")
+    shown = cli("users", "log", "--number", "2").stdout.splitlines()
+    assert len(shown) == 3 and "token created" in shown[1] and "scope=user" in shown[1]
+    monkeypatch.setattr(users, "PAGE", 2)
+    exported = cli("users", "log", "--number", "0", "-o", "csv").stdout.splitlines()
+    assert len(exported) == 1 + AuditEntry.objects.count() > 4
+    assert exported[0].startswith("id,created_at,event,actor,address,details")
+    ids = [line.partition(",")[0] for line in exported[1:]]
+    assert len(set(ids)) == len(ids)
+    assert cli("users", "log", "--actor", "ben", "-o", "json").json == []
+    assert cli("users", "log", "--since", "1h", "--event", "user created").exit_code == ExitCode.OK
+    assert "--since: got 'x'" in cli("users", "log", "--since", "x").stderr
 
 
 def test_other_users_may_not(cli, ana):

@@ -1,17 +1,15 @@
 """The command that prints what an operation's processes wrote."""
 
-import re
 import sys
 import time
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
 from enum import StrEnum
 from functools import partial
 from typing import Annotated
 
 import typer
 
-from trainops.cli import looks
+from trainops.cli import looks, times
 from trainops.cli.following import POLL_SECONDS, patiently, say_commands
 from trainops.cli.operations import PANEL, Id
 from trainops.cli.session import Session, command
@@ -19,8 +17,6 @@ from trainops.client.problems import ExitCode
 from trainops.client.references import operation_id
 from trainops.client.responses import LogChunk, LogLines, LogPage, Operation
 
-AGO = re.compile(r"([1-9][0-9]{0,8})([smhd])")
-UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 MAX_HITS = 10_000
 
 
@@ -96,7 +92,7 @@ def _search(
         f"operations/{found}/logs/lines",
         search=grep or None,
         level=level.value if level else None,
-        since=None if since is None else _moment(since),
+        since=None if since is None else times.since(since),
         around=around,
         limit=MAX_HITS,
         attempt=attempt,
@@ -112,17 +108,6 @@ def _search(
         _print(f"{line['text']}\n")
     if lines["has_before"]:
         session.out.note(f"{lines['count']:,} lines match; the last {MAX_HITS:,} are shown.")
-
-
-def _moment(text: str) -> str:
-    """Return an ISO time, or one so long ago as the text says."""
-    if (found := AGO.fullmatch(text)) is not None:
-        ago = int(found[1]) * UNITS[found[2]]
-        return datetime.fromtimestamp(max(0.0, time.time() - ago), UTC).isoformat()
-    if (given := looks.moment(text)) is None:
-        allowed = "90s, 30m, 2h, 1d or an ISO time"
-        raise typer.BadParameter(f"--since: got {text!r}; allowed: {allowed}")
-    return given.isoformat()
 
 
 def _chunks(

@@ -5,21 +5,25 @@ import subprocess
 import sys
 from enum import StrEnum
 from importlib.util import find_spec
+from itertools import islice
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from trainops import paths
-from trainops.cli import looks
+from trainops.cli import looks, times
 from trainops.cli.session import SERVER_ONLY, Session, command
 from trainops.cli.type_names import WordedGroup
 from trainops.client.problems import ExitCode, Problem
-from trainops.client.responses import NewPassword, User
+from trainops.client.responses import AuditRow, NewPassword, User
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from trainops.client.api import RowPage
 
 PANEL = "Access"
+PAGE = 500  # entries in a response
 Username = Annotated[str, typer.Argument(metavar="USERNAME", help="Username.")]
 
 
@@ -40,7 +44,7 @@ def register(app: typer.Typer) -> None:
         help="List and add users, give roles, disable accounts; for superusers.\n\n"
         "Example: trainops users add ben --role operator",
     )
-    for function in (ls, add, role, disable, enable):
+    for function in (ls, add, role, disable, enable, log):
         command(group, function.__name__)(function)
     app.add_typer(group, name="users", rich_help_panel=PANEL)
     command(app, "reset-password", panel=PANEL)(reset_password)
@@ -116,6 +120,50 @@ def enable(session: Session, username: Username) -> None:
     Example: trainops users enable ben
     """
     _change(session, username, {"is_active": True})
+
+
+def log(
+    session: Session,
+    event: Annotated[
+        str | None, typer.Option(help="Only this event, such as `operation deleted`.")
+    ] = None,
+    actor: Annotated[str | None, typer.Option(help="Only what this user did.")] = None,
+    since: Annotated[
+        str | None, typer.Option(help="Only entries since then: 90s, 30m, 2h, 7d or an ISO time.")
+    ] = None,
+    number: Annotated[
+        int, typer.Option(min=0, help="Number of entries, newest first; 0: all.")
+    ] = 50,
+) -> None:
+    """List the audit log: what was done to accounts, tokens and stored work; for admins.
+
+    Example: trainops users log --since 7d --number 0 -o csv
+    """
+    wanted = {"event": event, "actor": actor}
+    params = {name: each for name, each in wanted.items() if each is not None}
+    if since is not None:
+        params["since"] = times.since(since)
+    limit = min(number or PAGE, PAGE)
+    found: Iterator[AuditRow] = session.api.every("audit", limit=limit, **params)
+    rows = list(islice(found, number or None))
+    if session.out.is_data:
+        session.out.data(rows)
+        return
+    session.out.table(
+        ["TIME", "EVENT", "BY", "FROM", "DETAILS"],
+        (
+            [
+                looks.cell(looks.at(row["created_at"])),
+                looks.cell(row["event"]),
+                looks.cell(row["actor"]),
+                looks.cell(row["address"]),
+                looks.cell(" ".join(f"{name}={each}" for name, each in row["details"].items())),
+            ]
+            for row in rows
+        ),
+        narrow=["TIME", "EVENT", "BY", "DETAILS"],
+        elastic="DETAILS",
+    )
 
 
 def reset_password(

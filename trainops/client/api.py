@@ -10,6 +10,7 @@ from http import HTTPStatus
 from http.client import HTTPMessage
 from pathlib import Path
 from typing import IO, Any, Generic, Self, TypeAlias, TypedDict, TypeVar, Unpack
+from urllib.parse import parse_qs, urlsplit
 from uuid import uuid4
 
 from trainops.client.http import Body, NotReached, Response, Transport, multipart
@@ -94,6 +95,15 @@ class Api:
         if not isinstance(body["data"], list):
             raise Problem(f"The server at {self.server.url} returned no list ({path}).")
         return RowPage(body["data"], bool(body.get("next")), body.get("total_count"))
+
+    def every(self, path: str, **params: Param) -> Iterator[Any]:
+        """Yield the rows of all pages of a list."""
+        while True:
+            body = self._call("GET", path, params)
+            yield from body["data"]
+            if not (address := body.get("next")):
+                return
+            params["cursor"] = parse_qs(urlsplit(address).query)["cursor"][0]
 
     def post(self, path: str, body: object = None) -> Any:
         return self._call("POST", path, {}, **_json({} if body is None else body))["data"]

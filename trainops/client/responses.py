@@ -78,6 +78,17 @@ class User(TypedDict):
     signed_in_at: str | None
 
 
+class AuditRow(TypedDict):
+    """An entry of the audit log."""
+
+    id: int
+    created_at: str
+    event: str
+    actor: str
+    address: str
+    details: dict[str, str]
+
+
 class KindStatistics(TypedDict):
     """What operations of one kind amount to."""
 

@@ -18,6 +18,7 @@ from django.http.response import HttpResponseBase
 from django.utils import timezone
 
 from trainops.clock import DatabaseNow
+from trainops.http import audit
 from trainops.http.addresses import client_address
 from trainops.http.models import Token
 
@@ -26,12 +27,17 @@ MIN_BETWEEN_USES = timedelta(minutes=1)  # that are written to the database
 _request: ContextVar[HttpRequest | None] = ContextVar("request", default=None)
 
 
-def note(event: str, **about: object) -> None:
-    """Log an event with the caller and the address of the request in progress."""
+def note(event: str, *, is_kept: bool = True, **about: object) -> None:
+    """Log an event with the caller and the address of the request in progress.
+
+    is_kept: in the audit log, too. Not what a stranger can cause any number of times.
+    """
     request = _request.get()
     caller = getattr(request, "user", None)
     name = caller.get_username() if caller is not None and caller.is_authenticated else ""
     address = client_address(request.META) if request else ""
+    if is_kept:
+        audit.record(event, actor=name, address=address, **about)
     words = {"by": name or "-", "from": address or "-", **about}
     logger.info("%s %s", event, " ".join(f"{key}={_word(value)}" for key, value in words.items()))
 
@@ -54,7 +60,7 @@ class AccessLogMiddleware:
             response = self.get_response(request)
             _note_use(getattr(request, "auth", None), client_address(request.META))
             if event := _refused(request, response):
-                note(event, method=request.method, path=request.path)
+                note(event, is_kept=False, method=request.method, path=request.path)
         finally:
             _request.reset(reset)
         return response
@@ -71,11 +77,10 @@ def _note_use(token: object, address: str) -> None:
     try:
         is_first = row.filter(first_used_at=None).update(first_used_at=DatabaseNow())
         row.update(last_used_at=DatabaseNow(), last_used_from=address[:45])
+        if is_first:
+            note("token used first", token=token.public_id)
     except DatabaseError as error:
         logger.warning("the use of the token %s was not written: %s", token.public_id, error)
-        return
-    if is_first:
-        note("token used first", token=token.public_id)
 
 
 def _refused(request: HttpRequest, response: HttpResponseBase) -> str:

@@ -17,7 +17,7 @@ from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationFo
 
 from trainops.admin_base import FilteredByTime, ReadOnlyAdmin, button, id_in
 from trainops.http import tokens
-from trainops.http.models import Token
+from trainops.http.models import AuditEntry, Token
 from trainops.http.roles import Role, has_role
 
 for app in ("knox", "django_celery_beat"):
@@ -83,4 +83,18 @@ class TokenAdmin(ReadOnlyAdmin):
         return self.carried_out(request, self.address_of_list(), revoked)
 
     def has_revoke_permission(self, request: HttpRequest, object_id: object = None) -> bool:
+        return has_role(request.user, Role.ADMIN)
+
+
+@admin.register(AuditEntry)
+class AuditEntryAdmin(ReadOnlyAdmin):
+    """What was done to accounts, tokens and stored work; exported by `users log`."""
+
+    list_display = ("created_at", "event", "actor", "address", "details")
+    list_filter = ("event", "created_at")
+    search_fields = ("actor", "address")
+    search_help_text = "Part of the username or address"
+    ordering = ("-created_at", "-id")
+
+    def has_view_permission(self, request: HttpRequest, obj: object = None) -> bool:
         return has_role(request.user, Role.ADMIN)

@@ -38,7 +38,7 @@ class LoginThrottle(ModelBackend):
         if user is None:
             for key in (_of_name(request, username), _of_address(request)):
                 recent_counts.count(key, seconds=FORGET_SECONDS)
-            note("sign-in failed", user=username)
+            note("sign-in failed", is_kept=False, user=username)
         else:
             RecentCount.objects.filter(pk=_of_name(request, username)).delete()
             note("sign-in ok", user=username)
@@ -51,7 +51,7 @@ def is_refused(request: HttpRequest | None, username: str | None) -> bool:
     too_many |= Q(pk=_of_address(request), number__gte=MAX_FAILURES_OF_ADDRESS)
     refused = RecentCount.objects.filter(too_many, expires_at__gt=DatabaseNow()).exists()
     if refused:
-        note("sign-in throttled", user=username)
+        note("sign-in throttled", is_kept=False, user=username)
     return refused
 
 

@@ -1,9 +1,11 @@
-"""API tokens: what a program shows instead of a password."""
+"""API tokens, what happened lately, and the audit log."""
 
 import secrets
 
 from django.db import models
 from knox.models import AbstractAuthToken
+
+from trainops.clock import DatabaseNow
 
 
 def new_token_id() -> str:
@@ -65,3 +67,24 @@ class RecentCount(models.Model):
 
     def __str__(self) -> str:
         return self.key
+
+
+class AuditEntry(models.Model):
+    """What was done to accounts, tokens and stored work. The database refuses to change entries."""
+
+    created_at = models.DateTimeField(db_default=DatabaseNow())
+    event = models.CharField(max_length=40)
+    actor = models.CharField(max_length=150, blank=True, help_text="Username; empty: the platform.")
+    address = models.CharField(max_length=45, blank=True, help_text="Address of the request.")
+    details = models.JSONField(default=dict)
+
+    class Meta:
+        ordering = ["-created_at", "-id"]
+        verbose_name_plural = "audit entries"
+        indexes = [
+            models.Index(fields=["-created_at", "-id"], name="audit_newest"),
+            models.Index(fields=["actor", "-created_at", "-id"], name="audit_of_actor"),
+        ]
+
+    def __str__(self) -> str:
+        return self.event

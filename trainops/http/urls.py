@@ -4,10 +4,12 @@ from django.urls import path
 from drf_spectacular.views import SpectacularAPIView
 
 from trainops.http.api import MeView, TokensView, TokenView
+from trainops.http.audit_api import AuditView
 from trainops.http.user_api import UserPasswordView, UsersView, UserView
 
 urlpatterns = [
     path("schema/", SpectacularAPIView.as_view(), name="api-schema"),
+    path("v1/audit", AuditView.as_view(), name="api-audit"),
     path("v1/me", MeView.as_view(), name="api-me"),
     path("v1/users", UsersView.as_view(), name="api-users"),
     path("v1/users/<str:username>", UserView.as_view(), name="api-user"),

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from django.contrib.auth.models import User
 
 from apps.operations.requests.services import get, name_of, require_whole
+from trainops.http.access_log import note
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +56,7 @@ def delete(*, operation_id: str, actor: "User") -> checkpoints.Freed:
         freed = subtasks.delete(finished, Subtask.objects.filter(parent=finished))
         freed += checkpoints.delete(Checkpoint.objects.filter(operation_id=operation_id))
         finished.delete()
+        note("operation deleted", operation=operation_id, name=operation.name, freed=freed)
         transaction.on_commit(partial(exports.remove, operation_id))
     return freed
 
@@ -84,6 +86,7 @@ def delete_checkpoints(*, operation_id: str, actor: "User", checkpoint_id: str =
         freed = checkpoints.delete(chosen)
         if freed.num_checkpoints:
             operation.record("CHECKPOINTS_DELETED", actor=name_of(actor), note=str(freed))
+            note("checkpoints deleted", operation=operation_id, freed=freed)
     return Deletion(freed, kept)
 
 

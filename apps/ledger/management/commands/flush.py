@@ -1,4 +1,4 @@
-"""`manage.py flush`, which empties the whole database: the one that may empty the ledger, too."""
+"""`manage.py flush`, which empties the whole database: also the tables that are append-only."""
 
 from typing import Any
 
@@ -6,6 +6,9 @@ from django.core.management.commands import flush
 from django.db import connections, transaction
 
 from apps.ledger import guards
+from trainops.http import audit_guard
+
+APPEND_ONLY = (guards.GUARD, audit_guard.GUARD)
 
 
 class Command(flush.Command):
@@ -16,8 +19,8 @@ class Command(flush.Command):
             super().handle(**options)
             return
         with transaction.atomic(using=connection.alias), connection.cursor() as cursor:
-            for statement in guards.DROP["sqlite"]:
+            for statement in (each for guard in APPEND_ONLY for each in guard.drop["sqlite"]):
                 cursor.execute(statement)
             super().handle(**options)
-            for statement in guards.CREATE["sqlite"]:
+            for statement in (each for guard in APPEND_ONLY for each in guard.create["sqlite"]):
                 cursor.execute(statement)
