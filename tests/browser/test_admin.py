@@ -40,7 +40,7 @@ def addresses(ana):
     lists = ("operations/operation", "operations/study", "operations/attempt", "operations/event",
              "operations/metricpoint", "operations/logchunk", "checkpoints/checkpoint",
              "datasets/dataset", "workers/worker", "notifications/rule", "notifications/delivery",
-             "auth/user", "auth/group", "access/token")  # fmt: skip
+             "auth/user", "auth/group", "access/token", "access/auditentry")  # fmt: skip
     of = made["COMPLETED"].pk.replace("_", "_5F")
     return {
         "index": "/admin/",

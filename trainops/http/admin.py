@@ -15,7 +15,7 @@ from unfold.admin import ModelAdmin
 from unfold.enums import ActionVariant
 from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationForm
 
-from trainops.admin_base import FilteredByTime, ReadOnlyAdmin, button, id_in
+from trainops.admin_base import FilteredByTime, ReadOnlyAdmin, button, column, id_in
 from trainops.http import tokens
 from trainops.http.models import AuditEntry, Token
 from trainops.http.roles import Role, has_role
@@ -90,7 +90,7 @@ class TokenAdmin(ReadOnlyAdmin):
 class AuditEntryAdmin(ReadOnlyAdmin):
     """What was done to accounts, tokens and stored work; exported by `users log`."""
 
-    list_display = ("created_at", "event", "actor", "address", "details")
+    list_display = ("created_at", "event", "actor", "address", "about")
     list_filter = ("event", "created_at")
     search_fields = ("actor", "address")
     search_help_text = "Part of the username or address"
@@ -98,3 +98,7 @@ class AuditEntryAdmin(ReadOnlyAdmin):
 
     def has_view_permission(self, request: HttpRequest, obj: object = None) -> bool:
         return has_role(request.user, Role.ADMIN)
+
+    @column(description="Details")
+    def about(self, entry: AuditEntry) -> str:
+        return ", ".join(f"{name}: {value}" for name, value in entry.details.items())
