@@ -3,20 +3,22 @@
 A running operation is changed as a worker changes it (progress, a point, a line of the log), twice
 a second. Viewers follow its page by event streams, or poll it as a page without streams does; each
 is another person. The delay of an update is the time from its commit until the client has the
-complete answer that contains it.
+complete answer that contains it. Changes are made by a process of their own.
 """
 
 import asyncio
 import json
 import os
+import subprocess
 import sys
+import threading
 import time
 from dataclasses import dataclass, field
 from typing import Any
 
 import psutil
 
-from benchmarks.filled import fill, on_both_databases, set_up
+from benchmarks.filled import ROOT, fill, on_both_databases, set_up
 from benchmarks.serving import OURS, serving
 
 NUM_VIEWERS, NUM_OPERATIONS = 100, 2_000
@@ -85,31 +87,36 @@ def running(number: int) -> list[str]:
     return chosen
 
 
-@dataclass
-class Changes:
-    """Changes operations, and remembers when each change was committed."""
+def change(operations: list[str]) -> dict[str, dict[int, float]]:
+    """Change operations until the standard input ends; return the moment of each commit.
 
-    operations: list[str]
-    committed_at: dict[tuple[str, int], float] = field(default_factory=dict)
-    is_over: bool = False
+    Moments are by path and step, on the clock of all processes of the machine.
+    """
+    import django
+    from django.utils import timezone
 
-    def run(self) -> None:
-        from django.utils import timezone
+    os.environ["DJANGO_SETTINGS_MODULE"] = "trainops.settings"
+    django.setup()
+    from apps.operations.models import LogChunk, MetricPoint, Operation
 
-        from apps.operations.models import LogChunk, MetricPoint, Operation
+    step = 1_000 * (1 + max(MetricPoint.objects.count(), LogChunk.objects.count()))
+    committed_at: dict[str, dict[int, float]] = {path_of(pk): {} for pk in operations}
+    is_over = threading.Event()
+    threading.Thread(target=lambda: (sys.stdin.read(), is_over.set()), daemon=True).start()
+    while not is_over.wait(CHANGE_SECONDS):
+        step += 1
+        for pk in operations:
+            Operation.objects.filter(pk=pk).update(step=step, progressed_at=timezone.now())
+            MetricPoint.objects.create(
+                operation_id=pk, attempt=1, name="loss", step=step, value=1.0, at=timezone.now()
+            )
+            LogChunk.objects.create(operation_id=pk, attempt=1, text="a line\n")
+            committed_at[path_of(pk)][step] = time.monotonic()
+    return committed_at
 
-        step = 1_000 * (1 + max(MetricPoint.objects.count(), LogChunk.objects.count()))
-        while not self.is_over:
-            step += 1
-            for pk in self.operations:
-                Operation.objects.filter(pk=pk).update(step=step, progressed_at=timezone.now())
-                MetricPoint.objects.create(
-                    operation_id=pk, attempt=1, name="loss", step=step, value=1.0,
-                    at=timezone.now(),
-                )  # fmt: skip
-                LogChunk.objects.create(operation_id=pk, attempt=1, text="a line\n")
-                self.committed_at[f"/operations/{pk}/live", step] = time.perf_counter()
-            time.sleep(CHANGE_SECONDS)
+
+def path_of(operation_id: str) -> str:
+    return f"/operations/{operation_id}/live"
 
 
 @dataclass
@@ -126,7 +133,7 @@ class Viewer:
         answer = json.loads(text)
         self.num_bytes += len(text)
         steps = [step for each in answer["points"]["series"] for step in each["steps"]]
-        self.seen += [(step, time.perf_counter()) for step in steps]
+        self.seen += [(step, time.monotonic()) for step in steps]
         have = dict(part.split(":") for part in self.have.split(",") if part)
         have |= {name: part["digest"] for name, part in answer["parts"].items()}
         self.have = ",".join(f"{name}:{digest}" for name, digest in have.items())
@@ -163,17 +170,16 @@ def request(address: str, cookie: str, more: str) -> bytes:
 async def measured(
     port: int, cookies: list[str], operations: list[str], *, is_stream: bool
 ) -> dict[str, Any]:
-    pages = [
-        Viewer(f"/operations/{operations[number % len(operations)]}/live")
-        for number in range(NUM_VIEWERS)
-    ]
+    pages = [Viewer(path_of(operations[number % len(operations)])) for number in range(NUM_VIEWERS)]
     opened = [
         (page.follow if is_stream else page.poll)(port, cookie)
         for page, cookie in zip(pages, cookies, strict=True)
     ]
-    changes = Changes(operations)
     tasks = [asyncio.ensure_future(each) for each in opened]
-    tasks.append(asyncio.ensure_future(asyncio.to_thread(changes.run)))
+    changes = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "benchmarks.live", *operations,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT, limit=2**24,
+    )  # fmt: skip
     while not all(page.seen for page in pages):
         await asyncio.wait(tasks, timeout=0.1, return_when=asyncio.FIRST_EXCEPTION)
         for task in tasks:
@@ -183,20 +189,26 @@ async def measured(
     for page in pages:
         page.seen.clear()
     web = web_processes()
-    began_at, before = time.perf_counter(), cpu_seconds(web)
+    began_at, before = time.monotonic(), cpu_seconds(web)
     await asyncio.sleep(SECONDS)
-    seconds, used = time.perf_counter() - began_at, cpu_seconds(web) - before
-    changes.is_over = True
-    await tasks.pop()
+    seconds, used = time.monotonic() - began_at, cpu_seconds(web) - before
+    committed_at, _ = await changes.communicate(b"")
     for task in tasks:
         task.cancel()
-    return figures(pages, changes, began_at) | {"cpu_percent": 100 * used / seconds}
+    return figures(pages, json.loads(committed_at), began_at) | {
+        "cpu_percent": 100 * used / seconds
+    }
 
 
-def figures(pages: list[Viewer], changes: Changes, began_at: float) -> dict[str, Any]:
+def figures(
+    pages: list[Viewer], committed_at: dict[str, dict[str, float]], began_at: float
+) -> dict[str, Any]:
     """Return milliseconds from the commit of each change since then until a page has shown it."""
     moments = [
-        (changes.committed_at[page.path, step], at) for page in pages for step, at in page.seen
+        (committed_at[page.path][str(step)], at)
+        for page in pages
+        for step, at in page.seen
+        if str(step) in committed_at[page.path]
     ]
     delays = sorted(1000 * (at - committed) for committed, at in moments if committed >= began_at)
     return {
@@ -217,4 +229,4 @@ def cpu_seconds(processes: list[psutil.Process]) -> float:
 
 
 if __name__ == "__main__":
-    print(json.dumps(measure()), file=sys.stdout)
+    print(json.dumps(change(sys.argv[1:]) if sys.argv[1:] else measure()))

@@ -38,7 +38,8 @@ def application() -> Any:
 
     # By name, as settings and urls do it: what assembles the apps stands outside their layers.
     import_module("apps.workers.maintenance").start_in_web()
-    streams = LiveStreams(django, import_module("apps.operations.versions"))
+    updates = import_module("apps.dashboard.operation_updates").updates
+    streams = LiveStreams(django, import_module("apps.operations.versions"), updates)
     return Gateway(django, Admission(), streams=streams)
 
 

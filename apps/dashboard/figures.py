@@ -1,6 +1,6 @@
 """What an operation came to so far, in figures: its best value, its time, its attempts."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import pairwise
@@ -9,6 +9,7 @@ from typing import TypedDict
 from apps.operations.lifecycle import Reason
 from apps.operations.models import Attempt, Operation
 from apps.operations.points import metric_queries
+from apps.operations.points.metric_queries import Curve
 from trainops.runtime import monitors
 
 OUTCOME_COLOURS = {
@@ -53,11 +54,11 @@ class AttemptLine:
     first_step: float | None
 
 
-def of(operation: Operation, attempts: Sequence[Attempt]) -> Figures:
-    """Return the figures of an operation."""
+def of(operation: Operation, attempts: Sequence[Attempt], best_points: list[BestPoint]) -> Figures:
+    """Return the figures of an operation; its best points are those of `bests`."""
     spent, running_since = _time_spent(attempts)
     return {
-        "bests": _bests(operation),
+        "bests": best_points,
         "newest": _newest(operation.metrics),
         "spent": spent,
         "spent_from": running_since - timedelta(seconds=spent) if running_since else None,
@@ -93,18 +94,38 @@ def _first_step_seconds(attempt: Attempt) -> float | None:
     return float(attempt.timings["child"] + attempt.timings["first_step"])
 
 
-def _bests(operation: Operation) -> list[BestPoint]:
+def bests(operation: Operation) -> list[BestPoint]:
     """Return the extremes of the points that stand, the first ones; thinned curves have them."""
-    monitor, modes = operation.config.get("monitor"), monitors.further(operation.config)
-    if monitor:
-        modes = {monitor: operation.config.get("mode", "min"), **modes}
+    modes = _modes(operation)
     found = metric_queries.curves(operation.pk, names=[*modes]) if modes else None
+    return _extremes(modes, found.series if found else ())
+
+
+def better(
+    operation: Operation, known: Iterable[BestPoint], further: Iterable[Curve]
+) -> list[BestPoint]:
+    """Return `bests` from those that were known before further points were measured."""
+    return _extremes(_modes(operation), further, known)
+
+
+def _modes(operation: Operation) -> dict[str, str]:
+    """Return whether each monitored metric is to be low (min) or high (max)."""
+    monitor, modes = operation.config.get("monitor"), monitors.further(operation.config)
+    return {monitor: operation.config.get("mode", "min"), **modes} if monitor else dict(modes)
+
+
+def _extremes(
+    modes: Mapping[str, str], curves: Iterable[Curve], known: Iterable[BestPoint] = ()
+) -> list[BestPoint]:
+    signs = {name: -1 if mode == "max" else 1 for name, mode in modes.items()}
     values: dict[str, list[tuple[float, int]]] = {name: [] for name in modes}
-    for curve in found.series if found else ():
-        sign = -1 if modes[curve["name"]] == "max" else 1
-        if curve["retired_by"] is None:
-            values[curve["name"]] += [
-                (sign * value, step)
+    for best in known:
+        if best["is_known"] and (name := best["metric"]) in values:
+            values[name].append((signs[name] * best["value"], best["step"]))
+    for curve in curves:
+        if curve["retired_by"] is None and (name := curve["name"]) in values:
+            values[name] += [
+                (signs[name] * value, step)
                 for step, value in zip(curve["steps"], curve["values"], strict=True)
                 if isinstance(value, float)
             ]

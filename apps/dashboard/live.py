@@ -24,17 +24,24 @@ def reader_of(owner_id: int | None, user: Person) -> Person:
 
 
 def follow(
-    request: HttpRequest, topic: str, reader: Person, query: str, *, is_shared: bool = True
+    request: HttpRequest,
+    topic: str,
+    reader: Person,
+    query: str,
+    *,
+    is_shared: bool = True,
+    page: object = None,
 ) -> None:
     """Let the response be followed.
 
     reader: for whom it was rendered.
     query: asks for what changes after it.
     is_shared: not where it holds a token of the session.
+    page: what `operation_updates` needs to answer without the request.
     """
     session = "" if is_shared else of_session(request.META)
     alike = f"{role_of(reader)} {reader.pk} {timezone.get_current_timezone_name()} {session}"
-    request.META[FOLLOWED] = Followed(topic, alike, query)
+    request.META[FOLLOWED] = Followed(topic, alike, query, page)
 
 
 def list_reader(user: Person) -> Person:

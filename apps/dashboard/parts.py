@@ -61,6 +61,10 @@ class Subject:
         return list(self.operation.events.all()[: MAX_EVENTS + 1])
 
     @cached_property
+    def bests(self) -> list[figures.BestPoint]:
+        return figures.bests(self.operation)
+
+    @cached_property
     def newest(self) -> Checkpoint | None:
         usable = (c for c in self.checkpoints if c.health != Checkpoint.Health.CORRUPTED)
         return next(usable, None)
@@ -119,9 +123,13 @@ class Subject:
         return services.position(checkpoint, self.operation)
 
 
-def draw(subject: Subject) -> dict[str, tuple[SafeString, str]]:
-    """Return every part's HTML and its digest, by name; the panels of the kind included."""
-    drawn = {name: _rendered(subject, name) for name in CONTEXTS}
+def draw(subject: Subject, *, is_whole: bool = True) -> dict[str, tuple[SafeString, str]]:
+    """Return each part's HTML and its digest, by name; the panels of the kind included.
+
+    is_whole: draw also the parts that do not change while a running operation makes progress.
+    """
+    names = CONTEXTS if is_whole else PROGRESSING
+    drawn = {name: _rendered(subject, name) for name in names}
     drawn |= {panel.name: _drawn(subject, panel) for panel in subject.panels("page", "below")}
     return {name: (html, digest(html)) for name, html in drawn.items()}
 
@@ -228,7 +236,8 @@ def _marks(subject: Subject) -> list[Mark]:
 
 def _stats(subject: Subject) -> Mapping[str, object]:
     is_measured = subject.subtask is None and not subject.shows_figures
-    return figures.of(subject.operation, subject.attempts) | {"is_measured": is_measured}
+    found = figures.of(subject.operation, subject.attempts, subject.bests)
+    return found | {"is_measured": is_measured}
 
 
 def _error(subject: Subject) -> Mapping[str, object]:
@@ -338,6 +347,7 @@ CONTEXTS = {
     "files": _files,
     "receipt": _receipt,
 }
+PROGRESSING = ("explanation", "progress", "stats", "attempts")  # and panels of the kind
 
 
 def is_settled(operation: Operation) -> bool:

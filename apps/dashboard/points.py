@@ -32,7 +32,7 @@ class Points(TypedDict):
 
 def after(operation_id: str, point_id: int) -> Points:
     """Return what was measured after a point's id, and the id to ask from next."""
-    return _columns(metric_queries.curves(operation_id, after_id=point_id))
+    return columns(metric_queries.curves(operation_id, after_id=point_id))
 
 
 def window(
@@ -47,24 +47,23 @@ def window(
     curves = metric_queries.curves(
         operation_id, names=name, attempt=attempt, after_step=after_step, to_step=to_step
     )
-    return _columns(curves)
+    return columns(curves)
 
 
-def _columns(curves: metric_queries.Curves) -> Points:
+def columns(curves: metric_queries.Curves) -> Points:
     """Return one entry per metric and attempt with equally long `steps`, `values` and `times`."""
     series: dict[tuple[str, int], PointColumns] = defaultdict(
         lambda: {"steps": [], "values": [], "times": []}
     )
     for curve in curves.series:
-        columns = series[curve["name"], curve["attempt"]]
-        columns["steps"] += curve["steps"]
-        columns["values"] += [None if isinstance(each, str) else each for each in curve["values"]]
-        columns["times"] += [round(each.timestamp(), 3) for each in curve["at"]]
+        own = series[curve["name"], curve["attempt"]]
+        own["steps"] += curve["steps"]
+        own["values"] += [None if isinstance(each, str) else each for each in curve["values"]]
+        own["times"] += [round(each.timestamp(), 3) for each in curve["at"]]
     return {
         "last": curves.last_id,
         "is_thinned": curves.is_thinned,
         "series": [
-            {"name": name, "attempt": attempt, **columns}
-            for (name, attempt), columns in series.items()
+            {"name": name, "attempt": attempt, **own} for (name, attempt), own in series.items()
         ],
     }

@@ -5,7 +5,8 @@ comes and ends the wait of a queued operation) is seen at the next refresh, seco
 """
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any
+from datetime import datetime
+from typing import Any, NamedTuple
 
 from django.db import close_old_connections
 from django.db.models import Count, Max, OuterRef, QuerySet, Subquery, Sum
@@ -13,6 +14,7 @@ from django.db.models import Count, Max, OuterRef, QuerySet, Subquery, Sum
 from apps.checkpoints.models import Checkpoint
 from apps.operations.lifecycle import State
 from apps.operations.models import Event, LogChunk, Media, MetricPoint, Operation
+from trainops.gateway.live import Version
 from trainops.http import closing
 from trainops.statement_timeout import at_most
 
@@ -20,9 +22,19 @@ SECONDS = 5.0  # the longest wait for the database
 OPERATIONS = "operations"  # topic of lists: any operation
 _PREFIX = "operation "
 _COLUMNS = (
-    "state", "stop_requested", "step", "place", "progressed_at", "attempt", "worker_id",
+    "state", "stop_requested", "attempt", "worker_id",
     "concerns", "self_check", "acknowledged_at", "archived_at", "name",
 )  # fmt: skip
+
+
+class OperationProgress(NamedTuple):
+    """The part of a version that a running operation changes again and again."""
+
+    step: int
+    place: str
+    progressed_at: datetime | None
+    newest_point: int | None
+    newest_log: int | None
 
 
 def topic_of(operation_id: str) -> str:
@@ -30,19 +42,19 @@ def topic_of(operation_id: str) -> str:
     return f"{_PREFIX}{operation_id}"
 
 
-def versions(topics: Collection[str]) -> Mapping[str, object]:
+def versions(topics: Collection[str]) -> Mapping[str, Version]:
     """Return the versions of topics, in a thread of the caller's own."""
     close_old_connections()
     with at_most(SECONDS):
         return current(topics)
 
 
-def current(topics: Collection[str]) -> Mapping[str, object]:
+def current(topics: Collection[str]) -> Mapping[str, Version]:
     """Return the versions of topics: one query for all operations, two for lists."""
     ids = [topic.removeprefix(_PREFIX) for topic in topics if topic.startswith(_PREFIX)]
-    found: dict[str, object] = dict(_of_operations(ids)) if ids else {}
+    found = dict(_of_operations(ids)) if ids else {}
     if OPERATIONS in topics:
-        found[OPERATIONS] = _of_all()
+        found[OPERATIONS] = Version(_of_all())
     return found
 
 
@@ -51,18 +63,23 @@ def is_closing() -> bool:
     return closing.is_announced()
 
 
-def _of_operations(ids: Collection[str]) -> Iterable[tuple[str, object]]:
+def _of_operations(ids: Collection[str]) -> Iterable[tuple[str, Version]]:
     rows = Operation.objects.filter(pk__in=ids).order_by()
     counted = rows.values_list(
         "pk",
-        *_COLUMNS,
+        "step",
+        "place",
+        "progressed_at",
         _newest(MetricPoint.objects),
         _newest(LogChunk.objects),
+        *_COLUMNS,
         _newest(Media.objects),
         _number(Event.objects),
         _number(Checkpoint.objects),
     )
-    return ((topic_of(pk), values) for pk, *values in counted)
+    for pk, step, place, progressed_at, point, log, *others in counted:
+        progress = OperationProgress(step, place, progressed_at, point, log)
+        yield topic_of(pk), Version(others, progress)
 
 
 def _of_all() -> object:

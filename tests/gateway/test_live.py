@@ -9,7 +9,7 @@ from tests.gateway.test_gateway import Connection, Rules, scope
 from trainops.gateway import live
 from trainops.gateway.clients import Proof
 from trainops.gateway.gateway import PROVED, Gateway
-from trainops.gateway.live import FOLLOWED, Followed, LiveStreams, StreamLimits
+from trainops.gateway.live import FOLLOWED, Followed, LiveStreams, PageUpdate, StreamLimits, Version
 
 ACCEPT = ("accept", "text/event-stream")
 
@@ -17,11 +17,13 @@ ACCEPT = ("accept", "text/event-stream")
 class Site:
     """An application whose answers count its changes, and their versions.
 
-    An answer names the query that it was asked with.
+    An answer names the query that it was asked with. `updates` answer where `progress` alone has
+    changed.
     """
 
     def __init__(self):
         self.changes, self.requests, self.refused = 0, [], set()
+        self.progress, self.updated, self.page, self.knows_updates = 0, [], "a page", True
         self.is_going, self.is_broken = False, False
         self.num_looks, self.now, self.roles = 0, 0.0, {}
 
@@ -35,7 +37,7 @@ class Site:
             environ[PROVED] = Proof(user, user)
         if environ["PATH_INFO"] == "/live":
             role = self.roles.get(user, user.partition(" ")[0])
-            environ[FOLLOWED] = Followed("it", role, f"after={self.changes}")
+            environ[FOLLOWED] = Followed("it", role, f"after={self.changes}", self.page)
         start_response("200 OK", [("Content-Type", "text/plain")])
         self.now += 1  # a clock that only answers move
         return [b"%d\n" % self.changes, b"since %b" % environ["QUERY_STRING"].encode()]
@@ -44,7 +46,18 @@ class Site:
         self.num_looks += 1
         if self.is_broken:
             raise OSError("the database is away")
-        return dict.fromkeys(topics, self.changes)
+        return dict.fromkeys(topics, Version(self.changes, self.progress))
+
+    def updates(self, changed):
+        self.updated.append(list(changed))
+        if self.knows_updates is None:
+            raise ValueError("a page that cannot be drawn")
+        if not self.knows_updates:
+            return [None for _ in changed]
+        return [
+            PageUpdate(b"%s at %d" % (page.encode(), progress), f"at={progress}", f"{page}+")
+            for page, progress in changed
+        ]
 
     def is_closing(self):
         return self.is_going
@@ -74,7 +87,8 @@ class Page(Connection):
 @asynccontextmanager
 async def pages(site, *users, limits=None):
     """Open a page for each user; leave them at the end."""
-    gateway = Gateway(site, Rules(), streams=LiveStreams(site, site, limits=limits))
+    streams = LiveStreams(site, site, site.updates, limits=limits)
+    gateway = Gateway(site, Rules(), streams=streams)
     opened = [Page(user) for user in users]
     for page in opened:
         page.gateway = gateway
@@ -331,5 +345,98 @@ def test_an_answer_that_takes_long_is_not_asked_for_after_each_change(site):
         await until(lambda: len(page.events) == 3)
         page.leaves.set()
         await task
+
+    run(test)
+
+
+async def opened_and_settled(site, opened):
+    await until(lambda: all(len(page.events) == 2 for page in opened))
+    await several_looks(site)
+    del site.requests[:], site.updated[:]
+
+
+def test_progress_is_answered_for_all_pages_in_one_call_without_requests(site):
+    async def test():
+        async with pages(site, "viewer 1", "viewer 2", "admin") as (_, opened):
+            await opened_and_settled(site, opened)
+            site.progress = 3
+            await until(lambda: all(len(page.events) == 3 for page in opened))
+            assert [page.events[2] for page in opened] == ["id: at=3\ndata: a page at 3"] * 3
+            site.progress = 4
+            await until(lambda: all(len(page.events) == 4 for page in opened))
+            assert [page.events[3] for page in opened] == ["id: at=4\ndata: a page+ at 4"] * 3
+        assert [len(each) for each in site.updated] == [2, 2]  # the viewers' page is one
+        assert not site.requests
+
+    run(test)
+
+
+def test_a_change_of_more_than_the_progress_repeats_the_request(site):
+    async def test():
+        async with pages(site, "viewer 1") as (_, [page]):
+            await opened_and_settled(site, [page])
+            site.changes, site.progress = 1, 1
+            await until(lambda: len(page.events) == 3)
+            assert (page.events[2], site.updated) == (
+                "id: after=1\ndata: 1\ndata: since after=0",
+                [],
+            )
+
+    run(test)
+
+
+@pytest.mark.parametrize("knows_updates", [False, None])
+def test_a_page_that_updates_cannot_answer_is_asked_for(site, knows_updates, caplog):
+    async def test():
+        async with pages(site, "viewer 1") as (_, [page]):
+            await opened_and_settled(site, [page])
+            site.knows_updates, site.progress = knows_updates, 1
+            await until(lambda: site.requests)
+            await several_looks(site)
+            assert (len(site.updated), len(site.requests), page.task.done()) == (1, 1, False)
+
+    run(test)
+
+
+def test_a_response_without_a_page_is_asked_for(site):
+    site.page = None
+
+    async def test():
+        async with pages(site, "viewer 1") as (_, [page]):
+            await opened_and_settled(site, [page])
+            site.progress = 1
+            await until(lambda: site.requests)
+            assert not site.updated
+
+    run(test)
+
+
+def test_pages_that_only_progress_are_still_asked_for_from_time_to_time(site, monkeypatch):
+    async def test():
+        async with pages(site, "viewer 1") as (_, [page]):
+            await opened_and_settled(site, [page])
+            monkeypatch.setattr(live, "REFRESH_SECONDS", 0.1)
+            site.changes += 1  # from here on it is due every 0.1 s
+            monkeypatch.setattr(live, "SETTLE_SECONDS", 0.1)
+
+            def progresses():
+                site.progress += 1
+                return len(site.requests) >= 5 and len(site.updated) >= 5
+
+            await until(progresses)
+
+    run(test)
+
+
+def test_progress_is_not_sent_to_a_page_that_is_to_be_checked(site, monkeypatch):
+    async def test():
+        async with pages(site, "viewer 1", "viewer 2") as (_, opened):
+            await opened_and_settled(site, opened)
+            monkeypatch.setattr(live, "CHECK_SECONDS", 0.0)
+            site.refused.add("viewer 2")
+            site.progress = 1
+            await asyncio.wait_for(asyncio.shield(opened[1].task), 5)
+            assert "a page at" not in opened[1].body.decode()
+            assert not site.updated
 
     run(test)

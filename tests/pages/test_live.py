@@ -1,8 +1,20 @@
-"""Responses that pages follow: people share one rendering only where they see the same."""
+"""Responses that pages follow: people share one rendering only where they see the same.
+
+Updates give the same as the request of a page.
+"""
+
+import json
+import math
 
 import pytest
 from django.test import Client
+from django.utils import timezone
 
+from apps.dashboard import menu, operation_updates
+from apps.dashboard.rows import TIMES
+from apps.operations import versions
+from apps.operations.models import MetricPoint
+from tests.api.saved import saved
 from tests.pages import making
 from trainops.gateway.live import FOLLOWED
 
@@ -90,3 +102,83 @@ def test_the_counts_of_the_menu_are_followed(ana, name):
     given = followed(ana, path)[1].json()
     counts = given if name == "others" else given["menu"]
     assert counts == {"active": 1, "attention": 2, "workers": 0}
+
+
+def point(operation, value, name="val_loss", step=30, **fields):
+    finite = math.isfinite(value)
+    MetricPoint.objects.create(
+        operation=operation, attempt=1, name=name, step=step, at=timezone.now(),
+        value=value if finite else None, not_finite="" if finite else str(value), **fields,
+    )  # fmt: skip
+
+
+PROGRESS = {
+    "step": lambda it: it.row.update(step=31, place="4 of 5 epochs", progressed_at=timezone.now()),
+    "better": lambda it: (point(it, 0.01), it.row.update(metrics={"val_loss": 0.01})),
+    "equal, later": lambda it: point(it, 0.125),
+    "worse": lambda it: point(it, 9.0),
+    "not finite": lambda it: (point(it, math.nan), point(it, math.inf, step=31)),
+    "another metric": lambda it: point(it, 0.001, "val_accuracy"),
+    "log": lambda it: making.log(it, "a line\n"),
+    "attempt": lambda it: (
+        it.row.update(step=33), it.attempts.filter(number=1).update(to_step=33)
+    ),
+    "quiet no longer": lambda it: it.row.update(progressed_at=timezone.now()),
+    "nothing": lambda it: None,
+}  # fmt: skip
+
+
+def steady(answer):
+    """Return an answer without what its times say, which another second may change."""
+    parts = {name: TIMES.sub("", part["html"]) for name, part in answer["parts"].items()}
+    return {**answer, "parts": parts}
+
+
+@pytest.mark.parametrize("kind", ["training", "backtest", "rl"])
+@pytest.mark.parametrize("change", PROGRESS)
+def test_an_update_is_what_the_request_of_the_page_would_answer(ana, ben, change, kind):
+    long_ago = timezone.now() - timezone.timedelta(hours=1)
+    operation = making.operation(ana, "RUNNING", kind=kind, progressed_at=long_ago)
+    making.attempt(operation)
+    making.curve(operation)
+    saved(operation)
+    for reader in (ana, ben):  # its owner, and another person
+        before, _ = followed(reader, f"/operations/{operation.pk}/live?have=&points=0")
+        PROGRESS[change](operation)
+        progress = versions.current([before.topic])[before.topic].progress
+        [update] = operation_updates.current([(before.page, progress)])
+        expected, response = followed(reader, f"/operations/{operation.pk}/live?{before.query}")
+        assert steady(json.loads(update.body)) == steady(response.json())
+        assert update.query == expected.query
+        assert update.page.bests == expected.page.bests
+        MetricPoint.objects.filter(operation=operation, step__gt=20).delete()
+
+
+def test_updates_take_as_many_queries_for_many_pages_as_for_one(
+    ana, vera, django_assert_num_queries, monkeypatch
+):
+    monkeypatch.setattr(menu, "SECONDS", 1000)  # the counts of the menu are remembered
+    found = []
+    for number in range(5):
+        operation = making.operation(ana, "RUNNING", name=f"number {number}")
+        making.attempt(operation)
+        for reader in (ana, vera):
+            each, _ = followed(reader, f"/operations/{operation.pk}/live?have=&points=0")
+            found.append((each.page, versions.current([each.topic])[each.topic].progress))
+    with django_assert_num_queries(4):  # operations, attempts, checkpoints, points
+        assert None not in operation_updates.current(found)
+    with django_assert_num_queries(4):
+        operation_updates.current(found[:1])
+
+
+def test_updates_leave_what_does_not_run_and_what_measured_much_to_the_request(ana, monkeypatch):
+    ended, running = (making.operation(ana, "RUNNING", name=name) for name in ("one", "other"))
+    asked = []
+    for operation in (ended, running):
+        each, _ = followed(ana, f"/operations/{operation.pk}/live?have=&points=0")
+        asked.append((each.page, versions.current([each.topic])[each.topic].progress))
+    ended.row.update(state="COMPLETED", finished_at=timezone.now())
+    assert [each is None for each in operation_updates.current(asked)] == [True, False]
+    making.curve(running, last=20)
+    monkeypatch.setattr("apps.operations.points.metric_queries.MAX_POINTS_AFTER", 5)
+    assert operation_updates.current(asked) == [None, None]

@@ -4,7 +4,9 @@ A request that accepts `text/event-stream` is answered by the application as any
 application says that its response can be followed (`Followed`), the gateway keeps the connection,
 without a thread: it asks for the versions of all followed topics in one call every TICK_SECONDS,
 and repeats the request of those whose topic has changed. Streams whose answers are alike share one
-request. All of it happens in one thread, which rests for as long as a request used the CPU.
+request. Where no more than the progress of topics has changed, the application answers for all of
+them in one call (`PageUpdates`). All of it happens in one thread, which rests for as long as it
+used the CPU.
 
 A stream that is still sending is left out, and later continues where it was: nothing queues up.
 """
@@ -13,10 +15,10 @@ import asyncio
 import io
 import logging
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from http import HTTPStatus
 from typing import Any, Protocol, TypeVar
@@ -48,6 +50,7 @@ SETTLE_SECONDS = 2.5  # after a change: numbers that the application remembers a
 PAUSE = 2.0  # times the seconds that an answer took, until it is asked for again
 CHECK_SECONDS = 60.0  # after which a stream is asked for by itself: may it still see the answer?
 CHECKS_PER_TICK = 2
+REFRESHES_PER_TICK = 2  # of topics that have not changed, or whose progress is sent by updates
 SEND_SECONDS = 30.0  # the longest wait until a client has read an event
 
 
@@ -72,16 +75,44 @@ class Followed:
     topic: str  # its version says whether the answer may have changed
     alike: str  # requests of equal address, query and `alike` get equal answers
     query: str  # the query that asks for what changes after this response
+    page: object = None  # what `PageUpdates` need of a page that they can answer; None: they cannot
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """What differs after a change of a topic."""
+
+    whole: object  # after a change of it, requests are repeated
+    progress: object = None  # after a change of nothing else, pages are updated
+
+
+@dataclass(frozen=True, slots=True)
+class PageUpdate:
+    """An answer without a request: its body, and what asks for what changes after it."""
+
+    body: bytes
+    query: str
+    page: object
 
 
 class Topics(Protocol):
     """What the application says about topics."""
 
-    def versions(self, topics: Collection[str]) -> Mapping[str, object]:
-        """Return a value for each topic that differs after each change; called in a thread."""
+    def versions(self, topics: Collection[str]) -> Mapping[str, Version]:
+        """Return the version of each topic; called in a thread."""
 
     def is_closing(self) -> bool:
         """Whether the server is about to end, and its streams with it."""
+
+
+class PageUpdates(Protocol):
+    """What the application answers without a request each."""
+
+    def __call__(self, changed: Sequence[tuple[Any, Any]]) -> Sequence[PageUpdate | None]:
+        """Return what is new to each page, given with its progress; None: ask by its request.
+
+        Called in a thread.
+        """
 
 
 @dataclass(eq=False, slots=True)
@@ -96,7 +127,7 @@ class EventStream:
     checked_at: float  # when its own request was last answered
     refresh_at: float
     not_before: float = 0.0  # an answer that takes long is not asked for after each change
-    version: object = None
+    version: Version | None = None
     last: bytes = b""
     is_ended: bool = False
     _event: bytes = b""
@@ -161,16 +192,18 @@ class LiveStreams:
         self,
         application: Application,
         topics: Topics,
+        updates: PageUpdates | None = None,
         *,
         limits: StreamLimits | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._application, self._topics, self._clock = application, topics, clock
-        self._limits = limits or StreamLimits()
+        self._limits, self._updates = limits or StreamLimits(), updates
         self._counts: dict[str, int] = {}
         self._streams: set[EventStream] = set()
         self._thread = ThreadPoolExecutor(1, "live")
         self._watch: asyncio.Task[None] | None = None
+        self._rest_seconds = 0.0  # CPU seconds of the last look, and of the updates after it
 
     @contextmanager
     def counted(self, sessions: Iterable[str], person: str, address: str) -> Iterator[None]:
@@ -228,7 +261,7 @@ class LiveStreams:
         """Follow the topics for as long as there is a stream."""
         beat_at = self._clock()
         while self._streams:
-            await asyncio.sleep(TICK_SECONDS)
+            await asyncio.sleep(max(TICK_SECONDS, self._rest_seconds))
             try:
                 if self._topics.is_closing():
                     self._end_all()
@@ -248,24 +281,66 @@ class LiveStreams:
             stream.end()
 
     async def _refresh_due(self) -> None:
-        versions = await self._in_thread(
-            self._topics.versions, {each.followed.topic for each in self._streams}
+        topics = {each.followed.topic for each in self._streams}
+        versions, self._rest_seconds = await self._in_thread(
+            partial(timed, self._topics.versions, topics)
         )
         now = self._clock()
-        ready = [each for each in self._streams if each.is_ready]
-        groups: dict[tuple[str, str, str], list[EventStream]] = {}
-        for stream in ready:
-            is_changed = versions.get(stream.followed.topic) != stream.version
-            if now >= stream.not_before and (is_changed or now >= stream.refresh_at):
-                groups.setdefault(stream.alike, []).append(stream)
-        for group in sorted(groups.values(), key=len, reverse=True):
+        ready = {each for each in self._streams if each.is_ready and now >= each.not_before}
+        changed = {each for each in ready if versions.get(each.followed.topic) != each.version}
+        oldest_first = sorted(ready, key=lambda each: each.refresh_at)
+        due = grouped(each for each in oldest_first if now >= each.refresh_at)
+        asked = changed - self._progressed(changed, versions)
+        asked.update(*due[:REFRESHES_PER_TICK])
+        asked |= await self._update(grouped(changed - asked), versions)
+        for group in sorted(grouped(asked), key=len, reverse=True):
             await self._refresh(group, versions)
         unchecked = [each for each in ready if now - each.checked_at >= CHECK_SECONDS]
         for stream in sorted(unchecked, key=lambda each: each.checked_at)[:CHECKS_PER_TICK]:
             if stream.is_ready:
                 await self._refresh([stream], versions)
 
-    async def _refresh(self, group: list[EventStream], versions: Mapping[str, object]) -> None:
+    def _progressed(
+        self, streams: Iterable[EventStream], versions: Mapping[str, Version]
+    ) -> set[EventStream]:
+        """Return those of which no more than the progress has changed, and that may see it."""
+        checked_after = self._clock() - CHECK_SECONDS
+        return {
+            each
+            for each in streams
+            if (version := versions.get(each.followed.topic)) is not None
+            and each.version is not None
+            and each.version.whole == version.whole
+            and each.followed.page is not None
+            and each.checked_at > checked_after
+        }
+
+    async def _update(
+        self, groups: Sequence[list[EventStream]], versions: Mapping[str, Version]
+    ) -> set[EventStream]:
+        """Answer for all groups in one call; return the streams whose request is to be repeated."""
+        if self._updates is None or not groups:
+            return set().union(*groups)
+        firsts = [group[0].followed for group in groups]
+        changes = [(each.page, versions[each.topic].progress) for each in firsts]
+        try:
+            answers, cpu_seconds = await self._in_thread(partial(timed, self._updates, changes))
+        except Exception:
+            logger.exception("Updates failed: the requests are repeated")
+            return set().union(*groups)
+        self._rest_seconds += cpu_seconds
+        left: set[EventStream] = set()
+        for group, answer in zip(groups, answers, strict=True):
+            if answer is None:
+                left.update(group)
+                continue
+            for stream in group:
+                stream.version = versions[stream.followed.topic]
+                followed = replace(stream.followed, query=answer.query, page=answer.page)
+                self._put(stream, answer.body, followed)
+        return left
+
+    async def _refresh(self, group: list[EventStream], versions: Mapping[str, Version]) -> None:
         """Ask once for streams whose answers are alike, as the first of them."""
         first, began_at = group[0], self._clock()
         alike = first.followed.alike
@@ -283,11 +358,15 @@ class LiveStreams:
         await asyncio.sleep(cpu_seconds)
 
     def _deliver(
-        self, stream: EventStream, body: bytes, followed: Followed, versions: Mapping[str, object]
+        self, stream: EventStream, body: bytes, followed: Followed, versions: Mapping[str, Version]
     ) -> None:
-        version = versions.get(followed.topic)
-        pause = SETTLE_SECONDS if version != stream.version else REFRESH_SECONDS
+        before, version = stream.version, versions.get(followed.topic)
+        is_changed = (before and before.whole) != (version and version.whole)
+        pause = SETTLE_SECONDS if is_changed else REFRESH_SECONDS
         stream.version, stream.refresh_at = version, self._clock() + pause
+        self._put(stream, body, followed)
+
+    def _put(self, stream: EventStream, body: bytes, followed: Followed) -> None:
         stream.followed = followed
         if body != stream.last and stream.is_ready:
             stream.last = body
@@ -299,6 +378,14 @@ class LiveStreams:
     async def _in_thread(self, call: Callable[..., T], *arguments: Any) -> T:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._thread, call, *arguments)
+
+
+def grouped(streams: Iterable[EventStream]) -> list[list[EventStream]]:
+    """Return the streams whose answers are alike together."""
+    groups: dict[tuple[str, str, str], list[EventStream]] = {}
+    for stream in streams:
+        groups.setdefault(stream.alike, []).append(stream)
+    return [*groups.values()]
 
 
 def timed(call: Callable[..., T], *arguments: Any) -> tuple[T, float]:

@@ -1,7 +1,6 @@
 """One operation: its page, what keeps it live, its log and its files."""
 
 from collections.abc import ItemsView
-from urllib.parse import urlencode
 
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
 from django.http import StreamingHttpResponse as Streaming
@@ -10,12 +9,11 @@ from django.shortcuts import render
 from django.utils.safestring import SafeString
 
 from apps.checkpoints.models import Checkpoint
-from apps.dashboard import checkpoint_files, config_table, menu, parts, points
+from apps.dashboard import checkpoint_files, config_table, operation_updates, parts, points
 from apps.dashboard.live import follow, reader_of
 from apps.dashboard.permissions import needs, user_of
 from apps.dashboard.responses import refused
 from apps.operations import media_queries, versions
-from apps.operations.attempts import branches
 from apps.operations.errors import MediaNotFound, OperationNotFound
 from apps.operations.files import archives, artifacts
 from apps.operations.filters import WindowQuery
@@ -62,29 +60,9 @@ def live(request: HttpRequest, operation_id: str) -> JsonResponse:
     subject = _subject(request, operation_id)
     given = request.GET.get("have", "").split(",")
     have = dict(part.split(":", 1) for part in given if ":" in part)
-    drawn = dict(_drawn(subject))
-    changed = {
-        name: {"html": html, "digest": digest}
-        for name, (html, digest) in drawn.items()
-        if have.get(name) != digest
-    }
-    new_points = points.after(operation_id, _whole(request, "points"))
-    have_now = ",".join(f"{name}:{digest}" for name, (_, digest) in drawn.items())
-    query = urlencode({"have": have_now, "points": new_points["last"]})
-    follow(request, versions.topic_of(operation_id), subject.user, query)
-    return JsonResponse(
-        {
-            "state": subject.operation.state,
-            "menu": menu.menu_counts(),
-            "percent": subject.operation.percent,
-            "settled": parts.is_settled(subject.operation),
-            "parts": changed,
-            "points": new_points,
-            "standing": branches.standing(operation_id),
-            "log": metric_queries.newest_of_log(operation_id),
-            "media": media_queries.version(operation_id),
-        }
-    )
+    response, page = operation_updates.opened(subject, have, _whole(request, "points"))
+    follow(request, versions.topic_of(operation_id), subject.user, page.query, page=page)
+    return response
 
 
 @needs()

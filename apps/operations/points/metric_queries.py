@@ -1,13 +1,14 @@
 """Queries for metric points and logs, in pages of bounded size."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cached_property
-from typing import TYPE_CHECKING, TypeAlias, TypedDict, Unpack
+from functools import cached_property, reduce
+from operator import or_
+from typing import TYPE_CHECKING, TypeAlias, TypedDict, Unpack, cast
 
-from django.db.models import Count, Max, Min, QuerySet
+from django.db.models import Count, Max, Min, Q, QuerySet
 
 from apps.operations.models import LogChunk, MetricPoint, PackedPoints
 from apps.operations.points.thinned_points import thinned, width_of
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 MAX_LOG_CHARS = 256 * 1024
 LOG_PAGE = 200
 MIN_POINTS = 10  # of a thinned curve, about
+MAX_POINTS_AFTER = 2000  # of one operation that are not thinned
 MAX_POINTS_OF_SEVERAL = 200_000  # of the curves of several operations together, about
 NOT_FINITE = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 
@@ -88,6 +90,33 @@ def curves(
     return _Plain(points, after_id).curves(max_points)
 
 
+def curves_after(places: Collection[tuple[str, int]]) -> dict[tuple[str, int], Curves]:
+    """Return the curves of each operation after a point's id, all of them read in one query.
+
+    Places with more than MAX_POINTS_AFTER points are left out; all places, if there are more than
+    MAX_POINTS_OF_SEVERAL points together.
+    """
+    first: dict[str, int] = {}
+    for key, point_id in places:
+        first[key] = min(point_id, first.get(key, point_id))
+    if not first:
+        return {}
+    after = [Q(operation_id=key, id__gt=point_id) for key, point_id in first.items()]
+    points = MetricPoint.objects.filter(reduce(or_, after)).order_by("id")
+    rows: dict[str, list[_Row]] = {key: [] for key in first}
+    read = points.values_list(*_COLUMNS, "operation_id")[: MAX_POINTS_OF_SEVERAL + 1]
+    for *row, key in read:
+        rows[key].append(cast(_Row, tuple(row)))
+    if len(read) > MAX_POINTS_OF_SEVERAL:
+        return {}
+    found = {(key, after): [row for row in rows[key] if row[7] > after] for key, after in places}
+    return {
+        place: Curves(_series(each), each[-1][7] if each else place[1], False)
+        for place, each in found.items()
+        if len(each) <= MAX_POINTS_AFTER
+    }
+
+
 def curves_of_several(
     operation_ids: Iterable[str], *, max_points: int = 2000, **selection: Unpack[PointSelection]
 ) -> dict[str, Curves]:
@@ -123,16 +152,15 @@ def selected(
     return MetricPoint.objects.filter(operation_id=operation_id, **given)
 
 
-# The columns of a point: name, attempt, retired_by, step, value, not_finite, at, id.
 _Row: TypeAlias = tuple[str, int, int | None, int, float | None, str, datetime, int]
 _Key: TypeAlias = tuple[str, int, int | None]  # the first three, which a curve's points share
 
 
+_COLUMNS = ("name", "attempt", "retired_by", "step", "value", "not_finite", "at", "id")
+
+
 def _rows(points: QuerySet[MetricPoint]) -> list[_Row]:
-    columns = points.values_list(
-        "name", "attempt", "retired_by", "step", "value", "not_finite", "at", "id"
-    )
-    return list(columns)
+    return list(points.values_list(*_COLUMNS))
 
 
 class CurveKey(TypedDict):
