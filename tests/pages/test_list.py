@@ -9,9 +9,10 @@ from urllib.parse import urlencode
 import pytest
 from django.core.cache import cache
 
-from apps.dashboard import rows
+from apps.dashboard import grouping, rows
 from apps.operations.models import Operation
 from apps.operations.requests.editing import edit
+from apps.operations.search.groups import grouped
 from tests.api.saved import saved
 from tests.pages import making
 from tests.thinning import quick_some
@@ -309,6 +310,29 @@ def test_an_acknowledged_failure_is_not_counted_as_one_to_review(page, ana):
     cache.clear()
     assert "to review" not in page.get("/").context["summary"]
     assert shown(page.get("/?tab=attention")) == []
+
+
+def test_groups_are_counted_anew_after_an_event_and_after_a_deletion(page, ana, monkeypatch):
+    calls = []
+
+    def counted(*arguments, **named):
+        calls.append(arguments)
+        return grouped(*arguments, **named)
+
+    def counts():
+        lines = page.get("/?group=state").context["page"].lines
+        return {line.group["value"]: line.group["num_operations"] for line in lines}
+
+    monkeypatch.setattr(grouping, "grouped", counted)
+    first, other = making.operation(ana), making.operation(ana)
+    assert [counts(), counts()] == [{"PENDING": 2}] * 2
+    assert len(calls) == 1
+    first.row.move("CANCELLED", actor="ana")
+    assert counts() == {"PENDING": 1, "CANCELLED": 1}
+    other.delete()
+    assert counts() == {"CANCELLED": 1}
+    assert page.get("/?group=kind").context["page"].lines[0].group["value"] == "training"
+    assert len(calls) == 4
 
 
 def test_the_list_is_shown_in_groups_that_open(page, ana):

@@ -15,10 +15,13 @@ class Role(StrEnum):
 
     @property
     def rank(self) -> int:
-        return list(Role).index(self)
+        return _RANKS[self]
 
     def includes(self, other: "Role") -> bool:
-        return self.rank >= other.rank
+        return _RANKS[self] >= _RANKS[other]
+
+
+_RANKS = {role: rank for rank, role in enumerate(Role)}
 
 
 def ensure_roles() -> None:

@@ -13,7 +13,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from apps.checkpoints.models import Checkpoint
-from apps.operations.api.rows import described_all, detail
+from apps.operations.api.rows import ROW_FIELDS, described_all, detail, rows_of
 from apps.operations.api.serializers import (
     DeletionSerializer,
     EditSerializer,
@@ -61,7 +61,7 @@ class OperationsView(APIView):
     def get(self, request: Request) -> Response:
         """List operations, latest first."""
         query = query_of(request, OperationQuery, is_paged=True)
-        operations = narrowed(Operation.objects.all(), query, request.user)
+        operations = narrowed(rows_of(*ROW_FIELDS), query, request.user)
         given = {name for name, value in query.items() if value is not None}
         paginator = SortedPages(is_scan=not given <= SERVED)
         page = paginator.paginate_queryset(operations, request, self)

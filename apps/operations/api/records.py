@@ -1,6 +1,6 @@
 """What an operation leaves behind: curves, log, events, attempts; and the live view of them all."""
 
-from typing import NotRequired, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 import orjson
 from django.http import StreamingHttpResponse
@@ -26,7 +26,7 @@ from apps.operations.api.renderers import Csv, PlainText
 from apps.operations.api.rows import LIVE_FIELDS, described, rows_of
 from apps.operations.errors import OperationNotFound
 from apps.operations.filters import AttemptQuery, LiveQuery, LogQuery, MetricsQuery, WindowQuery
-from apps.operations.models import Attempt, Event, Operation
+from apps.operations.models import Attempt, Event
 from apps.operations.points import metric_queries, points_csv
 from apps.operations.requests import services
 from trainops.http.asking import query_of
@@ -182,7 +182,7 @@ class LiveView(APIView):
         A part is given only where its `…_after` is.
         """
         query = query_of(request, LiveQuery)
-        row = rows_of(Operation.objects.filter(pk=operation_id), LIVE_FIELDS).first()
+        row: Any = rows_of(*LIVE_FIELDS).filter(pk=operation_id).first()
         if row is None:
             raise OperationNotFound(operation_id)
         parts = {"operation": described(row, request.user), **_updates(operation_id, query)}

@@ -6,13 +6,14 @@ The serializers describe these rows, for the OpenAPI document; the tests hold bo
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from functools import cache
+from typing import Any, cast
 
-from django.db.models import F, QuerySet
+from django.db.models import F
 
 from apps.operations import attention
 from apps.operations.lifecycle import State
-from apps.operations.models import Operation, Tag
+from apps.operations.models import Operation, OperationQuerySet, Tag
 from apps.operations.requests import access
 from apps.operations.requests.access import AccessRow, Person
 from apps.operations.scheduling import queue_status
@@ -75,14 +76,16 @@ class ListRow(LiveRow, NeedRow):
     monitor: str | None
 
 
-def rows_of(operations: QuerySet[Operation], fields: Iterable[str]) -> QuerySet[Any]:
-    """Return the values that `described` and `described_all` work on; one query, no instances.
+@cache
+def rows_of(*fields: str) -> OperationQuerySet:
+    """Return the values that `described` and `described_all` work on, of all operations.
 
-    They are a LiveRow for LIVE_FIELDS, a ListRow for ROW_FIELDS.
+    They are a LiveRow for LIVE_FIELDS, a ListRow for ROW_FIELDS. Composed once, so a request only
+    adds its conditions.
     """
-    annotated = access.annotated(operations).annotate(monitor=F("config__monitor"))
-    rows: QuerySet[Any] = annotated.values(*fields, *_INNER)
-    return rows
+    annotated = access.annotated(Operation.objects.all()).annotate(monitor=F("config__monitor"))
+    rows: Any = annotated.values(*fields, *_INNER)
+    return cast(OperationQuerySet, rows)
 
 
 def described_all(rows: Sequence[ListRow], user: Person) -> list[dict[str, object]]:
@@ -94,11 +97,12 @@ def _described_all(
     rows: Sequence[ListRow], user: Person, waits: Mapping[str, QueueStatus | None]
 ) -> list[dict[str, object]]:
     tags = tags_of(row["id"] for row in rows)
-    return [
-        described(row, user)
-        | {"tags": tags[row["id"]], "waiting_for": _shown(waits.get(row["id"]))}
-        for row in rows
-    ]
+    found = [described(row, user) for row in rows]
+    for row in found:
+        operation_id = cast(str, row["operation_id"])
+        row["tags"] = tags[operation_id]
+        row["waiting_for"] = _shown(waits.get(operation_id))
+    return found
 
 
 def _shown(wait: QueueStatus | None) -> dict[str, str] | None:
@@ -111,7 +115,9 @@ def described(row: LiveRow, user: Person) -> dict[str, object]:
     `id` and `state` are older names of `operation_id` and `status`, and stay for older clients.
     """
     described: dict[str, object] = {"operation_id": row["id"], "status": row["state"]}
-    described |= {name: value for name, value in row.items() if name not in _INNER}
+    described |= row
+    for name in _INNER:
+        described.pop(name, None)
     described["owner"] = row["owner__username"]
     described["part_of"] = row["subtask__parent_id"]
     described["percent"] = progress.percent(row["step"], row["total_steps"])
@@ -137,8 +143,8 @@ def tags_of(operation_ids: Iterable[str]) -> Mapping[str, list[str]]:
 
 def detail(operation_id: str, user: Person) -> dict[str, object] | None:
     """Return one operation with everything there is to say about it; None where it is not."""
-    mine = Operation.objects.filter(pk=operation_id)
-    row: ListRow | None = rows_of(mine, ROW_FIELDS + DETAIL_FIELDS).first()
+    rows: Any = rows_of(*ROW_FIELDS, *DETAIL_FIELDS).filter(pk=operation_id)
+    row: ListRow | None = rows.first()
     if row is None:
         return None
     return _described_all([row], user, {operation_id: queue_status.of(row)})[0]

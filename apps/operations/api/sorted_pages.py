@@ -19,7 +19,7 @@ MAX_POSITION = 1_000_000
 
 
 class SortedPages(NewestFirst):
-    """Pages of operations as `rows_of` returns them.
+    """Pages of the operations that `rows_of` returns for ROW_FIELDS.
 
     `ordering` also takes a metric or a config field; the cursor holds a position then.
     """
@@ -50,8 +50,9 @@ class SortedPages(NewestFirst):
     def _ordered(self, queryset: Any, by: Sequence[str | OrderBy]) -> list[object]:
         first, last = self.position, self.position + self.limit + 1
         if self.is_scan or self.ordering != self.default_ordering:
-            return list(rows_of(queryset.window(by, first, last), ROW_FIELDS))
-        return list(rows_of(queryset, ROW_FIELDS).order_by(*by)[first:last])
+            found = queryset.order_by(*by).values("pk")[first:last]  # see `window`
+            return list(rows_of(*ROW_FIELDS).filter(pk__in=found).order_by(*by))
+        return list(queryset.order_by(*by)[first:last])
 
     def _position(self) -> int:
         value = self.cursor.value if self.cursor else 0
