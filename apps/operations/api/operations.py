@@ -61,12 +61,13 @@ class OperationsView(APIView):
     def get(self, request: Request) -> Response:
         """List operations, latest first."""
         query = query_of(request, OperationQuery, is_paged=True)
-        operations = narrowed(rows_of(*ROW_FIELDS), query, request.user)
+        operations = narrowed(Operation.objects.all(), query, request.user)
         given = {name for name, value in query.items() if value is not None}
-        paginator = SortedPages(is_scan=not given <= SERVED)
+        rows = narrowed(rows_of(*ROW_FIELDS), query, request.user) if given <= SERVED else None
+        paginator = SortedPages(rows)
         page = paginator.paginate_queryset(operations, request, self)
-        rows = orjson.dumps(described_all(page, request.user), option=OPTIONS)
-        return paginator.get_paginated_response(orjson.Fragment(rows))
+        content = orjson.dumps(described_all(page, request.user), option=OPTIONS)
+        return paginator.get_paginated_response(orjson.Fragment(content))
 
     @extend_schema(
         operation_id="operations_create",

@@ -9,6 +9,7 @@ from rest_framework.request import Request
 from rest_framework.utils.urls import replace_query_param
 
 from apps.operations.api.rows import ROW_FIELDS, rows_of
+from apps.operations.models import OperationQuerySet
 from apps.operations.search.sorting import FORM, is_sort, ordering
 from trainops.http.pagination import CURSOR, ORDERING, NewestFirst, PageCursor
 
@@ -26,9 +27,12 @@ class SortedPages(NewestFirst):
 
     position = 0
 
-    def __init__(self, *, is_scan: bool = False) -> None:
-        """`is_scan`: the conditions are compared with many operations that are not found."""
-        self.is_scan = is_scan
+    def __init__(self, served: OperationQuerySet | None = None) -> None:
+        """`served`: the rows, if an index finds them in the order of the list.
+
+        Else their conditions are compared with many operations that are not found.
+        """
+        self.served = served
 
     def _ordering(self, request: Request, view: "APIView | None") -> str:
         given = request.query_params.get(ORDERING, self.default_ordering)
@@ -43,16 +47,18 @@ class SortedPages(NewestFirst):
 
     def _fetch(self, queryset: Any) -> list[object]:
         if not self.is_by_position:
-            return super()._fetch(queryset)
+            self.served = self.served if self.ordering == self.default_ordering else None
+            return super()._fetch(queryset if self.served is None else self.served)
+        self.served = None
         self.position = self._position()
         return self._ordered(queryset, ordering(self.ordering))
 
     def _ordered(self, queryset: Any, by: Sequence[str | OrderBy]) -> list[object]:
         first, last = self.position, self.position + self.limit + 1
-        if self.is_scan or self.ordering != self.default_ordering:
-            found = queryset.order_by(*by).values("pk")[first:last]  # see `window`
-            return list(rows_of(*ROW_FIELDS).filter(pk__in=found).order_by(*by))
-        return list(queryset.order_by(*by)[first:last])
+        if self.served is not None:
+            return list(queryset.order_by(*by)[first:last])
+        found = queryset.order_by(*by).values("pk")[first:last]  # see `window`
+        return list(rows_of(*ROW_FIELDS).filter(pk__in=found).order_by(*by))
 
     def _position(self) -> int:
         value = self.cursor.value if self.cursor else 0
