@@ -8,7 +8,7 @@ whenever anything else has changed, and every few seconds: see `trainops.gateway
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import tzinfo
 from typing import Any
 from urllib.parse import urlencode
@@ -114,15 +114,11 @@ def _update(
     subject.bests = better(subject.operation, page.bests, found.series)
     with timezone.override(page.time_zone):
         drawn = parts.draw(subject, is_whole=False)
-    now = OperationPage(
-        operation_id=page.operation_id,
-        reader=page.reader,
-        time_zone=page.time_zone,
+    now = replace(
+        page,
         digests={**page.digests, **{name: digest for name, (_, digest) in drawn.items()}},
         last_point=found.last_id,
         bests=subject.bests,
-        standing=page.standing,
-        media=page.media,
     )
     changed = _changed(drawn, page.digests)
     content = _content(subject.operation, changed, points.columns(found), now, log)
