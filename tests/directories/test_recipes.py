@@ -194,6 +194,31 @@ def test_a_missing_value_is_named(case, tmp_path):
     assert "a is missing in row 2" in str(failure(made, tmp_path / "run"))
 
 
+def damaged_folders(root):
+    making.image_folders(root)
+    for n in (3, 4, 8):
+        path = root / f"class {n % 3}" / f"{n:03d}.png"
+        path.write_bytes(path.read_bytes()[:40])
+
+
+@pytest.mark.slow
+def test_images_that_cannot_be_decoded_are_skipped_where_asked(case, tmp_path):
+    _, parameters = SMALL["image_folders"]
+    made = case("image_folders", damaged_folders, **parameters, skip_undecodable=True)
+    whole, first, second = ScriptedSupervisor(), ScriptedSupervisor(at=2), ScriptedSupervisor()
+    assert isinstance(attempt(made, tmp_path / "whole", whole), Succeeded)
+    names = ("train_undecodable", "val_undecodable")
+    last = {name: each[name] for each in whole.curve.values() for name in names if name in each}
+    assert sum(last.values()) == 2 * 3  # each in both passes
+    attempt(made, tmp_path / "parts", first, every_steps=1)
+    let_savings_land()
+    attempt(made, tmp_path / "parts", second, resume=first.checkpoints[-1:], number=2)
+    require_same_end(whole, [first, second])
+    without = made.config["parameters"] | {"skip_undecodable": False}
+    error = str(failure(made, tmp_path / "failing", parameters=without))
+    assert ".png" in error and "cannot be loaded" in error
+
+
 def test_data_that_changes_between_two_attempts_is_not_trained_on(case, tmp_path, data):
     fill, parameters = SMALL["image_folders"]
     made = case("image_folders", fill, **parameters)

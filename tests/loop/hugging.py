@@ -4,11 +4,11 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from trainops.kinds.loop.trainer_settings import TransformersParameters
 from trainops.recipes import Recipe
-from trainops.runtime.config import Strict
 
 
-class Parameters(Strict):
+class Parameters(TransformersParameters):
     dropout: float = 0.1
     counts_items: bool = True
     metrics: bool = True
@@ -16,6 +16,7 @@ class Parameters(Strict):
     max_steps: int = -1
     several: bool = False  # datasets of evaluations
     iterable: Literal["", "plain", "stateful", "sized"] = ""
+    damaged: bool = False  # the last example of each dataset
     callbacks: list[str] = Field(default_factory=list)
     arguments: dict[str, Any] = Field(default_factory=dict)
 

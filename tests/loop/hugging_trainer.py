@@ -24,6 +24,15 @@ class Lines(Dataset):
         return {"input_ids": self.lines[index], "labels": self.lines[index], "unused": index}
 
 
+class Damaged(Lines):
+    """The last line cannot be decoded."""
+
+    def __getitem__(self, index):
+        if index == len(self) - 1:
+            raise ValueError("no text")
+        return super().__getitem__(index)
+
+
 class Flow(IterableDataset):
     """The same lines in their order, which nothing can be skipped of."""
 
@@ -93,11 +102,14 @@ def make(run, parameters):
         }
     )  # fmt: skip
     kind = FLOWS[parameters.iterable]
-    held_out = kind(30, 37)
+    held_out, training = kind(30, 37), kind(0, 22)
+    if parameters.damaged:
+        kind, num_lost = (Damaged, 0) if parameters.skip_undecodable else (Lines, 1)
+        held_out, training = kind(30, 37 - num_lost), kind(0, 22 - num_lost)
     if parameters.several:
         held_out = {"Near by": held_out, "far": Lines(60, 65)}
     trainer = Trainer(
-        model=model, args=args, train_dataset=kind(0, 22), eval_dataset=held_out,
+        model=model, args=args, train_dataset=training, eval_dataset=held_out,
         compute_metrics=measure if parameters.metrics else None,
         callbacks=[MADE[name]() for name in parameters.callbacks],
     )  # fmt: skip

@@ -14,6 +14,7 @@ class Parameters(LightningParameters):
     scheduler: Literal["none", "step", "epoch", "plateau", "seldom"] = "none"
     iterable: Literal["", "plain", "stateful"] = ""
     combined: Literal["", "list", "min_size", "max_size", "max_size_cycle"] = ""
+    damaged: bool = False
     callbacks: list[str] = Field(default_factory=list)
 
 

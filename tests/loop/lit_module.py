@@ -29,6 +29,31 @@ class Data(LightningDataModule):
         return self.loader(self.held_out)
 
 
+class Damaged(TensorDataset):
+    """The last example cannot be decoded."""
+
+    def __getitem__(self, index):
+        if index == len(self) - 1:
+            raise ValueError("no PNG signature")
+        return super().__getitem__(index)
+
+
+class DamagedData(Data):
+    """What `WithoutDamaged` has, and one more example in each dataset, which cannot be decoded."""
+
+    def setup(self, stage):
+        super().setup(stage)
+        self.training = Damaged(*self.training.tensors)
+        self.held_out = Damaged(*self.held_out.tensors)
+
+
+class WithoutDamaged(Data):
+    def setup(self, stage):
+        super().setup(stage)
+        self.training = TensorDataset(*(each[:-1] for each in self.training.tensors))
+        self.held_out = TensorDataset(*(each[:-1] for each in self.held_out.tensors))
+
+
 class Flow(IterableDataset):
     """Examples in their order, which nothing can be skipped of."""
 
@@ -284,6 +309,8 @@ def make(run, parameters):
     if parameters.combined:
         module, data = Combined(), CombinedData()
         data.mode = parameters.combined
+    if parameters.damaged:
+        data = (DamagedData if parameters.skip_undecodable else WithoutDamaged)()
     if parameters.iterable:
         data = FlowingData()
         data.is_stateful = parameters.iterable == "stateful"

@@ -13,6 +13,8 @@ class Parameters(ModuleParameters):
     examples: int = 22
     frozen_epochs: int = 0
     rare: bool = False
+    is_ordered: bool = False
+    damaged: int = 0  # examples at the end of the data that cannot be decoded
     optimizer: OptimizerSettings = OptimizerSettings()
     schedule: ScheduleSettings = ScheduleSettings()
     second_schedule: ScheduleSettings = ScheduleSettings()

@@ -15,13 +15,15 @@ from trainops.kinds.loop.module import TrainingModule, make_optimizer, make_sche
 class Examples(Dataset):
     """Examples with augmentation from all three global streams."""
 
-    def __init__(self, number):
-        self.number = number
+    def __init__(self, number, damaged=0):
+        self.number, self.damaged = number, damaged
 
     def __len__(self):
         return self.number
 
     def __getitem__(self, index):
+        if index >= self.number - self.damaged:
+            raise ValueError("no PNG signature")
         drawn = torch.rand(2) + random.random() + np.random.random()
         return {"inputs": drawn + index, "target": torch.tensor([index / 10])}
 
@@ -40,8 +42,13 @@ class Pair(TrainingModule):
 
     def loaders(self, run):
         options = {"batch_size": self.settings.batch_size, "num_workers": self.settings.num_workers}
+        examples = Examples(self.settings.examples, self.settings.damaged)
+        ordering = {
+            "shuffle": not self.settings.is_ordered,
+            "skip_undecodable": bool(self.settings.damaged),
+        }
         return {
-            "train": run.loader("train", Examples(self.settings.examples), **options),
+            "train": run.loader("train", examples, **ordering, **options),
             "validation": run.loader("validation", Examples(7), shuffle=False, **options),
         }
 

@@ -54,6 +54,7 @@ CASES = {
     "limited": {"module": "several", "limit_train_batches": 4, "limit_val_batches": 1,
                 "accumulate_grad_batches": 3, "scheduler": "step"},
     "not-validated": {"limit_train_batches": 3, "limit_val_batches": 0, "scheduler": "epoch"},
+    "undecodable": {"damaged": True, "skip_undecodable": True, "accumulate_grad_batches": 4},
     "rarely": {"check_val_every_n_epoch": 2},
     "together": {"combined": "list", "accumulate_grad_batches": 4, "val_check_interval": 3},
     "together-min": {"combined": "min_size", "limit_val_batches": 1},
@@ -73,14 +74,16 @@ def by_lightning(given, root):
     settings = {
         name: value
         for name, value in parameters.items()
-        if name not in ("module", "scheduler", "iterable", "combined")
+        if name
+        not in ("module", "scheduler", "iterable", "combined", "damaged", "skip_undecodable")
     }
     if "max_steps" in settings:
         settings["max_epochs"] = -1
     from tests.loop.lit import Parameters
 
     reproducibility.seed_all(SEED)
-    module, data = make(None, Parameters.parse(parameters))
+    # the oracle of what skips an example is a training without that example
+    module, data = make(None, Parameters.parse(parameters | {"skip_undecodable": False}))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         trainer = lightning.Trainer(
@@ -104,6 +107,12 @@ def test_the_weights_are_those_of_lightnings_trainer(tmp_path, name):
     assert ("val_batch_step/dataloader_idx_1" in points) == (name in ("several", "limited"))
     # Lightning shows callbacks no values of single batches of a validation
     found = {each for each in found if not each.startswith("val_batch_step")}
+    if name == "undecodable":
+        assert all(
+            [each[count] for each in done.curve.values() if count in each] == [1, 2, 3]
+            for count in ("train_undecodable", "validation_undecodable")
+        )
+        found -= {"train_undecodable", "validation_undecodable"}
     assert found <= expected.keys() | {"train_loss"}
     logged = torch.load(done.checkpoints[-1].path / "logged.pt", weights_only=True)  # noqa: TID251
     validated = {each: value for each, value in expected.items() if each.startswith("val_")}

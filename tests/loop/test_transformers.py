@@ -70,6 +70,9 @@ CASES = {
 }
 
 
+UNDECODABLE = {"gradient_accumulation_steps": 4}
+
+
 def evenly(tensor, low=0.0, high=1.0, **_options):
     return tensor.copy_(torch.linspace(low, high, tensor.numel()).reshape(tensor.shape))
 
@@ -115,6 +118,28 @@ def test_a_trainer_stopped_or_killed_anywhere_ends_the_same(tmp_path, name):
     for at in rng.sample(steps[1:], 3):
         require_stop_changes_nothing(found, tmp_path / f"stop{at}", expected, [at - 1, at])
         require_death_changes_nothing(found, tmp_path / f"death{at}", expected, at, 2)
+
+
+def test_examples_that_cannot_be_loaded_are_skipped_and_counted(tmp_path):
+    """The weights are those of Trainer.train() with the other examples, after any stop."""
+    from tests.loop.hugging import Parameters
+    from tests.loop.hugging_trainer import make
+
+    given = {"dropout": 0.0, "arguments": ORDERED | UNDECODABLE, "damaged": True}
+    found = case(device="cpu", skip_undecodable=True, **given)
+    expected = undisturbed(found, tmp_path)
+    reproducibility.seed_all(SEED)
+    trainer = make(None, Parameters.parse(given))
+    trainer.train()
+    saved = torch.load(expected.checkpoints[-1].path / "model.pt", weights_only=True)  # noqa: TID251
+    for key, value in trainer.model.state_dict().items():
+        assert torch.equal(saved[key], value), key
+    for count in ("train_undecodable", "validation_undecodable"):
+        assert [each[count] for each in expected.curve.values() if count in each] == [1, 2]
+    evaluated = [each["eval_loss"] for each in trainer.state.log_history if "eval_loss" in each]
+    points = [each["eval_loss"] for each in expected.curve.values() if "eval_loss" in each]
+    assert points == evaluated
+    require_stop_changes_nothing(found, tmp_path / "stops", expected, [1, 3, 4, 5])
 
 
 @pytest.fixture

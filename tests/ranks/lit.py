@@ -12,6 +12,7 @@ class Parameters(LightningParameters):
     ] = "automatic"
     scheduler: Literal["none", "step", "epoch", "plateau"] = "none"
     batch_size: int = 4
+    damaged: bool = False
     fault: Literal["", "frozen", "plain_backward", "sync_norm", "stops"] = ""
 
 

@@ -8,7 +8,14 @@ from torch import nn
 from torch.nn import functional
 from torch.utils.data import TensorDataset
 
-from tests.loop.lit_module import Automatic, Data, Manual, Windows
+from tests.loop.lit_module import (
+    Automatic,
+    DamagedData,
+    Data,
+    Manual,
+    Windows,
+    WithoutDamaged,
+)
 from tests.ranks.together_loop import disturb
 from trainops.kinds.loop.lightning import lightning_loop
 
@@ -201,6 +208,8 @@ def make(run, parameters):
     data = Prepared if parameters.fault == "stops" else Data
     if parameters.module == "two":
         data = TwoLoaders
+    if parameters.damaged:
+        data = DamagedData if parameters.skip_undecodable else WithoutDamaged
     return module, data(parameters.batch_size)
 
 

@@ -10,8 +10,11 @@ from torch.nn.parallel import DistributedDataParallel
 EPOCHS, EXAMPLES, BATCH_SIZE, SEED = 2, 50, 4, 7
 
 
-def train_plainly(rank, num_ranks, directory):
-    """Be one process of the training; rank 0 saves the model and the optimizer."""
+def train_plainly(rank, num_ranks, directory, left_out=()):
+    """Be one process of the training; rank 0 saves the model and the optimizer.
+
+    `left_out`: examples that the batches lack.
+    """
     inputs = torch.randn(EXAMPLES, 6, generator=torch.Generator().manual_seed(3))
     targets = inputs.sum(1).gt(0).long()
     torch.manual_seed(SEED)
@@ -22,7 +25,9 @@ def train_plainly(rank, num_ranks, directory):
     batches = torch.arange(EXAMPLES).split(BATCH_SIZE)
     for _ in range(EPOCHS):
         for number in range(rank, len(batches) + 1, num_ranks):  # 13 batches: one is repeated
-            batch = batches[number % len(batches)]
+            batch = [
+                each for each in batches[number % len(batches)].tolist() if each not in left_out
+            ]
             optimizer.zero_grad()
             functional.cross_entropy(net(inputs[batch]), targets[batch]).backward()
             optimizer.step()

@@ -18,7 +18,7 @@ from trainops.runtime import rank_state, reproducibility
 from trainops.runtime.ranks import Devices
 
 SEED = 7
-OWN = ("module", "scheduler", "batch_size", "fault")
+OWN = ("module", "scheduler", "batch_size", "fault", "damaged", "skip_undecodable")
 
 
 class Divided(Data):

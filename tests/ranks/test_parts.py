@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 from torch import nn
-from torch.utils.data import TensorDataset
+from torch.utils.data import Dataset, TensorDataset
 
 from trainops.kinds.loop import ranks
 from trainops.kinds.loop.course import Course
@@ -83,19 +83,59 @@ def test_ranks_share_the_batches_of_every_order(options):
     assert of_ranks == [padded[0::2], padded[1::2]]
 
 
-@pytest.mark.parametrize(
-    ("dataset", "options", "what"),
-    [
-        (iter([1]), {}, "an iterable dataset"),
-        ([1, 2], {"skip_undecodable": True}, "skip_undecodable"),
-    ],
-)
-def test_loaders_that_cannot_be_shared_are_refused(dataset, options, what):
+def test_an_iterable_dataset_cannot_be_shared():
     run = Run(
         Course(lambda: None), seed=3, device=torch.device("cpu"), inputs={}, devices=Devices(0, 2)
     )
-    with pytest.raises(InputError, match=f"got {what} for 'train' with 2 processes"):
-        run.loader("train", dataset, **options)
+    with pytest.raises(InputError, match="got an iterable dataset for 'train' with 2 processes"):
+        run.loader("train", iter([1]))
+
+
+class Damaged(Dataset):
+    """Examples 0 and 3 cannot be decoded."""
+
+    def __len__(self):
+        return 6
+
+    def __getitem__(self, index):
+        if index in (0, 3):
+            raise ValueError("no PNG signature")
+        return index
+
+
+def skipping(rank, num_ranks):
+    devices = Devices(rank, num_ranks)
+    run = Run(Course(lambda: None), seed=3, device=torch.device("cpu"), inputs={}, devices=devices)
+    loader = run.loader("train", Damaged(), batch_size=2, shuffle=False, skip_undecodable=True)
+    return run, loader.source
+
+
+def test_skipped_examples_are_counted_over_all_ranks_each_once_in_a_pass():
+    """Rank 1 repeats the first batch, in which an example cannot be decoded."""
+    made = [skipping(rank, 2) for rank in range(2)]
+    batches = [[each.tolist() for each in source.items(0, 0)] for _, source in made]
+    assert batches == [[[1], [4, 5]], [[2], [1]]]
+    counts = [each.num_unreported for _, each in made]
+    assert counts == [1, 1]
+    for run, source in made:
+        assert run.new_counts(lambda own: [sum(counts)]) == {"train_undecodable": 2.0}
+        assert run.new_counts(lambda own: own) == {} and source.num_unreported == 0
+
+
+def test_a_further_rank_does_not_count_what_rank_0_has_skipped():
+    _, first = skipping(0, 1)
+    list(first.items(0, 0))
+    state = first.state_dict()
+    assert state == {"undecodable": 2, "reported": 0, "rank": 0}
+    of_ranks = []
+    for rank in range(2):
+        _, source = skipping(rank, 2)
+        source.load_state_dict(state)
+        of_ranks.append(source.num_unreported)
+    assert of_ranks == [2, 0]
+    earlier = {"undecodable": 2, "reported": 1}  # of a version without ranks
+    first.load_state_dict(earlier)
+    assert first.report(first.num_unreported) == {"train_undecodable": 2.0}
 
 
 def test_points_are_means_over_all_ranks():

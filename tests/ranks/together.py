@@ -10,6 +10,8 @@ class Parameters(Strict):
     epochs: int = Field(2, ge=1)
     drop_last: bool = False
     is_plain: bool = False  # draws no random numbers but the weights
+    damaged: list[int] = Field(default_factory=list)  # examples that cannot be decoded
+    skip_undecodable: bool = True
 
 
 RECIPE = Recipe(

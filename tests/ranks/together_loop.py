@@ -20,8 +20,8 @@ FAULT = "TEST_RANKS_FAULT"
 class Noisy(Dataset):
     """Examples with random augmentation."""
 
-    def __init__(self, length, noise=0.1):
-        self.noise = noise
+    def __init__(self, length, noise=0.1, damaged=()):
+        self.noise, self.damaged = noise, damaged
         generator = torch.Generator().manual_seed(3)
         self.inputs = torch.randn(length, 6, generator=generator)
         self.targets = self.inputs.sum(1).gt(0).long()
@@ -30,6 +30,8 @@ class Noisy(Dataset):
         return len(self.targets)
 
     def __getitem__(self, index):
+        if index in self.damaged:
+            raise ValueError("no PNG signature")
         return self.inputs[index] + self.noise * torch.randn(6), self.targets[index]
 
 
@@ -48,8 +50,9 @@ def train(run, parameters):
     own = run.keep("own", {"drawn": 0.0, "steps": 0})
     batches = run.loader(
         "train",
-        Noisy(50, 0.0 if parameters.is_plain else 0.1),
+        Noisy(50, 0.0 if parameters.is_plain else 0.1, parameters.damaged),
         batch_size=4,
+        skip_undecodable=bool(parameters.damaged) and parameters.skip_undecodable,
         shuffle=not parameters.is_plain,
         drop_last=parameters.drop_last,
     )

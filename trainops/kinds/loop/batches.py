@@ -158,10 +158,10 @@ class MapBatches:
         workers.require(name, dataset, collate_fn)
         self.name = name
         self._batches = PassBatches(order, seed, drop_last=drop_last, devices=devices)
-        self._skips = skip_undecodable
+        self._skips, self._rank = skip_undecodable, devices.rank
         self.throughput = Throughput()
-        self.num_undecodable = 0
-        self._num_reported = 0
+        self._num_reported = 0  # examples of all ranks that could not be loaded
+        self.num_unreported = 0  # those of this rank that were not added yet
         is_random = is_random and (type(dataset) is not TensorDataset or collate_fn is not None)
         self._loader = DataLoader(
             Loading(name, dataset, collate_fn, is_random),
@@ -199,7 +199,8 @@ class MapBatches:
                 num_loaded = self._batches.num_examples(number, at) - len(failures)
                 self.throughput.add(num_loaded, time.perf_counter() - began_at)
                 if failures:
-                    self._failed(batch, failures)
+                    is_new = self._rank < len(self.numbers(number, at))
+                    self._failed(batch, failures, is_new=is_new)
                 yield batch
         finally:
             del loaded  # ends its worker processes, also where a traceback refers to this frame
@@ -207,28 +208,36 @@ class MapBatches:
     def close(self) -> None:
         del self._loader  # ends its worker processes, as nothing else refers to it
 
-    def new_count(self) -> dict[str, float]:
-        """Return the number of examples that could not be loaded, where it has changed."""
-        if self.num_undecodable == self._num_reported:
+    def report(self, num_unreported: float) -> dict[str, float]:
+        """Add what all ranks have not reported; return the count so far, if it has changed."""
+        if not num_unreported:
             return {}
-        self._num_reported = self.num_undecodable
-        return {f"{self.name}_undecodable": float(self.num_undecodable)}
+        self._num_reported, self.num_unreported = self._num_reported + int(num_unreported), 0
+        return {f"{self.name}_undecodable": float(self._num_reported)}
 
     def state_dict(self) -> dict[str, int]:
-        return {"undecodable": self.num_undecodable, "reported": self._num_reported}
+        num_undecodable = self._num_reported + self.num_unreported
+        counts = {"undecodable": num_undecodable, "reported": self._num_reported}
+        return counts | {"rank": self._rank}
 
     def load_state_dict(self, state: Mapping[str, int]) -> None:
         try:
-            self.num_undecodable, self._num_reported = state["undecodable"], state["reported"]
+            self._num_reported = state["reported"]
+            self.num_unreported = state["undecodable"] - self._num_reported
         except (KeyError, TypeError) as error:
             raise IncompatibleState(f"the counts of {self.name} cannot be read") from error
+        if state.get("rank", 0) != self._rank:  # a further rank has that of rank 0
+            self.num_unreported = 0
 
-    def _failed(self, batch: Any, failures: list[LoadFailure]) -> None:
+    def _failed(self, batch: Any, failures: list[LoadFailure], *, is_new: bool) -> None:
+        """Skip examples; those of a batch that repeats another one for the ranks, unsaid."""
         if not self._skips or batch is None:
             raise InputError({"recipe": failures[0].what}) from ExampleFailed(failures[0].traceback)
+        if not is_new:
+            return
         for each in failures:
             log.warning("skipped: %s", each.what)
-        self.num_undecodable += len(failures)
+        self.num_unreported += len(failures)
 
 
 class ExampleFailed(Exception):

@@ -104,6 +104,7 @@ class LoopJob:
         self._go()
         if self.is_finished:
             self._record(self._means.rest(self.step))
+            self._record(self._run.new_counts(self._total))
         if self.is_finished or self._is_at_limit:
             self._whole = self._sharding.gathered(self._sharding.models(self._run.kept))
         return self._points
@@ -315,7 +316,9 @@ class LoopJob:
             raise NonFiniteLoss(
                 error.step, error.value, error.what, where, error.num_steps
             ) from None
-        self._record(self._run.new_counts())
+        # Ranks exchange numbers; one alone has the count with the step at which it changes.
+        if self.devices.num_ranks == 1 or self.step % self.config.log_every_steps == 0:
+            self._record(self._run.new_counts(self._total))
         self._judge(metrics)
 
     def _record(self, points: Mapping[str, float]) -> None:

@@ -28,9 +28,8 @@ def make_source(
 ) -> MapBatches | StreamBatches:
     """Return the batches of a map-style or an iterable dataset. Raises InputError."""
     is_iterable = _is_iterable(name, dataset)
-    if devices.num_ranks > 1 and (is_iterable or skip_undecodable):
-        what = "an iterable dataset" if is_iterable else "skip_undecodable"
-        problem = f"got {what} for {name!r} with {devices.num_ranks} processes"
+    if devices.num_ranks > 1 and is_iterable:
+        problem = f"got an iterable dataset for {name!r} with {devices.num_ranks} processes"
         raise InputError({"recipe": f"{problem}; allowed: with one process"})
     if (batch_size is None and not is_iterable) or (batch_size is not None and batch_size < 1):
         problem = f"got batch_size {batch_size} for {name!r}"

@@ -38,6 +38,7 @@ from trainops.kinds.loop.combined import CombinedBatches, Mode
 from trainops.kinds.loop.course import Course
 from trainops.kinds.loop.grad_norms import GradNorms
 from trainops.kinds.loop.loading import make_source
+from trainops.kinds.loop.means import Total
 from trainops.kinds.loop.metric_states import MetricStates
 from trainops.kinds.loop.orders import SamplerFunction
 from trainops.kinds.loop.passes import Passes, Steps
@@ -314,12 +315,16 @@ class Run:
         for each in (*several, *self.sources.values()):
             each.close()
 
-    def new_counts(self) -> dict[str, float]:
-        """Return the counts of examples that could not be loaded, where they have changed."""
+    def new_counts(self, total: Total) -> dict[str, float]:
+        """Return the counts of examples that could not be loaded, where they have changed.
+
+        They are those of all ranks, each of which must call it.
+        """
+        skipping = [each for each in self.kept.values() if isinstance(each, MapBatches)]
+        new = total([each.num_unreported for each in skipping]) if skipping else []
         counts: dict[str, float] = {}
-        for source in self.kept.values():
-            if isinstance(source, MapBatches):
-                counts |= source.new_count()
+        for source, number in zip(skipping, new, strict=True):
+            counts |= source.report(number)
         return counts
 
     @property

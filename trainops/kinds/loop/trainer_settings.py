@@ -1,10 +1,24 @@
 """Settings of trainings by other trainers' programs, by the names that these trainers use."""
 
-from typing import Literal
+from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field
 
 from trainops.runtime.config import Strict
+
+SkipUndecodable: TypeAlias = Annotated[
+    bool,
+    Field(description="Leave examples that cannot be loaded out of their batches and count them."),
+]
+
+
+class TransformersParameters(Strict):
+    """Settings of a Hugging Face Trainer's loaders; the parameters of a recipe may derive from it.
+
+    The Trainer has its own in TrainingArguments.
+    """
+
+    skip_undecodable: SkipUndecodable = False
 
 
 class LightningParameters(Strict):
@@ -36,3 +50,4 @@ class LightningParameters(Strict):
     limit_val_batches: int | None = Field(
         None, ge=0, description="Maximum number of batches per validation loader; 0 for none."
     )
+    skip_undecodable: SkipUndecodable = False

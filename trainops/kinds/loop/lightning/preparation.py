@@ -64,9 +64,9 @@ def loaders(
         problem = f"{type(module).__name__} and its DataModule have no method train_dataloader"
         raise InputError({"recipe": problem})
     if _is_collection(training):
-        train = _combine(run, "train", training, "max_size_cycle")  # as in Lightning
+        train = _combine(run, "train", training, "max_size_cycle", settings)  # as in Lightning
     else:
-        train = follow(run, "train", training)
+        train = follow(run, "train", training, settings)
     limit(train, "limit_train_batches", settings.limit_train_batches)
     is_validated = overrides(module, LightningModule, "validation_step")
     if validation is None or settings.limit_val_batches == 0 or not is_validated:
@@ -74,7 +74,7 @@ def loaders(
     several = _flat(validation)
     require_loader_index(module, len(several))
     names = [f"validation_{number}" if number else "validation" for number in range(len(several))]
-    validations = [follow(run, *each) for each in zip(names, several, strict=True)]
+    validations = [follow(run, *each, settings) for each in zip(names, several, strict=True)]
     for each in validations:
         limit(each, "limit_val_batches", settings.limit_val_batches)
     return train, validations
@@ -135,10 +135,10 @@ def _loader(module: LightningModule, data: LightningDataModule | None, name: str
     return getattr(module, method)() if overrides(module, LightningModule, method) else None
 
 
-def follow(run: Run, name: str, loader: object) -> Passes:
+def follow(run: Run, name: str, loader: object, settings: LightningParameters) -> Passes:
     """Return a loader of the run. Raises InputError for what it cannot do, by its name."""
     if isinstance(loader, CombinedLoader):
-        return _combine(run, name, loader.iterables, loader._mode)
+        return _combine(run, name, loader.iterables, loader._mode, settings)
     if not isinstance(loader, DataLoader):
         problem = f"got a {type(loader).__name__} as the loader {name!r}"
         allowed = "DataLoaders of torch, and a CombinedLoader of them"
@@ -165,11 +165,18 @@ def follow(run: Run, name: str, loader: object) -> Passes:
         shuffle=type(loader.sampler) is not SequentialSampler,
         weights=weights,
         num_samples=None if weights is None else loader.sampler.num_samples,  # type: ignore[attr-defined]
+        skip_undecodable=settings.skip_undecodable,
         **options,
     )
 
 
-def _combine(run: Run, name: str, loaders: Any, mode: Mode | Literal["sequential"]) -> Passes:
+def _combine(
+    run: Run,
+    name: str,
+    loaders: Any,
+    mode: Mode | Literal["sequential"],
+    settings: LightningParameters,
+) -> Passes:
     """Return one loop over batches of these loaders, in the structure that the loaders stand in."""
     if mode == "sequential":
         problem = f"train_dataloader returned a CombinedLoader with mode={mode!r}"
@@ -178,7 +185,10 @@ def _combine(run: Run, name: str, loaders: Any, mode: Mode | Literal["sequential
         problem = f"the validation has a CombinedLoader with mode={mode!r}"
         allowed = "with several processes, mode='sequential', or a list of loaders"
         raise InputError({"recipe": f"{problem}; allowed: {allowed}"})
-    parts = [follow(run, f"{name}_{number}", each) for number, each in enumerate(_leaves(loaders))]
+    parts = [
+        follow(run, f"{name}_{number}", each, settings)
+        for number, each in enumerate(_leaves(loaders))
+    ]
     return run.combine(name, parts, mode, lambda batches: _arranged(loaders, iter(batches)))
 
 

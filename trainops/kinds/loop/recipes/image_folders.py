@@ -20,6 +20,10 @@ class Parameters(Strict):
     dropout: float = Field(0.1, ge=0, lt=1, description="Dropout before the last layer.")
     validation_fraction: float = Field(0.2, gt=0, lt=1, description="Fraction of images held out.")
     num_workers: int = Field(0, ge=0, le=64, description="Processes that decode images.")
+    skip_undecodable: bool = Field(
+        False,
+        description="Leave images that cannot be decoded out of their batches and count them.",
+    )
 
 
 RECIPE = Recipe(

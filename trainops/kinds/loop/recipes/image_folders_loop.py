@@ -21,14 +21,9 @@ def train(run: Run, parameters: Parameters) -> Iterator[dict[str, Tensor | float
         mode="L" if parameters.is_grey else "RGB", size=(parameters.side, parameters.side),
     )  # fmt: skip
     train_indices, held_out = split(len(images), parameters.validation_fraction, run.seed)
-    batches = run.loader(
-        "train", Subset(images, train_indices.tolist()),
-        batch_size=parameters.batch_size, num_workers=parameters.num_workers,
-    )  # fmt: skip
-    validation = run.loader(
-        "val", Subset(images, held_out.tolist()), shuffle=False,
-        batch_size=parameters.batch_size, num_workers=parameters.num_workers,
-    )  # fmt: skip
+    options = parameters.model_dump(include={"batch_size", "num_workers", "skip_undecodable"})
+    batches = run.loader("train", Subset(images, train_indices.tolist()), **options)
+    validation = run.loader("val", Subset(images, held_out.tolist()), shuffle=False, **options)
 
     model = small_cnn(
         (1 if parameters.is_grey else 3, parameters.side, parameters.side), len(images.classes),

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch.utils.data import IterableDataset
-from transformers import EvalPrediction, Trainer, TrainingArguments
+from transformers import EvalPrediction, Trainer
 from transformers.trainer_pt_utils import nested_concat, nested_detach, nested_numpify
 
 from trainops.kinds.loop.module.batch import count_examples, to_device
@@ -15,6 +15,7 @@ from trainops.kinds.loop.passes import Passes
 from trainops.kinds.loop.replicas import Replicas
 from trainops.kinds.loop.run import Run, Yielded
 from trainops.kinds.loop.transformers.events import TrainerEvents
+from trainops.kinds.loop.transformers.reading import Reading
 
 IGNORED_INDEX = -100  # by which Hugging Face pads what is concatenated
 
@@ -34,15 +35,14 @@ class TrainerEvaluation:
         events: TrainerEvents,
         replicas: Replicas,
         places: Sequence[str],
-        *,
-        is_random: bool,
+        reading: Reading,
     ) -> None:
         self._trainer, self._events, self._replicas = trainer, events, replicas
         self._kept: dict[str, Any] = run.keep("evaluation", empty())
         datasets = trainer.eval_dataset
         names = list(datasets) if isinstance(datasets, dict) else [None]
         self._sets = [
-            EvaluatedSet(run, trainer, name, number, places, is_random=is_random)
+            EvaluatedSet(run, trainer, name, number, places, reading)
             for number, name in enumerate(names)
         ]
 
@@ -124,8 +124,7 @@ class EvaluatedSet:
         name: str | None,
         number: int,
         places: Sequence[str],
-        *,
-        is_random: bool,
+        reading: Reading,
     ) -> None:
         self.prefix = "eval" if name is None else f"eval_{name}"
         args, given = trainer.args, [] if name is None else [name]
@@ -143,19 +142,10 @@ class EvaluatedSet:
                 batch_size=args.eval_batch_size,
                 shuffle=False,
                 collate_fn=self.prepared.collate_fn,
-                is_random=is_random,
-                **worker_options(args),
+                **reading.options(args, self.prepared.dataset),
             )
             for place in places
         }
-
-
-def worker_options(args: TrainingArguments) -> dict[str, Any]:
-    return {
-        "num_workers": args.dataloader_num_workers,
-        "prefetch_factor": args.dataloader_prefetch_factor,
-        "persistent_workers": args.dataloader_persistent_workers,
-    }
 
 
 def empty() -> dict[str, Any]:

@@ -22,8 +22,10 @@ from trainops.kinds.loop.gradients import Gradients
 from trainops.kinds.loop.module.batch import count_examples
 from trainops.kinds.loop.replicas import Replicas
 from trainops.kinds.loop.run import Run, Yielded
-from trainops.kinds.loop.transformers.evaluation import TrainerEvaluation, worker_options
+from trainops.kinds.loop.trainer_settings import TransformersParameters
+from trainops.kinds.loop.transformers.evaluation import TrainerEvaluation
 from trainops.kinds.loop.transformers.events import TrainerEvents
+from trainops.kinds.loop.transformers.reading import Reading
 from trainops.kinds.loop.transformers.requirements import require_trainer
 from trainops.kinds.loop.transformers.starting import end_model, start_model
 from trainops.runtime.config import Strict
@@ -46,7 +48,9 @@ def transformers_loop(
     """
 
     def train(run: Run, parameters: P) -> Steps:
-        training = TransformersTraining(run, make(run, parameters), is_random=is_random)
+        is_skipping = isinstance(parameters, TransformersParameters) and parameters.skip_undecodable
+        reading = Reading(is_random, is_skipping)
+        training = TransformersTraining(run, make(run, parameters), reading)
         yield from training.epochs()
 
     return train
@@ -65,7 +69,7 @@ class TransformersTraining:
     batches and averages the gradients.
     """
 
-    def __init__(self, run: Run, trainer: Trainer, *, is_random: bool) -> None:
+    def __init__(self, run: Run, trainer: Trainer, reading: Reading) -> None:
         require_trainer(trainer, run)
         run.norms.require_known(trainer.args.max_grad_norm > 0, "max_grad_norm of the arguments")
         self._run, self._trainer, args = run, trainer, trainer.args
@@ -84,8 +88,7 @@ class TransformersTraining:
             lengths=lengths_of(trainer),
             drop_last=args.dataloader_drop_last and not self._is_iterable,
             collate_fn=loader.collate_fn,
-            is_random=is_random,
-            **worker_options(args),
+            **reading.options(args, loader.dataset),
         )
         # It asks for a length and a dataset, which this loader has, too.
         sized: Any = loader if self._is_iterable else self._train
@@ -107,7 +110,7 @@ class TransformersTraining:
         self._evaluation: TrainerEvaluation | None = None
         if places := self._places():
             self._evaluation = TrainerEvaluation(
-                run, trainer, self._events, self._replicas, places, is_random=is_random
+                run, trainer, self._events, self._replicas, places, reading
             )
         trainer.callback_handler.train_dataloader = loader
         states = self._events.begin(self._max_steps, self._num_epochs)
