@@ -14,6 +14,7 @@ class Parameters(ModuleParameters):
     frozen_epochs: int = 0
     rare: bool = False
     is_ordered: bool = False
+    is_validation_iterable: bool = False
     damaged: int = 0  # examples at the end of the data that cannot be decoded
     optimizer: OptimizerSettings = OptimizerSettings()
     schedule: ScheduleSettings = ScheduleSettings()

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
-from torch.utils.data import Dataset
+from torch.utils.data import Dataset, IterableDataset
 
 from trainops.kinds.loop.module import TrainingModule, make_optimizer, make_schedule, module_loop
 
@@ -26,6 +26,17 @@ class Examples(Dataset):
             raise ValueError("no PNG signature")
         drawn = torch.rand(2) + random.random() + np.random.random()
         return {"inputs": drawn + index, "target": torch.tensor([index / 10])}
+
+
+class Flow(IterableDataset):
+    """The same examples in their order."""
+
+    def __init__(self, number):
+        self.examples = Examples(number)
+
+    def __iter__(self):
+        for index in range(len(self.examples)):
+            yield self.examples[index]
 
 
 class Pair(TrainingModule):
@@ -49,8 +60,13 @@ class Pair(TrainingModule):
         }
         return {
             "train": run.loader("train", examples, **ordering, **options),
-            "validation": run.loader("validation", Examples(7), shuffle=False, **options),
+            "validation": self.validation(run, options),
         }
+
+    def validation(self, run, options):
+        if self.settings.is_validation_iterable:
+            return run.loader("validation", Flow(7), **options)
+        return run.loader("validation", Examples(7), shuffle=False, **options)
 
     def optimizers(self):
         settings = self.settings.optimizer

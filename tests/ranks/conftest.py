@@ -6,7 +6,7 @@ from apps.operations.attempts.children import ForkServer
 from tests.ranks.running import Attempts
 from tests.waiting import wait_until
 
-RECIPES = ("together", "divided", "divided_modules", "replicas", "lit", "hugging")
+RECIPES = ("streamed", "together", "divided", "divided_modules", "replicas", "lit", "hugging")
 
 
 @pytest.fixture(scope="module")

@@ -13,6 +13,7 @@ class Parameters(LightningParameters):
     scheduler: Literal["none", "step", "epoch", "plateau"] = "none"
     batch_size: int = 4
     damaged: bool = False
+    iterable: Literal["", "plain", "sharded"] = ""
     fault: Literal["", "frozen", "plain_backward", "sync_norm", "stops"] = ""
 
 

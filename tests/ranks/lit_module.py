@@ -4,7 +4,7 @@
 """
 
 import torch
-from torch import nn
+from torch import distributed, nn
 from torch.nn import functional
 from torch.utils.data import TensorDataset
 
@@ -12,6 +12,8 @@ from tests.loop.lit_module import (
     Automatic,
     DamagedData,
     Data,
+    Flow,
+    FlowingData,
     Manual,
     Windows,
     WithoutDamaged,
@@ -178,6 +180,15 @@ class ThreeManyBatches(OfThree, ManyBatches):
     pass
 
 
+class ShardedData(Data):
+    """Each rank has a dataset of its own batches, as Lightning's Trainer expects it."""
+
+    def loader(self, dataset):
+        batches = torch.arange(len(dataset)).split(self.hparams.batch_size)
+        own = torch.cat(batches[distributed.get_rank() :: distributed.get_world_size()])
+        return super().loader(Flow([dataset[index] for index in own]))
+
+
 class Prepared(Data):
     """Is prepared in rank 0 only, where it draws random numbers as `setup` does in all."""
 
@@ -210,7 +221,10 @@ def make(run, parameters):
         data = TwoLoaders
     if parameters.damaged:
         data = DamagedData if parameters.skip_undecodable else WithoutDamaged
+    if parameters.iterable:
+        data = FlowingData if parameters.iterable == "plain" else ShardedData
     return module, data(parameters.batch_size)
 
 
-train = lightning_loop(make)
+def train(run, parameters):
+    yield from lightning_loop(make, shards_itself=parameters.iterable == "sharded")(run, parameters)

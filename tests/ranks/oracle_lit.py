@@ -13,12 +13,12 @@ from torch.utils.data import DataLoader
 
 from tests.loop.lit_module import Data
 from tests.ranks.lit import Parameters
-from tests.ranks.lit_module import TwoLoaders, make
+from tests.ranks.lit_module import ShardedData, TwoLoaders, make
 from trainops.runtime import rank_state, reproducibility
 from trainops.runtime.ranks import Devices
 
 SEED = 7
-OWN = ("module", "scheduler", "batch_size", "fault", "damaged", "skip_undecodable")
+OWN = ("module", "scheduler", "batch_size", "fault", "damaged", "skip_undecodable", "iterable")
 
 
 class Divided(Data):
@@ -65,6 +65,7 @@ def train(parameters, num_ranks, root):
             strategy=DDPStrategy(find_unused_parameters=True), **arguments,
         )  # fmt: skip
         data = DividedTwo if parameters.module == "two" else Divided
+        data = ShardedData if parameters.iterable else data
         trainer.fit(module, data(parameters.batch_size))
     data = trainer.datamodule
     held_out = {"val_loss": data.held_out.tensors}

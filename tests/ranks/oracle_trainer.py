@@ -12,8 +12,11 @@ from trainops.runtime import reproducibility
 SEED = 7  # that of the tests
 
 
-def train_all(rank, num_ranks, directory, cases):
-    """Be one rank of all trainings; rank 0 saves models and evaluations by name."""
+def train_all(rank, num_ranks, directory, cases, kinds):
+    """Be one rank of all trainings; rank 0 saves models and evaluations by name.
+
+    `kinds`: of the datasets that are iterable, by name.
+    """
     os.environ |= {
         "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0",  # required, not used
         "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(num_ranks),
@@ -22,6 +25,7 @@ def train_all(rank, num_ranks, directory, cases):
     for name, arguments in cases.items():
         reproducibility.seed_all(SEED)
         given = {"dropout": 0.0, "arguments": arguments | {"ddp_backend": "gloo"}}
+        given["iterable"] = kinds.get(name, "")
         trainer = make(None, Parameters.parse(given))
         assert trainer.args.world_size == num_ranks
         trainer.train()

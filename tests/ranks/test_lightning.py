@@ -24,6 +24,8 @@ SETTINGS = {
     "manual": {"module": "manual", "max_epochs": 2},
     "windows": {"module": "windows", "max_epochs": 2},
     "two": {"module": "two", "max_epochs": 2},  # loaders of 6 and of 3 batches
+    "iterable": {"iterable": "plain", "accumulate_grad_batches": 4, "max_epochs": 2},
+    "sharded": {"iterable": "sharded", "accumulate_grad_batches": 2, "max_epochs": 2},
     # three batches of the validation: rank 1 repeats the first, which is counted once
     "steps": {"max_steps": 4},  # within the second epoch
     "repeated": {"batch_size": 3, "accumulate_grad_batches": 3, "max_epochs": 2},
@@ -98,6 +100,11 @@ def require_stops_change_nothing(name, at, attempts, undisturbed):
 @pytest.mark.parametrize("at", STOPS)
 def test_a_stop_changes_nothing(at, attempts, undisturbed):
     require_stops_change_nothing("everything", at, attempts, undisturbed)
+
+
+@pytest.mark.parametrize("name", ["iterable", "sharded"])
+def test_a_stop_in_an_iterable_dataset_changes_nothing(name, attempts, undisturbed):
+    require_stops_change_nothing(name, 2, attempts, undisturbed)
 
 
 @pytest.mark.exhaustive

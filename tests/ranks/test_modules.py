@@ -114,6 +114,23 @@ def test_the_death_of_any_rank_changes_nothing(attempts, undisturbed):
     require_same_end(attempts, undisturbed("everything"))
 
 
+def test_an_iterable_validation_counts_each_batch_once(attempts, forkserver, tmp_path):
+    """Three batches: rank 1 repeats the last one."""
+    given = SETTINGS["repeated"] | {"is_validation_iterable": True}
+    attempts.config = config_of("repeated", parameters=given)
+    whole = Attempts(forkserver, tmp_path / "whole", attempts.config)
+    assert isinstance(whole.attempt(), Succeeded), whole.ended
+    for at in (-1, -4):
+        assert isinstance(attempts.attempt(f"stop 0 {at}"), Stopped), attempts.ended
+    assert isinstance(attempts.attempt(), Succeeded), attempts.ended
+    require_same_end(attempts, whole)
+    for after in (1, 3):  # a fork within the first validation
+        forked = Attempts(forkserver, tmp_path / f"{after}", attempts.config)
+        assert isinstance(forked.attempt("stop 0 -1"), Stopped), forked.ended
+        assert isinstance(forked.attempt(processes=after), Succeeded), forked.ended
+        assert losses_of(forked)[0] == pytest.approx(losses_of(whole)[0], rel=1e-12)
+
+
 def test_a_stop_within_a_validation_changes_nothing(attempts, undisturbed):
     attempts.config = config_of("repeated")
     for at in (-1, -4):

@@ -83,12 +83,9 @@ def test_ranks_share_the_batches_of_every_order(options):
     assert of_ranks == [padded[0::2], padded[1::2]]
 
 
-def test_an_iterable_dataset_cannot_be_shared():
-    run = Run(
-        Course(lambda: None), seed=3, device=torch.device("cpu"), inputs={}, devices=Devices(0, 2)
-    )
-    with pytest.raises(InputError, match="got an iterable dataset for 'train' with 2 processes"):
-        run.loader("train", iter([1]))
+def test_a_map_style_dataset_does_not_shard_itself():
+    with pytest.raises(InputError, match="got shards_itself for 'train', whose dataset is map-"):
+        loader(4, Devices(0, 2), shards_itself=True)
 
 
 class Damaged(Dataset):

@@ -25,6 +25,11 @@ CASES = {
     "accumulated": ORDERED | {"gradient_accumulation_steps": 4, "max_grad_norm": 0.1},
     "by-steps": ORDERED | {"eval_strategy": "steps", "eval_steps": 3, "max_steps": 8},
 }
+KINDS = {"iterable": "stateful", "sized": "sized"}
+CASES |= {
+    "iterable": ORDERED | {"max_steps": 5, "eval_strategy": "steps", "eval_steps": 2},
+    "sized": ORDERED | {"max_steps": 5, "eval_strategy": "no"},
+}
 # three batches of an evaluation: rank 1 repeats the first, which is counted once
 DRAWN = {"gradient_accumulation_steps": 2, "per_device_eval_batch_size": 3, "warmup_steps": 1}
 
@@ -37,7 +42,7 @@ def config_of(**parameters):
 def under_torchrun(tmp_path_factory):
     """Return what two processes train by Trainer.train(), by the name of the case."""
     root = tmp_path_factory.mktemp("torchrun")
-    run_ranks(train_all, root, CASES)
+    run_ranks(train_all, root, CASES, KINDS)
     return {name: torch.load(root / f"{name}.pt", weights_only=True) for name in CASES}  # noqa: TID251
 
 
@@ -55,7 +60,7 @@ def evaluations(attempts):
 
 @pytest.mark.parametrize("name", some_of([*CASES], every=2))
 def test_two_ranks_train_as_trainer_train_does(name, under_torchrun, attempts):
-    attempts.config = config_of(dropout=0.0, arguments=CASES[name])
+    attempts.config = config_of(dropout=0.0, arguments=CASES[name], iterable=KINDS.get(name, ""))
     assert isinstance(attempts.attempt(), Succeeded), attempts.ended
     model, expected = state_of(attempts.committed[-1])["model"], under_torchrun[name]
     for key, value in expected["model"].items():
@@ -89,6 +94,22 @@ def test_a_stop_changes_nothing(at, attempts, undisturbed):
     assert isinstance(attempts.attempt(), Succeeded), attempts.ended
     assert attempts.receipts[-1].exact
     require_same_end(attempts, undisturbed)
+
+
+@pytest.mark.parametrize("kind", ["plain", "sized"])
+def test_a_stop_in_an_iterable_dataset_changes_nothing(kind, attempts, forkserver, tmp_path):
+    """Without a length, the last window of an epoch is held; 11 batches, or 6 in each rank."""
+    arguments = {"gradient_accumulation_steps": 4, "max_steps": 4, "num_train_epochs": 2}
+    if kind == "sized":
+        arguments["max_steps"] = -1
+    attempts.config = config_of(arguments=ORDERED | arguments, iterable=kind)
+    whole = Attempts(forkserver, tmp_path / "whole", attempts.config)
+    assert isinstance(whole.attempt(), Succeeded), whole.ended
+    assert state_of(whole.committed[-1])["progress"]["step"] == 4
+    for at in (2, 8):
+        assert isinstance(attempts.attempt(f"stop 0 {at}"), Stopped), attempts.ended
+    assert isinstance(attempts.attempt(), Succeeded), attempts.ended
+    require_same_end(attempts, whole)
 
 
 def test_the_death_of_any_rank_changes_nothing(attempts, undisturbed):

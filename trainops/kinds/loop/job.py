@@ -152,13 +152,14 @@ class LoopJob:
             raise IncompatibleState("a state can be loaded only into a new job")
         was_divided = PART in state
         bests = Bests(self.config).from_state(state)
-        state, self._whole = self._opened(state), self._whole_in(state)
+        before, now = int(plain.get("num_ranks", 1)), self.devices.num_ranks
+        of_rank = self._own_parts() if before == now else {}
+        state, self._whole = self._opened(state) | of_rank, self._whole_in(state)
         self._require_kept(state)
         # The optimizer has stepped, in an earlier process: torch need not be surprised.
         warnings.filterwarnings("ignore", message="Detected call of `lr_scheduler.step")
         means = Means(self.config.log_every_steps, self._total)
         means.load_state_dict(plain["means"])
-        before, now = int(plain.get("num_ranks", 1)), self.devices.num_ranks
         course = ranks.rescaled(plain["course"], self._run.datasets, before=before, now=now)
         self._changes = ranks.change(
             before, now, was_divided=was_divided, is_divided=self.is_divided
@@ -337,6 +338,15 @@ class LoopJob:
                 models = self._run.modules
                 own = {n: each.state_dict() for n, each in models.items() if n not in (whole or {})}
                 self._bests.keep(best, copied(own) | (whole or {}))
+
+    def _own_parts(self) -> StateDict:
+        """Return what this rank has of its own, where rank 0 has it, too; not its buffers.
+
+        A dataset that shards itself by the rank cannot load the state of another one.
+        """
+        kept = self._parts.get(self.devices.rank, {}).get("kept", {})
+        modules = self._run.modules
+        return {name: each for name, each in kept.items() if name not in modules}
 
     def _whole_in(self, state: StateDict) -> dict[str, dict[str, Any]] | None:
         """Return the whole models of a divided state, which it has at the end."""

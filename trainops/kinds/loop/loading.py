@@ -7,6 +7,7 @@ from torch.utils.data import DataLoader, IterableDataset
 from trainops.kinds.loop.batches import MapBatches, Workers
 from trainops.kinds.loop.choice import Choice
 from trainops.kinds.loop.examples import Collate
+from trainops.kinds.loop.rank_streams import Gather
 from trainops.kinds.loop.streams import StreamBatches
 from trainops.runtime.errors import InputError
 from trainops.runtime.ranks import ALONE, Devices
@@ -24,13 +25,12 @@ def make_source(
     collate_fn: Collate | None,
     is_random: bool,
     skip_undecodable: bool,
+    shards_itself: bool = False,
     devices: Devices = ALONE,
+    gather: Gather | None = None,
 ) -> MapBatches | StreamBatches:
     """Return the batches of a map-style or an iterable dataset. Raises InputError."""
     is_iterable = _is_iterable(name, dataset)
-    if devices.num_ranks > 1 and is_iterable:
-        problem = f"got an iterable dataset for {name!r} with {devices.num_ranks} processes"
-        raise InputError({"recipe": f"{problem}; allowed: with one process"})
     if (batch_size is None and not is_iterable) or (batch_size is not None and batch_size < 1):
         problem = f"got batch_size {batch_size} for {name!r}"
         allowed = "at least 1, or None for an iterable dataset that yields batches"
@@ -42,7 +42,11 @@ def make_source(
         return StreamBatches(
             name, dataset, seed=seed, batch_size=batch_size, drop_last=drop_last,
             workers=workers, collate_fn=collate_fn, is_random=is_random,
+            devices=devices, shards_itself=shards_itself, gather=gather,
         )  # fmt: skip
+    if shards_itself:
+        problem = f"got shards_itself for {name!r}, whose dataset is map-style"
+        raise InputError({"recipe": f"{problem}; allowed: with iterable datasets"})
     order = choice.make(name, len(dataset), seed, batch_size or 1, drop_last)
     return MapBatches(
         name, dataset, order, seed=seed, workers=workers, collate_fn=collate_fn,

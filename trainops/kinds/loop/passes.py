@@ -55,9 +55,14 @@ class Passes:
         """
         counts = self._course.counts[self.name]
         at = counts.taken - 1
-        if isinstance(self.source, MapBatches | CombinedBatches):
+        if isinstance(self.source, MapBatches | CombinedBatches | StreamBatches):
             return self.source.numbers(counts.passes - 1, at)
         return range(at, at + 1)
+
+    @property
+    def is_repeated(self) -> bool:
+        """Whether the batch of an iterable dataset repeats another one, for the sake of ranks."""
+        return isinstance(self.source, StreamBatches) and self.source.is_repeated
 
     def __iter__(self) -> Iterator[Any]:
         if self.group:

@@ -8,6 +8,7 @@ from torch import distributed, nn
 from torch.optim import Optimizer
 
 from trainops.kinds.loop.means import Total
+from trainops.kinds.loop.rank_streams import Gather
 from trainops.learning.optimizer_state import load_optimizer
 from trainops.runtime.errors import IncompatibleState
 from trainops.runtime.job import StateDict
@@ -69,6 +70,22 @@ def total_of(devices: Devices, device: torch.device) -> Total:
         return [float(each) for each in sums.tolist()]
 
     return total
+
+
+def gather_of(devices: Devices, device: torch.device) -> Gather | None:
+    """Return what gathers integers of all ranks, of each as many; None for one rank."""
+    if devices.num_ranks == 1:
+        return None
+
+    def gather(numbers: list[int]) -> list[list[int]]:
+        rows = torch.zeros(devices.num_ranks, len(numbers), dtype=torch.int64)
+        rows[devices.rank] = torch.tensor(numbers, dtype=torch.int64)
+        rows = rows.to(device)
+        distributed.all_reduce(rows)
+        found: list[list[int]] = rows.tolist()
+        return found
+
+    return gather
 
 
 def rescaled(

@@ -60,8 +60,10 @@ class Reductions:
     def is_counted(self, loader: Passes, counted: int = 0) -> bool:
         """Whether the batch of this rank is a new one, after the first `counted` of the pass.
 
-        It is none where ranks repeat the beginning of a pass.
+        It is none where ranks repeat the beginning of a pass, or the end of an iterable dataset.
         """
+        if loader.is_repeated:
+            return False
         return self.rank < len(loader.numbers) and loader.numbers[self.rank] >= counted
 
 

@@ -32,6 +32,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from trainops.datasets.directory import Directory
+from trainops.kinds.loop import ranks
 from trainops.kinds.loop.batches import MapBatches, Workers
 from trainops.kinds.loop.choice import Choice
 from trainops.kinds.loop.combined import CombinedBatches, Mode
@@ -207,6 +208,7 @@ class Run:
         timeout: float = 0,
         is_random: bool = True,
         skip_undecodable: bool = False,
+        shards_itself: bool = False,
     ) -> Passes:
         """Return a loop over the batches of a dataset, by torch's DataLoader. See docs/loaders.md.
 
@@ -218,7 +220,8 @@ class Run:
         position.
 
         Of several ranks, each takes its own batches of `batch_size` examples, and all have equally
-        many: batches of the pass's beginning fill up the end, or `drop_last` leaves it out.
+        many: batches of the pass's beginning fill up the end, or `drop_last` leaves it out. They
+        read all batches of an iterable dataset, unless it `shards_itself` by the rank.
         """
         self._require_name(name)
         choice = Choice(shuffle, weights, balance, lengths, sampler, batch_sampler, num_samples)
@@ -226,7 +229,8 @@ class Run:
         source = make_source(
             name, dataset, choice, workers, seed=f"{self.seed}/{name}", batch_size=batch_size,
             drop_last=drop_last, collate_fn=collate_fn, is_random=is_random,
-            skip_undecodable=skip_undecodable, devices=self._devices,
+            skip_undecodable=skip_undecodable, shards_itself=shards_itself, devices=self._devices,
+            gather=ranks.gather_of(self._devices, self.device),
         )  # fmt: skip
         if isinstance(source, StreamBatches) or skip_undecodable:
             self.keep(name, source)

@@ -31,6 +31,7 @@ class DirectPosition:
     """
 
     note = problem = uncertain = ""
+    is_direct = True
 
     def __init__(self, name: str, dataset: StatefulDataset) -> None:
         self._name, self._dataset = name, dataset
@@ -40,6 +41,10 @@ class DirectPosition:
         self._now: Any = None  # after the newest batch
         self._has_taken = self.looks_ahead = False
         self.is_over = False  # a batch that ends before it is full ends the pass
+
+    @property
+    def num_taken(self) -> int:
+        return self._place[1]
 
     def begin(self, number: int, first: int) -> int:
         """Begin a pass at batch `first`; return how many batches have to be read again."""
@@ -103,6 +108,8 @@ class ReadAgain:
         "state_dict and load_state_dict (other than those of Hugging Face), and num_workers 0"
     )
 
+    is_direct = False
+
     def __init__(self, name: str) -> None:
         self._name = name
         self.is_over = self.looks_ahead = False
@@ -111,6 +118,10 @@ class ReadAgain:
         self._expected: tuple[tuple[int, int], str] | None = None
         self.note = ""  # for the receipt: what a resume had to do
         self.problem = ""  # and why it is not exact
+
+    @property
+    def num_taken(self) -> int:
+        return self._place[1]
 
     def begin(self, number: int, first: int) -> int:
         """Return how many batches of the pass have to be read again: all before the first."""
@@ -139,8 +150,10 @@ class ReadAgain:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self._place = _place(self._name, state)
-        self._fingerprint = str(state.get("fingerprint", ""))  # none: of a dataset's own state
-        self._expected = self._place, self._fingerprint
+        saved = state.get("fingerprint", "")  # none: of a dataset's own state
+        self._fingerprint = str(saved)
+        # of another number of ranks, the place has another batch
+        self._expected = None if saved is None else (self._place, self._fingerprint)
 
 
 def fingerprint(batch: Any) -> str:

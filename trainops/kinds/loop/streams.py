@@ -4,19 +4,22 @@ import logging
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from itertools import count
-from typing import Any
+from itertools import chain, count
+from typing import Any, TypeVar
 
 import torch
 from torch.utils.data import DataLoader, IterableDataset, default_collate, get_worker_info
 
 from trainops.kinds.loop.batches import Workers
 from trainops.kinds.loop.examples import Collate, cannot_load, first_tensor
+from trainops.kinds.loop.rank_streams import Dealt, Evened, Gather, agreed, deal
 from trainops.kinds.loop.seeding import start_streams, streams_restored
 from trainops.kinds.loop.stream_positions import DirectPosition, ReadAgain
 from trainops.runtime.errors import IncompatibleState, InputError
+from trainops.runtime.ranks import ALONE, Devices
 from trainops.runtime.throughput import Throughput
 
+T = TypeVar("T")
 log = logging.getLogger(__name__)
 # Packages whose datasets have states without what a shuffle buffer has read ahead.
 FORGETFUL = ("datasets",)
@@ -47,6 +50,18 @@ def has_whole_state(dataset: object) -> bool:
     return has_state and type(dataset).__module__.partition(".")[0] not in FORGETFUL
 
 
+def ahead(items: Iterator[T], *, reads: bool) -> Iterator[tuple[T, bool]]:
+    """Return each item, and if the next one is read before, whether it is the last."""
+    if not reads:
+        yield from ((each, False) for each in items)
+        return
+    for latest in items:
+        for each in items:
+            yield latest, False
+            latest = each
+        yield latest, True
+
+
 class StreamBatches:
     """Batches of an iterable dataset; see `Run.loader`. A pass ends where the dataset does.
 
@@ -65,9 +80,20 @@ class StreamBatches:
         workers: Workers,
         collate_fn: Collate | None,
         is_random: bool,
+        devices: Devices = ALONE,
+        shards_itself: bool = False,
+        gather: Gather | None = None,
     ) -> None:
         workers.require(name, dataset, collate_fn)
         self.name, self._seed = name, seed
+        self._drop_last, self._devices, self._gather = drop_last, devices, gather
+        self._dealing = ALONE if shards_itself else devices  # the ranks that share what is read
+        self._evened: Evened | None = None
+        if gather is not None and self._dealing is ALONE:
+            self._evened = Evened(name, gather)
+        self._num_items = 0  # given in the pass, with those that repeat another one
+        self._shift = 0  # batches of the pass that other numbers of ranks have read in addition
+        self.is_repeated = False  # the newest batch, because other ranks have more
         self.throughput = Throughput()
         self._draws_here = is_random and workers.num_workers == 0
         self._seeded = Seeded(dataset, seed, is_random)
@@ -97,7 +123,7 @@ class StreamBatches:
     @property
     def is_at_end(self) -> bool:
         """Whether the newest batch is the last one of its pass; with `look_ahead` only."""
-        return self._is_last or self.position.is_over
+        return self._ends_here() if self._evened is None else self._evened.is_last
 
     def length(self, number: int) -> None:
         return None
@@ -105,47 +131,101 @@ class StreamBatches:
     def fixed_length(self) -> None:
         return None
 
+    def numbers(self, number: int, at: int) -> range:
+        """Return the numbers in the pass of the batches that the ranks have as item `at`.
+
+        Those of ranks that repeat another batch are numbers beyond its end.
+        """
+        first = at * self._devices.num_ranks + self._shift
+        return range(first, first + self._devices.num_ranks)
+
     def items(self, number: int, first: int) -> Iterator[Any]:
         """Return the batches of a pass from batch `first` on; those to be read again are read now.
 
         Raises IncompatibleState where there are fewer than were taken.
         """
+        if not first:
+            self._shift = 0
+        if self._evened is not None:
+            items = self._of_own(self._evened, number, first)
+        else:
+            items = self._read(number, first)
+            if self._gather is not None:
+                items = agreed(self.name, number, items, self._ends_here, self._gather)
+        return self._counted(items, first)
+
+    def _counted(self, items: Iterator[Dealt], first: int) -> Iterator[Any]:
+        self._num_items = first
+        for each in items:
+            self._num_items, self.is_repeated = self._num_items + 1, not each.is_new
+            yield each.batch
+
+    def _of_own(self, evened: Evened, number: int, first: int) -> Iterator[Dealt]:
+        """Return items of a dataset that shards itself; the latest batch is read again for them."""
+        if not first:
+            return evened.items(self._read(number, 0), None, self._ends_here)
+        num_own, num_items = self.position.num_taken, self._num_items
+        own = self._read(number, num_own - 1)
+        latest = next(own)
+        if num_items == num_own and first < num_items:  # the newest item once more is this batch
+            return evened.items(chain([latest], own), None, self._ends_here)
+        return evened.items(own, latest, self._ends_here)
+
+    def _ends_here(self) -> bool:
+        """Whether the newest batch is the last one that this rank reads; with `look_ahead` only."""
+        return self._is_last or self.position.is_over
+
+    def _read(self, number: int, first: int) -> Iterator[Dealt]:
+        """Return what this rank has of the rounds from `first` on."""
         self._is_last = False
         num_again = self.position.begin(number, first)
-        batches = self._given(number, first - num_again)
+        rounds = self._given(number, first - num_again)
         for at in range(num_again):
-            if next(batches, self) is self:
+            if next(rounds, None) is None:
                 problem = f"the dataset {self.name!r} yields {at} batches in pass {number}"
                 raise IncompatibleState(f"{problem}; {num_again} were taken before the stop")
-        return batches
+        return rounds
 
     def close(self) -> None:
         del self._loader, self._seeded  # the last references: worker processes and memory end
 
     def state_dict(self) -> dict[str, Any]:
-        return self.position.state_dict()
+        state = self.position.state_dict()
+        if self._devices.num_ranks == 1:
+            return state
+        of_ranks = {"num_ranks": self._devices.num_ranks, "items": self._num_items}
+        return state | of_ranks | {"shift": self._shift}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue from a state. Raises IncompatibleState for shards of other numbers of ranks."""
+        before, now = int(state.get("num_ranks", 1)), self._devices.num_ranks
+        self._num_items = int(state.get("items", state.get("taken", 0)))
+        self._shift = int(state.get("shift", 0))
+        if before != now:
+            if self._dealing is not self._devices:
+                problem = f"the dataset {self.name!r} shards itself, and had {before} ranks"
+                raise IncompatibleState(f"{problem}; now there are {now}; allowed: {before}")
+            taken = int(state["taken"]) * before // now
+            if self.position.is_direct:  # it continues between two rounds, if it has to
+                self._shift += int(state["taken"]) * before - taken * now
+            state = {**state, "taken": taken, "fingerprint": None}
         self.position.load_state_dict(state)
 
-    def _given(self, number: int, first: int) -> Iterator[Any]:
-        """Return the batches from `first` on; the position follows what is given."""
-        newest: tuple[int, Any, Any] | None = None  # read ahead: number, batch, state after it
-        for at, batch in enumerate(self._batches(number, first), start=first):
-            state = self.position.read()
-            if not self._looks_ahead:
-                self.position.took(number, at, batch, state, self._seeded.has_ended)
-                yield batch
-                continue
-            if newest is not None:
-                self.position.took(number, *newest, False)
-                yield newest[1]
-            newest = at, batch, state
-        if newest is not None:
-            at, batch, _ = newest
-            self._is_last = True
-            self.position.took(number, at, batch, self.position.read(), True)
-            yield batch
+    def _given(self, number: int, first: int) -> Iterator[Dealt]:
+        """Return the rounds from `first` on; the position follows what is given."""
+        batches = self._batches(number, first * self._dealing.num_ranks + self._shift)
+        rounds: Iterator[Dealt] = map(Dealt, batches)
+        if self._dealing.num_ranks > 1:
+            rounds = deal(batches, self._dealing, drop_last=self._drop_last)
+        read = ((each, self.position.read(), self._seeded.has_ended) for each in rounds)
+        known = ahead(read, reads=self._looks_ahead)
+        for at, ((each, state, is_over), is_last) in enumerate(known, start=first):
+            if is_last:
+                self.position.took(number, at, each.batch, self.position.read(), True)
+            else:
+                self.position.took(number, at, each.batch, state, is_over and not self._looks_ahead)
+            self._is_last = is_last
+            yield each
 
     def _batches(self, number: int, first: int) -> Iterator[Any]:
         batches: Iterator[Any] | None = None
@@ -164,7 +244,8 @@ class StreamBatches:
                     raise cannot_load(self.name, number, at, error) from error
                 tensor = first_tensor(batch)
                 num_loaded = None if tensor is None or not tensor.ndim else len(tensor)
-                self.throughput.add(num_loaded, time.perf_counter() - began_at)
+                is_own = at % self._dealing.num_ranks == self._dealing.rank
+                self.throughput.add(num_loaded if is_own else 0, time.perf_counter() - began_at)
                 yield batch
         finally:
             del batches  # ends its worker processes, also where a traceback refers to this frame

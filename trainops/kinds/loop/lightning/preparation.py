@@ -24,6 +24,7 @@ from trainops.kinds.loop.lightning.callbacks import LightningHooks
 from trainops.kinds.loop.lightning.requirements import overrides, require_loader_index
 from trainops.kinds.loop.metric_states import MetricStates
 from trainops.kinds.loop.passes import Passes
+from trainops.kinds.loop.reading import Reading
 from trainops.kinds.loop.run import Run
 from trainops.kinds.loop.trainer_settings import LightningParameters
 from trainops.runtime.errors import InputError
@@ -51,6 +52,7 @@ def loaders(
     data: LightningDataModule | None,
     hooks: LightningHooks,
     settings: LightningParameters,
+    reading: Reading,
 ) -> tuple[Passes, list[Passes]]:
     """Return the loader of training and those of validation, after prepare_data and setup."""
     _prepare_data(run, [each for each in (data, module) if each is not None])
@@ -64,9 +66,9 @@ def loaders(
         problem = f"{type(module).__name__} and its DataModule have no method train_dataloader"
         raise InputError({"recipe": problem})
     if _is_collection(training):
-        train = _combine(run, "train", training, "max_size_cycle", settings)  # as in Lightning
+        train = _combine(run, "train", training, "max_size_cycle", reading)  # as in Lightning
     else:
-        train = follow(run, "train", training, settings)
+        train = follow(run, "train", training, reading)
     limit(train, "limit_train_batches", settings.limit_train_batches)
     is_validated = overrides(module, LightningModule, "validation_step")
     if validation is None or settings.limit_val_batches == 0 or not is_validated:
@@ -74,7 +76,7 @@ def loaders(
     several = _flat(validation)
     require_loader_index(module, len(several))
     names = [f"validation_{number}" if number else "validation" for number in range(len(several))]
-    validations = [follow(run, *each, settings) for each in zip(names, several, strict=True)]
+    validations = [follow(run, *each, reading) for each in zip(names, several, strict=True)]
     for each in validations:
         limit(each, "limit_val_batches", settings.limit_val_batches)
     return train, validations
@@ -135,10 +137,10 @@ def _loader(module: LightningModule, data: LightningDataModule | None, name: str
     return getattr(module, method)() if overrides(module, LightningModule, method) else None
 
 
-def follow(run: Run, name: str, loader: object, settings: LightningParameters) -> Passes:
+def follow(run: Run, name: str, loader: object, reading: Reading) -> Passes:
     """Return a loader of the run. Raises InputError for what it cannot do, by its name."""
     if isinstance(loader, CombinedLoader):
-        return _combine(run, name, loader.iterables, loader._mode, settings)
+        return _combine(run, name, loader.iterables, loader._mode, reading)
     if not isinstance(loader, DataLoader):
         problem = f"got a {type(loader).__name__} as the loader {name!r}"
         allowed = "DataLoaders of torch, and a CombinedLoader of them"
@@ -152,6 +154,7 @@ def follow(run: Run, name: str, loader: object, settings: LightningParameters) -
         "persistent_workers": loader.persistent_workers,
         "collate_fn": loader.collate_fn,
         "pin_memory": loader.pin_memory,
+        **reading.options(loader.dataset),
     }
     if isinstance(loader.dataset, IterableDataset):
         followed = run.loader(name, loader.dataset, batch_size=loader.batch_size, **options)
@@ -165,7 +168,6 @@ def follow(run: Run, name: str, loader: object, settings: LightningParameters) -
         shuffle=type(loader.sampler) is not SequentialSampler,
         weights=weights,
         num_samples=None if weights is None else loader.sampler.num_samples,  # type: ignore[attr-defined]
-        skip_undecodable=settings.skip_undecodable,
         **options,
     )
 
@@ -175,7 +177,7 @@ def _combine(
     name: str,
     loaders: Any,
     mode: Mode | Literal["sequential"],
-    settings: LightningParameters,
+    reading: Reading,
 ) -> Passes:
     """Return one loop over batches of these loaders, in the structure that the loaders stand in."""
     if mode == "sequential":
@@ -186,7 +188,7 @@ def _combine(
         allowed = "with several processes, mode='sequential', or a list of loaders"
         raise InputError({"recipe": f"{problem}; allowed: {allowed}"})
     parts = [
-        follow(run, f"{name}_{number}", each, settings)
+        follow(run, f"{name}_{number}", each, reading)
         for number, each in enumerate(_leaves(loaders))
     ]
     return run.combine(name, parts, mode, lambda batches: _arranged(loaders, iter(batches)))

@@ -25,6 +25,7 @@ from trainops.kinds.loop.lightning.schedules import Schedules
 from trainops.kinds.loop.lightning.steps import BatchSteps
 from trainops.kinds.loop.lightning.view import TrainerView
 from trainops.kinds.loop.passes import Passes
+from trainops.kinds.loop.reading import Reading
 from trainops.kinds.loop.replicas import Reductions
 from trainops.kinds.loop.run import Run, Yielded
 from trainops.kinds.loop.trainer_settings import LightningParameters
@@ -40,11 +41,14 @@ Made: TypeAlias = LightningModule | Pair | WithCallbacks
 Steps: TypeAlias = Generator[Yielded, None, None]
 
 
-def lightning_loop(make: Callable[[Run, P], Made]) -> Callable[[Run, P], Steps]:
+def lightning_loop(
+    make: Callable[[Run, P], Made], *, shards_itself: bool = False
+) -> Callable[[Run, P], Steps]:
     """Return the loop that trains what `make(run, parameters)` returns.
 
     That is a LightningModule with its loaders, a pair of a LightningModule and a DataModule, or
-    the two (the second may be None) with a list of callbacks.
+    the two (the second may be None) with a list of callbacks. `shards_itself`: of several ranks,
+    each has other examples of its iterable datasets.
     """
 
     def train(run: Run, parameters: P) -> Steps:
@@ -54,7 +58,10 @@ def lightning_loop(make: Callable[[Run, P], Made]) -> Callable[[Run, P], Steps]:
         given: tuple[Any, ...] = made if isinstance(made, tuple) else (made,)
         module, data = (*given, None)[:2]
         callbacks: Sequence[Callback] = given[2] if len(given) > 2 else ()
-        yield from LightningTraining(run, module, data, parameters, callbacks).epochs()
+        training = LightningTraining(
+            run, module, data, parameters, callbacks, shards_itself=shards_itself
+        )
+        yield from training.epochs()
 
     return train
 
@@ -69,6 +76,8 @@ class LightningTraining:
         data: LightningDataModule | None,
         settings: LightningParameters,
         callbacks: Sequence[Callback] = (),
+        *,
+        shards_itself: bool = False,
     ) -> None:
         require_module(module, data, settings, run.device)
         run.norms.require_known(clips_by_norm(module, settings), "gradient_clip_val, by norm")
@@ -79,7 +88,8 @@ class LightningTraining:
         self._view = TrainerView(settings, self._progress, self._logged, module, data, reductions)
         module.trainer = self._view  # type: ignore[assignment]
         self._hooks = LightningHooks(module, self._view, callbacks, run.monitors)
-        self._train, self._validations = loaders(run, module, data, self._hooks, settings)
+        reading = Reading(skip_undecodable=settings.skip_undecodable, shards_itself=shards_itself)
+        self._train, self._validations = loaders(run, module, data, self._hooks, settings, reading)
         self._view.measure(self._train, self._validations)
         if not run.is_sharded:  # else each unit moves when it is divided
             module.to(run.device)

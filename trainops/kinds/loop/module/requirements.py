@@ -13,6 +13,7 @@ from trainops.kinds.loop.module.optimization import Schedule
 from trainops.kinds.loop.passes import Passes
 from trainops.kinds.loop.run import Run
 from trainops.kinds.loop.settings import ModuleParameters
+from trainops.kinds.loop.streams import StreamBatches
 from trainops.learning.optimizer_state import needs_closure
 from trainops.runtime.errors import InputError
 
@@ -33,7 +34,7 @@ def require_ranks(run: Run, validation: Passes | None, parameters: ModuleParamet
     if parameters.compile:
         problem = f"got true {with_ranks}"
         raise InputError({"parameters.compile": f"{problem}; allowed: false"})
-    if validation is not None and not isinstance(validation.source, MapBatches):
+    if validation is not None and not isinstance(validation.source, MapBatches | StreamBatches):
         problem = f"got several loaders as the loader 'validation' {with_ranks}"
         raise InputError({"recipe": f"{problem}; allowed: one loader"})
 

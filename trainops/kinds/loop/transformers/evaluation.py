@@ -7,15 +7,15 @@ from typing import Any
 import numpy as np
 import torch
 from torch.utils.data import IterableDataset
-from transformers import EvalPrediction, Trainer
+from transformers import EvalPrediction, Trainer, TrainingArguments
 from transformers.trainer_pt_utils import nested_concat, nested_detach, nested_numpify
 
 from trainops.kinds.loop.module.batch import count_examples, to_device
 from trainops.kinds.loop.passes import Passes
+from trainops.kinds.loop.reading import Reading
 from trainops.kinds.loop.replicas import Replicas
 from trainops.kinds.loop.run import Run, Yielded
 from trainops.kinds.loop.transformers.events import TrainerEvents
-from trainops.kinds.loop.transformers.reading import Reading
 
 IGNORED_INDEX = -100  # by which Hugging Face pads what is concatenated
 
@@ -142,10 +142,19 @@ class EvaluatedSet:
                 batch_size=args.eval_batch_size,
                 shuffle=False,
                 collate_fn=self.prepared.collate_fn,
-                **reading.options(args, self.prepared.dataset),
+                **reading.options(self.prepared.dataset),
+                **worker_options(args),
             )
             for place in places
         }
+
+
+def worker_options(args: TrainingArguments) -> dict[str, Any]:
+    return {
+        "num_workers": args.dataloader_num_workers,
+        "prefetch_factor": args.dataloader_prefetch_factor,
+        "persistent_workers": args.dataloader_persistent_workers,
+    }
 
 
 def empty() -> dict[str, Any]:

@@ -12,7 +12,7 @@ import torch
 from accelerate.optimizer import AcceleratedOptimizer
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
-from torch.utils.data import IterableDataset
+from torch.utils.data import DataLoader, IterableDataset
 from transformers import Trainer
 from transformers.optimization import GreedyLR
 from transformers.trainer_pt_utils import LengthGroupedSampler
@@ -20,12 +20,12 @@ from transformers.trainer_pt_utils import LengthGroupedSampler
 from trainops.kinds.loop.grad_norms import whole
 from trainops.kinds.loop.gradients import Gradients
 from trainops.kinds.loop.module.batch import count_examples
+from trainops.kinds.loop.reading import Reading
 from trainops.kinds.loop.replicas import Replicas
 from trainops.kinds.loop.run import Run, Yielded
 from trainops.kinds.loop.trainer_settings import TransformersParameters
-from trainops.kinds.loop.transformers.evaluation import TrainerEvaluation
+from trainops.kinds.loop.transformers.evaluation import TrainerEvaluation, worker_options
 from trainops.kinds.loop.transformers.events import TrainerEvents
-from trainops.kinds.loop.transformers.reading import Reading
 from trainops.kinds.loop.transformers.requirements import require_trainer
 from trainops.kinds.loop.transformers.starting import end_model, start_model
 from trainops.runtime.config import Strict
@@ -40,16 +40,17 @@ as_float32 = partial(torch.as_tensor, dtype=torch.float32)  # float64 would chan
 
 
 def transformers_loop(
-    make: Callable[[Run, P], Trainer], *, is_random: bool = True
+    make: Callable[[Run, P], Trainer], *, is_random: bool = True, shards_itself: bool = False
 ) -> Callable[[Run, P], Steps]:
     """Return the loop that trains by the Trainer which `make(run, parameters)` returns.
 
     `is_random`: whether its datasets and collator may draw from the global random streams.
+    `shards_itself`: of several ranks, each has other examples of its iterable datasets.
     """
 
     def train(run: Run, parameters: P) -> Steps:
         is_skipping = isinstance(parameters, TransformersParameters) and parameters.skip_undecodable
-        reading = Reading(is_random, is_skipping)
+        reading = Reading(is_random, is_skipping, shards_itself)
         training = TransformersTraining(run, make(run, parameters), reading)
         yield from training.epochs()
 
@@ -60,6 +61,16 @@ def lengths_of(trainer: Trainer) -> list[int] | None:
     """Return the lengths of the examples, where batches are to be of similar lengths."""
     sampler = trainer._get_train_sampler()
     return list(sampler.lengths) if isinstance(sampler, LengthGroupedSampler) else None
+
+
+class PartOfRank:
+    """An iterable dataset's loader with the number of batches of one rank, where it is known."""
+
+    def __init__(self, loader: DataLoader[Any], num_ranks: int) -> None:
+        self.dataset, self._loader, self._num_ranks = loader.dataset, loader, num_ranks
+
+    def __len__(self) -> int:
+        return math.ceil(len(self._loader) / self._num_ranks)
 
 
 class TransformersTraining:
@@ -88,10 +99,13 @@ class TransformersTraining:
             lengths=lengths_of(trainer),
             drop_last=args.dataloader_drop_last and not self._is_iterable,
             collate_fn=loader.collate_fn,
-            **reading.options(args, loader.dataset),
+            **reading.options(loader.dataset),
+            **worker_options(args),
         )
         # It asks for a length and a dataset, which this loader has, too.
-        sized: Any = loader if self._is_iterable else self._train
+        sized: Any = self._train
+        if self._is_iterable:
+            sized = PartOfRank(loader, 1 if reading.shards_itself else run.num_ranks)
         counted = trainer.set_initial_training_values(args, sized)
         num_epochs, self._steps_per_epoch, *_, num_batches, self._max_steps = counted
         self._num_batches_per_epoch = int(num_batches or 0)

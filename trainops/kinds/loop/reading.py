@@ -1,26 +1,24 @@
-"""How the loaders of a Trainer read their datasets."""
+"""How the loaders of another trainer's program read their datasets here."""
 
 from dataclasses import dataclass
 from typing import Any
 
 from torch.utils.data import IterableDataset
-from transformers import TrainingArguments
 
 
 @dataclass(frozen=True)
 class Reading:
     """Settings of all loaders of a training, for its map-style or for its iterable datasets."""
 
-    is_random: bool
-    skip_undecodable: bool
+    is_random: bool = True
+    skip_undecodable: bool = False
+    shards_itself: bool = False
 
-    def options(self, args: TrainingArguments, dataset: Any) -> dict[str, Any]:
+    def options(self, dataset: Any) -> dict[str, Any]:
         """Return arguments of `Run.loader` for a dataset."""
         is_iterable = isinstance(dataset, IterableDataset)
         return {
-            "num_workers": args.dataloader_num_workers,
-            "prefetch_factor": args.dataloader_prefetch_factor,
-            "persistent_workers": args.dataloader_persistent_workers,
             "is_random": self.is_random,
             "skip_undecodable": self.skip_undecodable and not is_iterable,
+            "shards_itself": self.shards_itself and is_iterable,
         }
