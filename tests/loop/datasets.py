@@ -87,3 +87,28 @@ class StatefulStream(IterableDataset):
             self.num_read += 1
             yield drawn(index + 100 * self.total)
         self.position = 0
+
+
+class Share(IterableDataset):
+    """With a state in each worker process: its position, and the passes before."""
+
+    def __init__(self, length=10):
+        self.length, self.position, self.passes = length, 0, 0
+
+    def state_dict(self):
+        return {"position": self.position, "passes": torch.tensor(self.passes)}
+
+    def load_state_dict(self, state):
+        self.position, self.passes = state["position"], int(state["passes"])
+
+    def example(self, index):
+        return drawn(index + 100 * self.passes)
+
+    def __iter__(self):
+        worker = get_worker_info()
+        first, step = (0, 1) if worker is None else (worker.id, worker.num_workers)
+        indices = range(first, self.length, step)
+        while self.position < len(indices):
+            self.position += 1
+            yield self.example(indices[self.position - 1])
+        self.position, self.passes = 0, self.passes + 1

@@ -1,5 +1,6 @@
 """Iterable datasets: continued by their state, or read again; exact at every stop."""
 
+import multiprocessing
 import random
 import re
 from pathlib import Path
@@ -10,7 +11,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, IterableDataset
 
-from tests.loop.datasets import Buffered, StatefulStream, Stream, drawn
+from tests.loop.datasets import Buffered, Share, StatefulStream, Stream, drawn
 from tests.thinning import quick_some, some_of
 from trainops.kinds.loop.course import Course
 from trainops.kinds.loop.run import Run
@@ -91,9 +92,11 @@ def test_worker_processes_are_seeded_by_their_number_in_each_pass(options):
     for number, batches in enumerate(found):
         shares = []
         for worker in range(num_workers):
-            start_streams(f"3/train/pass {number}/worker {worker}")
-            examples = [drawn(index).tolist() for index in range(worker, 7, num_workers)]
-            shares.append([examples[first : first + 2] for first in range(0, len(examples), 2)])
+            indices = range(worker, 7, num_workers)
+            shares.append([])
+            for at, first in enumerate(range(0, len(indices), 2)):
+                start_streams(f"3/train/pass {number}/worker {worker}/batch {at}")
+                shares[-1].append([drawn(each).tolist() for each in indices[first : first + 2]])
         rounds = range(max(map(len, shares)))
         assert batches == [each[at] for at in rounds for each in shares if at < len(each)]
 
@@ -147,7 +150,7 @@ def test_a_stop_changes_nothing_with_reading_ahead(
     require_exact(trains(lambda: make(length), encloses, breaks_at, looks_ahead=True))
 
 
-IN_WORKERS = [*((Stream, each) for each in WORKERS[1:]), (StatefulStream, WORKERS[2])]
+IN_WORKERS = [(make, each) for make in (Stream, StatefulStream, Share) for each in WORKERS[1:]]
 
 
 @pytest.mark.slow
@@ -155,12 +158,132 @@ IN_WORKERS = [*((Stream, each) for each in WORKERS[1:]), (StatefulStream, WORKER
 def test_a_stop_changes_nothing_with_worker_processes(require_exact, make, options):
     require_exact(trains(make, **options), stops=[1, 4, 5, 9])
     require_exact(trains(make, encloses=True, **options), stops=[3, 8])
+    require_exact(trains(make, looks_ahead=True, **options), stops=[2, 4])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", some_of(WORKERS[1:], every=2))
+def test_a_stop_changes_nothing_after_a_pass_was_left(require_exact, options):
+    """Processes that persist have read further, which is undone."""
+    require_exact(trains(StatefulStream, breaks_at=1, **options), stops=[1, 2, 3, 4])
+    require_exact(trains(Share, encloses=True, breaks_at=2, **options), stops=[5, 6])
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:This DataLoader will create 3 worker:UserWarning")
+def test_a_stop_changes_nothing_when_processes_end_at_other_times(require_exact):
+    """Three processes have 4, 3 and 3 examples, in batches of 3 and 1."""
+    make, options = (lambda: Share(10)), {"num_workers": 3, "persistent_workers": True}
+    require_exact(trains(make, **options))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", WORKERS[1:])
+def test_batches_with_a_state_are_those_of_torch(options):
+    def read(loader):
+        return [[each[:, 0].tolist() for each in loader] for _ in range(3)]
+
+    expected = read(DataLoader(Share(11), batch_size=3, **options))
+    assert read(new_run().loader("train", Share(11), batch_size=3, **options)) == expected
+
+
+class Counting(Share):
+    """Counts what all processes read."""
+
+    def __init__(self, read):
+        super().__init__(40)
+        self.read = read
+
+    def example(self, index):
+        with self.read.get_lock():
+            self.read.value += 1
+        return super().example(index)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", WORKERS[1:])
+def test_a_resume_reads_nothing_again_in_worker_processes(follow, options):
+    """But what they had read ahead of the batch that was taken."""
+    counts = [multiprocessing.Value("q", 0) for _ in range(3)]
+    follow(trains(lambda: Counting(counts[0]), **options))
+    first = follow(trains(lambda: Counting(counts[1]), **options), at=9)
+    second = follow(
+        trains(lambda: Counting(counts[2]), **options), resume=first.checkpoints, number=2
+    )
+    whole, _, rest = (each.value for each in counts)
+    assert whole == 3 * 40 and rest == whole - 9 * 3
+    assert second.receipts[0].exact
+    assert [each.note for each in second.receipts[0].items if each.part == "train"] == [""]
+
+
+class Stately(StatefulStream):
+    """Has a state that cannot be sent."""
+
+    def __init__(self, state):
+        super().__init__()
+        self.state = state
+
+    def state_dict(self):
+        return self.state
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("state", "says"),
+    [
+        ({"open": lambda: 1}, "cannot be sent by a worker process (PicklingError: Can't pickle"),
+        ({"buffer": b"x" * 2**24}, "has 16777"),
+    ],
+)
+def test_a_state_that_worker_processes_cannot_send_is_refused(follow, state, says):
+    with pytest.raises(InputError) as refused:
+        follow(trains(lambda: Stately(state), num_workers=1))
+    message = "batch 0 of pass 0 of 'train' cannot be loaded: ValueError: the state of the dataset "
+    assert message + says in str(refused.value) and "; allowed: " in str(refused.value)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("before", "after"), [(2, 0), (0, 2), (1, 2)])
+def test_another_number_of_worker_processes_is_not_exact(follow, before, after):
+    first = follow(trains(Share, num_workers=before), at=2)
+    second = follow(trains(Share, num_workers=after), resume=first.checkpoints, number=2)
+    [inexact] = [each for each in second.receipts[0].items if not each.exact]
+    assert inexact.part == "train" and inexact.note == (
+        f"the checkpoint has a state of the dataset for {before} worker processes, which a loader "
+        f"with {after} cannot use; batches are read again"
+    )
+    third = follow(trains(Share, num_workers=after), at=5, resume=first.checkpoints, number=2)
+    fourth = follow(trains(Share, num_workers=after), resume=third.checkpoints, number=3)
+    assert fourth.receipts[0].exact  # its own state again, from the next pass on
+
+
+def test_a_checkpoint_without_a_state_of_the_dataset_is_read_again():
+    """Such were written for worker processes by earlier versions."""
+    read = new_run().loader("train", Share(), batch_size=3, num_workers=1).source
+    batches = [each.tolist() for each in read.items(0, 0)]
+    source = new_run().loader("train", Share(), batch_size=3, num_workers=1).source
+    expected = fingerprint(torch.tensor(batches[1]))
+    source.load_state_dict({"pass": 0, "taken": 2, "fingerprint": expected})
+    assert [each.tolist() for each in source.items(0, 2)] == batches[2:]
+    assert (source.note, source.problem) == ("2 batches were read again", "")
+    assert [len(each) for each in source.items(1, 0)] == [3, 3, 3, 1]
+    assert source.state_dict()["workers"] == 1
+
+
+class Remembering(Stream):
+    """Remembers the passes before, and has no state."""
+
+    passes = 0
+
+    def __iter__(self):
+        self.passes += 1
+        return (each + self.passes for each in super().__iter__())
 
 
 @pytest.mark.slow
 def test_the_receipt_says_that_persistent_workers_kept_a_state(follow):
-    train = trains(StatefulStream, **WORKERS[3])
-    first = follow(train, at=9)
+    train = trains(Remembering, **WORKERS[3])
+    first = follow(train, at=5)
     second = follow(train, resume=first.checkpoints, number=2)
     [inexact] = [each for each in second.receipts[0].items if not each.exact]
     assert inexact.note == "batch 0 of pass 1 differs from that before the stop"
@@ -211,7 +334,7 @@ def test_a_dataset_that_does_not_repeat_is_not_exact(follow, encloses):
     [
         (Stream, {}),
         (Buffered, {}),
-        pytest.param(StatefulStream, WORKERS[1], marks=pytest.mark.slow),
+        pytest.param(Stream, WORKERS[1], marks=pytest.mark.slow),
     ],
 )
 def test_a_loader_without_a_state_is_refused_where_exact_is_required(follow, make, options):
@@ -220,7 +343,7 @@ def test_a_loader_without_a_state_is_refused_where_exact_is_required(follow, mak
     assert str(found.value) == (
         "got exact: required for a run whose resumes may not be exact; train: the loader has no "
         "state, so a resume reads its batches again; allowed: a dataset with state_dict and "
-        "load_state_dict (other than those of Hugging Face), and num_workers 0"
+        "load_state_dict (other than those of Hugging Face)"
     )
 
 
@@ -233,9 +356,11 @@ def test_it_is_refused_before_its_first_batch(follow):
         follow(trains(Unread), exact="required")
 
 
-def test_a_loader_with_a_state_resumes_where_exact_is_required(follow):
-    first = follow(trains(StatefulStream), at=6, exact="required")
-    second = follow(trains(StatefulStream), resume=first.checkpoints, number=2, exact="required")
+@pytest.mark.parametrize("options", quick_some(WORKERS, every=9))
+def test_a_loader_with_a_state_resumes_where_exact_is_required(follow, options):
+    train = trains(StatefulStream, **options)
+    first = follow(train, at=6, exact="required")
+    second = follow(train, resume=first.checkpoints, number=2, exact="required")
     assert second.receipts[0].exact
 
 

@@ -200,7 +200,7 @@ class LoopJob:
     @property
     def notes(self) -> Mapping[str, str]:
         """What a resume did to come to the place in an iterable dataset."""
-        return {name: each.position.note for name, each in self._run.streams().items()}
+        return {name: each.note for name, each in self._run.streams().items()}
 
     @property
     def uncertain(self) -> Mapping[str, str]:
@@ -208,7 +208,7 @@ class LoopJob:
 
     @property
     def inexact(self) -> Mapping[str, str]:
-        problems = {name: each.position.problem for name, each in self._run.streams().items()}
+        problems = {name: each.problem for name, each in self._run.streams().items()}
         return {**self._changes, **{name: each for name, each in problems.items() if each}}
 
     def result(self) -> Mapping[str, Any]:

@@ -23,28 +23,65 @@ class StatefulDataset(Protocol):
     def load_state_dict(self, state: Any) -> Any: ...
 
 
-class DirectPosition:
+class StreamPosition:
+    """Where an iterable dataset stands, as `StreamBatches` follows it."""
+
+    note = ""  # for the receipt: what a resume had to do
+    problem = ""  # and why it is not exact
+    uncertain = ""  # why no resume is certain to be exact
+    is_direct = True  # nothing is read again
+    is_over = looks_ahead = False
+    starts: Any = None  # of new worker processes, for the pass that has begun
+    _place = -1, 0  # the pass, and how many batches of it were taken
+
+    @property
+    def num_taken(self) -> int:
+        return self._place[1]
+
+    def takes(self, state: Mapping[str, Any]) -> bool:
+        """Whether a state is of such a position."""
+        return True
+
+    def begin(self, number: int, first: int) -> int:
+        """Begin a pass at batch `first`; return how many batches have to be read again."""
+        raise NotImplementedError
+
+    def receive(self, delivered: Any) -> None:
+        """Follow what the process that reads has sent."""
+
+    def read(self) -> Any:
+        """Return the state of the dataset after the batch that was read."""
+
+    def took(self, number: int, at: int, batch: Any, state: Any, is_over: bool) -> None:
+        """Take note of a batch that is given, and of the state after it."""
+
+    def end(self) -> None:
+        """Take note that the pass was read to its end, and all of it given."""
+
+    def state_dict(self) -> dict[str, Any]:
+        raise NotImplementedError
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue from a state. Raises IncompatibleState."""
+        raise NotImplementedError
+
+
+class DirectPosition(StreamPosition):
     """The state of a dataset, at the boundary of a batch.
 
     Where the loop over the batches encloses another one that is stopped, a resume needs the batch
     of the iteration once more: so the state `before` it is saved, too.
     """
 
-    note = problem = uncertain = ""
-    is_direct = True
-
     def __init__(self, name: str, dataset: StatefulDataset) -> None:
         self._name, self._dataset = name, dataset
-        self._place = -1, 0  # the pass, and how many batches of it were taken
         self._before: Any = None  # the newest batch was taken
         self._loaded: Any = None  # until the dataset has continued from it
         self._now: Any = None  # after the newest batch
-        self._has_taken = self.looks_ahead = False
-        self.is_over = False  # a batch that ends before it is full ends the pass
+        self._has_taken = False
 
-    @property
-    def num_taken(self) -> int:
-        return self._place[1]
+    def takes(self, state: Mapping[str, Any]) -> bool:
+        return "now" in state and "workers" not in state
 
     def begin(self, number: int, first: int) -> int:
         """Begin a pass at batch `first`; return how many batches have to be read again."""
@@ -63,7 +100,6 @@ class DirectPosition:
         return 0
 
     def read(self) -> Any:
-        """Return the state of the dataset after the batch that was read."""
         return copy.deepcopy(self._dataset.state_dict())
 
     def took(self, number: int, at: int, batch: Any, state: Any, is_over: bool) -> None:
@@ -83,7 +119,7 @@ class DirectPosition:
         """Have the dataset continue from a state; not again where it has done so on the way."""
         if self._has_taken:
             return
-        self._place = _place(self._name, state)
+        self._place = place_in(self._name, state)
         self._before, self._loaded = state["before"], state["now"]
         self.is_over = bool(state["is_over"])
         self._dataset.load_state_dict(copy.deepcopy(self._loaded))
@@ -100,41 +136,29 @@ class DirectPosition:
         return self._now if is_ahead else self._dataset.state_dict()
 
 
-class ReadAgain:
+class ReadAgain(StreamPosition):
     """No state but a fingerprint of the newest batch: whether reading again has led to it."""
 
     uncertain = (
         "the loader has no state, so a resume reads its batches again; allowed: a dataset with "
-        "state_dict and load_state_dict (other than those of Hugging Face), and num_workers 0"
+        "state_dict and load_state_dict (other than those of Hugging Face)"
     )
-
     is_direct = False
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self.is_over = self.looks_ahead = False
-        self._place = -1, 0
         self._fingerprint = ""
         self._expected: tuple[tuple[int, int], str] | None = None
-        self.note = ""  # for the receipt: what a resume had to do
-        self.problem = ""  # and why it is not exact
-
-    @property
-    def num_taken(self) -> int:
-        return self._place[1]
 
     def begin(self, number: int, first: int) -> int:
         """Return how many batches of the pass have to be read again: all before the first."""
         if first:
             self.note = f"{first} batches were read again"
             log.warning(
-                "loader %r reads %d batches again; a dataset with state_dict and load_state_dict, "
-                "and num_workers 0, continues at once", self._name, first,
+                "loader %r reads %d batches again; a dataset with state_dict and load_state_dict "
+                "continues at once", self._name, first,
             )  # fmt: skip
         return first
-
-    def read(self) -> None:
-        return None
 
     def took(self, number: int, at: int, batch: Any, state: Any, is_over: bool) -> None:
         self._place, self._fingerprint = (number, at + 1), fingerprint(batch)
@@ -149,10 +173,10 @@ class ReadAgain:
         return {"pass": number, "taken": taken, "fingerprint": self._fingerprint}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self._place = _place(self._name, state)
-        saved = state.get("fingerprint", "")  # none: of a dataset's own state
-        self._fingerprint = str(saved)
-        # of another number of ranks, the place has another batch
+        self._place = place_in(self._name, state)
+        # None: of a dataset's own state, or another batch with another number of ranks
+        saved = state.get("fingerprint")
+        self._fingerprint = str(saved or "")
         self._expected = None if saved is None else (self._place, self._fingerprint)
 
 
@@ -182,7 +206,7 @@ def _bytes_in(value: Any) -> Iterator[bytes]:
         yield repr(value).encode()
 
 
-def _place(name: str, state: Mapping[str, Any]) -> tuple[int, int]:
+def place_in(name: str, state: Mapping[str, Any]) -> tuple[int, int]:
     try:
         return int(state["pass"]), int(state["taken"])
     except (KeyError, TypeError, ValueError) as error:

@@ -3,18 +3,18 @@
 import logging
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from itertools import chain, count
+from itertools import chain
 from typing import Any, TypeVar
 
 import torch
-from torch.utils.data import DataLoader, IterableDataset, default_collate, get_worker_info
+from torch.utils.data import DataLoader
 
 from trainops.kinds.loop.batches import Workers
 from trainops.kinds.loop.examples import Collate, cannot_load, first_tensor
 from trainops.kinds.loop.rank_streams import Dealt, Evened, Gather, agreed, deal
-from trainops.kinds.loop.seeding import start_streams, streams_restored
-from trainops.kinds.loop.stream_positions import DirectPosition, ReadAgain
+from trainops.kinds.loop.stream_positions import DirectPosition, ReadAgain, StreamPosition
+from trainops.kinds.loop.stream_reader import Delivered, StreamReader, WorkerPlace, as_it_is
+from trainops.kinds.loop.worker_positions import WorkerPosition
 from trainops.runtime.errors import IncompatibleState, InputError
 from trainops.runtime.ranks import ALONE, Devices
 from trainops.runtime.throughput import Throughput
@@ -23,25 +23,6 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 # Packages whose datasets have states without what a shuffle buffer has read ahead.
 FORGETFUL = ("datasets",)
-
-
-class Seeded(IterableDataset[Any]):
-    """Begins each pass of a dataset as a function of the seed, the pass and the worker process."""
-
-    def __init__(self, dataset: Any, seed: str, is_random: bool) -> None:
-        self.dataset, self.seed, self.is_random = dataset, seed, is_random
-        self.number = torch.zeros((), dtype=torch.int64).share_memory_()  # workers may persist
-        self.has_ended = False  # the pass, within the batch that was taken last
-
-    def __iter__(self) -> Iterator[Any]:
-        number, worker = int(self.number), get_worker_info()
-        if worker is not None and self.is_random:
-            start_streams(f"{self.seed}/pass {number}/worker {worker.id}")
-        if hasattr(self.dataset, "set_epoch"):
-            self.dataset.set_epoch(number)
-        self.has_ended = False
-        yield from self.dataset
-        self.has_ended = True
 
 
 def has_whole_state(dataset: object) -> bool:
@@ -66,7 +47,7 @@ class StreamBatches:
     """Batches of an iterable dataset; see `Run.loader`. A pass ends where the dataset does.
 
     Without worker processes, a batch draws random numbers by (seed, pass, number of the batch);
-    a worker process draws by (seed, pass, its number).
+    in a worker process by (seed, pass, number of the process, number of the batch in it).
     """
 
     def __init__(
@@ -95,21 +76,35 @@ class StreamBatches:
         self._shift = 0  # batches of the pass that other numbers of ranks have read in addition
         self.is_repeated = False  # the newest batch, because other ranks have more
         self.throughput = Throughput()
-        self._draws_here = is_random and workers.num_workers == 0
-        self._seeded = Seeded(dataset, seed, is_random)
-        self._loader = DataLoader(
-            self._seeded,
-            batch_size=batch_size,
-            drop_last=drop_last and batch_size is not None,
-            collate_fn=collate_fn or (None if batch_size is None else default_collate),
-            generator=torch.Generator(),  # else one number of the global stream
-            **workers.options(),
-        )
-        is_direct = has_whole_state(dataset) and workers.num_workers == 0
-        self.position = DirectPosition(name, dataset) if is_direct else ReadAgain(name)
-        self._looks_ahead, self._is_last = False, False
-        if not is_direct:
+        has_state = has_whole_state(dataset)
+        self._workers = workers
+        self._reader = StreamReader(
+            dataset, batch_size=batch_size, drop_last=drop_last, collate_fn=collate_fn,
+            seed=seed, is_random=is_random, has_state=has_state,
+        )  # fmt: skip
+        self._loader = self._make_loader()
+        self._own_position = self._make_position(dataset) if has_state else ReadAgain(name)
+        self.position = self._own_position
+        self._change = ""  # of what a checkpoint has a state for
+        self._looks_ahead = self._is_last = self._has_ended = self._has_given = False
+        if not has_state:
             log.info("loader %r has no state: a resume reads the batches before it again", name)
+
+    def _make_position(self, dataset: Any) -> StreamPosition:
+        if not self._workers.num_workers:
+            return DirectPosition(self.name, dataset)
+        persists = self._workers.persistent_workers
+        return WorkerPosition(self.name, self._workers.num_workers, persists=persists)
+
+    @property
+    def note(self) -> str:
+        """Return what a resume had to do; for the receipt."""
+        return self.position.note
+
+    @property
+    def problem(self) -> str:
+        """Return why a resume is not exact."""
+        return self._change or self.position.problem
 
     @property
     def uncertain(self) -> str:
@@ -118,7 +113,7 @@ class StreamBatches:
 
     def look_ahead(self) -> None:
         """Read each batch before the one before it is given, so that the last one is known."""
-        self._looks_ahead = self.position.looks_ahead = True
+        self._looks_ahead = self._own_position.looks_ahead = True
 
     @property
     def is_at_end(self) -> bool:
@@ -145,7 +140,7 @@ class StreamBatches:
         Raises IncompatibleState where there are fewer than were taken.
         """
         if not first:
-            self._shift = 0
+            self._shift, self.position = 0, self._own_position
         if self._evened is not None:
             items = self._of_own(self._evened, number, first)
         else:
@@ -158,6 +153,7 @@ class StreamBatches:
         self._num_items = first
         for each in items:
             self._num_items, self.is_repeated = self._num_items + 1, not each.is_new
+            self._has_given = True
             yield each.batch
 
     def _of_own(self, evened: Evened, number: int, first: int) -> Iterator[Dealt]:
@@ -187,7 +183,7 @@ class StreamBatches:
         return rounds
 
     def close(self) -> None:
-        del self._loader, self._seeded  # the last references: worker processes and memory end
+        del self._loader, self._reader  # the last references: worker processes and memory end
 
     def state_dict(self) -> dict[str, Any]:
         state = self.position.state_dict()
@@ -198,6 +194,8 @@ class StreamBatches:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue from a state. Raises IncompatibleState for shards of other numbers of ranks."""
+        if self._has_given:  # on the way to this state
+            return
         before, now = int(state.get("num_ranks", 1)), self._devices.num_ranks
         self._num_items = int(state.get("items", state.get("taken", 0)))
         self._shift = int(state.get("shift", 0))
@@ -209,6 +207,14 @@ class StreamBatches:
             if self.position.is_direct:  # it continues between two rounds, if it has to
                 self._shift += int(state["taken"]) * before - taken * now
             state = {**state, "taken": taken, "fingerprint": None}
+        self.position = self._own_position
+        if not self.position.takes(state):
+            self.position = ReadAgain(self.name)
+            if "now" in state:
+                was = state.get("workers", 0)
+                problem = f"the checkpoint has a state of the dataset for {was} worker processes"
+                reason = f"which a loader with {self._workers.num_workers} cannot use"
+                self._change = f"{problem}, {reason}; batches are read again"
         self.position.load_state_dict(state)
 
     def _given(self, number: int, first: int) -> Iterator[Dealt]:
@@ -217,7 +223,7 @@ class StreamBatches:
         rounds: Iterator[Dealt] = map(Dealt, batches)
         if self._dealing.num_ranks > 1:
             rounds = deal(batches, self._dealing, drop_last=self._drop_last)
-        read = ((each, self.position.read(), self._seeded.has_ended) for each in rounds)
+        read = ((each, self.position.read(), self._has_ended) for each in rounds)
         known = ahead(read, reads=self._looks_ahead)
         for at, ((each, state, is_over), is_last) in enumerate(known, start=first):
             if is_last:
@@ -226,43 +232,57 @@ class StreamBatches:
                 self.position.took(number, at, each.batch, state, is_over and not self._looks_ahead)
             self._is_last = is_last
             yield each
+        self.position.end()
 
     def _batches(self, number: int, first: int) -> Iterator[Any]:
-        batches: Iterator[Any] | None = None
+        delivered: Iterator[Delivered] | None = None
         if self.position.is_over:
             return
+        at, began_at = first, time.perf_counter()
         try:
-            for at in count(first):
-                began_at = time.perf_counter()
+            delivered = self._opened(number, first)
+            while True:
                 try:
-                    with self._streams(number, at):
-                        batches = self._opened(number) if batches is None else batches
-                        batch = next(batches)
+                    each = next(delivered)
                 except StopIteration:
                     break
                 except Exception as error:
                     raise cannot_load(self.name, number, at, error) from error
-                tensor = first_tensor(batch)
-                num_loaded = None if tensor is None or not tensor.ndim else len(tensor)
-                is_own = at % self._dealing.num_ranks == self._dealing.rank
-                self.throughput.add(num_loaded if is_own else 0, time.perf_counter() - began_at)
-                yield batch
+                self.position.receive(each)
+                if each.has_batch:
+                    self._count(each.batch, at, time.perf_counter() - began_at)
+                    at, self._has_ended = at + 1, each.place.is_over
+                    yield each.batch
+                    began_at = time.perf_counter()
         finally:
-            del batches  # ends its worker processes, also where a traceback refers to this frame
+            del delivered  # ends its worker processes, also where a traceback refers to this frame
         if at == 0:
             problem = f"the dataset {self.name!r} yields no batch in pass {number}"
             allowed = "an iterable dataset that yields its examples in every pass"
             raise InputError({"recipe": f"{problem}; allowed: {allowed}"})
 
-    def _opened(self, number: int) -> Iterator[Any]:
-        self._seeded.number.fill_(number)
+    def _count(self, batch: Any, at: int, seconds: float) -> None:
+        """Count the examples of this rank's batches, and the time of all."""
+        tensor = first_tensor(batch)
+        num_loaded = None if tensor is None or not tensor.ndim else len(tensor)
+        is_own = at % self._dealing.num_ranks == self._dealing.rank
+        self.throughput.add(num_loaded if is_own else 0, seconds)
+
+    def _opened(self, number: int, first: int) -> Iterator[Delivered]:
+        if (starts := self.position.starts) is not None:
+            self._loader = self._make_loader()  # persistent processes stand elsewhere
+            self._reader.begin(number, starts.workers, starts.turn)
+        elif self._workers.num_workers:
+            self._reader.begin(number)
+        else:
+            self._reader.begin(number, (WorkerPlace(num_batches=first),))
         return iter(self._loader)
 
-    @contextmanager
-    def _streams(self, number: int, at: int) -> Iterator[None]:
-        if not self._draws_here:
-            yield
-            return
-        with streams_restored():
-            start_streams(f"{self._seed}/pass {number}/batch {at}")
-            yield
+    def _make_loader(self) -> DataLoader[Delivered]:
+        return DataLoader(
+            self._reader,
+            batch_size=None,  # the reader makes batches
+            collate_fn=as_it_is,
+            generator=torch.Generator(),  # else one number of the global stream
+            **self._workers.options(),
+        )
