@@ -53,6 +53,16 @@ class StatefulFlow(Flow):
         self.position, self.passes = 0, self.passes + 1
 
 
+class OnlyBatches:
+    """A loop over several loaders, without their names."""
+
+    def __init__(self, several):
+        self.several = several
+
+    def __iter__(self):
+        return (batch for _, batch in self.several)
+
+
 def make_dataset(run, parameters):
     noise = 0.0 if parameters.is_plain else 0.1
     indices = range(parameters.length)
@@ -72,6 +82,11 @@ def train(run, parameters):
         num_workers=parameters.num_workers,
         shards_itself=parameters.shards in ("itself", "nothing"),
     )  # fmt: skip
+    if parameters.several:
+        examples = StatefulFlow(Noisy(20), range(20))
+        second = run.loader("second", examples, batch_size=4)
+        both = {"first": batches, "second": second}
+        batches = OnlyBatches(run.loaders(both, schedule="alternating", pattern=[*both], length=10))
     within = run.steps("within", 2)
     for _ in run.epochs(parameters.epochs):
         for inputs, targets in batches:

@@ -21,6 +21,8 @@ CASES = {
     "stateful-sharded": {"is_stateful": True, "shards": "itself"},
     "enclosing": {"is_stateful": True, "encloses": True},
     "enclosing-sharded": {"is_stateful": True, "shards": "itself", "encloses": True},
+    "whole-batches": {"is_stateful": True, "length": 52},  # 13, of which the last is rank 0's
+    "several": {"shards": "itself", "several": True},
     "workers": {"is_stateful": True, "num_workers": 2, "length": 52},
 }
 
@@ -64,6 +66,7 @@ STOPS = [
     ("read-again", 3), ("stateful", 3), ("stateful", 9), ("sharded", 6), ("stateful-sharded", 4),
     ("stateful-sharded", 6), ("enclosing", 5), ("enclosing-sharded", 11), ("workers", 3),
     ("enclosing-sharded", 9), ("sharded", 5), ("stateful-sharded", 12),
+    ("several", 13), ("whole-batches", 7),
 ]  # fmt: skip
 
 

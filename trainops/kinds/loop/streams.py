@@ -66,7 +66,7 @@ class StreamBatches:
         gather: Gather | None = None,
     ) -> None:
         workers.require(name, dataset, collate_fn)
-        self.name, self._seed = name, seed
+        self.name, self._workers = name, workers
         self._drop_last, self._devices, self._gather = drop_last, devices, gather
         self._dealing = ALONE if shards_itself else devices  # the ranks that share what is read
         self._evened: Evened | None = None
@@ -77,7 +77,6 @@ class StreamBatches:
         self.is_repeated = False  # the newest batch, because other ranks have more
         self.throughput = Throughput()
         has_state = has_whole_state(dataset)
-        self._workers = workers
         self._reader = StreamReader(
             dataset, batch_size=batch_size, drop_last=drop_last, collate_fn=collate_fn,
             seed=seed, is_random=is_random, has_state=has_state,
@@ -196,26 +195,30 @@ class StreamBatches:
         """Continue from a state. Raises IncompatibleState for shards of other numbers of ranks."""
         if self._has_given:  # on the way to this state
             return
-        before, now = int(state.get("num_ranks", 1)), self._devices.num_ranks
-        self._num_items = int(state.get("items", state.get("taken", 0)))
-        self._shift = int(state.get("shift", 0))
-        if before != now:
-            if self._dealing is not self._devices:
-                problem = f"the dataset {self.name!r} shards itself, and had {before} ranks"
-                raise IncompatibleState(f"{problem}; now there are {now}; allowed: {before}")
-            taken = int(state["taken"]) * before // now
-            if self.position.is_direct:  # it continues between two rounds, if it has to
-                self._shift += int(state["taken"]) * before - taken * now
-            state = {**state, "taken": taken, "fingerprint": None}
         self.position = self._own_position
         if not self.position.takes(state):
             self.position = ReadAgain(self.name)
-            if "now" in state:
-                was = state.get("workers", 0)
-                problem = f"the checkpoint has a state of the dataset for {was} worker processes"
-                reason = f"which a loader with {self._workers.num_workers} cannot use"
-                self._change = f"{problem}, {reason}; batches are read again"
-        self.position.load_state_dict(state)
+        if "now" in state and not self.position.is_direct:
+            was = state.get("workers", 0)
+            problem = f"the checkpoint has a state of the dataset for {was} worker processes"
+            reason = f"which a loader with {self._workers.num_workers} cannot use"
+            self._change = f"{problem}, {reason}; batches are read again"
+        self._num_items = int(state.get("items", state.get("taken", 0)))
+        self._shift = int(state.get("shift", 0)) if self.position.is_direct else 0
+        self.position.load_state_dict(self._rescaled(state))
+
+    def _rescaled(self, state: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return a state for this number of ranks; it may be between two of their rounds."""
+        before, now = int(state.get("num_ranks", 1)), self._devices.num_ranks
+        if before == now:
+            return state
+        if self._dealing is not self._devices:
+            problem = f"the dataset {self.name!r} shards itself, and had {before} ranks"
+            raise IncompatibleState(f"{problem}; now there are {now}; allowed: {before}")
+        taken = int(state["taken"]) * before // now
+        if self.position.is_direct:
+            self._shift += int(state["taken"]) * before - taken * now
+        return {**state, "taken": taken, "fingerprint": None}
 
     def _given(self, number: int, first: int) -> Iterator[Dealt]:
         """Return the rounds from `first` on; the position follows what is given."""
@@ -245,6 +248,7 @@ class StreamBatches:
                 try:
                     each = next(delivered)
                 except StopIteration:
+                    self._has_ended = True
                     break
                 except Exception as error:
                     raise cannot_load(self.name, number, at, error) from error
@@ -265,7 +269,7 @@ class StreamBatches:
         """Count the examples of this rank's batches, and the time of all."""
         tensor = first_tensor(batch)
         num_loaded = None if tensor is None or not tensor.ndim else len(tensor)
-        is_own = at % self._dealing.num_ranks == self._dealing.rank
+        is_own = (at - self._shift) % self._dealing.num_ranks == self._dealing.rank
         self.throughput.add(num_loaded if is_own else 0, seconds)
 
     def _opened(self, number: int, first: int) -> Iterator[Delivered]:
