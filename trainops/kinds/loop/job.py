@@ -172,6 +172,7 @@ class LoopJob:
             if self._is_arriving:
                 self._go()
         self._put_back(state)
+        self._parts = {}
         self._means, self.is_finished = means, bool(plain.get("is_finished"))
         self.step, self.epoch = int(plain["global_step"]), int(plain["epoch"])
         self.metrics, self._bests = dict(plain["metrics"]), bests

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from trainops.kinds.loop.stream_reader import Delivered, Places
 from trainops.runtime.errors import IncompatibleState
 
 log = logging.getLogger(__name__)
@@ -31,7 +32,7 @@ class StreamPosition:
     uncertain = ""  # why no resume is certain to be exact
     is_direct = True  # nothing is read again
     is_over = looks_ahead = False
-    starts: Any = None  # of new worker processes, for the pass that has begun
+    starts: Places | None = None  # of new worker processes, for the pass that has begun
     _place = -1, 0  # the pass, and how many batches of it were taken
 
     @property
@@ -46,7 +47,7 @@ class StreamPosition:
         """Begin a pass at batch `first`; return how many batches have to be read again."""
         raise NotImplementedError
 
-    def receive(self, delivered: Any) -> None:
+    def receive(self, delivered: Delivered) -> None:
         """Follow what the process that reads has sent."""
 
     def read(self) -> Any:

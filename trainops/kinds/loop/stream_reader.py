@@ -24,6 +24,13 @@ class WorkerPlace(NamedTuple):
     is_over: bool = False
 
 
+class Places(NamedTuple):
+    """Where all worker processes stand, and whose batch is the next one."""
+
+    workers: tuple[WorkerPlace, ...]
+    turn: int = 0
+
+
 class Delivered(NamedTuple):
     """A batch, and where the process stands after it.
 
@@ -58,23 +65,19 @@ class StreamReader(IterableDataset[Delivered]):
         self._batch_size, self._drop_last, self._has_state = batch_size, drop_last, has_state
         self._collate = collate_fn or (default_convert if batch_size is None else default_collate)
         self._number = torch.zeros((), dtype=torch.int64).share_memory_()  # workers may persist
-        self._first_pass, self._turn = -1, 0
-        self._places: tuple[WorkerPlace, ...] = ()
+        self._first_pass, self._places = -1, Places(())
 
-    def begin(self, number: int, places: tuple[WorkerPlace, ...] = (), turn: int = 0) -> None:
-        """Let the next iteration be of the pass with this number.
-
-        New processes begin at `places`, and the first batch is that of the process `turn`.
-        """
+    def begin(self, number: int, places: Places | None) -> None:
+        """Let the next iteration be of the pass with this number; new processes begin at places."""
         self._number.fill_(number)
-        if places:
-            self._first_pass, self._places, self._turn = number, places, turn
+        if places is not None:
+            self._first_pass, self._places = number, places
 
     def __iter__(self) -> Iterator[Delivered]:
         number, info = int(self._number), get_worker_info()
         worker, place, turn = 0 if info is None else info.id, WorkerPlace(), 0
         if number == self._first_pass:
-            place, turn = self._places[worker], self._turn
+            place, turn = self._places.workers[worker], self._places.turn
         if place.state is not None:
             self.dataset.load_state_dict(pickle.loads(place.state))  # noqa: S301 - of this run
         if place.is_over:

@@ -13,7 +13,13 @@ from trainops.kinds.loop.batches import Workers
 from trainops.kinds.loop.examples import Collate, cannot_load, first_tensor
 from trainops.kinds.loop.rank_streams import Dealt, Evened, Gather, agreed, deal
 from trainops.kinds.loop.stream_positions import DirectPosition, ReadAgain, StreamPosition
-from trainops.kinds.loop.stream_reader import Delivered, StreamReader, WorkerPlace, as_it_is
+from trainops.kinds.loop.stream_reader import (
+    Delivered,
+    Places,
+    StreamReader,
+    WorkerPlace,
+    as_it_is,
+)
 from trainops.kinds.loop.worker_positions import WorkerPosition
 from trainops.runtime.errors import IncompatibleState, InputError
 from trainops.runtime.ranks import ALONE, Devices
@@ -273,13 +279,12 @@ class StreamBatches:
         self.throughput.add(num_loaded if is_own else 0, seconds)
 
     def _opened(self, number: int, first: int) -> Iterator[Delivered]:
-        if (starts := self.position.starts) is not None:
+        starts = self.position.starts
+        if not self._workers.num_workers:
+            starts = Places((WorkerPlace(num_batches=first),))
+        elif starts is not None:
             self._loader = self._make_loader()  # persistent processes stand elsewhere
-            self._reader.begin(number, starts.workers, starts.turn)
-        elif self._workers.num_workers:
-            self._reader.begin(number)
-        else:
-            self._reader.begin(number, (WorkerPlace(num_batches=first),))
+        self._reader.begin(number, starts)
         return iter(self._loader)
 
     def _make_loader(self) -> DataLoader[Delivered]:

@@ -2,18 +2,11 @@
 
 import pickle
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from trainops.kinds.loop.stream_positions import StreamPosition, place_in
-from trainops.kinds.loop.stream_reader import Delivered, WorkerPlace
+from trainops.kinds.loop.stream_reader import Delivered, Places, WorkerPlace
 from trainops.runtime.errors import IncompatibleState
-
-
-class Places(NamedTuple):
-    """Where all processes stand, and whose batch is the next one."""
-
-    workers: tuple[WorkerPlace, ...]
-    turn: int = 0
 
 
 class WorkerPosition(StreamPosition):
@@ -28,7 +21,6 @@ class WorkerPosition(StreamPosition):
         self._fresh = Places((WorkerPlace(),) * num_workers)
         self._now = self._before = self._read = self._fresh  # up to the batch that was read last
         self._has_taken = self._has_ended = False
-        self.starts: Places | None = None
 
     def takes(self, state: Mapping[str, Any]) -> bool:
         return state.get("workers") == len(self._fresh.workers)
