@@ -1,9 +1,10 @@
-"""What a worker that is started here serves: kinds, labels, slots, until when. Read at start.
+"""What a worker that is started here serves: kinds, labels, slots, until when, at which address.
 
 A label is a word for what is special about a machine (`a100`, `big-memory`); an operation asks for
 one by its `queue`.
 """
 
+import ipaddress
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -26,6 +27,7 @@ class Serving:
     slots: int
     ends_at: float | None = None  # Unix time; None: it has no end
     idle_exit_seconds: float | None = None  # None: it waits for work without end
+    node_address: str = ""  # at which other workers reach it; empty: found out
 
 
 def read(environment: Mapping[str, str] = os.environ) -> Serving:
@@ -37,7 +39,13 @@ def read(environment: Mapping[str, str] = os.environ) -> Serving:
     kinds = _words(environment.get("TRAINOPS_WORKER_KINDS", ""))
     labels = _words(environment.get("TRAINOPS_WORKER_QUEUES", ""))
     slots = environment.get("TRAINOPS_WORKER_SLOTS") or "1"
-    problems = [*_problems_of_kinds(kinds), *_problems_of_labels(labels), *_problem_of(slots)]
+    address = environment.get("TRAINOPS_NODE_ADDRESS", "")
+    problems = [
+        *_problems_of_kinds(kinds),
+        *_problems_of_labels(labels),
+        *_problem_of(slots),
+        *_problem_of_address(address),
+    ]
     ends_at = idle_exit_seconds = None
     try:
         ends_at = worker_end.ends_at(environment, now=time.time())
@@ -46,7 +54,7 @@ def read(environment: Mapping[str, str] = os.environ) -> Serving:
         problems.append(str(problem))
     if problems:
         raise ValueError("; ".join(problems))
-    return Serving(kinds or KINDS.computed, labels, int(slots), ends_at, idle_exit_seconds)
+    return Serving(kinds or KINDS.computed, labels, int(slots), ends_at, idle_exit_seconds, address)
 
 
 def _words(text: str) -> tuple[str, ...]:
@@ -66,6 +74,15 @@ def _problems_of_labels(labels: Iterable[str]) -> Iterator[str]:
     for label in labels:
         if not is_label(label):
             yield f"TRAINOPS_WORKER_QUEUES holds {label!r}; {LABEL_RULE}"
+
+
+def _problem_of_address(address: str) -> Iterator[str]:
+    try:
+        if address:
+            ipaddress.ip_address(address)
+    except ValueError:
+        example = "it must be an IP address of this machine, such as 10.0.0.7"
+        yield f"TRAINOPS_NODE_ADDRESS is {address!r}; {example}"
 
 
 def _problem_of(slots: str) -> Iterator[str]:

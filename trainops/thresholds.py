@@ -99,6 +99,16 @@ class Thresholds(BaseSettings):
     restart_delay_max_seconds: PositiveFloat = Field(
         300, description="Maximum seconds before a restart."
     )
+    node_join_seconds: PositiveFloat = Field(
+        60,
+        description="Seconds within which the workers of an operation of several nodes connect to "
+        "each other.",
+    )
+    node_wait_seconds: NonNegativeFloat = Field(
+        30,
+        description="Seconds that an operation waits for further workers once its min_nodes are "
+        "free.",
+    )
     stuck_after_seconds: PositiveFloat = Field(
         120,
         description="Seconds for which no worker can run a waiting operation before it needs "
@@ -170,6 +180,14 @@ class Thresholds(BaseSettings):
         So several tries fit before an attempt that cannot renew its lease must be killed.
         """
         return self.fence_kill_seconds / 4
+
+    @property
+    def node_silence_seconds(self) -> float:
+        """Seconds without a message after which another node of an attempt counts as lost.
+
+        Half of the fencing deadline: the attempt ends everywhere before it is fenced off.
+        """
+        return self.fence_kill_seconds / 2
 
     @model_validator(mode="after")
     def _do_not_contradict(self) -> Self:

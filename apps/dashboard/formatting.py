@@ -22,6 +22,7 @@ OBSTACLES = {
     BlockingReason.NO_WORKER: "no worker is running",
     BlockingReason.NO_WORKER_FOR_KIND: "no worker serves its kind",
     BlockingReason.NO_WORKER_WITH_LABEL: "no worker has its label",
+    BlockingReason.TOO_FEW_WORKERS: "too few workers for its nodes",
     BlockingReason.TOO_FEW_SLOTS: "no worker has enough slots",
     BlockingReason.NO_GPU: "no worker has a GPU",
     BlockingReason.GPU_TOO_SMALL: "no GPU has enough memory",

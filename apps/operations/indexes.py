@@ -21,6 +21,7 @@ def is_(column: str, condition: str) -> Q:
 
 
 IS_WAITING: Final = is_("state", "IN ('PENDING', 'RESUMING')")
+IS_GANG: Final = is_("nodes", "> 1")  # several workers compute it at once
 IS_ACTIVE: Final = is_("state", "IN ('PENDING', 'RESUMING', 'RUNNING')")
 IS_STOPPED: Final = is_("state", "IN ('CANCELLED', 'FAILED')")  # RESUMABLE, with a checkpoint
 NEEDS_ATTENTION: Final = (
@@ -85,6 +86,11 @@ INDEXES: Final = [
         fields=["kind", "queue", "-priority", "queued_at", "id"],
         condition=Q(state__in=["PENDING", "RESUMING"]),
         name="operation_next",
+    ),
+    models.Index(
+        fields=["not_before"],
+        condition=Q(state__in=["PENDING", "RESUMING"], nodes__gt=1),
+        name="operation_gangs",
     ),
     models.Index(
         fields=["lease_expires_at"], condition=Q(state="RUNNING"), name="operation_leases"

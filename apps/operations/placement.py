@@ -26,7 +26,9 @@ class Need:
     memory_bytes: int = 0  # of the whole machine
     checkpoint_bytes: int = 0  # its last one's size
     takes_slot: bool = True  # False: it takes a wait slot, its subtasks do the work
-    processes: int = 1  # each takes a slot, and a GPU if it uses one; all of one worker
+    processes: int = 1  # of each worker; each takes a slot, and a GPU if it uses one
+    nodes: int = 1  # workers that compute it at once, at most and at least
+    min_nodes: int = 1
     first_checkpoint_seconds: int | None = None  # expected after a claim; None: unknown
 
     def is_saved_within(self, seconds: float | None) -> bool:
@@ -100,6 +102,7 @@ class Offer:
     takes_subtasks: bool = True  # which need the shared storage
     all_slots: FreeSlot | None = None  # free when nothing runs; None: nothing is reserved
     seconds_left: float | None = None  # for a first checkpoint; None: the worker has no end
+    is_node: bool = False  # whether it may compute together with other workers
 
     def allows(self, need: Need) -> bool:
         """Whether slots and GPUs suffice for an operation."""
@@ -122,6 +125,7 @@ class ServingWorker:
     slots: int = 1
     num_running: int = 0  # slots that are taken
     max_processes: int = 1  # of one operation
+    is_node: bool = False  # whether it may compute together with other workers
     num_waiting_slots: int = 0
     is_reachable: bool = True
     is_draining: bool = False
@@ -131,6 +135,10 @@ class ServingWorker:
     disk_bytes: int | None = None
     storage_problem: str = ""  # why it can neither read nor write checkpoints
     seconds_left: float | None = None  # for the first checkpoint of a new one; None: no end
+
+    @property
+    def free_gpus(self) -> list[Device]:
+        return [each for each in self.gpus if each.id not in self.held]
 
 
 def need_of(config: OperationConfig) -> Need:
@@ -142,6 +150,8 @@ def need_of(config: OperationConfig) -> Need:
         memory_bytes=_bytes(wanted.memory_gb),
         takes_slot=not config.is_distributed,
         processes=config.num_processes,
+        nodes=config.num_nodes.largest,
+        min_nodes=config.num_nodes.smallest,
         first_checkpoint_seconds=math.ceil(config.checkpoint.every_seconds),
     )
 

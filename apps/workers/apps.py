@@ -9,4 +9,4 @@ class WorkersConfig(AppConfig):
         from apps.operations.scheduling import queue_status  # noqa: PLC0415 - models load after the apps
         from apps.workers import bootstep, fleet  # noqa: F401, PLC0415 - one connects itself to Celery
 
-        queue_status.register(fleet.serving_workers)
+        queue_status.register(fleet.serving_workers, fleet.lock)

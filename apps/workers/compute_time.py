@@ -27,7 +27,10 @@ NUM_GPUS = Case(
     output_field=IntegerField(),
 )
 # What the time of an attempt is multiplied with.
-FACTORS: Mapping[str, Combinable] = {"processes": F("operation__processes"), "num_gpus": NUM_GPUS}
+FACTORS: Mapping[str, Combinable] = {
+    "processes": F("operation__processes") * F("num_nodes"),
+    "num_gpus": NUM_GPUS * F("num_nodes"),  # each node has as many
+}
 
 
 def computing_since(moment: Any) -> QuerySet[Attempt]:

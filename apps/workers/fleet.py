@@ -1,9 +1,10 @@
 """The registry's workers as the placement of operations looks at them."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from django.conf import settings
+from django.db import connection
 
 from apps.operations.placement import Device, ServingWorker
 from apps.workers.models import LOCAL, Worker
@@ -24,6 +25,7 @@ def serving_workers() -> list[ServingWorker]:
             slots=row.slots,
             num_running=row.num_running,
             max_processes=row.slots if row.worker_type == LOCAL else 1,
+            is_node=row.worker_type == LOCAL,
             is_reachable=row.status != UNREACHABLE,
             is_draining=row.is_draining,
             gpus=tuple(_gpus(row.capabilities)),
@@ -34,6 +36,13 @@ def serving_workers() -> list[ServingWorker]:
         )
         for row in rows.order_by("worker_id")
     ]
+
+
+def lock(worker_ids: Collection[str] | None) -> None:
+    """Lock the rows of these workers, or of all, until the transaction ends."""
+    rows = Worker.objects.all() if worker_ids is None else Worker.objects.filter(pk__in=worker_ids)
+    if connection.features.has_select_for_update:  # SQLite has one lock for all who write
+        list(rows.order_by("worker_id").select_for_update().values_list("pk"))
 
 
 def seconds_left(row: Worker) -> float | None:

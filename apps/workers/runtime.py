@@ -17,7 +17,7 @@ from apps.installation import counters
 from apps.operations.attempts.children import ForkServer
 from apps.operations.attempts.work import RUNTIME, WorkerRuntime, work_until_idle
 from apps.operations.models import Operation
-from apps.operations.scheduling import claims, sweeps
+from apps.operations.scheduling import claims, gangs, sweeps
 from apps.operations.scheduling.slots import RunningAttempt
 from apps.workers import clock_skew, fleet, maintenance, neighbours, registry, reports, worker_end
 from apps.workers.inventory import capabilities, memory_bytes, visible_devices
@@ -125,8 +125,9 @@ class WorkerProcess:
         sent_at = now()
         held = {(each.operation_id, each.attempt): each for each in runtime.slots.all()}
         owned = claims.renew(runtime.worker_id, held)
+        nodes = gangs.held(runtime.worker_id, [each.node for each in held.values() if each.node])
         for key, each in held.items():
-            if key in owned or self._got_back(key, each):
+            if key in owned or each.node in nodes or self._got_back(key, each):
                 each.renewed_at = sent_at
             else:
                 each.is_lost = True
@@ -155,7 +156,7 @@ class WorkerProcess:
         Not one whose lease was out of sight for long: its supervisor is ending it just now.
         """
         is_fresh = now() - held.renewed_at <= self.limits.fence_kill_seconds
-        return is_fresh and reports.take_back(self.runtime.worker_id, key)
+        return is_fresh and held.node is None and reports.take_back(self.runtime.worker_id, key)
 
     def _say_alive(self) -> None:
         running, trouble = self.runtime.slots.all(), self.loops.trouble

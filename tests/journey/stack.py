@@ -238,11 +238,16 @@ def running(
 
 @contextmanager
 def joined(
-    stack: Stack, *options: str, workers: int = 1, **environment: str
+    stack: Stack,
+    *options: str,
+    workers: int = 1,
+    program: Sequence[str] = PROGRAM,
+    **environment: str,
 ) -> "Iterator[subprocess.Popen[bytes]]":
     """Workers on a further machine, for the length of the block."""
     arguments = ["--only-workers", "--workers", str(workers), *options]
-    with _up(stack.data_dir, "joined.log", arguments, environment) as process:
+    log_name = f"joined-{len(stack.joined) + 1}.log"
+    with _up(stack.data_dir, log_name, arguments, environment, program) as process:
         stack.joined.append(process)
         yield process
         stack.joined.remove(process)

@@ -13,6 +13,7 @@ from tests.waiting import wait_until
 from trainops.process.protocol import Failed, Succeeded
 from trainops.process.rank_process import RankConnection, RankProcess
 from trainops.process.rank_protocol import ToRank
+from trainops.process.rendezvous import Rendezvous
 from trainops.process.wire import Wire
 from trainops.runtime.ranks import Devices
 
@@ -92,7 +93,7 @@ class Closable:
 
 def test_a_rank_closes_its_job_when_rank_0_has_ended():
     ours, theirs = socket.socketpair()
-    line = RankConnection(Devices(1, 2), Wire(theirs, ToRank), Path("shared"), Path("rendezvous"))
+    line = RankConnection(Devices(1, 2), Wire(theirs, ToRank), Path("shared"), Rendezvous())
     rank, job = RankProcess(line, None, None), Closable()
     rank._job = job
     ours.close()

@@ -1,12 +1,13 @@
 """The loop of `tests.ranks.together`. The variable FAULT of the environment disturbs it.
 
 "stop 0 5": at step 5 rank 0 gets the signal to save and stop. "kill 1 5": SIGKILL for rank 1.
-"raise 1 5", "diverge 1 5", "freeze 1 5", "way 1 5" (another way through the code) likewise.
+"raise 1 5", "diverge 1 5", "freeze 1 5", "sleep 1 5" likewise.
 """
 
 import os
 import random
 import signal
+import time
 
 import numpy as np
 import torch
@@ -15,6 +16,7 @@ from torch.nn import functional
 from torch.utils.data import Dataset
 
 FAULT = "TEST_RANKS_FAULT"
+SIGNALS = {"stop": signal.SIGUSR1, "kill": signal.SIGKILL, "freeze": signal.SIGSTOP}
 
 
 class Noisy(Dataset):
@@ -80,12 +82,10 @@ def disturb(rank, step, model):
     what, *where = (os.environ.get(FAULT) or "none").split()
     if where != [str(rank), str(step)]:
         return
-    if what == "stop":
-        os.kill(os.getpid(), signal.SIGUSR1)
-    elif what == "kill":
-        os.kill(os.getpid(), signal.SIGKILL)
-    elif what == "freeze":
-        os.kill(os.getpid(), signal.SIGSTOP)
+    if what in SIGNALS:
+        os.kill(os.getpid(), SIGNALS[what])
+    elif what == "sleep":
+        time.sleep(1000)
     elif what == "raise":
         raise ValueError("boom")
     elif what == "diverge":

@@ -40,7 +40,8 @@ def attempt(request: AttemptRequest) -> Attempted:
     num_ranks = KINDS[subject.kind].parse_config(subject.config).num_processes
     if num_ranks == 1:
         return _attempt(request, None)
-    ranks = fork(num_ranks, partial(_follow, request), closing=())  # before there are threads
+    devices = Devices(0, num_ranks)
+    ranks = fork(devices, partial(_follow, request), closing=())  # before there are threads
     try:
         return _attempt(request, ranks)
     finally:

@@ -16,8 +16,10 @@ from functools import partial
 
 from trainops.kind import KINDS, Kind
 from trainops.messages import prepare
-from trainops.process import exit_codes, selfcheck, twin
-from trainops.process.protocol import LedgerState, Start, ToChild, ToSecond
+from trainops.process import exit_codes, node_process, selfcheck, twin
+from trainops.process.node_listener import NodeListener
+from trainops.process.node_protocol import ToLeader, ToNode
+from trainops.process.protocol import Join, LedgerState, Start, ToChild, ToSecond
 from trainops.process.rank_process import RankConnection, RankProcess
 from trainops.process.rank_protocol import ToRank, ToRankZero
 from trainops.process.ranks import RankGroup, fork
@@ -28,20 +30,26 @@ from trainops.runtime.checkpoint.store import CheckpointPolicy, CheckpointStore
 from trainops.runtime.config import OperationConfig
 from trainops.runtime.job import ResumableJob
 from trainops.runtime.ledger import Entry, MemoryLedger
-from trainops.runtime.loop import Outcome, run
+from trainops.runtime.loop import Directive, Outcome, Stopped, run
 from trainops.runtime.ranks import ALONE, Devices
 
 prepare(ToChild)  # once, by the forkserver that imports this
 prepare(ToSecond)
 prepare(ToRank)
 prepare(ToRankZero)
+prepare(ToNode)
+prepare(ToLeader)
 
 
 def main(descriptor: int) -> int:
     """Run the attempt that arrives on this end of the wire; return the exit code."""
     wire = Wire[ToChild](socket.socket(fileno=descriptor), ToChild, max_bytes=math.inf)
     start, more = _first_messages(wire)
-    ranks = _ranks(start, [descriptor])  # before there are threads, as the second process
+    if isinstance(start, Join):
+        node_process.run(start, wire, partial(_follow, start.start))
+        return 0
+    listener = None if start.nodes is None else NodeListener(start.nodes, start.num_ranks)
+    ranks = _ranks(start, [descriptor], listener)  # before there are threads, as the second process
     second = _second(start, [descriptor, *(ranks.descriptors if ranks else [])])
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     supervisor = SupervisorClient(wire, grant_until=start.grant_until, second=second)
@@ -50,7 +58,10 @@ def main(descriptor: int) -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     supervisor.listen(more)
     try:
-        supervisor.finish(_run(start, supervisor, ranks))
+        if listener is not None and ranks is not None and not _gather(listener, supervisor, ranks):
+            supervisor.finish(Stopped(supervisor.directive))
+        else:
+            supervisor.finish(_run(start, supervisor, ranks))
     except errors.LeaseLost:
         return exit_codes.LEASE_LOST  # another attempt owns the operation: write and send nothing
     except Exception as error:  # noqa: BLE001 - the one place where an attempt's outcome is sent
@@ -61,22 +72,47 @@ def main(descriptor: int) -> int:
     return 0
 
 
-def _first_messages(wire: Wire[ToChild]) -> tuple[Start, Sequence[ToChild]]:
+def _first_messages(wire: Wire[ToChild]) -> tuple[Start | Join, Sequence[ToChild]]:
     """Return the first message, and those that came with it: perhaps a `Stop`."""
     messages: list[ToChild] = []
     while not messages:
         messages += wire.read()
     start, *more = messages
-    if not isinstance(start, Start):
-        raise TypeError(f"the first message is a {type(start).__name__}, not Start")
+    if not isinstance(start, Start | Join):
+        raise TypeError(f"the first message is a {type(start).__name__}, neither Start nor Join")
     return start, more
 
 
-def _ranks(start: Start, closing: Sequence[int], *, is_quiet: bool = False) -> RankGroup | None:
+def _ranks(
+    start: Start,
+    closing: Sequence[int],
+    listener: NodeListener | None = None,
+    *,
+    is_quiet: bool = False,
+) -> RankGroup | None:
     """Return the other ranks of the attempt; None where there is one process only."""
     if start.num_ranks == 1:
         return None
-    return fork(start.num_ranks, partial(_follow, start), closing=closing, is_quiet=is_quiet)
+    num_nodes = 1 if start.nodes is None else start.nodes.num_nodes
+    devices = Devices(0, start.num_ranks, num_nodes)
+    closed = closing if listener is None else [*closing, *listener.descriptors]
+    return fork(
+        devices,
+        partial(_follow, start),
+        closing=closed,
+        rendezvous=None if listener is None else listener.rendezvous,
+        is_quiet=is_quiet,
+    )
+
+
+def _gather(listener: NodeListener, supervisor: SupervisorClient, ranks: RankGroup) -> bool:
+    """Wait for the other nodes, and lead their ranks; return whether that is still wanted."""
+    supervisor.listening(listener.port)
+    links = listener.accept(lambda: supervisor.directive is Directive.PROCEED)
+    ranks.connect(links)
+    for link in links:
+        link.begin(silent=supervisor.node_silent, stop=supervisor.handle_signal)
+    return supervisor.directive is Directive.PROCEED
 
 
 def _follow(start: Start, line: RankConnection) -> None:
@@ -87,8 +123,12 @@ def _follow(start: Start, line: RankConnection) -> None:
 
 
 def _second(start: Start, closing: Sequence[int]) -> twin.Twin | None:
-    """Return the process that checks the first checkpoint; a subtask has none (ADR 30)."""
-    if start.subtask is not None or not start.has_self_check:
+    """Return the process that checks the first checkpoint.
+
+    A subtask has none (ADR 30), nor do several nodes: each would need second processes.
+    """
+    is_possible = start.subtask is None and start.nodes is None
+    if not is_possible or not start.has_self_check:
         return None
     return twin.fork(partial(_checked, start), closing=closing)
 

@@ -44,6 +44,17 @@ class LedgerState:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeGroup:
+    """The nodes of an attempt, as each of them knows them."""
+
+    num_nodes: int
+    token: str = field(repr=False)  # that all processes of the attempt know, hexadecimal
+    address: str  # at which the other nodes reach this one
+    join_seconds: float  # in which all nodes must connect to the leader
+    silence_seconds: float  # after which a node that sends nothing counts as lost
+
+
+@dataclass(frozen=True, slots=True)
 class Start:
     """The first message: what to run, and what to start from."""
 
@@ -64,7 +75,8 @@ class Start:
     ledger: LedgerState | None = None
     subtask: Subtask | None = None  # if the operation is one
     requires_exact: bool = False  # fail where the resume would not be exact
-    num_ranks: int = 1  # processes that compute it
+    num_ranks: int = 1  # processes that compute it, on all nodes
+    nodes: NodeGroup | None = None  # None: one node
 
     @property
     def identity(self) -> Mapping[str, object]:
@@ -78,6 +90,17 @@ class Start:
             "inputs": self.input_digests,
             **({} if self.subtask is None else {"subtask": self.subtask.name}),
         }
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """The first message to the process of another node; start: as the leader's, without files."""
+
+    start: Start
+    node: int  # from 1
+    host: str  # of this node, as texts name it
+    leader: str  # its address
+    port: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,12 +160,26 @@ class SubtaskEnded:
 
 
 ToChild = (
-    Start | Grant | Stop | Salvage | Committed | Refused | NotStored | Appended
+    Start | Join | Grant | Stop | Salvage | Committed | Refused | NotStored | Appended
     | SubtasksStarted | SubtaskEnded
 )  # fmt: skip
 
 
 # Child to supervisor.
+
+
+@dataclass(frozen=True, slots=True)
+class Listening:
+    """The leading process of several nodes waits for the others at this port of its address."""
+
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSilent:
+    """Another node does not respond any more; the loop may wait for it in vain."""
+
+    message: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,9 +329,10 @@ class Failed:
 
 
 Ended = Succeeded | Stopped | Failed
+OfNodes = Listening | NodeSilent
 ToSupervisor = (
     Restored | Corrupted | ProgressUpdate | MediaLogged | Append | Staged | SaveFailed | Salvaging
-    | Salvaged | StartSubtasks | DropSubtasks | Finding | Ended
+    | Salvaged | StartSubtasks | DropSubtasks | Finding | OfNodes | Ended
 )  # fmt: skip
 
 

@@ -19,6 +19,7 @@ from trainops.process import exit_codes
 from trainops.process.kinship import die_with
 from trainops.process.rank_process import RankConnection
 from trainops.process.rank_protocol import Captured, Done, RankError, ToRank, ToRankZero
+from trainops.process.rendezvous import Rendezvous
 from trainops.process.wire import Hangup, Wire
 from trainops.runtime.errors import RankFailed, RankLost
 from trainops.runtime.ranks import Devices
@@ -43,6 +44,10 @@ class RankHandle:
     error: RankError | None = None
     status: int | None = None  # of its end, as `os.waitstatus_to_exitcode` gives it
 
+    def send(self, message: ToRank) -> None:
+        """Send a message to the process. Raises Hangup."""
+        self.wire.send(message)
+
     def read(self) -> None:
         """Take what it sent; notice its end."""
         try:
@@ -59,14 +64,7 @@ class RankHandle:
         if self.error is not None:
             error = self.error
             return RankFailed(self.number, error.code, error.message, error.traceback)
-        if self.status is None:
-            return None
-        if self.status >= 0:
-            code = "PLATFORM_ERROR" if self.status == exit_codes.ERROR else "PROCESS_EXITED"
-            return RankLost(self.number, code, f"ended with exit code {self.status}")
-        is_crash = -self.status in CRASHES
-        code = "SEGMENTATION_FAULT" if is_crash else "PROCESS_KILLED"
-        return RankLost(self.number, code, f"ended by {signal_name(-self.status)}")
+        return None if self.status is None else lost(self.number, self.status)
 
     def end(self, seconds: float) -> None:
         """Wait for its end, and kill it if that does not come in time."""
@@ -97,9 +95,18 @@ class RankHandle:
             os.write(1, prefix + rest + b"\n")
 
 
+def lost(number: int, status: int, where: str = "") -> RankLost:
+    """Return the error of a rank whose process has ended; where: its host, with a space."""
+    if status >= 0:
+        code = "PLATFORM_ERROR" if status == exit_codes.ERROR else "PROCESS_EXITED"
+        return RankLost(number, code, f"{where}ended with exit code {status}")
+    code = "SEGMENTATION_FAULT" if -status in CRASHES else "PROCESS_KILLED"
+    return RankLost(number, code, f"{where}ended by {signal_name(-status)}")
+
+
 def fork(
     devices: Devices,
-    rendezvous: Path,
+    rendezvous: Rendezvous,
     work: Callable[[RankConnection], None],
     *,
     closing: Sequence[int],

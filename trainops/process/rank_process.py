@@ -9,7 +9,6 @@ from pathlib import Path
 
 import torch
 from torch import distributed
-from torch.distributed import FileStore  # type: ignore[attr-defined]  # public, not exported
 
 from trainops.process.failure_messages import failure_message
 from trainops.process.protocol import now
@@ -24,6 +23,7 @@ from trainops.process.rank_protocol import (
     ToRank,
 )
 from trainops.process.reason_codes import reason_code
+from trainops.process.rendezvous import Rendezvous
 from trainops.process.wire import Hangup, Wire
 from trainops.runtime import rank_state, reproducibility
 from trainops.runtime.checkpoint import archives
@@ -37,22 +37,20 @@ from trainops.runtime.job import Composed, ResumableJob, close
 from trainops.runtime.ranks import Devices, DividedJob, RankedJob, is_rank_part, split
 
 DEVICES = "CUDA_VISIBLE_DEVICES"
-LOOPBACK = {"GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo"}  # no port to other machines
 TIMEOUT_SHARE = 0.9  # of the stall timeout: a rank that hangs is named before the attempt is killed
 
 
-def join(devices: Devices, config: OperationConfig, rendezvous: Path) -> None:
+def join(devices: Devices, config: OperationConfig, rendezvous: Rendezvous) -> None:
     """Join the process group: NCCL where each rank has a GPU, gloo on CPUs.
 
     To be called before the first use of CUDA: a rank sees its own GPU only. Raises ConfigError.
     """
     if config.device != "cpu" and (visible := os.environ.get(DEVICES)):
         os.environ[DEVICES] = _own_device(visible, devices)
-    os.environ.update(LOOPBACK)
     is_on_gpu = choose_device(config.device).type == "cuda"
     distributed.init_process_group(
         "nccl" if is_on_gpu else "gloo",
-        store=FileStore(str(rendezvous), devices.num_ranks),
+        store=rendezvous.store(devices),
         rank=devices.rank,
         world_size=devices.num_ranks,
         timeout=timedelta(seconds=timeout_seconds(config)),
@@ -67,10 +65,10 @@ def timeout_seconds(config: OperationConfig) -> float:
 
 def _own_device(visible: str, devices: Devices) -> str:
     given = visible.split(",")
-    if len(given) < devices.num_ranks:
-        problem = f"got {devices.num_ranks}; this attempt has {len(given)} GPUs ({visible})"
+    if len(given) < devices.num_local:
+        problem = f"got {devices.num_local}; this attempt has {len(given)} GPUs ({visible})"
         raise ConfigError({"processes": f"{problem}; allowed: one process for each GPU, or fewer"})
-    return given[devices.rank]
+    return given[devices.local_rank]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +78,7 @@ class RankConnection:
     devices: Devices
     wire: Wire[ToRank]
     shared: Path  # memory that both processes have
-    rendezvous: Path  # file in which the ranks find each other
+    rendezvous: Rendezvous
 
 
 class RankProcess:

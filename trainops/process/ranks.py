@@ -4,15 +4,18 @@ import contextlib
 import os
 import select
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
 from trainops.process import rank_handle
+from trainops.process.node_link import NodeLink, RemoteRank
 from trainops.process.protocol import now
 from trainops.process.rank_handle import END_SECONDS, RankHandle
 from trainops.process.rank_process import RankConnection, join, timeout_seconds
 from trainops.process.rank_protocol import Capture, Captured, Done, Make, Restore, Step, ToRank
+from trainops.process.rendezvous import Rendezvous
 from trainops.process.wire import Hangup
 from trainops.runtime import rank_state
 from trainops.runtime.checkpoint import archives
@@ -29,21 +32,32 @@ A = TypeVar("A", Done, Captured)
 class RankGroup:
     """Leads the other ranks. Used by the thread of the loop only."""
 
-    def __init__(self, ranks: Sequence[RankHandle], rendezvous: Path) -> None:
-        self.devices = Devices(0, len(ranks) + 1)
-        self._ranks, self._rendezvous = ranks, rendezvous
+    def __init__(
+        self, devices: Devices, local: Sequence[RankHandle], rendezvous: Rendezvous
+    ) -> None:
+        self.devices, self._rendezvous = devices, rendezvous
+        self._local = local  # on this node
+        self._links: Sequence[NodeLink] = ()  # to the other nodes
+        self._ranks: Sequence[RankHandle | RemoteRank] = local  # all of them, by number
         self._config: OperationConfig | None = None
         self._timeout_seconds = 0.0
         self._began_at = 0.0  # the newest command, on the clock of deadlines
         self._poll = select.poll()
-        for rank in ranks:
+        for rank in local:
             self._poll.register(rank.wire, select.POLLIN)
-        self._logs = [threading.Thread(target=each.forward, daemon=True) for each in ranks]
+        self._logs = [threading.Thread(target=each.forward, daemon=True) for each in local]
 
     @property
     def descriptors(self) -> list[int]:
         """What a process that is forked later closes."""
-        return [rank.wire.fileno() for rank in self._ranks]
+        return [rank.wire.fileno() for rank in self._local]
+
+    def connect(self, links: Sequence[NodeLink]) -> None:
+        """Lead the ranks of the other nodes, too."""
+        self._links = links
+        self._ranks = [*self._local, *(rank for link in links for rank in link.ranks)]
+        for link in links:
+            self._poll.register(link, select.POLLIN)
 
     def begin(self, config: OperationConfig) -> None:
         """Begin to forward their logs. No process may be forked any more."""
@@ -97,9 +111,11 @@ class RankGroup:
     def close(self) -> None:
         """End the processes, and forward the last lines of their logs."""
         deadline = now() + END_SECONDS
-        for rank in self._ranks:
+        for rank in self._local:
             rank.wire.close()
-        for rank in self._ranks:
+        for link in self._links:
+            link.close()
+        for rank in self._local:
             rank.end(deadline - now())
         for thread in self._logs:
             if thread.is_alive():  # else they have not begun
@@ -108,9 +124,10 @@ class RankGroup:
     def _send(self, message: ToRank) -> None:
         self._look()
         self._began_at = now()
-        for rank in self._ranks:
+        receivers: list[RankHandle | NodeLink] = [*self._local, *self._links]
+        for each in receivers:
             with contextlib.suppress(Hangup):  # its end is noticed where it is waited for
-                rank.wire.send(message)
+                each.send(message)
 
     def _look(self, milliseconds: float = 0) -> None:
         """Take what has arrived. Raises RankFailed and RankLost."""
@@ -121,9 +138,11 @@ class RankGroup:
                     raise problem
 
     def _read(self) -> None:
-        for rank in self._ranks:
+        for rank in self._local:
             if rank.status is None and rank.wire.has_input(0):
                 rank.read()
+        for link in self._links:
+            link.clear()
 
     def _listen(self, seconds: float) -> None:
         """Take what arrives until each rank has failed or ended, or the time is over."""
@@ -143,19 +162,38 @@ class RankGroup:
 
 
 def fork(
-    num_ranks: int,
+    devices: Devices,
+    work: Callable[[RankConnection], None],
+    *,
+    closing: Sequence[int],
+    rendezvous: Rendezvous | None = None,
+    is_quiet: bool = False,
+) -> RankGroup:
+    """Fork the other ranks of node 0, which do `work`; see `rank_handle.fork`.
+
+    devices: of rank 0. rendezvous: where ranks are on other nodes, too.
+    """
+    if rendezvous is None:
+        file = os.memfd_create("rendezvous")
+        rendezvous = Rendezvous(Path(f"/proc/self/fd/{file}"))
+    numbers = range(1, devices.num_local)
+    ranks = fork_ranks(devices, numbers, rendezvous, work, closing=closing, is_quiet=is_quiet)
+    return RankGroup(devices, ranks, rendezvous)
+
+
+def fork_ranks(
+    devices: Devices,
+    numbers: Iterable[int],
+    rendezvous: Rendezvous,
     work: Callable[[RankConnection], None],
     *,
     closing: Sequence[int],
     is_quiet: bool = False,
-) -> RankGroup:
-    """Fork the processes of ranks 1, 2, ..., which do `work`; see `rank_handle.fork`."""
-    rendezvous = Path(f"/proc/self/fd/{os.memfd_create('rendezvous')}")
+) -> list[RankHandle]:
+    """Fork the processes of these ranks; each closes what it inherits of those before it."""
     ranks: list[RankHandle] = []
-    for number in range(1, num_ranks):
+    for number in numbers:
         inherited = [*closing, *(rank.wire.fileno() for rank in ranks)]
-        devices = Devices(number, num_ranks)
-        ranks.append(
-            rank_handle.fork(devices, rendezvous, work, closing=inherited, is_quiet=is_quiet)
-        )
-    return RankGroup(ranks, rendezvous)
+        own = replace(devices, rank=number)
+        ranks.append(rank_handle.fork(own, rendezvous, work, closing=inherited, is_quiet=is_quiet))
+    return ranks

@@ -153,6 +153,14 @@ class SupervisorClient:
         self._send(protocol.Append(tuple(entries)))
         self.appended.get()
 
+    def listening(self, port: int) -> None:
+        """Say where the other nodes connect."""
+        self._send(protocol.Listening(port))
+
+    def node_silent(self, error: errors.NodeLost) -> None:
+        """Say that a node is lost, for which the loop may wait in vain."""
+        self._send(protocol.NodeSilent(str(error)))
+
     # What the end of the attempt calls.
 
     def finish(self, outcome: Outcome) -> None:

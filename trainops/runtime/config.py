@@ -234,6 +234,14 @@ class ResourcesConfig(Strict):
     )
 
 
+@dataclass(frozen=True, slots=True)
+class NodeRange:
+    """The smallest and the largest number of nodes of an attempt."""
+
+    smallest: int = 1
+    largest: int = 1
+
+
 class OperationConfig(Strict):
     """The fields that every kind of operation has."""
 
@@ -288,8 +296,13 @@ class OperationConfig(Strict):
 
     @property
     def num_processes(self) -> int:
-        """How many processes compute it, each in a slot of one worker; see the port "devices"."""
+        """How many processes of each node compute it, each in a slot; see the port "devices"."""
         return 1
+
+    @property
+    def num_nodes(self) -> NodeRange:
+        """With how many workers an attempt may start; see the port "devices"."""
+        return NodeRange()
 
     def require_forkable(self, before: "OperationConfig") -> None:
         """Raise ConfigError for what a fork from a state of `before` may not change."""

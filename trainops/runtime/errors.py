@@ -164,5 +164,17 @@ class RankLost(Machinery):
         self.rank, self.code = rank, code
 
 
+class NodeLost(RankLost):
+    """The connection to another node of the attempt has ended, or is silent."""
+
+    def __init__(self, host: str, ranks: Sequence[int], what: str) -> None:
+        Machinery.__init__(self, f"the node {host} ({_numbers(ranks)}) {what}")
+        self.rank, self.code = ranks[0], "WORKER_LOST"
+
+
+def _numbers(ranks: Sequence[int]) -> str:
+    return f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {ranks[0]} to {ranks[-1]}"
+
+
 class RanksDiverged(ValueError):
     """Something that must be equal in all ranks is not."""

@@ -1,4 +1,4 @@
-"""Ranks: the processes of one attempt that compute one job together, on one machine.
+"""Ranks: the processes of one attempt that compute one job together, on one node or several.
 
 Rank 0 runs the loop and decides; each other rank has a job of its own and follows. What is equal in
 all ranks is saved once, what a rank has of its own as the part "rank1", "rank2", ... of the same
@@ -18,10 +18,23 @@ RANK_PART = re.compile(r"rank[1-9]\d*")
 
 @dataclass(frozen=True, slots=True)
 class Devices:
-    """Which of an attempt's processes a job computes in; each has a device of its own."""
+    """Which of an attempt's processes a job computes in; each has a device of its own.
+
+    The nodes have equally many, one after the other: node 0 has rank 0.
+    """
 
     rank: int = 0
     num_ranks: int = 1
+    num_nodes: int = 1
+
+    @property
+    def num_local(self) -> int:
+        """The number of ranks of one node."""
+        return self.num_ranks // self.num_nodes
+
+    @property
+    def local_rank(self) -> int:
+        return self.rank % self.num_local
 
 
 ALONE = Devices()

@@ -28,6 +28,7 @@ class AttemptSerializer(serializers.Serializer[Any]):
     host = serializers.CharField(allow_blank=True)
     pid = serializers.IntegerField(allow_null=True)
     device = serializers.CharField(allow_blank=True)
+    num_nodes = serializers.IntegerField(help_text="Number of workers that compute it.")
     started_at = serializers.DateTimeField()
     ended_at = serializers.DateTimeField(allow_null=True)
     outcome = serializers.ChoiceField(choices=Attempt.Outcome.choices)

@@ -18,7 +18,7 @@ from apps.operations.attempts.report_writer import ReportWriter
 from apps.operations.files.uploads import BackgroundCall
 from apps.operations.models import Attempt, Operation, Subtask
 from trainops.kind import KINDS
-from trainops.process.protocol import LedgerState, Start
+from trainops.process.protocol import LedgerState, NodeGroup, Start
 from trainops.runtime import subtasks as port
 from trainops.runtime.checkpoint.manifest import Candidate
 from trainops.runtime.errors import CheckpointCorrupted
@@ -59,7 +59,9 @@ class Preparation:
         mine = Checkpoint.objects.filter(operation_id=self.operation.pk)
         return not self.candidates and (bool(self.operation.resume_from) or mine.exists())
 
-    def start_message(self, *, grant_until: float, environment: Mapping[str, str]) -> Start:
+    def start_message(
+        self, *, grant_until: float, environment: Mapping[str, str], nodes: NodeGroup | None
+    ) -> Start:
         """Return the first message to the child: what to run, and what to start from."""
         operation = self.operation
         config = KINDS[operation.kind].parse_config(operation.config)
@@ -82,7 +84,8 @@ class Preparation:
             ledger=self._ledger_state(),
             subtask=self._subtask(),
             requires_exact=operation.requires_exact,
-            num_ranks=config.num_processes,
+            num_ranks=config.num_processes * (1 if nodes is None else nodes.num_nodes),
+            nodes=nodes,
         )
 
     def _ledger_state(self) -> LedgerState | None:
@@ -111,10 +114,7 @@ class Preparation:
             recovery_records.recover(self.writer, oldest)
             recovery.take_over_newest(self.writer, recovery.in_storage(operation))
         self.models = inputs.models_of(operation)
-        for each in self.models.values():
-            path, digest = each.artifacts_path, each.manifest_digest
-            yield from self._beside(partial(copies.make_local, path, digest))
-            inputs.require_committed(each)
+        yield from _make_models_local(self.models, self.nobody_waits)
         yield from self._prepare_subtask()
         self.candidates = checkpoints.to_resume_from(operation.pk, operation.resume_from)
         if remote.bucket() is not None:
@@ -148,13 +148,38 @@ class Preparation:
         self.candidates = []
 
     def _beside(self, call: Callable[[threading.Event], None]) -> Iterator[None]:
-        """Make a call that takes as long as a network does. Raises what it raises."""
-        if remote.bucket() is None:
-            return
-        call_ = BackgroundCall(call, stop=self.nobody_waits)
-        while not call_.is_done:
-            yield
-        call_.result()
+        return _in_background(call, self.nobody_waits)
+
+
+def of_node(operation: Operation, nobody_waits: threading.Event) -> Iterator[None]:
+    """Have the inputs of an operation here, where another worker leads its attempt.
+
+    Continues by a piece whenever the next one is asked for. Raises OSError and CheckpointCorrupted.
+    """
+    config = KINDS[operation.kind].parse_config(operation.config)
+    reading.require_reachable(config.dataset_ids())
+    yield from _make_models_local(inputs.models_of(operation), nobody_waits)
+
+
+def _make_models_local(
+    models: Mapping[str, Checkpoint], nobody_waits: threading.Event
+) -> Iterator[None]:
+    for each in models.values():
+        path, digest = each.artifacts_path, each.manifest_digest
+        yield from _in_background(partial(copies.make_local, path, digest), nobody_waits)
+        inputs.require_committed(each)
+
+
+def _in_background(
+    call: Callable[[threading.Event], None], nobody_waits: threading.Event
+) -> Iterator[None]:
+    """Make a call that takes as long as a network does. Raises what it raises."""
+    if remote.bucket() is None:
+        return
+    call_ = BackgroundCall(call, stop=nobody_waits)
+    while not call_.is_done:
+        yield
+    call_.result()
 
 
 def _candidate(checkpoint: Checkpoint) -> Candidate:

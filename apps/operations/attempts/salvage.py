@@ -21,6 +21,7 @@ WRITE_SECONDS = 60.0  # from then on, until the checkpoint is committed
 TYPES = {
     Reason.CANCEL_TIMEOUT: CheckpointType.CANCELLATION,
     Reason.STALLED: CheckpointType.FAILURE,
+    Reason.WORKER_LOST: CheckpointType.FAILURE,  # that of another node
 }
 
 

@@ -17,6 +17,7 @@ from apps.operations.attempts.children import Child
 from apps.operations.attempts.committer import CheckpointCommitter
 from apps.operations.attempts.finalization import finalize
 from apps.operations.attempts.inbox import TICK_SECONDS, Inbox
+from apps.operations.attempts.nodes import Gathering
 from apps.operations.attempts.outages import Outages
 from apps.operations.attempts.outcomes import AttemptOutcome, Interrupted, Superseded
 from apps.operations.attempts.preparation import Preparation, say_corrupted
@@ -39,7 +40,10 @@ from trainops.process.protocol import (
     Ended,
     Failed,
     Finding,
+    Listening,
     MediaLogged,
+    NodeSilent,
+    OfNodes,
     ProgressUpdate,
     Restored,
     Salvaged,
@@ -97,6 +101,7 @@ class Supervision:
         )
         self.preparation = Preparation(self.writer, self.nobody_waits)
         self.salvage = SalvageDelay(send=self._send)
+        self.gathering = Gathering(operation)
         self.subtasks = SubtaskManager(operation, self.nobody_waits)
         self.ended: Ended | None = None
         self.verdict: AttemptOutcome | None = None
@@ -189,7 +194,11 @@ class Supervision:
         )
         environment = {"CUDA_VISIBLE_DEVICES": self.running.device}
         self.child.wire.send(
-            preparation.start_message(grant_until=self.watch.deadline, environment=environment)
+            preparation.start_message(
+                grant_until=self.watch.deadline,
+                environment=environment,
+                nodes=self.gathering.group(),
+            )
         )
         self.is_started = True
         self.phases.ended("prepare")
@@ -251,7 +260,8 @@ class Supervision:
                 self._handle_further(message)
 
     def _handle_further(
-        self, message: MediaLogged | Salvaging | Salvaged | Finding | Corrupted | SaveFailed
+        self,
+        message: MediaLogged | Salvaging | Salvaged | Finding | Corrupted | SaveFailed | OfNodes,
     ) -> None:
         match message:
             case MediaLogged():
@@ -266,6 +276,8 @@ class Supervision:
                 path = f"{self.operation.pk}/{directory}"
                 say_corrupted(self.operation, path, _problem_of(path, message))
                 self.writer.lines.corrupted(message)
+            case Listening() | NodeSilent():
+                self.gathering.receive(message)
             case SaveFailed(error=error):
                 COUNTERS.add("checkpoint_saves_failed", kind=self.operation.kind)
                 concerns.not_saved(self.operation, error)
@@ -284,6 +296,7 @@ class Supervision:
             "child": round(self.running.child_seconds, 4),
             "restored": round(self.watch.elapsed_seconds, 4),
         }
+        self.gathering.all_connected()
         receipt = message.receipt
         if receipt.checkpoint:
             integrity.heal(f"{self.operation.pk}/{receipt.checkpoint}")
@@ -308,10 +321,17 @@ class Supervision:
         if not self.is_alone:
             self.child.wire.send(message)
 
+    def _problem_of_nodes(self) -> Interrupted | None:
+        with self.outages.tolerated():
+            if problem := self.gathering.problem():
+                return Interrupted(Reason.WORKER_LOST, problem)
+        return None
+
     def _watch(self) -> None:
         """End the attempt where it must end; send grants and stops to the child."""
         is_waiting = self.committer.is_uploading or self.subtasks.is_waiting
         outcome = self.watch.outcome(is_started=self.is_started, is_waiting=is_waiting)
+        outcome = outcome or self._problem_of_nodes()
         self.verdict = self.salvage.before(outcome, is_possible=self.is_started) or self.verdict
         if self.is_started and self.verdict is None:
             for message in self.watch.messages():

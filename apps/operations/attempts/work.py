@@ -11,11 +11,11 @@ from django.db import DatabaseError, InterfaceError, close_old_connections, conn
 
 from apps.checkpoints import place, storage
 from apps.operations import outbox
-from apps.operations.attempts import tracing
+from apps.operations.attempts import nodes, tracing
 from apps.operations.attempts.children import ForkServer, ForkServerUnavailable
 from apps.operations.attempts.supervisor import supervise
 from apps.operations.lifecycle import Reason, State
-from apps.operations.models import Attempt, Operation
+from apps.operations.models import Attempt, Node, Operation
 from apps.operations.placement import Offer
 from apps.operations.scheduling import claims
 from apps.operations.scheduling.dispatch import dispatch
@@ -78,6 +78,7 @@ class WorkerRuntime:
             free_slots=() if self.storage_problem else self.slots.free_slots,
             all_slots=self.slots.all_slots,
             seconds_left=self.seconds_left,
+            is_node=True,
         )
 
     def look_at_storage(self) -> None:
@@ -90,6 +91,8 @@ class WorkerRuntime:
         if not self.is_open:
             return False
         offer = self.offer()
+        if Node.objects.pending(self.worker_id).exists():
+            return True
         return bool(offer.free_slots) and available(self.worker_id, offer).exists()
 
 
@@ -123,6 +126,8 @@ def _connection_of_this_thread() -> Iterator[None]:
 def _work_once(runtime: WorkerRuntime) -> bool:
     if runtime.forkserver is None or not runtime.is_open:
         return False
+    if _take_part(runtime, runtime.forkserver):
+        return True
     with ExitStack() as stack:
         with runtime.slots.claiming:
             sent_at, began_ns = now(), time.time_ns()
@@ -143,6 +148,21 @@ def _work_once(runtime: WorkerRuntime) -> bool:
         # Preempted: any other worker may go on at once.
         dispatch(operation.pk, operation.kind, operation.queue)
     outbox.deliver()
+    return True
+
+
+def _take_part(runtime: WorkerRuntime, forkserver: ForkServer) -> bool:
+    """Run the node of an attempt that another worker leads, if this one is to; see `nodes`."""
+    with ExitStack() as stack:
+        with runtime.slots.claiming:
+            sent_at = now()
+            with at_most(settings.THRESHOLDS.patience_seconds):
+                node = nodes.take(runtime.worker_id, runtime.host, runtime.slots)
+            if node is None:
+                return False
+            stack.enter_context(log_format.about(**_named(node.operation)))
+            held = stack.enter_context(runtime.slots.hold(nodes.running(node, sent_at)))
+        nodes.supervise(forkserver, node, held)
     return True
 
 

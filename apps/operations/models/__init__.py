@@ -1,6 +1,7 @@
 """What is remembered of operations: themselves, their attempts and records, studies and uses."""
 
 from apps.operations.models.media import Media
+from apps.operations.models.nodes import Node
 from apps.operations.models.operation import MAX_NAME_LENGTH, Operation
 from apps.operations.models.queryset import OperationQuerySet
 from apps.operations.models.records import (
@@ -27,6 +28,7 @@ __all__ = [
     "Media",
     "MetricPoint",
     "ModelUse",
+    "Node",
     "Operation",
     "OperationQuerySet",
     "PackedPoints",

@@ -60,7 +60,13 @@ class Operation(Described):
         default=True, db_default=True, help_text="Whether it occupies a slot; coordinators do not."
     )
     processes = models.PositiveSmallIntegerField(
-        default=1, db_default=1, help_text="Processes that compute it; each takes a slot."
+        default=1, db_default=1, help_text="Processes of each node; each takes a slot."
+    )
+    nodes = models.PositiveSmallIntegerField(
+        default=1, db_default=1, help_text="Maximum number of workers that compute it at once."
+    )
+    min_nodes = models.PositiveSmallIntegerField(
+        default=1, db_default=1, help_text="Minimum number of workers that compute it at once."
     )
 
     first_checkpoint_seconds = models.PositiveIntegerField(
@@ -192,6 +198,8 @@ class Operation(Described):
             checkpoint_bytes=self.checkpoint_bytes,
             takes_slot=self.takes_slot,
             processes=self.processes,
+            nodes=self.nodes,
+            min_nodes=self.min_nodes,
             first_checkpoint_seconds=self.first_checkpoint_seconds,
         )
 

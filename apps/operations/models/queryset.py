@@ -10,7 +10,7 @@ from django.db.models.functions import Coalesce
 
 from apps.installation.counters import COUNTERS
 from apps.operations import attention
-from apps.operations.indexes import IS_ACTIVE, IS_WAITING, LISTED
+from apps.operations.indexes import IS_ACTIVE, IS_GANG, IS_WAITING, LISTED
 from apps.operations.lifecycle import ACTIVE, FINISHED, State, sources_of
 from apps.operations.placement import Offer
 from trainops.clock import DatabaseNow
@@ -31,6 +31,10 @@ class OperationQuerySet(models.QuerySet["Operation"]):
         """Waiting, and not held back by a pause before a restart."""
         return self.waiting().filter(Q(not_before=None) | Q(not_before__lte=DatabaseNow()))
 
+    def gangs(self) -> Self:
+        """Those that several workers compute at once."""
+        return self.filter(IS_GANG)
+
     def served_by(self, kinds: Collection[str], labels: Collection[str]) -> Self:
         return self.filter(kind__in=kinds, queue__in=["", *labels])
 
@@ -50,6 +54,8 @@ class OperationQuerySet(models.QuerySet["Operation"]):
             memory_bytes__lte=offer.memory_bytes,
             checkpoint_bytes__lte=offer.disk_bytes // 2,  # Need.disk_bytes
         )
+        if not offer.is_node:
+            fitting = fitting.filter(nodes=1)
         if offer.seconds_left is not None:
             fitting = fitting.saved_within(offer.seconds_left)
         return fitting if offer.takes_subtasks else fitting.whole()

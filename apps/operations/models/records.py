@@ -27,6 +27,9 @@ class Attempt(models.Model):
     device = models.CharField(
         max_length=4096, blank=True, help_text="GPUs of its processes, separated by commas."
     )
+    num_nodes = models.PositiveSmallIntegerField(
+        default=1, db_default=1, help_text="Workers that compute it; the others have Node rows."
+    )
     started_at = models.DateTimeField(db_default=DatabaseNow())
     ended_at = models.DateTimeField(null=True, blank=True)
     outcome = models.CharField(max_length=10, choices=Outcome.choices, default=Outcome.RUNNING)

@@ -184,6 +184,8 @@ def _write(
         memory_bytes=need.memory_bytes,
         takes_slot=need.takes_slot,
         processes=need.processes,
+        nodes=need.nodes,
+        min_nodes=need.min_nodes,
         first_checkpoint_seconds=need.first_checkpoint_seconds,
         idempotency_key=key,
         request_hash=wanted.hash if key else "",

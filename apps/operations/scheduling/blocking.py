@@ -4,7 +4,7 @@ Applies the conditions of a claim to all workers, one after the other; the first
 worker meets is the reason.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -21,6 +21,7 @@ class BlockingReason(StrEnum):
     NO_WORKER = "NO_WORKER"
     NO_WORKER_FOR_KIND = "NO_WORKER_FOR_KIND"
     NO_WORKER_WITH_LABEL = "NO_WORKER_WITH_LABEL"
+    TOO_FEW_WORKERS = "TOO_FEW_WORKERS"
     TOO_FEW_SLOTS = "TOO_FEW_SLOTS"
     NO_GPU = "NO_GPU"
     GPU_TOO_SMALL = "GPU_TOO_SMALL"
@@ -64,8 +65,8 @@ def queue_status_of(
         )
     for question in QUESTIONS:
         left = [worker for worker in workers if question.admits(waiting, worker)]
-        if not left:
-            return QueueStatus(question.code, question.explain(waiting, workers))
+        if len(left) < waiting.need.min_nodes:
+            return _status(question, waiting, workers, left)
         workers = left
     return QueueStatus(BlockingReason.SOON, "A worker claims it shortly.")
 
@@ -76,13 +77,37 @@ def able(waiting: WaitingOperation, workers: Sequence[ServingWorker]) -> list[Se
     return [each for each in workers if all(one.admits(waiting, each) for one in questions)]
 
 
+def free(waiting: WaitingOperation, workers: Iterable[ServingWorker]) -> list[ServingWorker]:
+    """Return those of the able workers that are not busy."""
+    return [each for each in workers if _is_free(waiting, each)]
+
+
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One thing that a worker must be or have; `explain` gets the workers that do not."""
+    """One thing that a worker must be or have; `explain` gets the workers that do not.
+
+    several: what workers that compute together must, after "workers that".
+    """
 
     code: BlockingReason
     admits: Callable[[WaitingOperation, ServingWorker], bool]
     explain: Callable[[WaitingOperation, Sequence[ServingWorker]], str]
+    several: Callable[[WaitingOperation], str]
+
+
+def _status(
+    question: Question,
+    waiting: WaitingOperation,
+    workers: Sequence[ServingWorker],
+    left: Sequence[ServingWorker],
+) -> QueueStatus:
+    """Return the status where too few workers are left after a question, or none."""
+    needed, is_busy = waiting.need.min_nodes, question.code is BlockingReason.WORKERS_BUSY
+    if needed == 1 or not (left or is_busy):
+        return QueueStatus(question.code, question.explain(waiting, workers))
+    found = "1 does" if len(left) == 1 else f"{len(left)} do"
+    message = f"Needs {needed} workers that {question.several(waiting)}; {found}."
+    return QueueStatus(question.code if is_busy else BlockingReason.TOO_FEW_WORKERS, message)
 
 
 def _serves_kind(waiting: WaitingOperation, worker: ServingWorker) -> bool:
@@ -100,7 +125,8 @@ def _has_gpu(waiting: WaitingOperation, worker: ServingWorker) -> bool:
 
 
 def _has_slots(waiting: WaitingOperation, worker: ServingWorker) -> bool:
-    return waiting.need.processes <= worker.max_processes
+    is_possible = worker.is_node or waiting.need.nodes == 1
+    return is_possible and waiting.need.processes <= worker.max_processes
 
 
 def _has_gpu_memory(waiting: WaitingOperation, worker: ServingWorker) -> bool:
@@ -121,8 +147,7 @@ def _is_free(waiting: WaitingOperation, worker: ServingWorker) -> bool:
         return False
     if waiting.need.device == "cpu" or not worker.gpus or not waiting.need.takes_slot:
         return True
-    free = (gpu for gpu in worker.gpus if gpu.id not in worker.held)
-    return bool(waiting.need.choose(free))
+    return bool(waiting.need.choose(worker.free_gpus))
 
 
 def _has_place(waiting: WaitingOperation, worker: ServingWorker) -> bool:
@@ -238,25 +263,81 @@ def _size(num_bytes: int) -> str:
     return f"{num_bytes / GB:.3g} GB"
 
 
+def _counted(number: int, what: str) -> str:
+    return f"a {what}" if number == 1 else f"{number} {what}s"
+
+
 QUESTIONS = (
-    Question(BlockingReason.NO_WORKER_FOR_KIND, _serves_kind, _no_kind),
-    Question(BlockingReason.NO_WORKER_WITH_LABEL, _has_label, _no_label),
-    Question(BlockingReason.TOO_FEW_SLOTS, _has_slots, _few_slots),
-    Question(BlockingReason.NO_GPU, _has_gpu, _no_gpu),
-    Question(BlockingReason.GPU_TOO_SMALL, _has_gpu_memory, _small_gpu),
-    Question(BlockingReason.MEMORY_TOO_SMALL, _has_memory, _small_memory),
     Question(
-        BlockingReason.WORKERS_UNREACHABLE, lambda _, worker: worker.is_reachable, _unreachable
+        BlockingReason.NO_WORKER_FOR_KIND,
+        _serves_kind,
+        _no_kind,
+        lambda waiting: f"serve the kind {waiting.kind}",
     ),
-    Question(BlockingReason.WORKERS_DRAINING, lambda _, worker: not worker.is_draining, _draining),
+    Question(
+        BlockingReason.NO_WORKER_WITH_LABEL,
+        _has_label,
+        _no_label,
+        lambda waiting: f"have the label {waiting.label}",
+    ),
+    Question(
+        BlockingReason.TOO_FEW_SLOTS,
+        _has_slots,
+        _few_slots,
+        lambda waiting: f"have {_counted(waiting.need.processes, 'slot')} each, not over HTTP",
+    ),
+    Question(
+        BlockingReason.NO_GPU,
+        _has_gpu,
+        _no_gpu,
+        lambda waiting: f"have {_counted(waiting.need.processes, 'GPU')} each",
+    ),
+    Question(
+        BlockingReason.GPU_TOO_SMALL,
+        _has_gpu_memory,
+        _small_gpu,
+        lambda waiting: f"have GPUs with {_size(waiting.need.gpu_memory_bytes)} of memory",
+    ),
+    Question(
+        BlockingReason.MEMORY_TOO_SMALL,
+        _has_memory,
+        _small_memory,
+        lambda waiting: f"have {_size(waiting.need.memory_bytes)} of memory each",
+    ),
+    Question(
+        BlockingReason.WORKERS_UNREACHABLE,
+        lambda _, worker: worker.is_reachable,
+        _unreachable,
+        lambda _: "respond",
+    ),
+    Question(
+        BlockingReason.WORKERS_DRAINING,
+        lambda _, worker: not worker.is_draining,
+        _draining,
+        lambda _: "are not draining",
+    ),
     Question(
         BlockingReason.WORKERS_ENDING,
         lambda waiting, worker: waiting.need.is_saved_within(worker.seconds_left),
         _ending,
+        lambda _: "have the time for its first checkpoint",
     ),
     Question(
-        BlockingReason.STORAGE_AWAY, lambda _, worker: not worker.storage_problem, _storage_away
+        BlockingReason.STORAGE_AWAY,
+        lambda _, worker: not worker.storage_problem,
+        _storage_away,
+        lambda _: "reach the checkpoint storage",
     ),
-    Question(BlockingReason.DISK_SHORT, _has_disk, _no_disk),
-    Question(BlockingReason.WORKERS_BUSY, _is_free, _busy),
+    Question(
+        BlockingReason.DISK_SHORT,
+        _has_disk,
+        _no_disk,
+        lambda waiting: f"have {_size(waiting.need.disk_bytes)} of disk space for checkpoints",
+    ),
+    Question(
+        BlockingReason.WORKERS_BUSY,
+        _is_free,
+        _busy,
+        lambda waiting: f"have {_counted(waiting.need.processes, 'free slot')} each at once",
+    ),
 )

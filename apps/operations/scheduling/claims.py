@@ -4,7 +4,7 @@ An attempt's number is the fencing token. Once another attempt owns the operatio
 every call here with the old number changes nothing and says so.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from django.conf import settings
@@ -13,9 +13,9 @@ from django.db.models import Case, F, Q, Value, When
 
 from apps.installation.counters import COUNTERS
 from apps.operations.lifecycle import Reason, ReportedError, State
-from apps.operations.models import Attempt, Operation, OperationQuerySet
-from apps.operations.placement import Offer
-from apps.operations.scheduling import crash_loops, restarts
+from apps.operations.models import Attempt, Node, Operation, OperationQuerySet
+from apps.operations.placement import Offer, ServingWorker
+from apps.operations.scheduling import crash_loops, gangs, queue_status, restarts
 from apps.operations.scheduling.reservations import available
 from apps.operations.scheduling.saved import with_what_was_saved
 from trainops.clock import DatabaseNow, seconds_from_now
@@ -32,7 +32,8 @@ def claim(*, worker_id: str, host: str, offer: Offer) -> Operation | None:
     several processes (see `reservations`). Returns it RUNNING under a new attempt with a lease, or
     None when nothing fits.
     """
-    waiting = candidates = available(worker_id, offer)
+    waiting = available(worker_id, offer)
+    candidates = waiting
     if connection.features.has_select_for_update_skip_locked:
         # Of its own rows: PostgreSQL locks none of what is joined and may be absent.
         candidates = waiting.select_for_update(skip_locked=True, of=("self",))
@@ -41,16 +42,41 @@ def claim(*, worker_id: str, host: str, offer: Offer) -> Operation | None:
             candidate = candidates.next_first().first()
             if candidate is None:
                 return None
-            if _take(candidate, worker_id, host, offer):
+            if offer.is_node and _is_promised(candidate, worker_id):
+                return None
+            nodes = _others(candidate, worker_id)
+            if nodes is not None and _take(candidate, worker_id, host, offer, nodes):
                 return Operation.objects.get(pk=candidate.pk)
+        if nodes is None:  # another claim was faster
+            waiting, candidates = (each.exclude(pk=candidate.pk) for each in (waiting, candidates))
     return None
 
 
-def _take(candidate: Operation, worker_id: str, host: str, offer: Offer) -> bool:
+def _is_promised(candidate: Operation, worker_id: str) -> bool:
+    """Whether another worker has claimed slots of this one meanwhile; from now on none does."""
+    queue_status.lock_workers([worker_id] if candidate.nodes == 1 else None)
+    return Node.objects.pending(worker_id).exists()
+
+
+def _others(candidate: Operation, worker_id: str) -> Sequence[ServingWorker] | None:
+    """Return the other workers of an operation of several nodes; None: too few are free."""
+    if candidate.nodes == 1:
+        return ()
+    return gangs.others(candidate, worker_id, queue_status.workers())
+
+
+def _take(
+    candidate: Operation,
+    worker_id: str,
+    host: str,
+    offer: Offer,
+    others: Sequence[ServingWorker] = (),
+) -> bool:
+    names = ", ".join(each.worker_id for each in others)
     taken = Operation.objects.filter(pk=candidate.pk, attempt=candidate.attempt).move(
         State.RUNNING,
         actor=worker_id,
-        note=f"attempt {candidate.attempt + 1} on {host}",
+        note=f"attempt {candidate.attempt + 1} on {host}" + (f", with {names}" if others else ""),
         attempt=F("attempt") + 1,  # fences off the previous worker
         worker_id=worker_id,
         lease_expires_at=seconds_from_now(settings.THRESHOLDS.orphan_timeout_seconds),
@@ -68,7 +94,9 @@ def _take(candidate: Operation, worker_id: str, host: str, offer: Offer) -> bool
             worker_id=worker_id,
             host=host,
             device=",".join(each.id for each in devices),
+            num_nodes=1 + len(others),
         )
+        gangs.reserve(candidate, candidate.attempt + 1, others)
     return taken
 
 

@@ -4,7 +4,7 @@ The worker registry registers `ask_workers` here, so this package imports nothin
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import TypedDict, cast
@@ -13,7 +13,7 @@ from django.db.models import F
 from django.utils import timezone
 
 from apps.operations.lifecycle import WAITING, Reason, State
-from apps.operations.models import Attempt, Operation
+from apps.operations.models import Attempt, Node, Operation
 from apps.operations.placement import Need, ServingWorker
 from apps.operations.scheduling.blocking import QueueStatus, WaitingOperation, queue_status_of
 
@@ -27,6 +27,8 @@ class NeedRow(TypedDict):
     checkpoint_bytes: int
     takes_slot: bool
     processes: int
+    nodes: int
+    min_nodes: int
     first_checkpoint_seconds: int | None
 
 
@@ -53,13 +55,29 @@ FIELDS = tuple(WaitingRow.__annotations__)
 MAX_AHEAD = 1000  # counted no further
 
 AskWorkers = Callable[[], Sequence[ServingWorker]]
+LockWorkers = Callable[[Collection[str] | None], None]
 _registered: list[AskWorkers] = []
+_locks: list[LockWorkers] = []
 
 
-def register(ask_workers: AskWorkers) -> None:
-    """Register a source of workers. Called from AppConfig.ready; idempotent."""
+def register(ask_workers: AskWorkers, lock_workers: LockWorkers | None = None) -> None:
+    """Register a source of workers, and what locks their rows until the transaction ends.
+
+    Called from AppConfig.ready; idempotent.
+    """
     if ask_workers not in _registered:
         _registered.append(ask_workers)
+    if lock_workers is not None and lock_workers not in _locks:
+        _locks.append(lock_workers)
+
+
+def lock_workers(worker_ids: Collection[str] | None) -> None:
+    """Lock workers in one order until the transaction ends; None: all of them.
+
+    Only one claim at a time may promise the slots of a worker.
+    """
+    for lock in _locks:
+        lock(worker_ids)
 
 
 def of(row: WaitingRow) -> QueueStatus | None:
@@ -88,13 +106,15 @@ def workers() -> list[ServingWorker]:
 
     These know of a claim at once; what a worker says of itself is as old as its heartbeat.
     """
-    current = Attempt.objects.filter(
-        operation__state=State.RUNNING, number=F("operation__attempt")
-    ).values_list("worker_id", "device", "operation__takes_slot", "operation__processes")
+    current = Attempt.objects.filter(operation__state=State.RUNNING, number=F("operation__attempt"))
+    of_nodes = Node.objects.current().filter(ended_at=None)
+    columns = "worker_id", "device", "operation__takes_slot", "operation__processes"
+    rows = current.order_by().values_list(*columns)
+    rows = rows.union(of_nodes.order_by().values_list(*columns), all=True)
     devices: dict[str, list[str]] = defaultdict(list)
     taken: dict[str, int] = defaultdict(int)
     waiting: dict[str, int] = defaultdict(int)
-    for worker_id, device, takes_slot, processes in current:
+    for worker_id, device, takes_slot, processes in rows:
         if takes_slot:
             taken[worker_id] += processes
             devices[worker_id] += device.split(",")
@@ -141,6 +161,8 @@ def _need(row: NeedRow) -> Need:
         checkpoint_bytes=row["checkpoint_bytes"],
         takes_slot=row["takes_slot"],
         processes=row["processes"],
+        nodes=row["nodes"],
+        min_nodes=row["min_nodes"],
         first_checkpoint_seconds=row["first_checkpoint_seconds"],
     )
 

@@ -1,7 +1,7 @@
 """The slots of this worker process, and the attempts that run in them."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -20,6 +20,7 @@ class RunningAttempt:
     renewed_at: float  # boot clock, from before the claim or the last renewal was sent
     takes_slot: bool = True
     processes: int = 1  # each in a slot
+    node: int | None = None  # its Node row, where another worker leads the attempt
     stop: str = ""  # Operation.Stop
     must_be_gone_at: float | None = None  # boot clock: the worker is going
     is_to_leave: bool = False  # it only waits for others here, and may do so elsewhere
@@ -63,6 +64,12 @@ class Slots:
             *([slots] if num_free > 0 else []),
             *([wait_slot] if has_wait_slot else []),
         )
+
+    def has_room(self, processes: int, devices: Iterable[str]) -> bool:
+        """Whether slots and GPUs that another worker has claimed are free here already."""
+        in_slots = (each for each in self.all() if each.takes_slot)
+        held = {device for each in in_slots for device in each.device.split(",")}
+        return self.num_taken + processes <= self.count and held.isdisjoint(devices)
 
     @property
     def all_slots(self) -> FreeSlot:

@@ -1,7 +1,7 @@
 """Config of operations that run a training loop."""
 
-from collections.abc import Sequence
-from typing import ClassVar, Literal
+from collections.abc import Mapping, Sequence
+from typing import ClassVar, Literal, Self
 
 from pydantic import Field, field_validator
 
@@ -10,9 +10,11 @@ from trainops.learning.limits import LearningLimitsConfig
 from trainops.recipe_config import RecipeConfig
 from trainops.runtime.config import (
     CheckpointConfig,
+    NodeRange,
     OperationConfig,
     differences,
 )
+from trainops.runtime.errors import ConfigError
 from trainops.runtime.monitors import DESCRIPTION, Monitors, MonitorsConfig
 from trainops.runtime.throughput import SYSTEM
 
@@ -34,7 +36,7 @@ class LoopConfig(MonitorsConfig, RecipeConfig):
 
     kind: ClassVar[str] = "loop"
     FORKABLE: ClassVar[frozenset[str]] = OperationConfig.FORKABLE | {
-        "parameters", "log_every_steps", "processes", "sharding",
+        "parameters", "log_every_steps", "processes", "nodes", "min_nodes", "sharding",
     }  # fmt: skip
 
     monitor: str = Field(
@@ -55,8 +57,20 @@ class LoopConfig(MonitorsConfig, RecipeConfig):
         1,
         ge=1,
         le=64,
-        description="Number of processes that train together on one machine; each takes a slot, "
+        description="Number of processes that train together on each node; each takes a slot, "
         "and a GPU if it uses one.",
+    )
+    nodes: int = Field(
+        1,
+        ge=1,
+        le=64,
+        description="Number of workers that train together, each with as many processes.",
+    )
+    min_nodes: int | None = Field(
+        None,
+        ge=1,
+        le=64,
+        description="Minimum number of workers with which an attempt starts; by default nodes.",
     )
     sharding: Literal["none", "full"] = Field(
         "none",
@@ -74,6 +88,14 @@ class LoopConfig(MonitorsConfig, RecipeConfig):
             raise ValueError(f"allowed: yielded metrics, whose names do not begin with {SYSTEM}")
         return value
 
+    @classmethod
+    def parse(cls, raw: Mapping[str, object]) -> Self:
+        config = super().parse(raw)
+        if config.min_nodes is not None and config.min_nodes > config.nodes:
+            problem = f"got {config.min_nodes}; allowed: 1 to nodes ({config.nodes})"
+            raise ConfigError({"min_nodes": problem})
+        return config
+
     def continues(self, before: OperationConfig) -> Sequence[str]:
         changed = {name: value for name, _, value in differences(before, self)}
         steps = [name for name in changed if name.partition(".")[0] not in self.NEUTRAL]
@@ -85,3 +107,7 @@ class LoopConfig(MonitorsConfig, RecipeConfig):
     @property
     def num_processes(self) -> int:
         return self.processes
+
+    @property
+    def num_nodes(self) -> NodeRange:
+        return NodeRange(self.nodes if self.min_nodes is None else self.min_nodes, self.nodes)

@@ -57,6 +57,8 @@ class LoopJob:
         self.metrics: dict[str, float] = {}  # newest points by name
         self._bests = Bests(config)
         device = choose_device(config.device)
+        # With gloo, on CPUs, sums do not depend on the nodes.
+        self._num_nodes = devices.num_nodes if device.type == "cuda" else 1
         self._total = ranks.total_of(devices, device)
         self._means = Means(config.log_every_steps, self._total)
         self._course = Course(self._at_head)
@@ -129,6 +131,7 @@ class LoopJob:
             "means": self._means.state_dict(),
             "is_finished": self.is_finished,
             **({"num_ranks": self.devices.num_ranks} if self.devices.num_ranks > 1 else {}),
+            **({"num_nodes": self._num_nodes} if self._num_nodes > 1 else {}),
         }
         divided = self._sharding.divided(self._run.kept)
         own = {name: thing for name, thing in self._run.kept.items() if name not in divided}
@@ -164,6 +167,8 @@ class LoopJob:
         self._changes = ranks.change(
             before, now, was_divided=was_divided, is_divided=self.is_divided
         )
+        nodes_before = int(plain.get("num_nodes", 1))
+        self._changes |= ranks.change_of_nodes(nodes_before, self._num_nodes)
         self._course.resume(course)
         if not plain.get("is_finished"):
             self._is_arriving = self._course.is_resuming

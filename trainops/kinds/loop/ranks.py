@@ -120,6 +120,14 @@ def change(
     return changes
 
 
+def change_of_nodes(before: int, now: int) -> dict[str, str]:
+    """Return what a receipt says of another number of nodes with GPUs."""
+    if before == now:
+        return {}
+    what = f"was {before}, is {now}: NCCL may form sums in an order that depends on the nodes"
+    return {"nodes": what}
+
+
 def _buffers(module: nn.Module) -> dict[str, Any]:
     parameters = dict(module.named_parameters(remove_duplicate=False))  # tied ones by all names
     return {name: each for name, each in module.state_dict().items() if name not in parameters}

@@ -1,0 +1,314 @@
+"""Operations of several nodes: all their workers are claimed at once, or none."""
+
+import random
+import threading
+from dataclasses import replace
+
+import pytest
+from django.db import connection
+
+from apps.operations.attempts import nodes
+from apps.operations.lifecycle import State
+from apps.operations.models import Attempt, Node, Operation
+from apps.operations.placement import GB, Device, FreeSlot, Offer
+from apps.operations.requests import services
+from apps.operations.scheduling import claims, gangs, queue_status
+from apps.operations.scheduling.slots import RunningAttempt, Slots
+from apps.workers import registry
+from apps.workers.models import Worker
+from tests.operations import rows
+from tests.thinning import some_of
+from tests.waiting import wait_until
+from trainops.clock import seconds_from_now
+from trainops.process.protocol import Listening, NodeSilent, now
+from trainops.runtime.errors import ConfigError
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.database]
+GPUS = (Device("GPU-1", 24 * GB), Device("GPU-2", 80 * GB))
+
+
+def register(name, slots=1, **more):
+    registry.register(worker_id=name, kinds=["loop"], slots=slots, **more)
+    Worker.objects.filter(pk=name).update(storage_free_bytes=100 * GB)
+
+
+def submitted(number, *, queue="", priority=0, **config):
+    config = {"recipe": "digits_loop", "nodes": number, "device": "cpu"} | config
+    return services.submit(kind="loop", config=config, owner=None, queue=queue, priority=priority)
+
+
+def offer(num_free, of=None, **more):
+    return Offer(
+        kinds=["loop"],
+        memory_bytes=8 * GB,
+        disk_bytes=100 * GB,
+        free_slots=[FreeSlot(num_slots=num_free)] if num_free else [],
+        all_slots=FreeSlot(num_slots=of or num_free),
+        is_node=True,
+        **more,
+    )
+
+
+def claim(name, num_free=1, of=None, **more):
+    operation = claims.claim(worker_id=name, host=name, offer=offer(num_free, of, **more))
+    return operation and operation.pk
+
+
+def blocked(operation):
+    return queue_status.of_operation(services.get(operation.pk)).message
+
+
+def test_a_claim_takes_the_other_workers_with_it():
+    register("a", 2)
+    register("b", 2)
+    register("c", 2)
+    operation = submitted(2, processes=2)
+    assert claim("b", 2) == operation.pk
+    node = Node.objects.get()
+    assert (node.number, node.worker_id, node.attempt, len(node.token)) == (1, "a", 1, 64)
+    assert Attempt.objects.get().num_nodes == 2
+    assert services.get(operation.pk).events.first().note == "attempt 1 on b, with a"
+    taken = {each.worker_id: each.num_running for each in queue_status.workers()}
+    assert (taken["a"], taken["b"], taken["c"]) == (2, 2, 0)
+
+
+def test_a_worker_whose_slots_were_claimed_meanwhile_claims_nothing():
+    register("a")
+    register("b")
+    submitted(2)
+    assert claim("a") is not None
+    small = submitted(1)
+    assert claim("b") is None  # it has not heard of its node yet, and takes its slot for free
+    Node.objects.update(started_at=seconds_from_now(0))
+    assert claim("b") == small.pk
+
+
+def test_an_operation_waits_until_all_its_workers_are_free():
+    register("a", 2)
+    register("b", 2)
+    busy = submitted(1)
+    assert claim("b", 2) == busy.pk
+    operation = submitted(2, processes=2)
+    assert claim("a", 2) is None
+    assert blocked(operation) == ("Needs 2 workers that have 2 free slots each at once; 1 does.")
+    claims.finish(services.get(busy.pk), State.COMPLETED, outcome=Attempt.Outcome.COMPLETED)
+    assert claim("a", 2) == operation.pk
+
+
+def test_each_node_has_gpus_of_its_own():
+    for name in "ab":
+        gpus = [{"id": f"{name}-{each.id}", "memory_bytes": each.memory_bytes} for each in GPUS]
+        register(name, 2, capabilities={"gpus": gpus})
+    operation = submitted(2, device="cuda")
+    free = FreeSlot(devices=GPUS, has_gpus=True, num_slots=2)
+    given = replace(offer(2), free_slots=[free], all_slots=free)
+    taken = claims.claim(worker_id="a", host="a", offer=given)
+    assert taken.pk == operation.pk
+    assert (Attempt.objects.get().device, Node.objects.get().device) == ("GPU-1", "b-GPU-1")
+    held = {each.worker_id: each.held for each in queue_status.workers()}
+    assert held["b"] == {"b-GPU-1"}
+
+
+def test_machines_with_and_without_gpus_do_not_compute_together():
+    register("a")
+    register("b", capabilities={"gpus": [{"id": "GPU-1", "memory_bytes": 80 * GB}]})
+    operation = submitted(2, device="auto")
+    assert claim("a") is None
+    register("c")
+    assert claim("a") == operation.pk
+    assert Node.objects.get().worker_id == "c"
+
+
+def test_workers_over_http_and_of_other_labels_take_no_part():
+    register("a")
+    register("far", worker_type="other")
+    registry.asks_for_work(worker_id="far", kinds=["loop"], labels=["l"])
+    operation = submitted(2)
+    assert claim("a") is None
+    assert blocked(operation) == "Needs 2 workers that have a slot each, not over HTTP; 1 does."
+    labelled = submitted(2, queue="l")
+    assert blocked(labelled) == "Needs 2 workers that have the label l; 1 does."
+    over_http = replace(offer(1), is_node=False)
+    assert claims.claim(worker_id="far", host="far", offer=over_http) is None
+
+
+def test_it_waits_for_further_workers_where_some_are_busy(settings):
+    for name in "abc":
+        register(name)
+    busy = submitted(1)
+    assert claim("c") == busy.pk
+    operation = submitted(3, min_nodes=2)
+    assert claim("a") is None
+    Operation.objects.filter(pk=operation.pk).update(queued_at=seconds_from_now(-31))
+    assert claim("a") == operation.pk
+    assert Attempt.objects.get(operation=operation).num_nodes == 2
+
+
+def test_it_does_not_wait_for_workers_that_there_are_not():
+    register("a")
+    register("b")
+    operation = submitted(4, min_nodes=2)
+    assert claim("a") == operation.pk
+
+
+def test_small_operations_wait_for_one_that_needs_their_workers():
+    register("a", 2)
+    register("b", 2)
+    register("c", 2)
+    running = [submitted(1), submitted(1)]
+    assert [claim("a", 2), claim("b", 2)] == [each.pk for each in running]
+    operation, small = submitted(2, processes=2), submitted(1)
+    assert claim("a", 1, of=2) is None  # it makes room, as it lacks the fewest slots
+    assert claim("c", 2) is None
+    assert claim("b", 1, of=2) == small.pk
+    claims.finish(services.get(running[0].pk), State.COMPLETED, outcome="completed")
+    assert claim("a", 2) == operation.pk
+    assert [each.worker_id for each in Node.objects.all()] == ["c"]
+
+
+def test_where_there_are_too_few_workers_none_makes_room():
+    register("a", 2)
+    submitted(2)
+    small = submitted(1)
+    assert claim("a", 1, of=2) == small.pk
+
+
+class Machine(threading.Thread):
+    """A worker that claims, takes part, and finishes what it leads."""
+
+    def __init__(self, name, slots, seed, is_over):
+        super().__init__(daemon=True)
+        self.worker_id, self.rng, self.is_over = name, random.Random(seed), is_over  # noqa: S311
+        self.slots = Slots(count=slots)
+        self.running = []  # of what it holds: the operation it leads, or its node
+        self.problem = None
+
+    def run(self):
+        try:
+            while not self.is_over.is_set():
+                self._look()
+        except Exception as error:  # noqa: BLE001 - of the test
+            self.problem = error
+        finally:
+            connection.close()
+
+    def _look(self):
+        if (node := nodes.take(self.worker_id, "", self.slots)) is not None:
+            self._hold(nodes.running(node, now()))
+            return
+        for held in self.slots.all():
+            if held.node is not None and not gangs.held(self.worker_id, [held.node]):
+                self._release(held)
+            elif held.node is None and self.rng.random() < 0.3:
+                mine = services.get(held.operation_id)
+                claims.finish(mine, State.COMPLETED, outcome=Attempt.Outcome.COMPLETED)
+                self._release(held)
+        num_free = self.slots.count - self.slots.num_taken
+        given = offer(num_free, of=self.slots.count)
+        found = claims.claim(worker_id=self.worker_id, host="", offer=given)
+        if found is not None:
+            self._hold(
+                RunningAttempt(found.pk, found.attempt, "", now(), processes=found.processes)
+            )
+
+    def _hold(self, held):
+        self.slots._held[held.operation_id, held.attempt] = held
+        assert self.slots.num_taken <= self.slots.count, "a slot was promised twice"
+
+    def _release(self, held):
+        del self.slots._held[held.operation_id, held.attempt]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", some_of(range(6), every=3))
+def test_gangs_that_compete_are_all_computed_and_no_slot_is_promised_twice(seed):
+    """Four workers at once; more small operations come until all large ones are done."""
+    rng = random.Random(seed)  # noqa: S311
+    sizes = {"a": 1, "b": 2, "c": 2, "d": 3}
+    for name, slots in sizes.items():
+        register(name, slots)
+    wanted = [(2, 1), (2, 2), (3, 2), (4, 1), (2, 2)]
+    large = [submitted(number, processes=processes).pk for number, processes in wanted]
+    is_over = threading.Event()
+    machines = [Machine(name, slots, seed, is_over) for name, slots in sizes.items()]
+    for each in machines:
+        each.start()
+
+    def are_done():
+        if Operation.objects.due().count() < 8:
+            submitted(1, processes=rng.choice([1, 1, 2]))
+        assert not any(each.problem for each in machines), [each.problem for each in machines]
+        found = Operation.objects.filter(pk__in=large, state=State.COMPLETED)
+        return found.count() == len(large)
+
+    try:
+        wait_until(are_done)
+    finally:
+        is_over.set()
+        for each in machines:
+            each.join()
+    for (number, _), pk in zip(wanted, large, strict=True):
+        (attempt,) = Attempt.objects.filter(operation_id=pk)
+        assert attempt.num_nodes == number
+
+
+def test_a_worker_that_is_stopping_says_so_to_the_leader():
+    operation = led_by("a")
+    slots = Slots(count=1)
+    slots.close(gone_in_seconds=10)
+    assert nodes.take("b", "host-b", slots) is None
+    gathering = nodes.Gathering(operation)
+    assert gathering.group().num_nodes == 2
+    assert gathering.problem() == "the node b did not begin: its worker is stopping"
+
+
+def test_a_node_is_started_once_and_where_its_slots_are_free():
+    led_by("a")
+    slots = Slots(count=1)
+    with slots.hold(RunningAttempt("other", 1, "", now())):
+        assert nodes.take("b", "host-b", slots) is None
+    assert nodes.take("b", "host-b", slots).host == "host-b"
+    assert nodes.take("b", "host-b", slots) is None
+
+
+def test_a_node_ends_with_the_attempt():
+    operation = led_by("a")
+    (pk,) = Node.objects.values_list("pk", flat=True)
+    assert gangs.held("b", [pk]) == {pk}
+    claims.restart_or_fail(
+        operation, "WORKER_LOST", actor="a", note="", outcome=Attempt.Outcome.LOST
+    )
+    assert gangs.held("b", [pk]) == set()
+    assert nodes.take("b", "host-b", Slots(count=1)) is None
+
+
+def test_the_leader_writes_where_it_listens_and_hears_of_silent_nodes():
+    operation = led_by("a")
+    gathering = nodes.Gathering(operation)
+    group = gathering.group()
+    assert (group.num_nodes, group.token) == (2, Node.objects.get().token)
+    gathering.receive(Listening(4711))
+    assert (Node.objects.get().leader, Node.objects.get().port) == (group.address, 4711)
+    assert gathering.problem() == ""
+    gathering.receive(NodeSilent("the node b is silent"))
+    assert gathering.problem() == "the node b is silent"
+
+
+def led_by(name):
+    """Return a running operation of the workers a and b."""
+    register("a")
+    register("b")
+    operation = submitted(2)
+    assert claim(name) == operation.pk
+    return services.get(operation.pk)
+
+
+def test_the_smallest_number_of_nodes_is_no_more_than_the_largest():
+    with pytest.raises(ConfigError, match=r"min_nodes: got 3; allowed: 1 to nodes \(2\)"):
+        submitted(2, min_nodes=3)
+
+
+def test_the_row_has_the_numbers_of_its_config():
+    need = services.get(submitted(4, min_nodes=2).pk).need
+    assert (need.nodes, need.min_nodes, need.processes) == (4, 2, 1)
+    assert rows.submitted().need.nodes == 1

@@ -1,0 +1,213 @@
+"""Another node of an attempt, as the leading process sees it: its ranks, and the line to it.
+
+A thread receives what the node sends, and notices where it sends nothing any more.
+"""
+
+import base64
+import contextlib
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from trainops.process.node_protocol import (
+    BEATS,
+    PIECE_BYTES,
+    Beat,
+    CheckpointPiece,
+    CheckpointSent,
+    Leaving,
+    PartPiece,
+    Printed,
+    PrintStack,
+    RankCaptured,
+    RankDone,
+    RankEnded,
+    RankRaised,
+    SendCheckpoint,
+    ToLeader,
+)
+from trainops.process.protocol import now
+from trainops.process.rank_handle import END_SECONDS, STACK_SECONDS, lost
+from trainops.process.rank_protocol import Captured, Done, RankError, Restore, ToRank
+from trainops.process.wire import Hangup, Wire
+from trainops.runtime.errors import NodeLost, RankFailed, RankLost
+
+if TYPE_CHECKING:
+    from trainops.runtime.checkpoint.manifest import Candidate
+
+CLOSE_SECONDS = END_SECONDS + 1.0  # in which a node ends its ranks and sends their last lines
+
+
+@dataclass(slots=True)
+class RemoteRank:
+    """One rank of another node."""
+
+    number: int
+    link: "NodeLink"
+    shared: Path  # memory with the part of the state that it captured last
+    answers: list[Done | Captured] = field(default_factory=list)  # not taken yet
+    error: RankError | None = None
+    status: int | None = None  # of its end, as `os.waitstatus_to_exitcode` gives it
+    loss: NodeLost | None = None  # of its node
+
+    def problem(self) -> RankFailed | RankLost | None:
+        """Return why it will not answer any more, if that is so."""
+        if self.error is not None:
+            error = self.error
+            return RankFailed(self.number, error.code, error.message, error.traceback)
+        if self.status is not None:
+            return lost(self.number, self.status, f"on {self.link.host} ")
+        return self.loss
+
+    def hanging(self, seconds: float) -> RankLost:
+        """Return the error of a process that does not respond; it prints its stack to the log."""
+        with contextlib.suppress(Hangup):
+            self.link.send(PrintStack(self.number))
+        time.sleep(STACK_SECONDS)
+        what = f"on {self.link.host} did not respond within {seconds:g} s"
+        return RankLost(self.number, "STALLED", what)
+
+
+class NodeLink:
+    """The line to another node, on which a thread listens."""
+
+    def __init__(
+        self,
+        end: socket.socket,
+        wire: Wire[ToLeader],
+        *,
+        host: str,
+        numbers: range,
+        silence_seconds: float,
+    ) -> None:
+        self._socket, self._wire, self.host = end, wire, host
+        self.ranks = [
+            RemoteRank(number, self, Path(f"/proc/self/fd/{os.memfd_create(f'rank{number}')}"))
+            for number in numbers
+        ]
+        self._by_number = {rank.number: rank for rank in self.ranks}
+        self._silence_seconds = silence_seconds
+        self._sending = threading.Lock()
+        self._bell = os.eventfd(0, os.EFD_NONBLOCK)
+        self._candidate: Candidate | None = None  # of the last `Restore`
+        self._silent: Callable[[NodeLost], None] = lambda _: None
+        self._stop: Callable[[], None] = lambda: None
+        self._is_closing = False
+        self._thread = threading.Thread(target=self._listen, name="node", daemon=True)
+
+    def begin(self, *, silent: Callable[[NodeLost], None], stop: Callable[[], None]) -> None:
+        """Listen. In that thread `silent` gets the error of a node that does not respond.
+
+        stop: called there, where the worker of the node is stopping.
+        """
+        self._silent, self._stop = silent, stop
+        self._thread.start()
+
+    def fileno(self) -> int:
+        """A descriptor that can be read as soon as something has arrived."""
+        return self._bell
+
+    def clear(self) -> None:
+        """Note that what has arrived was seen."""
+        with contextlib.suppress(BlockingIOError):
+            os.eventfd_read(self._bell)
+
+    def send(self, message: ToRank | PrintStack) -> None:
+        """Send a message to all ranks of the node, or about one. Raises Hangup."""
+        if isinstance(message, Restore):
+            self._candidate = message.candidate
+        with self._sending:
+            self._wire.send(message)
+
+    def close(self) -> None:
+        """Have the node end, and print the last lines of its logs."""
+        self._is_closing = True
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_WR)
+        if self._thread.is_alive():
+            self._thread.join(CLOSE_SECONDS)
+        self._wire.close()
+
+    def _listen(self) -> None:
+        beat_seconds = self._silence_seconds / BEATS
+        heard_at, beat_at = now(), 0.0
+        while True:
+            try:
+                if self._wire.has_input(beat_seconds):
+                    for message in self._wire.read():
+                        self._handle(message)
+                    heard_at = now()
+                elif now() - heard_at > self._silence_seconds:
+                    self._silent(self._lose(f"did not respond within {self._silence_seconds:g} s"))
+                    return
+                if now() >= beat_at and not self._is_closing:
+                    beat_at = now() + beat_seconds
+                    self._send_beat()
+            except (Hangup, ValueError, KeyError, OSError) as error:
+                reason = "has ended" if isinstance(error, Hangup) else f"failed: {error}"
+                self._lose(reason)
+                return
+
+    def _lose(self, what: str) -> NodeLost:
+        loss = NodeLost(self.host, [rank.number for rank in self.ranks], what)
+        for rank in self.ranks:
+            rank.loss = loss
+        os.eventfd_write(self._bell, 1)
+        return loss
+
+    def _send_beat(self) -> None:
+        with self._sending:
+            self._wire.send(Beat())
+
+    def _handle(self, message: ToLeader) -> None:
+        match message:
+            case Printed(rank=number, text=text):
+                lines = text.splitlines()
+                os.write(1, "".join(f"[rank {number}] {line}\n" for line in lines).encode())
+            case PartPiece(rank=number, content=content, is_first=is_first):
+                with self._by_number[number].shared.open("wb" if is_first else "ab") as file:
+                    file.write(base64.b64decode(content))
+            case Leaving():
+                self._stop()
+            case SendCheckpoint():
+                self._send_checkpoint()
+            case RankDone() | RankCaptured() | RankRaised() | RankEnded():
+                self._heard_of(self._by_number[message.rank], message)
+                os.eventfd_write(self._bell, 1)
+
+    def _heard_of(
+        self, rank: RemoteRank, message: RankDone | RankCaptured | RankRaised | RankEnded
+    ) -> None:
+        match message:
+            case RankDone():
+                rank.answers.append(Done())
+            case RankCaptured(fingerprints=fingerprints):
+                rank.answers.append(Captured(fingerprints))
+            case RankRaised(code=code, message=text, traceback=trace):
+                rank.error = RankError(now() - message.age_seconds, code, text, trace)
+            case RankEnded(status=status):
+                rank.status = status
+
+    def _send_checkpoint(self) -> None:
+        if self._candidate is None:
+            raise ValueError("a node asked for a checkpoint before it was given one")
+        for message in _pieces(self._candidate.path):
+            with self._sending:
+                self._wire.send(message)
+        with self._sending:
+            self._wire.send(CheckpointSent())
+
+
+def _pieces(directory: Path) -> Iterator[CheckpointPiece]:
+    for path in sorted(each for each in directory.iterdir() if each.is_file()):
+        with path.open("rb") as file:
+            piece = file.read(PIECE_BYTES)
+            while True:
+                yield CheckpointPiece(path.name, base64.b64encode(piece).decode())
+                if not (piece := file.read(PIECE_BYTES)):
+                    break
