@@ -24,6 +24,8 @@ PLACE = "tests/checkpoints/test_place.py"
 NEIGHBOURS = "tests/workers/test_neighbours.py"
 DIRECTORY = "tests/directories/test_directory.py"
 PREFIX = "tests/buckets/test_prefixes.py"
+GANGS = "tests/operations/test_gangs.py"
+NODES = "tests/ranks/test_nodes.py"
 BACKUPS = "tests/backups/test_backups.py"
 
 
@@ -304,6 +306,48 @@ PROTECTIONS = [
         "first = others.origin(error.__cause__ or error)",
         "first = error.__cause__ or error",
         "tests/ranks/test_ends.py::test_an_exception_of_a_rank_is_that_of_the_attempt",
+    ),
+    Protection(
+        "slots that another worker has claimed are not claimed again",
+        "apps.operations.scheduling.claims:_is_promised",
+        "return Node.objects.pending(worker_id).exists()",
+        "return False",
+        f"{GANGS}::test_a_worker_whose_slots_were_claimed_meanwhile_claims_nothing",
+    ),
+    Protection(
+        "a node takes slots from its claim on",
+        "apps.operations.scheduling.queue_status:workers",
+        "rows.union(of_nodes.order_by().values_list(*columns), all=True)",
+        "rows",
+        f"{GANGS}::test_a_claim_takes_the_other_workers_with_it",
+    ),
+    Protection(
+        "a node proves the secret of the attempt",
+        "trainops.process.node_listener:NodeListener._admit",
+        "if not hmac.compare_digest(expected, message.mac):",
+        "if False:",
+        f"{NODES}::test_strangers_at_the_port_of_the_leader_are_refused",
+    ),
+    Protection(
+        "the leader proves the secret of the attempt",
+        "trainops.process.node_process:_proved",
+        "if not hmac.compare_digest(expected, proof.mac):",
+        "if False:",
+        f"{NODES}::test_a_leader_that_does_not_know_the_secret_is_not_followed",
+    ),
+    Protection(
+        "a silent node ends the attempt",
+        "trainops.process.node_link:NodeLink._receive",
+        "elif now() - heard_at > self._silence_seconds:",
+        "elif False:",
+        f"{NODES}::test_a_frozen_node_is_noticed_and_ends_itself_as_it_wakes",
+    ),
+    Protection(
+        "a node ends without its leader",
+        "trainops.process.node_process:NodeProcess.serve",
+        "while now() - heard_at <= self._silence_seconds:",
+        "while True:",
+        f"{NODES}::test_nodes_end_themselves_without_their_leader",
     ),
     Protection(
         "a GPU is promised to one operation",

@@ -30,7 +30,7 @@ CONFIG = {
 
 @contextmanager
 def installation(directory, number, **environment):
-    """An installation of so many machines, each with a worker of two slots."""
+    """An installation of so many machines, each with a worker of four slots."""
     with (
         Machines(number).opened() as machines,
         running(directory / "var", workers=0, TRAINOPS_NODE_WAIT_SECONDS="3") as stack,
@@ -39,7 +39,7 @@ def installation(directory, number, **environment):
         stores = {
             "TRAINOPS_BROKER_URL": redis_url(socket_directory(stack.data_dir) / "redis.sock"),
             "TRAINOPS_DATABASE_URL": f"sqlite:///{stack.data_dir / DATABASE}",
-            "TRAINOPS_WORKER_SLOTS": "2",
+            "TRAINOPS_WORKER_SLOTS": "4",
             "TRAINOPS_NODE_WAIT_SECONDS": "3",
             "TRAINOPS_NODE_JOIN_SECONDS": "10",
         }

@@ -65,6 +65,11 @@ class NodeAttempts(Attempts):
 
     def attempt(self, fault="", **changes):
         ended = super().attempt(fault, **changes)
+        self.end_nodes()
+        return ended
+
+    def end_nodes(self):
+        """Wait for the end of the other nodes, and read what their processes printed."""
         for node in self.nodes:
             self.ended_by_themselves = node.wait(10)
             node.end()
@@ -73,4 +78,3 @@ class NodeAttempts(Attempts):
                 while some := os.read(node.output, 1 << 16):
                     self.node_output += some.decode()
             node.close()
-        return ended

@@ -139,6 +139,15 @@ def test_what_another_node_prints_is_in_the_log_with_its_rank(attempts):
     assert attempts.output == "[rank 1] hello\n[rank 1] there\n"
 
 
+def test_a_lightning_module_knows_its_node(attempts, forkserver, tmp_path):
+    attempts.config = {"recipe": "ranked_lit", "monitor": "val_loss", "processes": 2}
+    assert isinstance(attempts.attempt("place 3 2"), Succeeded)
+    assert "[rank 3] 1 2 2 1\n" in attempts.output
+    one_machine = Attempts(forkserver, tmp_path / "one", attempts.config | {"processes": 4})
+    assert isinstance(one_machine.attempt(), Succeeded)
+    require_same_end(attempts, one_machine)
+
+
 def test_a_node_that_is_killed_is_named_and_changes_nothing(attempts, undisturbed):
     attempts.config |= SAVING
     attempts.on_report = at_step(4, lambda _: attempts.nodes[0].kill())
@@ -190,6 +199,22 @@ def test_a_node_with_another_token_is_refused(attempts):
     assert isinstance(ended, Failed) and ended.code == "WORKER_LOST"
     assert ended.message == "rank 1 did not begin: node 1 did not connect within 2 s"
     assert "Hangup" in attempts.node_output and attempts.nodes[0].exit_code == 70
+
+
+def test_a_leader_that_does_not_know_the_secret_is_not_followed(attempts, forkserver):
+    """What listens at the port sends the right messages, but no proof."""
+    attempts.start = attempts._start({}, {})
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        attempts._join(1, listener.getsockname()[1])
+        end, _ = listener.accept()
+        with end:
+            end.sendall(b'NodeChallenge {"nonce":"aa"}\n')
+            assert end.recv(4096).startswith(b"NodeProof ")
+            end.sendall(b'LeaderProof {"mac":"00","store_port":1}\n')
+            assert end.recv(4096) == b""  # it sends nothing more
+    attempts.end_nodes()
+    assert attempts.nodes[0].exit_code == 70
+    assert "does not know the token of this attempt" in attempts.node_output
 
 
 def test_strangers_at_the_port_of_the_leader_are_refused(attempts, undisturbed):

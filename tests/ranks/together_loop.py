@@ -1,7 +1,8 @@
 """The loop of `tests.ranks.together`. The variable FAULT of the environment disturbs it.
 
 "stop 0 5": at step 5 rank 0 gets the signal to save and stop. "kill 1 5": SIGKILL for rank 1.
-"raise 1 5", "diverge 1 5", "freeze 1 5", "sleep 1 5" likewise.
+"raise 1 5", "diverge 1 5", "freeze 1 5", "sleep 1 5" likewise; "place 1 5": a
+LightningModule prints where it is.
 """
 
 import os
@@ -86,6 +87,9 @@ def disturb(rank, step, model):
         os.kill(os.getpid(), SIGNALS[what])
     elif what == "sleep":
         time.sleep(1000)
+    elif what == "place":
+        trainer = model.trainer
+        print(trainer.node_rank, trainer.num_nodes, trainer.num_devices, model.local_rank)  # noqa: T201
     elif what == "raise":
         raise ValueError("boom")
     elif what == "diverge":

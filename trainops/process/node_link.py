@@ -30,6 +30,7 @@ from trainops.process.node_protocol import (
     RankRaised,
     SendCheckpoint,
     ToLeader,
+    ToNode,
 )
 from trainops.process.protocol import now
 from trainops.process.rank_handle import END_SECONDS, STACK_SECONDS, lost
@@ -134,24 +135,29 @@ class NodeLink:
         self._wire.close()
 
     def _listen(self) -> None:
+        try:
+            self._receive()
+        except TimeoutError:
+            self._silent(self._lose(f"did not respond within {self._silence_seconds:g} s"))
+        except (Hangup, ConnectionError):
+            self._lose("has ended")
+        except (ValueError, KeyError, OSError) as error:
+            self._lose(f"failed: {type(error).__name__}: {error}")
+
+    def _receive(self) -> None:
+        """Handle what the node sends, and send beats. Raises TimeoutError and Hangup."""
         beat_seconds = self._silence_seconds / BEATS
         heard_at, beat_at = now(), 0.0
         while True:
-            try:
-                if self._wire.has_input(beat_seconds):
-                    for message in self._wire.read():
-                        self._handle(message)
-                    heard_at = now()
-                elif now() - heard_at > self._silence_seconds:
-                    self._silent(self._lose(f"did not respond within {self._silence_seconds:g} s"))
-                    return
-                if now() >= beat_at and not self._is_closing:
-                    beat_at = now() + beat_seconds
-                    self._send_beat()
-            except (Hangup, ValueError, KeyError, OSError) as error:
-                reason = "has ended" if isinstance(error, Hangup) else f"failed: {error}"
-                self._lose(reason)
-                return
+            if self._wire.has_input(beat_seconds):
+                for message in self._wire.read():
+                    self._handle(message)
+                heard_at = now()
+            elif now() - heard_at > self._silence_seconds:
+                raise TimeoutError
+            if now() >= beat_at and not self._is_closing:
+                beat_at = now() + beat_seconds
+                self._send(Beat())
 
     def _lose(self, what: str) -> NodeLost:
         loss = NodeLost(self.host, [rank.number for rank in self.ranks], what)
@@ -160,9 +166,12 @@ class NodeLink:
         os.eventfd_write(self._bell, 1)
         return loss
 
-    def _send_beat(self) -> None:
+    def _send(self, message: ToNode) -> None:
         with self._sending:
-            self._wire.send(Beat())
+            try:
+                self._wire.send(message)
+            except Hangup as error:  # its buffer was full for as long as a silent node may be
+                raise (error.__cause__ or error) from None
 
     def _handle(self, message: ToLeader) -> None:
         match message:
@@ -197,10 +206,8 @@ class NodeLink:
         if self._candidate is None:
             raise ValueError("a node asked for a checkpoint before it was given one")
         for message in _pieces(self._candidate.path):
-            with self._sending:
-                self._wire.send(message)
-        with self._sending:
-            self._wire.send(CheckpointSent())
+            self._send(message)
+        self._send(CheckpointSent())
 
 
 def _pieces(directory: Path) -> Iterator[CheckpointPiece]:

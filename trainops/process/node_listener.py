@@ -1,5 +1,6 @@
 """Where the other nodes of an attempt connect to its leading process, once both have proved it."""
 
+import contextlib
 import hmac
 import secrets
 import select
@@ -44,6 +45,7 @@ class NodeListener:
         self._group, self._num_local = group, num_ranks // group.num_nodes
         interface = interface_of(group.address)
         self._socket = listening_at(group.address)
+        self._socket.setblocking(False)
         self._store = listening_at(group.address)
         self.rendezvous = Rendezvous(
             host=group.address,
@@ -98,7 +100,8 @@ class NodeListener:
             elif now() > each.until:
                 self._refuse(each)
         if self._socket.fileno() in ready:
-            self._challenge(self._socket.accept()[0])
+            with contextlib.suppress(OSError):  # it has gone again
+                self._challenge(self._socket.accept()[0])
 
     def _challenge(self, end: socket.socket) -> None:
         if len(self._unproved) >= MAX_UNPROVED:

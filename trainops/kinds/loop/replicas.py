@@ -24,6 +24,7 @@ class Reductions:
 
     def __init__(self, run: Run) -> None:
         self.rank, self.num_ranks, self.device = run.rank, run.num_ranks, run.device
+        self.local_rank, self.num_nodes = run.local_rank, run.num_nodes
 
     def mean(self, number: Number) -> Number:
         return self.sums([number])[0] / self.num_ranks

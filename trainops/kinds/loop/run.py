@@ -86,6 +86,7 @@ class Run:
     ) -> None:
         self.seed, self.device = seed, device
         self.rank, self.num_ranks = devices.rank, devices.num_ranks
+        self.local_rank, self.num_nodes = devices.local_rank, devices.num_nodes
         self._devices, self._sharding = devices, sharding or Undivided()
         self._taken = TAKEN.union(taken)
         self.kept: dict[str, Any] = {}

@@ -45,7 +45,6 @@ class TrainerView:
     barebones = False
     sanity_checking = False
     testing = predicting = False
-    node_rank, num_nodes = 0, 1
     progress_bar_callback = None
     fast_dev_run = False
     # What LearningRateMonitor asks for: whether this step is logged, and its number.
@@ -61,8 +60,10 @@ class TrainerView:
         datamodule: LightningDataModule | None,
         reductions: Reductions,
     ) -> None:
-        self.global_rank = self.local_rank = reductions.rank
-        self.world_size = self.num_devices = reductions.num_ranks
+        self.global_rank, self.local_rank = reductions.rank, reductions.local_rank
+        self.world_size, self.num_nodes = reductions.num_ranks, reductions.num_nodes
+        self.num_devices = self.world_size // self.num_nodes
+        self.node_rank = self.global_rank // self.num_devices
         self.is_global_zero = reductions.rank == 0
         self._progress, self._logged = progress, logged
         self.logger = OperationLogger(logged)
