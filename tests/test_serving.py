@@ -39,6 +39,14 @@ def test_what_is_wrong_is_named_with_what_is_allowed(variables, message):
         read(**variables)
 
 
+def test_the_address_of_a_node_is_an_ip_address():
+    assert serving.read({"TRAINOPS_NODE_ADDRESS": "10.0.0.7"}).node_address == "10.0.0.7"
+    assert serving.read({}).node_address == ""
+    message = "TRAINOPS_NODE_ADDRESS is 'here'; it must be an IP address of this machine, such as"
+    with pytest.raises(ValueError, match=message):
+        serving.read({"TRAINOPS_NODE_ADDRESS": "here"})
+
+
 @pytest.mark.slow
 def test_an_unknown_kind_is_refused_at_the_start():
     env = os.environ | {"TRAINOPS_WORKER_KINDS": "cooking"}

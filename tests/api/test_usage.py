@@ -66,6 +66,11 @@ def test_hours_are_those_within_each_week_times_processes_and_gpus(used):
     assert used(weeks=9)[-1] == ("2026-09-28", "speech", 1, 167.0, 0.0)
 
 
+def test_hours_count_for_each_node(used):
+    Attempt.objects.filter(operation__project="speech").update(num_nodes=3, device="GPU-a,GPU-b")
+    assert used(weeks=1)[0] == ("2026-11-23", "speech", 1, 9.0, 18.0)
+
+
 def test_the_report_is_by_owner_or_kind_as_well(used):
     assert used(by="owner", weeks=1) == [("2026-11-23", "ana", 3, 11.0, 8.0)]
     assert used(by="kind", weeks=4)[-1] == ("2026-11-02", "training", 1, 0.5, 0.0)

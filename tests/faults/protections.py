@@ -608,8 +608,8 @@ PROTECTIONS = [
     ),
     Protection(
         "a model is what was committed",
-        "apps.operations.attempts.preparation:Preparation._prepare",
-        "            inputs.require_committed(each)\n",
+        "apps.operations.attempts.preparation:_make_models_local",
+        "inputs.require_committed(each)",
         "",
         "tests/operations/test_models.py::test_a_model_whose_bytes_were_changed_is_not_traded",
     ),

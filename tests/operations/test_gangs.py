@@ -8,6 +8,7 @@ import pytest
 from django.db import connection
 
 from apps.operations.attempts import nodes
+from apps.operations.attempts.node_address import own_address, servers
 from apps.operations.lifecycle import State
 from apps.operations.models import Attempt, Node, Operation
 from apps.operations.placement import GB, Device, FreeSlot, Offer
@@ -114,6 +115,10 @@ def test_machines_with_and_without_gpus_do_not_compute_together():
     register("b", capabilities={"gpus": [{"id": "GPU-1", "memory_bytes": 80 * GB}]})
     operation = submitted(2, device="auto")
     assert claim("a") is None
+    assert blocked(operation) == "Needs 2 workers that all have GPUs, or all have none; 1 does."
+    small = submitted(1)
+    assert claim("a") == small.pk  # it makes no room for what it cannot compute
+    claims.finish(services.get(small.pk), State.COMPLETED, outcome=Attempt.Outcome.COMPLETED)
     register("c")
     assert claim("a") == operation.pk
     assert Node.objects.get().worker_id == "c"
@@ -292,6 +297,28 @@ def test_the_leader_writes_where_it_listens_and_hears_of_silent_nodes():
     assert gathering.problem() == ""
     gathering.receive(NodeSilent("the node b is silent"))
     assert gathering.problem() == "the node b is silent"
+
+
+def test_the_address_of_a_node_is_the_configured_one_or_that_towards_the_stores(settings):
+    settings.SERVING = replace(settings.SERVING, node_address="10.1.2.3")
+    assert own_address() == "10.1.2.3"
+    settings.SERVING = replace(settings.SERVING, node_address="")
+    settings.BROKER_URL = "redis://127.0.0.1:1/0"
+    assert own_address() == "127.0.0.1"
+
+
+@pytest.mark.parametrize(
+    ("database", "broker", "expected"),
+    [
+        ({"HOST": "", "PORT": ""}, "redis+socket:///tmp/redis.sock", []),
+        ({"HOST": "/run/postgresql"}, "rediss://cache:7000/0", [("cache", 7000)]),
+        ({"HOST": "db", "PORT": "6000"}, "redis://cache/0", [("db", 6000), ("cache", 6379)]),
+    ],
+)
+def test_the_stores_that_have_network_addresses_say_which_network_is_used(
+    database, broker, expected
+):
+    assert list(servers(database, broker)) == expected
 
 
 def led_by(name):

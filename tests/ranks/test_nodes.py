@@ -185,7 +185,7 @@ def test_nodes_end_themselves_without_their_leader(how, attempts):
         node = psutil.Process(attempts.nodes[0].pid)
         seen.extend([node, *node.children(recursive=True)])
         os.killpg(child.pid, how)
-        wait_until(lambda: all(has_ended(each) for each in seen))
+        wait_until(lambda: all(has_ended(each) for each in seen), 40)  # before their grants end
         child.kill()
 
     attempts.on_report = at_step(4, strike)

@@ -1,7 +1,8 @@
 """The address at which other workers reach this one, for operations of several nodes."""
 
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 from urllib.parse import urlsplit
 
 from django.conf import settings
@@ -17,7 +18,7 @@ def own_address() -> str:
     """
     if settings.SERVING.node_address:
         return str(settings.SERVING.node_address)
-    for host, port in _servers():
+    for host, port in servers(connection.settings_dict, settings.BROKER_URL):
         try:
             family, kind, _, _, target = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
             with socket.socket(family, kind) as end:
@@ -28,10 +29,10 @@ def own_address() -> str:
     return LOOPBACK
 
 
-def _servers() -> Iterator[tuple[str, int]]:
-    database = connection.settings_dict
-    if (host := str(database.get("HOST") or "")) and not host.startswith("/"):
+def servers(database: Mapping[str, Any], broker_url: str) -> Iterator[tuple[str, int]]:
+    """Yield host and port of database and broker, where these are network addresses."""
+    if (host := database.get("HOST") or "") and not host.startswith("/"):
         yield host, int(database.get("PORT") or 5432)
-    broker = urlsplit(settings.BROKER_URL)
+    broker = urlsplit(broker_url)
     if broker.scheme in ("redis", "rediss") and broker.hostname:
         yield broker.hostname, broker.port or 6379

@@ -34,7 +34,6 @@ from trainops.process.protocol import (
     now,
 )
 from trainops.process.wire import Hangup
-from trainops.runtime.errors import CheckpointCorrupted
 
 logger = logging.getLogger(__name__)
 LOOK_SECONDS = 0.25
@@ -102,7 +101,8 @@ class _Supervision:
         except Hangup:
             self.child.wait(EXIT_SECONDS)
             problem = ""
-        except (OSError, CheckpointCorrupted) as error:
+        except Exception as error:  # whatever it is: the leader waits for this node
+            logger.exception("%s: node %s", self.node.operation_id, self.node.number)
             problem = f"{type(error).__name__}: {error}"
         finally:
             self.nobody_waits.set()

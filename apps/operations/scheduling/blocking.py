@@ -68,6 +68,9 @@ def queue_status_of(
         if len(left) < waiting.need.min_nodes:
             return _status(question, waiting, workers, left)
         workers = left
+    if len(alike := _alike(waiting, workers)) < waiting.need.min_nodes:
+        message = f"Needs {waiting.need.min_nodes} workers that all have GPUs, or all have none"
+        return QueueStatus(BlockingReason.TOO_FEW_WORKERS, f"{message}; {_do(alike)}.")
     return QueueStatus(BlockingReason.SOON, "A worker claims it shortly.")
 
 
@@ -105,9 +108,20 @@ def _status(
     needed, is_busy = waiting.need.min_nodes, question.code is BlockingReason.WORKERS_BUSY
     if needed == 1 or not (left or is_busy):
         return QueueStatus(question.code, question.explain(waiting, workers))
-    found = "1 does" if len(left) == 1 else f"{len(left)} do"
-    message = f"Needs {needed} workers that {question.several(waiting)}; {found}."
+    message = f"Needs {needed} workers that {question.several(waiting)}; {_do(left)}."
     return QueueStatus(question.code if is_busy else BlockingReason.TOO_FEW_WORKERS, message)
+
+
+def _alike(waiting: WaitingOperation, workers: Sequence[ServingWorker]) -> Sequence[ServingWorker]:
+    """Return the workers that may compute together: all of them use GPUs, or none does."""
+    if waiting.need.nodes == 1 or waiting.need.device == "cpu":
+        return workers
+    with_gpus = [each for each in workers if each.gpus]
+    return max(with_gpus, [each for each in workers if not each.gpus], key=len)
+
+
+def _do(workers: Sequence[ServingWorker]) -> str:
+    return "1 does" if len(workers) == 1 else f"{len(workers)} do"
 
 
 def _serves_kind(waiting: WaitingOperation, worker: ServingWorker) -> bool:

@@ -32,8 +32,7 @@ def claim(*, worker_id: str, host: str, offer: Offer) -> Operation | None:
     several processes (see `reservations`). Returns it RUNNING under a new attempt with a lease, or
     None when nothing fits.
     """
-    waiting = available(worker_id, offer)
-    candidates = waiting
+    waiting = candidates = available(worker_id, offer)
     if connection.features.has_select_for_update_skip_locked:
         # Of its own rows: PostgreSQL locks none of what is joined and may be absent.
         candidates = waiting.select_for_update(skip_locked=True, of=("self",))

@@ -27,21 +27,31 @@ def without_incomplete(fitting: OperationQuerySet, worker_id: str) -> OperationQ
     return fitting.filter(Q(nodes=1) | Q(pk__in=complete))
 
 
+def partners(
+    operation: Operation, worker_id: str, known: Sequence[ServingWorker]
+) -> list[ServingWorker]:
+    """Return the workers that could compute it together with this one, itself included.
+
+    Whether they are busy or not. All compute on GPUs, or none does.
+    """
+    workers = able(WaitingOperation(operation.kind, operation.queue, operation.need), known)
+    if operation.nodes == 1 or operation.device == "cpu":
+        return workers
+    has_gpus = any(each.gpus for each in workers if each.worker_id == worker_id)
+    return [each for each in workers if bool(each.gpus) == has_gpus]
+
+
 def others(
     operation: Operation, worker_id: str, known: Sequence[ServingWorker]
 ) -> list[ServingWorker] | None:
-    """Return the workers that would compute it together with this one; None: not now.
+    """Return the workers that would compute it with this one now; None: too few are free.
 
     As many as are free, up to its number of nodes. Where some that could are busy, it waits for
-    them, but not for long. All compute on GPUs, or none does.
+    them, but not for long.
     """
     waiting = WaitingOperation(operation.kind, operation.queue, operation.need)
-    has_gpus = any(each.gpus for each in known if each.worker_id == worker_id)
     possible = [
-        each
-        for each in able(waiting, known)
-        if each.worker_id != worker_id
-        and (operation.device == "cpu" or bool(each.gpus) == has_gpus)
+        each for each in partners(operation, worker_id, known) if each.worker_id != worker_id
     ]
     found = free(waiting, possible)[: operation.nodes - 1]
     if len(found) < operation.min_nodes - 1:

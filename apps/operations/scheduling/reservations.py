@@ -12,7 +12,6 @@ from django.db.models import Q
 from apps.operations.models import Operation, OperationQuerySet
 from apps.operations.placement import Need, Offer, ServingWorker
 from apps.operations.scheduling import gangs, queue_status
-from apps.operations.scheduling.blocking import WaitingOperation, able
 
 
 def available(worker_id: str, offer: Offer) -> OperationQuerySet:
@@ -48,8 +47,7 @@ def _is_near(worker_id: str, operation: Operation, known: Sequence[ServingWorker
 
     Where there are too few workers for all its nodes, none makes room.
     """
-    waiting = WaitingOperation(operation.kind, operation.queue, operation.need)
-    workers = able(waiting, known)
+    workers = gangs.partners(operation, worker_id, known)
     if operation.nodes == 1 and not workers:
         return True  # this one is not known yet
     if len(workers) < operation.min_nodes:
