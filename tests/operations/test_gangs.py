@@ -84,6 +84,38 @@ def test_a_worker_whose_slots_were_claimed_meanwhile_claims_nothing():
     assert claim("b") == small.pk
 
 
+def test_a_claim_waits_for_another_one_that_promises_its_slots(monkeypatch):
+    register("a")
+    register("b")
+    large, small = submitted(2, priority=1), submitted(1)
+    is_promising, goes_on = threading.Event(), threading.Event()
+    claimed = {}
+
+    def promise(*arguments):
+        is_promising.set()
+        goes_on.wait()
+        return reserve(*arguments)
+
+    def work(name, allowed):
+        claimed[name] = claim(name, labels=[allowed])
+        connection.close()
+
+    reserve = gangs.reserve
+    monkeypatch.setattr(gangs, "reserve", promise)
+    Operation.objects.filter(pk=large.pk).update(queue="l")
+    Worker.objects.update(labels=["l"])
+    first, second = (threading.Thread(target=work, args=each) for each in [("a", "l"), ("b", "")])
+    first.start()
+    is_promising.wait()
+    second.start()
+    second.join(1)  # without a lock it would have claimed
+    goes_on.set()
+    first.join()
+    second.join()
+    assert claimed == {"a": large.pk, "b": None}
+    assert small.pk in Operation.objects.due().values_list("pk", flat=True)
+
+
 def test_an_operation_waits_until_all_its_workers_are_free():
     register("a", 2)
     register("b", 2)
