@@ -73,12 +73,12 @@ def _suspects() -> dict[str, list[Fault]]:
 def _faults() -> Iterable[Fault]:
     """Yield what went wrong lately under workers that are still there and trusted.
 
-    An operation that crashed on several hosts says nothing of any of them.
+    An operation that crashed on several hosts says nothing of any of them, be it at once.
     """
     trusted = dict(Worker.objects.values_list("worker_id", "trusted_since"))
     rows = list(
         _lately()
-        .filter(reason__in=FAULTS)
+        .filter(reason__in=FAULTS, num_nodes=1)
         .exclude(host="")
         .values("host", "worker_id", "operation_id", "number", "reason", "ended_at")
     )

@@ -63,6 +63,13 @@ def test_it_is_drained_and_says_why():
     assert Event.objects.filter(what="HOST_DRAINED").count() == 3
 
 
+def test_a_crash_of_an_operation_of_several_nodes_is_held_against_no_host():
+    runtime("leading", "sound")
+    crashes("leading")
+    Attempt.objects.update(num_nodes=2)
+    assert hosts.drain_faulty(actor="w") == [] and drained() == []
+
+
 def test_every_worker_of_the_host_is_drained():
     runtime("broken", "sound")
     registry.register(worker_id="second", host="broken", kinds=["training"])
