@@ -51,6 +51,18 @@ def test_the_number_of_processes_is_shown_if_there_are_several(page, ana):
     assert '<span data-testid="processes">2 processes</span>' in text_of(page, operation)
 
 
+def test_the_number_of_nodes_is_shown_if_there_are_several(page, ana):
+    operation = making.operation(ana, "RUNNING")
+    making.attempt(operation, 1)
+    text = text_of(page, operation)
+    assert "nodes</span>" not in text
+    operation.row.update(nodes=4)
+    operation.attempts.update(num_nodes=3)
+    text = text_of(page, operation)
+    assert '<span data-testid="nodes">4 nodes</span>' in text
+    assert '<span class="sub">leads 3 nodes</span>' in text
+
+
 def test_an_unknown_operation_is_a_404_with_a_way_back(page):
     response = page.get("/operations/op_training_20260101_000000_abcdef/")
     assert response.status_code == 404
