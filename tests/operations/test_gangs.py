@@ -342,7 +342,7 @@ def test_the_address_of_a_node_is_the_configured_one_or_that_towards_the_stores(
 @pytest.mark.parametrize(
     ("database", "broker", "expected"),
     [
-        ({"HOST": "", "PORT": ""}, "redis+socket:///tmp/redis.sock", []),
+        ({"HOST": "", "PORT": ""}, "redis+socket:///run/redis.sock", []),
         ({"HOST": "/run/postgresql"}, "rediss://cache:7000/0", [("cache", 7000)]),
         ({"HOST": "db", "PORT": "6000"}, "redis://cache/0", [("db", 6000), ("cache", 6379)]),
     ],
