@@ -32,10 +32,17 @@ def test_a_key_is_made_once_and_private(tmp_path):
 
 
 def test_each_line_is_a_key_the_newest_first(tmp_path, monkeypatch):
-    (tmp_path / "secret_key").write_text("new\n\n old key \n")
-    assert secret_keys(tmp_path) == ["new", "old key"]
-    monkeypatch.setenv("TRAINOPS_SECRET_KEY", "from here")
-    assert secret_keys(tmp_path) == ["from here"]
+    new, old = "n" * 40, "an old key " * 4
+    (tmp_path / "secret_key").write_text(f"{new}\n\n {old}\n")
+    assert secret_keys(tmp_path)[:2] == [new, old.strip()]
+    monkeypatch.setenv("TRAINOPS_SECRET_KEY", "from here\n")
+    assert secret_keys(tmp_path) == ["from here\n"]
+
+
+@pytest.mark.parametrize("text", ["short", "k" * 64 + "\n" + "rest", "k" * 64 + "\n" + "l" * 64])
+def test_what_was_a_key_in_earlier_versions_is_accepted(tmp_path, text):
+    (tmp_path / "secret_key").write_text(f"{text}\n")
+    assert text in secret_keys(tmp_path)
 
 
 def test_a_file_without_a_key_is_refused_by_name(tmp_path):

@@ -4,24 +4,28 @@ import os
 import secrets
 from pathlib import Path
 
+MIN_CHARACTERS = 32  # of a key that is a line of several
+
 
 def secret_keys(data_dir: Path) -> list[str]:
     """Return the installation's keys, making one (mode 0600) at the first start.
 
-    The first one signs; what a later one has signed is accepted, too. Each is a line of the file or
-    of the environment variable. Raises ValueError if there is none.
+    The first one signs; what a later one has signed is accepted, too. The environment variable has
+    one key, the file one in each line. Raises ValueError where the file has none.
     """
-    given, source = os.environ.get("TRAINOPS_SECRET_KEY"), "TRAINOPS_SECRET_KEY"
-    if not given:
-        path = Path(os.environ.get("TRAINOPS_SECRET_KEY_FILE") or data_dir / "secret_key")
-        if not path.exists():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            _write_once(path, secrets.token_urlsafe(50))
-        given, source = path.read_text(), str(path)
-    keys = [key for line in given.splitlines() if (key := line.strip())]
-    if not keys:
-        raise ValueError(f"{source} has no key; allowed: a key in each line, the newest first")
-    return keys
+    if given := os.environ.get("TRAINOPS_SECRET_KEY"):
+        return [given]
+    path = Path(os.environ.get("TRAINOPS_SECRET_KEY_FILE") or data_dir / "secret_key")
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _write_once(path, secrets.token_urlsafe(50))
+    whole = path.read_text().strip()
+    if not whole:
+        raise ValueError(f"{path} has no key; allowed: a key in each line, the newest first")
+    lines = [line.strip() for line in whole.splitlines() if line.strip()]
+    if min(map(len, lines)) < MIN_CHARACTERS:
+        return [whole]  # one key that was wrapped
+    return lines if len(lines) == 1 else [*lines, whole]  # earlier versions took it as one
 
 
 def _write_once(path: Path, key: str) -> None:

@@ -153,7 +153,8 @@ def _written(store: BackupStore, name: str, require_lock: Callable[[], None]) ->
             file.seek(0)
             size_bytes = store.write(snapshots.name_of(name, DATABASE), file, digest)
     if not os.environ.get("TRAINOPS_SECRET_KEY"):  # from there, it is kept elsewhere
-        keys = [settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS]
+        further = (each for each in settings.SECRET_KEY_FALLBACKS if "\n" not in each)
+        keys = [settings.SECRET_KEY, *further]
         snapshots.save_keys(store, name, keys)
     snapshot = Snapshot(
         trainops=VERSION, made_at=timezone.now().isoformat(timespec="seconds"),

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
-from torch.utils.data import DataLoader, IterableDataset
+from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 from tests.loop.datasets import Buffered, Share, StatefulStream, Stream, drawn
 from tests.thinning import quick_some, some_of
@@ -167,6 +167,44 @@ def test_a_stop_changes_nothing_after_a_pass_was_left(require_exact, options):
     """Processes that persist have read further, which is undone."""
     require_exact(trains(StatefulStream, breaks_at=1, **options), stops=[1, 2, 3, 4])
     require_exact(trains(Share, encloses=True, breaks_at=2, **options), stops=[5, 6])
+
+
+class Shuffled(Share):
+    """In an order that follows from the seed of the worker process."""
+
+    def example(self, index):
+        info = get_worker_info()
+        random_order = np.random.default_rng(info.seed + self.passes).permutation(self.length)
+        return drawn(int(random_order[index]))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", WORKERS[1:])
+def test_the_seeds_of_worker_processes_are_those_of_an_undisturbed_run(require_exact, options):
+    require_exact(trains(Shuffled, **options))
+
+
+class Continuing(Share):
+    """Continues only once from a state that was loaded, also at the end of a pass."""
+
+    def __init__(self):
+        super().__init__()
+        self.start = 0
+
+    def load_state_dict(self, state):
+        self.start, self.passes = state["position"], int(state["passes"])
+
+    def __iter__(self):
+        self.position, self.start = self.start, 0
+        while self.position < self.length:
+            self.position += 1
+            yield self.example(self.position - 1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [{}, {"num_workers": 1, "persistent_workers": True}])
+def test_a_state_of_the_end_of_a_pass_begins_the_next_one(require_exact, options):
+    require_exact(trains(Continuing, **options))
 
 
 @pytest.mark.slow

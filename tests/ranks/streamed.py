@@ -14,6 +14,7 @@ class Parameters(Strict):
     num_workers: int = 0
     drop_last: bool = False
     is_plain: bool = False  # draws no random numbers but the weights
+    is_in_place: bool = False  # changes the batches that it is given
     several: bool = False  # loaders by a schedule, the second with a state
     encloses: bool = False  # stops within an iteration over the batches
 

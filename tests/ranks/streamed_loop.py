@@ -90,6 +90,8 @@ def train(run, parameters):
     within = run.steps("within", 2)
     for _ in run.epochs(parameters.epochs):
         for inputs, targets in batches:
+            if parameters.is_in_place:
+                inputs.div_(2)
             loss = functional.cross_entropy(net(inputs.to(run.device)), targets.to(run.device))
             optimizer.zero_grad()
             loss.backward()

@@ -23,6 +23,8 @@ CASES = {
     "enclosing-sharded": {"is_stateful": True, "shards": "itself", "encloses": True},
     "whole-batches": {"is_stateful": True, "length": 52},  # 13, of which the last is rank 0's
     "several": {"shards": "itself", "several": True},
+    "in-place": {"shards": "itself", "is_in_place": True},
+    "several-whole": {"several": True},
     "workers": {"is_stateful": True, "num_workers": 2, "length": 52},
 }
 
@@ -66,7 +68,7 @@ STOPS = [
     ("read-again", 3), ("stateful", 3), ("stateful", 9), ("sharded", 6), ("stateful-sharded", 4),
     ("stateful-sharded", 6), ("enclosing", 5), ("enclosing-sharded", 11), ("workers", 3),
     ("enclosing-sharded", 9), ("sharded", 5), ("stateful-sharded", 12),
-    ("several", 13), ("whole-batches", 7),
+    ("several", 13), ("whole-batches", 7), ("in-place", 6),
 ]  # fmt: skip
 
 
@@ -105,12 +107,44 @@ def test_another_number_of_ranks_continues_and_says_so(name, before, after, atte
     assert attempts.committed[-1].step == 3 + -(-(left + more) // after) + 1 + -(-13 // after) + 1
 
 
-def test_shards_of_another_number_of_ranks_are_refused(attempts):
-    attempts.config = config_of("stateful-sharded")
+REFUSED = {
+    "stateful-sharded": "the dataset 'train' shards itself, and had 2 ranks; now there are {}",
+    "several": "shards itself, and had 2 ranks; now there are {}",
+    "several-whole": "the loaders 'loaders' have an iterable dataset, and had 2 ranks; now there",
+    "enclosing": "is within an iteration of the loop 'train' over an iterable dataset, and of 2",
+}
+
+
+@pytest.mark.parametrize("now", [1, 3])
+@pytest.mark.parametrize("name", REFUSED)
+def test_another_number_of_ranks_is_refused_where_it_would_lose_batches(name, now, attempts):
+    attempts.config = config_of(name)
     assert isinstance(attempts.attempt("stop 0 3"), Stopped)
-    ended = attempts.attempt(processes=3)
+    ended = attempts.attempt(processes=now)
     assert isinstance(ended, Failed), ended
-    assert "the dataset 'train' shards itself, and had 2 ranks; now there are 3; allowed: 2" in (
+    assert REFUSED[name].format(now) in ended.message, ended.message
+
+
+def test_a_place_between_two_rounds_is_kept_by_one_rank(attempts, forkserver, tmp_path):
+    other = Attempts(forkserver, tmp_path / "other")
+    for each in (attempts, other):
+        each.config = config_of("stateful")
+        assert isinstance(each.attempt("stop 0 3", processes=1), Stopped)
+        each.curve = {}
+        assert isinstance(each.attempt("stop 0 4"), Stopped), each.ended
+        each.curve = {}
+        fault = "stop 0 6" if each is other else ""
+        assert isinstance(each.attempt(fault, processes=1), Stopped if fault else Succeeded)
+    assert isinstance(other.attempt(processes=1), Succeeded), other.ended
+    assert other.receipts[-1].exact
+    require_same_end(other, attempts)
+
+
+def test_shards_are_refused_where_their_number_may_change(attempts):
+    attempts.config = config_of("sharded", nodes=2, min_nodes=1, processes=1)
+    ended = attempts.attempt()
+    assert isinstance(ended, Failed)
+    assert "got 1, and the dataset 'train' shards itself by the ranks; allowed: nodes (2)" in (
         ended.message
     )
 

@@ -18,6 +18,7 @@ from trainops.kinds.loop.config import LoopConfig
 from trainops.kinds.loop.course import Course
 from trainops.kinds.loop.grad_norms import GradNorms
 from trainops.kinds.loop.means import Means, number_of
+from trainops.kinds.loop.rank_changes import require_fixed_nodes, require_same_ranks
 from trainops.kinds.loop.rows import PART, SHARDS, Sharding, Undivided
 from trainops.kinds.loop.run import Run, Yielded
 from trainops.lazy import load
@@ -85,6 +86,7 @@ class LoopJob:
         self._limit, self._unit = (limit.number, limit.unit) if limit else (0, "ba")
         self._loop = greenlet(self._drive)
         self._go()
+        require_fixed_nodes(self._run, config)
 
     @property
     def total_steps(self) -> int:
@@ -163,6 +165,7 @@ class LoopJob:
         warnings.filterwarnings("ignore", message="Detected call of `lr_scheduler.step")
         means = Means(self.config.log_every_steps, self._total)
         means.load_state_dict(plain["means"])
+        require_same_ranks(self._run, self.config, before, now)
         course = ranks.rescaled(plain["course"], self._run.datasets, before=before, now=now)
         self._changes = ranks.change(
             before, now, was_divided=was_divided, is_divided=self.is_divided

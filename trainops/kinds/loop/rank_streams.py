@@ -4,6 +4,7 @@ Each rank iterates a dataset object of its own. By default every rank reads the 
 takes every Nth; of a dataset that shards itself, each takes all that it reads.
 """
 
+import copy
 import logging
 from collections.abc import Callable, Iterator
 from itertools import chain, islice
@@ -93,9 +94,9 @@ class Evened:
             self.is_last = not any(row[1] for row in rows)
             self._compare([row[2] for row in rows])
             if each is not None:
-                latest = each
+                latest = copy.deepcopy(each)  # the loop may change what it is given
             elif latest is not None:
-                each = latest._replace(is_new=False)
+                each = copy.deepcopy(latest)._replace(is_new=False)
             else:  # an empty pass raises before
                 raise RuntimeError(f"{self._name} has ended before its first batch")
             yield each

@@ -7,6 +7,7 @@ from typing import Any
 
 from trainops.kinds.loop.batches import PassSource
 from trainops.kinds.loop.schedules import LoaderSchedule
+from trainops.kinds.loop.streams import StreamBatches
 from trainops.runtime.errors import IncompatibleState
 
 
@@ -52,6 +53,11 @@ class SeveralLoaders:
         self._schedule, self._seed = schedule, seed
         self._members = {name: PositionedLoader(source) for name, source in sources.items()}
         self._place = -1, 0  # the pass, and how many batches of it were taken
+
+    @property
+    def has_streams(self) -> bool:
+        """Whether a loader has an iterable dataset."""
+        return any(isinstance(each.source, StreamBatches) for each in self._members.values())
 
     def length(self, number: int) -> int:
         return self._schedule.num_items(self._seed_of(number))

@@ -99,6 +99,9 @@ class StreamReader(IterableDataset[Delivered]):
                 if examples is None:
                     examples = self._examples(number)
                 found = list(islice(examples, size))
+                if not found and not at:  # it has continued at the end of the pass before
+                    examples = self._examples(number)
+                    found = list(islice(examples, size))
                 is_over = len(found) < size
                 if not found or (is_over and self._drop_last):
                     return

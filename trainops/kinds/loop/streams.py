@@ -12,6 +12,7 @@ from torch.utils.data import DataLoader
 from trainops.kinds.loop.batches import Workers
 from trainops.kinds.loop.examples import Collate, cannot_load, first_tensor
 from trainops.kinds.loop.rank_streams import Dealt, Evened, Gather, agreed, deal
+from trainops.kinds.loop.seeding import seed_of
 from trainops.kinds.loop.stream_positions import DirectPosition, ReadAgain, StreamPosition
 from trainops.kinds.loop.stream_reader import (
     Delivered,
@@ -74,12 +75,14 @@ class StreamBatches:
         workers.require(name, dataset, collate_fn)
         self.name, self._workers = name, workers
         self._drop_last, self._devices, self._gather = drop_last, devices, gather
+        self.shards_itself = shards_itself
         self._dealing = ALONE if shards_itself else devices  # the ranks that share what is read
         self._evened: Evened | None = None
         if gather is not None and self._dealing is ALONE:
             self._evened = Evened(name, gather)
         self._num_items = 0  # given in the pass, with those that repeat another one
         self._shift = 0  # batches of the pass that other numbers of ranks have read in addition
+        self._ranks_before = devices.num_ranks  # of the state that was loaded
         self.is_repeated = False  # the newest batch, because other ranks have more
         self.throughput = Throughput()
         has_state = has_whole_state(dataset)
@@ -87,6 +90,7 @@ class StreamBatches:
             dataset, batch_size=batch_size, drop_last=drop_last, collate_fn=collate_fn,
             seed=seed, is_random=is_random, has_state=has_state,
         )  # fmt: skip
+        self._generator = torch.Generator()  # else one number of the global stream
         self._loader = self._make_loader()
         self._own_position = self._make_position(dataset) if has_state else ReadAgain(name)
         self.position = self._own_position
@@ -179,6 +183,7 @@ class StreamBatches:
     def _read(self, number: int, first: int) -> Iterator[Dealt]:
         """Return what this rank has of the rounds from `first` on."""
         self._is_last = False
+        self._require_same_round(first)
         num_again = self.position.begin(number, first)
         rounds = self._given(number, first - num_again)
         for at in range(num_again):
@@ -187,12 +192,21 @@ class StreamBatches:
                 raise IncompatibleState(f"{problem}; {num_again} were taken before the stop")
         return rounds
 
+    def _require_same_round(self, first: int) -> None:
+        """Raise IncompatibleState where the newest batches of other ranks are to be given again."""
+        before, now = self._ranks_before, self._devices.num_ranks
+        is_again = self.position.is_direct and 0 < first + 1 == self.position.num_taken
+        if before != now and is_again and not self._has_given:
+            where = f"within an iteration of the loop {self.name!r} over an iterable dataset"
+            problem = f"the checkpoint is {where}, and of {before} processes; now there are {now}"
+            raise IncompatibleState(f"{problem}; allowed: {before}, or another checkpoint")
+
     def close(self) -> None:
         del self._loader, self._reader  # the last references: worker processes and memory end
 
     def state_dict(self) -> dict[str, Any]:
         state = self.position.state_dict()
-        if self._devices.num_ranks == 1:
+        if self._devices.num_ranks == 1 and not self._shift:
             return state
         of_ranks = {"num_ranks": self._devices.num_ranks, "items": self._num_items}
         return state | of_ranks | {"shift": self._shift}
@@ -216,11 +230,9 @@ class StreamBatches:
     def _rescaled(self, state: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return a state for this number of ranks; it may be between two of their rounds."""
         before, now = int(state.get("num_ranks", 1)), self._devices.num_ranks
+        self._ranks_before = before
         if before == now:
             return state
-        if self._dealing is not self._devices:
-            problem = f"the dataset {self.name!r} shards itself, and had {before} ranks"
-            raise IncompatibleState(f"{problem}; now there are {now}; allowed: {before}")
         taken = int(state["taken"]) * before // now
         if self.position.is_direct:
             self._shift += int(state["taken"]) * before - taken * now
@@ -285,6 +297,9 @@ class StreamBatches:
         elif starts is not None:
             self._loader = self._make_loader()  # persistent processes stand elsewhere
         self._reader.begin(number, starts)
+        # torch draws the seeds of worker processes from it, for those that persist only once
+        of_pass = "" if self._workers.persistent_workers else f"/pass {number}"
+        self._generator.manual_seed(seed_of(f"{self._reader.seed}{of_pass}/workers"))
         return iter(self._loader)
 
     def _make_loader(self) -> DataLoader[Delivered]:
@@ -292,6 +307,6 @@ class StreamBatches:
             self._reader,
             batch_size=None,  # the reader makes batches
             collate_fn=as_it_is,
-            generator=torch.Generator(),  # else one number of the global stream
+            generator=self._generator,
             **self._workers.options(),
         )

@@ -63,6 +63,13 @@ def lengths_of(trainer: Trainer) -> list[int] | None:
     return list(sampler.lengths) if isinstance(sampler, LengthGroupedSampler) else None
 
 
+def _require_no_length(dataset: object, reading: Reading) -> None:
+    """Raise InputError for shards with lengths, by which each rank would make another schedule."""
+    if reading.shards_itself and hasattr(dataset, "__len__"):
+        problem = f"got a {type(dataset).__name__} with a length for 'train', which shards itself"
+        raise InputError({"recipe": f"{problem}; allowed: one without __len__, and max_steps"})
+
+
 class PartOfRank:
     """An iterable dataset's loader with the number of batches of one rank, where it is known."""
 
@@ -105,6 +112,8 @@ class TransformersTraining:
         # It asks for a length and a dataset, which this loader has, too.
         sized: Any = self._train
         if self._is_iterable:
+            if run.num_ranks > 1:
+                _require_no_length(loader.dataset, reading)
             sized = PartOfRank(loader, 1 if reading.shards_itself else run.num_ranks)
         counted = trainer.set_initial_training_values(args, sized)
         num_epochs, self._steps_per_epoch, *_, num_batches, self._max_steps = counted
