@@ -192,7 +192,7 @@ def test_a_message_that_is_too_long_ends_the_line(ends):
         (b'Grant {"until":"soon"}\n', "Grant: until: got a str; Input should be a valid number"),
         (b"Grant 1}\n", "Grant: got b'1}'; allowed: JSON"),
         (b"Start {}\n", "Start: kind: "),
-        (b"Staged {}\n", "got a message b'Staged'; allowed: Start, Grant"),
+        (b"Staged {}\n", "got a message b'Staged'; allowed: Start, Join, Grant"),
         (b"__import__ {}\n", "got a message b'__import__'"),
     ],
 )

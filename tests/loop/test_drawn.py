@@ -41,6 +41,8 @@ VALUES = {
     "monitors": [{}, {"accuracy": "max"}, {"accuracy": "min", "another": "min"}],
     "log_every_steps": [1, 3, 1000],
     "processes": [1, 2],  # here one process computes it; several are tested in tests/ranks
+    "nodes": [1, 2],
+    "min_nodes": [None, 1],
     "sharding": ["none", "full"],
 }
 

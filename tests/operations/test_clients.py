@@ -180,7 +180,7 @@ def test_lists_leave_clients_out_and_say_what_they_wait_for(runtime, person):
     queue_status.register(lambda: [ServingWorker("worker-1")])
     try:
         ask = {"part_of": going.operation.pk}
-        found = rows_of(narrowed(Operation.objects.all(), ask, person), ROW_FIELDS)
+        found = narrowed(rows_of(*ROW_FIELDS), ask, person)
         described = described_all(list(found.order_by("subtask__index")), person)
         listed = narrowed(Operation.objects.all(), {}, person)
     finally:

@@ -274,7 +274,7 @@ def test_the_best_value_and_a_comparison_are_the_same(person, small, mode):
     MetricPoint.objects.filter(operation=operation, step__in=(50, 60)).update(value=9.0)
 
     def seen():
-        (best,) = figures._bests(operation)
+        (best,) = figures.bests(operation)
         return (best["value"], best["step"]), curves.of([operation.pk, other.pk])
 
     before = seen()
