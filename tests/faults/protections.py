@@ -345,8 +345,8 @@ PROTECTIONS = [
     Protection(
         "a node ends without its leader",
         "trainops.process.node_process:NodeProcess.serve",
-        "while now() - heard_at <= self._silence_seconds:",
-        "while True:",
+        "elif now() - heard_at > self._silence_seconds * LEADER_PATIENCE:",
+        "elif False:",
         f"{NODES}::test_nodes_end_themselves_without_their_leader",
     ),
     Protection(

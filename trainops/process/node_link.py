@@ -125,6 +125,14 @@ class NodeLink:
         with self._sending:
             self._wire.send(message)
 
+    def beat(self) -> None:
+        """Tell the node that the leader is there, before `begin`.
+
+        Where it has ended, the thread notices.
+        """
+        with contextlib.suppress(Hangup, OSError):
+            self._send(Beat())
+
     def close(self) -> None:
         """Have the node end, and print the last lines of its logs."""
         self._is_closing = True

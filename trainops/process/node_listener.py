@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from trainops.process.node_link import NodeLink
 from trainops.process.node_protocol import (
+    BEATS,
     MAX_LINE_BYTES,
     LeaderProof,
     NodeChallenge,
@@ -71,6 +72,7 @@ class NodeListener:
         Raises RankLost where one does not connect in time.
         """
         deadline = now() + self._group.join_seconds
+        beat_seconds, beat_at = self._group.silence_seconds / BEATS, 0.0
         while is_wanted() and (missing := self._missing()):
             if now() > deadline:
                 seconds = self._group.join_seconds
@@ -79,6 +81,10 @@ class NodeListener:
                 what = f"did not begin: {nodes} did not connect within {seconds:g} s"
                 raise RankLost(first, "WORKER_LOST", what)
             self._look()
+            if now() >= beat_at:
+                beat_at = now() + beat_seconds
+                for link in self._links.values():
+                    link.beat()
         for each in self._unproved:
             each.wire.close()
         self._socket.close()

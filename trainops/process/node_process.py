@@ -19,6 +19,7 @@ from pathlib import Path
 
 from trainops.process.node_protocol import (
     BEATS,
+    LEADER_PATIENCE,
     MAX_LINE_BYTES,
     PIECE_BYTES,
     Beat,
@@ -68,7 +69,7 @@ def run(join: Join, wire: Wire[ToChild], work: Callable[[RankConnection], None])
     end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     leader = Wire[ToNode](end, ToNode, MAX_LINE_BYTES)
     port = _proved(leader, join, group.token)
-    end.settimeout(group.silence_seconds)
+    end.settimeout(group.silence_seconds * LEADER_PATIENCE)
     devices = Devices(0, join.start.num_ranks, group.num_nodes)
     first = join.node * devices.num_local
     ranks = fork_ranks(
@@ -142,12 +143,14 @@ class NodeProcess:
         beat_seconds = self._silence_seconds / BEATS
         heard_at, beat_at = now(), 0.0
         with contextlib.suppress(Hangup):
-            while now() - heard_at <= self._silence_seconds:
+            while True:
                 ready = {each for each, _ in self._poll.poll(beat_seconds * 1000)}
                 if self._leader.fileno() in ready:
                     for message in self._leader.read():
                         self._do(message)
                     heard_at = now()
+                elif now() - heard_at > self._silence_seconds * LEADER_PATIENCE:
+                    break
                 self._look(ready)
                 if now() >= beat_at:
                     beat_at = now() + beat_seconds
@@ -160,20 +163,20 @@ class NodeProcess:
     def _look(self, ready: set[int]) -> None:
         """Handle what the supervisor and the ranks sent. Raises Hangup."""
         if self._wire.fileno() in ready:
-            for message in self._wire.read():
-                self._told(message)
+            self._hear_supervisor()
         for rank in self._ranks:
             if rank.status is None and rank.wire.fileno() in ready:
                 self._heard(rank)
             if rank.output in ready & self._outputs:
                 self._printed(rank)
 
-    def _told(self, message: ToChild) -> None:
-        match message:
-            case Grant(until=until):
-                signal.setitimer(signal.ITIMER_REAL, max(0.001, until - now()))
-            case Stop():
-                self._is_leaving = True
+    def _hear_supervisor(self) -> None:
+        for message in self._wire.read():
+            match message:
+                case Grant(until=until):
+                    signal.setitimer(signal.ITIMER_REAL, max(0.001, until - now()))
+                case Stop():
+                    self._is_leaving = True
 
     def _do(self, message: ToNode) -> None:
         match message:
@@ -242,12 +245,15 @@ class NodeProcess:
             self._leader.send(RankEnded(rank.number, rank.status))
 
     def _send_part(self, rank: RankHandle) -> None:
+        """Send what it captured. That may take minutes, in which the supervisor's grants go on."""
         with rank.shared.open("rb") as file:
             is_first = True
             while piece := file.read(PIECE_BYTES):
                 content = base64.b64encode(piece).decode()
                 self._leader.send(PartPiece(rank.number, content, is_first))
                 is_first = False
+                if self._wire.has_input(0):
+                    self._hear_supervisor()
 
     def _printed(self, rank: RankHandle) -> bool:
         """Pass on whole lines; return whether there may be more."""

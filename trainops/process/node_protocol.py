@@ -12,7 +12,11 @@ from trainops.process.rank_protocol import Capture, Make, Restore, Step
 
 MAX_LINE_BYTES = 4 * 1024**2  # of a message; contents are sent in pieces
 PIECE_BYTES = 2**20  # of a content, before it is encoded
-BEATS = 5  # in the time after which a silent side counts as lost
+BEATS = 5  # in the time after which a silent node counts as lost
+# A node waits for the leader twice as long as the leader for a node: the beats of the leader come
+# from the process that computes, and code that holds the interpreter's lock delays them. This is
+# the fencing deadline, and so below the time for which a process is granted.
+LEADER_PATIENCE = 2.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,118 @@
+"""What a node and its leader send each other: by hand, without the processes of an attempt."""
+
+import socket
+import subprocess
+import threading
+
+import pytest
+
+from tests.waiting import wait_until
+from trainops.process import node_process
+from trainops.process.node_listener import NodeListener
+from trainops.process.node_process import NodeProcess
+from trainops.process.node_protocol import (
+    MAX_LINE_BYTES,
+    PIECE_BYTES,
+    Beat,
+    LeaderProof,
+    Leaving,
+    NodeProof,
+    PartPiece,
+    RankCaptured,
+    ToLeader,
+    ToNode,
+    node_mac,
+)
+from trainops.process.protocol import Grant, NodeGroup, Stop, ToChild
+from trainops.process.rank_handle import RankHandle
+from trainops.process.rank_protocol import Captured, ToRank, ToRankZero
+from trainops.process.wire import Wire
+
+TOKEN = "ab" * 32
+GROUP = NodeGroup(3, TOKEN, "127.0.0.1", join_seconds=60.0, silence_seconds=1.0)
+LONG = 60.0
+
+
+def wires(received, received_here):
+    """Return both ends of a line: that of the code under test, and that of the test."""
+    theirs, ours = socket.socketpair()
+    ours.settimeout(LONG)
+    return Wire(theirs, received, MAX_LINE_BYTES), Wire(ours, received_here, MAX_LINE_BYTES)
+
+
+def messages(wire):
+    while wire.has_input(LONG):
+        yield from wire.read()
+    raise AssertionError("nothing was sent")
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """Return the time of the node, as the test sets it."""
+    seconds = [0.0]
+    monkeypatch.setattr(node_process, "now", lambda: seconds[0])
+    return seconds
+
+
+def test_a_part_that_takes_long_neither_ends_a_node_nor_its_grant(clock, monkeypatch, tmp_path):
+    """While a node sends a part, beats of the leader lie unread, and grants are read."""
+    granted = []
+    monkeypatch.setattr(
+        node_process.signal, "setitimer", lambda _, seconds: granted.append(seconds)
+    )
+    wire, supervisor = wires(ToChild, object)
+    leader, ours = wires(ToNode, ToLeader)
+    of_rank, rank = wires(ToRankZero, ToRank)
+    shared = tmp_path / "part"
+    shared.write_bytes(bytes(8 * PIECE_BYTES))
+    with subprocess.Popen(["true"], stdout=subprocess.PIPE) as process:
+        output = process.stdout.fileno()
+        handle = RankHandle(1, process.pid, of_rank, shared, output)
+        node = NodeProcess(wire, leader, [handle], silence_seconds=1.0)
+        thread = threading.Thread(target=node.serve)
+        thread.start()
+        rank.send(Captured({}))
+        sent = messages(ours)
+        pieces = (each for each in sent if isinstance(each, PartPiece))
+        next(pieces)
+        ours.send(Beat())
+        supervisor.send(Grant(1045.0))
+        clock[0] = 1000.0
+        next(pieces)
+        next(pieces)
+        wait_until(lambda: granted, 20)  # the line is full: the other pieces are not sent yet
+        assert granted == [45.0]
+        while not isinstance(next(sent), RankCaptured):
+            pass
+        supervisor.send(Stop("PREEMPT"))
+        assert [next(sent), next(sent)] == [Beat(), Leaving()]  # it goes on
+        ours.close()
+        thread.join()
+    for each in (wire, supervisor, rank):
+        each.close()
+
+
+def joining(listener, number):
+    """Return the node's end of a connection that has proved itself."""
+    end = socket.create_connection(("127.0.0.1", listener.port), LONG)
+    wire = Wire[ToNode](end, ToNode, MAX_LINE_BYTES)
+    challenge = next(messages(wire))
+    mac = node_mac(TOKEN, challenge.nonce, number, "aa")
+    wire.send(NodeProof(number, f"host-{number}", "aa", mac))
+    return wire
+
+
+def test_a_node_that_has_joined_hears_of_its_leader_while_others_have_not():
+    listener = NodeListener(GROUP, 3)
+    accepted = []
+    thread = threading.Thread(target=lambda: accepted.extend(listener.accept(lambda: True)))
+    thread.start()
+    first = joining(listener, 1)
+    received = messages(first)
+    assert isinstance(next(received), LeaderProof)
+    assert [next(received) for _ in range(3)] == [Beat()] * 3
+    second = joining(listener, 2)
+    thread.join()
+    assert [each.host for each in accepted] == ["host-1", "host-2"]
+    for each in (first, second, *accepted):
+        each.close()
