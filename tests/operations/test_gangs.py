@@ -11,7 +11,7 @@ from apps.operations.attempts import nodes
 from apps.operations.attempts.node_address import own_address, servers
 from apps.operations.lifecycle import State
 from apps.operations.models import Attempt, Node, Operation
-from apps.operations.placement import GB, Device, FreeSlot, Offer
+from apps.operations.placement import GB, Device, FreeSlot, Offer, ServingWorker
 from apps.operations.requests import services
 from apps.operations.scheduling import claims, gangs, queue_status
 from apps.operations.scheduling.slots import RunningAttempt, Slots
@@ -208,6 +208,39 @@ def test_where_there_are_too_few_workers_none_makes_room():
     submitted(2)
     small = submitted(1)
     assert claim("a", 1, of=2) == small.pk
+
+
+@pytest.mark.parametrize("number", [2, 8])
+def test_a_worker_makes_room_where_an_earlier_operation_cannot_start(number):
+    """Of 8 workers there are too few; of 2, too few have the label."""
+    register("a", 2)
+    register("b", 1)
+    Worker.objects.filter(pk="a").update(labels=["l"])
+    submitted(number, queue="l")
+    operation = submitted(1, processes=2)
+    submitted(1)
+    assert claim("a", 1, of=2, labels=["l"]) is None
+    assert claim("a", 2, labels=["l"]) == operation.pk
+
+
+def test_operations_that_cannot_start_hide_no_later_one(monkeypatch):
+    monkeypatch.setattr(gangs, "MAX_LOOKED_AT", 1)
+    register("a")
+    register("b")
+    submitted(3)
+    operation = submitted(2)
+    assert claim("a") == operation.pk
+
+
+def test_a_worker_that_could_not_compute_it_leads_no_others():
+    """By its row it is draining, which its process does not know yet."""
+    operation = submitted(2, device="auto")
+    common = {"is_node": True, "max_processes": 2}
+    a = ServingWorker("a", gpus=GPUS, is_draining=True, **common)
+    b, c = ServingWorker("b", gpus=GPUS, **common), ServingWorker("c", **common)
+    assert gangs.others(operation, "a", [a, b, c]) is None
+    assert gangs.partners(operation, "a", [a, b, c]) == [b]  # those of its kind
+    assert gangs.others(operation, "a", [replace(a, is_draining=False), b, c]) == [b]
 
 
 class Machine(threading.Thread):

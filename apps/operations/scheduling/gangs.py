@@ -12,17 +12,18 @@ from django.db.models import Q
 
 from apps.operations.models import Node, Operation, OperationQuerySet
 from apps.operations.placement import ServingWorker
-from apps.operations.scheduling import queue_status
 from apps.operations.scheduling.blocking import WaitingOperation, able, free
 from trainops.clock import DatabaseNow
 
 MAX_LOOKED_AT = 20  # operations of several nodes, the next first
 
 
-def without_incomplete(fitting: OperationQuerySet, worker_id: str) -> OperationQuerySet:
+def without_incomplete(
+    fitting: OperationQuerySet, worker_id: str, known: Sequence[ServingWorker]
+) -> OperationQuerySet:
     """Leave out operations of several nodes for which too few other workers are free."""
-    several = list(fitting.gangs().next_first()[:MAX_LOOKED_AT])
-    known = queue_status.workers() if several else []
+    possible = fitting.gangs().filter(min_nodes__lte=len(known))
+    several = possible.next_first()[:MAX_LOOKED_AT]
     complete = [each.pk for each in several if others(each, worker_id, known) is not None]
     return fitting.filter(Q(nodes=1) | Q(pk__in=complete))
 
@@ -37,7 +38,7 @@ def partners(
     workers = able(WaitingOperation(operation.kind, operation.queue, operation.need), known)
     if operation.nodes == 1 or operation.device == "cpu":
         return workers
-    has_gpus = any(each.gpus for each in workers if each.worker_id == worker_id)
+    has_gpus = any(each.gpus for each in known if each.worker_id == worker_id)
     return [each for each in workers if bool(each.gpus) == has_gpus]
 
 
@@ -46,13 +47,14 @@ def others(
 ) -> list[ServingWorker] | None:
     """Return the workers that would compute it with this one now; None: too few are free.
 
-    As many as are free, up to its number of nodes. Where some that could are busy, it waits for
-    them, but not for long.
+    None, too, where this one could not compute it. As many as are free, up to its number of nodes.
+    Where some that could are busy, it waits for them, but not for long.
     """
     waiting = WaitingOperation(operation.kind, operation.queue, operation.need)
-    possible = [
-        each for each in partners(operation, worker_id, known) if each.worker_id != worker_id
-    ]
+    alike = partners(operation, worker_id, known)
+    possible = [each for each in alike if each.worker_id != worker_id]
+    if len(possible) == len(alike):
+        return None
     found = free(waiting, possible)[: operation.nodes - 1]
     if len(found) < operation.min_nodes - 1:
         return None

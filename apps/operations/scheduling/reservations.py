@@ -1,7 +1,7 @@
 """Reservations: operations of several processes or nodes are not overtaken forever by small ones.
 
-Where the first of them does not fit, as many workers as it needs take nothing that comes after it,
-until enough of their slots are free.
+Where one of the first does not fit, as many workers as it needs take nothing that comes after it,
+until enough of their slots are free. One that too few workers could compute reserves nothing.
 """
 
 from collections.abc import Sequence
@@ -13,33 +13,44 @@ from apps.operations.models import Operation, OperationQuerySet
 from apps.operations.placement import Need, Offer, ServingWorker
 from apps.operations.scheduling import gangs, queue_status
 
+MAX_LOOKED_AT = 20  # operations of several processes or nodes, the next first
+
 
 def available(worker_id: str, offer: Offer) -> OperationQuerySet:
     """Return what a worker may claim now."""
     fitting = Operation.objects.due().fitting(offer)
     has_gangs = offer.is_node and Operation.objects.due().gangs().exists()
+    known = queue_status.workers() if has_gangs else []
     if has_gangs:
-        fitting = gangs.without_incomplete(fitting, worker_id)
-    reserved_for = _reserved_for(worker_id, offer, has_gangs=has_gangs)
+        fitting = gangs.without_incomplete(fitting, worker_id, known)
+    reserved_for = _reserved_for(worker_id, offer, known)
     if reserved_for is None:
         return fitting
     sooner = fitting.sooner_than(reserved_for.priority, reserved_for.queued_at)
     return sooner | fitting.filter(takes_slot=False)
 
 
-def _reserved_for(worker_id: str, offer: Offer, *, has_gangs: bool) -> Operation | None:
-    """Return the operation that this worker makes room for."""
+def _reserved_for(worker_id: str, offer: Offer, known: Sequence[ServingWorker]) -> Operation | None:
+    """Return the first operation that this worker makes room for.
+
+    known: all workers; empty where no operation of several nodes is due.
+    """
     whole = offer.all_slots
-    if whole is None or (whole.num_slots < 2 and not has_gangs):
+    if whole is None or (whole.num_slots < 2 and not known):
         return None
     possible = Operation.objects.due().fitting(replace(offer, free_slots=[whole]))
-    first = possible.filter(Q(processes__gt=1) | Q(nodes__gt=1)).next_first().first()
-    if first is None or (first.nodes == 1 and offer.allows(first.need)):
-        return None
-    known = queue_status.workers()
-    if offer.allows(first.need) and gangs.others(first, worker_id, known) is not None:
-        return None
-    return first if _is_near(worker_id, first, known) else None
+    several = possible.filter(
+        Q(nodes=1, processes__gt=1) | Q(nodes__gt=1, min_nodes__lte=len(known))
+    ).next_first()[:MAX_LOOKED_AT]
+    uncertain = [each for each in several if each.nodes > 1 or not offer.allows(each.need)]
+    if uncertain and not known:
+        known = queue_status.workers()
+    for operation in uncertain:
+        is_complete = operation.nodes == 1 or gangs.others(operation, worker_id, known) is not None
+        fits = is_complete and offer.allows(operation.need)
+        if not fits and _is_near(worker_id, operation, known):
+            return operation
+    return None
 
 
 def _is_near(worker_id: str, operation: Operation, known: Sequence[ServingWorker]) -> bool:
