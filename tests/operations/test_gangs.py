@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from django.db import connection
 
-from apps.operations.attempts import nodes
+from apps.operations.attempts import node_address, nodes
 from apps.operations.attempts.node_address import own_address, servers
 from apps.operations.lifecycle import State
 from apps.operations.models import Attempt, Node, Operation
@@ -370,6 +370,22 @@ def test_the_address_of_a_node_is_the_configured_one_or_that_towards_the_stores(
     settings.SERVING = replace(settings.SERVING, node_address="")
     settings.BROKER_URL = "redis://127.0.0.1:1/0"
     assert own_address() == "127.0.0.1"
+
+
+@pytest.mark.parametrize(
+    ("own", "expected"),
+    [
+        ({"db": "127.0.0.1", "cache": "10.0.0.7"}, "10.0.0.7"),
+        ({"db": "10.0.0.7", "cache": "10.1.0.7"}, "10.0.0.7"),
+        ({"db": "::1"}, "::1"),
+        ({}, "127.0.0.1"),
+    ],
+)
+def test_an_address_that_other_machines_reach_goes_first(own, expected, settings, monkeypatch):
+    settings.SERVING = replace(settings.SERVING, node_address="")
+    monkeypatch.setattr(node_address, "servers", lambda *_: [("db", 1), ("cache", 2)])
+    monkeypatch.setattr(node_address, "_address_towards", lambda host, _: own.get(host, ""))
+    assert own_address() == expected
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import subprocess
 import threading
 
 import pytest
+import torch
 
 from tests.waiting import wait_until
 from trainops.process import node_process
@@ -22,11 +23,15 @@ from trainops.process.node_protocol import (
     ToLeader,
     ToNode,
     node_mac,
+    versions,
 )
 from trainops.process.protocol import Grant, NodeGroup, Stop, ToChild
 from trainops.process.rank_handle import RankHandle
 from trainops.process.rank_protocol import Captured, ToRank, ToRankZero
+from trainops.process.rendezvous import check_addresses
 from trainops.process.wire import Wire
+from trainops.runtime.errors import NodeLost
+from trainops.version import VERSION
 
 TOKEN = "ab" * 32
 GROUP = NodeGroup(3, TOKEN, "127.0.0.1", join_seconds=60.0, silence_seconds=1.0)
@@ -92,13 +97,13 @@ def test_a_part_that_takes_long_neither_ends_a_node_nor_its_grant(clock, monkeyp
         each.close()
 
 
-def joining(listener, number):
+def joining(listener, number, of=None):
     """Return the node's end of a connection that has proved itself."""
     end = socket.create_connection(("127.0.0.1", listener.port), LONG)
     wire = Wire[ToNode](end, ToNode, MAX_LINE_BYTES)
     challenge = next(messages(wire))
     mac = node_mac(TOKEN, challenge.nonce, number, "aa")
-    wire.send(NodeProof(number, f"host-{number}", "aa", mac))
+    wire.send(NodeProof(number, f"host-{number}", "aa", mac, of or versions()))
     return wire
 
 
@@ -116,3 +121,43 @@ def test_a_node_that_has_joined_hears_of_its_leader_while_others_have_not():
     assert [each.host for each in accepted] == ["host-1", "host-2"]
     for each in (first, second, *accepted):
         each.close()
+
+
+def test_a_node_with_other_versions_ends_the_attempt():
+    listener = NodeListener(GROUP, 6)
+    raised = []
+
+    def accept():
+        with pytest.raises(NodeLost) as caught:
+            listener.accept(lambda: True)
+        raised.append(caught.value)
+
+    thread = threading.Thread(target=accept)
+    thread.start()
+    node = joining(listener, 2, {"torch": "1.0", "trainops": VERSION})
+    thread.join(LONG)
+    assert str(raised[0]) == (
+        f"the node host-2 (ranks 4 to 5) has torch 1.0, trainops {VERSION}; allowed: those of the "
+        f"leading node (torch {torch.__version__}, trainops {VERSION})"
+    )
+    assert raised[0].code == "WORKER_LOST"
+    unproved = [each.end for each in listener._unproved]
+    for each in (node, listener._socket, listener._store, *unproved):
+        each.close()
+
+
+@pytest.mark.parametrize(
+    ("leader", "own", "is_allowed"),
+    [
+        ("127.0.0.1", "127.0.0.2", True),
+        ("10.0.0.1", "10.0.0.2", True),
+        ("127.0.0.1", "10.0.0.2", False),
+        ("10.0.0.1", "::1", False),
+    ],
+)
+def test_addresses_of_one_machine_and_of_a_network_are_not_mixed(leader, own, is_allowed):
+    if is_allowed:
+        check_addresses(leader, own)
+        return
+    with pytest.raises(OSError, match=f"TRAINOPS_NODE_ADDRESS: got {leader} for .* {own} for"):
+        check_addresses(leader, own)

@@ -25,7 +25,7 @@ from trainops.process.protocol import Failed, Stopped, Succeeded
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 SAVING = {"checkpoint": {"every_steps": 3, "every_seconds": 1e9, "self_check": False}}
-FORGED = b'NodeProof {"node":1,"host":"x","nonce":"","mac":"00"}\n'
+FORGED = b'NodeProof {"node":1,"host":"x","nonce":"","mac":"00","versions":{}}\n'
 LONG = {"parameters": {"epochs": 5000}}
 
 
@@ -257,6 +257,13 @@ def test_the_leader_listens_at_its_own_address_only(attempts):
     attempts.before_joining = look
     assert isinstance(attempts.attempt(), Succeeded)
     assert listening == ["127.0.0.1"] * 2  # for the nodes, and torch's store
+
+
+def test_a_node_at_an_address_that_the_leader_cannot_reach_says_so(attempts):
+    attempts.addresses, attempts.join_seconds = ("127.0.0.1", "192.0.2.1"), 2.0
+    assert isinstance(attempts.attempt(), Failed)
+    assert attempts.nodes[0].exit_code == 70
+    assert "OSError: TRAINOPS_NODE_ADDRESS: got 127.0.0.1 for the" in attempts.node_output
 
 
 def test_an_address_of_another_machine_is_refused(attempts):

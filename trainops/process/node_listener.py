@@ -5,7 +5,7 @@ import hmac
 import secrets
 import select
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from trainops.process.node_link import NodeLink
@@ -18,11 +18,12 @@ from trainops.process.node_protocol import (
     ToLeader,
     leader_mac,
     node_mac,
+    versions,
 )
 from trainops.process.protocol import NodeGroup, now
 from trainops.process.rendezvous import Rendezvous, interface_of, listening_at
 from trainops.process.wire import Hangup, Wire
-from trainops.runtime.errors import RankLost
+from trainops.runtime.errors import NodeLost, RankLost
 
 PROOF_SECONDS = 10.0  # in which a connection must prove that it is a node's
 MAX_UNPROVED = 64  # connections; further ones are closed
@@ -69,7 +70,7 @@ class NodeListener:
     def accept(self, is_wanted: Callable[[], bool]) -> list[NodeLink]:
         """Wait for all nodes, in the order of their numbers; fewer where it is no longer wanted.
 
-        Raises RankLost where one does not connect in time.
+        Raises RankLost where one does not connect in time, or has other versions.
         """
         deadline = now() + self._group.join_seconds
         beat_seconds, beat_at = self._group.silence_seconds / BEATS, 0.0
@@ -131,26 +132,37 @@ class NodeListener:
             self._refuse(each)
 
     def _admit(self, each: _Unproved, message: ToLeader) -> None:
-        """Make a link of a connection that has proved its node. Raises ValueError and Hangup."""
+        """Make a link of a connection that has proved its node.
+
+        Raises ValueError and Hangup; NodeLost where the node has other versions.
+        """
         token = self._group.token
         if not isinstance(message, NodeProof) or message.node not in self._missing():
             raise ValueError("the first message is not the proof of a node that is missing")
         expected = node_mac(token, each.nonce, message.node, message.nonce)
         if not hmac.compare_digest(expected, message.mac):
             raise ValueError("the token is another one")
+        first = message.node * self._num_local
+        numbers = range(first, first + self._num_local)
+        if message.versions != versions():
+            what = f"has {_listed(message.versions)}; allowed: those of the leading node"
+            raise NodeLost(message.host, numbers, f"{what} ({_listed(versions())})")
         port = self.rendezvous.port
         mac = leader_mac(token, each.nonce, message.nonce, port)
         each.wire.send(LeaderProof(mac, port))
         self._unproved.remove(each)
-        first = message.node * self._num_local
         self._links[message.node] = NodeLink(
             each.end,
             each.wire,
             host=message.host,
-            numbers=range(first, first + self._num_local),
+            numbers=numbers,
             silence_seconds=self._group.silence_seconds,
         )
 
     def _refuse(self, each: _Unproved) -> None:
         self._unproved.remove(each)
         each.wire.close()
+
+
+def _listed(found: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} {version}" for name, version in sorted(found.items()))

@@ -40,13 +40,14 @@ from trainops.process.node_protocol import (
     ToNode,
     leader_mac,
     node_mac,
+    versions,
 )
 from trainops.process.protocol import Grant, Join, Stop, ToChild, now
 from trainops.process.rank_handle import END_SECONDS, LINE_BYTES, RankHandle
 from trainops.process.rank_process import RankConnection
 from trainops.process.rank_protocol import Captured, Restore, ToRank
 from trainops.process.ranks import fork_ranks
-from trainops.process.rendezvous import Rendezvous, interface_of
+from trainops.process.rendezvous import Rendezvous, check_addresses, interface_of
 from trainops.process.wire import Hangup, Wire
 from trainops.runtime.checkpoint.manifest import Candidate, read_manifest
 from trainops.runtime.errors import CheckpointCorrupted
@@ -64,6 +65,7 @@ def run(join: Join, wire: Wire[ToChild], work: Callable[[RankConnection], None])
     if group is None:
         raise ValueError("the first message names no nodes")
     signal.setitimer(signal.ITIMER_REAL, max(0.001, join.start.grant_until - now()))
+    check_addresses(join.leader, group.address)
     interface = interface_of(group.address)
     end = socket.create_connection((join.leader, join.port), CONNECT_SECONDS)
     end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -93,7 +95,7 @@ def _proved(leader: Wire[ToNode], join: Join, token: str) -> int:
         raise Hangup(f"the leader began with a {type(challenge).__name__}")
     nonce = secrets.token_hex(16)
     mac = node_mac(token, challenge.nonce, join.node, nonce)
-    leader.send(NodeProof(join.node, join.host, nonce, mac))
+    leader.send(NodeProof(join.node, join.host, nonce, mac, versions()))
     proof = next(messages)
     if not isinstance(proof, LeaderProof):
         raise Hangup(f"the leader sent a {type(proof).__name__} before its proof")

@@ -8,7 +8,10 @@ import hmac
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import torch
+
 from trainops.process.rank_protocol import Capture, Make, Restore, Step
+from trainops.version import VERSION
 
 MAX_LINE_BYTES = 4 * 1024**2  # of a message; contents are sent in pieces
 PIECE_BYTES = 2**20  # of a content, before it is encoded
@@ -34,6 +37,7 @@ class NodeProof:
     host: str
     nonce: str
     mac: str
+    versions: Mapping[str, str]  # see `versions`
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +142,11 @@ ToLeader = (
     NodeProof | Beat | RankDone | PartPiece | RankCaptured | RankRaised | RankEnded | Printed
     | Leaving | SendCheckpoint
 )  # fmt: skip
+
+
+def versions() -> dict[str, str]:
+    """Return the versions that must be equal on all nodes, by package."""
+    return {"torch": str(torch.__version__), "trainops": VERSION}
 
 
 def node_mac(token: str, challenge: str, node: int, nonce: str) -> str:

@@ -49,6 +49,16 @@ def listening_at(address: str) -> socket.socket:
     return socket.create_server((address, 0), family=socket.AF_INET6 if is_6 else socket.AF_INET)
 
 
+def check_addresses(leader: str, own: str) -> None:
+    """Raise OSError where one of two nodes is reached by its own machine only."""
+    is_loopback = [ipaddress.ip_address(each).is_loopback for each in (leader, own)]
+    if is_loopback[0] != is_loopback[1]:
+        raise OSError(
+            f"TRAINOPS_NODE_ADDRESS: got {leader} for the leading node and {own} for this one; "
+            "allowed: addresses of one network on both"
+        )
+
+
 def interface_of(address: str) -> str:
     """Return the network interface that has an address. Raises OSError."""
     if ipaddress.ip_address(address).is_loopback:

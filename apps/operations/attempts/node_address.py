@@ -1,5 +1,6 @@
 """The address at which other workers reach this one, for operations of several nodes."""
 
+import ipaddress
 import socket
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -14,19 +15,26 @@ LOOPBACK = "127.0.0.1"
 def own_address() -> str:
     """Return the configured address; by default that from which database or broker are reached.
 
-    Where both are on this machine, so are the other workers.
+    The first one that other machines can reach. Where both are on this machine, so are the other
+    workers.
     """
     if settings.SERVING.node_address:
         return str(settings.SERVING.node_address)
-    for host, port in servers(connection.settings_dict, settings.BROKER_URL):
-        try:
-            family, kind, _, _, target = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
-            with socket.socket(family, kind) as end:
-                end.connect(target)  # sends nothing: the kernel chooses the route
-                return str(end.getsockname()[0])
-        except OSError:
-            continue
-    return LOOPBACK
+    known = servers(connection.settings_dict, settings.BROKER_URL)
+    found = [each for host, port in known if (each := _address_towards(host, port))]
+    reachable = [each for each in found if not ipaddress.ip_address(each).is_loopback]
+    return next(iter([*reachable, *found]), LOOPBACK)
+
+
+def _address_towards(host: str, port: int) -> str:
+    """Return the own address on the way to a server; empty: there is no way."""
+    try:
+        family, kind, _, _, target = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
+        with socket.socket(family, kind) as end:
+            end.connect(target)  # sends nothing: the kernel chooses the route
+            return str(end.getsockname()[0])
+    except OSError:
+        return ""
 
 
 def servers(database: Mapping[str, Any], broker_url: str) -> Iterator[tuple[str, int]]:
