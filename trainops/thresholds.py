@@ -185,7 +185,8 @@ class Thresholds(BaseSettings):
     def node_silence_seconds(self) -> float:
         """Seconds without a message after which another node of an attempt counts as lost.
 
-        Half of the fencing deadline: the attempt ends everywhere before it is fenced off.
+        Half of the fencing deadline: the attempt ends before it is fenced off. The nodes wait for
+        the leader for the whole deadline.
         """
         return self.fence_kill_seconds / 2
 

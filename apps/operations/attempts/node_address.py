@@ -23,7 +23,7 @@ def own_address() -> str:
     known = servers(connection.settings_dict, settings.BROKER_URL)
     found = [each for host, port in known if (each := _address_towards(host, port))]
     reachable = [each for each in found if not ipaddress.ip_address(each).is_loopback]
-    return next(iter([*reachable, *found]), LOOPBACK)
+    return [*reachable, *found, LOOPBACK][0]
 
 
 def _address_towards(host: str, port: int) -> str:

@@ -52,9 +52,9 @@ def others(
     """
     waiting = WaitingOperation(operation.kind, operation.queue, operation.need)
     alike = partners(operation, worker_id, known)
-    possible = [each for each in alike if each.worker_id != worker_id]
-    if len(possible) == len(alike):
+    if worker_id not in [each.worker_id for each in alike]:
         return None
+    possible = [each for each in alike if each.worker_id != worker_id]
     found = free(waiting, possible)[: operation.nodes - 1]
     if len(found) < operation.min_nodes - 1:
         return None
