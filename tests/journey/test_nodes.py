@@ -22,7 +22,7 @@ pytestmark = [
 ]
 CONFIG = {
     "recipe": "digits_loop",
-    "parameters": {"epochs": 600, "batch_size": 256},
+    "parameters": {"epochs": 300, "batch_size": 256},
     "threads": 1,
     "checkpoint": {"every_steps": 200, "every_seconds": 1, "self_check": False},
 }
@@ -159,18 +159,18 @@ class Strike:
         os.kill(self.worker_pid, signal.SIGTERM)
 
 
+SILENT = ("did not respond within 2 s", "no worker claimed it")  # on a busy machine the lease ends
 STRIKES = {
     "rank_is_killed": ("PROCESS_KILLED", "ended by SIGKILL"),
     "node_is_killed": ("WORKER_LOST", "has ended"),
     "worker_is_killed": ("WORKER_LOST", "has ended"),
     "leader_is_killed": ("PROCESS_KILLED", "its process ended by SIGKILL"),
-    "node_is_frozen": ("WORKER_LOST", "did not respond within 2 s"),
-    "network_is_cut": ("WORKER_LOST", "did not respond within 2 s"),
+    "node_is_frozen": ("WORKER_LOST", *SILENT),
+    "network_is_cut": ("WORKER_LOST", *SILENT),
     "worker_is_stopped": ("SHUTDOWN", "got a signal to stop"),
 }
 
 
-@pytest.mark.whole
 @pytest.mark.parametrize("strike", STRIKES)
 def test_whatever_happens_to_a_node_the_result_is_the_same(strike, two, undisturbed):
     expected = undisturbed(2)
@@ -178,9 +178,9 @@ def test_whatever_happens_to_a_node_the_result_is_the_same(strike, two, undistur
     getattr(Strike(two, operation), strike)()
     two.wait(operation, "COMPLETED", seconds=180)
     *later, first = attempts(two, operation)
-    reason, note = STRIKES[strike]
+    reason, *notes = STRIKES[strike]
     assert (first["reason"], later[-1]["num_nodes"]) == (reason, 2)
-    assert note in first["note"]
+    assert any(each in first["note"] for each in notes), first["note"]
     assert all(each["receipt"]["exact"] for each in later if each["receipt"])
     are_equal(two, operation, expected)
 
