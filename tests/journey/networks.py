@@ -53,7 +53,7 @@ class Machines:
         return "ip", "netns", "exec", self._names[number], *PROGRAM
 
     def cut(self, number):
-        """Cut this machine off; nobody is told."""
+        """Cut this machine off: its packets are dropped, and connections stay open."""
         _ip("-n", self._hub, "link", "set", f"port{number}", "down")
 
     def mend(self, number):

@@ -30,7 +30,7 @@ CONFIG = {
 
 @contextmanager
 def installation(directory, number, **environment):
-    """An installation of so many machines, each with a worker of four slots."""
+    """Start an installation of `number` machines, each with a worker of four slots."""
     with (
         Machines(number).opened() as machines,
         running(directory / "var", workers=0, TRAINOPS_NODE_WAIT_SECONDS="3") as stack,

@@ -79,7 +79,7 @@ def test_a_worker_whose_slots_were_claimed_meanwhile_claims_nothing():
     submitted(2)
     assert claim("a") is not None
     small = submitted(1)
-    assert claim("b") is None  # it has not heard of its node yet, and takes its slot for free
+    assert claim("b") is None  # its node has not started: it counts that slot as free
     Node.objects.update(started_at=seconds_from_now(0))
     assert claim("b") == small.pk
 

@@ -128,6 +128,7 @@ def test_an_iterable_validation_counts_each_batch_once(attempts, forkserver, tmp
         forked = Attempts(forkserver, tmp_path / f"{after}", attempts.config)
         assert isinstance(forked.attempt("stop 0 -1"), Stopped), forked.ended
         assert isinstance(forked.attempt(processes=after), Succeeded), forked.ended
+        # not equal: another number of ranks adds up the same losses in another order
         assert losses_of(forked)[0] == pytest.approx(losses_of(whole)[0], rel=1e-12)
 
 
