@@ -29,8 +29,11 @@ def secret_keys(data_dir: Path) -> list[str]:
 
 
 def _write_once(path: Path, key: str) -> None:
-    """Several processes may start together: link() lets exactly one of their keys become it."""
-    draft = path.with_name(f"{path.name}.{os.getpid()}")
+    """Several processes may start together: link() lets exactly one of their keys become it.
+
+    Processes in containers that share the directory may have the same number.
+    """
+    draft = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
     with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
         file.write(key)
     try:

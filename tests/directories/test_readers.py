@@ -1,6 +1,8 @@
 """The readers: what they return, in any process; and errors that name the file."""
 
 import pickle
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -21,6 +23,7 @@ from trainops.learning.readers import (
     ParquetRows,
     TarShards,
     TextLines,
+    lines,
 )
 
 
@@ -293,11 +296,11 @@ def test_an_array_that_cannot_be_read_by_rows_is_named(data, save, problem):
 
 def test_lines_of_text(data):
     making.text(data)
-    lines = TextLines(data)
-    found = [lines[n] for n in range(NUM)]
+    rows = TextLines(data)
+    found = [rows[n] for n in range(NUM)]
     assert found[:6] == [f"line {n}" for n in range(6)]
     assert found[6:] == ["", "ö", "", "line 9", "line 10", "line 11"]
-    assert lines.place(7).endswith("b.txt, line 2")
+    assert rows.place(7).endswith("b.txt, line 2")
 
 
 def test_lines_are_found_beyond_one_piece(data, monkeypatch):
@@ -317,6 +320,23 @@ def test_the_index_of_lines_is_kept_in_a_cache_and_follows_the_file(data, tmp_pa
         assert [TextLines(data, cache=cache)[n] for n in range(NUM)] == first
     (data / "b.txt").write_text("another\n")
     assert TextLines(data, cache=cache)[6] == "another"
+
+
+def test_several_readers_may_write_the_index_of_lines_at_once(data, tmp_path, monkeypatch):
+    """As in containers that share a directory: their processes may have the same number."""
+    making.text(data)
+    begun = threading.Barrier(4)
+    index_of = lines._line_starts
+
+    def begun_together(path):
+        begun.wait()
+        return index_of(path)
+
+    monkeypatch.setattr(lines, "_line_starts", begun_together)
+    with ThreadPoolExecutor(4) as pool:
+        readers = list(pool.map(lambda _: TextLines(data, cache=tmp_path / "cache"), range(4)))
+    assert [each[7] for each in readers] == ["ö"] * 4
+    assert len(list((tmp_path / "cache").iterdir())) == 2  # no draft is left
 
 
 def test_a_line_that_cannot_be_decoded_is_named(data):

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from secrets import token_hex
 
 from trainops.client.problems import ExitCode, Problem
 from trainops.paths import COMMAND
@@ -108,10 +109,9 @@ def write(contexts: Contexts) -> Path:
 
 def write_private(path: Path, text: str) -> None:
     """Replace a file by one that only its owner can read, at once. Raises OSError."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    draft = path.with_name(f".{path.name}.{token_hex(8)}")
     try:
-        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as opened:
-            os.fchmod(opened.fileno(), 0o600)  # a draft that was left may have another mode
+        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as opened:
             opened.write(text)
         draft.replace(path)
     finally:

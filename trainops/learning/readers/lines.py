@@ -5,6 +5,7 @@ import os
 from collections.abc import Iterator
 from hashlib import blake2b
 from pathlib import Path
+from secrets import token_hex
 from typing import Any, TypeVar
 
 import numpy as np
@@ -122,6 +123,6 @@ def _pieces(path: Path) -> Iterator[bytes]:
 
 def _keep(path: Path, starts: NDArray[np.int64]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.{os.getpid()}.npy")
+    draft = path.with_name(f".{path.name}.{token_hex(8)}.npy")  # containers may share the directory
     np.save(draft, starts)
     draft.replace(path)
