@@ -5,6 +5,8 @@ from typing import Literal
 
 from playwright.sync_api import Locator, Page, expect
 
+from tests.browser.conftest import settled
+
 Means = Literal["mouse", "keyboard"]
 MOST_STOPS = 250  # of the Tab key on one page
 HAS_FOCUS = "element => element === document.activeElement"
@@ -24,6 +26,8 @@ class Hands:
         raise AssertionError(f"{target} is not reached by the Tab key")
 
     def press(self, target: Locator) -> None:
+        """Activate it once the page's scripts answer: before, a press has no effect."""
+        settled(self.page)
         if not self.is_keyboard:
             target.click()
             return
@@ -31,6 +35,7 @@ class Hands:
         self.page.keyboard.press("Enter")
 
     def check(self, target: Locator) -> None:
+        settled(self.page)
         if not self.is_keyboard:
             target.check()
         else:

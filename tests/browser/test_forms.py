@@ -209,6 +209,25 @@ def test_filters_chosen_and_typed_before_the_scripts_have_arrived_are_followed(b
     expect(page).to_have_url(re.compile(r"\?owner=me&q=tag%3Aday$"))
 
 
+def test_a_button_pressed_before_the_scripts_have_arrived_has_its_effect(before_scripts, ana):
+    running = making.operation(ana, "RUNNING")
+    page, go, release = before_scripts
+    go(f"/operations/{running.pk}/")
+    page.get_by_test_id("cancel").click()
+    release()
+    expect(page.get_by_test_id("confirm-cancel")).to_be_visible()
+
+
+def test_a_menu_opened_twice_before_the_scripts_have_arrived_is_open(before_scripts):
+    page, go, release = before_scripts
+    page.set_viewport_size(NARROW)
+    go("/")
+    for _ in range(2):  # the second time since nothing was to be seen
+        page.get_by_role("button", name="Menu").click()
+    release()
+    expect(page.get_by_test_id("sign-out")).to_be_visible()
+
+
 def test_the_form_is_edited_as_yaml_and_back(open_page):
     page = open_page("/operations/new?recipe=digits")
     page.get_by_label("Epochs", exact=True).fill("33")
