@@ -33,10 +33,10 @@ class Installation:
 
 
 @contextmanager
-def one_machine() -> Iterator[Installation]:
+def one_machine(**timings: str) -> Iterator[Installation]:
     """SQLite and Redis embedded, two workers."""
     with ExitStack() as stack:
-        directory, environment, has = _prepare(stack)
+        directory, environment, has = _prepare(stack, timings)
         up = stack.enter_context(running(directory / "var", workers=2, **environment))
         broker = redis_url(socket_directory(directory / "var") / "redis.sock")
         yield Installation(up, directory / "hooks", broker, has | {"sqlite"})
@@ -46,8 +46,7 @@ def one_machine() -> Iterator[Installation]:
 def two_machines(**timings: str) -> Iterator[Installation]:
     """PostgreSQL and Redis; the second machine's worker reaches both over a network that fails."""
     with ExitStack() as stack:
-        directory, environment, has = _prepare(stack)
-        environment |= timings
+        directory, environment, has = _prepare(stack, timings)
         data_dir = directory / "var"
         up = stack.enter_context(running(data_dir, "--postgres", workers=1, **environment))
         broker = socket_directory(data_dir) / "redis.sock"
@@ -66,7 +65,9 @@ def two_machines(**timings: str) -> Iterator[Installation]:
         yield Installation(up, directory / "hooks", redis_url(broker), has, proxies)
 
 
-def _prepare(stack: ExitStack) -> tuple[Path, dict[str, str], frozenset[str]]:
+def _prepare(
+    stack: ExitStack, timings: Mapping[str, str]
+) -> tuple[Path, dict[str, str], frozenset[str]]:
     """Make a directory and in it, where that is allowed, a small disk that can be filled."""
     directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="trainops-")))
     directory.chmod(0o711)  # PostgreSQL's user must be able to pass
@@ -76,6 +77,7 @@ def _prepare(stack: ExitStack) -> tuple[Path, dict[str, str], frozenset[str]]:
     environment = STORMY | {
         "PYTHONPATH": os.pathsep.join(filter(None, [str(HOOKS), os.environ.get("PYTHONPATH")])),
         "TRAINOPS_TEST_FAULTS": str(directory / "hooks"),
+        **timings,
     }
     has = frozenset({"disk"} if _mounted(checkpoints, stack) else set())
     return directory, environment, has
